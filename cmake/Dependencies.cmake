@@ -1,0 +1,21 @@
+# Everything comes from Debian 12 packages; nothing is downloaded while building.
+# deploy/packages lists them.
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED CONFIG)
+find_package(Protobuf REQUIRED)  # module mode; before gRPC
+find_package(gRPC REQUIRED CONFIG)
+find_program(CALIBD_PROTOC protoc REQUIRED)
+find_program(CALIBD_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+
+# The single-threaded OpenBLAS, linked statically: core starts no threads, and
+# the system's choice of a BLAS must not change a result.
+find_library(CALIBD_OPENBLAS libopenblas.a REQUIRED PATH_SUFFIXES openblas-serial NO_CACHE)
+find_path(CALIBD_OPENBLAS_INCLUDE cblas.h REQUIRED PATH_SUFFIXES openblas-serial NO_CACHE)
+add_library(calibd_openblas INTERFACE)
+target_link_libraries(calibd_openblas INTERFACE ${CALIBD_OPENBLAS} m)
+target_include_directories(calibd_openblas SYSTEM INTERFACE ${CALIBD_OPENBLAS_INCLUDE})
+
+if(CALIBD_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,40 @@
+# What every target of the project is compiled with.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+option(CALIBD_BUILD_TESTS "Build the tests" ON)
+set(CALIBD_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
+set(CALIBD_TEST_DATA "${CMAKE_SOURCE_DIR}/../shared/data" CACHE PATH
+    "Folder with cifar10/ and small_cases.json; tests that need it are skipped without it")
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+include(CheckPIESupported)
+check_pie_supported()
+
+# Own code only: generated code gets the rest.
+add_library(calibd_warnings INTERFACE)
+target_compile_options(calibd_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion
+  -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wunused -Wnull-dereference
+  -Wimplicit-fallthrough)
+
+add_compile_options(-fstack-protector-strong -fstack-clash-protection -fcf-protection
+                    -fno-omit-frame-pointer)
+add_link_options(-Wl,-z,relro,-z,now)
+if(CALIBD_SANITIZE)
+  add_compile_options(-fsanitize=${CALIBD_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${CALIBD_SANITIZE})
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+if(CMAKE_BUILD_TYPE STREQUAL "Debug" OR CALIBD_SANITIZE)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+endif()
