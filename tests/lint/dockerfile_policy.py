@@ -1,0 +1,118 @@
+"""Fails when the Dockerfile leaves what an image of calibd promises.
+
+Two stages on Debian 12, packages from deploy/packages only, built by deploy/run, a numeric
+non-root user, exec form, SIGTERM as the stop signal, calibd's own health check, OCI labels. The
+packages of the second stage are those that own the libraries of the built binaries.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+from sources import ROOT, report
+
+LABELS = ("title", "description", "licenses", "version")
+
+
+def instructions(text):
+    """(keyword, arguments) of each instruction, continuation lines joined."""
+    joined = re.sub(r"\\\n", " ", re.sub(r"(?m)^\s*#.*\n", "", text))
+    return [(m.group(1).upper(), m.group(2).strip())
+            for m in re.finditer(r"(?m)^([A-Za-z]+)\s+(.*)$", joined)]
+
+
+def is_exec_form(arguments):
+    try:
+        words = json.loads(arguments)
+    except ValueError:
+        return False
+    return isinstance(words, list) and all(isinstance(word, str) for word in words)
+
+
+def dockerfile_violations(text):
+    steps = instructions(text)
+    problems = []
+
+    def require(condition, problem):
+        if not condition:
+            problems.append(f"Dockerfile: {problem}")
+
+    stages = [arguments.split()[0] for keyword, arguments in steps if keyword == "FROM"]
+    require([stage.split("@")[0] for stage in stages] == ["debian:bookworm", "debian:bookworm-slim"],
+            f"stages are {stages}, expected debian:bookworm and debian:bookworm-slim")
+    runs = " ; ".join(arguments for keyword, arguments in steps if keyword == "RUN")
+    require("apt" not in re.sub(r"/var/lib/apt/lists", "", runs),
+            "calls apt itself; the packages come from deploy/install-packages")
+    require("deploy/install-packages run" in runs, "does not run deploy/install-packages run")
+    require("deploy/run --build-only" in runs, "is not built by deploy/run --build-only")
+    last_from = max((i for i, (keyword, _) in enumerate(steps) if keyword == "FROM"), default=0)
+    final = {keyword: arguments for keyword, arguments in steps[last_from:]}
+    require(re.fullmatch(r"[1-9]\d*:[1-9]\d*", final.get("USER", "")),
+            "USER is not a numeric non-root user:group")
+    require(is_exec_form(final.get("ENTRYPOINT", "")), "ENTRYPOINT is not in exec form")
+    require("CMD" not in final or is_exec_form(final["CMD"]), "CMD is not in exec form")
+    require(final.get("STOPSIGNAL") == "SIGTERM", "STOPSIGNAL is not SIGTERM")
+    health = re.search(r"\bCMD\s+(.*)$", final.get("HEALTHCHECK", ""))
+    require(health and is_exec_form(health.group(1))
+            and json.loads(health.group(1))[:2] == ["calibd", "healthcheck"],
+            'HEALTHCHECK is not CMD ["calibd", "healthcheck"]')
+    for label in LABELS:
+        require(f"org.opencontainers.image.{label}=" in final.get("LABEL", ""),
+                f"has no label org.opencontainers.image.{label}")
+    return problems
+
+
+def section(name):
+    """The packages of one section of deploy/packages."""
+    inside, packages = False, set()
+    for line in (ROOT / "deploy/packages").read_text().splitlines():
+        if line.startswith("["):
+            inside = line == f"[{name}]"
+        elif inside and line and not line.startswith("#"):
+            packages.add(line)
+    return packages
+
+
+def needed_libraries(binary):
+    """Paths of the shared libraries that the binary itself names."""
+    dynamic = subprocess.run(["objdump", "-p", str(binary)], check=True, capture_output=True,
+                             text=True).stdout
+    names = set(re.findall(r"NEEDED\s+(\S+)", dynamic))
+    resolved = subprocess.run(["ldd", str(binary)], check=True, capture_output=True,
+                              text=True).stdout
+    paths = dict(re.findall(r"(\S+) => (/\S+)", resolved))
+    return {paths[name] for name in names if name in paths}
+
+
+def owners(libraries):
+    """The Debian packages that the libraries belong to."""
+    found = set()
+    for library in libraries:
+        real = pathlib.Path(library).resolve()
+        # dpkg knows a file by the path it was installed to, which may lie outside /usr.
+        for path in (str(real), str(real).removeprefix("/usr")):
+            result = subprocess.run(["dpkg-query", "-S", path], capture_output=True, text=True)
+            if result.returncode == 0:
+                found.add(result.stdout.split(":")[0])
+                break
+        else:
+            raise RuntimeError(f"no Debian package owns {library}")
+    return found
+
+
+def runtime_violations(binaries):
+    wanted = set().union(*(owners(needed_libraries(binary)) for binary in binaries))
+    listed = section("run")
+    return ([f"deploy/packages: [run] lacks {package}" for package in sorted(wanted - listed)] +
+            [f"deploy/packages: [run] has {package}, which no binary needs"
+             for package in sorted(listed - wanted)])
+
+
+def main(binaries):
+    problems = dockerfile_violations((ROOT / "Dockerfile").read_text())
+    return report("Dockerfile policy", problems + runtime_violations(binaries))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""Fails when an include breaks the layering.
+
+core -> Eigen, Highway, Boost.Math, CBLAS, absl status and strings; server -> core, proto;
+client/cpp -> proto; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
+no clock, no threads and no log.
+"""
+import re
+import sys
+
+from sources import ROOT, project_files, report
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+SOURCE_SUFFIXES = (".h", ".cc", ".inc")
+
+GRPC_AND_PROTO = ("calibd/v1/", "calibd/rpc/", "grpc/", "grpcpp/", "google/protobuf/", "absl/")
+OWN_LAYERS = ("calibd/", "server/", "client/", "core/", "tests/")
+
+# What a layer may include besides the C++ standard library. `others` says whether
+# that holds for third-party headers too or only for those of the project.
+RULES = {
+    "core": dict(
+        allowed=("calibd/core/", "core/src/", "Eigen/", "hwy/", "boost/math/", "cblas.h",
+                 "absl/status/", "absl/strings/"),
+        others=False,
+        forbidden=("iostream", "fstream", "filesystem", "chrono", "thread", "future", "ctime",
+                   "cstdio", "syncstream")),
+    "server": dict(
+        allowed=("calibd/core/", "calibd/v1/", "calibd/rpc/", "server/"), others=True,
+        forbidden=()),
+    "client/cpp": dict(
+        allowed=("calibd/client/", "client/cpp/", *GRPC_AND_PROTO), others=False, forbidden=()),
+    "client/cli": dict(
+        allowed=("calibd/client/", "calibd/core/", "calibd/v1/", "calibd/rpc/", "client/cli/"),
+        others=True, forbidden=()),
+}
+
+
+def is_standard(header):
+    return re.fullmatch(r"[a-z_0-9]+", header) is not None
+
+
+def layer_of(path):
+    return next((layer for layer in RULES if path.startswith(layer + "/")), None)
+
+
+def violations(path, text):
+    """Problems of the file at `path` (relative to the root) with content `text`."""
+    layer = layer_of(path)
+    if layer is None:
+        return []
+    rule = RULES[layer]
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        header = match.group(1) or match.group(2)
+        own = match.group(1) is not None and (
+            header.startswith(OWN_LAYERS) or header.startswith(".") or "/" not in header)
+        if header in rule["forbidden"]:
+            reason = f"{layer} does not use <{header}>"
+        elif is_standard(header) or header.startswith(rule["allowed"]):
+            continue
+        elif header.startswith(".") or (own and "/" not in header):
+            reason = f'"{header}" does not start at an include folder'
+        elif header.startswith(OWN_LAYERS) or not rule["others"]:
+            reason = f"{layer} may not include {header}"
+        else:
+            continue
+        found.append(f"{path}:{number}: {reason}")
+    return found
+
+
+def main():
+    problems = []
+    for file in project_files(*(layer for layer in RULES)):
+        if file.suffix in SOURCE_SUFFIXES:
+            problems += violations(str(file.relative_to(ROOT)), file.read_text())
+    return report("layering", problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

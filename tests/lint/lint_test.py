@@ -1,0 +1,126 @@
+"""Each check finds what it is there for: one seeded violation a rule."""
+import pathlib
+import tempfile
+import unittest
+
+import dockerfile_policy
+import layering
+import proto_style
+import self_contained
+
+
+class LayeringTest(unittest.TestCase):
+    def check(self, path, line, problems):
+        self.assertEqual(len(layering.violations(path, line)), problems, f"{path}: {line}")
+
+    def test_core_includes_no_other_layer_no_grpc_and_no_io(self):
+        for header in ('"calibd/v1/model_service.pb.h"', '"server/state/model_state.h"',
+                       '<grpcpp/grpcpp.h>', '<spdlog/spdlog.h>', '<iostream>', '<thread>',
+                       '<chrono>', '<unistd.h>', '"absl/time/time.h"'):
+            self.check("core/src/skce.cc", f"#include {header}", 1)
+        for header in ('"calibd/core/skce.h"', '<Eigen/Core>', '"hwy/highway.h"', '<cblas.h>',
+                       '<boost/math/distributions/normal.hpp>', '"absl/status/statusor.h"',
+                       '<vector>'):
+            self.check("core/src/skce.cc", f"#include {header}", 0)
+
+    def test_server_includes_no_client(self):
+        self.check("server/rpc/ingest.cc", '#include "calibd/client/client.h"', 1)
+        self.check("server/rpc/ingest.cc", '#include "calibd/core/skce.h"', 0)
+        self.check("server/rpc/ingest.cc", '#include <boost/beast/core.hpp>', 0)
+
+    def test_sdk_includes_proto_alone(self):
+        self.check("client/cpp/src/client.cc", '#include "calibd/core/skce.h"', 1)
+        self.check("client/cpp/src/client.cc", '#include "server/state/model_state.h"', 1)
+        self.check("client/cpp/src/client.cc", '#include "calibd/v1/model_service.grpc.pb.h"', 0)
+
+    def test_command_line_may_use_core_but_not_the_server(self):
+        self.check("client/cli/evaluate.cc", '#include "calibd/core/skce.h"', 0)
+        self.check("client/cli/evaluate.cc", '#include "server/options.h"', 1)
+
+    def test_nobody_includes_tests_or_relative_paths(self):
+        for path in ("core/src/a.cc", "server/a.cc", "client/cpp/src/a.cc", "client/cli/a.cc"):
+            self.check(path, '#include "tests/support/a.h"', 1)
+            self.check(path, '#include "../tests/support/a.h"', 1)
+
+
+class ProtoStyleTest(unittest.TestCase):
+    def problems(self, body):
+        with tempfile.TemporaryDirectory() as root:
+            file = pathlib.Path(root) / "a/v1/a.proto"
+            file.parent.mkdir(parents=True)
+            file.write_text('syntax = "proto3";\npackage a.v1;\n' + body)
+            return proto_style.check_protos(root, ["a/v1/a.proto"])
+
+    def test_accepts_what_follows_the_conventions(self):
+        self.assertEqual(self.problems("""
+            // A service.
+            service S {
+              // Gets.
+              rpc Get(GetRequest) returns (GetResponse);
+            }
+            message GetRequest { string name = 1; }
+            message GetResponse {
+              // Rows, 1..10.
+              int32 row_count = 1;
+              int32 column_count = 2;
+            }
+            // Colours.
+            enum Colour { COLOUR_UNSPECIFIED = 0; COLOUR_RED = 1; }
+            """), [])
+
+    def test_finds_each_violation(self):
+        for body in (
+                "// M.\nmessage M { string camelCase = 1; }",
+                "// M.\nmessage M { int32 count = 1; }",
+                "message M { string name = 1; }",
+                "// E.\nenum E { E_RED = 0; }",
+                "// E.\nenum E { E_UNSPECIFIED = 0; RED = 1; }",
+                "// M.\nmessage M { enum E { E_UNSPECIFIED = 0; } }",
+                "message AResponse {} message BRequest {}\n// S.\nservice S {\n// A.\n"
+                "rpc A(BRequest) returns (AResponse); }",
+        ):
+            self.assertEqual(len(self.problems(body)), 1, body)
+
+    def test_finds_a_message_that_two_rpcs_share(self):
+        problems = self.problems(
+            "message ARequest {} message AResponse {} message BResponse {}\n// S.\nservice S {\n"
+            "// A.\nrpc A(ARequest) returns (AResponse);\n"
+            "// B.\nrpc B(ARequest) returns (BResponse); }")
+        self.assertTrue(any("is used by S.A too" in problem for problem in problems), problems)
+
+    def test_finds_a_package_that_is_not_its_folder(self):
+        with tempfile.TemporaryDirectory() as root:
+            file = pathlib.Path(root) / "a/v1/a.proto"
+            file.parent.mkdir(parents=True)
+            file.write_text('syntax = "proto3";\npackage b;\n')
+            self.assertEqual(len(proto_style.check_protos(root, ["a/v1/a.proto"])), 1)
+
+
+class DockerfilePolicyTest(unittest.TestCase):
+    TEXT = (dockerfile_policy.ROOT / "Dockerfile").read_text()
+
+    def test_finds_each_violation(self):
+        for good, bad in (
+                ("FROM debian:bookworm-slim", "FROM debian:trixie-slim"),
+                ("USER 65532:65532", "USER root"),
+                ("STOPSIGNAL SIGTERM", "STOPSIGNAL SIGKILL"),
+                ('ENTRYPOINT ["calibd"]', "ENTRYPOINT calibd"),
+                ('CMD ["calibd", "healthcheck"]', "CMD true"),
+                ("deploy/install-packages run", "apt-get install -y calibd"),
+                ("org.opencontainers.image.licenses=", "licenses="),
+        ):
+            self.assertIn(good, self.TEXT)
+            self.assertTrue(
+                dockerfile_policy.dockerfile_violations(self.TEXT.replace(good, bad)), bad)
+
+
+class SelfContainedTest(unittest.TestCase):
+    def test_finds_paths_that_lead_out_and_allows_the_test_data_default(self):
+        outside = "../" + "shared/data"
+        self.assertTrue(self_contained.violations("a.md", "see /" + "home/me/notes"))
+        self.assertTrue(self_contained.violations("a.md", f"see {outside}"))
+        self.assertEqual(self_contained.violations("a.txt", f"set(CALIBD_TEST_DATA {outside})"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
