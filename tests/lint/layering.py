@@ -43,8 +43,11 @@ def layer_of(path):
     return next((layer for layer in RULES if path.startswith(layer + "/")), None)
 
 
-def violations(path, text):
-    """Problems of the file at `path` (relative to the root) with content `text`."""
+def violations(path, text, siblings=()):
+    """Problems of the file at `path` (relative to the root) with content `text`.
+
+    siblings: names of the headers in its folder, which it may include by name alone.
+    """
     layer = layer_of(path)
     if layer is None:
         return []
@@ -59,7 +62,8 @@ def violations(path, text):
             header.startswith(OWN_LAYERS) or header.startswith(".") or "/" not in header)
         if header in rule["forbidden"]:
             reason = f"{layer} does not use <{header}>"
-        elif is_standard(header) or header.startswith(rule["allowed"]):
+        elif (is_standard(header) or header.startswith(rule["allowed"])
+              or (match.group(1) and header in siblings)):
             continue
         elif header.startswith(".") or (own and "/" not in header):
             reason = f'"{header}" does not start at an include folder'
@@ -75,7 +79,8 @@ def main():
     problems = []
     for file in project_files(*(layer for layer in RULES)):
         if file.suffix in SOURCE_SUFFIXES:
-            problems += violations(str(file.relative_to(ROOT)), file.read_text())
+            problems += violations(str(file.relative_to(ROOT)), file.read_text(),
+                                   siblings={header.name for header in file.parent.glob("*.h")})
     return report("layering", problems)
 
 

@@ -23,6 +23,11 @@ class LayeringTest(unittest.TestCase):
                        '<vector>'):
             self.check("core/src/skce.cc", f"#include {header}", 0)
 
+    def test_a_header_without_a_folder_is_one_of_the_same_folder(self):
+        line = '#include "rng.h"'
+        self.assertEqual(layering.violations("core/src/skce.cc", line, siblings={"rng.h"}), [])
+        self.assertEqual(len(layering.violations("core/src/skce.cc", line)), 1)
+
     def test_server_includes_no_client(self):
         self.check("server/rpc/ingest.cc", '#include "calibd/client/client.h"', 1)
         self.check("server/rpc/ingest.cc", '#include "calibd/core/skce.h"', 0)
