@@ -18,4 +18,5 @@ target_include_directories(calibd_openblas SYSTEM INTERFACE ${CALIBD_OPENBLAS_IN
 
 if(CALIBD_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  find_package(nlohmann_json REQUIRED)
 endif()

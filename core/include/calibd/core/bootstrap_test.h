@@ -1,0 +1,63 @@
+#ifndef CALIBD_CORE_BOOTSTRAP_TEST_H_
+#define CALIBD_CORE_BOOTSTRAP_TEST_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/kernel.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
+#include "calibd/core/skce.h"
+
+namespace calibd {
+
+inline constexpr std::int32_t kMinReplicates = 99;
+inline constexpr std::int32_t kMaxReplicates = 100000;
+
+struct BootstrapOptions {
+  // In [kMinReplicates, kMaxReplicates].
+  std::int32_t replicates = 1000;
+  // The same seed on the same batch gives the same result, whatever the threads.
+  std::uint64_t seed = 0;
+};
+
+struct BootstrapTestResult {
+  QuadraticSkce skce;
+  // n/(n-1) SKCE_uq - SKCE_b.
+  double statistic = 0;
+  // (1 + exceedances) / (1 + replicates): never 0. For ONE look.
+  double p_value = 1;
+  std::int32_t replicates = 0;
+  // #{replicates >= statistic}.
+  std::int32_t exceedances = 0;
+  std::uint64_t seed = 0;
+  // Of the replicates; divisor replicates - 1.
+  double replicate_mean = 0;
+  double replicate_standard_deviation = 0;
+};
+
+// The asymptotic quadratic test by the bootstrap of the degenerate U-statistic
+// (Arcones & Gine): Widmann, Lindsten & Zachariah, NeurIPS 2019, Sec. 6 and App.
+// G. For replicate r draw n indices with replacement, C_i = how often i came,
+// H = (h_ij), R_i = sum_j h_ij:
+//   T = n^-2 [ n/(n-1) (C'HC - sum_i C_i h_ii) - 2 sum_i C_i R_i ].
+//
+// batch: valid, n >= 2.
+// Errors: InvalidArgument (replicates); FailedPrecondition if n < 2; Cancelled.
+// Cost: O(n^2 (m + replicates) / 2) time; memory n x min(replicates, 1024) x 4
+// bytes and tiles, see BootstrapMemory; never n^2.
+// Accuracy: the statistic is in double; the replicates multiply H rounded to
+// float32, an error below 1e-3 of their standard deviation
+// (tests/unit/core/bootstrap_test_test.cc).
+[[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
+                                                                const Kernel& kernel,
+                                                                const BootstrapOptions& options,
+                                                                const RunControl& control = {});
+
+// Bytes that BootstrapTest takes beside its input, for limits.
+[[nodiscard]] std::size_t BootstrapMemory(std::size_t n, std::int32_t replicates) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_BOOTSTRAP_TEST_H_

@@ -1,0 +1,55 @@
+#ifndef CALIBD_CORE_HYPOTHESIS_TEST_H_
+#define CALIBD_CORE_HYPOTHESIS_TEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "calibd/core/running_skce.h"
+
+namespace calibd {
+
+// Tests of the null hypothesis "the model is calibrated" that need only an
+// estimate. Every p-value here is for ONE look at a chosen n. Source: Widmann,
+// Lindsten & Zachariah, NeurIPS 2019, Sec. 6, App. G and H.
+
+// Upper bound of the p-value of SKCE_b that holds for every n and distribution
+// (Lemma 2, Corollary H.1): exp(-max(0, sqrt(n SKCE_b / B) - 1)^2 / 2), in (0, 1].
+// bound: B of the kernel, see Kernel::DistributionFreeBound.
+[[nodiscard]] double BiasedPValueUpperBound(double skce_biased, std::size_t n,
+                                            double bound) noexcept;
+
+// The same for SKCE_uq and SKCE_ul (Corollaries H.2 and H.3): 1 if skce <= 0, else
+// exp(-floor(n/2) skce^2 / (2 B^2)), in (0, 1].
+[[nodiscard]] double UnbiasedPValueUpperBound(double skce, std::size_t n, double bound) noexcept;
+
+// The same for the block estimator: floor(n/b) floor(b/2) replaces floor(n/2).
+[[nodiscard]] double BlockPValueUpperBound(double skce, std::int64_t block_count,
+                                           std::size_t block_size, double bound) noexcept;
+
+// Upper tail of the standard normal distribution, without cancellation.
+[[nodiscard]] double NormalUpperTail(double z) noexcept;
+
+// The asymptotic test of the linear and the block estimator (Lemma 3,
+// Corollary G.3): z = sqrt(N) mean / sd over N block values, p = upper normal tail.
+struct NormalTest {
+  // Divisor N - 1.
+  double standard_deviation = 0;
+  // Unset when the deviation is 0.
+  std::optional<double> z;
+  // With deviation 0: 1 if the mean is <= 0, else 0.
+  double p_value = 1;
+};
+
+// Unset when there are fewer than two values.
+[[nodiscard]] std::optional<NormalTest> TestMeanIsPositive(const RunningMoments& moments) noexcept;
+
+// One-sided asymptotic lower confidence bound of SKCE from the block values:
+// mean - z_{level} sd / sqrt(N). level in (0.5, 1), e.g. .95. Unset when there are
+// fewer than two values.
+[[nodiscard]] std::optional<double> LowerConfidenceBound(const RunningMoments& moments,
+                                                         double level) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_HYPOTHESIS_TEST_H_

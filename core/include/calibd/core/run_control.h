@@ -1,0 +1,29 @@
+#ifndef CALIBD_CORE_RUN_CONTROL_H_
+#define CALIBD_CORE_RUN_CONTROL_H_
+
+#include <cstddef>
+#include <functional>
+
+namespace calibd {
+
+// How a long computation is run, watched and stopped. Core starts no threads of
+// its own: the caller lends them through parallel_for. No result depends on any
+// of these.
+struct RunControl {
+  // Calls body(0) .. body(count - 1), each exactly once, in any order and from
+  // any threads, and returns when all are done. Unset: in order on the caller's
+  // thread.
+  std::function<void(std::size_t count, const std::function<void(std::size_t)>& body)> parallel_for;
+
+  // Told the fraction done, in [0, 1] and never decreasing, a few hundred times
+  // at most; never from two threads at once. Unset: nobody is told.
+  std::function<void(double fraction)> progress;
+
+  // Asked every few milliseconds from any thread; true makes the computation
+  // return Cancelled. Unset: never.
+  std::function<bool()> cancelled;
+};
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_RUN_CONTROL_H_

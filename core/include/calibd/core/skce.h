@@ -1,0 +1,52 @@
+#ifndef CALIBD_CORE_SKCE_H_
+#define CALIBD_CORE_SKCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/kernel.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
+
+namespace calibd {
+
+// Estimators of the squared kernel calibration error SKCE = E[h(i, j)] over two
+// independent observations i, j, with
+//   h(i, j) = (e_{y_i} - g_i)' k(g_i, g_j) (e_{y_j} - g_j).
+// Source: Widmann, Lindsten & Zachariah, NeurIPS 2019, Sec. 5 and Table 1.
+
+// h of two labelled predictions over the same m classes, |h| <= 2. Cost: O(m).
+// The result does not depend on the CPU.
+[[nodiscard]] double SkceTerm(std::span<const double> g_i, std::int32_t y_i,
+                              std::span<const double> g_j, std::int32_t y_j,
+                              const Kernel& kernel) noexcept;
+
+// Both quadratic estimators, which share their n^2 terms.
+struct QuadraticSkce {
+  std::size_t n = 0;
+  // SKCE_b (Table 1 row 1) = n^-2 sum_ij h_ij, >= 0.
+  double biased = 0;
+  // SKCE_uq (Table 1 row 2) = mean of h_ij over i < j. Signed.
+  double unbiased = 0;
+  // mean_i h_ii; the Brier score since k(x, x) = 1. n SKCE_b = (n-1) SKCE_uq +
+  // mean_diagonal.
+  double mean_diagonal = 0;
+};
+
+// batch: valid (see validation.h), n >= 2.
+// Errors: FailedPrecondition if n < 2; Cancelled.
+// Cost: O(n^2 m / 2) time, O(n) memory.
+[[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
+                                                                  const Kernel& kernel,
+                                                                  const RunControl& control = {});
+
+// SKCE_b alone, which is defined from n >= 1. Cost as above.
+// Errors: FailedPrecondition if n < 1; Cancelled.
+[[nodiscard]] absl::StatusOr<double> SkceBiased(const PredictionBatch& batch, const Kernel& kernel,
+                                                const RunControl& control = {});
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SKCE_H_

@@ -1,0 +1,59 @@
+#ifndef CALIBD_CORE_VALIDATION_H_
+#define CALIBD_CORE_VALIDATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "calibd/core/prediction_batch.h"
+
+namespace calibd {
+
+// Declared class counts lie in [kMinClassCount, kMaxClassCount].
+inline constexpr std::size_t kMinClassCount = 2;
+inline constexpr std::size_t kMaxClassCount = 100000;
+
+// A row of probabilities may be off 1 by this much: softmax in float32 printed
+// as decimal text is off by up to 4e-7, coarser rounding by more.
+inline constexpr double kDefaultRowSumTolerance = 1e-3;
+
+// Most violations that one validation reports.
+inline constexpr std::size_t kMaxReportedViolations = 5;
+
+// One thing that is wrong with an input.
+struct Violation {
+  // Path of the field, e.g. "rows[17].probabilities" or "labels".
+  std::string field;
+  // What was found and what was expected, e.g. "sums to 1.31, expected 1 +- 0.001".
+  std::string description;
+};
+
+// Checks that a batch has n >= 1 rows of m probabilities and n labels, that
+// every probability is finite and in [0, 1], every |row sum - 1| <=
+// row_sum_tolerance, and every label in [0, m). Rows are never re-normalised.
+//
+// Returns the violations of the first bad rows, at most one a row and
+// kMaxReportedViolations in all; empty when the batch is valid. A wrong shape
+// is reported alone. Cost: O(n m).
+[[nodiscard]] std::vector<Violation> FindViolations(
+    const PredictionBatch& batch, double row_sum_tolerance = kDefaultRowSumTolerance);
+
+// OK, or InvalidArgument naming the violations as
+// "rows[17].probabilities sums to 1.31, expected 1 +- 0.001".
+[[nodiscard]] absl::Status ValidateBatch(const PredictionBatch& batch,
+                                         double row_sum_tolerance = kDefaultRowSumTolerance);
+
+// "field description; field description", the text of ValidateBatch.
+[[nodiscard]] std::string DescribeViolations(std::span<const Violation> violations);
+
+// Replaces each row of m logits by its softmax, in double with the row maximum
+// subtracted. Logits must be finite: the violations name those that are not,
+// and then the values are unchanged. logits.size() must be a multiple of m.
+[[nodiscard]] std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_count);
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_VALIDATION_H_

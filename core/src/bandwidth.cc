@@ -1,0 +1,252 @@
+#include "calibd/core/bandwidth.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "calibd/core/kernel.h"
+#include "rng.h"
+#include "term_tiles.h"
+
+namespace calibd {
+namespace {
+
+// Distances that are gathered and sorted at most, 8 MiB.
+constexpr std::size_t kMaxGathered = std::size_t{1} << 20;
+constexpr std::size_t kSampledPairs = std::size_t{1} << 16;
+
+// Order statistics of the n (n - 1) / 2 distances above the diagonal.
+class DistanceSelection {
+ public:
+  DistanceSelection(std::span<const double> predictions, std::size_t class_count,
+                    RunControl control)
+      : predictions_(predictions),
+        class_count_(class_count),
+        n_(predictions.size() / class_count),
+        control_(std::move(control)) {
+    control_.progress = nullptr;  // how many passes there will be is not known
+  }
+
+  // The distances of 0-based ranks `low` and `high`, high <= low + 1.
+  absl::StatusOr<std::pair<double, double>> Select(std::uint64_t low, std::uint64_t high) {
+    // A sample brackets the ranks as a rule; else their bits are found digit by
+    // digit, which needs no luck.
+    const auto [from, to] = Bracket(low, high);
+    absl::StatusOr<Gathered> gathered = Gather(from, to);
+    if (!gathered.ok()) return gathered.status();
+    if (!gathered->Holds(low, high)) {
+      gathered = GatherByDigits(low, high);
+      if (!gathered.ok()) return gathered.status();
+    }
+    return gathered->At(low, high);
+  }
+
+ private:
+  // All distances in an interval, with how many lie below it. If there are more than
+  // kMaxGathered only their number is known, and then `smallest` .. `largest`.
+  struct Gathered {
+    std::uint64_t below = 0;
+    std::uint64_t inside = 0;
+    double smallest = HUGE_VAL;
+    double largest = -HUGE_VAL;
+    std::vector<double> values;
+
+    [[nodiscard]] bool Holds(std::uint64_t low, std::uint64_t high) const {
+      if (low < below || high >= below + inside) return false;
+      return values.size() == inside || smallest == largest;
+    }
+    std::pair<double, double> At(std::uint64_t low, std::uint64_t high) {
+      if (values.size() != inside) return {smallest, largest};
+      std::sort(values.begin(), values.end());
+      return {values[low - below], values[high - below]};
+    }
+  };
+
+  [[nodiscard]] std::span<const double> row(std::size_t i) const {
+    return predictions_.subspan(i * class_count_, class_count_);
+  }
+
+  // Calls visit(distance) for every pair, for each group from one thread at a time.
+  template <typename Visit>
+  absl::Status ForEachDistance(const Visit& visit) const {
+    const auto fill = [this](std::size_t i, std::size_t begin, std::size_t count, double* out) {
+      for (std::size_t j = 0; j < count; ++j) out[j] = TotalVariation(row(i), row(begin + j));
+    };
+    const auto visit_tile = [&](std::size_t group, const Tile& tile) {
+      for (std::size_t i = 0; i < tile.row_count; ++i) {
+        for (std::size_t j = tile.on_diagonal() ? i + 1 : 0; j < tile.column_count; ++j) {
+          visit(group, tile.row(i)[j]);
+        }
+      }
+    };
+    return ForEachTile(n_, fill, visit_tile, control_);
+  }
+
+  [[nodiscard]] std::pair<double, double> Bracket(std::uint64_t low, std::uint64_t high) const {
+    Rng rng(0x6d656469616eULL);  // any seed: it decides the time, not the result
+    std::vector<double> sample(kSampledPairs);
+    const auto n = static_cast<std::uint32_t>(n_);
+    for (double& distance : sample) {
+      const std::uint32_t i = rng.Below(n);
+      const std::uint32_t j = (i + 1 + rng.Below(n - 1)) % n;
+      distance = TotalVariation(row(i), row(j));
+    }
+    std::sort(sample.begin(), sample.end());
+    const double pairs = 0.5 * static_cast<double>(n_) * static_cast<double>(n_ - 1);
+    const auto samples = static_cast<double>(kSampledPairs);
+    // Four standard deviations of a sample quantile, sqrt(q (1 - q) / samples) <= 1/2
+    // over the square root.
+    const double margin = 2 * std::sqrt(samples) + 1;
+    const double first = static_cast<double>(low) / pairs * samples - margin;
+    const double last = static_cast<double>(high) / pairs * samples + margin;
+    return {first < 0 ? -HUGE_VAL : sample[static_cast<std::size_t>(first)],
+            last >= samples ? HUGE_VAL : sample[static_cast<std::size_t>(last)]};
+  }
+
+  absl::StatusOr<Gathered> Gather(double from, double to) const {
+    struct alignas(64) Part {
+      Gathered gathered;
+    };
+    std::array<Part, kTileGroups> parts;
+    const absl::Status status = ForEachDistance([&](std::size_t group, double distance) {
+      Gathered& part = parts[group].gathered;
+      if (distance < from) {
+        ++part.below;
+      } else if (distance <= to) {
+        ++part.inside;
+        part.smallest = std::min(part.smallest, distance);
+        part.largest = std::max(part.largest, distance);
+        if (part.values.size() < kMaxGathered) part.values.push_back(distance);
+      }
+    });
+    if (!status.ok()) return status;
+    Gathered all;
+    for (Part& part : parts) {
+      all.below += part.gathered.below;
+      all.inside += part.gathered.inside;
+      all.smallest = std::min(all.smallest, part.gathered.smallest);
+      all.largest = std::max(all.largest, part.gathered.largest);
+    }
+    if (all.inside > kMaxGathered) return all;
+    for (Part& part : parts) {
+      all.values.insert(all.values.end(), part.gathered.values.begin(), part.gathered.values.end());
+    }
+    return all;
+  }
+
+  // The bits of non-negative doubles order as the doubles do: fixes them 16 at a
+  // time until the interval of equal leading bits around `low` can be gathered.
+  absl::StatusOr<Gathered> GatherByDigits(std::uint64_t low, std::uint64_t high) const {
+    constexpr int kDigitBits = 16;
+    constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
+    std::uint64_t prefix = 0;
+    std::uint64_t rank = low;
+    for (int shift = 64 - kDigitBits; shift >= 0; shift -= kDigitBits) {
+      std::vector<std::uint64_t> counts(kDigits);
+      std::mutex mutex;
+      std::array<std::vector<std::uint32_t>, kTileGroups> parts;
+      const int prefix_shift = shift + kDigitBits;
+      const absl::Status status = ForEachDistance([&](std::size_t group, double distance) {
+        const auto bits = std::bit_cast<std::uint64_t>(distance);
+        if (prefix_shift < 64 && (bits >> prefix_shift) != prefix) return;
+        std::vector<std::uint32_t>& part = parts[group];
+        if (part.empty()) part.resize(kDigits);
+        std::uint32_t& count = part[(bits >> shift) & (kDigits - 1)];
+        if (++count == UINT32_MAX) {
+          const std::lock_guard lock(mutex);
+          counts[(bits >> shift) & (kDigits - 1)] += count;
+          count = 0;
+        }
+      });
+      if (!status.ok()) return status;
+      for (const auto& part : parts) {
+        for (std::size_t digit = 0; digit < part.size(); ++digit) counts[digit] += part[digit];
+      }
+      std::size_t digit = 0;
+      while (rank >= counts[digit]) rank -= counts[digit++];
+      prefix = (prefix << kDigitBits) | digit;
+      if (counts[digit] <= kMaxGathered / 2 || shift == 0) {
+        const auto from = std::bit_cast<double>(prefix << shift);
+        auto to = std::bit_cast<double>((prefix << shift) | ((std::uint64_t{1} << shift) - 1));
+        // `high` may be the next distance above the interval.
+        if (rank + (high - low) >= counts[digit]) {
+          absl::StatusOr<double> next = SmallestAbove(to);
+          if (!next.ok()) return next.status();
+          return GatherTwo(low, from, to, *next);
+        }
+        return Gather(from, to);
+      }
+    }
+    return absl::InternalError("a rank beyond the number of distances");
+  }
+
+  // `low` is the last distance of [from, to] and `high` is the next one, `above`.
+  absl::StatusOr<Gathered> GatherTwo(std::uint64_t low, double from, double to,
+                                     double above) const {
+    absl::StatusOr<Gathered> inside = Gather(from, to);
+    if (!inside.ok()) return inside.status();
+    Gathered two;
+    two.below = low;
+    two.inside = 2;
+    two.values = {inside->largest, above};
+    return two;
+  }
+
+  absl::StatusOr<double> SmallestAbove(double bound) const {
+    std::array<double, kTileGroups> parts;
+    parts.fill(HUGE_VAL);
+    const absl::Status status = ForEachDistance([&](std::size_t group, double distance) {
+      if (distance > bound) parts[group] = std::min(parts[group], distance);
+    });
+    if (!status.ok()) return status;
+    return *std::min_element(parts.begin(), parts.end());
+  }
+
+  const std::span<const double> predictions_;
+  const std::size_t class_count_;
+  const std::size_t n_;
+  RunControl control_;
+};
+
+}  // namespace
+
+absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions, std::size_t class_count,
+                                       const RunControl& control) {
+  const std::uint64_t n = predictions.size() / class_count;
+  if (n < 2) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("there are ", n, " predictions, needed are at least 2 for the median"));
+  }
+  // 0-based ranks of the middle of the n^2 distances, whose n smallest are the zeros
+  // of the diagonal and which hold each pair twice.
+  const std::uint64_t low = (n * n - 1) / 2;
+  const std::uint64_t high = n * n / 2;
+  double low_distance = 0;
+  double high_distance = 0;
+  if (high >= n) {
+    DistanceSelection selection(predictions, class_count, control);
+    const std::uint64_t low_pair = low < n ? 0 : (low - n) / 2;
+    absl::StatusOr<std::pair<double, double>> distances =
+        selection.Select(low_pair, (high - n) / 2);
+    if (!distances.ok()) return distances.status();
+    low_distance = low < n ? 0 : distances->first;
+    high_distance = distances->second;
+  }
+  const double median = (low_distance + high_distance) / 2;
+  if (!(median > 0)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the median of the distances between ", n,
+                     " predictions is 0: more than half of the predictions are equal; give a "
+                     "bandwidth instead"));
+  }
+  return median;
+}
+
+}  // namespace calibd

@@ -1,0 +1,58 @@
+#include "calibd/core/hypothesis_test.h"
+
+#include <algorithm>
+#include <boost/math/special_functions/erf.hpp>
+#include <cmath>
+#include <numbers>
+
+namespace calibd {
+namespace {
+
+// exp(-pairs skce^2 / (2 B^2)) for a positive estimate (Theorems H.3, H.4).
+double HoeffdingBound(double skce, double pairs, double bound) noexcept {
+  if (skce <= 0) return 1;
+  const double scaled = skce / bound;
+  return std::exp(-pairs * scaled * scaled / 2);
+}
+
+}  // namespace
+
+double BiasedPValueUpperBound(double skce_biased, std::size_t n, double bound) noexcept {
+  const double excess =
+      std::max(0.0, std::sqrt(static_cast<double>(n) * std::max(0.0, skce_biased) / bound) - 1);
+  return std::exp(-excess * excess / 2);
+}
+
+double UnbiasedPValueUpperBound(double skce, std::size_t n, double bound) noexcept {
+  return HoeffdingBound(skce, static_cast<double>(n / 2), bound);
+}
+
+double BlockPValueUpperBound(double skce, std::int64_t block_count, std::size_t block_size,
+                             double bound) noexcept {
+  return HoeffdingBound(
+      skce, static_cast<double>(block_count) * static_cast<double>(block_size / 2), bound);
+}
+
+double NormalUpperTail(double z) noexcept { return 0.5 * std::erfc(z / std::numbers::sqrt2); }
+
+std::optional<NormalTest> TestMeanIsPositive(const RunningMoments& moments) noexcept {
+  if (moments.count < 2) return std::nullopt;
+  NormalTest test;
+  test.standard_deviation = std::sqrt(moments.Variance());
+  if (test.standard_deviation == 0) {
+    test.p_value = moments.mean <= 0 ? 1 : 0;
+    return test;
+  }
+  test.z = std::sqrt(static_cast<double>(moments.count)) * moments.mean / test.standard_deviation;
+  test.p_value = NormalUpperTail(*test.z);
+  return test;
+}
+
+std::optional<double> LowerConfidenceBound(const RunningMoments& moments, double level) noexcept {
+  if (moments.count < 2) return std::nullopt;
+  const double quantile = std::numbers::sqrt2 * boost::math::erf_inv(2 * level - 1);
+  return moments.mean -
+         quantile * std::sqrt(moments.Variance() / static_cast<double>(moments.count));
+}
+
+}  // namespace calibd

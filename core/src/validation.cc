@@ -1,0 +1,100 @@
+#include "calibd/core/validation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+
+namespace calibd {
+namespace {
+
+std::optional<Violation> CheckShape(const PredictionBatch& batch) {
+  const std::size_t m = batch.class_count;
+  if (m < kMinClassCount || m > kMaxClassCount) {
+    return Violation{"class_count",
+                     absl::StrCat("is ", m, ", expected ", kMinClassCount, "..", kMaxClassCount)};
+  }
+  if (batch.labels.empty()) return Violation{"labels", "is empty, expected at least 1 row"};
+  // Division, since n * m could overflow.
+  if (batch.probabilities.size() % m != 0 || batch.probabilities.size() / m != batch.size()) {
+    return Violation{"probabilities",
+                     absl::StrCat("has ", batch.probabilities.size(), " values, expected ",
+                                  batch.size(), " labels x ", m, " classes")};
+  }
+  return std::nullopt;
+}
+
+std::optional<Violation> CheckRow(const PredictionBatch& batch, std::size_t i, double tolerance) {
+  const std::span<const double> g = batch.row(i);
+  double sum = 0;
+  for (std::size_t k = 0; k < g.size(); ++k) {
+    // Written so that NaN fails too.
+    if (!(g[k] >= 0 && g[k] <= 1)) {
+      return Violation{absl::StrCat("rows[", i, "].probabilities[", k, "]"),
+                       absl::StrCat("is ", g[k], ", expected a number in [0, 1]")};
+    }
+    sum += g[k];
+  }
+  if (!(std::abs(sum - 1) <= tolerance)) {
+    return Violation{absl::StrCat("rows[", i, "].probabilities"),
+                     absl::StrCat("sums to ", sum, ", expected 1 +- ", tolerance)};
+  }
+  const std::int32_t y = batch.labels[i];
+  if (y < 0 || static_cast<std::size_t>(y) >= batch.class_count) {
+    return Violation{absl::StrCat("labels[", i, "]"),
+                     absl::StrCat("is ", y, ", expected [0, ", batch.class_count, ")")};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Violation> FindViolations(const PredictionBatch& batch, double row_sum_tolerance) {
+  if (auto shape = CheckShape(batch)) return {*std::move(shape)};
+  std::vector<Violation> violations;
+  for (std::size_t i = 0; i < batch.size() && violations.size() < kMaxReportedViolations; ++i) {
+    if (auto row = CheckRow(batch, i, row_sum_tolerance)) violations.push_back(*std::move(row));
+  }
+  return violations;
+}
+
+std::string DescribeViolations(std::span<const Violation> violations) {
+  std::string text;
+  for (const Violation& violation : violations) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", violation.field, " ", violation.description);
+  }
+  return text;
+}
+
+absl::Status ValidateBatch(const PredictionBatch& batch, double row_sum_tolerance) {
+  const std::vector<Violation> violations = FindViolations(batch, row_sum_tolerance);
+  if (violations.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(DescribeViolations(violations));
+}
+
+std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_count) {
+  std::vector<Violation> violations;
+  std::size_t bad_row = logits.size();
+  for (std::size_t k = 0; k < logits.size() && violations.size() < kMaxReportedViolations; ++k) {
+    const std::size_t row = k / class_count;
+    if (std::isfinite(logits[k]) || row == bad_row) continue;
+    bad_row = row;
+    violations.push_back({absl::StrCat("rows[", row, "].logits[", k % class_count, "]"),
+                          absl::StrCat("is ", logits[k], ", expected a finite number")});
+  }
+  if (!violations.empty()) return violations;
+  for (std::size_t begin = 0; begin + class_count <= logits.size(); begin += class_count) {
+    const std::span<double> row = logits.subspan(begin, class_count);
+    const double max = *std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (double& value : row) {
+      value = std::exp(value - max);
+      sum += value;
+    }
+    for (double& value : row) value /= sum;
+  }
+  return violations;
+}
+
+}  // namespace calibd

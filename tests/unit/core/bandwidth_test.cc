@@ -1,0 +1,120 @@
+#include "calibd/core/bandwidth.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "calibd/core/generator.h"
+#include "calibd/core/kernel.h"
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The definition, with all n^2 distances held.
+double BruteForceMedian(const std::vector<double>& predictions, std::size_t m) {
+  const std::size_t n = predictions.size() / m;
+  const std::span<const double> all(predictions);
+  std::vector<double> distances;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      distances.push_back(TotalVariation(all.subspan(i * m, m), all.subspan(j * m, m)));
+    }
+  }
+  std::sort(distances.begin(), distances.end());
+  return (distances[(n * n - 1) / 2] + distances[n * n / 2]) / 2;
+}
+
+PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M1(m), seed)->Draw(n, set);
+  return set;
+}
+
+TEST(MedianBandwidthTest, EqualsTheSortedMedian) {
+  for (const std::size_t n : {3u, 4u, 5u, 10u, 257u, 600u}) {
+    for (const std::size_t m : {2u, 3u, 10u, 33u}) {
+      const PredictionSet set = Draw(n, m, n * m);
+      const auto bandwidth = MedianBandwidth(set.probabilities, m);
+      ASSERT_TRUE(bandwidth.ok()) << bandwidth.status();
+      EXPECT_EQ(*bandwidth, BruteForceMedian(set.probabilities, m)) << "n=" << n << " m=" << m;
+    }
+  }
+}
+
+TEST(MedianBandwidthTest, EqualsTheSortedMedianWithTies) {
+  // Rounded predictions: few distinct distances.
+  for (const double steps : {2.0, 3.0, 10.0}) {
+    PredictionSet set = Draw(401, 2, 7);
+    for (std::size_t i = 0; i < set.labels.size(); ++i) {
+      set.probabilities[2 * i] = std::round(steps * set.probabilities[2 * i]) / steps;
+      set.probabilities[2 * i + 1] = 1 - set.probabilities[2 * i];
+    }
+    const double expected = BruteForceMedian(set.probabilities, 2);
+    const auto bandwidth = MedianBandwidth(set.probabilities, 2);
+    if (expected == 0) {
+      EXPECT_FALSE(bandwidth.ok());
+    } else {
+      ASSERT_TRUE(bandwidth.ok()) << bandwidth.status();
+      EXPECT_EQ(*bandwidth, expected);
+    }
+  }
+}
+
+TEST(MedianBandwidthTest, MeanOfTheMiddleTwoWithTwoPredictions) {
+  // Distances 0, 0, d, d: the middle two are 0 and d.
+  EXPECT_EQ(*MedianBandwidth(std::vector<double>{0.25, 0.75, 0.5, 0.5}, 2), 0.125);
+}
+
+// More distances lie near the median than are gathered, so that its digits are found
+// one after the other.
+TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
+  constexpr std::size_t kN = 16000;
+  PredictionSet set = Draw(kN, 2, 11);
+  const double median = *MedianBandwidth(set.probabilities, 2);
+  std::vector<double> sorted;
+  for (std::size_t i = 0; i < kN; ++i) sorted.push_back(set.probabilities[2 * i]);
+  std::sort(sorted.begin(), sorted.end());
+  // With m = 2 the distance is |p - q|: counts of pairs below and up to the median,
+  // up to the rounding of 1 - p.
+  const auto pairs_within = [&](double distance) {
+    std::size_t pairs = 0;
+    std::size_t first = 0;
+    for (std::size_t last = 0; last < kN; ++last) {
+      while (sorted[last] - sorted[first] > distance) ++first;
+      pairs += last - first;
+    }
+    return pairs;
+  };
+  const std::size_t rank = (kN * kN / 2 - kN) / 2;
+  EXPECT_LE(pairs_within(median - 1e-15), rank);
+  EXPECT_GT(pairs_within(median + 1e-15), rank - 1);
+}
+
+TEST(MedianBandwidthTest, ZeroMedianIsAnErrorThatNamesTheCause) {
+  const std::vector<double> equal(20, 0.5);
+  const auto bandwidth = MedianBandwidth(equal, 2);
+  EXPECT_EQ(bandwidth.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(bandwidth.status().message()),
+              HasSubstr("more than half of the predictions are equal"));
+}
+
+TEST(MedianBandwidthTest, NeedsTwoPredictions) {
+  EXPECT_EQ(MedianBandwidth(std::vector<double>{0.5, 0.5}, 2).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(MedianBandwidthTest, CanBeCancelled) {
+  RunControl control;
+  control.cancelled = [] { return true; };
+  EXPECT_EQ(MedianBandwidth(Draw(100, 2, 1).probabilities, 2, control).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace calibd

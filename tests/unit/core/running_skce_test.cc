@@ -1,0 +1,129 @@
+#include "calibd/core/running_skce.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "calibd/core/generator.h"
+#include "calibd/core/skce.h"
+
+namespace calibd {
+namespace {
+
+Kernel MakeKernel(double bandwidth) { return *Kernel::ExponentialTotalVariation(bandwidth); }
+
+PredictionSet Draw(std::size_t n, std::size_t m, std::uint64_t seed) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M3(m), seed)->Draw(n, set);
+  return set;
+}
+
+void AddAll(const PredictionBatch& batch, RunningBlockSkce& running) {
+  for (std::size_t i = 0; i < batch.size(); ++i) running.Add(batch.row(i), batch.labels[i]);
+}
+
+TEST(RunningMomentsTest, EqualsTwoPassAndMergesLikeTheWhole) {
+  std::mt19937_64 rng(5);
+  std::normal_distribution<double> normal(1e6, 1);  // a large mean cancels in naive sums
+  std::vector<double> values(1001);
+  double mean = 0;
+  for (double& value : values) mean += (value = normal(rng)) / 1001;
+  double m2 = 0;
+  for (const double value : values) m2 += (value - mean) * (value - mean);
+
+  RunningMoments whole;
+  for (const double value : values) whole.Add(value);
+  EXPECT_NEAR(whole.mean, mean, 1e-8);
+  EXPECT_NEAR(whole.m2 / m2, 1, 1e-9);
+
+  for (const std::size_t cut : {0u, 1u, 500u, 1000u, 1001u}) {
+    RunningMoments left;
+    RunningMoments right;
+    for (std::size_t i = 0; i < values.size(); ++i) (i < cut ? left : right).Add(values[i]);
+    left.Merge(right);
+    EXPECT_EQ(left.count, 1001);
+    EXPECT_NEAR(left.mean, whole.mean, 1e-9);
+    EXPECT_NEAR(left.m2 / whole.m2, 1, 1e-10);
+  }
+}
+
+TEST(RunningBlockSkceTest, EqualsTheMeanOfUnbiasedBlockEstimates) {
+  const PredictionSet set = Draw(1007, 4, 9);
+  for (const std::size_t b : {2u, 3u, 10u, 100u, 1000u}) {
+    auto running = RunningBlockSkce::Create(b, 4, MakeKernel(0.3));
+    ASSERT_TRUE(running.ok());
+    AddAll(set.view(), *running);
+    RunningMoments expected;
+    for (std::size_t block = 0; block + b <= 1007; block += b) {
+      expected.Add(EstimateQuadraticSkce(set.view().rows(block, b), MakeKernel(0.3))->unbiased);
+    }
+    EXPECT_EQ(running->moments().count, expected.count);
+    EXPECT_NEAR(running->moments().mean, expected.mean, 1e-15);
+    EXPECT_NEAR(running->moments().m2, expected.m2, 1e-13 * expected.m2);
+    EXPECT_EQ(running->pending(), 1007 % b);
+  }
+}
+
+TEST(RunningBlockSkceTest, BlockOfAllIsTheQuadraticEstimator) {
+  const PredictionSet set = Draw(200, 3, 9);
+  auto running = RunningBlockSkce::Create(200, 3, MakeKernel(0.3));
+  AddAll(set.view(), *running);
+  EXPECT_NEAR(running->moments().mean, EstimateQuadraticSkce(set.view(), MakeKernel(0.3))->unbiased,
+              1e-15);
+}
+
+TEST(RunningBlockSkceTest, MergesCompleteBlocks) {
+  const PredictionSet set = Draw(600, 3, 10);
+  auto whole = RunningBlockSkce::Create(10, 3, MakeKernel(0.3));
+  auto left = RunningBlockSkce::Create(10, 3, MakeKernel(0.3));
+  auto right = RunningBlockSkce::Create(10, 3, MakeKernel(0.3));
+  AddAll(set.view(), *whole);
+  AddAll(set.view().rows(0, 250), *left);
+  AddAll(set.view().rows(250, 350), *right);
+  ASSERT_TRUE(left->Merge(*right).ok());
+  EXPECT_EQ(left->moments().count, 60);
+  EXPECT_NEAR(left->moments().mean, whole->moments().mean, 1e-15);
+  EXPECT_NEAR(left->moments().m2 / whole->moments().m2, 1, 1e-12);
+}
+
+TEST(RunningBlockSkceTest, MergeWithItselfDoublesTheBlocks) {
+  const PredictionSet set = Draw(40, 3, 10);
+  auto running = RunningBlockSkce::Create(2, 3, MakeKernel(0.3));
+  AddAll(set.view(), *running);
+  const RunningMoments before = running->moments();
+  ASSERT_TRUE(running->Merge(*running).ok());
+  EXPECT_EQ(running->moments().count, 2 * before.count);
+  EXPECT_EQ(running->moments().mean, before.mean);
+  EXPECT_NEAR(running->moments().m2, 2 * before.m2, 1e-14);
+}
+
+TEST(RunningBlockSkceTest, RefusesAWrongMergeAndChangesNothing) {
+  const PredictionSet set = Draw(41, 3, 10);
+  auto running = RunningBlockSkce::Create(2, 3, MakeKernel(0.3));
+  AddAll(set.view().rows(0, 40), *running);
+  const RunningMoments before = running->moments();
+  auto other_block = RunningBlockSkce::Create(4, 3, MakeKernel(0.3));
+  auto other_kernel = RunningBlockSkce::Create(2, 3, MakeKernel(0.4));
+  auto pending = RunningBlockSkce::Create(2, 3, MakeKernel(0.3));
+  AddAll(set.view(), *pending);
+  for (const auto* other : {&*other_block, &*other_kernel, &*pending}) {
+    EXPECT_EQ(running->Merge(*other).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(running->moments(), before);
+  }
+}
+
+TEST(RunningBlockSkceTest, RejectsSizesOutOfRange) {
+  for (const std::size_t b : {0u, 1u, 1001u}) {
+    EXPECT_EQ(RunningBlockSkce::Create(b, 3, MakeKernel(1)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  for (const std::size_t m : {0u, 1u, 100001u}) {
+    EXPECT_EQ(RunningBlockSkce::Create(2, m, MakeKernel(1)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace calibd

@@ -1,0 +1,82 @@
+#include "calibd/core/validation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace calibd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+std::string Check(const std::vector<double>& probabilities, const std::vector<std::int32_t>& labels,
+                  std::size_t class_count = 2) {
+  return std::string(ValidateBatch({probabilities, labels, class_count}).message());
+}
+
+TEST(ValidationTest, AcceptsRowsWithinTolerance) {
+  EXPECT_EQ(Check({0.3, 0.7, 1, 0, 0.5, 0.5009}, {0, 1, 1}), "");
+}
+
+TEST(ValidationTest, NamesRowAndValue) {
+  EXPECT_EQ(Check({0.3, 0.7, 0.61, 0.7}, {0, 1}),
+            "rows[1].probabilities sums to 1.31, expected 1 +- 0.001");
+  EXPECT_EQ(Check({0.3, 0.7, 1.5, -0.5}, {0, 1}),
+            "rows[1].probabilities[0] is 1.5, expected a number in [0, 1]");
+  EXPECT_EQ(Check({-0.25, 1.25}, {0}),
+            "rows[0].probabilities[0] is -0.25, expected a number in [0, 1]");
+  EXPECT_THAT(Check({0.5, kNan}, {0}), HasSubstr("rows[0].probabilities[1] is nan"));
+  EXPECT_THAT(Check({0.5, HUGE_VAL}, {0}), HasSubstr("rows[0].probabilities[1] is inf"));
+  EXPECT_EQ(Check({0.5, 0.5}, {2}), "labels[0] is 2, expected [0, 2)");
+  EXPECT_EQ(Check({0.5, 0.5}, {-1}), "labels[0] is -1, expected [0, 2)");
+}
+
+TEST(ValidationTest, NamesAWrongShape) {
+  EXPECT_EQ(Check({}, {}), "labels is empty, expected at least 1 row");
+  EXPECT_EQ(Check({0.5, 0.5, 1}, {0}), "probabilities has 3 values, expected 1 labels x 2 classes");
+  EXPECT_EQ(Check({0.5, 0.5}, {0, 1}), "probabilities has 2 values, expected 2 labels x 2 classes");
+  EXPECT_EQ(Check({1}, {0}, 1), "class_count is 1, expected 2..100000");
+}
+
+TEST(ValidationTest, ReportsOneViolationARowAndAFewInAll) {
+  std::vector<double> probabilities;
+  std::vector<std::int32_t> labels;
+  for (int i = 0; i < 100; ++i) {
+    probabilities.insert(probabilities.end(), {kNan, kNan});
+    labels.push_back(-1);
+  }
+  const auto violations = FindViolations({probabilities, labels, 2});
+  ASSERT_THAT(violations, SizeIs(kMaxReportedViolations));
+  EXPECT_EQ(violations[4].field, "rows[4].probabilities[0]");
+}
+
+TEST(ValidationTest, ToleranceIsInclusiveAndConfigurable) {
+  const std::vector<double> probabilities = {0.5, 0.53125};  // off by 2^-5 exactly
+  const std::vector<std::int32_t> labels = {0};
+  EXPECT_THAT(FindViolations({probabilities, labels, 2}, 0.03125), IsEmpty());
+  EXPECT_THAT(FindViolations({probabilities, labels, 2}, 0.03), SizeIs(1));
+}
+
+TEST(SoftmaxTest, SurvivesLargeLogits) {
+  std::vector<double> logits = {1000, 1000, -1e308, 1e308, 0, std::log(3.0)};
+  ASSERT_THAT(SoftmaxRows(logits, 2), IsEmpty());
+  const std::vector<double> expected = {0.5, 0.5, 0, 1, 0.25, 0.75};
+  for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_NEAR(logits[k], expected[k], 1e-15);
+}
+
+TEST(SoftmaxTest, RejectsNonFiniteAndLeavesValues) {
+  std::vector<double> logits = {0, 1, kNan, 2};
+  const auto violations = SoftmaxRows(logits, 2);
+  ASSERT_THAT(violations, SizeIs(1));
+  EXPECT_EQ(violations[0].field, "rows[1].logits[0]");
+  EXPECT_EQ(logits[0], 0);
+}
+
+}  // namespace
+}  // namespace calibd
