@@ -24,13 +24,14 @@ double BiasedPValueUpperBound(double skce_biased, std::size_t n, double bound) n
 }
 
 double UnbiasedPValueUpperBound(double skce, std::size_t n, double bound) noexcept {
-  return HoeffdingBound(skce, static_cast<double>(n / 2), bound);
+  const std::size_t pairs = n / 2;
+  return HoeffdingBound(skce, static_cast<double>(pairs), bound);
 }
 
 double BlockPValueUpperBound(double skce, std::int64_t block_count, std::size_t block_size,
                              double bound) noexcept {
-  return HoeffdingBound(
-      skce, static_cast<double>(block_count) * static_cast<double>(block_size / 2), bound);
+  const std::int64_t pairs = block_count * static_cast<std::int64_t>(block_size / 2);
+  return HoeffdingBound(skce, static_cast<double>(pairs), bound);
 }
 
 double NormalUpperTail(double z) noexcept { return 0.5 * std::erfc(z / std::numbers::sqrt2); }
@@ -48,7 +49,7 @@ std::optional<NormalTest> TestMeanIsPositive(const RunningMoments& moments) noex
   return test;
 }
 
-std::optional<double> LowerConfidenceBound(const RunningMoments& moments, double level) noexcept {
+std::optional<double> LowerConfidenceBound(const RunningMoments& moments, double level) {
   if (moments.count < 2) return std::nullopt;
   const double quantile = std::numbers::sqrt2 * boost::math::erf_inv(2 * level - 1);
   return moments.mean -

@@ -1,5 +1,6 @@
 #include "calibd/core/skce.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -10,28 +11,55 @@
 
 namespace calibd {
 
-double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
-                std::int32_t y_j, const Kernel& kernel) noexcept {
-  // Two sums of each kind break the chain of dependent additions; their order is
-  // fixed.
+namespace {
+
+// Sums over classes; two of each break the chain of dependent additions, and their
+// order is fixed.
+struct ClassSums {
   double distance[2] = {0, 0};
   double dot[2] = {0, 0};
-  std::size_t k = 0;
-  for (; k + 2 <= g_i.size(); k += 2) {
-    for (std::size_t lane = 0; lane < 2; ++lane) {
-      distance[lane] += std::abs(g_i[k + lane] - g_j[k + lane]);
-      dot[lane] += g_i[k + lane] * g_j[k + lane];
+
+  void Add(std::span<const double> g_i, std::span<const double> g_j, std::size_t begin,
+           std::size_t end) noexcept {
+    std::size_t k = begin;
+    for (; k + 2 <= end; k += 2) {
+      for (std::size_t lane = 0; lane < 2; ++lane) {
+        distance[lane] += std::abs(g_i[k + lane] - g_j[k + lane]);
+        dot[lane] += g_i[k + lane] * g_j[k + lane];
+      }
+    }
+    if (k < end) {
+      distance[0] += std::abs(g_i[k] - g_j[k]);
+      dot[0] += g_i[k] * g_j[k];
     }
   }
-  if (k < g_i.size()) {
-    distance[0] += std::abs(g_i[k] - g_j[k]);
-    dot[0] += g_i[k] * g_j[k];
+};
+
+}  // namespace
+
+double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
+                std::int32_t y_j, const Kernel& kernel) noexcept {
+  // The product of the residuals, class by class: [y_i = y_j] - g_i[y_j] - g_j[y_i] +
+  // <g_i, g_j> would lose the digits of confident predictions to cancellation, while
+  // 1 - g is exact for g >= 1/2. h(i, j) == h(j, i) to the last bit.
+  const auto a = static_cast<std::size_t>(std::min(y_i, y_j));
+  const auto b = static_cast<std::size_t>(std::max(y_i, y_j));
+  ClassSums others;
+  others.Add(g_i, g_j, 0, a);
+  if (a < b) others.Add(g_i, g_j, a + 1, b);
+  others.Add(g_i, g_j, b + 1, g_i.size());
+  double distance = std::abs(g_i[a] - g_j[a]);
+  double residuals = 0;
+  if (a == b) {
+    residuals = (1 - g_i[a]) * (1 - g_j[a]);
+  } else {
+    distance += std::abs(g_i[b] - g_j[b]);
+    const auto at_i = static_cast<std::size_t>(y_i);
+    const auto at_j = static_cast<std::size_t>(y_j);
+    residuals = -((1 - g_i[at_i]) * g_j[at_i] + (1 - g_j[at_j]) * g_i[at_j]);
   }
-  const double same_label = y_i == y_j ? 1 : 0;
-  // The inner sum keeps h(i, j) == h(j, i) to the last bit.
-  const double crossed = g_i[static_cast<std::size_t>(y_j)] + g_j[static_cast<std::size_t>(y_i)];
-  const double residual = same_label - crossed + (dot[0] + dot[1]);
-  return kernel.OfDistance(0.5 * (distance[0] + distance[1])) * residual;
+  return kernel.OfDistance(0.5 * (distance + (others.distance[0] + others.distance[1]))) *
+         (residuals + (others.dot[0] + others.dot[1]));
 }
 
 void TermSums::Add(std::size_t group, const Tile& tile) noexcept {

@@ -48,7 +48,7 @@ struct NormalTest {
 // mean - z_{level} sd / sqrt(N). level in (0.5, 1), e.g. .95. Unset when there are
 // fewer than two values.
 [[nodiscard]] std::optional<double> LowerConfidenceBound(const RunningMoments& moments,
-                                                         double level) noexcept;
+                                                         double level);
 
 }  // namespace calibd
 
