@@ -64,8 +64,9 @@ class DistanceSelection {
     }
     std::pair<double, double> At(std::uint64_t low, std::uint64_t high) {
       if (values.size() != inside) return {smallest, largest};
-      std::sort(values.begin(), values.end());
-      return {values[low - below], values[high - below]};
+      const auto at_high = values.begin() + static_cast<std::ptrdiff_t>(high - below);
+      std::nth_element(values.begin(), at_high, values.end());
+      return {low == high ? *at_high : *std::max_element(values.begin(), at_high), *at_high};
     }
   };
 
@@ -90,6 +91,7 @@ class DistanceSelection {
   }
 
   [[nodiscard]] std::pair<double, double> Bracket(std::uint64_t low, std::uint64_t high) const {
+    if (n_ * (n_ - 1) / 2 <= kMaxGathered) return {-HUGE_VAL, HUGE_VAL};
     Rng rng(0x6d656469616eULL);  // any seed: it decides the time, not the result
     std::vector<double> sample(kSampledPairs);
     const auto n = static_cast<std::uint32_t>(n_);

@@ -1,0 +1,96 @@
+// The level and the power of the tests on the reference models with n = 250, m = 10
+// (Widmann et al. 2019, Sec. 7). Seeds are fixed. With S simulations the number of
+// rejections of a test of size p is Binomial(S, p): a bound is its quantile at a
+// false-failure probability below 1e-6, from the normal approximation at 5 standard
+// deviations.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/running_skce.h"
+
+namespace calibd {
+namespace {
+
+constexpr std::size_t kN = 250;
+constexpr double kLevel = 0.05;
+
+using PValue = std::function<double(const PredictionBatch&, const Kernel&, std::uint64_t seed)>;
+
+double BlockPValue(std::size_t block_size, const PredictionBatch& batch, const Kernel& kernel) {
+  auto running = RunningBlockSkce::Create(block_size, batch.class_count, kernel);
+  for (std::size_t i = 0; i < batch.size(); ++i) running->Add(batch.row(i), batch.labels[i]);
+  return TestMeanIsPositive(running->moments())->p_value;
+}
+
+double Linear(const PredictionBatch& batch, const Kernel& kernel, std::uint64_t) {
+  return BlockPValue(2, batch, kernel);
+}
+
+double Quadratic(const PredictionBatch& batch, const Kernel& kernel, std::uint64_t seed) {
+  return BootstrapTest(batch, kernel, {.replicates = 199, .seed = seed})->p_value;
+}
+
+// Share of simulated samples on which p <= level.
+double RejectionRate(const GeneratorSpec& spec, int simulations, std::uint64_t seed,
+                     const PValue& p_value) {
+  auto generator = Generator::Create(spec, seed);
+  int rejected = 0;
+  for (int i = 0; i < simulations; ++i) {
+    PredictionSet set;
+    generator->Draw(kN, set);
+    const Kernel kernel =
+        *Kernel::ExponentialTotalVariation(*MedianBandwidth(set.probabilities, set.class_count));
+    if (p_value(set.view(), kernel, seed + static_cast<std::uint64_t>(i)) <= kLevel) ++rejected;
+  }
+  return static_cast<double>(rejected) / simulations;
+}
+
+double Margin(double rate, int simulations) {
+  return 5 * std::sqrt(rate * (1 - rate) / simulations);
+}
+
+TEST(LevelTest, LinearTestHasItsLevelOnM1) {
+  constexpr int kSimulations = 4000;
+  const double rate = RejectionRate(GeneratorSpec::M1(), kSimulations, 101, Linear);
+  // Edgeworth: the size at N = 125 pairs is off by skewness / (6 sqrt N) (z^2 - 1) phi(z),
+  // which is below .006 for a skewness up to 2.
+  EXPECT_NEAR(rate, kLevel, Margin(kLevel, kSimulations) + 0.006);
+}
+
+TEST(LevelTest, QuadraticTestHasItsLevelOnM1) {
+  constexpr int kSimulations = 1000;
+  const double rate = RejectionRate(GeneratorSpec::M1(), kSimulations, 102, Quadratic);
+  // The bootstrap is asymptotic: at n = 250 it may miss the level by .01 either way.
+  EXPECT_NEAR(rate, kLevel, Margin(kLevel, kSimulations) + 0.01);
+}
+
+TEST(LevelTest, DistributionFreeBoundsNeverRejectUnderM1) {
+  // Each holds for every n: the chance of a rejection is at most .05, and far less here.
+  const auto smallest = [](const PredictionBatch& batch, const Kernel& kernel, std::uint64_t) {
+    const auto skce = EstimateQuadraticSkce(batch, kernel);
+    const double bound = Kernel::DistributionFreeBound();
+    return std::min(BiasedPValueUpperBound(skce->biased, kN, bound),
+                    UnbiasedPValueUpperBound(skce->unbiased, kN, bound));
+  };
+  EXPECT_EQ(RejectionRate(GeneratorSpec::M1(), 1000, 103, smallest), 0);
+}
+
+TEST(PowerTest, QuadraticTestFindsM2AndM3) {
+  for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
+    // A power of .99 would show at least this in 200 simulations.
+    EXPECT_GE(RejectionRate(spec, 200, 104, Quadratic), 0.99 - Margin(0.99, 200));
+  }
+}
+
+TEST(PowerTest, LinearTestSeesM3MoreOftenThanItsLevel) {
+  EXPECT_GE(RejectionRate(GeneratorSpec::M3(), 400, 105, Linear), kLevel + Margin(kLevel, 400));
+}
+
+}  // namespace
+}  // namespace calibd
