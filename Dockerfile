@@ -5,8 +5,9 @@
 #   docker run --publish 127.0.0.1:8460:8460 --publish 127.0.0.1:8461:8461 calibd
 #
 # Inside a container only a non-loopback address can be reached from outside, so
-# CMD binds all interfaces without TLS and says so with --insecure-allow-remote:
-# publish the ports to loopback or a trusted network only, as above.
+# the settings below bind all interfaces, which calibd allows only with
+# --insecure-allow-remote: publish the ports to loopback or a trusted network
+# only, as above. They are variables, so that the health check sees them too.
 FROM debian:bookworm AS build
 WORKDIR /src
 COPY deploy/packages deploy/install-packages deploy/
@@ -22,9 +23,11 @@ LABEL org.opencontainers.image.title="calibd" \
 COPY deploy/packages deploy/install-packages /opt/calibd/deploy/
 RUN /opt/calibd/deploy/install-packages run && rm -rf /opt/calibd /var/lib/apt/lists/*
 COPY --from=build /src/build/release/bin/calibd /src/build/release/bin/calibctl /usr/local/bin/
+ENV CALIBD_LISTEN=0.0.0.0:8460 \
+    CALIBD_HTTP_LISTEN=0.0.0.0:8461 \
+    CALIBD_INSECURE_ALLOW_REMOTE=true
 USER 65532:65532
 EXPOSE 8460 8461
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["calibd", "healthcheck"]
 ENTRYPOINT ["calibd"]
-CMD ["--listen", "0.0.0.0:8460", "--http-listen", "0.0.0.0:8461", "--insecure-allow-remote"]
