@@ -2,7 +2,8 @@
 
 core -> Eigen, Highway, Boost.Math, CBLAS, absl status and strings; server -> core, proto;
 client/cpp -> proto; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
-no clock, no threads and no log.
+no clock, no threads and no log. Inside server: rpc, http -> ingest, compute -> state -> executor,
+and below rpc nobody knows of gRPC's services.
 """
 import re
 import sys
@@ -34,6 +35,19 @@ RULES = {
         others=True, forbidden=()),
 }
 
+# What a folder of server may not include.
+GRPC = ("server/rpc/", "grpc/", "grpcpp/")
+SERVER_FORBIDDEN = {
+    "server/executor/": ("server/state/", "server/ingest/", "server/compute/", "server/http/",
+                         "server/observability/", *GRPC),
+    "server/state/": ("server/ingest/", "server/compute/", "server/http/",
+                      "server/observability/", *GRPC),
+    "server/ingest/": ("server/compute/", "server/http/", *GRPC),
+    "server/compute/": ("server/ingest/", "server/http/", *GRPC),
+    "server/observability/": ("server/http/", *GRPC),
+    "server/http/": ("server/state/", "server/ingest/", "server/compute/", *GRPC),
+}
+
 
 def is_standard(header):
     return re.fullmatch(r"[a-z_0-9]+", header) is not None
@@ -52,6 +66,7 @@ def violations(path, text, siblings=()):
     if layer is None:
         return []
     rule = RULES[layer]
+    inner = next((folder for folder in SERVER_FORBIDDEN if path.startswith(folder)), None)
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         match = INCLUDE.match(line)
@@ -62,6 +77,9 @@ def violations(path, text, siblings=()):
             header.startswith(OWN_LAYERS) or header.startswith(".") or "/" not in header)
         if header in rule["forbidden"]:
             reason = f"{layer} does not use <{header}>"
+        elif inner and (header.startswith(SERVER_FORBIDDEN[inner])
+                        or header.endswith(".grpc.pb.h")):
+            reason = f"{inner} may not include {header}"
         elif (is_standard(header) or header.startswith(rule["allowed"])
               or (match.group(1) and header in siblings)):
             continue

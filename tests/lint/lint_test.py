@@ -33,6 +33,12 @@ class LayeringTest(unittest.TestCase):
         self.check("server/rpc/ingest.cc", '#include "calibd/core/skce.h"', 0)
         self.check("server/rpc/ingest.cc", '#include <boost/beast/core.hpp>', 0)
 
+    def test_state_knows_nothing_above_it(self):
+        for header in ('"server/rpc/ingest_service.h"', '"server/ingest/ingestor.h"',
+                       '<grpcpp/grpcpp.h>', '"calibd/v1/ingest_service.grpc.pb.h"'):
+            self.check("server/state/model.cc", f"#include {header}", 1)
+        self.check("server/rpc/ingest_service.cc", '#include "server/state/model.h"', 0)
+
     def test_sdk_includes_proto_alone(self):
         self.check("client/cpp/src/client.cc", '#include "calibd/core/skce.h"', 1)
         self.check("client/cpp/src/client.cc", '#include "server/state/model_state.h"', 1)
