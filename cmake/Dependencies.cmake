@@ -8,6 +8,9 @@ find_package(gRPC REQUIRED CONFIG)
 find_program(CALIBD_PROTOC protoc REQUIRED)
 find_program(CALIBD_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+
 # The single-threaded OpenBLAS, linked statically: core starts no threads, and
 # the system's choice of a BLAS must not change a result.
 find_library(CALIBD_OPENBLAS libopenblas.a REQUIRED PATH_SUFFIXES openblas-serial NO_CACHE)

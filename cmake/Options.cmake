@@ -23,7 +23,7 @@ check_pie_supported()
 add_library(calibd_warnings INTERFACE)
 target_compile_options(calibd_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion
-  -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wunused -Wnull-dereference
+  -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wunused
   -Wimplicit-fallthrough)
 
 add_compile_options(-fstack-protector-strong -fstack-clash-protection -fcf-protection

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,7 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/kernel.h"
 #include "rng.h"
-#include "term_tiles.h"
+#include "tile_engine.h"
+#include "tile_walk.h"
 
 namespace calibd {
 namespace {
@@ -25,11 +28,13 @@ constexpr std::size_t kSampledPairs = std::size_t{1} << 16;
 // Order statistics of the n (n - 1) / 2 distances above the diagonal.
 class DistanceSelection {
  public:
-  DistanceSelection(std::span<const double> predictions, std::size_t class_count,
+  DistanceSelection(std::span<const double> predictions, std::size_t class_count, Distance distance,
                     RunControl control)
       : predictions_(predictions),
         class_count_(class_count),
+        distance_(distance),
         n_(predictions.size() / class_count),
+        engine_(predictions, class_count, distance),
         control_(std::move(control)) {
     control_.progress = nullptr;  // how many passes there will be is not known
   }
@@ -58,6 +63,15 @@ class DistanceSelection {
     double largest = -HUGE_VAL;
     std::vector<double> values;
 
+    void AddInside(std::span<const double> distances, double from, double to) {
+      for (const double distance : distances) {
+        if (distance < from || distance > to) continue;
+        ++inside;
+        smallest = std::min(smallest, distance);
+        largest = std::max(largest, distance);
+        if (values.size() < kMaxGathered) values.push_back(distance);
+      }
+    }
     [[nodiscard]] bool Holds(std::uint64_t low, std::uint64_t high) const {
       if (low < below || high >= below + inside) return false;
       return values.size() == inside || smallest == largest;
@@ -74,20 +88,22 @@ class DistanceSelection {
     return predictions_.subspan(i * class_count_, class_count_);
   }
 
-  // Calls visit(distance) for every pair, for each group from one thread at a time.
+  // Calls visit(group, distances) until every pair's was among them, for each group from
+  // one thread at a time.
   template <typename Visit>
   absl::Status ForEachDistance(const Visit& visit) const {
-    const auto fill = [this](std::size_t i, std::size_t begin, std::size_t count, double* out) {
-      for (std::size_t j = 0; j < count; ++j) out[j] = TotalVariation(row(i), row(begin + j));
-    };
-    const auto visit_tile = [&](std::size_t group, const Tile& tile) {
-      for (std::size_t i = 0; i < tile.row_count; ++i) {
-        for (std::size_t j = tile.on_diagonal() ? i + 1 : 0; j < tile.column_count; ++j) {
-          visit(group, tile.row(i)[j]);
+    return ForEachTileGroup(n_, control_, [&](std::size_t group, TileWalk& walk) {
+      TileEngine<double>::Scratch scratch;
+      std::vector<double> distances(kTileSize * kTileSize);
+      while (const std::optional<Tile> tile = walk.Next()) {
+        engine_.Distances(*tile, scratch, walk.cancelled(), distances.data());
+        for (std::size_t i = 0; i < tile->row_count; ++i) {
+          const double* row = &distances[i * kTileSize];
+          const std::size_t first = tile->on_diagonal() ? i + 1 : 0;
+          visit(group, std::span(row + first, tile->column_count - first));
         }
       }
-    };
-    return ForEachTile(n_, fill, visit_tile, control_);
+    });
   }
 
   [[nodiscard]] std::pair<double, double> Bracket(std::uint64_t low, std::uint64_t high) const {
@@ -95,10 +111,10 @@ class DistanceSelection {
     Rng rng(0x6d656469616eULL);  // any seed: it decides the time, not the result
     std::vector<double> sample(kSampledPairs);
     const auto n = static_cast<std::uint32_t>(n_);
-    for (double& distance : sample) {
+    for (double& sampled : sample) {
       const std::uint32_t i = rng.Below(n);
       const std::uint32_t j = (i + 1 + rng.Below(n - 1)) % n;
-      distance = TotalVariation(row(i), row(j));
+      sampled = DistanceOf(distance_, row(i), row(j));
     }
     std::sort(sample.begin(), sample.end());
     const double pairs = 0.5 * static_cast<double>(n_) * static_cast<double>(n_ - 1);
@@ -117,17 +133,27 @@ class DistanceSelection {
       Gathered gathered;
     };
     std::array<Part, kTileGroups> parts;
-    const absl::Status status = ForEachDistance([&](std::size_t group, double distance) {
-      Gathered& part = parts[group].gathered;
-      if (distance < from) {
-        ++part.below;
-      } else if (distance <= to) {
-        ++part.inside;
-        part.smallest = std::min(part.smallest, distance);
-        part.largest = std::max(part.largest, distance);
-        if (part.values.size() < kMaxGathered) part.values.push_back(distance);
-      }
-    });
+    const absl::Status status =
+        ForEachDistance([&](std::size_t group, std::span<const double> distances) {
+          Gathered& part = parts[group].gathered;
+          // Few distances lie inside, so that most chunks are only counted.
+          constexpr std::size_t kChunk = 16;
+          std::size_t begin = 0;
+          for (; begin + kChunk <= distances.size(); begin += kChunk) {
+            const std::span<const double, kChunk> chunk(&distances[begin], kChunk);
+            std::int64_t below = 0;
+            std::int64_t up_to = 0;
+            for (std::size_t i = 0; i < kChunk; ++i) {
+              below += chunk[i] < from ? 1 : 0;
+              up_to += chunk[i] <= to ? 1 : 0;
+            }
+            part.below += static_cast<std::uint64_t>(below);
+            if (up_to > below) part.AddInside(chunk, from, to);
+          }
+          const std::span<const double> rest = distances.subspan(begin);
+          for (const double distance : rest) part.below += distance < from ? 1 : 0;
+          part.AddInside(rest, from, to);
+        });
     if (!status.ok()) return status;
     Gathered all;
     for (Part& part : parts) {
@@ -155,18 +181,21 @@ class DistanceSelection {
       std::mutex mutex;
       std::array<std::vector<std::uint32_t>, kTileGroups> parts;
       const int prefix_shift = shift + kDigitBits;
-      const absl::Status status = ForEachDistance([&](std::size_t group, double distance) {
-        const auto bits = std::bit_cast<std::uint64_t>(distance);
-        if (prefix_shift < 64 && (bits >> prefix_shift) != prefix) return;
-        std::vector<std::uint32_t>& part = parts[group];
-        if (part.empty()) part.resize(kDigits);
-        std::uint32_t& count = part[(bits >> shift) & (kDigits - 1)];
-        if (++count == UINT32_MAX) {
-          const std::lock_guard lock(mutex);
-          counts[(bits >> shift) & (kDigits - 1)] += count;
-          count = 0;
-        }
-      });
+      const absl::Status status =
+          ForEachDistance([&](std::size_t group, std::span<const double> distances) {
+            std::vector<std::uint32_t>& part = parts[group];
+            if (part.empty()) part.resize(kDigits);
+            for (const double distance : distances) {
+              const auto bits = std::bit_cast<std::uint64_t>(distance);
+              if (prefix_shift < 64 && (bits >> prefix_shift) != prefix) continue;
+              std::uint32_t& count = part[(bits >> shift) & (kDigits - 1)];
+              if (++count == UINT32_MAX) {
+                const std::lock_guard lock(mutex);
+                counts[(bits >> shift) & (kDigits - 1)] += count;
+                count = 0;
+              }
+            }
+          });
       if (!status.ok()) return status;
       for (const auto& part : parts) {
         for (std::size_t digit = 0; digit < part.size(); ++digit) counts[digit] += part[digit];
@@ -204,51 +233,69 @@ class DistanceSelection {
   absl::StatusOr<double> SmallestAbove(double bound) const {
     std::array<double, kTileGroups> parts;
     parts.fill(HUGE_VAL);
-    const absl::Status status = ForEachDistance([&](std::size_t group, double distance) {
-      if (distance > bound) parts[group] = std::min(parts[group], distance);
-    });
+    const absl::Status status =
+        ForEachDistance([&](std::size_t group, std::span<const double> distances) {
+          for (const double distance : distances) {
+            if (distance > bound) parts[group] = std::min(parts[group], distance);
+          }
+        });
     if (!status.ok()) return status;
     return *std::min_element(parts.begin(), parts.end());
   }
 
   const std::span<const double> predictions_;
   const std::size_t class_count_;
+  const Distance distance_;
   const std::size_t n_;
+  const TileEngine<double> engine_;
   RunControl control_;
 };
 
 }  // namespace
 
+namespace {
+
+absl::Status TooFew(std::uint64_t n) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("there are ", n, " predictions, needed are at least 2 for the median"));
+}
+
+absl::StatusOr<double> PositiveMedian(double low, double high, std::uint64_t n) {
+  const double median = (low + high) / 2;
+  if (median > 0) return median;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the median of the distances between ", n,
+                   " predictions is 0: more than half of the distances are between equal "
+                   "predictions; give a bandwidth instead"));
+}
+
+}  // namespace
+
 absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions, std::size_t class_count,
-                                       const RunControl& control) {
+                                       const RunControl& control, Distance distance) {
   const std::uint64_t n = predictions.size() / class_count;
-  if (n < 2) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("there are ", n, " predictions, needed are at least 2 for the median"));
-  }
+  if (n < 2) return TooFew(n);
   // 0-based ranks of the middle of the n^2 distances, whose n smallest are the zeros
   // of the diagonal and which hold each pair twice.
   const std::uint64_t low = (n * n - 1) / 2;
   const std::uint64_t high = n * n / 2;
-  double low_distance = 0;
-  double high_distance = 0;
-  if (high >= n) {
-    DistanceSelection selection(predictions, class_count, control);
-    const std::uint64_t low_pair = low < n ? 0 : (low - n) / 2;
-    absl::StatusOr<std::pair<double, double>> distances =
-        selection.Select(low_pair, (high - n) / 2);
-    if (!distances.ok()) return distances.status();
-    low_distance = low < n ? 0 : distances->first;
-    high_distance = distances->second;
-  }
-  const double median = (low_distance + high_distance) / 2;
-  if (!(median > 0)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the median of the distances between ", n,
-                     " predictions is 0: more than half of the predictions are equal; give a "
-                     "bandwidth instead"));
-  }
-  return median;
+  DistanceSelection selection(predictions, class_count, distance, control);
+  const std::uint64_t low_pair = low < n ? 0 : (low - n) / 2;
+  absl::StatusOr<std::pair<double, double>> pair = selection.Select(low_pair, (high - n) / 2);
+  if (!pair.ok()) return pair.status();
+  return PositiveMedian(low < n ? 0 : pair->first, pair->second, n);
+}
+
+absl::StatusOr<double> MedianOffDiagonalBandwidth(std::span<const double> predictions,
+                                                  std::size_t class_count,
+                                                  const RunControl& control, Distance distance) {
+  const std::uint64_t n = predictions.size() / class_count;
+  if (n < 2) return TooFew(n);
+  const std::uint64_t pairs = n * (n - 1) / 2;
+  DistanceSelection selection(predictions, class_count, distance, control);
+  absl::StatusOr<std::pair<double, double>> pair = selection.Select((pairs - 1) / 2, pairs / 2);
+  if (!pair.ok()) return pair.status();
+  return PositiveMedian(pair->first, pair->second, n);
 }
 
 }  // namespace calibd

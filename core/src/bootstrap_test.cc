@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/running_skce.h"
 #include "rng.h"
-#include "term_sums.h"
-#include "term_tiles.h"
+#include "tile_engine.h"
+#include "tile_walk.h"
 
 namespace calibd {
 namespace {
@@ -42,50 +42,46 @@ std::vector<float> DrawCounts(std::size_t n, std::uint64_t seed, std::size_t fir
   return counts;
 }
 
-// What one group of tiles adds to the replicates of a turn.
-struct GroupSums {
-  // C'HC of each replicate.
-  std::vector<double> quadratic_form;
-  // R_i = sum_j h_ij, of all n rows.
-  std::vector<double> row_sums;
-  // One tile row of H C, summed along the row of tiles.
-  std::vector<float> product;
-  std::vector<float> terms;
-};
-
+// The replicates of one turn.
 class Turn {
  public:
-  Turn(std::size_t n, std::vector<float> counts, std::size_t replicates)
-      : n_(n), replicates_(replicates), counts_(std::move(counts)), diagonal_(n) {}
+  // counts: by position of the engine; exchangeable, so that any order will do.
+  Turn(const TileEngine<float>& engine, std::vector<float> counts, std::size_t replicates)
+      : engine_(engine),
+        n_(engine.size()),
+        replicates_(replicates),
+        counts_(std::move(counts)),
+        diagonal_(n_) {}
 
-  void Visit(std::size_t group, const Tile& tile) {
+  // Adds what the tiles of one group contribute.
+  void AddGroup(std::size_t group, TileWalk& walk) {
     GroupSums& sums = groups_[group];
-    if (sums.product.empty()) {
-      sums.quadratic_form.resize(replicates_);
-      sums.row_sums.resize(n_);
-      sums.product.resize(kTileSize * replicates_);
-      sums.terms.resize(kTileSize * kTileSize);
+    sums.quadratic_form.resize(replicates_);
+    sums.row_sums.resize(n_);
+    TileEngine<float>::Scratch scratch;
+    std::vector<float> terms(kTileSize * kTileSize);
+    // One row of tiles of H C, summed along the row.
+    std::vector<float> product(kTileSize * replicates_);
+    while (const std::optional<Tile> tile = walk.Next()) {
+      engine_.Terms(*tile, scratch, walk.cancelled(), terms.data());
+      AddRowSums(*tile, terms, sums.row_sums);
+      // The first tile of a row overwrites what the row before left.
+      const float keep = tile->on_diagonal() ? 0 : 1;
+      // A tile above the diagonal stands for its mirror image too.
+      const float weight = tile->on_diagonal() ? 1 : 2;
+      const auto columns = static_cast<int>(replicates_);
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(tile->row_count),
+                  columns, static_cast<int>(tile->column_count), weight, terms.data(),
+                  static_cast<int>(kTileSize), &counts_[tile->column_begin * replicates_], columns,
+                  keep, product.data(), columns);
+      if (tile->column_begin + tile->column_count == n_) {
+        AddQuadraticForm(*tile, product, sums.quadratic_form);
+      }
     }
-    AddRowSums(tile, sums);
-    // The first tile of a row overwrites what the row before left.
-    const float keep = tile.on_diagonal() ? 0 : 1;
-    // A tile above the diagonal stands for its mirror image too.
-    const float weight = tile.on_diagonal() ? 1 : 2;
-    const auto columns = static_cast<int>(replicates_);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(tile.row_count),
-                columns, static_cast<int>(tile.column_count), weight, sums.terms.data(),
-                static_cast<int>(kTileSize), &counts_[tile.column_begin * replicates_], columns,
-                keep, sums.product.data(), columns);
-    if (tile.column_begin + tile.column_count < n_) return;
-    AddQuadraticForm(tile, sums);
-    if (tile.row_begin + kTileGroups * kTileSize < n_) return;
-    // The group's last row: with few threads few groups hold these at a time.
-    std::vector<float>().swap(sums.product);
-    std::vector<float>().swap(sums.terms);
   }
 
   // T of each replicate.
-  std::vector<double> Replicates() const {
+  [[nodiscard]] std::vector<double> Replicates() const {
     std::vector<double> quadratic_form(replicates_);
     std::vector<double> row_sums(n_);
     for (const GroupSums& sums : groups_) {
@@ -112,39 +108,46 @@ class Turn {
   }
 
  private:
-  void AddRowSums(const Tile& tile, GroupSums& sums) {
+  struct GroupSums {
+    // C'HC of each replicate.
+    std::vector<double> quadratic_form;
+    // R_i = sum_j h_ij at each position.
+    std::vector<double> row_sums;
+  };
+
+  void AddRowSums(const Tile& tile, const std::vector<float>& terms,
+                  std::vector<double>& row_sums) {
     for (std::size_t i = 0; i < tile.row_count; ++i) {
-      const double* row = tile.row(i);
-      float* terms = &sums.terms[i * kTileSize];
+      const float* row = &terms[i * kTileSize];
       double sum = 0;
-      for (std::size_t j = 0; j < tile.column_count; ++j) {
-        sum += row[j];
-        terms[j] = static_cast<float>(row[j]);
-      }
-      sums.row_sums[tile.row_begin + i] += sum;
+      for (std::size_t j = 0; j < tile.column_count; ++j) sum += static_cast<double>(row[j]);
+      row_sums[tile.row_begin + i] += sum;
       if (tile.on_diagonal()) {
-        diagonal_[tile.row_begin + i] = row[i];
+        diagonal_[tile.row_begin + i] = static_cast<double>(row[i]);
       } else {
         for (std::size_t j = 0; j < tile.column_count; ++j) {
-          sums.row_sums[tile.column_begin + j] += row[j];
+          row_sums[tile.column_begin + j] += static_cast<double>(row[j]);
         }
       }
     }
   }
 
-  void AddQuadraticForm(const Tile& tile, GroupSums& sums) const {
+  void AddQuadraticForm(const Tile& tile, const std::vector<float>& product,
+                        std::vector<double>& quadratic_form) const {
     for (std::size_t i = 0; i < tile.row_count; ++i) {
       const float* counts = &counts_[(tile.row_begin + i) * replicates_];
-      const float* product = &sums.product[i * replicates_];
+      const float* products = &product[i * replicates_];
       for (std::size_t r = 0; r < replicates_; ++r) {
-        sums.quadratic_form[r] += static_cast<double>(counts[r]) * static_cast<double>(product[r]);
+        quadratic_form[r] += static_cast<double>(counts[r]) * static_cast<double>(products[r]);
       }
     }
   }
 
+  const TileEngine<float>& engine_;
   const std::size_t n_;
   const std::size_t replicates_;
   const std::vector<float> counts_;
+  // h_ii at each position, as in the tiles.
   std::vector<double> diagonal_;
   std::array<GroupSums, kTileGroups> groups_;
 };
@@ -167,26 +170,27 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
   BootstrapTestResult result;
   result.replicates = options.replicates;
   result.seed = options.seed;
+  {
+    RunControl quietly = control;
+    quietly.progress = nullptr;
+    absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(batch, kernel, quietly);
+    if (!skce.ok()) return skce.status();
+    result.skce = *skce;
+  }
+  const auto size = static_cast<double>(n);
+  result.statistic = size / (size - 1) * result.skce.unbiased - result.skce.biased;
+
+  const TileEngine<float> engine(batch, kernel);
   const auto replicates = static_cast<std::size_t>(options.replicates);
+  const auto total = static_cast<double>(replicates);
   RunningMoments moments;
   for (std::size_t first = 0; first < replicates; first += kReplicatesPerTurn) {
     const std::size_t count = std::min(kReplicatesPerTurn, replicates - first);
-    Turn turn(n, DrawCounts(n, options.seed, first, count, control), count);
-    TermSums sums;
-    const auto visit = [&](std::size_t group, const Tile& tile) {
-      if (first == 0) sums.Add(group, tile);
-      turn.Visit(group, tile);
-    };
-    const auto total = static_cast<double>(replicates);
-    const absl::Status status =
-        ForEachTile(n, TermRows(batch, kernel), visit, control, static_cast<double>(first) / total,
-                    static_cast<double>(first + count) / total);
+    Turn turn(engine, DrawCounts(n, options.seed, first, count, control), count);
+    const absl::Status status = ForEachTileGroup(
+        n, control, [&](std::size_t group, TileWalk& walk) { turn.AddGroup(group, walk); },
+        static_cast<double>(first) / total, static_cast<double>(first + count) / total);
     if (!status.ok()) return status;
-    if (first == 0) {
-      result.skce = sums.Estimate(n);
-      const auto size = static_cast<double>(n);
-      result.statistic = size / (size - 1) * result.skce.unbiased - result.skce.biased;
-    }
     for (const double replicate : turn.Replicates()) {
       moments.Add(replicate);
       if (replicate >= result.statistic) ++result.exceedances;
@@ -198,12 +202,17 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
   return result;
 }
 
-std::size_t BootstrapMemory(std::size_t n, std::int32_t replicates) noexcept {
+std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t replicates,
+                            std::size_t threads) noexcept {
   const std::size_t held = std::min(kReplicatesPerTurn, static_cast<std::size_t>(replicates));
   const std::size_t groups = std::min(kTileGroups, (n + kTileSize - 1) / kTileSize);
-  const std::size_t tile = kTileSize * kTileSize * (sizeof(double) + sizeof(float));
-  return n * held * sizeof(float) +
-         groups * (tile + n * sizeof(double) + held * (sizeof(double) + kTileSize * sizeof(float)));
+  const std::size_t scratch =
+      TileEngine<float>::ScratchBytes(class_count) + kTileSize * (kTileSize + held) * sizeof(float);
+  // The double pass ends before the replicates are drawn.
+  return std::max(QuadraticMemory(n, class_count, Precision::kFloat64),
+                  TileEngine<float>::MemoryBytes(n, class_count) + n * held * sizeof(float) +
+                      groups * (n + held) * sizeof(double)) +
+         threads * scratch;
 }
 
 }  // namespace calibd

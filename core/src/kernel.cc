@@ -2,36 +2,73 @@
 
 #include <cmath>
 #include <cstddef>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace calibd {
+namespace {
 
-double TotalVariation(std::span<const double> x, std::span<const double> z) noexcept {
-  // Four sums break the chain of dependent additions; their order is fixed.
+// Four sums break the chain of dependent additions; their order is fixed.
+template <typename Term>
+double SumOverClasses(std::span<const double> x, std::span<const double> z, const Term& term) {
   double sum[4] = {0, 0, 0, 0};
   std::size_t k = 0;
   for (; k + 4 <= x.size(); k += 4) {
-    for (std::size_t lane = 0; lane < 4; ++lane) {
-      sum[lane] += std::abs(x[k + lane] - z[k + lane]);
-    }
+    for (std::size_t lane = 0; lane < 4; ++lane) sum[lane] += term(x[k + lane] - z[k + lane]);
   }
-  for (; k < x.size(); ++k) sum[0] += std::abs(x[k] - z[k]);
-  return 0.5 * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  for (; k < x.size(); ++k) sum[0] += term(x[k] - z[k]);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+absl::Status CheckPositive(const char* name, double value) {
+  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, ", expected a finite number > 0"));
+}
+
+}  // namespace
+
+double DistanceOf(Distance distance, std::span<const double> x,
+                  std::span<const double> z) noexcept {
+  const auto absolute = [](double difference) { return std::abs(difference); };
+  const auto square = [](double difference) { return difference * difference; };
+  switch (distance) {
+    case Distance::kTotalVariation:
+      return 0.5 * SumOverClasses(x, z, absolute);
+    case Distance::kCityblock:
+      return SumOverClasses(x, z, absolute);
+    case Distance::kEuclidean:
+      return std::sqrt(SumOverClasses(x, z, square));
+    case Distance::kSquaredEuclidean:
+      return SumOverClasses(x, z, square);
+  }
+  return 0;
+}
+
+absl::StatusOr<Kernel> Kernel::Exponential(Distance distance, double bandwidth) {
+  if (distance == Distance::kSquaredEuclidean) {
+    return absl::InvalidArgumentError(
+        "distance is squared Euclidean, expected total variation, cityblock or Euclidean for an "
+        "exponential kernel");
+  }
+  if (const absl::Status status = CheckPositive("bandwidth", bandwidth); !status.ok()) {
+    return status;
+  }
+  return Kernel(distance, bandwidth);
 }
 
 absl::StatusOr<Kernel> Kernel::ExponentialTotalVariation(double bandwidth) {
-  if (!(bandwidth > 0) || !std::isfinite(bandwidth)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bandwidth is ", bandwidth, ", expected a finite number > 0"));
-  }
-  return Kernel(bandwidth);
+  return Exponential(Distance::kTotalVariation, bandwidth);
+}
+
+absl::StatusOr<Kernel> Kernel::Gaussian(double gamma) {
+  if (const absl::Status status = CheckPositive("gamma", gamma); !status.ok()) return status;
+  return Kernel(Distance::kSquaredEuclidean, 1 / gamma);
 }
 
 double Kernel::operator()(std::span<const double> x, std::span<const double> z) const noexcept {
-  return OfDistance(TotalVariation(x, z));
+  return OfDistance(DistanceOf(distance_, x, z));
 }
 
 }  // namespace calibd

@@ -71,7 +71,8 @@ TEST(GeneratorTest, HasTheClosedFormMeanTotalVariation) {
   double mean = 0;
   double square = 0;
   for (std::size_t i = 0; i < kPairs; ++i) {
-    const double d = TotalVariation(set.view().row(2 * i), set.view().row(2 * i + 1));
+    const double d =
+        DistanceOf(Distance::kTotalVariation, set.view().row(2 * i), set.view().row(2 * i + 1));
     mean += d / kPairs;
     square += d * d / kPairs;
   }

@@ -5,12 +5,13 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/kernel.h"
 #include "calibd/core/run_control.h"
 
 namespace calibd {
 
 // The median heuristic as Widmann, Lindsten & Zachariah, NeurIPS 2019, App.
-// J.1.2 computed it: the median of ALL n^2 pairwise total variation distances,
+// J.1.2 computed it: the median of ALL n^2 pairwise distances,
 // the n zero diagonal entries and both triangles included. With an even n^2 it
 // is the mean of the two middle values.
 //
@@ -22,7 +23,14 @@ namespace calibd {
 // Cost: O(n^2 m), one pass over the pairs as a rule and seven at worst.
 [[nodiscard]] absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions,
                                                      std::size_t class_count,
-                                                     const RunControl& control = {});
+                                                     const RunControl& control = {},
+                                                     Distance distance = Distance::kTotalVariation);
+
+// The median of the n (n - 1) / 2 distances of different observations, as most other
+// code has it. Else as MedianBandwidth.
+[[nodiscard]] absl::StatusOr<double> MedianOffDiagonalBandwidth(
+    std::span<const double> predictions, std::size_t class_count, const RunControl& control = {},
+    Distance distance = Distance::kTotalVariation);
 
 }  // namespace calibd
 

@@ -47,16 +47,16 @@ struct BootstrapTestResult {
 // Errors: InvalidArgument (replicates); FailedPrecondition if n < 2; Cancelled.
 // Cost: O(n^2 (m + replicates) / 2) time; memory n x min(replicates, 1024) x 4
 // bytes and tiles, see BootstrapMemory; never n^2.
-// Accuracy: the statistic is in double; the replicates multiply H rounded to
-// float32, an error below 1e-3 of their standard deviation
-// (tests/unit/core/bootstrap_test_test.cc).
+// Accuracy: the statistic is in double; the replicates are of H in float32, an error
+// below 1e-3 of their standard deviation (tests/unit/core/bootstrap_test_test.cc).
 [[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                                 const Kernel& kernel,
                                                                 const BootstrapOptions& options,
                                                                 const RunControl& control = {});
 
 // Bytes that BootstrapTest takes beside its input, for limits.
-[[nodiscard]] std::size_t BootstrapMemory(std::size_t n, std::int32_t replicates) noexcept;
+[[nodiscard]] std::size_t BootstrapMemory(std::size_t n, std::size_t class_count,
+                                          std::int32_t replicates, std::size_t threads) noexcept;
 
 }  // namespace calibd
 

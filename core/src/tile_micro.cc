@@ -1,0 +1,238 @@
+#include "tile_micro.h"
+
+#include <bit>
+
+// Arrays of vectors need vectors of a size known to the compiler.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tile_micro.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace calibd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Coefficients of 2^f = sum_k (ln 2)^k / k! f^k; on |f| <= 1/2 the first one left out
+// is below half an ulp.
+constexpr double kExp2Coefficients[] = {
+    1.0,
+    6.93147180559945309417e-01,
+    2.40226506959100712333e-01,
+    5.55041086648215799532e-02,
+    9.61812910762847716197e-03,
+    1.33335581464284434234e-03,
+    1.54035303933816099544e-04,
+    1.52527338040598402800e-05,
+    1.32154867901443094884e-06,
+    1.01780860092396997275e-07,
+    7.05491162080112332988e-09,
+    4.44553827187081149760e-10,
+    2.56784359934882051420e-11,
+    1.36914888539041288808e-12,
+};
+
+// 2^x for x <= 0; below the smallest normal number about 0.
+template <class D, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
+HWY_INLINE V Exp2(D d, V x) {
+  constexpr bool kFloat = sizeof(T) == 4;
+  constexpr int kMantissaBits = kFloat ? 23 : 52;
+  constexpr int kDegree = kFloat ? 7 : 13;
+  const hn::RebindToSigned<D> di;
+  // Adding it rounds to an integer and leaves that in the low bits of the mantissa.
+  const V magic = hn::Set(d, kFloat ? static_cast<T>(0x1.8p23) : static_cast<T>(0x1.8p52));
+  x = hn::Max(x, hn::Set(d, kFloat ? static_cast<T>(-126) : static_cast<T>(-1022)));
+  const V shifted = hn::Add(x, magic);
+  const V fraction = hn::Sub(x, hn::Sub(shifted, magic));
+  V power = hn::Set(d, static_cast<T>(kExp2Coefficients[kDegree]));
+  for (int k = kDegree - 1; k >= 0; --k) {
+    power = hn::MulAdd(power, fraction, hn::Set(d, static_cast<T>(kExp2Coefficients[k])));
+  }
+  // 2^n is an addition of n to the exponent: the power is in [0.7, 1.5] and n >= -126,
+  // so that the exponent stays above 0, or drops to it and gives about 0.
+  return hn::BitCast(
+      d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<kMantissaBits>(hn::BitCast(di, shifted))));
+}
+
+template <class D, MicroDistance kDistance, class V = hn::Vec<D>>
+HWY_INLINE V FinishDistance(D d, V sum, V row_sum, V column_sum) {
+  const V zero = hn::Zero(d);
+  const V two = hn::Set(d, 2);
+  const V half = hn::Set(d, static_cast<hn::TFromD<D>>(0.5));
+  // Equal rows give exactly 0, rounding may give less.
+  if constexpr (kDistance == MicroDistance::kHalfAbsolute) {
+    return hn::Max(zero, hn::Sub(hn::Mul(half, hn::Add(row_sum, column_sum)), sum));
+  } else if constexpr (kDistance == MicroDistance::kAbsolute) {
+    return hn::Max(zero, hn::Sub(hn::Add(row_sum, column_sum), hn::Mul(two, sum)));
+  } else if constexpr (kDistance == MicroDistance::kEuclidean) {
+    return hn::Sqrt(sum);
+  } else {
+    return sum;
+  }
+}
+
+// kRows rows from `first_row`, within one group, against two vectors of the panel's
+// columns from `first_column`.
+template <class D, MicroDistance kDistance, bool kProduct, std::size_t kRows,
+          typename T = hn::TFromD<D>>
+HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_row,
+                             std::size_t first_column) {
+  using V = hn::Vec<D>;
+  constexpr std::size_t kWidth = kPanelBytes / sizeof(T);
+  constexpr std::size_t kVectors = 2;
+  const std::size_t lanes = hn::Lanes(d);
+  V distance[kRows][kVectors];
+  V product[kRows][kVectors];
+  for (std::size_t r = 0; r < kRows; ++r) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      distance[r][v] = hn::Zero(d);
+      product[r][v] = hn::Zero(d);
+    }
+  }
+  const T* const group = task.rows + first_row / kGroupRows * task.class_count * 2 * kGroupRows +
+                         first_row % kGroupRows;
+  const T* HWY_RESTRICT rows = group;
+  const T* HWY_RESTRICT panel = task.panel + first_column;
+  for (std::size_t k = 0; k < task.class_count; ++k) {
+    const V column0 = hn::Load(d, panel);
+    const V column1 = hn::Load(d, panel + lanes);
+    HWY_UNROLL(4)
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const V g = hn::Set(d, rows[r]);
+      if constexpr (kDistance == MicroDistance::kHalfAbsolute ||
+                    kDistance == MicroDistance::kAbsolute) {
+        distance[r][0] = hn::Add(distance[r][0], hn::Min(g, column0));
+        distance[r][1] = hn::Add(distance[r][1], hn::Min(g, column1));
+      } else {
+        const V difference0 = hn::Sub(g, column0);
+        const V difference1 = hn::Sub(g, column1);
+        distance[r][0] = hn::MulAdd(difference0, difference0, distance[r][0]);
+        distance[r][1] = hn::MulAdd(difference1, difference1, distance[r][1]);
+      }
+      if constexpr (kProduct) {
+        const V residual = hn::Set(d, rows[kGroupRows + r]);
+        product[r][0] = hn::MulAdd(residual, column0, product[r][0]);
+        product[r][1] = hn::MulAdd(residual, column1, product[r][1]);
+      }
+    }
+    rows += 2 * kGroupRows;
+    panel += kWidth;
+  }
+
+  const hn::RebindToSigned<D> di;
+  using TI = hn::TFromD<decltype(di)>;
+  V total = hn::Zero(d);
+  const std::ptrdiff_t last_row = task.row_ahead + static_cast<std::ptrdiff_t>(first_row + kRows);
+  const bool masked = last_row > 0 || task.column_count < kWidth;
+  for (std::size_t r = 0; r < kRows && first_row + r < task.row_count; ++r) {
+    const T* residuals = group + kGroupRows + r;
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const std::size_t column = first_column + v * lanes;
+      T* out = task.out + (first_row + r) * task.stride + column;
+      V value =
+          FinishDistance<D, kDistance>(d, distance[r][v], hn::Set(d, task.row_sums[first_row + r]),
+                                       hn::LoadU(d, task.panel_sums + column));
+      if (task.output == MicroOutput::kDistances) {
+        hn::StoreU(value, d, out);
+        continue;
+      }
+      value = Exp2(d, hn::Mul(value, hn::Set(d, task.scale)));
+      if constexpr (!kProduct) {
+        hn::StoreU(value, d, out);
+        continue;
+      }
+      V at_label;
+      if (task.one_label) {
+        at_label = hn::Set(
+            d, residuals[static_cast<std::size_t>(task.panel_labels[column]) * 2 * kGroupRows]);
+      } else {
+        HWY_ALIGN T gathered[HWY_MAX_BYTES / sizeof(T)];
+        for (std::size_t lane = 0; lane < lanes; ++lane) {
+          gathered[lane] = residuals[static_cast<std::size_t>(task.panel_labels[column + lane]) *
+                                     2 * kGroupRows];
+        }
+        at_label = hn::Load(d, gathered);
+      }
+      value = hn::Mul(value, hn::Sub(at_label, product[r][v]));
+      if (task.output == MicroOutput::kTerms) {
+        hn::StoreU(value, d, out);
+        continue;
+      }
+      if (masked) {
+        const auto columns = hn::Iota(di, static_cast<TI>(column));
+        const auto after = hn::Set(
+            di, static_cast<TI>(task.row_ahead + static_cast<std::ptrdiff_t>(first_row + r)));
+        const auto counted =
+            hn::And(hn::Gt(columns, after),
+                    hn::Lt(columns, hn::Set(di, static_cast<TI>(task.column_count))));
+        value = hn::IfThenElseZero(hn::RebindMask(d, counted), value);
+      }
+      total = hn::Add(total, value);
+    }
+  }
+  return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, total)));
+}
+
+template <class D, MicroDistance kDistance, typename T = hn::TFromD<D>>
+HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
+  // With 32 registers the sums of four rows fit beside their operands, with 16 those of
+  // two.
+  constexpr std::size_t kRows = HWY_MAX_BYTES >= 64 || HWY_TARGET == HWY_NEON ? 4 : 2;
+  const std::size_t step = 2 * hn::Lanes(d);
+  const bool product = task.output == MicroOutput::kSum || task.output == MicroOutput::kTerms;
+  double sum = 0;
+  for (std::size_t row = 0; row < task.row_count; row += kRows) {
+    // From here on every row comes after every column.
+    if (task.output == MicroOutput::kSum &&
+        task.row_ahead + static_cast<std::ptrdiff_t>(row) >=
+            static_cast<std::ptrdiff_t>(kPanelBytes / sizeof(T))) {
+      break;
+    }
+    for (std::size_t column = 0; column < kPanelBytes / sizeof(T); column += step) {
+      sum += product ? MicroBlock<D, kDistance, true, kRows>(d, task, row, column)
+                     : MicroBlock<D, kDistance, false, kRows>(d, task, row, column);
+    }
+  }
+  return sum;
+}
+
+template <typename T>
+HWY_INLINE double Micro(const MicroTask<T>& task) {
+  const hn::CappedTag<T, kPanelBytes / sizeof(T) / 2> d;
+  using D = decltype(d);
+  switch (task.distance) {
+    case MicroDistance::kHalfAbsolute:
+      return MicroPanel<D, MicroDistance::kHalfAbsolute>(d, task);
+    case MicroDistance::kAbsolute:
+      return MicroPanel<D, MicroDistance::kAbsolute>(d, task);
+    case MicroDistance::kEuclidean:
+      return MicroPanel<D, MicroDistance::kEuclidean>(d, task);
+    case MicroDistance::kSquaredEuclidean:
+      return MicroPanel<D, MicroDistance::kSquaredEuclidean>(d, task);
+  }
+  return 0;
+}
+
+double MicroFloat(const MicroTask<float>& task) { return Micro(task); }
+double MicroDouble(const MicroTask<double>& task) { return Micro(task); }
+const char* Target() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace calibd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace calibd {
+
+HWY_EXPORT(MicroFloat);
+HWY_EXPORT(MicroDouble);
+HWY_EXPORT(Target);
+
+double RunMicro(const MicroTask<float>& task) { return HWY_DYNAMIC_DISPATCH(MicroFloat)(task); }
+double RunMicro(const MicroTask<double>& task) { return HWY_DYNAMIC_DISPATCH(MicroDouble)(task); }
+const char* SimdTargetName() { return HWY_DYNAMIC_DISPATCH(Target)(); }
+
+}  // namespace calibd
+#endif  // HWY_ONCE

@@ -1,0 +1,55 @@
+#ifndef CALIBD_CORE_SRC_TILE_MICRO_H_
+#define CALIBD_CORE_SRC_TILE_MICRO_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace calibd {
+
+// Observations of a panel fill this many bytes, whatever the CPU: two of the widest
+// vectors.
+inline constexpr std::size_t kPanelBytes = 128;
+// Rows that are packed together: [class][kGroupRows of g, then kGroupRows of d].
+inline constexpr std::size_t kGroupRows = 4;
+
+enum class MicroOutput { kSum, kTerms, kKernels, kDistances };
+enum class MicroDistance { kHalfAbsolute, kAbsolute, kEuclidean, kSquaredEuclidean };
+
+// One panel of columns against consecutive rows.
+template <typename T>
+struct MicroTask {
+  std::size_t class_count;
+  // Whole groups of kGroupRows rows: 2 kGroupRows values a class, class_count classes.
+  const T* rows;
+  const T* row_sums;
+  std::size_t row_count;
+  // kPanelBytes / sizeof(T) values a class.
+  const T* panel;
+  const T* panel_sums;
+  const std::int32_t* panel_labels;
+  // All labels of the panel are the same.
+  bool one_label;
+  // Index of the first row less that of the panel's first column; only pairs with i < j
+  // are summed.
+  std::ptrdiff_t row_ahead;
+  // Columns of the panel that exist.
+  std::size_t column_count;
+  // The kernel is exp2(scale distance).
+  T scale;
+  MicroDistance distance;
+  MicroOutput output;
+  // Row-major with `stride` values a row; written up to the panel's full width.
+  T* out;
+  std::size_t stride;
+};
+
+// Returns the sum for MicroOutput::kSum, else 0. Dispatches to the best target.
+double RunMicro(const MicroTask<float>& task);
+double RunMicro(const MicroTask<double>& task);
+
+// Name of the SIMD target that RunMicro dispatches to, e.g. "AVX3".
+const char* SimdTargetName();
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_TILE_MICRO_H_

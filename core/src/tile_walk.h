@@ -1,0 +1,60 @@
+#ifndef CALIBD_CORE_SRC_TILE_WALK_H_
+#define CALIBD_CORE_SRC_TILE_WALK_H_
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "calibd/core/run_control.h"
+#include "tile_engine.h"
+
+namespace calibd {
+
+// The tiles of the upper triangle of an n x n matrix are dealt out to this many groups,
+// whatever the threads: each group visits its tiles in a fixed order and sums on its
+// own, so that no result depends on the threads.
+inline constexpr std::size_t kTileGroups = 32;
+
+class ProgressMeter;
+
+// The tiles of one group: rows of tiles ascending, and in each row the tile on the
+// diagonal first.
+class TileWalk {
+ public:
+  TileWalk(std::size_t n, std::size_t group, const RunControl& control, ProgressMeter& meter)
+      : n_(n), next_row_(group * kTileSize), control_(control), meter_(meter) {}
+
+  // Nothing after the last tile, or when the computation is cancelled.
+  std::optional<Tile> Next();
+
+  // Ends the walk early; for long work on one tile.
+  [[nodiscard]] const std::function<bool()>& cancelled() const noexcept {
+    return control_.cancelled;
+  }
+
+ private:
+  const std::size_t n_;
+  std::size_t next_row_;
+  // Of the current row of tiles; 0 before its first tile.
+  std::size_t next_column_ = 0;
+  bool started_ = false;
+  const RunControl& control_;
+  ProgressMeter& meter_;
+};
+
+// Calls body(group, walk) for each group that has tiles, in parallel as control says,
+// and reports progress within [progress_begin, progress_end]. The body keeps its
+// scratch on its stack: as many are alive as there are threads. Errors: Cancelled.
+[[nodiscard]] absl::Status ForEachTileGroup(
+    std::size_t n, const RunControl& control,
+    const std::function<void(std::size_t group, TileWalk& walk)>& body, double progress_begin = 0,
+    double progress_end = 1);
+
+// Runs body(0 .. count-1) as control says.
+void ParallelFor(const RunControl& control, std::size_t count,
+                 const std::function<void(std::size_t)>& body);
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_TILE_WALK_H_
