@@ -19,7 +19,15 @@ add_library(calibd_openblas INTERFACE)
 target_link_libraries(calibd_openblas INTERFACE ${CALIBD_OPENBLAS} m)
 target_include_directories(calibd_openblas SYSTEM INTERFACE ${CALIBD_OPENBLAS_INCLUDE})
 
+# The server.
+find_package(spdlog REQUIRED CONFIG)
+find_package(nlohmann_json REQUIRED CONFIG)
+find_package(CLI11 REQUIRED CONFIG)
+find_package(tomlplusplus REQUIRED CONFIG)
+find_package(prometheus-cpp REQUIRED CONFIG)
+find_package(Boost 1.74 REQUIRED CONFIG)
+find_library(CALIBD_XXHASH xxhash REQUIRED NO_CACHE)
+
 if(CALIBD_BUILD_TESTS)
   find_package(GTest REQUIRED)
-  find_package(nlohmann_json REQUIRED)
 endif()
