@@ -1,0 +1,144 @@
+#include "server/executor/thread_pool.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace calibd::server {
+namespace {
+
+// Tasks of one strand that run before the others get their turn.
+constexpr int kStrandTurn = 32;
+
+// Shared by the threads that work on one ParallelFor. A thread that comes late
+// finds no index left and never touches body.
+struct ParallelWork {
+  std::mutex mutex;
+  std::condition_variable done;
+  std::size_t next = 0;      // guarded by mutex
+  std::size_t finished = 0;  // guarded by mutex
+  std::size_t count = 0;
+  const std::function<void(std::size_t)>* body = nullptr;
+
+  void Work() {
+    std::unique_lock lock(mutex);
+    while (next < count) {
+      const std::size_t index = next++;
+      lock.unlock();
+      (*body)(index);
+      lock.lock();
+      if (++finished == count) {
+        done.notify_all();
+      }
+    }
+  }
+};
+
+}  // namespace
+
+ThreadPool::ThreadPool(const std::string& name, std::size_t threads, int nice) {
+  threads_.reserve(threads);
+  for (std::size_t i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, name, nice] { Run(name, nice); });
+  }
+}
+
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ready_.notify_all();
+  for (std::thread& thread : threads_) {
+    thread.join();
+  }
+  threads_.clear();
+}
+
+void ThreadPool::Post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  ready_.notify_one();
+}
+
+void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body) {
+  const auto work = std::make_shared<ParallelWork>();
+  work->count = count;
+  work->body = &body;
+  const std::size_t helpers = std::min(count, threads_.size());
+  for (std::size_t i = 1; i < helpers; ++i) {
+    Post([work] { work->Work(); });
+  }
+  work->Work();
+  std::unique_lock lock(work->mutex);
+  work->done.wait(lock, [&work] { return work->finished == work->count; });
+}
+
+void ThreadPool::Run(const std::string& name, int nice) {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+  if (nice != 0) {
+    // On Linux niceness belongs to the thread. Failure costs only priority.
+    static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice));
+  }
+  std::unique_lock lock(mutex_);
+  while (true) {
+    ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    if (tasks_.empty()) {
+      return;
+    }
+    {
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }
+    lock.lock();
+  }
+}
+
+struct Strand::State {
+  explicit State(ThreadPool& pool_in) : pool(pool_in) {}
+  ThreadPool& pool;
+  std::mutex mutex;
+  std::deque<std::function<void()>> tasks;  // guarded by mutex
+  bool running = false;                     // guarded by mutex; a Run is posted or runs
+};
+
+Strand::Strand(ThreadPool& pool) : state_(std::make_shared<State>(pool)) {}
+
+void Strand::Post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->tasks.push_back(std::move(task));
+    if (std::exchange(state_->running, true)) {
+      return;
+    }
+  }
+  state_->pool.Post([state = state_] { Run(state); });
+}
+
+void Strand::Run(const std::shared_ptr<State>& state) {
+  for (int i = 0; i < kStrandTurn; ++i) {
+    std::function<void()> task;
+    {
+      const std::lock_guard lock(state->mutex);
+      if (state->tasks.empty()) {
+        state->running = false;
+        return;
+      }
+      task = std::move(state->tasks.front());
+      state->tasks.pop_front();
+    }
+    task();
+  }
+  state->pool.Post([state] { Run(state); });
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,66 @@
+#ifndef CALIBD_SERVER_EXECUTOR_THREAD_POOL_H_
+#define CALIBD_SERVER_EXECUTOR_THREAD_POOL_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace calibd::server {
+
+// A fixed number of threads that run tasks in the order in which they were
+// posted. Unbounded: whoever posts bounds what waits. Tasks must not throw.
+// Thread-safe.
+class ThreadPool {
+ public:
+  // name: of the threads as the system shows them, at most 15 bytes. nice: added
+  // to the threads' niceness, 0..19.
+  ThreadPool(const std::string& name, std::size_t threads, int nice = 0);
+  // Stop().
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Runs what is queued, then joins. Tasks posted later never run.
+  void Stop();
+
+  void Post(std::function<void()> task);
+
+  // Calls body(0) .. body(count - 1), each once, on the calling thread and on
+  // those of the pool that come free, and returns when all are done. May be
+  // called from a task of this pool. body must not throw.
+  void ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body);
+
+ private:
+  void Run(const std::string& name, int nice);
+
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<std::function<void()>> tasks_;  // guarded by mutex_
+  bool stopping_ = false;                    // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+// Runs tasks on a pool one after another, in the order of Post. Thread-safe. May
+// be destroyed while tasks wait: they still run.
+class Strand {
+ public:
+  explicit Strand(ThreadPool& pool);
+
+  void Post(std::function<void()> task);
+
+ private:
+  struct State;
+  static void Run(const std::shared_ptr<State>& state);
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_EXECUTOR_THREAD_POOL_H_
