@@ -1,0 +1,288 @@
+#include "server/state/model_declaration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/core/validation.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kDefaultWindow = 10000;
+constexpr std::size_t kMaxWindow = 1000000;
+constexpr std::size_t kDefaultWarmup = 500;
+constexpr std::size_t kDefaultBlockSize = 100;
+constexpr std::size_t kMaxBlockSize = 1000;
+constexpr int kMaxBlockSizes = 4;
+constexpr std::size_t kMaxClassNameLength = 64;
+constexpr double kMaxRowSumTolerance = 0.1;
+// Differences |x_k - z_k| that the median bandwidth of one model may take in
+// one pass, warmup^2 / 2 * m: a writer thread is busy with it for seconds.
+constexpr double kMaxBandwidthWork = 2e9;
+constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
+
+std::size_t RowBytes(std::size_t class_count) {
+  return class_count * sizeof(double) + sizeof(std::int32_t);
+}
+
+std::size_t MaxWarmup(std::size_t class_count) {
+  return std::max<std::size_t>(2, static_cast<std::size_t>(std::sqrt(
+                                      2 * kMaxBandwidthWork / static_cast<double>(class_count))));
+}
+
+// Collects what is wrong with a declaration.
+class Checker {
+ public:
+  Checker(const v1::Model& model, std::size_t memory_limit)
+      : model_(model), memory_limit_(memory_limit) {}
+
+  absl::StatusOr<ModelDeclaration> Check() {
+    const absl::StatusOr<ModelName> name = ParseModelName("model.name", model_.name());
+    if (!name.ok()) {
+      return name.status();
+    }
+    declaration_.name = *name;
+    CheckClasses();
+    CheckKernel();
+    CheckTolerance();
+    if (!violations_.empty()) {
+      return Errors();
+    }
+    CheckBlockSizes();
+    CheckBandwidthAndWindow();
+    if (!violations_.empty()) {
+      return Errors();
+    }
+    FillWindow();
+    if (!violations_.empty()) {
+      return Errors();
+    }
+    return std::move(declaration_);
+  }
+
+ private:
+  template <typename... Parts>
+  void Violate(std::string field, const Parts&... parts) {
+    if (violations_.size() < kMaxReportedViolations) {
+      violations_.push_back({.field = std::move(field), .description = absl::StrCat(parts...)});
+    }
+  }
+
+  [[nodiscard]] absl::Status Errors() const {
+    return InvalidFieldsError("INVALID_DECLARATION", violations_);
+  }
+
+  void CheckClasses() {
+    const std::int64_t names = model_.class_names_size();
+    const std::int64_t count = model_.class_count() == 0 ? names : model_.class_count();
+    if (count < static_cast<std::int64_t>(kMinClassCount) ||
+        count > static_cast<std::int64_t>(kMaxClassCount)) {
+      Violate("model.class_count", "is ", count, ", expected ", kMinClassCount, "..",
+              kMaxClassCount);
+      return;
+    }
+    if (names != 0 && names != count) {
+      Violate("model.class_names", "has ", names, " names, expected class_count = ", count,
+              " or none");
+      return;
+    }
+    declaration_.class_count = static_cast<std::size_t>(count);
+    std::set<std::string_view> seen;
+    for (int i = 0; i < model_.class_names_size(); ++i) {
+      const std::string& name = model_.class_names(i);
+      const bool printable = std::none_of(name.begin(), name.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+      });
+      if (name.empty() || name.size() > kMaxClassNameLength || !printable) {
+        Violate(absl::StrCat("model.class_names[", i, "]"), "is ", Quoted(name), ", expected 1..",
+                kMaxClassNameLength, " bytes without control characters");
+      } else if (!seen.insert(name).second) {
+        Violate(absl::StrCat("model.class_names[", i, "]"), "is ", Quoted(name),
+                " again, expected distinct names");
+      }
+    }
+    declaration_.class_names.assign(model_.class_names().begin(), model_.class_names().end());
+  }
+
+  void CheckKernel() {
+    const v1::Distance distance = model_.kernel().exponential().distance();
+    if (distance != v1::DISTANCE_UNSPECIFIED && distance != v1::DISTANCE_TOTAL_VARIATION) {
+      Violate("model.kernel.exponential.distance", "is ", static_cast<int>(distance),
+              ", expected DISTANCE_TOTAL_VARIATION");
+    }
+  }
+
+  void CheckTolerance() {
+    const double tolerance = model_.row_sum_tolerance();
+    // Written so that NaN fails too.
+    if (tolerance != 0 && !(tolerance > 0 && tolerance <= kMaxRowSumTolerance)) {
+      Violate("model.row_sum_tolerance", "is ", tolerance,
+              ", expected > 0 and <= ", kMaxRowSumTolerance);
+      return;
+    }
+    declaration_.row_sum_tolerance = tolerance == 0 ? kDefaultRowSumTolerance : tolerance;
+  }
+
+  void CheckBlockSizes() {
+    std::set<std::size_t> sizes{2};
+    if (model_.block_sizes_size() > kMaxBlockSizes) {
+      Violate("model.block_sizes", "has ", model_.block_sizes_size(), " sizes, expected at most ",
+              kMaxBlockSizes);
+      return;
+    }
+    std::set<std::int32_t> seen;
+    for (int i = 0; i < model_.block_sizes_size(); ++i) {
+      const std::int32_t size = model_.block_sizes(i);
+      const std::string field = absl::StrCat("model.block_sizes[", i, "]");
+      if (size < 2 || size > static_cast<std::int32_t>(kMaxBlockSize)) {
+        Violate(field, "is ", size, ", expected 2..", kMaxBlockSize);
+      } else if (!seen.insert(size).second) {
+        Violate(field, "is ", size, " again, expected distinct sizes");
+      } else {
+        sizes.insert(static_cast<std::size_t>(size));
+      }
+    }
+    // By default the window matters more than the second estimator.
+    if (model_.block_sizes_size() == 0 &&
+        RunningBlockSkce::MaxMemory(kDefaultBlockSize, declaration_.class_count) <=
+            memory_limit_ / 4) {
+      sizes.insert(kDefaultBlockSize);
+    }
+    if (sizes.size() > static_cast<std::size_t>(kMaxBlockSizes)) {
+      Violate("model.block_sizes", "has ", sizes.size(),
+              " sizes with 2, which is always there, expected at most ", kMaxBlockSizes);
+    }
+    declaration_.block_sizes.assign(sizes.begin(), sizes.end());
+  }
+
+  void CheckBandwidthAndWindow() {
+    if (model_.window() != 0 &&
+        (model_.window() < 2 || model_.window() > static_cast<std::int32_t>(kMaxWindow))) {
+      Violate("model.window", "is ", model_.window(), ", expected 2..", kMaxWindow);
+      return;
+    }
+    declaration_.window = static_cast<std::size_t>(model_.window());
+    if (model_.bandwidth().has_fixed()) {
+      const double bandwidth = model_.bandwidth().fixed();
+      if (!(bandwidth > 0) || !std::isfinite(bandwidth)) {
+        Violate("model.bandwidth.fixed", "is ", bandwidth, ", expected finite and > 0");
+      }
+      declaration_.fixed_bandwidth = bandwidth;
+      return;
+    }
+    const std::int64_t warmup = model_.bandwidth().median().warmup();
+    const std::size_t work_limit = MaxWarmup(declaration_.class_count);
+    const std::size_t most =
+        std::min(work_limit, declaration_.window == 0 ? kMaxWindow : declaration_.window);
+    if (warmup != 0 && (warmup < 2 || warmup > static_cast<std::int64_t>(most))) {
+      Violate("model.bandwidth.median.warmup", "is ", warmup, ", expected 2..", most,
+              most == work_limit
+                  ? absl::StrCat(", the most for ", declaration_.class_count, " classes")
+                  : std::string(", the window"));
+      return;
+    }
+    declaration_.warmup = static_cast<std::size_t>(warmup);
+  }
+
+  // What the declaration is with this window.
+  [[nodiscard]] ModelDeclaration WithWindow(std::size_t window) const {
+    ModelDeclaration declaration = declaration_;
+    declaration.window = window;
+    if (!declaration.fixed_bandwidth.has_value() && declaration.warmup == 0) {
+      declaration.warmup = std::min({kDefaultWarmup, window, MaxWarmup(declaration.class_count)});
+    }
+    return declaration;
+  }
+
+  void FillWindow() {
+    const bool given = declaration_.window != 0;
+    const std::size_t least = std::max<std::size_t>(2, declaration_.warmup);
+    std::size_t window = given ? declaration_.window : std::max(kDefaultWindow, least);
+    if (!given) {
+      // The largest window up to the default that fits.
+      std::size_t low = least;
+      while (low < window) {
+        const std::size_t middle = low + (window - low + 1) / 2;
+        if (StateMemory(WithWindow(middle)) <= memory_limit_) {
+          low = middle;
+        } else {
+          window = middle - 1;
+        }
+      }
+    }
+    ModelDeclaration filled = WithWindow(window);
+    const std::size_t memory = StateMemory(filled);
+    if (memory > memory_limit_) {
+      Violate("model.window", "with ", window, " observations of ", filled.class_count,
+              " classes, warm-up and blocks needs ", memory, " bytes, more than the limit of ",
+              memory_limit_, " for one model");
+      return;
+    }
+    declaration_ = std::move(filled);
+  }
+
+  const v1::Model& model_;
+  const std::size_t memory_limit_;
+  ModelDeclaration declaration_;
+  std::vector<Violation> violations_;
+};
+
+}  // namespace
+
+bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
+  return a.name.ToString() == b.name.ToString() && a.class_count == b.class_count &&
+         a.class_names == b.class_names && a.fixed_bandwidth == b.fixed_bandwidth &&
+         a.warmup == b.warmup && a.block_sizes == b.block_sizes && a.window == b.window &&
+         a.row_sum_tolerance == b.row_sum_tolerance;
+}
+
+std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
+  return std::clamp<std::size_t>(kWindowChunkBytes / RowBytes(class_count), 1, window);
+}
+
+std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
+  const std::size_t m = declaration.class_count;
+  std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
+                      declaration.warmup * m * sizeof(double);
+  for (const std::size_t block_size : declaration.block_sizes) {
+    bytes += RunningBlockSkce::MaxMemory(block_size, m);
+  }
+  for (const std::string& name : declaration.class_names) {
+    bytes += sizeof(name) + name.size();
+  }
+  return bytes;
+}
+
+absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
+                                                  std::size_t model_memory_bytes) {
+  return Checker(model, model_memory_bytes).Check();
+}
+
+v1::Model ToProto(const ModelDeclaration& declaration) {
+  v1::Model model;
+  model.set_name(declaration.name.ToString());
+  model.set_class_count(static_cast<std::int32_t>(declaration.class_count));
+  model.mutable_class_names()->Add(declaration.class_names.begin(), declaration.class_names.end());
+  model.mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_TOTAL_VARIATION);
+  if (declaration.fixed_bandwidth.has_value()) {
+    model.mutable_bandwidth()->set_fixed(*declaration.fixed_bandwidth);
+  } else {
+    model.mutable_bandwidth()->mutable_median()->set_warmup(
+        static_cast<std::int32_t>(declaration.warmup));
+  }
+  for (const std::size_t block_size : declaration.block_sizes) {
+    model.add_block_sizes(static_cast<std::int32_t>(block_size));
+  }
+  model.set_window(static_cast<std::int32_t>(declaration.window));
+  model.set_row_sum_tolerance(declaration.row_sum_tolerance);
+  return model;
+}
+
+}  // namespace calibd::server

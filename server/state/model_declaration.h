@@ -1,0 +1,55 @@
+#ifndef CALIBD_SERVER_STATE_MODEL_DECLARATION_H_
+#define CALIBD_SERVER_STATE_MODEL_DECLARATION_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/v1/model_service.pb.h"
+#include "server/state/model_name.h"
+
+namespace calibd::server {
+
+// What a model is declared to be, with every default filled in and every limit
+// checked. Immutable. The kernel is the exponential one over total variation.
+struct ModelDeclaration {
+  ModelName name;
+  // m.
+  std::size_t class_count = 0;
+  // m names, or none.
+  std::vector<std::string> class_names;
+  // Unset: the median rule, over the first `warmup` predictions.
+  std::optional<double> fixed_bandwidth;
+  // 2..window with the median rule, else 0.
+  std::size_t warmup = 0;
+  // Ascending, distinct; 2 is always there.
+  std::vector<std::size_t> block_sizes;
+  // Newest observations kept, >= 2.
+  std::size_t window = 0;
+  double row_sum_tolerance = 0;
+
+  friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
+};
+
+// Rows that one chunk of the window holds: about 1 MiB, at most the window.
+[[nodiscard]] std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept;
+
+// Bytes that the state of such a model may come to hold: window, copy of the
+// warm-up predictions, blocks, class names.
+[[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
+
+// Checks a declaration and fills in the defaults, which shrink to what fits
+// into model_memory_bytes.
+// Errors: InvalidArgument with a BadRequest naming every bad field, also when
+// what was asked for needs more than model_memory_bytes.
+[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
+                                                                std::size_t model_memory_bytes);
+
+// The declaration as the API shows it; create_time stays unset.
+[[nodiscard]] v1::Model ToProto(const ModelDeclaration& declaration);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_MODEL_DECLARATION_H_

@@ -1,0 +1,27 @@
+#ifndef CALIBD_SERVER_STATE_MODEL_NAME_H_
+#define CALIBD_SERVER_STATE_MODEL_NAME_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace calibd::server {
+
+// "models/{model}" or "models/{model}/versions/{version}", both ids matching
+// ^[a-z0-9][a-z0-9._-]{0,62}$.
+struct ModelName {
+  std::string model;
+  // Empty when the name carries none.
+  std::string version;
+
+  [[nodiscard]] std::string ToString() const;
+};
+
+// field: of the request, for the error. Errors: InvalidArgument (BadRequest).
+[[nodiscard]] absl::StatusOr<ModelName> ParseModelName(std::string_view field,
+                                                       std::string_view text);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_MODEL_NAME_H_

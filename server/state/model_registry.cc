@@ -1,0 +1,109 @@
+#include "server/state/model_registry.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+// The fields in which two declarations of one name differ.
+std::string DescribeDifference(const ModelDeclaration& existing, const ModelDeclaration& declared) {
+  std::vector<std::string> parts;
+  const auto compare = [&parts](const char* field, const auto& was, const auto& is) {
+    if (was != is) {
+      parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
+    }
+  };
+  compare("class_count", existing.class_count, declared.class_count);
+  if (existing.class_names != declared.class_names) {
+    parts.emplace_back("class_names differ");
+  }
+  compare("bandwidth.fixed", existing.fixed_bandwidth.value_or(0),
+          declared.fixed_bandwidth.value_or(0));
+  compare("bandwidth.median.warmup", existing.warmup, declared.warmup);
+  compare("block_sizes", absl::StrJoin(existing.block_sizes, ","),
+          absl::StrJoin(declared.block_sizes, ","));
+  compare("window", existing.window, declared.window);
+  compare("row_sum_tolerance", existing.row_sum_tolerance, declared.row_sum_tolerance);
+  return absl::StrJoin(parts, "; ");
+}
+
+}  // namespace
+
+ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
+    : limits_(limits),
+      writers_(writers),
+      reserved_bytes_(std::make_shared<std::atomic<std::size_t>>(0)) {}
+
+absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Create(ModelDeclaration declaration) {
+  const std::string name = declaration.name.ToString();
+  const std::lock_guard lock(mutex_);
+  const auto found = models_.find(name);
+  if (found != models_.end()) {
+    const ModelDeclaration& existing = found->second->declaration();
+    if (existing == declaration) {
+      return found->second;
+    }
+    return ModelError(absl::StatusCode::kAlreadyExists, "MODEL_DIFFERS", name,
+                      absl::StrCat(name, " exists with another declaration: ",
+                                   DescribeDifference(existing, declaration)));
+  }
+  if (models_.size() >= limits_.max_models) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_MODELS",
+                     absl::StrCat("there are ", models_.size(), " models, the limit"));
+  }
+  const std::size_t memory = StateMemory(declaration);
+  const std::size_t reserved = *reserved_bytes_;
+  if (memory > limits_.state_memory_bytes || reserved > limits_.state_memory_bytes - memory) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
+                     absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
+                                  limits_.state_memory_bytes,
+                                  " are reserved: declare a smaller window, or delete models"));
+  }
+  *reserved_bytes_ += memory;
+  const std::shared_ptr<void> reservation(
+      nullptr, [reserved_bytes = reserved_bytes_, memory](void*) { *reserved_bytes -= memory; });
+  auto model = std::make_shared<Model>(std::move(declaration), std::chrono::system_clock::now(),
+                                       limits_.max_producers_per_model, writers_, reservation);
+  models_.emplace(name, model);
+  return model;
+}
+
+absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Find(const ModelName& name) const {
+  const std::string key = name.ToString();
+  const std::lock_guard lock(mutex_);
+  const auto found = models_.find(key);
+  if (found == models_.end()) {
+    return ModelNotFoundError(key);
+  }
+  return found->second;
+}
+
+absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Delete(const ModelName& name) {
+  const std::string key = name.ToString();
+  const std::lock_guard lock(mutex_);
+  const auto found = models_.find(key);
+  if (found == models_.end()) {
+    return ModelNotFoundError(key);
+  }
+  std::shared_ptr<Model> model = std::move(found->second);
+  models_.erase(found);
+  model->MarkDeleted();
+  return model;
+}
+
+std::vector<std::shared_ptr<Model>> ModelRegistry::List(const std::string& after,
+                                                        std::size_t limit) const {
+  std::vector<std::shared_ptr<Model>> models;
+  const std::lock_guard lock(mutex_);
+  for (auto it = models_.upper_bound(after); it != models_.end() && models.size() < limit; ++it) {
+    models.push_back(it->second);
+  }
+  return models;
+}
+
+}  // namespace calibd::server

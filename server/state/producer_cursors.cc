@@ -1,0 +1,79 @@
+#include "server/state/producer_cursors.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+absl::Status FencedError(const std::string& producer_id, std::int64_t epoch,
+                         std::int64_t newer_epoch) {
+  return MakeError(absl::StatusCode::kAborted, "FENCED",
+                   absl::StrCat("producer ", Quoted(producer_id), " with epoch ", epoch,
+                                " was fenced by epoch ", newer_epoch));
+}
+
+std::size_t Slot(std::int64_t sequence) {
+  return static_cast<std::size_t>(sequence) % ProducerCursors::kRememberedContents;
+}
+
+}  // namespace
+
+absl::StatusOr<std::int64_t> ProducerCursors::Open(const std::string& producer_id,
+                                                   std::int64_t epoch) {
+  const auto found = cursors_.find(producer_id);
+  if (found == cursors_.end()) {
+    if (cursors_.size() >= max_producers_) {
+      return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_PRODUCERS",
+                       absl::StrCat("the model has ", cursors_.size(),
+                                    " producers, the most that are remembered for one"));
+    }
+    cursors_.emplace(producer_id, Cursor{.epoch = epoch});
+    return 1;
+  }
+  Cursor& cursor = found->second;
+  if (epoch < cursor.epoch) {
+    return FencedError(producer_id, epoch, cursor.epoch);
+  }
+  cursor.epoch = epoch;
+  return cursor.last_sequence + 1;
+}
+
+absl::StatusOr<ProducerCursors::Standing> ProducerCursors::Check(const ProducerPosition& position,
+                                                                 std::uint64_t content_hash) const {
+  const Cursor& cursor = cursors_.at(position.producer_id);
+  if (position.epoch < cursor.epoch) {
+    return FencedError(position.producer_id, position.epoch, cursor.epoch);
+  }
+  if (position.sequence > cursor.last_sequence + 1) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "SEQUENCE_GAP",
+        absl::StrCat("batch ", position.sequence, " of producer ", Quoted(position.producer_id),
+                     " came, expected ", cursor.last_sequence + 1));
+  }
+  if (position.sequence == cursor.last_sequence + 1) {
+    return Standing::kNext;
+  }
+  const bool remembered =
+      cursor.last_sequence - position.sequence < static_cast<std::int64_t>(kRememberedContents);
+  if (remembered && cursor.content_hashes[Slot(position.sequence)] != content_hash) {
+    return MakeError(
+        absl::StatusCode::kAlreadyExists, "SEQUENCE_REUSED",
+        absl::StrCat("batch ", position.sequence, " of producer ", Quoted(position.producer_id),
+                     " was settled before with other content"));
+  }
+  return Standing::kSettledBefore;
+}
+
+void ProducerCursors::Advance(const ProducerPosition& position,
+                              std::uint64_t content_hash) noexcept {
+  const auto found = cursors_.find(position.producer_id);
+  if (found != cursors_.end()) {
+    found->second.last_sequence = position.sequence;
+    found->second.content_hashes[Slot(position.sequence)] = content_hash;
+  }
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,65 @@
+#ifndef CALIBD_SERVER_STATE_PRODUCER_CURSORS_H_
+#define CALIBD_SERVER_STATE_PRODUCER_CURSORS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "absl/status/statusor.h"
+
+namespace calibd::server {
+
+// Where a batch stands in its producer's numbering.
+struct ProducerPosition {
+  std::string producer_id;
+  std::int64_t epoch = 0;
+  std::int64_t sequence = 0;
+};
+
+// How far the producers of one model have come: the memory that makes a batch
+// count once. Not thread-safe.
+class ProducerCursors {
+ public:
+  // Contents of this many newest numbers of a producer are remembered: a number
+  // used again for other content is noticed among these.
+  static constexpr std::size_t kRememberedContents = 64;
+
+  explicit ProducerCursors(std::size_t max_producers) : max_producers_(max_producers) {}
+
+  // Starts or goes on with a producer and fences its lower epochs. Returns the
+  // number expected next, 1 for a new producer.
+  // Errors: Aborted when a higher epoch was seen; ResourceExhausted when there
+  // are too many producers.
+  [[nodiscard]] absl::StatusOr<std::int64_t> Open(const std::string& producer_id,
+                                                  std::int64_t epoch);
+
+  enum class Standing { kNext, kSettledBefore };
+
+  // Where the batch stands; changes nothing. The producer must be open.
+  // Errors: Aborted (fenced by a higher epoch), FailedPrecondition (a gap, names
+  // the expected number), AlreadyExists (the number was used for other content).
+  [[nodiscard]] absl::StatusOr<Standing> Check(const ProducerPosition& position,
+                                               std::uint64_t content_hash) const;
+
+  // Uses up the number of a batch whose standing is kNext.
+  void Advance(const ProducerPosition& position, std::uint64_t content_hash) noexcept;
+
+  [[nodiscard]] std::size_t size() const noexcept { return cursors_.size(); }
+
+ private:
+  struct Cursor {
+    std::int64_t epoch = 0;
+    std::int64_t last_sequence = 0;
+    // Of sequence s at s % kRememberedContents.
+    std::array<std::uint64_t, kRememberedContents> content_hashes{};
+  };
+
+  const std::size_t max_producers_;
+  std::unordered_map<std::string, Cursor> cursors_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_PRODUCER_CURSORS_H_
