@@ -1,0 +1,166 @@
+#include "server/ingest/decode.h"
+
+#include <xxhash.h>
+
+#include <array>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/validation.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+// What a producer may claim to have dropped in one batch; sums stay far from
+// overflow.
+constexpr std::int64_t kMaxDroppedRows = std::int64_t{1} << 40;
+
+constexpr char kReason[] = "INVALID_OBSERVATIONS";
+
+// Hashes values whose lengths are hashed too, so that no two contents are one
+// sequence of bytes.
+class ContentHash {
+ public:
+  ContentHash() : state_(XXH3_createState(), XXH3_freeState) {
+    if (state_ == nullptr) {
+      throw std::bad_alloc();
+    }
+    XXH3_64bits_reset(state_.get());
+  }
+
+  template <typename T>
+  void Add(const T* values, std::size_t count) {
+    XXH3_64bits_update(state_.get(), &count, sizeof(count));
+    if (count > 0) {
+      XXH3_64bits_update(state_.get(), values, count * sizeof(T));
+    }
+  }
+
+  [[nodiscard]] std::uint64_t Digest() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+};
+
+std::uint64_t HashContent(const v1::Observations& observations, const std::vector<double>& values,
+                          bool are_logits) {
+  ContentHash hash;
+  const std::array<std::int64_t, 2> header{are_logits ? 1 : 0, observations.dropped_rows()};
+  hash.Add(header.data(), header.size());
+  hash.Add(values.data(), values.size());
+  hash.Add(observations.labels().data(), static_cast<std::size_t>(observations.labels_size()));
+  for (const std::string& name : observations.class_names()) {
+    hash.Add(name.data(), name.size());
+  }
+  return hash.Digest();
+}
+
+std::vector<double> Values(const v1::Observations& observations) {
+  const auto copy = [](const auto& values) {
+    return std::vector<double>(values.begin(), values.end());
+  };
+  switch (observations.predictions_case()) {
+    case v1::Observations::kProbabilities:
+      return copy(observations.probabilities().values());
+    case v1::Observations::kProbabilitiesFloat32:
+      return copy(observations.probabilities_float32().values());
+    case v1::Observations::kLogits:
+      return copy(observations.logits().values());
+    case v1::Observations::kLogitsFloat32:
+      return copy(observations.logits_float32().values());
+    case v1::Observations::PREDICTIONS_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+// Checks that need no look at the values.
+absl::Status CheckShape(const v1::Observations& observations, std::size_t value_count,
+                        const ModelDeclaration& declaration) {
+  if (observations.predictions_case() == v1::Observations::PREDICTIONS_NOT_SET) {
+    return InvalidFieldError("predictions",
+                             "is not set, expected one of probabilities, "
+                             "probabilities_float32, logits, logits_float32");
+  }
+  if (observations.labels_size() > kMaxRowsPerBatch) {
+    return InvalidFieldError(
+        "labels", absl::StrCat("has ", observations.labels_size(), " values, expected at most ",
+                               kMaxRowsPerBatch, " rows in a batch"));
+  }
+  if (observations.dropped_rows() < 0 || observations.dropped_rows() > kMaxDroppedRows) {
+    return InvalidFieldError("dropped_rows", absl::StrCat("is ", observations.dropped_rows(),
+                                                          ", expected 0..", kMaxDroppedRows));
+  }
+  const auto rows = static_cast<std::size_t>(observations.labels_size());
+  std::size_t expected = 0;
+  if (__builtin_mul_overflow(rows, declaration.class_count, &expected) || value_count != expected ||
+      rows == 0) {
+    return InvalidFieldError("probabilities",
+                             absl::StrCat("has ", value_count, " values with ", rows,
+                                          " labels, expected n >= 1 labels and n x ",
+                                          declaration.class_count, " values"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckClassNames(const v1::Observations& observations,
+                             const ModelDeclaration& declaration) {
+  if (observations.class_names_size() == 0) {
+    return absl::OkStatus();
+  }
+  if (static_cast<std::size_t>(observations.class_names_size()) != declaration.class_names.size()) {
+    return InvalidFieldError(
+        "class_names",
+        absl::StrCat("has ", observations.class_names_size(), " names, expected the model's ",
+                     declaration.class_names.size(), " or none"));
+  }
+  for (int i = 0; i < observations.class_names_size(); ++i) {
+    const std::string& expected = declaration.class_names[static_cast<std::size_t>(i)];
+    if (observations.class_names(i) != expected) {
+      return InvalidFieldError(absl::StrCat("class_names[", i, "]"),
+                               absl::StrCat("is ", Quoted(observations.class_names(i)),
+                                            ", expected ", Quoted(expected)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration& declaration) {
+  const bool are_logits = observations.has_logits() || observations.has_logits_float32();
+  DecodedBatch batch;
+  batch.class_count = declaration.class_count;
+  batch.rows = observations.labels_size();
+  batch.dropped_rows = observations.dropped_rows();
+  batch.probabilities = Values(observations);
+  batch.content_hash = HashContent(observations, batch.probabilities, are_logits);
+  batch.validity = CheckShape(observations, batch.probabilities.size(), declaration);
+  if (batch.validity.ok()) {
+    batch.validity = CheckClassNames(observations, declaration);
+  }
+  if (batch.validity.ok()) {
+    batch.labels.assign(observations.labels().begin(), observations.labels().end());
+    std::vector<Violation> violations;
+    if (are_logits) {
+      violations = SoftmaxRows(batch.probabilities, declaration.class_count);
+    }
+    if (violations.empty()) {
+      violations = FindViolations(batch.view(), declaration.row_sum_tolerance);
+    }
+    if (!violations.empty()) {
+      batch.validity = InvalidFieldsError(kReason, violations);
+    }
+  }
+  if (!batch.validity.ok()) {
+    batch.probabilities = {};
+    batch.labels = {};
+  }
+  return batch;
+}
+
+}  // namespace calibd::server
