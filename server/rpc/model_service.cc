@@ -1,0 +1,131 @@
+#include "server/rpc/model_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "server/errors.h"
+#include "server/rpc/proto_time.h"
+#include "server/rpc/status_mapping.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::int32_t kDefaultPageSize = 100;
+constexpr std::int32_t kMaxPageSize = 1000;
+// Before the name in a page token, so that other text is not taken for one.
+constexpr char kTokenPrefix[] = "after:";
+
+v1::Model Describe(const Model& model) {
+  v1::Model proto = ToProto(model.declaration());
+  SetProto(model.create_time(), *proto.mutable_create_time());
+  return proto;
+}
+
+// Answers a unary call with what body, returning absl::Status, says.
+template <typename Body>
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body body) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(CatchExceptions(body)));
+  return reactor;
+}
+
+}  // namespace
+
+ModelServiceImpl::ModelServiceImpl(ModelRegistry& registry, std::size_t model_memory_bytes,
+                                   std::function<void(const std::shared_ptr<Model>&)> on_delete)
+    : registry_(registry),
+      model_memory_bytes_(model_memory_bytes),
+      on_delete_(std::move(on_delete)) {}
+
+grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerContext* context,
+                                                        const v1::CreateModelRequest* request,
+                                                        v1::CreateModelResponse* response) {
+  return Answer(context, [&]() -> absl::Status {
+    absl::StatusOr<ModelDeclaration> declaration =
+        CheckDeclaration(request->model(), model_memory_bytes_);
+    if (!declaration.ok()) {
+      return declaration.status();
+    }
+    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Create(*std::move(declaration));
+    if (!model.ok()) {
+      return model.status();
+    }
+    *response->mutable_model() = Describe(**model);
+    spdlog::info("model {} is declared", response->model().name());
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ModelServiceImpl::GetModel(grpc::CallbackServerContext* context,
+                                                     const v1::GetModelRequest* request,
+                                                     v1::GetModelResponse* response) {
+  return Answer(context, [&]() -> absl::Status {
+    const absl::StatusOr<ModelName> name = ParseModelName("name", request->name());
+    if (!name.ok()) {
+      return name.status();
+    }
+    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Find(*name);
+    if (!model.ok()) {
+      return model.status();
+    }
+    *response->mutable_model() = Describe(**model);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerContext* context,
+                                                       const v1::ListModelsRequest* request,
+                                                       v1::ListModelsResponse* response) {
+  return Answer(context, [&]() -> absl::Status {
+    if (request->page_size() < 0) {
+      return InvalidFieldError("page_size", "is negative, expected 0..1000");
+    }
+    std::string after;
+    if (!request->page_token().empty()) {
+      if (!absl::WebSafeBase64Unescape(request->page_token(), &after) ||
+          !absl::StartsWith(after, kTokenPrefix)) {
+        return InvalidFieldError("page_token",
+                                 "is not from a previous page, expected its next_page_token");
+      }
+      after.erase(0, sizeof(kTokenPrefix) - 1);
+    }
+    const auto page_size = static_cast<std::size_t>(
+        request->page_size() == 0 ? kDefaultPageSize
+                                  : std::min(request->page_size(), kMaxPageSize));
+    const std::vector<std::shared_ptr<Model>> models = registry_.List(after, page_size + 1);
+    const std::size_t count = std::min(models.size(), page_size);
+    for (std::size_t i = 0; i < count; ++i) {
+      *response->add_models() = Describe(*models[i]);
+    }
+    if (models.size() > page_size) {
+      absl::WebSafeBase64Escape(kTokenPrefix + models[count - 1]->declaration().name.ToString(),
+                                response->mutable_next_page_token());
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ModelServiceImpl::DeleteModel(grpc::CallbackServerContext* context,
+                                                        const v1::DeleteModelRequest* request,
+                                                        v1::DeleteModelResponse* /*response*/) {
+  return Answer(context, [&]() -> absl::Status {
+    const absl::StatusOr<ModelName> name = ParseModelName("name", request->name());
+    if (!name.ok()) {
+      return name.status();
+    }
+    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Delete(*name);
+    if (!model.ok()) {
+      return model.status();
+    }
+    spdlog::info("model {} is deleted", name->ToString());
+    on_delete_(*model);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace calibd::server

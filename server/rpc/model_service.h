@@ -1,0 +1,41 @@
+#ifndef CALIBD_SERVER_RPC_MODEL_SERVICE_H_
+#define CALIBD_SERVER_RPC_MODEL_SERVICE_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "calibd/v1/model_service.grpc.pb.h"
+#include "server/state/model_registry.h"
+
+namespace calibd::server {
+
+// ModelService on top of the registry. No call blocks.
+class ModelServiceImpl final : public v1::ModelService::CallbackService {
+ public:
+  // on_delete: told of every deleted model, on the rpc thread.
+  ModelServiceImpl(ModelRegistry& registry, std::size_t model_memory_bytes,
+                   std::function<void(const std::shared_ptr<Model>&)> on_delete);
+
+  grpc::ServerUnaryReactor* CreateModel(grpc::CallbackServerContext* context,
+                                        const v1::CreateModelRequest* request,
+                                        v1::CreateModelResponse* response) override;
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
+                                     const v1::GetModelRequest* request,
+                                     v1::GetModelResponse* response) override;
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
+                                       const v1::ListModelsRequest* request,
+                                       v1::ListModelsResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteModel(grpc::CallbackServerContext* context,
+                                        const v1::DeleteModelRequest* request,
+                                        v1::DeleteModelResponse* response) override;
+
+ private:
+  ModelRegistry& registry_;
+  const std::size_t model_memory_bytes_;
+  const std::function<void(const std::shared_ptr<Model>&)> on_delete_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_RPC_MODEL_SERVICE_H_

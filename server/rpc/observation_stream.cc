@@ -1,0 +1,337 @@
+#include "server/rpc/observation_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+#include "server/rpc/status_mapping.h"
+
+namespace calibd::server {
+namespace {
+
+using Request = v1::StreamObservationsRequest;
+using Response = v1::StreamObservationsResponse;
+
+constexpr std::size_t kMaxProducerIdLength = 128;
+
+bool IsAlphanumeric(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool IsProducerId(const std::string& id) {
+  return !id.empty() && id.size() <= kMaxProducerIdLength && IsAlphanumeric(id.front()) &&
+         std::all_of(id.begin(), id.end(), [](char c) {
+           return IsAlphanumeric(c) || c == '.' || c == '_' || c == ':' || c == '-';
+         });
+}
+
+absl::Status MisuseError(const std::string& message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, "PROTOCOL_MISUSE", message);
+}
+
+}  // namespace
+
+absl::Status CheckProducer(const std::string& field, const std::string& producer_id,
+                           std::int64_t epoch) {
+  if (!IsProducerId(producer_id)) {
+    return InvalidFieldError(
+        absl::StrCat(field, ".producer_id"),
+        absl::StrCat("is ", Quoted(producer_id),
+                     ", expected to match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"));
+  }
+  if (epoch < 0) {
+    return InvalidFieldError(absl::StrCat(field, ".epoch"),
+                             absl::StrCat("is ", epoch, ", expected >= 0"));
+  }
+  return absl::OkStatus();
+}
+
+ObservationStream* ObservationStream::Begin(const IngestParts& parts) {
+  auto stream = std::make_shared<ObservationStream>(parts);
+  absl::StatusOr<std::int64_t> number =
+      parts.streams.Add([weak = std::weak_ptr(stream)](const absl::Status& status) {
+        if (const auto self = weak.lock()) {
+          const std::lock_guard lock(self->mutex_);
+          self->EndWith(status);
+        }
+      });
+  const std::lock_guard lock(stream->mutex_);
+  stream->self_ = stream;
+  if (number.ok()) {
+    stream->number_ = *number;
+    stream->Advance();
+  } else {
+    stream->EndWith(number.status());
+  }
+  return stream.get();
+}
+
+void ObservationStream::OnReadDone(bool ok) {
+  const std::lock_guard lock(mutex_);
+  reading_ = false;
+  if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) {
+    return;
+  }
+  if (!ok) {
+    // A message that cannot be parsed looks the same, so this is no clean end.
+    EndWith(MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
+                      "the stream ended without Finish, or with a broken message; open again "
+                      "and resend what was not acknowledged"));
+    return;
+  }
+  try {
+    HandleMessage();
+  } catch (...) {
+    EndWith(CurrentExceptionStatus());
+  }
+  request_.Clear();
+  Advance();
+}
+
+void ObservationStream::OnWriteDone(bool ok) {
+  const std::lock_guard lock(mutex_);
+  writing_ = false;
+  responses_.pop_front();
+  if (!ok) {
+    cancelled_ = true;
+    EndWith(absl::CancelledError("the client is gone"));
+  }
+  Advance();
+}
+
+void ObservationStream::OnCancel() {
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  EndWith(absl::CancelledError("the client is gone"));
+  Advance();
+}
+
+void ObservationStream::OnDone() {
+  std::shared_ptr<ObservationStream> self;
+  {
+    const std::lock_guard lock(mutex_);
+    self = std::move(self_);
+  }
+  if (number_.has_value()) {
+    parts_.streams.Remove(*number_);
+  }
+}
+
+void ObservationStream::HandleMessage() {
+  absl::Status status;
+  switch (request_.message_case()) {
+    case Request::kOpen:
+      status = HandleOpen(request_.open());
+      break;
+    case Request::kBatch:
+      status = HandleBatch(request_.batch());
+      break;
+    case Request::kFinish:
+      status = HandleFinish(request_.finish());
+      break;
+    case Request::MESSAGE_NOT_SET:
+      status = MisuseError("the message is empty, expected open, batch or finish");
+      break;
+  }
+  if (!status.ok()) {
+    EndWith(std::move(status));
+  }
+}
+
+absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
+  if (phase_ != Phase::kExpectOpen) {
+    return MisuseError("open came again, expected it as the first message only");
+  }
+  const absl::StatusOr<ModelName> name = ParseModelName("open.model", open.model());
+  if (!name.ok()) {
+    return name.status();
+  }
+  if (absl::Status status = CheckProducer("open", open.producer_id(), open.epoch()); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<std::shared_ptr<Model>> model = parts_.registry.Find(*name);
+  if (!model.ok()) {
+    return model.status();
+  }
+  model_ = *std::move(model);
+  producer_id_ = open.producer_id();
+  epoch_ = open.epoch();
+  phase_ = Phase::kOpening;
+  parts_.streams.Identify(*number_, model_, producer_id_, epoch_);
+  parts_.ingestor.Open(model_, producer_id_, epoch_,
+                       [self = shared_from_this()](absl::StatusOr<std::int64_t> next_sequence) {
+                         self->OnOpened(std::move(next_sequence));
+                       });
+  return absl::OkStatus();
+}
+
+void ObservationStream::OnOpened(absl::StatusOr<std::int64_t> next_sequence) {
+  std::shared_ptr<Model> model;
+  {
+    const std::lock_guard lock(mutex_);
+    if (phase_ != Phase::kOpening) {
+      return;  // Ended while it was being opened.
+    }
+    if (!next_sequence.ok()) {
+      EndWith(next_sequence.status());
+      return;
+    }
+    phase_ = Phase::kOpen;
+    model = model_;
+    last_sequence_ = *next_sequence - 1;
+    Response response;
+    Response::Opened& opened = *response.mutable_opened();
+    const ModelDeclaration& declaration = model_->declaration();
+    opened.set_next_sequence(*next_sequence);
+    opened.set_class_count(static_cast<std::int32_t>(declaration.class_count));
+    opened.set_row_sum_tolerance(declaration.row_sum_tolerance);
+    opened.set_max_rows_per_batch(kMaxRowsPerBatch);
+    opened.set_max_bytes_per_batch(parts_.max_message_bytes);
+    opened.set_max_batches_in_flight(parts_.max_batches_in_flight);
+    opened.mutable_class_names()->Add(declaration.class_names.begin(),
+                                      declaration.class_names.end());
+    Send(std::move(response));
+    Advance();
+  }
+  // Other streams; their locks must not be taken under this one.
+  parts_.streams.Fence(*model, producer_id_, epoch_);
+}
+
+absl::Status ObservationStream::HandleBatch(const Request::Batch& batch) {
+  if (phase_ != Phase::kOpen) {
+    return MisuseError("a batch came before opened");
+  }
+  if (batch.sequence() < 1) {
+    return InvalidFieldError("batch.sequence",
+                             absl::StrCat("is ", batch.sequence(), ", expected >= 1"));
+  }
+  const std::int64_t sequence = batch.sequence();
+  DecodedBatch decoded = Decode(batch.observations(), model_->declaration());
+  last_sequence_ = sequence;
+  ++in_flight_;
+  parts_.ingestor.Submit(
+      model_, ProducerPosition{.producer_id = producer_id_, .epoch = epoch_, .sequence = sequence},
+      std::move(decoded), [self = shared_from_this(), sequence](Settlement settlement) {
+        const std::lock_guard lock(self->mutex_);
+        self->OnSettled(sequence, std::move(settlement));
+      });
+  return absl::OkStatus();
+}
+
+void ObservationStream::OnSettled(std::int64_t sequence, Settlement settlement) {
+  --in_flight_;
+  if (settlement.kind == Settlement::Kind::kRefused) {
+    EndWith(std::move(settlement.status));
+  } else {
+    if (settlement.kind == Settlement::Kind::kAccepted) {
+      accepted_rows_ += settlement.rows;
+    } else if (settlement.kind == Settlement::Kind::kDuplicate) {
+      duplicate_rows_ += settlement.rows;
+    } else {
+      rejected_rows_ += settlement.rows;
+      Response rejected;
+      rejected.mutable_rejected()->set_sequence(sequence);
+      *rejected.mutable_rejected()->mutable_status() = ToRpcStatus(settlement.status);
+      Send(std::move(rejected));
+    }
+    Response ack;
+    ack.mutable_ack()->set_sequence(sequence);
+    Send(std::move(ack));
+  }
+  Advance();
+}
+
+absl::Status ObservationStream::HandleFinish(const Request::Finish& finish) {
+  if (phase_ != Phase::kOpen) {
+    return MisuseError("finish came before opened");
+  }
+  if (finish.last_sequence() != last_sequence_) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "BATCHES_MISSING",
+                     absl::StrCat("finish.last_sequence is ", finish.last_sequence(), ", expected ",
+                                  last_sequence_, ", the newest batch that came"));
+  }
+  finish_requested_ = true;
+  return absl::OkStatus();
+}
+
+void ObservationStream::Send(Response response) {
+  if (cancelled_) {
+    return;
+  }
+  // An ack that is not being written yet grows instead of being followed.
+  const std::size_t unwritten = responses_.size() - (writing_ ? 1 : 0);
+  if (response.has_ack() && unwritten > 0 && responses_.back().has_ack()) {
+    Response::Ack& last = *responses_.back().mutable_ack();
+    last.set_sequence(std::max(last.sequence(), response.ack().sequence()));
+    return;
+  }
+  responses_.push_back(std::move(response));
+}
+
+void ObservationStream::EndWith(absl::Status status) {
+  if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) {
+    return;
+  }
+  phase_ = Phase::kEnding;
+  end_status_ = std::move(status);
+  // A deleted model must not live on in a stream whose client does not read.
+  model_.reset();
+  Advance();
+}
+
+void ObservationStream::Advance() {
+  if (self_ == nullptr || phase_ == Phase::kFinished) {
+    return;
+  }
+  if (cancelled_) {
+    // A write that is pending comes back by itself.
+    if (!writing_) {
+      phase_ = Phase::kFinished;
+      Finish(ToGrpcStatus(end_status_));
+    }
+    return;
+  }
+  if (finish_requested_ && phase_ == Phase::kOpen && in_flight_ == 0) {
+    Response response;
+    Response::Finished& finished = *response.mutable_finished();
+    finished.set_last_sequence(last_sequence_);
+    finished.set_accepted_rows(accepted_rows_);
+    finished.set_duplicate_rows(duplicate_rows_);
+    finished.set_rejected_rows(rejected_rows_);
+    Send(std::move(response));
+    EndWith(absl::OkStatus());
+    return;
+  }
+  if (!writing_ && !responses_.empty()) {
+    writing_ = true;
+    StartWrite(&responses_.front());
+  }
+  if (phase_ == Phase::kEnding) {
+    if (in_flight_ == 0 && responses_.empty()) {
+      phase_ = Phase::kFinished;
+      Finish(ToGrpcStatus(end_status_));
+    }
+    return;
+  }
+  const bool may_read =
+      (phase_ == Phase::kExpectOpen || phase_ == Phase::kOpen) && !finish_requested_;
+  const auto unsettled = in_flight_ + static_cast<std::int64_t>(responses_.size());
+  if (!may_read || reading_ || waiting_for_room_ || unsettled >= parts_.max_batches_in_flight) {
+    return;
+  }
+  waiting_for_room_ = !parts_.ingestor.HasRoom([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      const std::lock_guard lock(self->mutex_);
+      self->waiting_for_room_ = false;
+      self->Advance();
+    }
+  });
+  if (waiting_for_room_) {
+    return;
+  }
+  reading_ = true;
+  StartRead(&request_);
+}
+
+}  // namespace calibd::server

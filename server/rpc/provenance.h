@@ -1,0 +1,20 @@
+#ifndef CALIBD_SERVER_RPC_PROVENANCE_H_
+#define CALIBD_SERVER_RPC_PROVENANCE_H_
+
+#include <chrono>
+#include <cstdint>
+
+#include "calibd/v1/calibration_service.pb.h"
+#include "server/state/model_declaration.h"
+
+namespace calibd::server {
+
+// Says where a number of a fixed-n method comes from. Observations are numbered
+// from 1.
+void DescribeProvenance(const ModelDeclaration& declaration, double bandwidth,
+                        std::int64_t first_observation, std::int64_t last_observation,
+                        std::chrono::system_clock::time_point time, v1::Provenance& provenance);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_RPC_PROVENANCE_H_

@@ -1,0 +1,105 @@
+#include "server/rpc/status_mapping.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/cord.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kMaxMessageLength = 768;
+constexpr std::size_t kMaxDetailsLength = 2048;
+
+// The numbers are cast, so they must agree.
+template <grpc::StatusCode kGrpc, absl::StatusCode kAbsl>
+constexpr bool kSame = static_cast<int>(kGrpc) == static_cast<int>(kAbsl);
+static_assert(kSame<grpc::OK, absl::StatusCode::kOk>);
+static_assert(kSame<grpc::CANCELLED, absl::StatusCode::kCancelled>);
+static_assert(kSame<grpc::UNKNOWN, absl::StatusCode::kUnknown>);
+static_assert(kSame<grpc::INVALID_ARGUMENT, absl::StatusCode::kInvalidArgument>);
+static_assert(kSame<grpc::DEADLINE_EXCEEDED, absl::StatusCode::kDeadlineExceeded>);
+static_assert(kSame<grpc::NOT_FOUND, absl::StatusCode::kNotFound>);
+static_assert(kSame<grpc::ALREADY_EXISTS, absl::StatusCode::kAlreadyExists>);
+static_assert(kSame<grpc::PERMISSION_DENIED, absl::StatusCode::kPermissionDenied>);
+static_assert(kSame<grpc::RESOURCE_EXHAUSTED, absl::StatusCode::kResourceExhausted>);
+static_assert(kSame<grpc::FAILED_PRECONDITION, absl::StatusCode::kFailedPrecondition>);
+static_assert(kSame<grpc::ABORTED, absl::StatusCode::kAborted>);
+static_assert(kSame<grpc::OUT_OF_RANGE, absl::StatusCode::kOutOfRange>);
+static_assert(kSame<grpc::UNIMPLEMENTED, absl::StatusCode::kUnimplemented>);
+static_assert(kSame<grpc::INTERNAL, absl::StatusCode::kInternal>);
+static_assert(kSame<grpc::UNAVAILABLE, absl::StatusCode::kUnavailable>);
+static_assert(kSame<grpc::DATA_LOSS, absl::StatusCode::kDataLoss>);
+static_assert(kSame<grpc::UNAUTHENTICATED, absl::StatusCode::kUnauthenticated>);
+
+// Cut between two characters of UTF-8: a broken one makes the message unparsable.
+std::string CutUtf8(std::string_view text, std::size_t max_length) {
+  if (text.size() <= max_length) {
+    return std::string(text);
+  }
+  std::size_t length = max_length;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) {
+    --length;
+  }
+  return std::string(text.substr(0, length)) + "...";
+}
+
+}  // namespace
+
+rpc::Status ToRpcStatus(const absl::Status& status) {
+  rpc::Status result;
+  result.set_code(static_cast<int>(status.code()));
+  const absl::string_view message = status.message();
+  result.set_message(CutUtf8({message.data(), message.size()}, kMaxMessageLength));
+  if (status.ok()) {
+    return result;
+  }
+  const absl::Status complete = GetErrorInfo(status).has_value()
+                                    ? status
+                                    : WithReason(status, absl::StatusCodeToString(status.code()));
+  std::size_t length = 0;
+  const auto add = [&result, &length](absl::string_view url, const absl::Cord& payload) {
+    length += url.size() + payload.size();
+    if (length <= kMaxDetailsLength) {
+      google::protobuf::Any* detail = result.add_details();
+      detail->set_type_url(std::string(url));
+      detail->set_value(std::string(payload));
+    }
+  };
+  // Payloads come in no order of their own; the reason must not be the one cut.
+  add(kErrorInfoUrl, *complete.GetPayload(kErrorInfoUrl));
+  complete.ForEachPayload([&add](absl::string_view url, const absl::Cord& payload) {
+    if (url != kErrorInfoUrl) {
+      add(url, payload);
+    }
+  });
+  return result;
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) {
+    return grpc::Status::OK;
+  }
+  const rpc::Status wire = ToRpcStatus(status);
+  return {static_cast<grpc::StatusCode>(wire.code()), wire.message(), wire.SerializeAsString()};
+}
+
+absl::Status CurrentExceptionStatus() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "out of memory");
+  } catch (const std::exception& error) {
+    spdlog::error("unexpected exception: {}", error.what());
+  } catch (...) {
+    spdlog::error("unexpected exception");
+  }
+  return MakeError(absl::StatusCode::kInternal, "INTERNAL", "internal error");
+}
+
+}  // namespace calibd::server
