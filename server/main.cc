@@ -1,0 +1,74 @@
+// The calibd server: reads its options, serves until SIGTERM or SIGINT, drains.
+
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <variant>
+
+#include "server/healthcheck.h"
+#include "server/observability/logging.h"
+#include "server/options.h"
+#include "server/ready_file.h"
+#include "server/server.h"
+#include "server/shutdown_signal.h"
+#include "server/version.h"
+
+namespace {
+
+using calibd::server::Command;
+using calibd::server::Exit;
+using calibd::server::Invocation;
+using calibd::server::Options;
+using calibd::server::Server;
+using calibd::server::ShutdownSignal;
+
+int Serve(const Options& options) {
+  ShutdownSignal signal;  // Before any thread, which inherits the blocked signals.
+  calibd::server::StartLogging(options.log_format, options.log_level);
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
+  if (!server.ok()) {
+    spdlog::error("{}", std::string(server.status().message()));
+    calibd::server::StopLogging();
+    return 1;
+  }
+  spdlog::info("calibd {} serves gRPC on {} and HTTP on {}", calibd::server::kVersion,
+               (*server)->grpc_address(), (*server)->http_address());
+  if (!options.ready_file.empty()) {
+    const absl::Status written = calibd::server::WriteReadyFile(
+        options.ready_file, (*server)->grpc_address(), (*server)->http_address());
+    if (!written.ok()) {
+      spdlog::error("{}", std::string(written.message()));
+      calibd::server::StopLogging();
+      return 1;
+    }
+  }
+  signal.Wait();
+  const auto deadline = signal.ArmWatchdog(std::chrono::seconds(options.drain_seconds));
+  spdlog::info("draining");
+  (*server)->Drain(deadline);
+  server->reset();
+  spdlog::info("drained");
+  calibd::server::StopLogging();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const auto parsed = calibd::server::ParseOptions(argc, argv);
+    if (const auto* exit = std::get_if<Exit>(&parsed)) {
+      return exit->code;
+    }
+    const auto& invocation = std::get<Invocation>(parsed);
+    return invocation.command == Command::kHealthcheck
+               ? calibd::server::RunHealthcheck(invocation.options.listen)
+               : Serve(invocation.options);
+  } catch (const std::exception& error) {
+    std::cerr << "calibd: " << error.what() << '\n';
+    return 1;
+  }
+}

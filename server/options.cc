@@ -1,0 +1,207 @@
+#include "server/options.h"
+
+#include <toml++/toml.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "server/listen_address.h"
+#include "server/version.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr int kUsageError = 2;
+
+std::string EnvironmentName(const std::string& flag) {
+  std::string name = "CALIBD_";
+  for (const char c : flag) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+// Declares one setting as flag, environment variable and key.
+template <typename T>
+CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value, const std::string& help) {
+  CLI::Option* option = nullptr;
+  if constexpr (std::is_same_v<T, bool>) {
+    option = app.add_flag("--" + flag, value, help);
+  } else {
+    option = app.add_option("--" + flag, value, help)->capture_default_str();
+  }
+  return option->envname(EnvironmentName(flag));
+}
+
+void AddAmount(CLI::App& app, const std::string& flag, std::int64_t& value, std::int64_t min,
+               std::int64_t max, const std::string& help) {
+  AddOption(app, flag, value, help)->check(CLI::Range(min, max));
+}
+
+void DeclareOptions(CLI::App& app, Options& options) {
+  constexpr std::int64_t kTiB = std::int64_t{1} << 40;
+  AddOption(app, "listen", options.listen, "Address and port of the gRPC services; port 0: any");
+  AddOption(app, "http-listen", options.http_listen,
+            "Address and port of /metrics, /healthz and /readyz; port 0: any");
+  AddOption(app, "insecure-allow-remote", options.insecure_allow_remote,
+            "Allow an address that is not loopback, unencrypted and open to everyone who reaches "
+            "it; without this calibd refuses to start there (default: off)");
+  AddOption(app, "config", options.config, "TOML file with these settings, named as the flags");
+  AddOption(app, "log-format", options.log_format, "Log lines as text or json, on stderr")
+      ->check(CLI::IsMember({"text", "json"}));
+  AddOption(app, "log-level", options.log_level, "Least severity that is logged")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+  AddOption(app, "reflection", options.reflection,
+            "Serve gRPC server reflection, for tools such as grpcurl (default: off)");
+  AddOption(app, "ready-file", options.ready_file,
+            "Write {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} here once serving");
+
+  AddAmount(app, "max-message-bytes", options.max_message_bytes, 1 << 10, 64 << 20,
+            "Largest gRPC message accepted, in bytes");
+  AddAmount(app, "max-connections", options.max_connections, 1, 100000,
+            "gRPC connections at a time (reckoned by open file descriptors); more are closed");
+  AddAmount(app, "max-concurrent-streams", options.max_concurrent_streams, 1, 10000,
+            "Calls at a time on one gRPC connection");
+  AddAmount(app, "max-ingest-streams", options.max_ingest_streams, 1, 100000,
+            "Observation streams open at a time, over all connections");
+  AddAmount(app, "max-http-connections", options.max_http_connections, 1, 10000,
+            "HTTP connections at a time; more are closed");
+
+  AddAmount(app, "max-models", options.max_models, 1, 1000000, "Models at a time");
+  AddAmount(app, "state-memory-bytes", options.state_memory_bytes, 1 << 20, kTiB,
+            "Memory that the declarations of all models together may reserve");
+  AddAmount(app, "model-memory-bytes", options.model_memory_bytes, 1 << 16, kTiB,
+            "Memory that the declaration of one model may reserve");
+  AddAmount(app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
+            "Producers remembered for one model");
+  AddAmount(app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,
+            "Accepted observations that may wait to be counted; at this size streams are read "
+            "no further");
+  AddAmount(app, "max-batches-in-flight", options.max_batches_in_flight, 1, 1000,
+            "Unacknowledged batches on one stream; with as many it is read no further");
+  AddAmount(app, "writer-threads", options.writer_threads, 1, 64,
+            "Threads that count observations; one model uses one at a time");
+
+  AddAmount(app, "compute-threads", options.compute_threads, 0, 1024,
+            "Threads that run quadratic tests; 0: as many as the machine has");
+  AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
+            "Quadratic tests that may wait for a thread");
+  AddAmount(app, "test-memory-bytes", options.test_memory_bytes, 1 << 20, kTiB,
+            "Memory that one quadratic test may take");
+  AddOption(app, "max-test-operations", options.max_test_operations,
+            "Work of one quadratic test, n^2 (m + replicates) / 2 multiplications")
+      ->check(CLI::Range(1.0, 1e18));
+
+  AddAmount(app, "max-series", options.max_series, 1, 10000000,
+            "Series of models in one /metrics answer; more are dropped and counted");
+  AddAmount(app, "drain-seconds", options.drain_seconds, 1, 3600,
+            "Time from SIGTERM to the end of the process at the latest");
+}
+
+// One scalar of the file as the text a flag would carry.
+std::optional<std::string> ScalarText(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) {
+    return text;
+  }
+  if (const auto flag = node.value_exact<bool>()) {
+    return *flag ? "true" : "false";
+  }
+  if (const auto integer = node.value_exact<std::int64_t>()) {
+    return absl::StrCat(*integer);
+  }
+  if (const auto number = node.value_exact<double>()) {
+    std::ostringstream text;
+    text.precision(17);
+    text << *number;
+    return text.str();
+  }
+  return std::nullopt;
+}
+
+// Sets what neither flag nor environment has set. Throws CLI::ConfigError.
+void ApplyFile(CLI::App& app, const std::string& path) {
+  toml::table table;
+  try {
+    table = toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    throw CLI::ConfigError(absl::StrCat("--config ", path, ", line ", error.source().begin.line,
+                                        ": ", std::string(error.description())),
+                           kUsageError);
+  }
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    CLI::Option* option = app.get_option_no_throw("--" + name);
+    if (option == nullptr || option->get_envname().empty() || name == "config") {
+      throw CLI::ConfigError(absl::StrCat("--config ", path, ": unknown key ", name), kUsageError);
+    }
+    const std::optional<std::string> text = ScalarText(node);
+    if (!text.has_value()) {
+      throw CLI::ConfigError(absl::StrCat("--config ", path, ": ", name, " must be one value"),
+                             kUsageError);
+    }
+    if (option->count() > 0) {
+      continue;
+    }
+    option->add_result(*text);
+    option->run_callback();
+  }
+}
+
+// Throws CLI::ValidationError.
+void CheckAddress(const char* flag, const std::string& text, bool allow_remote) {
+  const auto endpoint = ParseListenAddress(text);
+  if (!endpoint.ok()) {
+    throw CLI::ValidationError(flag, std::string(endpoint.status().message()));
+  }
+  if (!endpoint->address().is_loopback() && !allow_remote) {
+    throw CLI::ValidationError(
+        flag, absl::StrCat(text,
+                           " is not loopback: calibd has no encryption and no access "
+                           "control, so this needs --insecure-allow-remote"));
+  }
+}
+
+}  // namespace
+
+std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
+  Invocation invocation;
+  CLI::App app{"calibd watches whether the probabilities that classifiers report can be trusted.",
+               "calibd"};
+  app.set_version_flag("--version", std::string("calibd ") + kVersion);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.footer("Exit codes: 0 after SIGTERM or SIGINT, 1 when it cannot serve, 2 for wrong usage.");
+  DeclareOptions(app, invocation.options);
+  CLI::App* healthcheck = app.add_subcommand(
+      "healthcheck", "Ask the calibd on this machine, at --listen, for its health; exit 0 or 1");
+  healthcheck->fallthrough();
+  app.require_subcommand(0, 1);
+  try {
+    app.parse(argc, argv);
+    Options& options = invocation.options;
+    if (!options.config.empty()) {
+      ApplyFile(app, options.config);
+    }
+    if (healthcheck->parsed()) {
+      invocation.command = Command::kHealthcheck;
+    }
+    const bool allow_remote =
+        options.insecure_allow_remote || invocation.command == Command::kHealthcheck;
+    CheckAddress("--listen", options.listen, allow_remote);
+    CheckAddress("--http-listen", options.http_listen, allow_remote);
+  } catch (const CLI::Success& success) {
+    return Exit{app.exit(success)};
+  } catch (const CLI::Error& error) {
+    std::cerr << "calibd: " << error.what() << "\nSee calibd --help.\n";
+    return Exit{kUsageError};
+  }
+  return invocation;
+}
+
+}  // namespace calibd::server

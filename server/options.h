@@ -1,0 +1,68 @@
+#ifndef CALIBD_SERVER_OPTIONS_H_
+#define CALIBD_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+namespace calibd::server {
+
+// Every setting of calibd. Each has a flag, an environment variable (CALIBD_ and
+// the flag in upper snake case) and a key in the TOML file that --config names;
+// a flag goes before the environment, that before the file, that before the
+// defaults below. `calibd --help` describes them all.
+struct Options {
+  std::string listen = "127.0.0.1:8460";
+  std::string http_listen = "127.0.0.1:8461";
+  bool insecure_allow_remote = false;
+  std::string config;
+  std::string log_format = "text";
+  std::string log_level = "info";
+  bool reflection = false;
+  std::string ready_file;
+
+  std::int64_t max_message_bytes = std::int64_t{1} << 20;
+  std::int64_t max_connections = 512;
+  std::int64_t max_concurrent_streams = 32;
+  std::int64_t max_ingest_streams = 256;
+  std::int64_t max_http_connections = 64;
+
+  std::int64_t max_models = 1000;
+  std::int64_t state_memory_bytes = std::int64_t{4} << 30;
+  std::int64_t model_memory_bytes = std::int64_t{256} << 20;
+  std::int64_t max_producers_per_model = 10000;
+  std::int64_t ingest_queue_bytes = std::int64_t{64} << 20;
+  std::int64_t max_batches_in_flight = 16;
+  std::int64_t writer_threads = 2;
+
+  // 0: as many as the machine has.
+  std::int64_t compute_threads = 0;
+  std::int64_t max_queued_tests = 16;
+  std::int64_t test_memory_bytes = std::int64_t{1} << 30;
+  double max_test_operations = 1e13;
+
+  std::int64_t max_series = 10000;
+  std::int64_t drain_seconds = 10;
+};
+
+enum class Command { kServe, kHealthcheck };
+
+struct Invocation {
+  Command command = Command::kServe;
+  Options options;
+};
+
+// The process is to end now with this code; what there was to say is printed.
+struct Exit {
+  int code = 0;
+};
+
+// Reads the command line, the environment and the configuration file. Prints
+// help, version or the error itself. Exit code 2 for wrong usage: an unknown
+// flag or key, a value out of range, a non-loopback address without
+// --insecure-allow-remote.
+[[nodiscard]] std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_OPTIONS_H_

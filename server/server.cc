@@ -1,0 +1,120 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "server/compute/quadratic_tests.h"
+#include "server/errors.h"
+#include "server/executor/thread_pool.h"
+#include "server/http/http_endpoint.h"
+#include "server/ingest/ingestor.h"
+#include "server/ingest/open_streams.h"
+#include "server/rpc/calibration_service.h"
+#include "server/rpc/grpc_endpoint.h"
+#include "server/rpc/ingest_service.h"
+#include "server/rpc/model_service.h"
+#include "server/state/model_registry.h"
+
+namespace calibd::server {
+namespace {
+
+// A test that takes minutes must not slow down ingestion and answers.
+constexpr int kComputeNiceness = 10;
+
+}  // namespace
+
+// In the order of construction: later parts use earlier ones.
+struct Server::Parts {
+  explicit Parts(const Options& options)
+      : writers("calibd-writer", static_cast<std::size_t>(options.writer_threads)),
+        registry(
+            {.max_models = static_cast<std::size_t>(options.max_models),
+             .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
+             .max_producers_per_model = static_cast<std::size_t>(options.max_producers_per_model)},
+            writers),
+        compute_threads(options.compute_threads > 0
+                            ? static_cast<std::size_t>(options.compute_threads)
+                            : std::max(1U, std::thread::hardware_concurrency())),
+        computers("calibd-compute", compute_threads, kComputeNiceness),
+        tests({.max_queued = static_cast<std::size_t>(options.max_queued_tests),
+               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
+               .operations = options.max_test_operations},
+              computers, compute_threads),
+        ingestor(static_cast<std::size_t>(options.ingest_queue_bytes)),
+        streams(static_cast<std::size_t>(options.max_ingest_streams)),
+        models(registry, static_cast<std::size_t>(options.model_memory_bytes),
+               [this](const std::shared_ptr<Model>& model) {
+                 streams.EndStreamsOf(*model,
+                                      ModelNotFoundError(model->declaration().name.ToString()));
+               }),
+        ingest({.registry = registry,
+                .ingestor = ingestor,
+                .streams = streams,
+                .max_message_bytes = options.max_message_bytes,
+                .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
+        calibration(registry, tests) {}
+
+  // Calls end first, then the threads whose tasks use the other parts.
+  ~Parts() {
+    tests.Drain();
+    grpc.reset();
+    http.reset();
+    computers.Stop();
+    writers.Stop();
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  std::atomic<bool> ready = false;
+  ThreadPool writers;
+  ModelRegistry registry;
+  std::size_t compute_threads;
+  ThreadPool computers;
+  QuadraticTests tests;
+  Ingestor ingestor;
+  OpenStreams streams;
+  ModelServiceImpl models;
+  IngestServiceImpl ingest;
+  CalibrationServiceImpl calibration;
+  std::unique_ptr<HttpEndpoint> http;
+  std::unique_ptr<GrpcEndpoint> grpc;
+};
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Server::~Server() = default;
+
+const std::string& Server::grpc_address() const noexcept { return parts_->grpc->address(); }
+const std::string& Server::http_address() const noexcept { return parts_->http->address(); }
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options) {
+  auto parts = std::make_unique<Parts>(options);
+  absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
+      options.http_listen, static_cast<std::size_t>(options.max_http_connections),
+      {.metrics = [] { return std::string(); },
+       .ready = [&ready = parts->ready] { return ready.load(); }});
+  if (!http.ok()) {
+    return http.status();
+  }
+  parts->http = *std::move(http);
+  absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc =
+      GrpcEndpoint::Start(options, {&parts->models, &parts->ingest, &parts->calibration}, nullptr);
+  if (!grpc.ok()) {
+    return grpc.status();
+  }
+  parts->grpc = *std::move(grpc);
+  parts->ready = true;
+  return std::unique_ptr<Server>(new Server(std::move(parts)));
+}
+
+void Server::Drain(std::chrono::steady_clock::time_point deadline) {
+  parts_->ready = false;
+  parts_->grpc->StopServing();
+  parts_->tests.Drain();
+  parts_->streams.Drain();
+  parts_->grpc->Shutdown(std::chrono::system_clock::now() +
+                         (deadline - std::chrono::steady_clock::now()));
+}
+
+}  // namespace calibd::server
