@@ -1,0 +1,148 @@
+#include "support/server_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+namespace calibd::testing {
+namespace {
+
+constexpr char kCalibd[] = CALIBD_BIN_DIR "/calibd";
+
+}  // namespace
+
+bool WaitFor(const std::function<bool()>& condition, std::chrono::milliseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= end) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "calibd-test-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    std::abort();
+  }
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+ChildProcess::ChildProcess(const std::vector<std::string>& command,
+                           const std::filesystem::path& output)
+    : output_(output) {
+  // All that allocates comes before the fork.
+  std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  pid_ = fork();
+  if (pid_ == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(file);
+}
+
+ChildProcess::~ChildProcess() {
+  if (!Reap()) {
+    Signal(SIGKILL);
+    WaitForExit();
+  }
+}
+
+void ChildProcess::Signal(int signal) const {
+  if (pid_ > 0 && !exit_code_.has_value()) {
+    kill(pid_, signal);
+  }
+}
+
+bool ChildProcess::Reap() {
+  if (exit_code_.has_value() || pid_ <= 0) {
+    return true;
+  }
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) == pid_) {
+    exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  return exit_code_.has_value();
+}
+
+std::optional<int> ChildProcess::WaitForExit(std::chrono::milliseconds deadline) {
+  WaitFor([this] { return Reap(); }, deadline);
+  return exit_code_;
+}
+
+std::string ChildProcess::Output() const {
+  std::ifstream file(output_);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::unique_ptr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& arguments) {
+  std::unique_ptr<ServerProcess> server(new ServerProcess());
+  const std::filesystem::path ready = server->folder_.path() / "ready.json";
+  std::vector<std::string> command{kCalibd,       "--listen",     "127.0.0.1:0", "--http-listen",
+                                   "127.0.0.1:0", "--ready-file", ready.string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  server->process_ = std::make_unique<ChildProcess>(command, server->folder_.path() / "output.txt");
+  WaitFor([&] {
+    return std::filesystem::exists(ready) ||
+           server->process_->WaitForExit(std::chrono::milliseconds(0)).has_value();
+  });
+  std::ifstream file(ready);
+  const nlohmann::json content = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!content.is_object()) {
+    std::cerr << "calibd did not start:\n" << server->process_->Output();
+    return nullptr;
+  }
+  server->grpc_address_ = content.at("grpc").get<std::string>();
+  server->http_address_ = content.at("http").get<std::string>();
+  return server;
+}
+
+std::optional<int> ServerProcess::Terminate(std::chrono::milliseconds deadline) {
+  process_->Signal(SIGTERM);
+  return process_->WaitForExit(deadline);
+}
+
+void ServerProcess::Kill() {
+  process_->Signal(SIGKILL);
+  process_->WaitForExit();
+}
+
+FinishedRun RunCalibd(const std::vector<std::string>& arguments) {
+  const TemporaryFolder folder;
+  std::vector<std::string> command{kCalibd};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  ChildProcess process(command, folder.path() / "output.txt");
+  FinishedRun run;
+  run.exit_code = process.WaitForExit();
+  run.output = process.Output();
+  return run;
+}
+
+}  // namespace calibd::testing
