@@ -64,6 +64,12 @@ absl::Status ModelNotFoundError(std::string_view name) {
                     absl::StrCat("there is no model ", View(name)));
 }
 
+absl::Status DrainingError() {
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kUnavailable, "DRAINING", "the server is shutting down"),
+      std::chrono::seconds(1));
+}
+
 absl::Status WithRetryDelay(absl::Status status, std::chrono::milliseconds delay) {
   rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(delay.count() / 1000);

@@ -36,6 +36,9 @@ namespace calibd::server {
 // The same error with a RetryInfo.
 [[nodiscard]] absl::Status WithRetryDelay(absl::Status status, std::chrono::milliseconds delay);
 
+// What a draining server answers to a call that should go elsewhere: UNAVAILABLE.
+[[nodiscard]] absl::Status DrainingError();
+
 // The same error with this ErrorInfo.
 [[nodiscard]] absl::Status WithReason(absl::Status status, std::string_view reason);
 

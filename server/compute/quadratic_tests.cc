@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
-#include "server/ingest/open_streams.h"
 
 namespace calibd::server {
 namespace {

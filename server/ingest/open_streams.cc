@@ -89,10 +89,4 @@ void OpenStreams::EndWhere(const std::function<bool(const Stream&)>& condition,
   }
 }
 
-absl::Status DrainingError() {
-  return WithRetryDelay(
-      MakeError(absl::StatusCode::kUnavailable, "DRAINING", "the server is shutting down"),
-      kRetryDelay);
-}
-
 }  // namespace calibd::server

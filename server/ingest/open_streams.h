@@ -59,9 +59,6 @@ class OpenStreams {
   std::map<std::int64_t, Stream> streams_;  // guarded by mutex_
 };
 
-// What a draining server answers to a call that should go elsewhere.
-[[nodiscard]] absl::Status DrainingError();
-
 }  // namespace calibd::server
 
 #endif  // CALIBD_SERVER_INGEST_OPEN_STREAMS_H_
