@@ -11,10 +11,13 @@
 #include "server/http/http_endpoint.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
+#include "server/observability/metrics.h"
+#include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
 #include "server/rpc/grpc_endpoint.h"
 #include "server/rpc/ingest_service.h"
 #include "server/rpc/model_service.h"
+#include "server/rpc/rpc_interceptor.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
@@ -54,7 +57,15 @@ struct Server::Parts {
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        calibration(registry, tests) {}
+        calibration(registry, tests),
+        metrics({.registry = registry,
+                 .ingestor = ingestor,
+                 .streams = streams,
+                 .tests = tests,
+                 .rpcs = rpcs,
+                 .max_series = static_cast<std::size_t>(options.max_series),
+                 .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
+                 .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes)}) {}
 
   // Calls end first, then the threads whose tasks use the other parts.
   ~Parts() {
@@ -78,6 +89,8 @@ struct Server::Parts {
   ModelServiceImpl models;
   IngestServiceImpl ingest;
   CalibrationServiceImpl calibration;
+  RpcStatistics rpcs;
+  Metrics metrics;
   std::unique_ptr<HttpEndpoint> http;
   std::unique_ptr<GrpcEndpoint> grpc;
 };
@@ -92,14 +105,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options) {
   auto parts = std::make_unique<Parts>(options);
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
-      {.metrics = [] { return std::string(); },
+      {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
        .ready = [&ready = parts->ready] { return ready.load(); }});
   if (!http.ok()) {
     return http.status();
   }
   parts->http = *std::move(http);
   absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc =
-      GrpcEndpoint::Start(options, {&parts->models, &parts->ingest, &parts->calibration}, nullptr);
+      GrpcEndpoint::Start(options, {&parts->models, &parts->ingest, &parts->calibration},
+                          std::make_unique<RpcInterceptorFactory>(parts->rpcs));
   if (!grpc.ok()) {
     return grpc.status();
   }

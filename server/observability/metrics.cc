@@ -1,0 +1,296 @@
+#include "server/observability/metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <array>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/hypothesis_test.h"
+#include "server/observability/process_metrics.h"
+#include "server/version.h"
+
+namespace calibd::server {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+constexpr double kConfidenceLevel = 0.95;
+constexpr std::array<const char*, RpcStatistics::kCodes> kCodeNames{
+    "OK",       "Cancelled",      "Unknown",          "InvalidArgument",   "DeadlineExceeded",
+    "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
+    "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
+    "DataLoss", "Unauthenticated"};
+
+MetricFamily Family(const char* name, const char* help, MetricType type) {
+  MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  return family;
+}
+
+void Add(MetricFamily& family, Labels labels, double value) {
+  ClientMetric& metric = family.metric.emplace_back();
+  metric.label = std::move(labels);
+  if (family.type == MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+}
+
+MetricFamily Single(const char* name, const char* help, MetricType type, double value,
+                    Labels labels = {}) {
+  MetricFamily family = Family(name, help, type);
+  Add(family, std::move(labels), value);
+  return family;
+}
+
+double Count(std::int64_t count) { return static_cast<double>(count); }
+double Bytes(std::size_t bytes) { return static_cast<double>(bytes); }
+
+// The series of all models, one family a metric.
+class ModelFamilies {
+ public:
+  explicit ModelFamilies(std::size_t max_series) : room_(max_series) {}
+
+  void AddModel(const Model& model) {
+    const ModelDeclaration& declaration = model.declaration();
+    const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+    const Labels labels{{"model", declaration.name.model}, {"version", declaration.name.version}};
+    Labels info = labels;
+    info.push_back({"classes", absl::StrCat(declaration.class_count)});
+    info.push_back({"kernel", "exponential_total_variation"});
+    AddSeries(info_, std::move(info), 1);
+    AddSeries(observations_, labels, Count(snapshot->observations));
+    AddBatches(labels, "accepted", snapshot->accepted_batches);
+    AddBatches(labels, "duplicate", snapshot->duplicate_batches);
+    AddBatches(labels, "rejected", snapshot->rejected_batches);
+    AddSeries(rejected_rows_, labels, Count(snapshot->rejected_rows));
+    AddSeries(dropped_rows_, labels, Count(snapshot->dropped_rows));
+    AddSeries(window_, labels, Bytes(snapshot->window.size()));
+    AddSeries(bandwidth_failed_, labels, snapshot->bandwidth_error.empty() ? 0 : 1);
+    if (snapshot->last_observation_time.has_value()) {
+      AddSeries(last_observation_, labels,
+                std::chrono::duration<double>(snapshot->last_observation_time->time_since_epoch())
+                    .count());
+    }
+    if (snapshot->bandwidth.has_value()) {
+      AddSeries(bandwidth_, labels, *snapshot->bandwidth);
+    }
+    for (const BlockSnapshot& block : snapshot->blocks) {
+      AddEstimate(labels, block);
+    }
+  }
+
+  // Series that there was no room for.
+  [[nodiscard]] std::int64_t dropped() const { return dropped_; }
+
+  void MoveTo(std::vector<MetricFamily>& families) {
+    for (MetricFamily* family : {&info_, &observations_, &batches_, &rejected_rows_, &dropped_rows_,
+                                 &window_, &bandwidth_failed_, &last_observation_, &bandwidth_,
+                                 &skce_, &lower_bound_, &samples_, &p_value_, &statistic_}) {
+      if (!family->metric.empty()) {
+        families.push_back(std::move(*family));
+      }
+    }
+  }
+
+ private:
+  void AddSeries(MetricFamily& family, Labels labels, double value) {
+    if (room_ == 0) {
+      ++dropped_;
+      return;
+    }
+    --room_;
+    Add(family, std::move(labels), value);
+  }
+
+  void AddBatches(Labels labels, const char* outcome, std::int64_t count) {
+    labels.push_back({"outcome", outcome});
+    AddSeries(batches_, std::move(labels), Count(count));
+  }
+
+  void AddEstimate(Labels labels, const BlockSnapshot& block) {
+    if (block.moments.count < 1) {
+      return;
+    }
+    labels.push_back({"estimator", absl::StrCat("block_", block.block_size)});
+    labels.push_back({"lens", "canonical"});
+    AddSeries(skce_, labels, block.moments.mean);
+    AddSeries(samples_, labels, Count(block.moments.count) * static_cast<double>(block.block_size));
+    if (const auto bound = LowerConfidenceBound(block.moments, kConfidenceLevel)) {
+      AddSeries(lower_bound_, labels, *bound);
+    }
+    if (const std::optional<NormalTest> test = TestMeanIsPositive(block.moments)) {
+      AddSeries(p_value_, labels, test->p_value);
+      if (test->z.has_value()) {
+        AddSeries(statistic_, labels, *test->z);
+      }
+    }
+  }
+
+  std::size_t room_;
+  std::int64_t dropped_ = 0;
+  MetricFamily info_ = Family("calibd_model_info", "Declared models.", MetricType::Gauge);
+  MetricFamily observations_ =
+      Family("calibd_observations_total", "Labelled predictions accepted.", MetricType::Counter);
+  MetricFamily batches_ =
+      Family("calibd_batches_total",
+             "Batches settled: accepted, duplicate (counted before) or rejected (invalid).",
+             MetricType::Counter);
+  MetricFamily rejected_rows_ =
+      Family("calibd_rejected_rows_total", "Rows of rejected batches.", MetricType::Counter);
+  MetricFamily dropped_rows_ =
+      Family("calibd_dropped_rows_total", "Rows that producers say they dropped before sending.",
+             MetricType::Counter);
+  MetricFamily window_ = Family("calibd_window_observations",
+                                "Newest observations kept for quadratic tests.", MetricType::Gauge);
+  MetricFamily bandwidth_failed_ =
+      Family("calibd_bandwidth_failed",
+             "1 if the bandwidth could not be chosen from the warm-up, so that nothing is "
+             "estimated, else 0.",
+             MetricType::Gauge);
+  MetricFamily last_observation_ =
+      Family("calibd_last_observation_timestamp_seconds",
+             "Time of the newest accepted batch since the Unix epoch.", MetricType::Gauge);
+  MetricFamily bandwidth_ = Family(
+      "calibd_bandwidth", "Bandwidth of the kernel in units of its distance.", MetricType::Gauge);
+  MetricFamily skce_ = Family(
+      "calibd_skce",
+      "Running estimate of the squared kernel calibration error, unbiased and so maybe negative.",
+      MetricType::Gauge);
+  MetricFamily lower_bound_ =
+      Family("calibd_skce_lower_bound",
+             "One-sided 95 % asymptotic lower confidence bound of calibd_skce, for one look only.",
+             MetricType::Gauge);
+  MetricFamily samples_ =
+      Family("calibd_estimate_samples",
+             "Observations behind calibd_skce and calibd_test_p_value with the same labels.",
+             MetricType::Gauge);
+  MetricFamily p_value_ =
+      Family("calibd_test_p_value",
+             "Asymptotic p-value of the null hypothesis that the model is calibrated. For one "
+             "look only: an alert on it fires on calibrated models.",
+             MetricType::Gauge);
+  MetricFamily statistic_ =
+      Family("calibd_test_statistic",
+             "z of the asymptotic test: sqrt(blocks) mean / standard deviation. For one look only.",
+             MetricType::Gauge);
+};
+
+}  // namespace
+
+std::vector<MetricFamily> Metrics::Collect() const {
+  std::vector<MetricFamily> families;
+  CollectServer(families);
+  CollectModels(families);
+  CollectRpcs(families);
+  for (MetricFamily& family : CollectProcessMetrics()) {
+    families.push_back(std::move(family));
+  }
+  return families;
+}
+
+std::string Metrics::Text() const {
+  std::ostringstream text;
+  prometheus::TextSerializer().Serialize(text, Collect());
+  return std::move(text).str();
+}
+
+void Metrics::CollectServer(std::vector<MetricFamily>& families) const {
+  const QuadraticTests::Counts tests = sources_.tests.counts();
+  families.push_back(Single("calibd_build_info", "What runs here.", MetricType::Gauge, 1,
+                            {{"version", kVersion}, {"revision", kRevision}}));
+  families.push_back(Single("calibd_ingest_streams", "Observation streams that are open.",
+                            MetricType::Gauge, Bytes(sources_.streams.count())));
+  families.push_back(Single("calibd_ingest_queue_bytes",
+                            "Observations that wait to be counted or are being counted.",
+                            MetricType::Gauge, Bytes(sources_.ingestor.queued_bytes())));
+  families.push_back(Single("calibd_ingest_queue_limit_bytes",
+                            "Size of calibd_ingest_queue_bytes at which streams are read no "
+                            "further.",
+                            MetricType::Gauge, Bytes(sources_.ingest_queue_bytes)));
+  families.push_back(Single("calibd_state_reserved_bytes",
+                            "Memory that the declarations of all models reserve.",
+                            MetricType::Gauge, Bytes(sources_.registry.reserved_bytes())));
+  families.push_back(Single("calibd_state_limit_bytes",
+                            "Most that calibd_state_reserved_bytes may be.", MetricType::Gauge,
+                            Bytes(sources_.state_memory_bytes)));
+  families.push_back(Single("calibd_tests_running", "Quadratic tests that run.", MetricType::Gauge,
+                            Count(tests.running)));
+  families.push_back(Single("calibd_tests_queued", "Quadratic tests that wait.", MetricType::Gauge,
+                            Count(tests.queued)));
+  MetricFamily ended =
+      Family("calibd_tests_total", "Quadratic tests that ended, by how.", MetricType::Counter);
+  Add(ended, {{"outcome", "completed"}}, Count(tests.completed));
+  Add(ended, {{"outcome", "cancelled"}}, Count(tests.cancelled));
+  Add(ended, {{"outcome", "failed"}}, Count(tests.failed));
+  families.push_back(std::move(ended));
+}
+
+void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
+  const std::vector<std::shared_ptr<Model>> models =
+      sources_.registry.List("", std::numeric_limits<std::size_t>::max());
+  ModelFamilies series(sources_.max_series);
+  for (const std::shared_ptr<Model>& model : models) {
+    series.AddModel(*model);
+  }
+  dropped_series_ += series.dropped();
+  families.push_back(Single("calibd_models", "Models.", MetricType::Gauge, Bytes(models.size())));
+  families.push_back(Single("calibd_series_dropped_total",
+                            "Series of models left out of answers because there were too many.",
+                            MetricType::Counter, Count(dropped_series_)));
+  series.MoveTo(families);
+}
+
+void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
+  MetricFamily started =
+      Family("grpc_server_started_total", "Calls that began.", MetricType::Counter);
+  MetricFamily handled =
+      Family("grpc_server_handled_total", "Calls that ended, by code, failures included.",
+             MetricType::Counter);
+  MetricFamily seconds = Family("grpc_server_handling_seconds",
+                                "Duration of calls, failures included.", MetricType::Histogram);
+  for (const RpcStatistics::Method& method : sources_.rpcs.Snapshot()) {
+    const Labels labels{{"grpc_type", method.type},
+                        {"grpc_service", method.service},
+                        {"grpc_method", method.method}};
+    Add(started, labels, Count(method.started));
+    std::uint64_t total = 0;
+    for (std::size_t code = 0; code < method.handled.size(); ++code) {
+      if (method.handled[code] > 0) {
+        Labels with_code = labels;
+        with_code.push_back({"grpc_code", kCodeNames[code]});
+        Add(handled, std::move(with_code), Count(method.handled[code]));
+      }
+    }
+    ClientMetric& histogram = seconds.metric.emplace_back();
+    histogram.label = labels;
+    for (std::size_t i = 0; i < method.buckets.size(); ++i) {
+      total += static_cast<std::uint64_t>(method.buckets[i]);
+      const double bound = i < RpcStatistics::kBuckets.size()
+                               ? RpcStatistics::kBuckets[i]
+                               : std::numeric_limits<double>::infinity();
+      histogram.histogram.bucket.push_back({.cumulative_count = total, .upper_bound = bound});
+    }
+    histogram.histogram.sample_count = total;
+    histogram.histogram.sample_sum = method.seconds;
+  }
+  for (MetricFamily* family : {&started, &handled, &seconds}) {
+    if (!family->metric.empty()) {
+      families.push_back(std::move(*family));
+    }
+  }
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,56 @@
+#ifndef CALIBD_SERVER_OBSERVABILITY_METRICS_H_
+#define CALIBD_SERVER_OBSERVABILITY_METRICS_H_
+
+#include <prometheus/collectable.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/compute/quadratic_tests.h"
+#include "server/ingest/ingestor.h"
+#include "server/ingest/open_streams.h"
+#include "server/observability/rpc_statistics.h"
+#include "server/state/model_registry.h"
+
+namespace calibd::server {
+
+// All metrics, built from the parts' own state whenever they are asked for: a
+// deleted model is gone at once, and what is not known is absent, never NaN or 0.
+// Thread-safe.
+class Metrics final : public prometheus::Collectable {
+ public:
+  struct Sources {
+    const ModelRegistry& registry;
+    const Ingestor& ingestor;
+    const OpenStreams& streams;
+    const QuadraticTests& tests;
+    const RpcStatistics& rpcs;
+    // Series of models in one answer; models come in order of name, and what
+    // exceeds this is left out and counted.
+    std::size_t max_series = 0;
+    std::size_t ingest_queue_bytes = 0;
+    std::size_t state_memory_bytes = 0;
+  };
+
+  explicit Metrics(const Sources& sources) : sources_(sources) {}
+
+  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override;
+
+  // Collect() in the Prometheus text format.
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  void CollectModels(std::vector<prometheus::MetricFamily>& families) const;
+  void CollectServer(std::vector<prometheus::MetricFamily>& families) const;
+  void CollectRpcs(std::vector<prometheus::MetricFamily>& families) const;
+
+  const Sources sources_;
+  mutable std::atomic<std::int64_t> dropped_series_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_OBSERVABILITY_METRICS_H_

@@ -1,0 +1,16 @@
+#ifndef CALIBD_SERVER_OBSERVABILITY_PROCESS_METRICS_H_
+#define CALIBD_SERVER_OBSERVABILITY_PROCESS_METRICS_H_
+
+#include <prometheus/metric_family.h>
+
+#include <vector>
+
+namespace calibd::server {
+
+// The process_* metrics that Prometheus' own client libraries have, read from
+// /proc/self. What cannot be read is absent.
+[[nodiscard]] std::vector<prometheus::MetricFamily> CollectProcessMetrics();
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_OBSERVABILITY_PROCESS_METRICS_H_
