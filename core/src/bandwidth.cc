@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/kernel.h"
+#include "gather_interval.h"
 #include "rng.h"
 #include "tile_engine.h"
 #include "tile_walk.h"
@@ -23,7 +24,10 @@ namespace {
 
 // Distances that are gathered and sorted at most, 8 MiB.
 constexpr std::size_t kMaxGathered = std::size_t{1} << 20;
-constexpr std::size_t kSampledPairs = std::size_t{1} << 16;
+// A sample of pairs: at most this many, and so few that drawing them takes little of
+// the time of a pass over all.
+constexpr std::size_t kMaxSampled = std::size_t{1} << 16;
+constexpr std::size_t kPairsPerSampled = 64;
 
 // Order statistics of the n (n - 1) / 2 distances above the diagonal.
 class DistanceSelection {
@@ -63,10 +67,9 @@ class DistanceSelection {
     double largest = -HUGE_VAL;
     std::vector<double> values;
 
-    void AddInside(std::span<const double> distances, double from, double to) {
+    void AddInside(std::span<const double> distances) {
+      inside += distances.size();
       for (const double distance : distances) {
-        if (distance < from || distance > to) continue;
-        ++inside;
         smallest = std::min(smallest, distance);
         largest = std::max(largest, distance);
         if (values.size() < kMaxGathered) values.push_back(distance);
@@ -107,9 +110,10 @@ class DistanceSelection {
   }
 
   [[nodiscard]] std::pair<double, double> Bracket(std::uint64_t low, std::uint64_t high) const {
-    if (n_ * (n_ - 1) / 2 <= kMaxGathered) return {-HUGE_VAL, HUGE_VAL};
+    const std::size_t all_pairs = n_ * (n_ - 1) / 2;
+    if (all_pairs <= kMaxGathered) return {-HUGE_VAL, HUGE_VAL};
     Rng rng(0x6d656469616eULL);  // any seed: it decides the time, not the result
-    std::vector<double> sample(kSampledPairs);
+    std::vector<double> sample(std::min(kMaxSampled, all_pairs / kPairsPerSampled));
     const auto n = static_cast<std::uint32_t>(n_);
     for (double& sampled : sample) {
       const std::uint32_t i = rng.Below(n);
@@ -117,8 +121,8 @@ class DistanceSelection {
       sampled = DistanceOf(distance_, row(i), row(j));
     }
     std::sort(sample.begin(), sample.end());
-    const double pairs = 0.5 * static_cast<double>(n_) * static_cast<double>(n_ - 1);
-    const auto samples = static_cast<double>(kSampledPairs);
+    const auto pairs = static_cast<double>(all_pairs);
+    const auto samples = static_cast<double>(sample.size());
     // Four standard deviations of a sample quantile, sqrt(q (1 - q) / samples) <= 1/2
     // over the square root.
     const double margin = 2 * std::sqrt(samples) + 1;
@@ -135,24 +139,11 @@ class DistanceSelection {
     std::array<Part, kTileGroups> parts;
     const absl::Status status =
         ForEachDistance([&](std::size_t group, std::span<const double> distances) {
+          std::array<double, kTileSize + kGatherSlack> inside;
+          const IntervalCount count = GatherInterval(distances, from, to, inside.data());
           Gathered& part = parts[group].gathered;
-          // Few distances lie inside, so that most chunks are only counted.
-          constexpr std::size_t kChunk = 16;
-          std::size_t begin = 0;
-          for (; begin + kChunk <= distances.size(); begin += kChunk) {
-            const std::span<const double, kChunk> chunk(&distances[begin], kChunk);
-            std::int64_t below = 0;
-            std::int64_t up_to = 0;
-            for (std::size_t i = 0; i < kChunk; ++i) {
-              below += chunk[i] < from ? 1 : 0;
-              up_to += chunk[i] <= to ? 1 : 0;
-            }
-            part.below += static_cast<std::uint64_t>(below);
-            if (up_to > below) part.AddInside(chunk, from, to);
-          }
-          const std::span<const double> rest = distances.subspan(begin);
-          for (const double distance : rest) part.below += distance < from ? 1 : 0;
-          part.AddInside(rest, from, to);
+          part.below += count.below;
+          part.AddInside(std::span(inside.data(), count.inside));
         });
     if (!status.ok()) return status;
     Gathered all;

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/running_skce.h"
+#include "line_skce.h"
 #include "rng.h"
 #include "tile_engine.h"
 #include "tile_walk.h"
@@ -24,34 +27,65 @@ constexpr std::size_t kReplicatesPerTurn = 1024;
 // Replicates whose counts are drawn by one thread at a time: a cache line of floats.
 constexpr std::size_t kReplicatesPerDraw = 16;
 
-// The counts C of `count` replicates: n x count, row-major.
-std::vector<float> DrawCounts(std::size_t n, std::uint64_t seed, std::size_t first,
-                              std::size_t count, const RunControl& control) {
-  std::vector<float> counts(n * count);
+// Counts C of one replicate, by row of the batch.
+void DrawCounts(std::uint64_t seed, std::size_t replicate, std::span<std::uint32_t> counts) {
+  std::fill(counts.begin(), counts.end(), 0u);
+  Rng rng(seed, replicate);
+  const auto n = static_cast<std::uint32_t>(counts.size());
+  for (std::uint32_t i = 0; i < n; ++i) ++counts[rng.Below(n)];
+}
+
+// Calls body(replicate, counts) for `count` replicates from `first`, a few of them in a
+// row on one thread.
+template <typename Body>
+void ForEachReplicate(std::size_t n, std::uint64_t seed, std::size_t first, std::size_t count,
+                      const RunControl& control, const Body& body) {
   const std::size_t draws = (count + kReplicatesPerDraw - 1) / kReplicatesPerDraw;
   ParallelFor(control, draws, [&](std::size_t draw) {
-    if (control.cancelled && control.cancelled()) return;
+    std::vector<std::uint32_t> counts(n);
     const std::size_t end = std::min(count, (draw + 1) * kReplicatesPerDraw);
     for (std::size_t r = draw * kReplicatesPerDraw; r < end; ++r) {
-      Rng rng(seed, first + r);
-      for (std::size_t i = 0; i < n; ++i) {
-        counts[rng.Below(static_cast<std::uint32_t>(n)) * count + r] += 1;
-      }
+      if (control.cancelled && control.cancelled()) return;
+      DrawCounts(seed, first + r, counts);
+      body(r, counts);
     }
   });
-  return counts;
+}
+
+// T = n^-2 [ n/(n-1) (C'HC - C'h) - 2 C'R ], where C'w = n/(n-1) C'h + 2 C'R.
+double Replicate(double quadratic_form, double linear_form, std::size_t size) {
+  const auto n = static_cast<double>(size);
+  return (n / (n - 1) * quadratic_form - linear_form) / (n * n);
+}
+
+std::vector<double> LinearWeights(std::span<const double> diagonal,
+                                  std::span<const double> row_sums) {
+  const auto n = static_cast<double>(diagonal.size());
+  std::vector<double> weights(diagonal.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    weights[i] = n / (n - 1) * diagonal[i] + 2 * row_sums[i];
+  }
+  return weights;
 }
 
 // The replicates of one turn.
 class Turn {
  public:
-  // counts: by position of the engine; exchangeable, so that any order will do.
-  Turn(const TileEngine<float>& engine, std::vector<float> counts, std::size_t replicates)
+  Turn(const TileEngine<float>& engine, std::uint64_t seed, std::size_t first,
+       std::size_t replicates, const RunControl& control)
       : engine_(engine),
         n_(engine.size()),
         replicates_(replicates),
-        counts_(std::move(counts)),
-        diagonal_(n_) {}
+        counts_(n_ * replicates),
+        diagonal_(n_) {
+    ForEachReplicate(n_, seed, first, replicates, control,
+                     [this](std::size_t r, std::span<const std::uint32_t> counts) {
+                       for (std::size_t position = 0; position < n_; ++position) {
+                         counts_[position * replicates_ + r] =
+                             static_cast<float>(counts[engine_.order()[position]]);
+                       }
+                     });
+  }
 
   // Adds what the tiles of one group contribute.
   void AddGroup(std::size_t group, TileWalk& walk) {
@@ -90,19 +124,17 @@ class Turn {
       }
       for (std::size_t i = 0; i < sums.row_sums.size(); ++i) row_sums[i] += sums.row_sums[i];
     }
-    const auto n = static_cast<double>(n_);
-    const double unbias = n / (n - 1);
+    const std::vector<double> weights = LinearWeights(diagonal_, row_sums);
     std::vector<double> linear_form(replicates_);
     for (std::size_t i = 0; i < n_; ++i) {
-      const double weight = unbias * diagonal_[i] + 2 * row_sums[i];
       const float* counts = &counts_[i * replicates_];
       for (std::size_t r = 0; r < replicates_; ++r) {
-        linear_form[r] += weight * static_cast<double>(counts[r]);
+        linear_form[r] += weights[i] * static_cast<double>(counts[r]);
       }
     }
     std::vector<double> replicates(replicates_);
     for (std::size_t r = 0; r < replicates_; ++r) {
-      replicates[r] = (unbias * quadratic_form[r] - linear_form[r]) / (n * n);
+      replicates[r] = Replicate(quadratic_form[r], linear_form[r], n_);
     }
     return replicates;
   }
@@ -146,11 +178,105 @@ class Turn {
   const TileEngine<float>& engine_;
   const std::size_t n_;
   const std::size_t replicates_;
-  const std::vector<float> counts_;
+  // C, [position][replicate].
+  std::vector<float> counts_;
   // h_ii at each position, as in the tiles.
   std::vector<double> diagonal_;
   std::array<GroupSums, kTileGroups> groups_;
 };
+
+// Of a computation whose progress is [begin, end] of the whole.
+struct Stage {
+  double begin;
+  double end;
+};
+
+absl::StatusOr<std::vector<double>> LineReplicates(const LineSkce& line, std::size_t n,
+                                                   const BootstrapOptions& options,
+                                                   const RunControl& control, Stage stage) {
+  const LineSkce::Rows rows = line.RowSums();
+  const std::vector<double> weights = LinearWeights(rows.diagonal, rows.sums);
+  std::vector<double> replicates(static_cast<std::size_t>(options.replicates));
+  ForEachReplicate(n, options.seed, 0, replicates.size(), control,
+                   [&](std::size_t r, std::span<const std::uint32_t> counts) {
+                     double linear_form = 0;
+                     for (std::size_t i = 0; i < n; ++i) linear_form += weights[i] * counts[i];
+                     replicates[r] = Replicate(line.QuadraticForm(counts), linear_form, n);
+                   });
+  if (control.cancelled && control.cancelled()) {
+    return absl::CancelledError("the computation was cancelled");
+  }
+  if (control.progress) control.progress(stage.end);
+  return replicates;
+}
+
+absl::StatusOr<std::vector<double>> PartReplicates(const PredictionBatch& part,
+                                                   const Kernel& kernel,
+                                                   const BootstrapOptions& options,
+                                                   const RunControl& control, Stage stage) {
+  if (const std::optional<LineSkce> line = LineSkce::Of(part, kernel)) {
+    return LineReplicates(*line, part.size(), options, control, stage);
+  }
+  const TileEngine<float> engine(part, kernel);
+  const auto total = static_cast<std::size_t>(options.replicates);
+  const double length = stage.end - stage.begin;
+  std::vector<double> replicates;
+  replicates.reserve(total);
+  for (std::size_t first = 0; first < total; first += kReplicatesPerTurn) {
+    const std::size_t count = std::min(kReplicatesPerTurn, total - first);
+    const auto fraction = [&](std::size_t done) {
+      return stage.begin + length * static_cast<double>(done) / static_cast<double>(total);
+    };
+    Turn turn(engine, options.seed, first, count, control);
+    const absl::Status status = ForEachTileGroup(
+        part.size(), control,
+        [&](std::size_t group, TileWalk& walk) { turn.AddGroup(group, walk); }, fraction(first),
+        fraction(first + count));
+    if (!status.ok()) return status;
+    const std::vector<double> more = turn.Replicates();
+    replicates.insert(replicates.end(), more.begin(), more.end());
+  }
+  return replicates;
+}
+
+absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,
+                                              const Kernel& kernel, const BootstrapOptions& options,
+                                              const RunControl& control) {
+  const std::size_t n = parts.front().size();
+  if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "replicates is ", options.replicates, ", expected ", kMinReplicates, "..", kMaxReplicates));
+  }
+  BootstrapTestResult result;
+  result.replicates = options.replicates;
+  result.seed = options.seed;
+  RunControl quietly = control;
+  quietly.progress = nullptr;
+  absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(parts, weight, kernel, quietly);
+  if (!skce.ok()) return skce.status();
+  result.skce = *skce;
+  const auto size = static_cast<double>(n);
+  result.statistic = size / (size - 1) * result.skce.unbiased - result.skce.biased;
+
+  std::vector<double> sums(static_cast<std::size_t>(options.replicates));
+  const auto count = static_cast<double>(parts.size());
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const auto done = static_cast<double>(part);
+    absl::StatusOr<std::vector<double>> replicates =
+        PartReplicates(parts[part], kernel, options, control, {done / count, (done + 1) / count});
+    if (!replicates.ok()) return replicates.status();
+    for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += (*replicates)[r];
+  }
+  RunningMoments moments;
+  for (const double sum : sums) {
+    moments.Add(weight * sum);
+    if (weight * sum >= result.statistic) ++result.exceedances;
+  }
+  result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
+  result.replicate_mean = moments.mean;
+  result.replicate_standard_deviation = std::sqrt(moments.Variance());
+  return result;
+}
 
 }  // namespace
 
@@ -158,48 +284,13 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                   const Kernel& kernel,
                                                   const BootstrapOptions& options,
                                                   const RunControl& control) {
-  const std::size_t n = batch.size();
-  if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "replicates is ", options.replicates, ", expected ", kMinReplicates, "..", kMaxReplicates));
-  }
-  if (n < 2) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("there are ", n, " observations, needed are at least 2"));
-  }
-  BootstrapTestResult result;
-  result.replicates = options.replicates;
-  result.seed = options.seed;
-  {
-    RunControl quietly = control;
-    quietly.progress = nullptr;
-    absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(batch, kernel, quietly);
-    if (!skce.ok()) return skce.status();
-    result.skce = *skce;
-  }
-  const auto size = static_cast<double>(n);
-  result.statistic = size / (size - 1) * result.skce.unbiased - result.skce.biased;
+  return TestParts(std::span(&batch, 1), 1, kernel, options, control);
+}
 
-  const TileEngine<float> engine(batch, kernel);
-  const auto replicates = static_cast<std::size_t>(options.replicates);
-  const auto total = static_cast<double>(replicates);
-  RunningMoments moments;
-  for (std::size_t first = 0; first < replicates; first += kReplicatesPerTurn) {
-    const std::size_t count = std::min(kReplicatesPerTurn, replicates - first);
-    Turn turn(engine, DrawCounts(n, options.seed, first, count, control), count);
-    const absl::Status status = ForEachTileGroup(
-        n, control, [&](std::size_t group, TileWalk& walk) { turn.AddGroup(group, walk); },
-        static_cast<double>(first) / total, static_cast<double>(first + count) / total);
-    if (!status.ok()) return status;
-    for (const double replicate : turn.Replicates()) {
-      moments.Add(replicate);
-      if (replicate >= result.statistic) ++result.exceedances;
-    }
-  }
-  result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
-  result.replicate_mean = moments.mean;
-  result.replicate_standard_deviation = std::sqrt(moments.Variance());
-  return result;
+absl::StatusOr<BootstrapTestResult> BootstrapTest(const LensBatch& batch, const Kernel& kernel,
+                                                  const BootstrapOptions& options,
+                                                  const RunControl& control) {
+  return TestParts(batch.views(), batch.weight, kernel, options, control);
 }
 
 std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t replicates,

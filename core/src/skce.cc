@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "line_skce.h"
 #include "tile_engine.h"
 #include "tile_walk.h"
 
@@ -31,42 +33,75 @@ struct alignas(64) GroupSum {
   double above_diagonal = 0;
 };
 
+struct TermSums {
+  double above_diagonal = 0;
+  double diagonal = 0;
+};
+
 template <typename T>
-absl::StatusOr<QuadraticSkce> Estimate(const PredictionBatch& batch, const Kernel& kernel,
-                                       const RunControl& control) {
+absl::StatusOr<TermSums> SumTiles(const PredictionBatch& batch, const Kernel& kernel,
+                                  const RunControl& control, double progress_begin,
+                                  double progress_end) {
   const TileEngine<T> engine(batch, kernel);
   std::array<GroupSum, kTileGroups> sums;
-  const absl::Status status =
-      ForEachTileGroup(batch.size(), control, [&](std::size_t group, TileWalk& walk) {
+  const absl::Status status = ForEachTileGroup(
+      batch.size(), control,
+      [&](std::size_t group, TileWalk& walk) {
         typename TileEngine<T>::Scratch scratch;
         while (const std::optional<Tile> tile = walk.Next()) {
           sums[group].above_diagonal += engine.SumTerms(*tile, scratch, walk.cancelled());
         }
-      });
+      },
+      progress_begin, progress_end);
   if (!status.ok()) return status;
-  double above_diagonal = 0;
-  for (const GroupSum& sum : sums) above_diagonal += sum.above_diagonal;
-  double diagonal = 0;
-  for (const double term : engine.diagonal()) diagonal += term;
-  const auto n = static_cast<double>(batch.size());
-  QuadraticSkce estimate;
-  estimate.n = batch.size();
-  // A sum of squares; rounding may take it below 0.
-  estimate.biased = std::max(0.0, (2 * above_diagonal + diagonal) / (n * n));
-  if (batch.size() > 1) estimate.unbiased = 2 * above_diagonal / (n * (n - 1));
-  estimate.mean_diagonal = diagonal / n;
-  return estimate;
+  TermSums total;
+  for (const GroupSum& sum : sums) total.above_diagonal += sum.above_diagonal;
+  for (const double term : engine.diagonal()) total.diagonal += term;
+  return total;
 }
 
-absl::StatusOr<QuadraticSkce> Estimate(const PredictionBatch& batch, const Kernel& kernel,
-                                       const RunControl& control, Precision precision,
-                                       std::size_t needed) {
-  if (batch.size() < needed) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("there are ", batch.size(), " observations, needed are at least ", needed));
+absl::StatusOr<TermSums> SumTerms(const PredictionBatch& batch, const Kernel& kernel,
+                                  const RunControl& control, Precision precision,
+                                  double progress_begin, double progress_end) {
+  if (const std::optional<LineSkce> line = LineSkce::Of(batch, kernel)) {
+    const TermSums sums{line->SumAboveDiagonal(), line->SumOfDiagonal()};
+    if (control.progress) control.progress(progress_end);
+    return sums;
   }
-  return precision == Precision::kFloat32 ? Estimate<float>(batch, kernel, control)
-                                          : Estimate<double>(batch, kernel, control);
+  return precision == Precision::kFloat32
+             ? SumTiles<float>(batch, kernel, control, progress_begin, progress_end)
+             : SumTiles<double>(batch, kernel, control, progress_begin, progress_end);
+}
+
+absl::StatusOr<QuadraticSkce> Estimate(std::span<const PredictionBatch> parts, double weight,
+                                       const Kernel& kernel, const RunControl& control,
+                                       Precision precision, std::size_t needed) {
+  const std::size_t size = parts.front().size();
+  if (size < needed) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("there are ", size, " observations, needed are at least ", needed));
+  }
+  TermSums total;
+  const auto count = static_cast<double>(parts.size());
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    if (control.cancelled && control.cancelled()) {
+      return absl::CancelledError("the computation was cancelled");
+    }
+    const auto done = static_cast<double>(part);
+    absl::StatusOr<TermSums> sums =
+        SumTerms(parts[part], kernel, control, precision, done / count, (done + 1) / count);
+    if (!sums.ok()) return sums.status();
+    total.above_diagonal += weight * sums->above_diagonal;
+    total.diagonal += weight * sums->diagonal;
+  }
+  const auto n = static_cast<double>(size);
+  QuadraticSkce estimate;
+  estimate.n = size;
+  // A sum of squares; rounding may take it below 0.
+  estimate.biased = std::max(0.0, (2 * total.above_diagonal + total.diagonal) / (n * n));
+  if (size > 1) estimate.unbiased = 2 * total.above_diagonal / (n * (n - 1));
+  estimate.mean_diagonal = total.diagonal / n;
+  return estimate;
 }
 
 }  // namespace
@@ -96,12 +131,26 @@ double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const d
 absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
                                                     const Kernel& kernel, const RunControl& control,
                                                     Precision precision) {
-  return Estimate(batch, kernel, control, precision, 2);
+  return Estimate(std::span(&batch, 1), 1, kernel, control, precision, 2);
+}
+
+absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const LensBatch& batch, const Kernel& kernel,
+                                                    const RunControl& control,
+                                                    Precision precision) {
+  return Estimate(batch.views(), batch.weight, kernel, control, precision, 2);
+}
+
+absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(std::span<const PredictionBatch> parts,
+                                                    double weight, const Kernel& kernel,
+                                                    const RunControl& control,
+                                                    Precision precision) {
+  return Estimate(parts, weight, kernel, control, precision, 2);
 }
 
 absl::StatusOr<double> SkceBiased(const PredictionBatch& batch, const Kernel& kernel,
                                   const RunControl& control, Precision precision) {
-  absl::StatusOr<QuadraticSkce> estimate = Estimate(batch, kernel, control, precision, 1);
+  absl::StatusOr<QuadraticSkce> estimate =
+      Estimate(std::span(&batch, 1), 1, kernel, control, precision, 1);
   if (!estimate.ok()) return estimate.status();
   return estimate->biased;
 }

@@ -130,7 +130,7 @@ TEST(QuadraticSkceTest, SaysHowManyAreNeeded) {
 }
 
 TEST(QuadraticSkceTest, ProgressNeverDecreasesAndEndsAtOne) {
-  const PredictionSet set = Draw(1500, 2, 4);
+  const PredictionSet set = Draw(1500, 3, 4);
   std::vector<double> told;
   RunControl control;
   control.progress = [&told](double fraction) { told.push_back(fraction); };
@@ -141,7 +141,7 @@ TEST(QuadraticSkceTest, ProgressNeverDecreasesAndEndsAtOne) {
 }
 
 TEST(QuadraticSkceTest, CanBeCancelledHalfWay) {
-  const PredictionSet set = Draw(2000, 2, 4);
+  const PredictionSet set = Draw(2000, 3, 4);
   RunControl control;
   double reached = 0;
   control.progress = [&reached](double fraction) { reached = fraction; };

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
+#include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 #include "calibd/core/skce.h"
@@ -50,6 +51,13 @@ struct BootstrapTestResult {
 // Accuracy: the statistic is in double; the replicates are of H in float32, an error
 // below 1e-3 of their standard deviation (tests/unit/core/bootstrap_test_test.cc).
 [[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
+                                                                const Kernel& kernel,
+                                                                const BootstrapOptions& options,
+                                                                const RunControl& control = {});
+
+// The same as a lens sees the batch: the replicates of the parts share their draws.
+// Two-class parts with an exponential kernel cost O(n (log n + replicates)).
+[[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const LensBatch& batch,
                                                                 const Kernel& kernel,
                                                                 const BootstrapOptions& options,
                                                                 const RunControl& control = {});

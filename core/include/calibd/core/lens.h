@@ -1,0 +1,108 @@
+#ifndef CALIBD_CORE_LENS_H_
+#define CALIBD_CORE_LENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/prediction_batch.h"
+
+namespace calibd {
+
+// What part of a prediction is tested. A lens maps a labelled prediction to one or
+// more labelled predictions over fewer classes, whose terms are summed and weighted:
+//   h = weight sum_parts h_part,
+// so that every estimator and test applies to every lens. Source: Widmann, Lindsten &
+// Zachariah, NeurIPS 2019, Sec. 3.2 and App. I.2; Marx, Zalouk & Ermon, NeurIPS 2023,
+// Table 2.
+class Lens {
+ public:
+  enum class Kind {
+    // The whole vector: m classes, one part.
+    kCanonical,
+    // c = max_k g_k (the first on ties), b = [y = argmax]: the two classes "right" and
+    // "wrong" with (c, 1 - c), weight 1/2, so that h = (b - c)(b' - c') k(c, c'), the
+    // term of MMCE^2 (Kumar, Sarawagi & Jain, ICML 2018). Blind to all but the largest
+    // probability.
+    kTopLabel,
+    // Each class k against the rest: m parts of two classes, (g_k, 1 - g_k), weight 1/2,
+    // so that h = sum_k ([y = k] - g_k)([y' = k] - g'_k) k(g_k, g'_k). Blind to how
+    // classes go together.
+    kClassWise,
+    // The k largest probabilities, descending (the first class on ties), and the rest:
+    // k + 1 classes. Blind to what is confused within the rest and to which class is
+    // where.
+    kTopK,
+    // Probabilities summed over given groups of classes. Blind within a group.
+    kGrouped,
+  };
+
+  [[nodiscard]] static Lens Canonical() { return Lens(Kind::kCanonical); }
+  [[nodiscard]] static Lens TopLabel() { return Lens(Kind::kTopLabel); }
+  [[nodiscard]] static Lens ClassWise() { return Lens(Kind::kClassWise); }
+  // One class of the class-wise lens: one part. k: 0-based.
+  [[nodiscard]] static Lens OneClass(std::size_t k);
+  // k: 1 or more, fewer than the classes.
+  [[nodiscard]] static Lens TopK(std::size_t k);
+  // group_of_class: for each class its group, 0-based without gaps, at least two groups.
+  [[nodiscard]] static Lens Grouped(std::vector<std::int32_t> group_of_class);
+
+  // Errors: InvalidArgument when the lens does not fit a model of m classes.
+  [[nodiscard]] absl::Status Check(std::size_t class_count) const;
+
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  // "canonical", "top_label", "class_wise", "class_wise[3]", "top_k[5]", "grouped".
+  [[nodiscard]] std::string name() const;
+  // True where a prediction becomes a number in [0, 1]; there the kernel's distance is
+  // |c - c'| and kScalarBandwidth is the customary bandwidth.
+  [[nodiscard]] bool is_scalar() const noexcept;
+  [[nodiscard]] std::size_t parts(std::size_t class_count) const noexcept;
+  // Of each part.
+  [[nodiscard]] std::size_t reduced_class_count(std::size_t class_count) const noexcept;
+  [[nodiscard]] double weight() const noexcept { return is_scalar() ? 0.5 : 1.0; }
+  // B: |h| is at most this for a kernel of supremum 1.
+  [[nodiscard]] double DistributionFreeBound() const noexcept;
+
+  // Writes parts x reduced_class_count probabilities and `parts` labels. The lens fits.
+  void Reduce(std::span<const double> g, std::int32_t y, std::span<double> probabilities,
+              std::span<std::int32_t> labels) const;
+
+  friend bool operator==(const Lens&, const Lens&) = default;
+
+ private:
+  explicit Lens(Kind kind) : kind_(kind) {}
+
+  Kind kind_;
+  // k of kTopK; the class of OneClass.
+  std::size_t k_ = 0;
+  bool one_class_ = false;
+  std::vector<std::int32_t> group_of_class_;
+};
+
+// Bandwidth of the scalar lenses, in units of |c - c'|, as in Kumar et al. 2018.
+inline constexpr double kScalarBandwidth = 0.4;
+
+// A batch as a lens sees it; see Lens.
+struct LensBatch {
+  // At least one, all of the same n observations in the same order.
+  std::vector<PredictionSet> parts;
+  double weight = 1;
+  // B of the weighted sum.
+  double bound = 2;
+
+  [[nodiscard]] std::size_t size() const noexcept { return parts.front().labels.size(); }
+  [[nodiscard]] std::vector<PredictionBatch> views() const;
+};
+
+// batch: valid. Errors: InvalidArgument when the lens does not fit. Cost: O(n m), or
+// O(n m log m) for top_k; memory 2 n m for the class-wise lens, else n x reduced classes.
+[[nodiscard]] absl::StatusOr<LensBatch> ApplyLens(const PredictionBatch& batch, const Lens& lens);
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_LENS_H_
