@@ -85,7 +85,7 @@ absl::StatusOr<std::size_t> QuadraticTests::CheckSize(const QuadraticTestRequest
   const std::int32_t replicates = request.bootstrap.replicates;
   const std::size_t m = declaration.class_count;
   const std::size_t memory =
-      n * (m * sizeof(double) + sizeof(std::int32_t)) + BootstrapMemory(n, replicates);
+      n * (m * sizeof(double) + sizeof(std::int32_t)) + BootstrapMemory(n, m, replicates, threads_);
   const auto count = static_cast<double>(n);
   const double operations = count * count * (static_cast<double>(m) + replicates) / 2;
   if (memory > limits_.memory_bytes || operations > limits_.operations) {
