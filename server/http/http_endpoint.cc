@@ -128,7 +128,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   }
 
   beast::tcp_stream stream_;
-  beast::flat_buffer buffer_{kMaxHeaderBytes};
+  // Larger than a header may be, so that the parser is the one to refuse it.
+  beast::flat_buffer buffer_{std::size_t{2} * kMaxHeaderBytes};
   std::optional<http::request_parser<http::empty_body>> parser_;
   Response response_;
   HttpEndpoint& endpoint_;
