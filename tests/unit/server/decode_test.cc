@@ -1,0 +1,130 @@
+#include "server/ingest/decode.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ModelDeclaration Declaration() {
+  ModelDeclaration declaration;
+  declaration.class_count = 2;
+  declaration.class_names = {"cat", "dog"};
+  declaration.row_sum_tolerance = 1e-3;
+  return declaration;
+}
+
+v1::Observations Valid() {
+  v1::Observations observations;
+  for (const double value : {0.25, 0.75, 0.5, 0.5}) {
+    observations.mutable_probabilities()->add_values(value);
+  }
+  observations.add_labels(0);
+  observations.add_labels(1);
+  return observations;
+}
+
+DecodedBatch DecodeAfter(const std::function<void(v1::Observations&)>& change) {
+  v1::Observations observations = Valid();
+  change(observations);
+  return Decode(observations, Declaration());
+}
+
+std::string Refusal(const std::function<void(v1::Observations&)>& change) {
+  const DecodedBatch batch = DecodeAfter(change);
+  EXPECT_EQ(batch.validity.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(batch.probabilities.empty());
+  return std::string(batch.validity.message());
+}
+
+TEST(DecodeTest, FloatsBecomeTheSameDoubles) {
+  const DecodedBatch doubles = Decode(Valid(), Declaration());
+  ASSERT_TRUE(doubles.validity.ok()) << doubles.validity;
+  EXPECT_THAT(doubles.probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+  const DecodedBatch floats = DecodeAfter([](auto& o) {
+    for (const float value : {0.25F, 0.75F, 0.5F, 0.5F}) {
+      o.mutable_probabilities_float32()->add_values(value);
+    }
+  });
+  ASSERT_TRUE(floats.validity.ok());
+  EXPECT_EQ(floats.probabilities, doubles.probabilities);
+  EXPECT_EQ(floats.content_hash, doubles.content_hash);
+}
+
+TEST(DecodeTest, LogitsGoThroughTheSoftmax) {
+  const DecodedBatch batch = DecodeAfter([](auto& o) {
+    for (const double value : {0.0, 0.0, 1000.0, 1000.0}) {
+      o.mutable_logits()->add_values(value);
+    }
+  });
+  ASSERT_TRUE(batch.validity.ok()) << batch.validity;
+  EXPECT_THAT(batch.probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
+}
+
+TEST(DecodeTest, RefusalsNameRowAndValue) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto set = [](int i, double value) {
+    return [i, value](v1::Observations& o) { o.mutable_probabilities()->set_values(i, value); };
+  };
+  EXPECT_THAT(Refusal(set(2, kNan)), HasSubstr("rows[1].probabilities"));
+  EXPECT_THAT(Refusal(set(2, -0.1)), HasSubstr("-0.1"));
+  EXPECT_THAT(Refusal(set(1, 1.06)), HasSubstr("rows[0].probabilities"));
+  EXPECT_THAT(Refusal(set(1, 0.9)), HasSubstr("sums to 1.15"));
+  EXPECT_THAT(Refusal([](auto& o) { o.set_labels(1, 2); }), HasSubstr("labels[1]"));
+  EXPECT_THAT(Refusal([](auto& o) { o.set_labels(1, -1); }), HasSubstr("-1"));
+  EXPECT_THAT(Refusal([](auto& o) {
+                o.mutable_logits()->add_values(std::numeric_limits<double>::infinity());
+                o.mutable_logits()->add_values(0);
+                o.mutable_labels()->Truncate(1);
+              }),
+              HasSubstr("rows[0]"));
+}
+
+TEST(DecodeTest, RefusesWrongShapes) {
+  EXPECT_THAT(Refusal([](auto& o) { o.add_labels(0); }), HasSubstr("4 values with 3 labels"));
+  EXPECT_THAT(Refusal([](auto& o) { o.mutable_probabilities()->add_values(1); }),
+              HasSubstr("5 values"));
+  EXPECT_THAT(Refusal([](auto& o) {
+                o.clear_labels();
+                o.mutable_probabilities()->clear_values();
+              }),
+              HasSubstr("n >= 1"));
+  EXPECT_THAT(Refusal([](auto& o) { o.clear_probabilities(); }), HasSubstr("is not set"));
+  EXPECT_THAT(Refusal([](auto& o) { o.mutable_labels()->Resize(kMaxRowsPerBatch + 1, 0); }),
+              HasSubstr("at most 65536"));
+  EXPECT_THAT(Refusal([](auto& o) { o.set_dropped_rows(-1); }), HasSubstr("dropped_rows is -1"));
+}
+
+TEST(DecodeTest, ClassNamesMustBeTheModelsInOrder) {
+  EXPECT_TRUE(DecodeAfter([](auto& o) {
+                o.add_class_names("cat");
+                o.add_class_names("dog");
+              }).validity.ok());
+  EXPECT_THAT(Refusal([](auto& o) {
+                o.add_class_names("dog");
+                o.add_class_names("cat");
+              }),
+              HasSubstr("class_names[0] is \"dog\", expected \"cat\""));
+  EXPECT_THAT(Refusal([](auto& o) { o.add_class_names("cat"); }), HasSubstr("has 1 names"));
+}
+
+TEST(DecodeTest, HashTellsContentsApart) {
+  const std::uint64_t hash = Decode(Valid(), Declaration()).content_hash;
+  EXPECT_EQ(DecodeAfter([](auto&) {}).content_hash, hash);
+  EXPECT_NE(DecodeAfter([](auto& o) { o.set_labels(0, 1); }).content_hash, hash);
+  EXPECT_NE(
+      DecodeAfter([](auto& o) { o.mutable_probabilities()->set_values(0, 0.251); }).content_hash,
+      hash);
+  EXPECT_NE(DecodeAfter([](auto& o) { o.set_dropped_rows(1); }).content_hash, hash);
+  EXPECT_NE(DecodeAfter([](auto& o) { o.add_labels(0); }).content_hash, hash);
+}
+
+}  // namespace
+}  // namespace calibd::server

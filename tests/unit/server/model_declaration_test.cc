@@ -1,0 +1,147 @@
+#include "server/state/model_declaration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kMemory = std::size_t{256} << 20;
+
+v1::Model Declared(int class_count = 10) {
+  v1::Model model;
+  model.set_name("models/resnet18");
+  model.set_class_count(class_count);
+  return model;
+}
+
+std::string Refusal(const v1::Model& model, std::size_t memory = kMemory) {
+  const auto declaration = CheckDeclaration(model, memory);
+  EXPECT_EQ(declaration.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(declaration.status().message());
+}
+
+std::string RefusalAfter(const std::function<void(v1::Model&)>& change) {
+  v1::Model model = Declared();
+  change(model);
+  return Refusal(model);
+}
+
+TEST(ModelDeclarationTest, FillsInTheDefaults) {
+  const auto declaration = CheckDeclaration(Declared(), kMemory);
+  ASSERT_TRUE(declaration.ok()) << declaration.status();
+  EXPECT_EQ(declaration->window, 10000);
+  EXPECT_EQ(declaration->warmup, 500);
+  EXPECT_THAT(declaration->block_sizes, ElementsAre(2, 100));
+  EXPECT_EQ(declaration->row_sum_tolerance, 1e-3);
+  EXPECT_FALSE(declaration->fixed_bandwidth.has_value());
+}
+
+TEST(ModelDeclarationTest, ItsProtoDeclaresTheSame) {
+  const auto declaration = CheckDeclaration(Declared(), kMemory);
+  ASSERT_TRUE(declaration.ok());
+  const auto again = CheckDeclaration(ToProto(*declaration), kMemory);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *declaration);
+}
+
+TEST(ModelDeclarationTest, BlockSizeTwoIsAlwaysThere) {
+  v1::Model model = Declared();
+  model.add_block_sizes(50);
+  const auto declaration = CheckDeclaration(model, kMemory);
+  ASSERT_TRUE(declaration.ok());
+  EXPECT_THAT(declaration->block_sizes, ElementsAre(2, 50));
+}
+
+TEST(ModelDeclarationTest, DefaultWarmupIsAtMostTheWindow) {
+  v1::Model model = Declared();
+  model.set_window(40);
+  const auto declaration = CheckDeclaration(model, kMemory);
+  ASSERT_TRUE(declaration.ok());
+  EXPECT_EQ(declaration->warmup, 40);
+}
+
+TEST(ModelDeclarationTest, ClassCountMayComeFromTheNames) {
+  v1::Model model = Declared(0);
+  model.add_class_names("cat");
+  model.add_class_names("dog");
+  const auto declaration = CheckDeclaration(model, kMemory);
+  ASSERT_TRUE(declaration.ok());
+  EXPECT_EQ(declaration->class_count, 2);
+}
+
+TEST(ModelDeclarationTest, DefaultsShrinkToTheMemoryOfOneModel) {
+  for (const int class_count : {2, 1000, 20000, 100000}) {
+    const auto declaration = CheckDeclaration(Declared(class_count), kMemory);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    EXPECT_LE(StateMemory(*declaration), kMemory);
+    EXPECT_GE(declaration->window, declaration->warmup);
+    EXPECT_GE(declaration->window, class_count == 100000 ? 100U : 500U);
+  }
+  const auto largest = CheckDeclaration(Declared(100000), kMemory);
+  ASSERT_TRUE(largest.ok());
+  EXPECT_THAT(largest->block_sizes, ElementsAre(2));
+}
+
+TEST(ModelDeclarationTest, RefusesWhatDoesNotFitIntoTheMemoryOfOneModel) {
+  v1::Model model = Declared(100000);
+  model.set_window(1000000);
+  EXPECT_THAT(Refusal(model), HasSubstr("model.window"));
+  EXPECT_THAT(Refusal(Declared(100000), std::size_t{1} << 20), HasSubstr("limit of 1048576"));
+}
+
+TEST(ModelDeclarationTest, RefusalsNameFieldValueAndExpectation) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("resnet18"); }), HasSubstr("model.name"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("models/-x"); }), HasSubstr("models/-x"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("models/a/versions/"); }),
+              HasSubstr("model.name"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("models/\x1b[31m"); }), HasSubstr("\\x1b"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_class_count(1); }),
+              HasSubstr("model.class_count is 1, expected 2..100000"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.add_class_names("cat"); }),
+              HasSubstr("model.class_names has 1 names"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_row_sum_tolerance(kNan); }),
+              HasSubstr("model.row_sum_tolerance is nan"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.add_block_sizes(1001); }),
+              HasSubstr("model.block_sizes[0] is 1001, expected 2..1000"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                m.add_block_sizes(3);
+                m.add_block_sizes(3);
+              }),
+              HasSubstr("model.block_sizes[1] is 3 again"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_bandwidth()->set_fixed(0); }),
+              HasSubstr("model.bandwidth.fixed is 0"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_bandwidth()->set_fixed(kNan); }),
+              HasSubstr("model.bandwidth.fixed"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_window(1); }), HasSubstr("model.window is 1"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                m.set_window(10);
+                m.mutable_bandwidth()->mutable_median()->set_warmup(11);
+              }),
+              HasSubstr("model.bandwidth.median.warmup is 11, expected 2..10"));
+  EXPECT_THAT(
+      RefusalAfter([](auto& m) {
+        m.mutable_kernel()->mutable_exponential()->set_distance(static_cast<v1::Distance>(9));
+      }),
+      HasSubstr("distance is 9"));
+}
+
+TEST(ModelDeclarationTest, ClassNamesAreDistinctAndPrintable) {
+  v1::Model model = Declared(2);
+  model.add_class_names("cat");
+  model.add_class_names("cat");
+  EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] is \"cat\" again"));
+  model.set_class_names(1, "a\nb");
+  EXPECT_THAT(Refusal(model), HasSubstr("a\\nb"));
+}
+
+}  // namespace
+}  // namespace calibd::server

@@ -1,0 +1,171 @@
+#include "server/state/model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/generator.h"
+
+namespace calibd::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kClasses = 3;
+
+PredictionSet Draw(std::size_t n) {
+  PredictionSet set;
+  auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 5);
+  generator->Draw(n, set);
+  return set;
+}
+
+ModelDeclaration Declaration(std::size_t window, std::size_t warmup,
+                             std::optional<double> bandwidth = std::nullopt) {
+  ModelDeclaration declaration;
+  declaration.name = {"m", ""};
+  declaration.class_count = kClasses;
+  declaration.fixed_bandwidth = bandwidth;
+  declaration.warmup = warmup;
+  declaration.block_sizes = {2, 7};
+  declaration.window = window;
+  declaration.row_sum_tolerance = 1e-3;
+  return declaration;
+}
+
+class ModelTest : public ::testing::Test {
+ protected:
+  // The state after the batches of these sizes, taken from set in order.
+  std::shared_ptr<const ModelSnapshot> StateAfter(const ModelDeclaration& declaration,
+                                                  const PredictionSet& set,
+                                                  const std::vector<std::size_t>& batches) {
+    Model model(declaration, {}, 10, pool_, nullptr);
+    std::size_t done = 0;
+    for (const std::size_t size : batches) {
+      model.Apply(set.view().rows(done, size), 0, std::chrono::system_clock::now());
+      done += size;
+    }
+    EXPECT_EQ(done, set.labels.size());
+    model.Publish();
+    return model.snapshot();
+  }
+
+  ThreadPool pool_{"test", 1};
+};
+
+void ExpectEqualBits(double a, double b) { EXPECT_EQ(std::memcmp(&a, &b, sizeof(a)), 0); }
+
+TEST_F(ModelTest, StateDoesNotDependOnHowTheSequenceIsCut) {
+  const PredictionSet set = Draw(1000);
+  const ModelDeclaration declaration = Declaration(300, 100);
+  const std::vector<std::vector<std::size_t>> cuts{std::vector<std::size_t>(1000, 1),
+                                                   {1000},
+                                                   {99, 1, 900},
+                                                   {99, 2, 899},
+                                                   {100, 900},
+                                                   {101, 899},
+                                                   {50, 350, 300, 299, 1}};
+
+  auto kernel = Kernel::ExponentialTotalVariation(
+      *MedianBandwidth(set.view().rows(0, 100).probabilities, kClasses));
+  std::vector<RunningBlockSkce> offline;
+  for (const std::size_t block_size : declaration.block_sizes) {
+    offline.push_back(*RunningBlockSkce::Create(block_size, kClasses, *kernel));
+    for (std::size_t i = 0; i < 1000; ++i) {
+      offline.back().Add(set.view().row(i), set.labels[i]);
+    }
+  }
+
+  for (const std::vector<std::size_t>& cut : cuts) {
+    const auto state = StateAfter(declaration, set, cut);
+    ASSERT_TRUE(state->bandwidth.has_value());
+    ExpectEqualBits(*state->bandwidth, kernel->bandwidth());
+    ASSERT_EQ(state->blocks.size(), offline.size());
+    for (std::size_t b = 0; b < offline.size(); ++b) {
+      EXPECT_EQ(state->blocks[b].moments.count, offline[b].moments().count);
+      ExpectEqualBits(state->blocks[b].moments.mean, offline[b].moments().mean);
+      ExpectEqualBits(state->blocks[b].moments.m2, offline[b].moments().m2);
+      EXPECT_EQ(state->blocks[b].pending, offline[b].pending());
+    }
+    ASSERT_EQ(state->window.size(), 300U);
+    const PredictionSet newest = state->window.CopyNewest(300);
+    EXPECT_EQ(newest.labels, std::vector<std::int32_t>(set.labels.end() - 300, set.labels.end()));
+    EXPECT_EQ(newest.probabilities, std::vector<double>(set.probabilities.end() - 300 * kClasses,
+                                                        set.probabilities.end()));
+  }
+}
+
+TEST_F(ModelTest, NothingIsEstimatedDuringWarmup) {
+  const PredictionSet set = Draw(99);
+  const auto state = StateAfter(Declaration(300, 100), set, {99});
+  EXPECT_FALSE(state->bandwidth.has_value());
+  EXPECT_TRUE(state->blocks.empty());
+  EXPECT_EQ(state->observations, 99);
+  EXPECT_EQ(state->window.size(), 99U);
+}
+
+TEST_F(ModelTest, FixedBandwidthCountsFromTheFirstObservation) {
+  const PredictionSet set = Draw(5);
+  const auto state = StateAfter(Declaration(3, 0, 0.5), set, {1, 1, 3});
+  ASSERT_EQ(state->blocks.size(), 2U);
+  EXPECT_EQ(state->blocks[0].moments.count, 2);
+  EXPECT_EQ(state->blocks[0].pending, 1U);
+  EXPECT_EQ(state->window.size(), 3U);
+}
+
+TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowGoesOn) {
+  PredictionSet set;
+  set.class_count = kClasses;
+  for (int i = 0; i < 20; ++i) {
+    set.probabilities.insert(set.probabilities.end(), {0.2, 0.3, 0.5});
+    set.labels.push_back(i % 3);
+  }
+  const auto state = StateAfter(Declaration(15, 10), set, {4, 16});
+  EXPECT_FALSE(state->bandwidth.has_value());
+  EXPECT_THAT(state->bandwidth_error, HasSubstr("fixed bandwidth"));
+  EXPECT_TRUE(state->blocks.empty());
+  EXPECT_EQ(state->observations, 20);
+  EXPECT_EQ(state->window.size(), 15U);
+}
+
+TEST_F(ModelTest, SnapshotsStayAsTheyWere) {
+  const PredictionSet set = Draw(100);
+  Model model(Declaration(8, 0, 0.5), {}, 10, pool_, nullptr);
+  std::vector<std::shared_ptr<const ModelSnapshot>> snapshots;
+  for (std::size_t i = 0; i < 100; ++i) {
+    model.Apply(set.view().rows(i, 1), 0, std::chrono::system_clock::now());
+    model.Publish();
+    snapshots.push_back(model.snapshot());
+  }
+  for (std::size_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(snapshots[i]->observations, static_cast<std::int64_t>(i) + 1);
+    const PredictionSet newest = snapshots[i]->window.CopyNewest(1);
+    EXPECT_EQ(newest.labels[0], set.labels[i]);
+    EXPECT_EQ(newest.probabilities[0], set.view().row(i)[0]);
+  }
+}
+
+TEST(ObservationWindowTest, HoldsTheNewestRowsInChunksOfAnySize) {
+  const PredictionSet set = Draw(200);
+  for (const std::size_t chunk_rows : {1U, 3U, 8U, 64U}) {
+    ObservationWindow window(kClasses, 10, chunk_rows);
+    for (std::size_t i = 0; i < 200; i += 4) {
+      window.Reserve(4);
+      window.Append(set.view().rows(i, 4));
+      const WindowView view = window.View();
+      ASSERT_EQ(view.size(), std::min<std::size_t>(10, i + 4));
+      const PredictionSet rows = view.CopyNewest(view.size());
+      const auto end = set.labels.begin() + static_cast<std::ptrdiff_t>(i) + 4;
+      ASSERT_EQ(rows.labels,
+                std::vector<std::int32_t>(end - static_cast<std::ptrdiff_t>(view.size()), end));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace calibd::server

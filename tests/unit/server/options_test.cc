@@ -1,0 +1,145 @@
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "support/server_process.h"
+
+namespace calibd::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::variant<Invocation, Exit> Parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "calibd");
+  return ParseOptions(static_cast<int>(arguments.size()), arguments.data());
+}
+
+Options Parsed(const std::vector<const char*>& arguments) {
+  const auto parsed = Parse(arguments);
+  const auto* invocation = std::get_if<Invocation>(&parsed);
+  EXPECT_NE(invocation, nullptr);
+  return invocation == nullptr ? Options{} : invocation->options;
+}
+
+// What is printed when the arguments are refused with exit code 2.
+std::string Refusal(const std::vector<const char*>& arguments) {
+  ::testing::internal::CaptureStderr();
+  const auto parsed = Parse(arguments);
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  const auto* exit = std::get_if<Exit>(&parsed);
+  EXPECT_NE(exit, nullptr);
+  EXPECT_EQ(exit == nullptr ? 0 : exit->code, 2);
+  return text;
+}
+
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+class OptionsFileTest : public ::testing::Test {
+ protected:
+  const char* Write(const std::string& content) {
+    path_ = (folder_.path() / "calibd.toml").string();
+    std::ofstream(path_) << content;
+    return path_.c_str();
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+  std::string path_;
+};
+
+TEST(OptionsTest, ListensOnLoopbackByDefault) {
+  const Options options = Parsed({});
+  EXPECT_EQ(options.listen, "127.0.0.1:8460");
+  EXPECT_EQ(options.http_listen, "127.0.0.1:8461");
+  EXPECT_FALSE(options.reflection);
+}
+
+TEST(OptionsTest, NonLoopbackAddressNeedsTheInsecureFlag) {
+  EXPECT_THAT(Refusal({"--listen", "0.0.0.0:8460"}), HasSubstr("--insecure-allow-remote"));
+  EXPECT_THAT(Refusal({"--http-listen", "192.0.2.1:80"}), HasSubstr("192.0.2.1:80"));
+  EXPECT_THAT(Refusal({"--listen", "[::]:8460"}), HasSubstr("not loopback"));
+  EXPECT_EQ(Parsed({"--listen", "0.0.0.0:8460", "--insecure-allow-remote"}).listen, "0.0.0.0:8460");
+  EXPECT_EQ(Parsed({"--listen", "[::1]:0"}).listen, "[::1]:0");
+}
+
+TEST(OptionsTest, RefusesWrongUsageNamingIt) {
+  EXPECT_THAT(Refusal({"--no-such-flag"}), HasSubstr("--no-such-flag"));
+  EXPECT_THAT(Refusal({"--max-models", "0"}), HasSubstr("--max-models"));
+  EXPECT_THAT(Refusal({"--max-models", "many"}), HasSubstr("--max-models"));
+  EXPECT_THAT(Refusal({"--log-format", "xml"}), HasSubstr("--log-format"));
+  EXPECT_THAT(Refusal({"--listen", "127.0.0.1"}), HasSubstr("127.0.0.1"));
+  EXPECT_THAT(Refusal({"--listen", "127.0.0.1:65536"}), HasSubstr("65536"));
+}
+
+TEST_F(OptionsFileTest, FlagGoesBeforeEnvironmentBeforeFileBeforeDefault) {
+  const char* file = Write(
+      "max-models = 7\nmax-queued-tests = 7\nwriter-threads = 7\nreflection = true\n"
+      "log-format = \"json\"\n");
+  const Variable models("CALIBD_MAX_MODELS", "8");
+  const Variable tests("CALIBD_MAX_QUEUED_TESTS", "8");
+  const Options options = Parsed({"--config", file, "--max-models", "9"});
+  EXPECT_EQ(options.max_models, 9);
+  EXPECT_EQ(options.max_queued_tests, 8);
+  EXPECT_EQ(options.writer_threads, 7);
+  EXPECT_TRUE(options.reflection);
+  EXPECT_EQ(options.log_format, "json");
+  EXPECT_EQ(options.max_batches_in_flight, Options().max_batches_in_flight);
+}
+
+TEST_F(OptionsFileTest, UnknownKeyIsAnErrorNamingIt) {
+  const char* file = Write("max-modells = 7\n");
+  EXPECT_THAT(Refusal({"--config", file}), HasSubstr("max-modells"));
+}
+
+TEST_F(OptionsFileTest, FileIsHeldToTheSameLimits) {
+  EXPECT_THAT(Refusal({"--config", Write("max-models = 0\n")}), HasSubstr("--max-models"));
+  EXPECT_THAT(Refusal({"--config", Write("max-models = [1]\n")}), HasSubstr("max-models"));
+  EXPECT_THAT(Refusal({"--config", Write("max-models = \n")}), HasSubstr("line 1"));
+  EXPECT_THAT(Refusal({"--config", Write("listen = \"0.0.0.0:1\"\n")}), HasSubstr("not loopback"));
+  EXPECT_THAT(Refusal({"--config", "/nonexistent/calibd.toml"}), HasSubstr("--config"));
+}
+
+TEST(OptionsTest, EnvironmentIsReadAndChecked) {
+  const Variable listen("CALIBD_LISTEN", "127.0.0.1:9000");
+  EXPECT_EQ(Parsed({}).listen, "127.0.0.1:9000");
+  const Variable models("CALIBD_MAX_MODELS", "-1");
+  EXPECT_THAT(Refusal({}), HasSubstr("--max-models"));
+}
+
+TEST(OptionsTest, HelpDescribesEveryOptionWithItsDefault) {
+  ::testing::internal::CaptureStdout();
+  const auto parsed = Parse({"--help"});
+  const std::string text = ::testing::internal::GetCapturedStdout();
+  ASSERT_NE(std::get_if<Exit>(&parsed), nullptr);
+  EXPECT_EQ(std::get<Exit>(parsed).code, 0);
+  for (const char* part : {"--listen TEXT=127.0.0.1:8460", "CALIBD_STATE_MEMORY_BYTES",
+                           "--drain-seconds", "healthcheck", "--ready-file", "=1048576"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(OptionsTest, HealthcheckIsACommandWithTheSameAddressOption) {
+  const auto parsed = Parse({"healthcheck", "--listen", "0.0.0.0:8460"});
+  ASSERT_NE(std::get_if<Invocation>(&parsed), nullptr);
+  EXPECT_EQ(std::get<Invocation>(parsed).command, Command::kHealthcheck);
+  EXPECT_EQ(std::get<Invocation>(parsed).options.listen, "0.0.0.0:8460");
+}
+
+}  // namespace
+}  // namespace calibd::server

@@ -1,0 +1,108 @@
+#include "server/rpc/status_mapping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+template <typename Detail>
+bool Unpack(const rpc::Status& status, const std::string& name, Detail& detail) {
+  for (const auto& any : status.details()) {
+    if (any.type_url() == "type.googleapis.com/google.rpc." + name) {
+      return detail.ParseFromString(any.value());
+    }
+  }
+  return false;
+}
+
+rpc::Status Wire(const absl::Status& status) {
+  const grpc::Status mapped = ToGrpcStatus(status);
+  EXPECT_EQ(static_cast<int>(mapped.error_code()), static_cast<int>(status.code()));
+  rpc::Status wire;
+  EXPECT_TRUE(wire.ParseFromString(mapped.error_details()));
+  EXPECT_EQ(wire.message(), mapped.error_message());
+  return wire;
+}
+
+TEST(StatusMappingTest, EveryCodeGoesOverWithAnErrorInfo) {
+  for (int code = 1; code <= 16; ++code) {
+    const rpc::Status wire =
+        Wire(absl::Status(static_cast<absl::StatusCode>(code), "what happened"));
+    EXPECT_EQ(wire.code(), code);
+    EXPECT_EQ(wire.message(), "what happened");
+    rpc::ErrorInfo info;
+    ASSERT_TRUE(Unpack(wire, "ErrorInfo", info));
+    EXPECT_FALSE(info.reason().empty());
+    EXPECT_EQ(info.domain(), "calibd");
+  }
+}
+
+TEST(StatusMappingTest, OkHasNoDetails) { EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok()); }
+
+TEST(StatusMappingTest, FieldsRetryAndResourceAreDetails) {
+  rpc::BadRequest bad_request;
+  ASSERT_TRUE(Unpack(Wire(InvalidFieldError("rows[17].probabilities", "sums to 1.31")),
+                     "BadRequest", bad_request));
+  ASSERT_EQ(bad_request.field_violations_size(), 1);
+  EXPECT_EQ(bad_request.field_violations(0).field(), "rows[17].probabilities");
+
+  rpc::RetryInfo retry;
+  ASSERT_TRUE(Unpack(Wire(WithRetryDelay(DrainingError(), std::chrono::milliseconds(1500))),
+                     "RetryInfo", retry));
+  EXPECT_EQ(retry.retry_delay().seconds(), 1);
+  EXPECT_EQ(retry.retry_delay().nanos(), 500000000);
+
+  rpc::ResourceInfo resource;
+  ASSERT_TRUE(Unpack(Wire(ModelNotFoundError("models/x")), "ResourceInfo", resource));
+  EXPECT_EQ(resource.resource_name(), "models/x");
+}
+
+TEST(StatusMappingTest, MessageAndDetailsStayBelowFourKibibytes) {
+  const std::string long_text(100000, 'x');
+  std::vector<Violation> violations(5, {.field = long_text, .description = long_text});
+  const grpc::Status mapped = ToGrpcStatus(InvalidFieldsError("REASON", violations));
+  EXPECT_LT(mapped.error_message().size() + mapped.error_details().size(), 4096U);
+  rpc::Status wire;
+  ASSERT_TRUE(wire.ParseFromString(mapped.error_details()));
+  rpc::ErrorInfo info;
+  ASSERT_TRUE(Unpack(wire, "ErrorInfo", info));
+  EXPECT_EQ(info.reason(), "REASON");
+}
+
+TEST(StatusMappingTest, MessagesAreCutBetweenCharacters) {
+  std::string text = "x";
+  for (int i = 0; i < 1000; ++i) {
+    text += "\u00e9";
+  }
+  const rpc::Status wire = ToRpcStatus(absl::InternalError(text));
+  EXPECT_LT(wire.message().size(), 800U);
+  EXPECT_FALSE(wire.SerializeAsString().empty());
+  EXPECT_EQ(wire.message().substr(wire.message().size() - 5), "\u00e9...");
+}
+
+TEST(StatusMappingTest, ExceptionsBecomeErrorsWithoutTheirText) {
+  const auto thrown = [](auto exception) {
+    return CatchExceptions([&]() -> absl::Status { throw exception; });
+  };
+  EXPECT_EQ(thrown(std::bad_alloc()).code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status internal = thrown(std::runtime_error("/secret/path"));
+  EXPECT_EQ(internal.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(internal.message(), "internal error");
+}
+
+TEST(QuotedTest, EscapesAndCuts) {
+  EXPECT_EQ(Quoted("a\r\n\x1b\"\xff"), R"("a\r\n\x1b\"\xff")");
+  EXPECT_EQ(Quoted("abcdef", 3), "\"abc\"...");
+}
+
+}  // namespace
+}  // namespace calibd::server

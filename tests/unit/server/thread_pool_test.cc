@@ -1,0 +1,63 @@
+#include "server/executor/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <vector>
+
+namespace calibd::server {
+namespace {
+
+TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceAlsoFromItsOwnTasks) {
+  ThreadPool pool("test", 3);
+  std::vector<std::promise<void>> done(4);
+  std::vector<std::vector<std::atomic<int>>> calls(4);
+  for (std::size_t task = 0; task < calls.size(); ++task) {
+    calls[task] = std::vector<std::atomic<int>>(1000);
+    pool.Post([&, task] {
+      pool.ParallelFor(1000, [&](std::size_t i) { ++calls[task][i]; });
+      done[task].set_value();
+    });
+  }
+  for (std::size_t task = 0; task < calls.size(); ++task) {
+    done[task].get_future().get();
+    for (const std::atomic<int>& count : calls[task]) {
+      ASSERT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, StopRunsWhatIsQueued) {
+  std::atomic<int> ran = 0;
+  ThreadPool pool("test", 2);
+  for (int i = 0; i < 100; ++i) {
+    pool.Post([&ran] { ++ran; });
+  }
+  pool.Stop();
+  EXPECT_EQ(ran, 100);
+}
+
+TEST(StrandTest, RunsTasksInOrderAndNeverTwoAtOnce) {
+  ThreadPool pool("test", 4);
+  std::vector<int> order;
+  std::atomic<int> inside = 0;
+  {
+    Strand strand(pool);
+    for (int i = 0; i < 1000; ++i) {
+      strand.Post([&, i] {
+        EXPECT_EQ(++inside, 1);
+        order.push_back(i);
+        --inside;
+      });
+    }
+  }
+  pool.Stop();
+  ASSERT_EQ(order.size(), 1000U);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  }
+}
+
+}  // namespace
+}  // namespace calibd::server
