@@ -8,6 +8,7 @@ find_package(gRPC REQUIRED CONFIG)
 find_program(CALIBD_PROTOC protoc REQUIRED)
 find_program(CALIBD_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
+find_package(Eigen3 REQUIRED CONFIG)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 

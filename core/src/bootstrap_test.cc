@@ -12,8 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/matrix_kernel.h"
 #include "calibd/core/running_skce.h"
 #include "line_skce.h"
+#include "matrix_tile_engine.h"
 #include "rng.h"
 #include "tile_engine.h"
 #include "tile_walk.h"
@@ -68,11 +70,12 @@ std::vector<double> LinearWeights(std::span<const double> diagonal,
   return weights;
 }
 
-// The replicates of one turn.
+// The replicates of one turn. Engine: TileEngine<float> or MatrixTileEngine.
+template <typename Engine>
 class Turn {
  public:
-  Turn(const TileEngine<float>& engine, std::uint64_t seed, std::size_t first,
-       std::size_t replicates, const RunControl& control)
+  Turn(const Engine& engine, std::uint64_t seed, std::size_t first, std::size_t replicates,
+       const RunControl& control)
       : engine_(engine),
         n_(engine.size()),
         replicates_(replicates),
@@ -92,7 +95,7 @@ class Turn {
     GroupSums& sums = groups_[group];
     sums.quadratic_form.resize(replicates_);
     sums.row_sums.resize(n_);
-    TileEngine<float>::Scratch scratch;
+    typename Engine::Scratch scratch;
     std::vector<float> terms(kTileSize * kTileSize);
     // One row of tiles of H C, summed along the row.
     std::vector<float> product(kTileSize * replicates_);
@@ -175,7 +178,7 @@ class Turn {
     }
   }
 
-  const TileEngine<float>& engine_;
+  const Engine& engine_;
   const std::size_t n_;
   const std::size_t replicates_;
   // C, [position][replicate].
@@ -210,14 +213,10 @@ absl::StatusOr<std::vector<double>> LineReplicates(const LineSkce& line, std::si
   return replicates;
 }
 
-absl::StatusOr<std::vector<double>> PartReplicates(const PredictionBatch& part,
-                                                   const Kernel& kernel,
+template <typename Engine>
+absl::StatusOr<std::vector<double>> TileReplicates(const Engine& engine,
                                                    const BootstrapOptions& options,
                                                    const RunControl& control, Stage stage) {
-  if (const std::optional<LineSkce> line = LineSkce::Of(part, kernel)) {
-    return LineReplicates(*line, part.size(), options, control, stage);
-  }
-  const TileEngine<float> engine(part, kernel);
   const auto total = static_cast<std::size_t>(options.replicates);
   const double length = stage.end - stage.begin;
   std::vector<double> replicates;
@@ -229,7 +228,7 @@ absl::StatusOr<std::vector<double>> PartReplicates(const PredictionBatch& part,
     };
     Turn turn(engine, options.seed, first, count, control);
     const absl::Status status = ForEachTileGroup(
-        part.size(), control,
+        engine.size(), control,
         [&](std::size_t group, TileWalk& walk) { turn.AddGroup(group, walk); }, fraction(first),
         fraction(first + count));
     if (!status.ok()) return status;
@@ -239,25 +238,51 @@ absl::StatusOr<std::vector<double>> PartReplicates(const PredictionBatch& part,
   return replicates;
 }
 
-absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,
-                                              const Kernel& kernel, const BootstrapOptions& options,
-                                              const RunControl& control) {
-  const std::size_t n = parts.front().size();
+absl::StatusOr<std::vector<double>> PartReplicates(const PredictionBatch& part,
+                                                   const Kernel& kernel,
+                                                   const BootstrapOptions& options,
+                                                   const RunControl& control, Stage stage) {
+  if (const std::optional<LineSkce> line = LineSkce::Of(part, kernel)) {
+    return LineReplicates(*line, part.size(), options, control, stage);
+  }
+  return TileReplicates(TileEngine<float>(part, kernel), options, control, stage);
+}
+
+absl::Status CheckReplicates(const BootstrapOptions& options) {
   if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
     return absl::InvalidArgumentError(absl::StrCat(
         "replicates is ", options.replicates, ", expected ", kMinReplicates, "..", kMaxReplicates));
   }
+  return absl::OkStatus();
+}
+
+BootstrapTestResult Compare(const QuadraticSkce& skce, std::span<const double> replicates,
+                            const BootstrapOptions& options) {
   BootstrapTestResult result;
+  result.skce = skce;
   result.replicates = options.replicates;
   result.seed = options.seed;
+  const auto n = static_cast<double>(skce.n);
+  result.statistic = n / (n - 1) * skce.unbiased - skce.biased;
+  RunningMoments moments;
+  for (const double replicate : replicates) {
+    moments.Add(replicate);
+    if (replicate >= result.statistic) ++result.exceedances;
+  }
+  result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
+  result.replicate_mean = moments.mean;
+  result.replicate_standard_deviation = std::sqrt(moments.Variance());
+  return result;
+}
+
+absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,
+                                              const Kernel& kernel, const BootstrapOptions& options,
+                                              const RunControl& control) {
+  if (const absl::Status status = CheckReplicates(options); !status.ok()) return status;
   RunControl quietly = control;
   quietly.progress = nullptr;
   absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(parts, weight, kernel, quietly);
   if (!skce.ok()) return skce.status();
-  result.skce = *skce;
-  const auto size = static_cast<double>(n);
-  result.statistic = size / (size - 1) * result.skce.unbiased - result.skce.biased;
-
   std::vector<double> sums(static_cast<std::size_t>(options.replicates));
   const auto count = static_cast<double>(parts.size());
   for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -265,17 +290,9 @@ absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> p
     absl::StatusOr<std::vector<double>> replicates =
         PartReplicates(parts[part], kernel, options, control, {done / count, (done + 1) / count});
     if (!replicates.ok()) return replicates.status();
-    for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += (*replicates)[r];
+    for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += weight * (*replicates)[r];
   }
-  RunningMoments moments;
-  for (const double sum : sums) {
-    moments.Add(weight * sum);
-    if (weight * sum >= result.statistic) ++result.exceedances;
-  }
-  result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
-  result.replicate_mean = moments.mean;
-  result.replicate_standard_deviation = std::sqrt(moments.Variance());
-  return result;
+  return Compare(*skce, sums, options);
 }
 
 }  // namespace
@@ -291,6 +308,21 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const LensBatch& batch, const 
                                                   const BootstrapOptions& options,
                                                   const RunControl& control) {
   return TestParts(batch.views(), batch.weight, kernel, options, control);
+}
+
+absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
+                                                  const MatrixKernel& kernel,
+                                                  const BootstrapOptions& options,
+                                                  const RunControl& control) {
+  if (const absl::Status status = CheckReplicates(options); !status.ok()) return status;
+  RunControl quietly = control;
+  quietly.progress = nullptr;
+  absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(batch, kernel, quietly);
+  if (!skce.ok()) return skce.status();
+  absl::StatusOr<std::vector<double>> replicates =
+      TileReplicates(MatrixTileEngine(batch, kernel), options, control, {0, 1});
+  if (!replicates.ok()) return replicates.status();
+  return Compare(*skce, *replicates, options);
 }
 
 std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t replicates,

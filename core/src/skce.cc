@@ -1,14 +1,13 @@
 #include "calibd/core/skce.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "line_skce.h"
 #include "tile_engine.h"
-#include "tile_walk.h"
+#include "tile_sums.h"
 
 namespace calibd {
 namespace {
@@ -28,38 +27,6 @@ struct DotProduct {
   }
 };
 
-// On a cache line of its own, since groups add at the same time.
-struct alignas(64) GroupSum {
-  double above_diagonal = 0;
-};
-
-struct TermSums {
-  double above_diagonal = 0;
-  double diagonal = 0;
-};
-
-template <typename T>
-absl::StatusOr<TermSums> SumTiles(const PredictionBatch& batch, const Kernel& kernel,
-                                  const RunControl& control, double progress_begin,
-                                  double progress_end) {
-  const TileEngine<T> engine(batch, kernel);
-  std::array<GroupSum, kTileGroups> sums;
-  const absl::Status status = ForEachTileGroup(
-      batch.size(), control,
-      [&](std::size_t group, TileWalk& walk) {
-        typename TileEngine<T>::Scratch scratch;
-        while (const std::optional<Tile> tile = walk.Next()) {
-          sums[group].above_diagonal += engine.SumTerms(*tile, scratch, walk.cancelled());
-        }
-      },
-      progress_begin, progress_end);
-  if (!status.ok()) return status;
-  TermSums total;
-  for (const GroupSum& sum : sums) total.above_diagonal += sum.above_diagonal;
-  for (const double term : engine.diagonal()) total.diagonal += term;
-  return total;
-}
-
 absl::StatusOr<TermSums> SumTerms(const PredictionBatch& batch, const Kernel& kernel,
                                   const RunControl& control, Precision precision,
                                   double progress_begin, double progress_end) {
@@ -69,18 +36,15 @@ absl::StatusOr<TermSums> SumTerms(const PredictionBatch& batch, const Kernel& ke
     return sums;
   }
   return precision == Precision::kFloat32
-             ? SumTiles<float>(batch, kernel, control, progress_begin, progress_end)
-             : SumTiles<double>(batch, kernel, control, progress_begin, progress_end);
+             ? SumTiles(TileEngine<float>(batch, kernel), control, progress_begin, progress_end)
+             : SumTiles(TileEngine<double>(batch, kernel), control, progress_begin, progress_end);
 }
 
 absl::StatusOr<QuadraticSkce> Estimate(std::span<const PredictionBatch> parts, double weight,
                                        const Kernel& kernel, const RunControl& control,
                                        Precision precision, std::size_t needed) {
-  const std::size_t size = parts.front().size();
-  if (size < needed) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("there are ", size, " observations, needed are at least ", needed));
-  }
+  const std::size_t n = parts.front().size();
+  if (const absl::Status status = CheckSampleSize(n, needed); !status.ok()) return status;
   TermSums total;
   const auto count = static_cast<double>(parts.size());
   for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -94,17 +58,27 @@ absl::StatusOr<QuadraticSkce> Estimate(std::span<const PredictionBatch> parts, d
     total.above_diagonal += weight * sums->above_diagonal;
     total.diagonal += weight * sums->diagonal;
   }
+  return EstimateFrom(total, n);
+}
+
+}  // namespace
+
+QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t size) noexcept {
   const auto n = static_cast<double>(size);
   QuadraticSkce estimate;
   estimate.n = size;
   // A sum of squares; rounding may take it below 0.
-  estimate.biased = std::max(0.0, (2 * total.above_diagonal + total.diagonal) / (n * n));
-  if (size > 1) estimate.unbiased = 2 * total.above_diagonal / (n * (n - 1));
-  estimate.mean_diagonal = total.diagonal / n;
+  estimate.biased = std::max(0.0, (2 * sums.above_diagonal + sums.diagonal) / (n * n));
+  if (size > 1) estimate.unbiased = 2 * sums.above_diagonal / (n * (n - 1));
+  estimate.mean_diagonal = sums.diagonal / n;
   return estimate;
 }
 
-}  // namespace
+absl::Status CheckSampleSize(std::size_t n, std::size_t needed) {
+  if (n >= needed) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("there are ", n, " observations, needed are at least ", needed));
+}
 
 double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
                 std::int32_t y_j, const Kernel& kernel) noexcept {

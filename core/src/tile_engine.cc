@@ -24,6 +24,12 @@ MicroDistance MicroDistanceOf(Distance distance) {
   return MicroDistance::kHalfAbsolute;
 }
 
+// Bounded, so that it times a distance of 0 is 0 even in float.
+template <typename T>
+T ScaleOf(const Kernel& kernel) {
+  return static_cast<T>(std::max(-std::numbers::log2e / kernel.bandwidth(), -1e30));
+}
+
 template <typename T>
 constexpr std::size_t kPanelWidth = kPanelBytes / sizeof(T);
 
@@ -40,11 +46,15 @@ TileEngine<T>::TileEngine(std::span<const double> predictions, std::size_t class
 }
 
 template <typename T>
+TileEngine<T>::TileEngine(std::span<const double> predictions, std::size_t class_count,
+                          const Kernel& kernel)
+    : TileEngine(predictions, class_count, kernel.distance()) {
+  scale_ = ScaleOf<T>(kernel);
+}
+
+template <typename T>
 TileEngine<T>::TileEngine(const PredictionBatch& batch, const Kernel& kernel)
-    : class_count_(batch.class_count),
-      distance_(kernel.distance()),
-      // Bounded, so that it times a distance of 0 is 0 even in float.
-      scale_(static_cast<T>(std::max(-std::numbers::log2e / kernel.bandwidth(), -1e30))) {
+    : class_count_(batch.class_count), distance_(kernel.distance()), scale_(ScaleOf<T>(kernel)) {
   order_.resize(batch.size());
   std::iota(order_.begin(), order_.end(), 0u);
   std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {

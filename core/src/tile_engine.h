@@ -44,6 +44,8 @@ class TileEngine {
  public:
   // Only distances: labels play no part, and the order is that of the predictions.
   TileEngine(std::span<const double> predictions, std::size_t class_count, Distance distance);
+  // Distances and kernels.
+  TileEngine(std::span<const double> predictions, std::size_t class_count, const Kernel& kernel);
   TileEngine(const PredictionBatch& batch, const Kernel& kernel);
 
   [[nodiscard]] std::size_t size() const noexcept { return order_.size(); }

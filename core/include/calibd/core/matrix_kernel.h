@@ -1,0 +1,73 @@
+#ifndef CALIBD_CORE_MATRIX_KERNEL_H_
+#define CALIBD_CORE_MATRIX_KERNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/kernel.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
+#include "calibd/core/skce.h"
+
+namespace calibd {
+
+// A matrix-valued kernel k(s, t) = sum_l k_l(s, t) A_l with symmetric positive
+// semi-definite m x m matrices A_l, which says how residuals of different classes bear
+// on each other; k I is the case of one term with the identity. Source: Widmann,
+// Lindsten & Zachariah, NeurIPS 2019, Example D.1.
+class MatrixKernel {
+ public:
+  struct Term {
+    Kernel kernel;
+    // A_l, m x m.
+    std::vector<double> matrix;
+  };
+
+  // Errors: InvalidArgument when there is no term, a matrix is not m x m, not finite,
+  // not symmetric (1e-12 relative to its largest entry), or has an eigenvalue below
+  // -1e-12 of its largest; it names the term. Cost: O(m^3) a term.
+  [[nodiscard]] static absl::StatusOr<MatrixKernel> Create(std::vector<Term> terms,
+                                                           std::size_t class_count);
+
+  [[nodiscard]] std::size_t class_count() const noexcept { return class_count_; }
+  // True iff sum_l A_l is positive definite: then the KCE is zero only for a calibrated
+  // model (Lemma D.3, Theorem E.1).
+  [[nodiscard]] bool universal() const noexcept { return universal_; }
+  // B = 2 sum_l sup|k_l| |A_l|_2 (Lemma H.1): |h_ij| <= B.
+  [[nodiscard]] double DistributionFreeBound() const noexcept { return bound_; }
+
+  // A_l = F_l F_l' with F_l of m x rank, row-major, so that d' A_l d' = (F_l' d)'(F_l' d').
+  struct Factor {
+    Kernel kernel;
+    std::size_t rank;
+    std::vector<double> matrix;
+  };
+  [[nodiscard]] std::span<const Factor> factors() const noexcept { return factors_; }
+
+ private:
+  MatrixKernel() = default;
+
+  std::size_t class_count_ = 0;
+  bool universal_ = false;
+  double bound_ = 0;
+  std::vector<Factor> factors_;
+};
+
+// As the functions of the same names for real-valued kernels, see skce.h and
+// bootstrap_test.h. batch.class_count equals that of the kernel, else InvalidArgument.
+// Cost: O(n m rank) once and O(n^2 (m + rank) / 2) a term of the kernel, in double.
+[[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
+                                                                  const MatrixKernel& kernel,
+                                                                  const RunControl& control = {});
+[[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
+                                                                const MatrixKernel& kernel,
+                                                                const BootstrapOptions& options,
+                                                                const RunControl& control = {});
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_MATRIX_KERNEL_H_

@@ -1,0 +1,97 @@
+#include "calibd/core/matrix_kernel.h"
+
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "matrix_tile_engine.h"
+#include "tile_sums.h"
+
+namespace calibd {
+namespace {
+
+constexpr double kTolerance = 1e-12;
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+absl::Status CheckSymmetric(const Matrix& matrix, std::size_t term) {
+  if (!matrix.allFinite()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("terms[", term, "].matrix holds a number that is not finite"));
+  }
+  const double asymmetry = (matrix - matrix.transpose()).cwiseAbs().maxCoeff();
+  if (asymmetry > kTolerance * matrix.cwiseAbs().maxCoeff()) {
+    return absl::InvalidArgumentError(absl::StrCat("terms[", term, "].matrix is off symmetry by ",
+                                                   asymmetry, ", expected a symmetric matrix"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
+                                                  std::size_t class_count) {
+  if (terms.empty()) {
+    return absl::InvalidArgumentError("terms is empty, expected at least 1 term");
+  }
+  const auto m = static_cast<Eigen::Index>(class_count);
+  MatrixKernel kernel;
+  kernel.class_count_ = class_count;
+  Matrix total = Matrix::Zero(m, m);
+  for (std::size_t l = 0; l < terms.size(); ++l) {
+    const Term& term = terms[l];
+    if (term.matrix.size() != class_count * class_count) {
+      return absl::InvalidArgumentError(absl::StrCat("terms[", l, "].matrix has ",
+                                                     term.matrix.size(), " values, expected ",
+                                                     class_count, " x ", class_count));
+    }
+    const Eigen::Map<const Matrix> matrix(term.matrix.data(), m, m);
+    if (const absl::Status status = CheckSymmetric(matrix, l); !status.ok()) return status;
+    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver{Eigen::MatrixXd(matrix)};
+    const Eigen::VectorXd& values = solver.eigenvalues();  // ascending
+    const double largest = values(m - 1);
+    if (values(0) < -kTolerance * std::max(largest, 0.0)) {
+      return absl::InvalidArgumentError(absl::StrCat("terms[", l, "].matrix has the eigenvalue ",
+                                                     values(0),
+                                                     ", expected a positive semi-definite matrix"));
+    }
+    if (!(largest > 0)) continue;  // the zero matrix adds nothing
+    Factor factor{term.kernel, 0, {}};
+    const double negligible = kTolerance * largest;
+    const auto first = std::find_if(values.begin(), values.end(),
+                                    [negligible](double value) { return value > negligible; });
+    const Eigen::Index rank = values.end() - first;
+    const Matrix root =
+        solver.eigenvectors().rightCols(rank) * values.tail(rank).cwiseSqrt().asDiagonal();
+    factor.rank = static_cast<std::size_t>(rank);
+    factor.matrix.assign(root.data(), root.data() + root.size());
+    kernel.factors_.push_back(std::move(factor));
+    kernel.bound_ += 2 * largest;
+    total += matrix;
+  }
+  if (kernel.factors_.empty()) {
+    return absl::InvalidArgumentError("terms hold only zero matrices");
+  }
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(Eigen::MatrixXd(total),
+                                                              Eigen::EigenvaluesOnly);
+  kernel.universal_ = solver.eigenvalues()(0) > kTolerance * solver.eigenvalues()(m - 1);
+  return kernel;
+}
+
+absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
+                                                    const MatrixKernel& kernel,
+                                                    const RunControl& control) {
+  if (batch.class_count != kernel.class_count()) {
+    return absl::InvalidArgumentError(absl::StrCat("the kernel has ", kernel.class_count(),
+                                                   " classes, expected ", batch.class_count));
+  }
+  if (const absl::Status status = CheckSampleSize(batch.size(), 2); !status.ok()) return status;
+  absl::StatusOr<TermSums> sums = SumTiles(MatrixTileEngine(batch, kernel), control);
+  if (!sums.ok()) return sums.status();
+  return EstimateFrom(*sums, batch.size());
+}
+
+}  // namespace calibd

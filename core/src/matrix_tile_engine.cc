@@ -1,0 +1,75 @@
+#include "matrix_tile_engine.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace calibd {
+
+MatrixTileEngine::MatrixTileEngine(const PredictionBatch& batch, const MatrixKernel& kernel)
+    : order_(batch.size()), diagonal_(batch.size()) {
+  std::iota(order_.begin(), order_.end(), 0u);
+  const std::size_t m = batch.class_count;
+  for (const MatrixKernel::Factor& factor : kernel.factors()) {
+    Part part{TileEngine<double>(batch.probabilities, m, factor.kernel), factor.rank,
+              std::vector<double>(batch.size() * factor.rank)};
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const std::span<const double> g = batch.row(i);
+      const auto y = static_cast<std::size_t>(batch.labels[i]);
+      double* residual = &part.residuals[i * factor.rank];
+      for (std::size_t k = 0; k < m; ++k) {
+        const double d = (k == y ? 1 : 0) - g[k];
+        const double* row = &factor.matrix[k * factor.rank];
+        for (std::size_t r = 0; r < factor.rank; ++r) residual[r] += d * row[r];
+      }
+      for (std::size_t r = 0; r < factor.rank; ++r) diagonal_[i] += residual[r] * residual[r];
+    }
+    parts_.push_back(std::move(part));
+  }
+}
+
+void MatrixTileEngine::Fill(const Tile& tile, Scratch& scratch,
+                            const std::function<bool()>& cancelled) const {
+  constexpr std::size_t kValues = kTileSize * kTileSize;
+  scratch.kernels.resize(parts_.size());
+  scratch.kernel.resize(kValues);
+  scratch.product.resize(kValues);
+  scratch.terms.assign(kValues, 0);
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    const Part& part = parts_[p];
+    part.kernel.Kernels(tile, scratch.kernels[p], cancelled, scratch.kernel.data());
+    const auto rank = static_cast<int>(part.rank);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tile.row_count),
+                static_cast<int>(tile.column_count), rank, 1.0,
+                &part.residuals[tile.row_begin * part.rank], rank,
+                &part.residuals[tile.column_begin * part.rank], rank, 0.0, scratch.product.data(),
+                static_cast<int>(kTileSize));
+    for (std::size_t i = 0; i < tile.row_count; ++i) {
+      for (std::size_t j = i * kTileSize; j < i * kTileSize + tile.column_count; ++j) {
+        scratch.terms[j] += scratch.kernel[j] * scratch.product[j];
+      }
+    }
+  }
+}
+
+double MatrixTileEngine::SumTerms(const Tile& tile, Scratch& scratch,
+                                  const std::function<bool()>& cancelled) const {
+  Fill(tile, scratch, cancelled);
+  double sum = 0;
+  for (std::size_t i = 0; i < tile.row_count; ++i) {
+    const double* row = &scratch.terms[i * kTileSize];
+    for (std::size_t j = tile.on_diagonal() ? i + 1 : 0; j < tile.column_count; ++j) sum += row[j];
+  }
+  return sum;
+}
+
+void MatrixTileEngine::Terms(const Tile& tile, Scratch& scratch,
+                             const std::function<bool()>& cancelled, float* out) const {
+  Fill(tile, scratch, cancelled);
+  std::transform(scratch.terms.begin(), scratch.terms.end(), out,
+                 [](double term) { return static_cast<float>(term); });
+}
+
+}  // namespace calibd
