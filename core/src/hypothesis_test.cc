@@ -34,6 +34,11 @@ double BlockPValueUpperBound(double skce, std::int64_t block_count, std::size_t 
   return HoeffdingBound(skce, static_cast<double>(pairs), bound);
 }
 
+double KceDeviation(std::size_t n, double bound, double level) noexcept {
+  const auto size = static_cast<double>(n);
+  return 2 * std::sqrt(bound / size) + std::sqrt(-2 * bound * std::log1p(-level) / size);
+}
+
 double NormalUpperTail(double z) noexcept { return 0.5 * std::erfc(z / std::numbers::sqrt2); }
 
 std::optional<NormalTest> TestMeanIsPositive(const RunningMoments& moments) noexcept {

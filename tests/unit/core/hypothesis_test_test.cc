@@ -24,6 +24,12 @@ TEST(DistributionFreeBoundTest, HasTheClosedForm) {
   EXPECT_EQ(BlockPValueUpperBound(0.4, 50, 2, 2), UnbiasedPValueUpperBound(0.4, 100, 2));
 }
 
+TEST(KceDeviationTest, InvertsTheBound) {
+  const double radius = KceDeviation(500, 2, 0.95);
+  const double e = radius - 2 * std::sqrt(2.0 / 500);
+  EXPECT_NEAR(std::exp(-e * e * 500 / 4), 0.05, 1e-14);
+}
+
 TEST(NormalTest, KeepsPrecisionFarInTheTail) {
   EXPECT_NEAR(NormalUpperTail(0), 0.5, 1e-16);
   EXPECT_NEAR(NormalUpperTail(1.959963984540054), 0.025, 1e-15);

@@ -27,6 +27,11 @@ namespace calibd {
 [[nodiscard]] double BlockPValueUpperBound(double skce, std::int64_t block_count,
                                            std::size_t block_size, double bound) noexcept;
 
+// Half the width of a two-sided interval around KCE_hat = sqrt(SKCE_b) that holds for
+// every n and distribution (Theorem H.1): KCE is within 2 sqrt(B / n) + e of KCE_hat
+// with probability at least `level` = 1 - exp(-e^2 n / (2 B)). n >= 1, level in (0, 1).
+[[nodiscard]] double KceDeviation(std::size_t n, double bound, double level) noexcept;
+
 // Upper tail of the standard normal distribution, without cancellation.
 [[nodiscard]] double NormalUpperTail(double z) noexcept;
 
