@@ -1,0 +1,20 @@
+#ifndef CALIBD_CORE_SRC_BINNED_ERROR_ROWS_H_
+#define CALIBD_CORE_SRC_BINNED_ERROR_ROWS_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "calibd/core/binned_error.h"
+#include "labelled_rows.h"
+
+namespace calibd {
+
+// OK when EstimateBinnedError takes spec with n observations.
+[[nodiscard]] absl::Status CheckBinnedErrorSpec(const BinnedErrorSpec& spec, std::size_t n);
+
+// EstimateBinnedError of rows that CheckBinnedErrorSpec has passed.
+[[nodiscard]] BinnedError BinnedErrorOfRows(const LabelledRows& rows, const BinnedErrorSpec& spec);
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_BINNED_ERROR_ROWS_H_
