@@ -1,0 +1,44 @@
+#ifndef CALIBD_CORE_SRC_ISOTONIC_H_
+#define CALIBD_CORE_SRC_ISOTONIC_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "calibd/core/binary_predictions.h"
+
+namespace calibd {
+
+// Binary predictions in order of their probability, equal ones pooled: isotonic
+// regression gives equal probabilities equal values.
+struct SortedPredictions {
+  // Distinct, ascending.
+  std::vector<double> probabilities;
+  // How many predictions have each of them, and how many of these came true.
+  std::vector<double> counts;
+  std::vector<double> successes;
+
+  // Cost: O(n log n).
+  explicit SortedPredictions(const BinaryPredictions& predictions);
+};
+
+// A run of groups to which isotonic regression gives one value, their mean.
+struct IsotonicBlock {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  double count = 0;
+  double successes = 0;
+
+  [[nodiscard]] double mean() const noexcept { return successes / count; }
+};
+
+// Isotonic (nondecreasing) least-squares regression of successes / counts with
+// weights counts, by pooling adjacent violators (Ayer et al., Ann. Math. Stat. 26,
+// 1955). counts > 0, both integers. Blocks' means are strictly increasing. `blocks`
+// is overwritten. Cost: O(groups).
+void FitIsotonic(std::span<const double> counts, std::span<const double> successes,
+                 std::vector<IsotonicBlock>& blocks);
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_ISOTONIC_H_
