@@ -1,0 +1,38 @@
+#include "replicates.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+namespace calibd {
+
+absl::Status RunReplicates(std::size_t count, const RunControl& control,
+                           const std::function<void(std::size_t)>& body) {
+  // How often the progress is told, at most.
+  constexpr std::size_t kSteps = 200;
+  const std::size_t step = (count + kSteps - 1) / kSteps;
+  std::atomic<bool> cancelled = false;
+  std::mutex mutex;
+  std::size_t done = 0;
+  const auto run = [&](std::size_t r) {
+    if (cancelled || (control.cancelled && control.cancelled())) {
+      cancelled = true;
+      return;
+    }
+    body(r);
+    const std::lock_guard lock(mutex);
+    ++done;
+    if (control.progress && (done % step == 0 || done == count)) {
+      control.progress(static_cast<double>(done) / static_cast<double>(count));
+    }
+  };
+  if (control.parallel_for) {
+    control.parallel_for(count, run);
+  } else {
+    for (std::size_t r = 0; r < count; ++r) run(r);
+  }
+  if (cancelled) return absl::CancelledError("the computation was cancelled");
+  return absl::OkStatus();
+}
+
+}  // namespace calibd
