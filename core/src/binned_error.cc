@@ -162,27 +162,6 @@ class MedianVarianceSplitter {
   std::vector<double> values_;
 };
 
-// d of a difference of two vectors.
-double Norm(std::span<const double> difference, BinDistance distance) noexcept {
-  double absolute = 0;
-  double squared = 0;
-  for (const double value : difference) {
-    absolute += std::abs(value);
-    squared += value * value;
-  }
-  switch (distance) {
-    case BinDistance::kTotalVariation:
-      return absolute / 2;
-    case BinDistance::kL1:
-      return absolute;
-    case BinDistance::kL2:
-      return std::sqrt(squared);
-    case BinDistance::kSquaredL2:
-      break;
-  }
-  return squared;
-}
-
 // Adds a non-empty bin to an error whose ece is still n times too large.
 void AddBin(std::size_t size, double distance, BinnedError& error) noexcept {
   error.ece += static_cast<double>(size) * distance;
@@ -193,19 +172,23 @@ void AddBin(std::size_t size, double distance, BinnedError& error) noexcept {
 }
 
 BinnedError ErrorOfPartition(const LabelledRows& rows, const Partition& partition,
-                             BinDistance distance) {
+                             Distance distance) {
   BinnedError error;
-  std::vector<double> difference(rows.class_count());
+  std::vector<double> mean_prediction(rows.class_count());
+  std::vector<double> frequency(rows.class_count());
   for (std::size_t b = 0; b < partition.bins(); ++b) {
     const std::span<const std::size_t> bin = partition.bin(b);
-    std::ranges::fill(difference, 0);
+    const auto size = static_cast<double>(bin.size());
+    std::ranges::fill(mean_prediction, 0);
+    std::ranges::fill(frequency, 0);
     for (const std::size_t i : bin) {
       const std::span<const double> g = rows.row(i);
-      for (std::size_t k = 0; k < g.size(); ++k) difference[k] += g[k];
-      difference[rows.label(i)] -= 1;
+      for (std::size_t k = 0; k < g.size(); ++k) mean_prediction[k] += g[k];
+      frequency[rows.label(i)] += 1;
     }
-    for (double& value : difference) value /= static_cast<double>(bin.size());
-    AddBin(bin.size(), Norm(difference, distance), error);
+    for (double& value : mean_prediction) value /= size;
+    for (double& value : frequency) value /= size;
+    AddBin(bin.size(), DistanceOf(distance, mean_prediction, frequency), error);
   }
   error.ece /= static_cast<double>(rows.size());
   return error;

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "tile_walk.h"
+
 namespace calibd {
 
 absl::Status RunReplicates(std::size_t count, const RunControl& control,
@@ -14,7 +16,7 @@ absl::Status RunReplicates(std::size_t count, const RunControl& control,
   std::atomic<bool> cancelled = false;
   std::mutex mutex;
   std::size_t done = 0;
-  const auto run = [&](std::size_t r) {
+  ParallelFor(control, count, [&](std::size_t r) {
     if (cancelled || (control.cancelled && control.cancelled())) {
       cancelled = true;
       return;
@@ -25,12 +27,7 @@ absl::Status RunReplicates(std::size_t count, const RunControl& control,
     if (control.progress && (done % step == 0 || done == count)) {
       control.progress(static_cast<double>(done) / static_cast<double>(count));
     }
-  };
-  if (control.parallel_for) {
-    control.parallel_for(count, run);
-  } else {
-    for (std::size_t r = 0; r < count; ++r) run(r);
-  }
+  });
   if (cancelled) return absl::CancelledError("the computation was cancelled");
   return absl::OkStatus();
 }

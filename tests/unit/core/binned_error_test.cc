@@ -100,13 +100,13 @@ INSTANTIATE_TEST_SUITE_P(Networks, BinnedErrorCifar10Test,
 TEST(BinnedErrorTest, MeasuresByEveryDistance) {
   // One bin; mean prediction (.5, .3, .2), label frequencies (0, 1, 0).
   const PredictionSet set{{0.5, 0.3, 0.2, 0.5, 0.3, 0.2}, {1, 1}, 3};
-  const auto ece = [&](BinDistance distance) {
+  const auto ece = [&](Distance distance) {
     return EstimateBinnedError(set.view(), UniformBins{10, distance})->ece;
   };
-  EXPECT_DOUBLE_EQ(ece(BinDistance::kTotalVariation), 0.7);
-  EXPECT_DOUBLE_EQ(ece(BinDistance::kL1), 1.4);
-  EXPECT_DOUBLE_EQ(ece(BinDistance::kSquaredL2), 0.25 + 0.49 + 0.04);
-  EXPECT_DOUBLE_EQ(ece(BinDistance::kL2), std::sqrt(0.78));
+  EXPECT_DOUBLE_EQ(ece(Distance::kTotalVariation), 0.7);
+  EXPECT_DOUBLE_EQ(ece(Distance::kCityblock), 1.4);
+  EXPECT_DOUBLE_EQ(ece(Distance::kSquaredEuclidean), 0.25 + 0.49 + 0.04);
+  EXPECT_DOUBLE_EQ(ece(Distance::kEuclidean), std::sqrt(0.78));
 }
 
 TEST(BinnedErrorTest, PutsAnEdgeInTheBinBelow) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "calibd/core/binary_predictions.h"
+#include "calibd/core/kernel.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd {
@@ -21,14 +22,11 @@ namespace calibd {
 
 inline constexpr std::size_t kMaxBinsPerClass = 100000;
 
-// d, on vectors of m components.
-enum class BinDistance { kTotalVariation, kL1, kL2, kSquaredL2 };
-
 // The whole vector; a bin is the m-tuple of UniformBinIndex of the components.
 struct UniformBins {
   // In [1, kMaxBinsPerClass].
   std::size_t bins_per_class = 10;
-  BinDistance distance = BinDistance::kTotalVariation;
+  Distance distance = Distance::kTotalVariation;
 };
 
 // The whole vector; bins by repeated splits, see PartitionByMedianVariance.
@@ -37,7 +35,7 @@ struct MedianVarianceBins {
   std::size_t min_size = 10;
   // 0: no limit.
   std::size_t max_bins = 0;
-  BinDistance distance = BinDistance::kTotalVariation;
+  Distance distance = Distance::kTotalVariation;
 };
 
 // The confidence max_k g_k in uniform bins; d = |mean confidence - accuracy|.
@@ -56,8 +54,8 @@ struct ClassWiseBins {
 using BinnedErrorSpec = std::variant<UniformBins, MedianVarianceBins, TopLabelBins, ClassWiseBins>;
 
 struct BinnedError {
-  // In [0, 1] by total variation and for scalars, [0, 2] by L1 and squared L2,
-  // [0, sqrt 2] by L2.
+  // In [0, 1] by total variation and for scalars, [0, 2] by cityblock and squared
+  // Euclidean distance, [0, sqrt 2] by Euclidean distance.
   double ece = 0;
   double mce = 0;
   // Non-empty ones, and how many observations the smallest and the largest hold.
