@@ -31,4 +31,5 @@ find_library(CALIBD_XXHASH xxhash REQUIRED NO_CACHE)
 
 if(CALIBD_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
 endif()

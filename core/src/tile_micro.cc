@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "calibd/core/simd_target.h"
+
 // Arrays of vectors need vectors of a size known to the compiler.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
@@ -232,7 +234,7 @@ HWY_EXPORT(Target);
 
 double RunMicro(const MicroTask<float>& task) { return HWY_DYNAMIC_DISPATCH(MicroFloat)(task); }
 double RunMicro(const MicroTask<double>& task) { return HWY_DYNAMIC_DISPATCH(MicroDouble)(task); }
-const char* SimdTargetName() { return HWY_DYNAMIC_DISPATCH(Target)(); }
+const char* SimdTarget() { return HWY_DYNAMIC_DISPATCH(Target)(); }
 
 }  // namespace calibd
 #endif  // HWY_ONCE

@@ -47,9 +47,6 @@ struct MicroTask {
 double RunMicro(const MicroTask<float>& task);
 double RunMicro(const MicroTask<double>& task);
 
-// Name of the SIMD target that RunMicro dispatches to, e.g. "AVX3".
-const char* SimdTargetName();
-
 }  // namespace calibd
 
 #endif  // CALIBD_CORE_SRC_TILE_MICRO_H_

@@ -1,0 +1,155 @@
+// Google Benchmark of core. `tests/benchmark/run` pairs each row with its baseline.
+#include <benchmark/benchmark.h>
+#include <cblas.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/core/simd_target.h"
+#include "calibd/core/skce.h"
+
+namespace calibd {
+namespace {
+
+const PredictionSet& Predictions(std::size_t n, std::size_t m) {
+  static std::deque<PredictionSet> made;  // keeps its elements in place
+  for (const PredictionSet& set : made) {
+    if (set.labels.size() == n && set.class_count == m) return set;
+  }
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M1(m), 1)->Draw(n, set);
+  return made.emplace_back(std::move(set));
+}
+
+Kernel MakeKernel() { return *Kernel::ExponentialTotalVariation(0.9); }
+
+RunControl OnThreads(std::size_t threads) {
+  RunControl control;
+  if (threads == 1) return control;
+  control.parallel_for = [threads](std::size_t count,
+                                   const std::function<void(std::size_t)>& body) {
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::jthread> workers;
+    for (std::size_t t = 0; t < threads; ++t) {
+      workers.emplace_back([&] {
+        for (std::size_t i = next++; i < count; i = next++) body(i);
+      });
+    }
+  };
+  return control;
+}
+
+void Quadratic(benchmark::State& state, Precision precision) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const auto m = static_cast<std::size_t>(state.range(1));
+  const RunControl control = OnThreads(static_cast<std::size_t>(state.range(2)));
+  const PredictionBatch batch = Predictions(n, m).view();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(EstimateQuadraticSkce(batch, MakeKernel(), control, precision));
+  }
+  state.counters["pairs/s"] =
+      benchmark::Counter(static_cast<double>(n) * static_cast<double>(n - 1) / 2,
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK_CAPTURE(Quadratic, float64, Precision::kFloat64)
+    ->ArgNames({"n", "m", "threads"})
+    ->Args({10000, 10, 1})
+    ->Args({10000, 100, 1})
+    ->Args({2000, 1000, 1})
+    ->Args({10000, 10, 2})
+    ->Args({10000, 100, 2})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(Quadratic, float32, Precision::kFloat32)
+    ->ArgNames({"n", "m", "threads"})
+    ->Args({10000, 10, 1})
+    ->Args({10000, 100, 1})
+    ->Args({2000, 1000, 1})
+    ->Args({10000, 10, 2})
+    ->Args({10000, 100, 2})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+void Median(benchmark::State& state) {
+  const PredictionSet& set = Predictions(static_cast<std::size_t>(state.range(0)),
+                                         static_cast<std::size_t>(state.range(1)));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(MedianBandwidth(set.probabilities, set.class_count));
+}
+BENCHMARK(Median)
+    ->ArgNames({"n", "m"})
+    ->Args({10000, 10})
+    ->Args({10000, 100})
+    ->Unit(benchmark::kMillisecond);
+
+void TopLabel(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const LensBatch batch = *ApplyLens(Predictions(n, 10).view(), Lens::TopLabel());
+  for (auto _ : state) benchmark::DoNotOptimize(EstimateQuadraticSkce(batch, MakeKernel()));
+}
+BENCHMARK(TopLabel)->ArgName("n")->Arg(10000)->Arg(1000000)->Unit(benchmark::kMillisecond);
+
+void Bootstrap(benchmark::State& state) {
+  const PredictionBatch batch = Predictions(10000, 10).view();
+  const RunControl control = OnThreads(static_cast<std::size_t>(state.range(0)));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(BootstrapTest(batch, MakeKernel(), {.replicates = 1000}, control));
+  }
+  // The multiplications of the tiles with the counts alone, n^2 replicates / 2 of them.
+  state.counters["flop/s"] =
+      benchmark::Counter(1e4 * 1e4 * 1000, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["memory"] = static_cast<double>(
+      BootstrapMemory(10000, 10, 1000, static_cast<std::size_t>(state.range(0))));
+}
+BENCHMARK(Bootstrap)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+// The most that the matrix product can do, for Bootstrap to be held against.
+void SgemmPeak(benchmark::State& state) {
+  constexpr int kSize = 1024;
+  std::vector<float> a(kSize * kSize, 0.5F);
+  std::vector<float> b(a);
+  std::vector<float> c(a);
+  for (auto _ : state) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize,
+                b.data(), kSize, 0, c.data(), kSize);
+    benchmark::ClobberMemory();
+  }
+  state.counters["flop/s"] = benchmark::Counter(2.0 * kSize * kSize * kSize,
+                                                benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(SgemmPeak)->Unit(benchmark::kMillisecond);
+
+void RunningBlocks(benchmark::State& state) {
+  const auto m = static_cast<std::size_t>(state.range(1));
+  const PredictionSet& set = Predictions(2000, m);
+  auto running =
+      RunningBlockSkce::Create(static_cast<std::size_t>(state.range(0)), m, MakeKernel());
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < 2000; ++i) running->Add(set.view().row(i), set.labels[i]);
+  }
+  state.SetItemsProcessed(2000 * static_cast<std::int64_t>(state.iterations()));
+}
+BENCHMARK(RunningBlocks)->ArgNames({"b", "m"})->Args({2, 10})->Args({100, 10})->Args({2, 1000});
+
+}  // namespace
+}  // namespace calibd
+
+int main(int argc, char** argv) {
+  benchmark::AddCustomContext("simd_target", calibd::SimdTarget());
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
