@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/validation.h"
+#include "categorical.h"
 #include "rng.h"
 
 namespace calibd {
@@ -37,19 +38,6 @@ double LogGamma(double shape, Rng& rng) noexcept {
       return boost + std::log(d) + log_v;
     }
   }
-}
-
-std::int32_t Categorical(std::span<const double> p, Rng& rng) noexcept {
-  const double u = rng.Uniform();
-  double cumulative = 0;
-  std::size_t last = 0;
-  for (std::size_t k = 0; k < p.size(); ++k) {
-    if (p[k] <= 0) continue;
-    cumulative += p[k];
-    last = k;
-    if (u < cumulative) break;
-  }
-  return static_cast<std::int32_t>(last);
 }
 
 GeneratorSpec SparseSpec(std::size_t class_count, double pi, std::vector<double> beta) {

@@ -1,0 +1,55 @@
+#ifndef CALIBD_CORE_CONSISTENCY_TEST_H_
+#define CALIBD_CORE_CONSISTENCY_TEST_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/binned_error.h"
+#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
+
+namespace calibd {
+
+// What whoever shows the result of ConsistencyTest must say beside it. Measured on the
+// reference model M1 with n = 250, m = 10; see
+// tests/statistical/anticonservative_level_test.cc.
+inline constexpr std::string_view kConsistencyTestCaveat =
+    "Consistency resampling of the ECE rejects calibrated models too often, the more so the finer "
+    "the bins. At level .05 with 10 classes and n = 250 it rejected 6 % of them by the top label, "
+    "9 % by median-variance bins, 13 % class-wise, and all of them by 10 uniform bins a class.";
+
+struct ConsistencyTestResult {
+  // Of the batch.
+  BinnedError error;
+  // (1 + exceedances) / (1 + replicates): never 0. For ONE look.
+  double p_value = 1;
+  std::int32_t replicates = 0;
+  // Replicates whose ECE is at least that of the batch; equal within 1e-12 counts.
+  std::int32_t exceedances = 0;
+  std::uint64_t seed = 0;
+  // Of the replicates' ECE, the divisor replicates - 1: what a calibrated model with
+  // such predictions shows.
+  double replicate_mean = 0;
+  double replicate_standard_deviation = 0;
+};
+
+// The test of calibration by consistency resampling: for each replicate draw n rows
+// with replacement, a label for each from its prediction, and estimate the ECE anew.
+// Source: Broecker & Smith, Weather Forecast. 22 (2007) 651, Sec. 3; as a test
+// Vaicenavicius et al., AISTATS 2019; Widmann, Lindsten & Zachariah, NeurIPS 2019,
+// Sec. 7 and App. J. See kConsistencyTestCaveat.
+//
+// batch: valid. The result is a function of the seed, whatever the threads.
+// Errors: those of EstimateBinnedError; InvalidArgument (replicates); Cancelled.
+// Cost: replicates times that of EstimateBinnedError, which is also the memory of
+// each thread, with O(n) for the rows that are drawn.
+[[nodiscard]] absl::StatusOr<ConsistencyTestResult> ConsistencyTest(const PredictionBatch& batch,
+                                                                    const BinnedErrorSpec& spec,
+                                                                    const BootstrapOptions& options,
+                                                                    const RunControl& control = {});
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_CONSISTENCY_TEST_H_

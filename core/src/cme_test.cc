@@ -1,0 +1,98 @@
+#include "calibd/core/cme_test.h"
+
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <boost/math/special_functions/gamma.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "boost_policy.h"
+
+namespace calibd {
+namespace {
+
+// Beyond this fewer than four digits of the statistic would be right.
+constexpr double kMaxCondition = 1e12;
+
+absl::Status CheckLocationCount(std::size_t count) {
+  if (count >= 1 && count <= kMaxTestLocations) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("test_locations has ", count, ", expected 1..", kMaxTestLocations));
+}
+
+// dev_ij: n x J.
+Eigen::MatrixXd Deviations(const PredictionBatch& batch, const Kernel& kernel,
+                           const PredictionBatch& locations) {
+  Eigen::MatrixXd deviations(batch.size(), locations.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> g = batch.row(i);
+    for (std::size_t j = 0; j < locations.size(); ++j) {
+      const std::int32_t label = locations.labels[j];
+      const double residual =
+          (batch.labels[i] == label ? 1 : 0) - g[static_cast<std::size_t>(label)];
+      deviations(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) =
+          kernel(g, locations.row(j)) * residual;
+    }
+  }
+  return deviations;
+}
+
+}  // namespace
+
+absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel& kernel,
+                                      const PredictionBatch& test_locations) {
+  const std::size_t count = test_locations.size();
+  if (absl::Status status = CheckLocationCount(count); !status.ok()) return status;
+  if (test_locations.class_count != batch.class_count) {
+    return absl::InvalidArgumentError(absl::StrCat("test_locations has ",
+                                                   test_locations.class_count,
+                                                   " classes, expected ", batch.class_count));
+  }
+  if (batch.size() < count + 1) {
+    return absl::FailedPreconditionError(absl::StrCat("has ", batch.size(),
+                                                      " observations, needs at least ", count + 1,
+                                                      " for ", count, " test locations"));
+  }
+  Eigen::MatrixXd deviations = Deviations(batch, kernel, test_locations);
+  const auto n = static_cast<double>(batch.size());
+  const Eigen::VectorXd mean = deviations.colwise().mean();
+  deviations.rowwise() -= mean.transpose();
+  const Eigen::MatrixXd covariance = deviations.transpose() * deviations / (n - 1);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(covariance);
+  // Ascending.
+  const Eigen::VectorXd& values = eigen.eigenvalues();
+  const double largest = values(values.size() - 1);
+  if (eigen.info() != Eigen::Success || !(values(0) > 0) || largest > kMaxCondition * values(0)) {
+    return absl::FailedPreconditionError(
+        "the covariance of the deviations at the test locations is singular: the locations do "
+        "not tell apart what they measure, or the predictions leave no room for deviations");
+  }
+  CmeTestResult result;
+  result.n = batch.size();
+  result.test_locations = count;
+  result.ucme = mean.squaredNorm() / static_cast<double>(count);
+  result.condition = largest / values(0);
+  // The sum over eigenvectors cannot fall below 0.
+  const Eigen::VectorXd projected = eigen.eigenvectors().transpose() * mean;
+  result.statistic = n * (projected.array().square() / values.array()).sum();
+  result.p_value =
+      boost::math::gamma_q(static_cast<double>(count) / 2, result.statistic / 2, MathPolicy());
+  return result;
+}
+
+absl::StatusOr<PredictionSet> DrawTestLocations(std::size_t count, std::size_t class_count,
+                                                std::uint64_t seed) {
+  if (absl::Status status = CheckLocationCount(count); !status.ok()) return status;
+  // Dirichlet(1, ..., 1) is uniform on the simplex; with pi = 1 the labels are
+  // independent of it.
+  GeneratorSpec spec = GeneratorSpec::M3(class_count);
+  std::ranges::fill(spec.alpha, 1);
+  absl::StatusOr<Generator> generator = Generator::Create(std::move(spec), seed);
+  if (!generator.ok()) return generator.status();
+  PredictionSet locations;
+  generator->Draw(count, locations);
+  return locations;
+}
+
+}  // namespace calibd

@@ -1,0 +1,63 @@
+#include "calibd/core/consistency_test.h"
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "binned_error_rows.h"
+#include "calibd/core/running_skce.h"
+#include "categorical.h"
+#include "labelled_rows.h"
+#include "replicates.h"
+#include "rng.h"
+
+namespace calibd {
+namespace {
+
+// Errors this close are equal but for the order in which they were summed.
+constexpr double kTie = 1e-12;
+
+}  // namespace
+
+absl::StatusOr<ConsistencyTestResult> ConsistencyTest(const PredictionBatch& batch,
+                                                      const BinnedErrorSpec& spec,
+                                                      const BootstrapOptions& options,
+                                                      const RunControl& control) {
+  if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "replicates is ", options.replicates, ", expected ", kMinReplicates, "..", kMaxReplicates));
+  }
+  const std::size_t n = batch.size();
+  if (absl::Status status = CheckBinnedErrorSpec(spec, n); !status.ok()) return status;
+  ConsistencyTestResult result;
+  result.error = BinnedErrorOfRows(LabelledRows(batch), spec);
+  result.replicates = options.replicates;
+  result.seed = options.seed;
+
+  std::vector<double> replicates(static_cast<std::size_t>(options.replicates));
+  const absl::Status status = RunReplicates(replicates.size(), control, [&](std::size_t r) {
+    Rng rng(options.seed, r);
+    std::vector<std::size_t> picked(n);
+    std::vector<std::int32_t> labels(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      picked[i] = rng.Below(static_cast<std::uint32_t>(n));
+      labels[i] = Categorical(batch.row(picked[i]), rng);
+    }
+    replicates[r] = BinnedErrorOfRows(LabelledRows(batch, picked, labels), spec).ece;
+  });
+  if (!status.ok()) return status;
+
+  RunningMoments moments;
+  for (const double ece : replicates) {
+    moments.Add(ece);
+    if (ece >= result.error.ece - kTie) ++result.exceedances;
+  }
+  result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
+  result.replicate_mean = moments.mean;
+  result.replicate_standard_deviation = std::sqrt(moments.Variance());
+  return result;
+}
+
+}  // namespace calibd

@@ -1,0 +1,87 @@
+// The size of the tests that reject calibrated models too often, on the reference
+// model M1 with n = 250, m = 10 (Widmann et al. 2019, Sec. 7) at level .05: their
+// caveats say so, and these tests hold the caveats to it. Seeds are fixed. The number
+// of rejections in S simulations is Binomial(S, size). A measured size of S0 = 1000
+// simulations (4000 for the CME test) and a new one differ by less than 5 standard
+// deviations of their difference but with probability 1e-6.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "calibd/core/cme_test.h"
+#include "calibd/core/consistency_test.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/kernel.h"
+
+namespace calibd {
+namespace {
+
+constexpr double kLevel = 0.05;
+
+double Margin(double rate, int simulations, int measured_with) {
+  return 5 * std::sqrt(rate * (1 - rate) * (1.0 / simulations + 1.0 / measured_with));
+}
+
+double CmeRejectionRate(const GeneratorSpec& spec, std::size_t n, int simulations) {
+  auto generator = Generator::Create(spec, 301);
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.9);
+  int rejected = 0;
+  for (int i = 0; i < simulations; ++i) {
+    PredictionSet set;
+    generator->Draw(n, set);
+    const auto locations = DrawTestLocations(10, 10, 1000 + static_cast<std::uint64_t>(i));
+    const auto result = CmeTest(set.view(), kernel, locations->view());
+    if (result.ok() && result->p_value <= kLevel) ++rejected;
+  }
+  return static_cast<double>(rejected) / simulations;
+}
+
+double ConsistencyRejectionRate(const BinnedErrorSpec& bins, int simulations) {
+  auto generator = Generator::Create(GeneratorSpec::M1(), 303);
+  int rejected = 0;
+  for (int i = 0; i < simulations; ++i) {
+    PredictionSet set;
+    generator->Draw(250, set);
+    const auto result = ConsistencyTest(set.view(), bins,
+                                        {.replicates = 199, .seed = static_cast<std::uint64_t>(i)});
+    if (result->p_value <= kLevel) ++rejected;
+  }
+  return static_cast<double>(rejected) / simulations;
+}
+
+TEST(AnticonservativeLevelTest, CmeTestRejectsTooOftenAtFewObservations) {
+  constexpr int kSimulations = 2000;
+  const double rate = CmeRejectionRate(GeneratorSpec::M1(), 250, kSimulations);
+  EXPECT_NEAR(rate, 0.089, Margin(0.089, kSimulations, 4000));
+  EXPECT_GT(rate, kLevel);
+}
+
+TEST(AnticonservativeLevelTest, CmeTestNearsItsLevelWithObservations) {
+  // Chi-square is right to within .01 here.
+  constexpr int kSimulations = 300;
+  EXPECT_NEAR(CmeRejectionRate(GeneratorSpec::M1(), 4000, kSimulations), kLevel,
+              0.01 + 5 * std::sqrt(kLevel * (1 - kLevel) / kSimulations));
+}
+
+TEST(AnticonservativeLevelTest, CmeTestSeesMiscalibration) {
+  EXPECT_GE(CmeRejectionRate(GeneratorSpec::M2(), 250, 100), 0.95);
+  EXPECT_GE(CmeRejectionRate(GeneratorSpec::M3(), 250, 100), 0.718 - Margin(0.718, 100, 500));
+}
+
+TEST(AnticonservativeLevelTest, ConsistencyResamplingRejectsTheMoreTheFinerTheBins) {
+  // Most of ten bins a class hold one observation. Rows drawn twice then share a bin,
+  // so that fewer bins of replicates are off: each sample is rejected.
+  EXPECT_GE(ConsistencyRejectionRate(UniformBins{10}, 50), 0.95);
+  constexpr int kSimulations = 300;
+  const double coarse = ConsistencyRejectionRate(UniformBins{2}, kSimulations);
+  EXPECT_NEAR(coarse, 0.093, Margin(0.093, kSimulations, 1000));
+  EXPECT_NEAR(ConsistencyRejectionRate(MedianVarianceBins{10}, kSimulations), 0.090,
+              Margin(0.090, kSimulations, 1000));
+  EXPECT_NEAR(ConsistencyRejectionRate(ClassWiseBins{15}, kSimulations), 0.126,
+              Margin(0.126, kSimulations, 1000));
+  EXPECT_NEAR(ConsistencyRejectionRate(TopLabelBins{15}, kSimulations), 0.055,
+              Margin(0.055, kSimulations, 1000));
+}
+
+}  // namespace
+}  // namespace calibd

@@ -1,0 +1,116 @@
+#include "calibd/core/cme_test.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "calibd/core/generator.h"
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::RelativeDifference;
+
+PredictionSet Draw(std::size_t n, std::size_t m = 3) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M1(m), 21)->Draw(n, set);
+  return set;
+}
+
+TEST(CmeTestTest, MatchesTheSmallCases) {
+  int tested = 0;
+  for (const auto& small : testing::SmallCases()) {
+    if (!small.contains("cme")) continue;
+    SCOPED_TRACE(small.at("name").get<std::string>());
+    const auto& expected = small.at("cme");
+    const PredictionSet set = testing::ToPredictionSet(small);
+    const PredictionSet locations = testing::ToPredictionSet(
+        {{"m", small.at("m")}, {"y0", expected.at("ty0")}, {"P", expected.at("TP")}});
+    const Kernel kernel = *Kernel::ExponentialTotalVariation(small.at("nu_used"));
+    const auto result = CmeTest(set.view(), kernel, locations.view());
+    ++tested;
+    if (expected.at("cov_cond").is_string()) {
+      EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+      continue;
+    }
+    ASSERT_TRUE(result.ok()) << result.status();
+    // The reference's own rounding grows with the condition.
+    const double tolerance = 1e-12 * std::max(1.0, result->condition);
+    EXPECT_LE(RelativeDifference(result->ucme, expected.at("UCME")), 1e-12);
+    EXPECT_LE(RelativeDifference(result->condition, expected.at("cov_cond")), tolerance);
+    EXPECT_LE(RelativeDifference(result->statistic, expected.at("statistic")), tolerance);
+    EXPECT_LE(RelativeDifference(result->p_value, expected.at("p")), tolerance);
+  }
+  EXPECT_EQ(tested, 6);
+}
+
+TEST(CmeTestTest, IsTheSquaredTStatisticAtOneLocation) {
+  const PredictionSet set = Draw(40);
+  const auto locations = DrawTestLocations(1, 3, 5);
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
+  const auto result = CmeTest(set.view(), kernel, locations->view());
+  const auto label = static_cast<std::size_t>(locations->labels[0]);
+  double sum = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < 40; ++i) {
+    const double deviation =
+        kernel(set.view().row(i), locations->view().row(0)) *
+        ((set.labels[i] == locations->labels[0] ? 1 : 0) - set.view().row(i)[label]);
+    sum += deviation;
+    squares += deviation * deviation;
+  }
+  const double t_squared = sum * sum / 40 / ((squares - sum * sum / 40) / 39);
+  EXPECT_NEAR(result->statistic, t_squared, 1e-12 * t_squared);
+  // Chi-square with one degree of freedom is a squared normal variable.
+  EXPECT_NEAR(result->p_value, std::erfc(std::sqrt(t_squared / 2)), 1e-13);
+  EXPECT_EQ(result->condition, 1);
+  EXPECT_EQ(result->test_locations, 1u);
+  EXPECT_EQ(result->n, 40u);
+}
+
+TEST(CmeTestTest, RefusesASingularCovariance) {
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
+  // Equal locations with equal labels.
+  PredictionSet locations = *DrawTestLocations(1, 3, 5);
+  locations.probabilities.insert(locations.probabilities.end(), locations.probabilities.begin(),
+                                 locations.probabilities.begin() + 3);
+  locations.labels.push_back(locations.labels[0]);
+  const auto equal = CmeTest(Draw(40).view(), kernel, locations.view());
+  EXPECT_EQ(equal.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(equal.status().message()), HasSubstr("singular"));
+  // Certain and right predictions deviate nowhere.
+  const PredictionSet certain{{1, 0, 0, 1, 1, 0}, {0, 1, 0}, 2};
+  EXPECT_EQ(CmeTest(certain.view(), kernel, DrawTestLocations(2, 2, 5)->view()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(CmeTestTest, NamesWhatIsWrong) {
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
+  const auto message = [&](const PredictionSet& set, const PredictionSet& locations) {
+    return std::string(CmeTest(set.view(), kernel, locations.view()).status().message());
+  };
+  EXPECT_THAT(message(Draw(10), *DrawTestLocations(10, 3, 5)),
+              HasSubstr("has 10 observations, needs at least 11 for 10 test locations"));
+  EXPECT_THAT(message(Draw(10), {{}, {}, 3}), HasSubstr("test_locations has 0, expected 1..256"));
+  EXPECT_THAT(message(Draw(10), *DrawTestLocations(2, 4, 5)),
+              HasSubstr("test_locations has 4 classes, expected 3"));
+  EXPECT_FALSE(DrawTestLocations(257, 3, 5).ok());
+  EXPECT_FALSE(DrawTestLocations(1, 1, 5).ok());
+}
+
+TEST(CmeTestTest, TakesManyClassesWithFewObservations) {
+  const PredictionSet set = Draw(3, 1000);
+  const auto result = CmeTest(set.view(), *Kernel::ExponentialTotalVariation(0.5),
+                              DrawTestLocations(1, 1000, 5)->view());
+  if (result.ok()) {
+    EXPECT_TRUE(std::isfinite(result->statistic));
+    EXPECT_GE(result->p_value, 0);
+  }
+}
+
+}  // namespace
+}  // namespace calibd
