@@ -20,7 +20,7 @@ add_library(calibd_openblas INTERFACE)
 target_link_libraries(calibd_openblas INTERFACE ${CALIBD_OPENBLAS} m)
 target_include_directories(calibd_openblas SYSTEM INTERFACE ${CALIBD_OPENBLAS_INCLUDE})
 
-# The server.
+# The server; JSON and CLI11 for calibctl too.
 find_package(spdlog REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)

@@ -1,0 +1,92 @@
+#ifndef CALIBD_CLIENT_CLIENT_H_
+#define CALIBD_CLIENT_CLIENT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/client/observation_stream.h"
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/model_service.pb.h"
+
+namespace calibd::client {
+
+struct ClientOptions {
+  // How long Connect waits for the server to accept the connection; > 0.
+  std::chrono::milliseconds connect_timeout{5000};
+  // Deadline of one call, its retries included; > 0.
+  std::chrono::milliseconds call_timeout{30000};
+  // Attempts of one call, the first included; >= 1.
+  int max_attempts = 4;
+};
+
+struct RunTestOptions {
+  // Told the fraction done, in [0, 1] and never decreasing, on the thread that
+  // called RunTest. May be empty.
+  std::function<void(double fraction)> on_progress;
+  // Stops the call, and the server's work for it, from any thread.
+  std::stop_token stop;
+  // Deadline of the whole test, > 0.
+  std::chrono::milliseconds timeout{std::chrono::minutes{10}};
+};
+
+// A connection to one calibd server.
+//
+// Errors of every function: the server's status code, its message and, appended,
+// the fields that it found wrong; DEADLINE_EXCEEDED after the timeout;
+// UNAVAILABLE when the server cannot be reached.
+//
+// UNAVAILABLE is retried, and RESOURCE_EXHAUSTED when the server says how long
+// to wait, with growing, jittered delays; nothing else is.
+//
+// Thread-safe. The streams that it opens may outlive it.
+class Client {
+ public:
+  // address: "HOST:PORT". Not encrypted: for loopback and trusted networks.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Client>> Connect(
+      const std::string& address, const ClientOptions& options = {});
+
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Returns the declaration with its defaults filled in. Idempotent.
+  [[nodiscard]] absl::StatusOr<v1::Model> CreateModel(const v1::Model& model);
+  // name: as ModelName returns it, here and below.
+  [[nodiscard]] absl::StatusOr<v1::Model> GetModel(std::string_view name);
+  // All models, ascending by name.
+  [[nodiscard]] absl::StatusOr<std::vector<v1::Model>> ListModels();
+  // When an earlier attempt was cut off, NOT_FOUND of a later one counts as done.
+  [[nodiscard]] absl::Status DeleteModel(std::string_view name);
+
+  // The running estimates.
+  [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(std::string_view name);
+
+  // The quadratic test on the newest window. CANCELLED after a stop.
+  [[nodiscard]] absl::StatusOr<v1::QuadraticTestResult> RunTest(const v1::RunTestRequest& request,
+                                                                const RunTestOptions& options = {});
+
+  // Opens a stream of labelled predictions to a model and waits, for the call
+  // timeout at most, until the server is ready for it.
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<ObservationStream>> OpenStream(
+      std::string_view name, const StreamOptions& options = {});
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+// "models/{model}" or, with a version, "models/{model}/versions/{version}".
+[[nodiscard]] std::string ModelName(std::string_view model, std::string_view version = {});
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_CLIENT_CLIENT_H_

@@ -1,0 +1,39 @@
+#ifndef CALIBD_CLIENT_SRC_BACKOFF_H_
+#define CALIBD_CLIENT_SRC_BACKOFF_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <random>
+
+namespace calibd::client {
+
+// Delays between attempts: the ceiling doubles from 100 ms to 5 s, and each delay
+// is drawn from its upper half, so that clients cut off together do not come back
+// together.
+class Backoff {
+ public:
+  explicit Backoff(std::uint64_t seed) : random_(seed) {}
+
+  // at_least: what the server asked for; the jitter is added to it.
+  std::chrono::milliseconds Next(std::optional<std::chrono::milliseconds> at_least = {}) {
+    std::uniform_int_distribution<std::int64_t> jitter(ceiling_.count() / 2, ceiling_.count());
+    const std::chrono::milliseconds delay(jitter(random_));
+    ceiling_ = std::min(2 * ceiling_, kMax);
+    return at_least.value_or(std::chrono::milliseconds(0)) + delay;
+  }
+
+  // After progress: the next delay is short again.
+  void Reset() { ceiling_ = kInitial; }
+
+ private:
+  static constexpr std::chrono::milliseconds kInitial{100};
+  static constexpr std::chrono::milliseconds kMax{5000};
+
+  std::mt19937_64 random_;
+  std::chrono::milliseconds ceiling_ = kInitial;
+};
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_CLIENT_SRC_BACKOFF_H_

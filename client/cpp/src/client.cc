@@ -1,0 +1,214 @@
+#include "calibd/client/client.h"
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backoff.h"
+#include "calibd/v1/calibration_service.grpc.pb.h"
+#include "calibd/v1/ingest_service.grpc.pb.h"
+#include "calibd/v1/model_service.grpc.pb.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "status_conversion.h"
+#include "stream_impl.h"
+
+namespace calibd::client {
+namespace {
+
+using Clock = std::chrono::system_clock;
+
+grpc::ChannelArguments ChannelSettings() {
+  grpc::ChannelArguments arguments;
+  // Retries are this library's, which knows what is safe to repeat.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // A proxy meant for web traffic must not carry predictions elsewhere.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A peer that vanished without a word is noticed after 80 s. Servers may close
+  // connections that ping more often than every 30 s.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  // The delays between attempts are Backoff's; the channel's stay below them.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  return arguments;
+}
+
+}  // namespace
+
+struct Client::Impl {
+  Impl(std::shared_ptr<grpc::Channel> the_channel, const ClientOptions& the_options)
+      : options(the_options),
+        channel(std::move(the_channel)),
+        models(v1::ModelService::NewStub(channel)),
+        calibration(v1::CalibrationService::NewStub(channel)),
+        ingest(v1::IngestService::NewStub(channel)) {}
+
+  // call(context) makes one attempt. Repeats it while that is safe and within
+  // the deadline.
+  template <typename Call>
+  absl::Status Retry(std::chrono::milliseconds timeout, const Call& call) const {
+    const Clock::time_point deadline = Clock::now() + timeout;
+    Backoff backoff(std::random_device{}());
+    for (int attempt = 1;; ++attempt) {
+      grpc::ClientContext context;
+      context.set_deadline(deadline);
+      const absl::Status status = call(context, attempt);
+      if (!IsRetryable(status) || attempt >= options.max_attempts) return status;
+      const auto delay = backoff.Next(RetryDelay(status));
+      if (Clock::now() + delay >= deadline) return status;
+      std::this_thread::sleep_for(delay);
+    }
+  }
+
+  // One unary call.
+  template <typename Response, typename Call>
+  absl::StatusOr<Response> Unary(const Call& call) const {
+    Response response;
+    absl::Status status =
+        Retry(options.call_timeout, [&](grpc::ClientContext& context, int /*attempt*/) {
+          return FromGrpcStatus(call(&context, &response));
+        });
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  const ClientOptions options;
+  const std::shared_ptr<grpc::Channel> channel;
+  const std::unique_ptr<v1::ModelService::Stub> models;
+  const std::unique_ptr<v1::CalibrationService::Stub> calibration;
+  // Shared with the streams, which may outlive the client.
+  const std::shared_ptr<v1::IngestService::Stub> ingest;
+};
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address,
+                                                        const ClientOptions& options) {
+  if (address.empty()) return absl::InvalidArgumentError("address is empty, expected HOST:PORT");
+  if (options.connect_timeout.count() <= 0 || options.call_timeout.count() <= 0 ||
+      options.max_attempts < 1) {
+    return absl::InvalidArgumentError(
+        "connect_timeout, call_timeout and max_attempts must be positive");
+  }
+  std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
+  const Clock::time_point deadline = Clock::now() + options.connect_timeout;
+  // A refused connection is reported at once rather than after the timeout; only
+  // a silent peer takes that long.
+  for (grpc_connectivity_state state = channel->GetState(true); state != GRPC_CHANNEL_READY;
+       state = channel->GetState(true)) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || !channel->WaitForStateChange(state, deadline)) {
+      return absl::UnavailableError(absl::StrCat("no calibd server answers at ", address));
+    }
+  }
+  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(channel), options)));
+}
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+absl::StatusOr<v1::Model> Client::CreateModel(const v1::Model& model) {
+  v1::CreateModelRequest request;
+  *request.mutable_model() = model;
+  auto response = impl_->Unary<v1::CreateModelResponse>(
+      [&](auto* context, auto* out) { return impl_->models->CreateModel(context, request, out); });
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_model());
+}
+
+absl::StatusOr<v1::Model> Client::GetModel(std::string_view name) {
+  v1::GetModelRequest request;
+  request.set_name(std::string(name));
+  auto response = impl_->Unary<v1::GetModelResponse>(
+      [&](auto* context, auto* out) { return impl_->models->GetModel(context, request, out); });
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_model());
+}
+
+absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
+  std::vector<v1::Model> models;
+  v1::ListModelsRequest request;
+  request.set_page_size(1000);
+  do {
+    auto page = impl_->Unary<v1::ListModelsResponse>(
+        [&](auto* context, auto* out) { return impl_->models->ListModels(context, request, out); });
+    if (!page.ok()) return page.status();
+    if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
+      return absl::InternalError("the server repeated a page of models");
+    }
+    for (v1::Model& model : *page->mutable_models()) models.push_back(std::move(model));
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  return models;
+}
+
+absl::Status Client::DeleteModel(std::string_view name) {
+  v1::DeleteModelRequest request;
+  request.set_name(std::string(name));
+  return impl_->Retry(impl_->options.call_timeout, [&](grpc::ClientContext& context, int attempt) {
+    v1::DeleteModelResponse response;
+    absl::Status status = FromGrpcStatus(impl_->models->DeleteModel(&context, request, &response));
+    if (attempt > 1 && absl::IsNotFound(status)) return absl::OkStatus();
+    return status;
+  });
+}
+
+absl::StatusOr<v1::GetCalibrationResponse> Client::GetCalibration(std::string_view name) {
+  v1::GetCalibrationRequest request;
+  request.set_model(std::string(name));
+  return impl_->Unary<v1::GetCalibrationResponse>([&](auto* context, auto* out) {
+    return impl_->calibration->GetCalibration(context, request, out);
+  });
+}
+
+absl::StatusOr<v1::QuadraticTestResult> Client::RunTest(const v1::RunTestRequest& request,
+                                                        const RunTestOptions& options) {
+  std::optional<v1::QuadraticTestResult> result;
+  double fraction = 0;
+  absl::Status status =
+      impl_->Retry(options.timeout, [&](grpc::ClientContext& context, int /*attempt*/) {
+        const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
+        if (options.stop.stop_requested()) return absl::CancelledError("the test was cancelled");
+        const auto reader = impl_->calibration->RunTest(&context, request);
+        v1::RunTestResponse response;
+        while (reader->Read(&response)) {
+          if (response.has_result()) {
+            result = std::move(*response.mutable_result());
+          } else if (options.on_progress && response.progress().fraction() > fraction) {
+            // A repeated test starts over; what is shown does not go back.
+            fraction = std::min(response.progress().fraction(), 1.0);
+            options.on_progress(fraction);
+          }
+        }
+        return FromGrpcStatus(reader->Finish());
+      });
+  if (options.stop.stop_requested() && !result.has_value()) {
+    return absl::CancelledError("the test was cancelled");
+  }
+  if (!status.ok()) return status;
+  // A broken message can look like a clean end of a stream.
+  if (!result.has_value()) {
+    return absl::DataLossError("the server ended the test without a result");
+  }
+  return *std::move(result);
+}
+
+absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(
+    std::string_view name, const StreamOptions& options) {
+  auto impl = ObservationStream::Impl::Open(impl_->ingest, std::string(name), options,
+                                            impl_->options.call_timeout);
+  if (!impl.ok()) return impl.status();
+  return std::unique_ptr<ObservationStream>(new ObservationStream(*std::move(impl)));
+}
+
+std::string ModelName(std::string_view model, std::string_view version) {
+  std::string name = "models/";
+  name.append(model);
+  if (!version.empty()) name.append("/versions/").append(version);
+  return name;
+}
+
+}  // namespace calibd::client

@@ -1,0 +1,52 @@
+#ifndef CALIBD_CLIENT_SRC_ROW_CHECK_H_
+#define CALIBD_CLIENT_SRC_ROW_CHECK_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/client/observation_stream.h"
+
+namespace calibd::client {
+
+// What is wrong with one labelled prediction, judged by the server's rules: the
+// field and a text as "sums to 1.31, expected 1 +- 0.001". Unset when it is valid.
+struct RowFault {
+  const char* field;
+  std::string description;
+};
+
+template <typename T>
+std::optional<RowFault> FindFault(PredictionKind kind, std::span<const T> row, std::int32_t label,
+                                  double row_sum_tolerance) {
+  double sum = 0;
+  for (std::size_t k = 0; k < row.size(); ++k) {
+    const auto value = static_cast<double>(row[k]);
+    if (kind == PredictionKind::kLogits) {
+      if (!std::isfinite(value)) {
+        return RowFault{"logits",
+                        absl::StrCat("value ", k, " = ", value, ", expected a finite number")};
+      }
+    } else if (!(value >= 0 && value <= 1)) {  // catches NaN too
+      return RowFault{"probabilities",
+                      absl::StrCat("value ", k, " = ", value, ", expected a number in [0, 1]")};
+    }
+    sum += value;
+  }
+  if (kind == PredictionKind::kProbabilities && !(std::abs(sum - 1) <= row_sum_tolerance)) {
+    return RowFault{"probabilities",
+                    absl::StrCat("sums to ", sum, ", expected 1 +- ", row_sum_tolerance)};
+  }
+  if (label < 0 || static_cast<std::size_t>(label) >= row.size()) {
+    return RowFault{"labels", absl::StrCat("is ", label, ", expected [0, ", row.size(), ")")};
+  }
+  return std::nullopt;
+}
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_CLIENT_SRC_ROW_CHECK_H_

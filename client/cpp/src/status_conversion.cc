@@ -1,0 +1,92 @@
+#include "status_conversion.h"
+
+#include <algorithm>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace calibd::client {
+namespace {
+
+constexpr char kBadRequest[] = "type.googleapis.com/google.rpc.BadRequest";
+constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
+constexpr char kErrorInfo[] = "type.googleapis.com/google.rpc.ErrorInfo";
+
+// A server can send what it likes; what is shown stays readable.
+constexpr int kMaxShownViolations = 10;
+
+template <typename Message>
+std::optional<Message> Detail(const absl::Status& status, const char* type_url) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(type_url);
+  Message message;
+  if (!payload.has_value() || !message.ParseFromString(std::string(*payload))) return std::nullopt;
+  return message;
+}
+
+}  // namespace
+
+absl::Status FromRpcStatus(const rpc::Status& status) {
+  // gRPC and absl share their code numbers; anything else is not a code.
+  const bool known = status.code() >= 0 && status.code() <= 16;
+  const auto code =
+      known ? static_cast<absl::StatusCode>(status.code()) : absl::StatusCode::kUnknown;
+  if (code == absl::StatusCode::kOk) return absl::OkStatus();
+  std::string message = status.message();
+  for (const auto& any : status.details()) {
+    rpc::BadRequest bad_request;
+    if (any.type_url() != kBadRequest || !bad_request.ParseFromString(any.value())) continue;
+    int shown = 0;
+    for (const auto& violation : bad_request.field_violations()) {
+      if (absl::StrContains(message, violation.description())) continue;
+      if (++shown > kMaxShownViolations) break;
+      absl::StrAppend(&message, message.empty() ? "" : "; ", violation.field(), ": ",
+                      violation.description());
+    }
+  }
+  absl::Status result(code, message);
+  for (const auto& any : status.details()) {
+    result.SetPayload(any.type_url(), absl::Cord(any.value()));
+  }
+  return result;
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  rpc::Status full;
+  // The details are a convenience: when they cannot be read, or belong to
+  // another status, the call's own code and message stand.
+  if (!full.ParseFromString(status.error_details()) || full.code() != status.error_code()) {
+    full.Clear();
+  }
+  full.set_code(status.error_code());
+  full.set_message(status.error_message());
+  return FromRpcStatus(full);
+}
+
+std::optional<std::chrono::milliseconds> RetryDelay(const absl::Status& status) {
+  const auto info = Detail<rpc::RetryInfo>(status, kRetryInfo);
+  if (!info.has_value()) return std::nullopt;
+  // Bounded so that a wrong answer cannot park a client for years.
+  const auto seconds = std::clamp<std::int64_t>(info->retry_delay().seconds(), 0, 3600);
+  const auto nanos = std::clamp<std::int32_t>(info->retry_delay().nanos(), 0, 999'999'999);
+  return std::chrono::milliseconds(seconds * 1000 + nanos / 1'000'000);
+}
+
+std::vector<rpc::BadRequest::FieldViolation> FieldViolations(const absl::Status& status) {
+  const auto bad_request = Detail<rpc::BadRequest>(status, kBadRequest);
+  if (!bad_request.has_value()) return {};
+  return {bad_request->field_violations().begin(), bad_request->field_violations().end()};
+}
+
+std::string ErrorReason(const absl::Status& status) {
+  const auto info = Detail<rpc::ErrorInfo>(status, kErrorInfo);
+  return info.has_value() ? info->reason() : std::string();
+}
+
+bool IsRetryable(const absl::Status& status) {
+  return absl::IsUnavailable(status) ||
+         (absl::IsResourceExhausted(status) && RetryDelay(status).has_value());
+}
+
+}  // namespace calibd::client

@@ -1,0 +1,430 @@
+#include "stream_impl.h"
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "backoff.h"
+#include "row_check.h"
+#include "status_conversion.h"
+
+namespace calibd::client {
+namespace {
+
+constexpr std::size_t kMaxReportedRows = 5;
+constexpr std::size_t kMaxKeptRejections = 100;
+constexpr std::chrono::seconds kClosingTime{1};
+
+std::string RandomProducerId() {
+  std::random_device random;
+  return absl::StrCat("client-", absl::Hex(random(), absl::kZeroPad8),
+                      absl::Hex(random(), absl::kZeroPad8));
+}
+
+// Whether to open again after a connection ended. Beyond what any call may
+// repeat, a stream that was cut in the middle shows codes that the transport made
+// up; the numbering makes opening again safe after each of them.
+bool IsResumable(const absl::Status& status) {
+  if (IsRetryable(status)) return true;
+  // A broken message reaches the server as a clean end of the stream.
+  if (ErrorReason(status) == "NOT_FINISHED") return true;
+  const bool made_by_transport = ErrorReason(status).empty();
+  return made_by_transport && (status.ok() || absl::IsUnknown(status) || absl::IsInternal(status) ||
+                               absl::IsCancelled(status));
+}
+
+// "rows[17].probabilities" -> 17; -1 when the path names no row.
+std::int64_t RowOfField(std::string_view field) {
+  constexpr std::string_view kRows = "rows[";
+  const std::size_t at = field.find(kRows);
+  std::int64_t row = -1;
+  if (at == std::string_view::npos) return row;
+  const std::string_view rest = field.substr(at + kRows.size());
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), row);
+  return error == std::errc() && end != rest.data() + rest.size() && *end == ']' ? row : -1;
+}
+
+absl::Status CheckOptions(const StreamOptions& options) {
+  if (options.epoch < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch = ", options.epoch, ", expected >= 0"));
+  }
+  if (options.max_rows_per_batch < 0 || options.max_unacknowledged_batches < 0) {
+    return absl::InvalidArgumentError(
+        "max_rows_per_batch and max_unacknowledged_batches must not be negative");
+  }
+  if (options.stall_timeout.count() <= 0) {
+    return absl::InvalidArgumentError("stall_timeout must be positive");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ObservationStream::Impl::Impl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model,
+                              StreamOptions options)
+    : stub_(std::move(stub)),
+      model_(std::move(model)),
+      options_(std::move(options)),
+      last_progress_(Clock::now()) {}
+
+absl::StatusOr<std::unique_ptr<ObservationStream::Impl>> ObservationStream::Impl::Open(
+    std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
+    std::chrono::milliseconds open_timeout) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  if (options.producer_id.empty()) options.producer_id = RandomProducerId();
+  std::unique_ptr<Impl> impl(new Impl(std::move(stub), std::move(model), std::move(options)));
+  impl->connection_thread_ = std::thread([raw = impl.get()] { raw->RunConnections(); });
+
+  Lock lock(impl->mutex_);
+  const bool answered = impl->changed_.wait_for(
+      lock, open_timeout, [&] { return impl->opened_.has_value() || !impl->failure_.ok(); });
+  if (!impl->failure_.ok()) return impl->failure_;
+  if (!answered) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the server did not open the stream within ", open_timeout.count(), " ms"));
+  }
+  auto builder = BatchBuilder::Create(*impl->opened_, impl->options_.max_rows_per_batch);
+  if (!builder.ok()) return builder.status();
+  impl->builder_ = *std::move(builder);
+  impl->class_count_ = static_cast<std::size_t>(impl->opened_->class_count());
+  impl->row_sum_tolerance_ = impl->opened_->row_sum_tolerance();
+  lock.unlock();
+  return impl;
+}
+
+ObservationStream::Impl::~Impl() {
+  Cancel();
+  if (connection_thread_.joinable()) connection_thread_.join();
+}
+
+void ObservationStream::Impl::Cancel() {
+  const Lock lock(mutex_);
+  if (!finished_) Fail(absl::CancelledError("the stream was cancelled"));
+}
+
+void ObservationStream::Impl::Fail(absl::Status status) {
+  if (failure_.ok()) failure_ = std::move(status);
+  if (context_ != nullptr) context_->TryCancel();
+  changed_.notify_all();
+}
+
+// --- the caller's thread ---
+
+template <typename T>
+absl::Status ObservationStream::Impl::Send(PredictionKind kind, std::span<const T> values,
+                                           std::span<const std::int32_t> labels) {
+  const std::size_t m = class_count_;
+  if (values.size() % m != 0 || values.size() / m != labels.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(values.size(), " values and ", labels.size(),
+                                                   " labels, expected ", m,
+                                                   " values for each label"));
+  }
+  std::int64_t row_number = counts().rows;
+  std::vector<bool> invalid(labels.size());
+  std::vector<std::string> faults;
+  std::size_t invalid_count = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto fault = FindFault(kind, values.subspan(i * m, m), labels[i], row_sum_tolerance_);
+    if (!fault.has_value()) continue;
+    invalid[i] = true;
+    if (++invalid_count <= kMaxReportedRows) {
+      faults.push_back(absl::StrCat("rows[", row_number + static_cast<std::int64_t>(i), "].",
+                                    fault->field, " ", fault->description));
+    }
+  }
+  if (invalid_count > 0 && options_.invalid_rows == InvalidRows::kReject) {
+    if (invalid_count > faults.size()) {
+      faults.push_back(absl::StrCat(invalid_count - faults.size(), " more"));
+    }
+    return absl::InvalidArgumentError(absl::StrJoin(faults, "; "));
+  }
+  for (std::size_t i = 0; i < labels.size(); ++i, ++row_number) {
+    if (invalid[i]) {
+      builder_->AddDropped();
+      continue;
+    }
+    // The batch goes when the next row needs room, not when it is full: the last
+    // one then is still here to carry the count of dropped rows.
+    if (builder_->NeedsNewBatch<T>(kind)) {
+      if (absl::Status status = PushBatch(); !status.ok()) return status;
+    }
+    builder_->Add<T>(kind, values.subspan(i * m, m), labels[i], row_number);
+  }
+  const Lock lock(mutex_);
+  counts_.rows = row_number;
+  counts_.dropped_rows += static_cast<std::int64_t>(invalid_count);
+  return failure_;
+}
+
+template absl::Status ObservationStream::Impl::Send<double>(PredictionKind, std::span<const double>,
+                                                            std::span<const std::int32_t>);
+template absl::Status ObservationStream::Impl::Send<float>(PredictionKind, std::span<const float>,
+                                                           std::span<const std::int32_t>);
+
+template <typename Done>
+absl::Status ObservationStream::Impl::WaitFor(Lock& lock, const Done& done) {
+  while (!done() && failure_.ok()) {
+    const Clock::time_point deadline = last_progress_ + options_.stall_timeout;
+    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout &&
+        Clock::now() >= last_progress_ + options_.stall_timeout) {
+      Fail(absl::DeadlineExceededError(absl::StrCat("the server acknowledged nothing for ",
+                                                    options_.stall_timeout.count(), " ms")));
+    }
+  }
+  return failure_;
+}
+
+absl::Status ObservationStream::Impl::PushBatch() {
+  Lock lock(mutex_);
+  if (finishing_) return absl::FailedPreconditionError("the stream was finished");
+  if (absl::Status status = WaitFor(lock, [&] { return !window_->full(); }); !status.ok()) {
+    return status;
+  }
+  if (window_->empty()) last_progress_ = Clock::now();
+  OutgoingBatch batch = builder_->Take();
+  counts_.reported_dropped_rows += batch.request.batch().observations().dropped_rows();
+  window_->Push(std::move(batch));
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status ObservationStream::Impl::Flush() {
+  if (!builder_->empty()) return PushBatch();
+  const Lock lock(mutex_);
+  return failure_;
+}
+
+absl::StatusOr<StreamCounts> ObservationStream::Impl::Finish() {
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  {
+    Lock lock(mutex_);
+    if (window_->empty()) last_progress_ = Clock::now();
+    finishing_ = true;
+    changed_.notify_all();
+    if (absl::Status status = WaitFor(lock, [&] { return finished_; }); !status.ok()) return status;
+    // Both sides agree; the server's closing words are only a courtesy.
+    changed_.wait_for(lock, kClosingTime, [&] { return connection_ended_; });
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  connection_thread_.join();
+  return counts();
+}
+
+StreamCounts ObservationStream::Impl::counts() const {
+  const Lock lock(mutex_);
+  return counts_;
+}
+
+std::vector<RejectedBatch> ObservationStream::Impl::TakeRejected() {
+  const Lock lock(mutex_);
+  std::vector<RejectedBatch> taken(std::make_move_iterator(rejected_.begin()),
+                                   std::make_move_iterator(rejected_.end()));
+  rejected_.clear();
+  return taken;
+}
+
+// --- the connection thread ---
+
+void ObservationStream::Impl::RunConnections() {
+  Backoff backoff(std::random_device{}());
+  for (;;) {
+    const Clock::time_point started = Clock::now();
+    const absl::Status status = RunConnection();
+    Lock lock(mutex_);
+    if (finished_ || !failure_.ok()) return;
+    if (!IsResumable(status)) {
+      Fail(status);
+      return;
+    }
+    if (last_progress_ > started) backoff.Reset();
+    // Woken by Fail alone; the delay is waited out otherwise.
+    changed_.wait_for(lock, backoff.Next(RetryDelay(status)), [&] { return !failure_.ok(); });
+    if (!failure_.ok()) return;
+  }
+}
+
+absl::Status ObservationStream::Impl::RunConnection() {
+  grpc::ClientContext context;
+  {
+    const Lock lock(mutex_);
+    if (!failure_.ok()) return failure_;
+    context_ = &context;
+    connection_ended_ = false;
+    rows_on_connection_ = 0;
+  }
+  const auto stream = stub_->StreamObservations(&context);
+  if (OpenOn(*stream)) {
+    std::thread reader([&] { ReadFrom(*stream); });
+    WriteTo(*stream);
+    reader.join();
+  }
+  const absl::Status status = FromGrpcStatus(stream->Finish());
+  const Lock lock(mutex_);
+  context_ = nullptr;
+  return status;
+}
+
+bool ObservationStream::Impl::OpenOn(GrpcStream& stream) {
+  v1::StreamObservationsRequest request;
+  auto& open = *request.mutable_open();
+  open.set_model(model_);
+  open.set_producer_id(options_.producer_id);
+  open.set_epoch(options_.epoch);
+  v1::StreamObservationsResponse response;
+  if (!stream.Write(request) || !stream.Read(&response)) return false;
+  const absl::Status status = HandleOpened(response);
+  if (status.ok()) return true;
+  const Lock lock(mutex_);
+  Fail(status);
+  return false;
+}
+
+absl::Status ObservationStream::Impl::HandleOpened(const v1::StreamObservationsResponse& response) {
+  if (!response.has_opened()) {
+    return absl::InternalError("the server answered Open with another message than Opened");
+  }
+  const auto& opened = response.opened();
+  const Lock lock(mutex_);
+  if (!opened_.has_value()) {
+    const auto& wanted = options_.class_names;
+    if (!wanted.empty() && !std::equal(wanted.begin(), wanted.end(), opened.class_names().begin(),
+                                       opened.class_names().end())) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the class names differ: the model has [", absl::StrJoin(opened.class_names(), ", "),
+          "], the producer [", absl::StrJoin(wanted, ", "), "]"));
+    }
+    std::int32_t in_flight = std::max(opened.max_batches_in_flight(), 1);
+    if (options_.max_unacknowledged_batches > 0) {
+      in_flight = std::min(in_flight, options_.max_unacknowledged_batches);
+    }
+    window_.emplace(opened.next_sequence(), static_cast<std::size_t>(in_flight));
+    opened_ = opened;
+  } else {
+    if (opened.class_count() != opened_->class_count()) {
+      return absl::FailedPreconditionError(absl::StrCat("the model was made anew with ",
+                                                        opened.class_count(), " classes, before ",
+                                                        opened_->class_count()));
+    }
+    if (absl::Status status = window_->Reopen(opened.next_sequence()); !status.ok()) return status;
+    ++counts_.reconnects;
+  }
+  last_progress_ = Clock::now();
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+void ObservationStream::Impl::WriteTo(GrpcStream& stream) {
+  v1::StreamObservationsRequest finish;
+  bool finish_written = false;
+  Lock lock(mutex_);
+  for (;;) {
+    const auto can_finish = [&] { return finishing_ && !finish_written && window_->all_written(); };
+    changed_.wait(lock, [&] {
+      return connection_ended_ || !failure_.ok() || !window_->all_written() || can_finish();
+    });
+    if (connection_ended_ || !failure_.ok()) return;
+    bool written = false;
+    if (can_finish()) {
+      finish.mutable_finish()->set_last_sequence(window_->last_sequence());
+      finish_written = true;
+      lock.unlock();
+      written = stream.Write(finish);
+    } else {
+      const std::shared_ptr<const OutgoingBatch> batch = window_->TakeNextToWrite();
+      rows_on_connection_ += batch->row_count();
+      if (window_->last_taken_is_resent()) ++counts_.resent_batches;
+      lock.unlock();
+      written = stream.Write(batch->request);
+    }
+    // The reader sees the end of a broken connection too, and the status tells.
+    if (!written) return;
+    lock.lock();
+  }
+}
+
+// --- the reader thread ---
+
+void ObservationStream::Impl::ReadFrom(GrpcStream& stream) {
+  v1::StreamObservationsResponse response;
+  while (stream.Read(&response)) {
+    const Lock lock(mutex_);
+    last_progress_ = Clock::now();
+    if (absl::Status status = Handle(response); !status.ok()) Fail(std::move(status));
+    changed_.notify_all();
+  }
+  const Lock lock(mutex_);
+  connection_ended_ = true;
+  changed_.notify_all();
+}
+
+absl::Status ObservationStream::Impl::Handle(const v1::StreamObservationsResponse& response) {
+  switch (response.message_case()) {
+    case v1::StreamObservationsResponse::kAck:
+      return Settle(response.ack().sequence());
+    case v1::StreamObservationsResponse::kRejected:
+      return HandleRejected(response.rejected());
+    case v1::StreamObservationsResponse::kFinished:
+      return HandleFinished(response.finished());
+    case v1::StreamObservationsResponse::kOpened:
+    case v1::StreamObservationsResponse::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InternalError("the server sent a message that is not expected in a stream");
+}
+
+absl::Status ObservationStream::Impl::Settle(std::int64_t sequence) {
+  const auto settled = window_->Acknowledge(sequence);
+  if (!settled.ok()) return settled.status();
+  counts_.accepted_rows += settled->accepted_rows;
+  counts_.rejected_rows += settled->rejected_rows;
+  return absl::OkStatus();
+}
+
+absl::Status ObservationStream::Impl::HandleRejected(
+    const v1::StreamObservationsResponse::Rejected& message) {
+  const auto batch = window_->Reject(message.sequence());
+  if (!batch.ok()) return batch.status();
+  if (*batch == nullptr) return absl::OkStatus();
+  const std::vector<std::int64_t>& row_numbers = (*batch)->row_numbers;
+  ++counts_.rejected_batches;
+  if (rejected_.size() >= kMaxKeptRejections) return absl::OkStatus();
+  RejectedBatch& rejected = rejected_.emplace_back();
+  rejected.sequence = message.sequence();
+  rejected.first_row = row_numbers.front();
+  rejected.last_row = row_numbers.back();
+  rejected.row_count = (*batch)->row_count();
+  rejected.status = FromRpcStatus(message.status());
+  for (const auto& violation : FieldViolations(rejected.status)) {
+    RowError& error = rejected.errors.emplace_back();
+    const std::int64_t row = RowOfField(violation.field());
+    if (row >= 0 && row < rejected.row_count) {
+      error.row = row_numbers[static_cast<std::size_t>(row)];
+    }
+    error.field = violation.field();
+    error.description = violation.description();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ObservationStream::Impl::HandleFinished(
+    const v1::StreamObservationsResponse::Finished& message) {
+  // Finished settles what no acknowledgement has settled yet.
+  if (absl::Status status = Settle(message.last_sequence()); !status.ok()) return status;
+  const std::int64_t rows =
+      message.accepted_rows() + message.duplicate_rows() + message.rejected_rows();
+  if (!finishing_ || !window_->empty() || message.last_sequence() != window_->last_sequence() ||
+      rows != rows_on_connection_) {
+    return absl::DataLossError(
+        absl::StrCat("the server finished at batch ", message.last_sequence(), " with ", rows,
+                     " rows on this connection, expected batch ", window_->last_sequence(),
+                     " with ", rows_on_connection_, " rows"));
+  }
+  finished_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::client

@@ -1,0 +1,116 @@
+#ifndef CALIBD_CLIENT_SRC_STREAM_IMPL_H_
+#define CALIBD_CLIENT_SRC_STREAM_IMPL_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "batch_builder.h"
+#include "calibd/client/observation_stream.h"
+#include "calibd/v1/ingest_service.grpc.pb.h"
+#include "grpcpp/client_context.h"
+#include "send_window.h"
+
+namespace calibd::client {
+
+// The caller's thread checks rows and fills batches; the connection thread opens
+// connections one after another and writes; a reader thread of each connection
+// handles what the server says. They meet in the fields below the mutex.
+class ObservationStream::Impl {
+ public:
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Impl>> Open(
+      std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
+      std::chrono::milliseconds open_timeout);
+  ~Impl();
+
+  template <typename T>
+  [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const T> values,
+                                  std::span<const std::int32_t> labels);
+  [[nodiscard]] absl::Status Flush();
+  [[nodiscard]] absl::StatusOr<StreamCounts> Finish();
+  void Cancel();
+  [[nodiscard]] StreamCounts counts() const;
+  [[nodiscard]] std::vector<RejectedBatch> TakeRejected();
+  [[nodiscard]] std::size_t class_count() const { return class_count_; }
+  [[nodiscard]] const std::string& producer_id() const { return options_.producer_id; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Lock = std::unique_lock<std::mutex>;
+  using GrpcStream = grpc::ClientReaderWriterInterface<v1::StreamObservationsRequest,
+                                                       v1::StreamObservationsResponse>;
+
+  Impl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options);
+
+  // Connection thread.
+  void RunConnections();
+  // One connection from Open to its end. Returns how it ended.
+  [[nodiscard]] absl::Status RunConnection();
+  [[nodiscard]] bool OpenOn(GrpcStream& stream);
+  void WriteTo(GrpcStream& stream);
+  [[nodiscard]] absl::Status HandleOpened(const v1::StreamObservationsResponse& response);
+
+  // Reader thread.
+  void ReadFrom(GrpcStream& stream);
+  [[nodiscard]] absl::Status Handle(const v1::StreamObservationsResponse& response);
+  // Every batch up to and including `sequence` was counted or rejected.
+  [[nodiscard]] absl::Status Settle(std::int64_t sequence);
+  [[nodiscard]] absl::Status HandleRejected(
+      const v1::StreamObservationsResponse::Rejected& message);
+  [[nodiscard]] absl::Status HandleFinished(
+      const v1::StreamObservationsResponse::Finished& message);
+
+  // Caller's thread. PushBatch waits for room.
+  [[nodiscard]] absl::Status PushBatch();
+  // Waits until done() with the stall timeout; OK, or why the stream is over.
+  template <typename Done>
+  [[nodiscard]] absl::Status WaitFor(Lock& lock, const Done& done);
+
+  // With the mutex held: the stream is over; everyone wakes up.
+  void Fail(absl::Status status);
+
+  const std::shared_ptr<v1::IngestService::Stub> stub_;
+  const std::string model_;
+  StreamOptions options_;
+
+  // Caller's thread; set before it runs.
+  std::optional<BatchBuilder> builder_;
+  std::size_t class_count_ = 0;
+  double row_sum_tolerance_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Why the stream is over; OK while it is not.
+  absl::Status failure_;
+  // Unset until the first connection was opened.
+  std::optional<v1::StreamObservationsResponse::Opened> opened_;
+  std::optional<SendWindow> window_;
+  // The caller has asked to finish; the server has agreed.
+  bool finishing_ = false;
+  bool finished_ = false;
+  // Of the current connection: its context, whether it has ended, and the rows
+  // written on it.
+  grpc::ClientContext* context_ = nullptr;
+  bool connection_ended_ = false;
+  std::int64_t rows_on_connection_ = 0;
+  // Of the last answer, or of when waiting for one began.
+  Clock::time_point last_progress_;
+  StreamCounts counts_;
+  std::deque<RejectedBatch> rejected_;
+
+  std::thread connection_thread_;
+};
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_CLIENT_SRC_STREAM_IMPL_H_
