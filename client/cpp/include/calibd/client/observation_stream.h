@@ -28,7 +28,7 @@ enum class InvalidRows {
 struct StreamOptions {
   // Names the producer to the server, which counts its batches once by this
   // name. ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$. Empty: a random one.
-  std::string producer_id;
+  std::string producer_id{};
   // Incarnation of the producer, >= 0. A stream of a higher epoch ends those of
   // lower ones.
   std::int64_t epoch = 0;
@@ -42,7 +42,7 @@ struct StreamOptions {
   // this long nothing was acknowledged, reconnecting included; > 0.
   std::chrono::milliseconds stall_timeout{60000};
   // The producer's class order; checked against the model's. Empty: not checked.
-  std::vector<std::string> class_names;
+  std::vector<std::string> class_names{};
 };
 
 // Rows are numbered from 0 in the order in which they were given to Send, dropped

@@ -1,0 +1,62 @@
+#include "command.h"
+
+#include <iostream>
+
+namespace calibd::cli {
+namespace {
+
+// The words of the codes that need one: the others speak for themselves.
+std::string_view Prefix(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kUnavailable:
+      return "unavailable: ";
+    case absl::StatusCode::kDeadlineExceeded:
+      return "timeout: ";
+    case absl::StatusCode::kInternal:
+      return "internal error: ";
+    case absl::StatusCode::kNotFound:
+      return "not found: ";
+    case absl::StatusCode::kAlreadyExists:
+      return "already exists: ";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::chrono::milliseconds Context::Timeout(std::chrono::milliseconds otherwise) const {
+  if (!timeout_seconds.has_value()) return otherwise;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(*timeout_seconds * 1000));
+}
+
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context) {
+  client::ClientOptions options;
+  options.call_timeout = context.Timeout(kCallTimeout);
+  options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
+  return client::Client::Connect(context.server, options);
+}
+
+std::string ModelArgument(std::string_view argument) {
+  constexpr std::string_view kPrefix = "models/";
+  if (argument.starts_with(kPrefix)) return std::string(argument);
+  const std::size_t at = argument.find('@');
+  if (at == std::string_view::npos) return client::ModelName(argument);
+  return client::ModelName(argument.substr(0, at), argument.substr(at + 1));
+}
+
+void PrintJson(const Json& json) { std::cout << json.dump(2) << '\n'; }
+
+void Print(std::string_view text) { std::cout << text; }
+
+ExitCode Fail(const absl::Status& status) {
+  std::cerr << "calibctl: " << Prefix(status.code()) << std::string(status.message()) << '\n';
+  return ExitCode::kError;
+}
+
+ExitCode UsageFault(std::string_view fault) {
+  std::cerr << "calibctl: " << fault << '\n';
+  return ExitCode::kUsage;
+}
+
+}  // namespace calibd::cli

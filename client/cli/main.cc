@@ -1,0 +1,64 @@
+#include <iostream>
+
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "command.h"
+#include "interrupt.h"
+
+namespace {
+
+constexpr char kFooter[] =
+    "Exit codes: 0 fine; 1 an error; 2 wrong usage; 3 --fail-on found miscalibration.\n"
+    "JSON (--output json) has stable keys and numbers that read back as the same doubles.\n"
+    "\n"
+    "Start with:\n"
+    "  calibctl evaluate predictions.csv labels.csv --label-base 0      (no server needed)\n"
+    "  calibctl model create resnet18 --classes 10\n"
+    "  calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
+    "  calibctl show resnet18\n"
+    "  calibctl test resnet18\n"
+    "`calibctl COMMAND --help` tells more.";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using calibd::cli::Context;
+  using calibd::cli::ExitCode;
+
+  Context context;
+  context.stop = calibd::cli::StopOnInterrupt();
+
+  CLI::App app("calibctl tells whether the probabilities of a classifier can be trusted.",
+               "calibctl");
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("calibctl ") + CALIBD_VERSION);
+  app.require_subcommand(1);
+  // --server and its kind may follow the command.
+  app.fallthrough();
+  app.add_option("--server", context.server, "HOST:PORT of calibd; default 127.0.0.1:8460")
+      ->envname("CALIBD_SERVER");
+  app.add_option("--output", context.output, "table (for people) or json; default table")
+      ->check(CLI::IsMember({"table", "json"}));
+  app.add_option("--timeout", context.timeout_seconds,
+                 "seconds to wait for an answer; default 30, for `test` 600")
+      ->check(CLI::Range(0.001, 1e6));
+  AddModelCommand(app, context);
+  AddSendCommand(app, context);
+  AddShowCommand(app, context);
+  AddTestCommand(app, context);
+  AddEvaluateCommand(app, context);
+  AddSimulateCommand(app, context);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Help and version are no errors; everything else is wrong usage.
+    return app.exit(error) == 0 ? static_cast<int>(ExitCode::kOk)
+                                : static_cast<int>(ExitCode::kUsage);
+  }
+  if (!std::cout.flush()) {
+    std::cerr << "calibctl: cannot write the result to standard output\n";
+    return static_cast<int>(ExitCode::kError);
+  }
+  return static_cast<int>(context.exit_code);
+}

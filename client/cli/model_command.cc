@@ -1,0 +1,151 @@
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "command.h"
+
+namespace calibd::cli {
+namespace {
+
+struct CreateOptions {
+  std::string name;
+  std::optional<std::int32_t> class_count;
+  std::vector<std::string> class_names;
+  std::optional<double> bandwidth;
+  std::optional<std::int32_t> warmup;
+  std::vector<std::int32_t> block_sizes;
+  std::int32_t window = 0;
+  double row_sum_tolerance = 0;
+};
+
+ExitCode PrintModel(const Context& context, const absl::StatusOr<v1::Model>& model) {
+  if (!model.ok()) return Fail(model.status());
+  if (context.json()) {
+    PrintJson(ToJson(*model));
+  } else {
+    Print(DescribeModels({*model}));
+    for (int k = 0; k < model->class_names_size(); ++k) {
+      Print(absl::StrCat(k == 0 ? "classes: " : ", ", model->class_names(k)));
+    }
+    if (model->class_names_size() > 0) Print("\n");
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode Create(const Context& context, const CreateOptions& options) {
+  if (!options.class_count.has_value() && options.class_names.empty()) {
+    return UsageFault("say how many classes the model has: --classes M or --class-names a,b,c");
+  }
+  v1::Model model;
+  model.set_name(ModelArgument(options.name));
+  if (options.class_count.has_value()) model.set_class_count(*options.class_count);
+  for (const std::string& name : options.class_names) model.add_class_names(name);
+  if (options.bandwidth.has_value()) model.mutable_bandwidth()->set_fixed(*options.bandwidth);
+  if (options.warmup.has_value()) {
+    model.mutable_bandwidth()->mutable_median()->set_warmup(*options.warmup);
+  }
+  for (const std::int32_t size : options.block_sizes) model.add_block_sizes(size);
+  model.set_window(options.window);
+  model.set_row_sum_tolerance(options.row_sum_tolerance);
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  return PrintModel(context, (*client)->CreateModel(model));
+}
+
+ExitCode List(const Context& context) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  const auto models = (*client)->ListModels();
+  if (!models.ok()) return Fail(models.status());
+  if (context.json()) {
+    Json json;
+    json["models"] = Json::array();
+    for (const v1::Model& model : *models) json["models"].push_back(ToJson(model));
+    PrintJson(json);
+  } else {
+    Print(DescribeModels(*models));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode Show(const Context& context, const std::string& name) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  return PrintModel(context, (*client)->GetModel(ModelArgument(name)));
+}
+
+ExitCode Delete(const Context& context, const std::string& name) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  const std::string model = ModelArgument(name);
+  if (absl::Status status = (*client)->DeleteModel(model); !status.ok()) return Fail(status);
+  if (context.json()) {
+    Json json;
+    json["deleted"] = model;
+    PrintJson(json);
+  } else {
+    Print(absl::StrCat("deleted ", model, "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+void AddCreate(CLI::App& model, Context& context) {
+  auto options = std::make_shared<CreateOptions>();
+  CLI::App* const command = model.add_subcommand(
+      "create", "Declare a model. Repeating an equal declaration does nothing");
+  command->footer("Example: calibctl model create resnet18 --classes 10");
+  command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
+  CLI::Option* const classes =
+      command->add_option("--classes", options->class_count, "number of classes, 2..100000");
+  command
+      ->add_option("--class-names", options->class_names,
+                   "names of the classes in the order of the probabilities, a,b,c")
+      ->delimiter(',')
+      ->excludes(classes);
+  CLI::Option* const bandwidth =
+      command
+          ->add_option("--bandwidth", options->bandwidth,
+                       "fixed nu of the kernel exp(-TV/nu); default: the median of the distances "
+                       "of the warm-up predictions")
+          ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--warmup", options->warmup,
+                   "predictions that the bandwidth is chosen from; default: up to 500")
+      ->check(CLI::Range(2, 1000000))
+      ->excludes(bandwidth);
+  command
+      ->add_option("--block-sizes", options->block_sizes,
+                   "sizes of the running block estimators, at most 4 of 2..1000; default 2,100")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 1000));
+  command
+      ->add_option("--window", options->window,
+                   "newest observations kept for `calibctl test`; default 10000")
+      ->check(CLI::Range(2, 1000000));
+  command
+      ->add_option("--row-sum-tolerance", options->row_sum_tolerance,
+                   "a row is valid when |sum - 1| is at most this; default 0.001")
+      ->check(CLI::Range(1e-12, 0.1));
+  command->callback([options, &context] { context.exit_code = Create(context, *options); });
+}
+
+}  // namespace
+
+void AddModelCommand(CLI::App& app, Context& context) {
+  CLI::App* const model = app.add_subcommand("model", "Create, list, show and delete models");
+  model->require_subcommand(1);
+  AddCreate(*model, context);
+  model->add_subcommand("list", "List the models")->callback([&context] {
+    context.exit_code = List(context);
+  });
+  const auto add = [&](const char* name, const char* description, auto run) {
+    auto argument = std::make_shared<std::string>();
+    CLI::App* const command = model->add_subcommand(name, description);
+    command->add_option("NAME", *argument, "name, or NAME@VERSION")->required();
+    command->callback([argument, &context, run] { context.exit_code = run(context, *argument); });
+  };
+  add("show", "Show what a model was declared with", Show);
+  add("delete", "Delete a model with all that is known of it", Delete);
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,121 @@
+#include "prediction_file.h"
+
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "csv_reader.h"
+#include "npy_reader.h"
+
+namespace calibd::cli {
+namespace {
+
+absl::StatusOr<std::ifstream> Open(const std::string& path) {
+  std::ifstream input(path, std::ios::binary);
+  if (!input) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read ", path, ": ", std::generic_category().message(errno)));
+  }
+  return input;
+}
+
+absl::StatusOr<Table> ReadTable(const InputOptions& options) {
+  auto file = Open(options.predictions);
+  if (!file.ok()) return file.status();
+  if (!LooksLikeNpy(*file)) {
+    return ReadCsv(*file, options.predictions,
+                   {.header = options.header, .last_column_is_label = options.labels_last_column});
+  }
+  if (options.labels_last_column || options.header) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.predictions, " is a NumPy file: --labels-last-column and --header are for CSV"));
+  }
+  return ReadNpy(*file, options.predictions);
+}
+
+absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options) {
+  auto file = Open(options.labels);
+  if (!file.ok()) return file.status();
+  return LooksLikeNpy(*file) ? ReadNpyLabels(*file, options.labels)
+                             : ReadCsvLabels(*file, options.labels, options.header);
+}
+
+}  // namespace
+
+void AddInputOptions(CLI::App& command, InputOptions& input) {
+  command
+      .add_option("PREDICTIONS", input.predictions,
+                  "CSV (one prediction a line, one column a class) or NumPy file "
+                  "(.npy, n x m of float32 or float64)")
+      ->required();
+  command.add_option("LABELS", input.labels,
+                     "CSV (one class number a line) or NumPy file (n integers)");
+  command
+      .add_option("--label-base", input.label_base,
+                  "number of the first class in LABELS, 0 or 1; must be said, is never guessed")
+      ->check(CLI::IsMember({0, 1}));
+  command.add_flag("--labels-last-column", input.labels_last_column,
+                   "the last column of PREDICTIONS (CSV) holds the labels; no LABELS then");
+  command.add_flag("--header", input.header, "the first line of a CSV file holds names; skip it");
+  command.add_flag("--logits", input.logits,
+                   "the values are logits; they become probabilities by the softmax");
+  command.add_flag("--drop-invalid", input.drop_invalid,
+                   "leave out invalid rows and count them; without it they are an error");
+}
+
+std::optional<std::string> FindUsageFault(const InputOptions& input) {
+  if (!input.label_base.has_value()) {
+    return "--label-base is missing: say --label-base 0 if the first class is numbered 0 in the "
+           "labels, or --label-base 1 if it is numbered 1. A wrong guess would shift every label "
+           "by one class, so calibctl does not guess";
+  }
+  if (input.labels_last_column != input.labels.empty()) {
+    return input.labels_last_column ? "give LABELS or --labels-last-column, not both"
+                                    : "LABELS is missing: give a file, or --labels-last-column if "
+                                      "the labels are the last column of PREDICTIONS";
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<Input> ReadInput(const InputOptions& options) {
+  auto table = ReadTable(options);
+  if (!table.ok()) return table.status();
+  if (!options.labels_last_column) {
+    auto labels = ReadLabels(options);
+    if (!labels.ok()) return labels.status();
+    table->labels = *std::move(labels);
+  }
+  if (table->labels.size() != table->row_count) {
+    return absl::InvalidArgumentError(absl::StrCat(options.labels, " holds ", table->labels.size(),
+                                                   " labels, expected ", table->row_count,
+                                                   ", one for each prediction"));
+  }
+  if (table->column_count < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.predictions, " has ", table->column_count,
+                     " columns of probabilities, expected one for each of 2 classes or more"));
+  }
+  Input input;
+  input.class_count = table->column_count;
+  input.values = std::move(table->values);
+  input.labels.reserve(table->row_count);
+  const std::int64_t base = *options.label_base;
+  for (std::size_t i = 0; i < table->row_count; ++i) {
+    const std::int64_t label = table->labels[i];
+    const bool valid =
+        label >= base && label - base < static_cast<std::int64_t>(table->column_count);
+    if (!valid && !options.drop_invalid) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.labels_last_column ? options.predictions : options.labels, ": label ", i + 1,
+          " = ", label, ", expected ", base, "..",
+          base + static_cast<std::int64_t>(table->column_count) - 1, " with --label-base ", base));
+    }
+    input.labels.push_back(valid ? static_cast<std::int32_t>(label - base) : -1);
+  }
+  return input;
+}
+
+}  // namespace calibd::cli

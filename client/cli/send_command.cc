@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "command.h"
+#include "prediction_file.h"
+#include "progress_bar.h"
+#include "stream_report.h"
+
+namespace calibd::cli {
+namespace {
+
+// Rows given to the stream at a time; it cuts them to the server's batches.
+constexpr std::size_t kRowsPerSend = 1024;
+
+struct SendOptions {
+  std::string model;
+  InputOptions input;
+  std::string producer_id;
+  std::vector<std::string> class_names;
+  bool create = false;
+};
+
+absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
+  const std::size_t m = input.class_count;
+  const std::span<const double> values(input.values);
+  const std::span<const std::int32_t> labels(input.labels);
+  const auto kind = options.input.logits ? client::PredictionKind::kLogits
+                                         : client::PredictionKind::kProbabilities;
+  ProgressBar bar("sending", "rows", static_cast<double>(labels.size()));
+  for (std::size_t first = 0; first < labels.size(); first += kRowsPerSend) {
+    const std::size_t count = std::min(kRowsPerSend, labels.size() - first);
+    absl::Status status = stream.stream().Send(kind, values.subspan(first * m, count * m),
+                                               labels.subspan(first, count));
+    if (absl::IsInvalidArgument(status)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(options.input.predictions, ": ", std::string(status.message()),
+                       " (rows are counted from 0; --drop-invalid leaves such rows out)"));
+    }
+    if (!status.ok()) return status;
+    bar.Update(stream.settled_rows());
+    stream.TellRejected();
+  }
+  return absl::OkStatus();
+}
+
+ExitCode Run(const Context& context, const SendOptions& options) {
+  if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
+  const auto input = ReadInput(options.input);
+  if (!input.ok()) return Fail(input.status());
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  const std::string name = ModelArgument(options.model);
+  if (options.create) {
+    v1::Model model;
+    model.set_name(name);
+    model.set_class_count(static_cast<std::int32_t>(input->class_count));
+    for (const std::string& class_name : options.class_names) model.add_class_names(class_name);
+    const auto existing = (*client)->GetModel(name);
+    const auto created =
+        absl::IsNotFound(existing.status()) ? (*client)->CreateModel(model) : existing;
+    if (!created.ok()) return Fail(created.status());
+  }
+  client::StreamOptions stream_options;
+  stream_options.producer_id = options.producer_id;
+  stream_options.class_names = options.class_names;
+  if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
+  auto stream = ReportedStream::Open(context, **client, name, stream_options);
+  if (!stream.ok()) return Fail(stream.status());
+  if (stream->stream().class_count() != input->class_count) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
+                                                        input->class_count, " classes, ", name,
+                                                        " has ", stream->stream().class_count())));
+  }
+  return stream->Finish(context, SendAll(options, *input, *stream));
+}
+
+}  // namespace
+
+void AddSendCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<SendOptions>();
+  CLI::App* const command =
+      app.add_subcommand("send", "Send the labelled predictions in files to a model");
+  command->footer(
+      "Every row is counted once, also when the connection breaks on the way. Running the command "
+      "again counts the rows again.\n"
+      "Example: calibctl send resnet18 predictions.csv labels.csv --label-base 0");
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddInputOptions(*command, options->input);
+  command->add_option("--producer-id", options->producer_id,
+                      "name of this producer to the server; default: a random one");
+  command
+      ->add_option("--class-names", options->class_names,
+                   "the classes in the order of the columns, a,b,c; checked against the model's")
+      ->delimiter(',');
+  command->add_flag("--create", options->create,
+                    "create the model with default settings if there is none");
+  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,47 @@
+#include <memory>
+
+#include "command.h"
+#include "fail_on.h"
+
+namespace calibd::cli {
+namespace {
+
+struct ShowOptions {
+  std::string model;
+  FailOnOptions fail_on;
+};
+
+ExitCode Run(const Context& context, const ShowOptions& options) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  const auto response = (*client)->GetCalibration(ModelArgument(options.model));
+  if (!response.ok()) return Fail(response.status());
+  std::optional<Decision> decision;
+  if (options.fail_on.active()) decision = Decide(response->estimates(), options.fail_on);
+  if (context.json()) {
+    Json json = ToJson(*response);
+    if (decision.has_value()) json["decision"] = ToJson(*decision);
+    PrintJson(json);
+  } else {
+    Print(DescribeCalibration(*response));
+    if (decision.has_value()) Print(decision->sentence);
+  }
+  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddShowCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ShowOptions>();
+  CLI::App* const command =
+      app.add_subcommand("show", "Show the running estimates of a model's calibration");
+  command->footer(
+      "SKCE is the squared kernel calibration error; its estimates are unbiased and may be "
+      "negative.\nExample: calibctl show resnet18 --output json");
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  AddFailOnOptions(*command, options->fail_on,
+                   "the smallest of the k p-values shown, against the level divided by k");
+  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+}
+
+}  // namespace calibd::cli

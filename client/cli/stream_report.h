@@ -1,0 +1,50 @@
+#ifndef CALIBD_CLI_STREAM_REPORT_H_
+#define CALIBD_CLI_STREAM_REPORT_H_
+
+#include <chrono>
+#include <string>
+
+#include "calibd/client/observation_stream.h"
+#include "command.h"
+
+namespace calibd::cli {
+
+// What `send` and `simulate` have in common: a stream that Ctrl-C cancels, whose
+// rejected batches are told on standard error.
+class ReportedStream {
+ public:
+  [[nodiscard]] static absl::StatusOr<ReportedStream> Open(const Context& context,
+                                                           client::Client& client,
+                                                           const std::string& model,
+                                                           client::StreamOptions options);
+
+  [[nodiscard]] client::ObservationStream& stream() { return *stream_; }
+
+  // Rows that the server has settled, for a progress bar.
+  [[nodiscard]] double settled_rows() const;
+
+  // Tells of the batches rejected since the last call.
+  void TellRejected();
+
+  // Finishes if `sent` is OK and prints the counts, or the error and how far it
+  // came. kError when something failed or was rejected.
+  [[nodiscard]] ExitCode Finish(const Context& context, absl::Status sent);
+
+ private:
+  ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,
+                 std::stop_token stop);
+
+  struct Canceller {
+    client::ObservationStream* stream;
+    void operator()() const { stream->Cancel(); }
+  };
+
+  std::string model_;
+  std::chrono::steady_clock::time_point started_;
+  std::unique_ptr<client::ObservationStream> stream_;
+  std::unique_ptr<std::stop_callback<Canceller>> cancel_;
+};
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLI_STREAM_REPORT_H_

@@ -1,0 +1,79 @@
+#include <memory>
+
+#include "command.h"
+#include "fail_on.h"
+#include "progress_bar.h"
+
+namespace calibd::cli {
+namespace {
+
+struct TestOptions {
+  std::string model;
+  std::int32_t replicates = 1000;
+  std::optional<std::uint64_t> seed;
+  std::int32_t window = 0;
+  FailOnOptions fail_on;
+};
+
+ExitCode Run(const Context& context, const TestOptions& options) {
+  if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
+    return UsageFault(*fault);
+  }
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  v1::RunTestRequest request;
+  request.set_model(ModelArgument(options.model));
+  request.set_replicates(options.replicates);
+  if (options.seed.has_value()) request.set_seed(*options.seed);
+  request.set_window(options.window);
+
+  std::optional<ProgressBar> bar(std::in_place, "testing", "", 1);
+  client::RunTestOptions run;
+  run.on_progress = [&bar](double fraction) { bar->Update(fraction); };
+  run.stop = context.stop;
+  run.timeout = context.Timeout(kTestTimeout);
+  const auto result = (*client)->RunTest(request, run);
+  bar.reset();
+  if (!result.ok()) return Fail(result.status());
+  std::optional<Decision> decision;
+  if (options.fail_on.active()) decision = Decide(*result, options.fail_on);
+  if (context.json()) {
+    Json json;
+    json["model"] = request.model();
+    json["quadratic"] = ToJson(*result);
+    json["provenance"] = ToJson(result->provenance());
+    if (decision.has_value()) json["decision"] = ToJson(*decision);
+    PrintJson(json);
+  } else {
+    Print(request.model() + ": " + DescribeProvenance(result->provenance()));
+    Print(DescribeQuadratic(*result));
+    if (decision.has_value()) Print(decision->sentence);
+  }
+  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddTestCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<TestOptions>();
+  CLI::App* const command = app.add_subcommand(
+      "test", "Run the quadratic bootstrap test on a model's newest observations");
+  command->footer(
+      "Ctrl-C stops the test, on the server too.\n"
+      "Example: calibctl test resnet18 --fail-on miscalibration --significance-level 0.01");
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  command
+      ->add_option("--replicates", options->replicates,
+                   "bootstrap replicates, 99..100000; default 1000")
+      ->check(CLI::Range(99, 100000));
+  command->add_option("--seed", options->seed,
+                      "seed of the bootstrap; default: the server chooses and tells");
+  command
+      ->add_option("--window", options->window,
+                   "use only this many of the newest observations; default: all that are kept")
+      ->check(CLI::Range(2, 1000000));
+  AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
+  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,117 @@
+#include "offline_evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include "support/test_data.h"
+
+namespace calibd::cli {
+namespace {
+
+using calibd::testing::RelativeDifference;
+using nlohmann::json;
+
+// The reference computes in double too; it and core sum in different orders.
+constexpr double kTolerance = 1e-10;
+
+void ExpectEqual(double actual, const json& expected, const char* key,
+                 double tolerance = kTolerance) {
+  EXPECT_LE(RelativeDifference(actual, expected.at(key).get<double>()), tolerance) << key;
+}
+
+void ExpectQuadratic(const v1::QuadraticTestResult& actual, const json& expected) {
+  ExpectEqual(actual.skce_biased(), expected, "SKCE_b");
+  ExpectEqual(actual.skce_unbiased(), expected, "SKCE_uq");
+  ExpectEqual(actual.p_value_upper_bound_biased(), expected, "p_free_b");
+  ExpectEqual(actual.p_value_upper_bound_unbiased(), expected, "p_free_uq");
+}
+
+void ExpectLinear(const v1::BlockEstimate& actual, const json& expected) {
+  ExpectEqual(actual.skce(), expected, "SKCE_ul");
+  ExpectEqual(actual.p_value_upper_bound(), expected, "p_free_ul");
+  if (expected.contains("h_pairs_sd")) {
+    ExpectEqual(actual.standard_deviation(), expected, "h_pairs_sd");
+  }
+  if (expected.contains("z_ul") && expected.at("z_ul").is_number()) {
+    ExpectEqual(actual.z(), expected, "z_ul");
+  }
+  if (expected.contains("p_ul")) ExpectEqual(actual.p_value(), expected, "p_ul");
+}
+
+TEST(EvaluateOfflineTest, ReproducesTheSmallCases) {
+  for (const json& small_case : calibd::testing::SmallCases()) {
+    SCOPED_TRACE(small_case.at("name").get<std::string>());
+    const PredictionSet set = calibd::testing::ToPredictionSet(small_case);
+    EvaluationOptions options;
+    options.bandwidth = small_case.at("nu_used").get<double>();
+    options.block_sizes = {2, 3};
+    options.replicates = 0;
+    options.threads = 2;
+    const auto evaluation = EvaluateOffline(set.view(), options);
+    ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+    ExpectQuadratic(evaluation->quadratic, small_case);
+    ExpectLinear(evaluation->estimates[0], small_case);
+    if (small_case.contains("block3")) {
+      const v1::BlockEstimate& block = evaluation->estimates[1];
+      const json& expected = small_case.at("block3");
+      ExpectEqual(block.skce(), expected, "estimate");
+      if (expected.contains("p")) ExpectEqual(block.p_value(), expected, "p");
+      ExpectEqual(block.p_value_upper_bound(), expected, "p_free");
+    }
+  }
+}
+
+class EvaluateCifar10Test : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EvaluateCifar10Test, ReproducesTheReference) {
+  const auto set = calibd::testing::ReadCifar10(GetParam());
+  if (!set.has_value()) GTEST_SKIP() << "no data in " << calibd::testing::Cifar10Dir();
+  const json expected =
+      calibd::testing::ReadJson(calibd::testing::Cifar10Dir() / "expected.json").at(GetParam());
+  EvaluationOptions options;
+  options.replicates = 99;
+  options.seed = 1;
+  options.threads = 2;
+  const auto evaluation = EvaluateOffline(set->view(), options);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  ExpectEqual(evaluation->quadratic.provenance().bandwidth(), expected, "nu", 1e-12);
+  ExpectQuadratic(evaluation->quadratic, expected);
+  ExpectEqual(evaluation->quadratic.statistic(), expected, "bootstrap_statistic", 1e-9);
+  ExpectLinear(evaluation->estimates[0], expected);
+  for (const int k : {1, 2}) {
+    const v1::BlockEstimate& block = evaluation->estimates[static_cast<std::size_t>(k)];
+    const json& wanted = expected.at(k == 1 ? "block10" : "block100");
+    EXPECT_EQ(block.block_count(), wanted.at("nblocks").get<std::int64_t>());
+    ExpectEqual(block.skce(), wanted, "estimate");
+    ExpectEqual(block.standard_deviation(), wanted, "sd");
+    ExpectEqual(block.z(), wanted, "z");
+    ExpectEqual(block.p_value(), wanted, "p");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, EvaluateCifar10Test,
+                         ::testing::Values("densenet121", "resnet18", "googlenet"));
+
+TEST(EvaluateOfflineTest, SaysWhyThereIsNoBandwidth) {
+  PredictionSet set;
+  set.class_count = 2;
+  for (int i = 0; i < 6; ++i) {
+    set.probabilities.insert(set.probabilities.end(), {0.5, 0.5});
+    set.labels.push_back(i % 2);
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(EvaluateOffline(set.view(), {}).status()));
+}
+
+TEST(EvaluateOfflineTest, StopsWhenAsked) {
+  auto generator = Generator::Create(GeneratorSpec::M1(), 1);
+  ASSERT_TRUE(generator.ok()) << generator.status();
+  PredictionSet set;
+  generator->Draw(2000, set);
+  std::stop_source source;
+  EvaluationOptions options;
+  options.stop = source.get_token();
+  options.on_progress = [&](const std::string&, double) { source.request_stop(); };
+  EXPECT_TRUE(absl::IsCancelled(EvaluateOffline(set.view(), options).status()));
+}
+
+}  // namespace
+}  // namespace calibd::cli

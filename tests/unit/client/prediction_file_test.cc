@@ -1,0 +1,97 @@
+#include "prediction_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace calibd::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class PredictionFileTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = ::testing::TempDir() + "prediction_file_test_" + name;
+    std::ofstream(path, std::ios::binary) << text;
+    paths_.push_back(path);
+    return path;
+  }
+  void TearDown() override {
+    for (const std::string& path : paths_) std::filesystem::remove(path);
+  }
+
+ private:
+  std::vector<std::string> paths_;
+};
+
+TEST_F(PredictionFileTest, ShiftsLabelsByTheStatedBase) {
+  InputOptions options;
+  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
+  options.labels = Write("l.csv", "1\n2\n");
+  options.label_base = 1;
+  const auto input = ReadInput(options);
+  ASSERT_TRUE(input.ok()) << input.status();
+  EXPECT_EQ(input->class_count, 2u);
+  EXPECT_THAT(input->labels, ElementsAre(0, 1));
+}
+
+TEST_F(PredictionFileTest, NamesTheLabelThatTheBaseCannotExplain) {
+  InputOptions options;
+  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
+  options.labels = Write("l.csv", "1\n2\n");
+  options.label_base = 0;
+  const auto error = ReadInput(options).status();
+  EXPECT_THAT(std::string(error.message()),
+              HasSubstr("label 2 = 2, expected 0..1 with --label-base 0"));
+  options.drop_invalid = true;
+  const auto input = ReadInput(options);
+  ASSERT_TRUE(input.ok()) << input.status();
+  EXPECT_THAT(input->labels, ElementsAre(1, -1));
+}
+
+TEST_F(PredictionFileTest, RefusesFilesThatDoNotMatch) {
+  InputOptions options;
+  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
+  options.labels = Write("l.csv", "1\n");
+  options.label_base = 0;
+  EXPECT_THAT(std::string(ReadInput(options).status().message()),
+              HasSubstr("holds 1 labels, expected 2"));
+  options.labels += ".absent";
+  EXPECT_TRUE(absl::IsNotFound(ReadInput(options).status()));
+  options.predictions = Write("one.csv", "1\n");
+  options.labels = Write("l1.csv", "0\n");
+  EXPECT_THAT(std::string(ReadInput(options).status().message()), HasSubstr("has 1 columns"));
+}
+
+TEST_F(PredictionFileTest, ReadsLabelsFromTheLastColumn) {
+  InputOptions options;
+  options.predictions = Write("p.csv", "0.5,0.5,1\n1,0,0\n");
+  options.labels_last_column = true;
+  options.label_base = 0;
+  const auto input = ReadInput(options);
+  ASSERT_TRUE(input.ok()) << input.status();
+  EXPECT_THAT(input->labels, ElementsAre(1, 0));
+  EXPECT_THAT(input->values, ElementsAre(0.5, 0.5, 1, 0));
+}
+
+TEST(InputOptionsTest, AsksForTheLabelBaseRatherThanGuess) {
+  InputOptions options;
+  options.predictions = "p.csv";
+  options.labels = "l.csv";
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--label-base is missing"));
+  options.label_base = 0;
+  EXPECT_FALSE(FindUsageFault(options).has_value());
+  options.labels_last_column = true;
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("not both"));
+  options.labels.clear();
+  EXPECT_FALSE(FindUsageFault(options).has_value());
+  options.labels_last_column = false;
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("LABELS is missing"));
+}
+
+}  // namespace
+}  // namespace calibd::cli

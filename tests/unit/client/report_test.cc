@@ -1,0 +1,44 @@
+#include "report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace calibd::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ReportTest, JsonNumbersReadBackAsTheSameDoubles) {
+  v1::BlockEstimate estimate;
+  estimate.set_block_size(2);
+  estimate.set_skce(0.1 + 0.2);
+  const Json json = Json::parse(ToJson(estimate).dump());
+  EXPECT_EQ(json.at("skce").get<double>(), 0.1 + 0.2);
+}
+
+TEST(ReportTest, JsonSaysNullForWhatIsUnknown) {
+  v1::BlockEstimate estimate;
+  estimate.set_block_size(100);
+  const Json json = ToJson(estimate);
+  for (const char* key :
+       {"skce", "standard_deviation", "z", "p_value", "p_value_upper_bound", "skce_lower_bound"}) {
+    EXPECT_TRUE(json.at(key).is_null()) << key;
+  }
+}
+
+TEST(ReportTest, SaysHowManyObservationsATestNeeds) {
+  google::protobuf::RepeatedPtrField<v1::BlockEstimate> estimates;
+  v1::BlockEstimate& estimate = *estimates.Add();
+  estimate.set_block_size(100);
+  estimate.set_pending_observations(25);
+  const std::string text = DescribeEstimates(estimates);
+  EXPECT_THAT(text, HasSubstr("blocks of 100: 25 observations, 200 needed"));
+  EXPECT_THAT(text, HasSubstr("ONE look"));
+}
+
+TEST(FormatTableTest, AlignsColumns) {
+  EXPECT_EQ(FormatTable({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n");
+}
+
+}  // namespace
+}  // namespace calibd::cli
