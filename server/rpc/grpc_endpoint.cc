@@ -1,6 +1,7 @@
 #include "server/rpc/grpc_endpoint.h"
 
 #include <google/protobuf/descriptor.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/security/server_credentials.h>
@@ -28,7 +29,8 @@ constexpr int kMaxConnectionAgeGraceMs = 30 * 1000;
 // Descriptors for everything but connections: epoll, events, logs, listeners.
 constexpr std::int64_t kOtherDescriptors = 128;
 
-// Linking the reflection library switches reflection on; this takes it out again.
+// The reflection library switches itself on when a process starts; this takes it
+// out again.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
@@ -109,6 +111,8 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   result->address_ = FormatAddress(listener->local_endpoint());
 
   grpc::EnableDefaultHealthCheckService(true);
+  // Makes the linker keep the library.
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
   if (!options.reflection) {
