@@ -68,6 +68,10 @@ class ServerProcess {
   [[nodiscard]] const std::string& http_address() const { return http_address_; }
   [[nodiscard]] const ChildProcess& process() const { return *process_; }
 
+  // The exit code; unset when it still runs at the deadline.
+  std::optional<int> WaitForExit(std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
+    return process_->WaitForExit(deadline);
+  }
   // SIGTERM and wait: the exit code, unset when it does not end in time.
   std::optional<int> Terminate(std::chrono::milliseconds deadline = std::chrono::seconds(20));
   // SIGKILL and wait.

@@ -1,0 +1,19 @@
+#ifndef CALIBD_TESTS_SUPPORT_HTTP_GET_H_
+#define CALIBD_TESTS_SUPPORT_HTTP_GET_H_
+
+#include <string>
+
+namespace calibd::testing {
+
+struct HttpAnswer {
+  // 0 when there was no answer.
+  int status = 0;
+  std::string body;
+};
+
+// address: "127.0.0.1:PORT". target: path and query.
+HttpAnswer HttpGet(const std::string& address, const std::string& target);
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_SUPPORT_HTTP_GET_H_

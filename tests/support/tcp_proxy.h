@@ -1,0 +1,49 @@
+#ifndef CALIBD_TESTS_SUPPORT_TCP_PROXY_H_
+#define CALIBD_TESTS_SUPPORT_TCP_PROXY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+namespace calibd::testing {
+
+// Forwards one TCP connection after another to a server on loopback, and can cut
+// a connection after so many bytes from the client.
+class TcpProxy {
+ public:
+  // server: "127.0.0.1:PORT".
+  explicit TcpProxy(const std::string& server);
+  ~TcpProxy();
+  TcpProxy(const TcpProxy&) = delete;
+  TcpProxy& operator=(const TcpProxy&) = delete;
+
+  // "127.0.0.1:PORT".
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  // Cuts the connection, the present one or the next, once this many bytes of
+  // it have gone to the server; what comes with them is lost. Once.
+  void CutAfter(std::int64_t bytes) { cut_after_ = bytes; }
+  [[nodiscard]] int cuts() const { return cuts_; }
+
+ private:
+  void Run();
+  void Forward(int client, int server);
+
+  std::string address_;
+  std::uint16_t server_port_ = 0;
+  int listener_ = -1;
+  int wake_ = -1;
+  // -1: never.
+  std::atomic<std::int64_t> cut_after_ = -1;
+  std::atomic<int> cuts_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+// A socket connected to "127.0.0.1:PORT", or -1.
+int ConnectTo(const std::string& address);
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_SUPPORT_TCP_PROXY_H_
