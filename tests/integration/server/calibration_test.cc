@@ -1,0 +1,321 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/running_skce.h"
+#include "integration/server/service_client.h"
+#include "support/server_process.h"
+#include "support/test_data.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kTolerance = 1e-10;
+
+void ExpectRelative(double actual, double expected, double tolerance, const std::string& what) {
+  EXPECT_LE(RelativeDifference(actual, expected), tolerance)
+      << what << " is " << actual << ", expected " << expected;
+}
+
+class CalibrationTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Start({}); }
+
+  void Start(const std::vector<std::string>& arguments) {
+    client_.reset();
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+    client_.emplace(server_->grpc_address());
+  }
+
+  // Streams the set in batches of random size up to `max_rows`.
+  void Stream(const std::string& model, const PredictionSet& set, std::size_t max_rows,
+              std::uint64_t seed = 1) {
+    std::mt19937_64 random(seed);
+    ObservationCall call(*client_);
+    ASSERT_EQ(call.Open(model, "p"), 1);
+    std::int64_t sequence = 0;
+    for (std::size_t done = 0; done < set.labels.size();) {
+      const std::size_t size =
+          std::min(set.labels.size() - done,
+                   std::uniform_int_distribution<std::size_t>(1, max_rows)(random));
+      ASSERT_TRUE(call.SendBatch(++sequence, set.view().rows(done, size)));
+      done += size;
+    }
+    ASSERT_TRUE(call.SendFinish(sequence));
+    ASSERT_TRUE(call.Await().ok());
+    ASSERT_EQ(client_->GetCalibration(model).rejected_rows(), 0);
+  }
+
+  v1::RunTestRequest TestRequest(const std::string& model, int replicates) const {
+    v1::RunTestRequest request;
+    request.set_model(model);
+    request.set_replicates(replicates);
+    request.set_seed(17);
+    return request;
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::optional<ServiceClient> client_;
+};
+
+const v1::BlockEstimate& Estimate(const v1::GetCalibrationResponse& calibration, int block_size) {
+  const auto found =
+      std::find_if(calibration.estimates().begin(), calibration.estimates().end(),
+                   [block_size](const auto& e) { return e.block_size() == block_size; });
+  return found == calibration.estimates().end() ? v1::BlockEstimate::default_instance() : *found;
+}
+
+TEST_F(CalibrationTest, SaysHowManyObservationsAreNeeded) {
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(10);
+  ASSERT_TRUE(client_->Create(model).ok());
+  Stream("models/m", Draw(120), 50);
+  const v1::GetCalibrationResponse calibration = client_->GetCalibration("models/m");
+  EXPECT_EQ(calibration.observations(), 120);
+  EXPECT_EQ(calibration.estimates_size(), 0);
+  EXPECT_FALSE(calibration.has_provenance());
+  EXPECT_EQ(calibration.insufficient_data().needed(), 380);
+  EXPECT_THAT(calibration.insufficient_data().reason(), HasSubstr("500"));
+
+  v1::QuadraticTestResult result;
+  const grpc::Status status = client_->RunTest(TestRequest("models/m", 99), &result);
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("120 observations, 500 are needed"));
+
+  client_->CreateFixed("models/f", 10);
+  EXPECT_EQ(client_->GetCalibration("models/f").insufficient_data().needed(), 2);
+}
+
+TEST_F(CalibrationTest, RunningStateEqualsTheOfflineOneBitForBitForAnyBatches) {
+  const PredictionSet set = Draw(1501);
+  const double bandwidth = *MedianBandwidth(set.view().rows(0, 500).probabilities, set.class_count);
+  auto kernel = Kernel::ExponentialTotalVariation(bandwidth);
+  for (const std::size_t max_rows : {1U, 7U, 499U, 501U, 1501U}) {
+    const std::string name = "models/cut" + std::to_string(max_rows);
+    v1::Model model;
+    model.set_name(name);
+    model.set_class_count(10);
+    ASSERT_TRUE(client_->Create(model).ok());
+    Stream(name, set, max_rows, max_rows);
+    const v1::GetCalibrationResponse calibration = client_->GetCalibration(name);
+    EXPECT_EQ(calibration.provenance().bandwidth(), bandwidth);
+    EXPECT_EQ(calibration.provenance().observations(), 1501);
+    EXPECT_FALSE(calibration.provenance().valid_for_repeated_looks());
+    for (const int block_size : {2, 100}) {
+      auto offline = RunningBlockSkce::Create(static_cast<std::size_t>(block_size), 10, *kernel);
+      for (std::size_t i = 0; i < set.labels.size(); ++i) {
+        offline->Add(set.view().row(i), set.labels[i]);
+      }
+      const v1::BlockEstimate& served = Estimate(calibration, block_size);
+      const auto test = TestMeanIsPositive(offline->moments());
+      EXPECT_EQ(served.block_count(), offline->moments().count);
+      EXPECT_EQ(served.pending_observations(), static_cast<int>(offline->pending()));
+      const double skce = served.skce();
+      EXPECT_EQ(std::memcmp(&skce, &offline->moments().mean, sizeof(skce)), 0);
+      const double deviation = served.standard_deviation();
+      EXPECT_EQ(std::memcmp(&deviation, &test->standard_deviation, sizeof(deviation)), 0);
+      EXPECT_EQ(served.p_value(), test->p_value);
+    }
+  }
+}
+
+class Cifar10Test : public CalibrationTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Cifar10Test, ServedValuesEqualTheReference) {
+  const std::optional<PredictionSet> set = ReadCifar10(GetParam());
+  if (!set.has_value()) {
+    GTEST_SKIP() << "no predictions in " << Cifar10Dir();
+  }
+  const nlohmann::json expected = ReadJson(Cifar10Dir() / "expected.json").at(GetParam());
+  v1::Model model;
+  model.set_name("models/network");
+  model.set_class_count(10);
+  model.set_window(10000);
+  model.mutable_bandwidth()->mutable_median()->set_warmup(10000);
+  for (const int block_size : {2, 10, 100}) {
+    model.add_block_sizes(block_size);
+  }
+  ASSERT_TRUE(client_->Create(model).ok());
+  Stream(model.name(), *set, 700);
+
+  const v1::GetCalibrationResponse calibration = client_->GetCalibration(model.name());
+  ExpectRelative(calibration.provenance().bandwidth(), expected.at("nu"), 1e-12, "nu");
+  const v1::BlockEstimate& linear = Estimate(calibration, 2);
+  ExpectRelative(linear.skce(), expected.at("SKCE_ul"), kTolerance, "SKCE_ul");
+  ExpectRelative(linear.standard_deviation(), expected.at("h_pairs_sd"), kTolerance, "sd");
+  ExpectRelative(linear.z(), expected.at("z_ul"), kTolerance, "z");
+  ExpectRelative(linear.p_value(), expected.at("p_ul"), kTolerance, "p");
+  ExpectRelative(linear.p_value_upper_bound(), expected.at("p_free_ul"), kTolerance, "p_free_ul");
+  for (const int block_size : {10, 100}) {
+    const nlohmann::json& block = expected.at("block" + std::to_string(block_size));
+    const v1::BlockEstimate& served = Estimate(calibration, block_size);
+    EXPECT_EQ(served.block_count(), block.at("nblocks").get<std::int64_t>());
+    ExpectRelative(served.skce(), block.at("estimate"), kTolerance, "block estimate");
+    ExpectRelative(served.standard_deviation(), block.at("sd"), kTolerance, "block sd");
+    ExpectRelative(served.z(), block.at("z"), kTolerance, "block z");
+    ExpectRelative(served.p_value(), block.at("p"), kTolerance, "block p");
+  }
+
+  v1::QuadraticTestResult result;
+  const grpc::Status status = client_->RunTest(TestRequest(model.name(), 99), &result);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(result.provenance().observations(), 10000);
+  EXPECT_EQ(result.provenance().first_observation(), 1);
+  ExpectRelative(result.skce_biased(), expected.at("SKCE_b"), kTolerance, "SKCE_b");
+  ExpectRelative(result.skce_unbiased(), expected.at("SKCE_uq"), kTolerance, "SKCE_uq");
+  ExpectRelative(result.p_value_upper_bound_biased(), expected.at("p_free_b"), kTolerance,
+                 "p_free_b");
+  ExpectRelative(result.p_value_upper_bound_unbiased(), expected.at("p_free_uq"), kTolerance,
+                 "p_free_uq");
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Cifar10Test,
+                         ::testing::Values("densenet121", "resnet18", "googlenet"));
+
+TEST_F(CalibrationTest, SmallCasesEqualTheReference) {
+  int number = 0;
+  for (const nlohmann::json& small_case : SmallCases()) {
+    const std::string name = "models/case" + std::to_string(number++);
+    SCOPED_TRACE(small_case.at("name").get<std::string>());
+    const PredictionSet set = ToPredictionSet(small_case);
+    v1::Model model;
+    model.set_name(name);
+    model.set_class_count(static_cast<int>(set.class_count));
+    model.mutable_bandwidth()->set_fixed(small_case.at("nu_used").get<double>());
+    // Some of the rows are rounded to two decimals.
+    model.set_row_sum_tolerance(0.1);
+    ASSERT_TRUE(client_->Create(model).ok());
+    Stream(name, set, set.labels.size());
+    const v1::BlockEstimate linear = Estimate(client_->GetCalibration(name), 2);
+    ExpectRelative(linear.skce(), small_case.at("SKCE_ul"), kTolerance, "SKCE_ul");
+    ExpectRelative(linear.p_value_upper_bound(), small_case.at("p_free_ul"), kTolerance,
+                   "p_free_ul");
+    v1::QuadraticTestResult result;
+    ASSERT_TRUE(client_->RunTest(TestRequest(name, 99), &result).ok());
+    ExpectRelative(result.skce_biased(), small_case.at("SKCE_b"), kTolerance, "SKCE_b");
+    ExpectRelative(result.skce_unbiased(), small_case.at("SKCE_uq"), kTolerance, "SKCE_uq");
+    ExpectRelative(result.p_value_upper_bound_biased(), small_case.at("p_free_b"), kTolerance,
+                   "p_free_b");
+    ExpectRelative(result.p_value_upper_bound_unbiased(), small_case.at("p_free_uq"), kTolerance,
+                   "p_free_uq");
+  }
+}
+
+TEST_F(CalibrationTest, SameSeedGivesTheSamePValueAndTheWindowIsTheNewest) {
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", Draw(400), 100);
+  v1::RunTestRequest request = TestRequest("models/m", 199);
+  request.set_window(300);
+  v1::QuadraticTestResult first;
+  v1::QuadraticTestResult second;
+  ASSERT_TRUE(client_->RunTest(request, &first).ok());
+  ASSERT_TRUE(client_->RunTest(request, &second).ok());
+  EXPECT_EQ(first.p_value(), second.p_value());
+  EXPECT_EQ(first.replicate_mean(), second.replicate_mean());
+  EXPECT_EQ(first.seed(), 17U);
+  EXPECT_EQ(first.provenance().first_observation(), 101);
+  EXPECT_EQ(first.provenance().last_observation(), 400);
+  EXPECT_DOUBLE_EQ(first.p_value(), (1.0 + first.exceedances()) / 200.0);
+}
+
+TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
+  Start({"--test-memory-bytes", "2000000", "--max-test-operations", "1e8"});
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", Draw(1000), 100);
+  const auto refusal = [this](int replicates, int window) {
+    v1::RunTestRequest request = TestRequest("models/m", replicates);
+    request.set_window(window);
+    v1::QuadraticTestResult result;
+    return client_->RunTest(request, &result);
+  };
+  EXPECT_EQ(refusal(98, 0).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(100001, 0).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(99, 1).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(99, -1).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(refusal(99, 10001).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(refusal(99, 1001).error_message(), HasSubstr("holds 1000 observations, 1001"));
+  const grpc::Status too_large = refusal(1000, 1000);
+  EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(too_large), "TEST_TOO_LARGE");
+  EXPECT_EQ(refusal(99, 100).error_code(), grpc::OK);
+}
+
+TEST_F(CalibrationTest, CancelStopsTheTest) {
+  Start({"--max-queued-tests", "0", "--compute-threads", "1"});
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", Draw(10000), 1000);
+  {
+    // Takes minutes if it is not stopped.
+    CallContext context;
+    const auto reader = client_->calibration->RunTest(&context, TestRequest("models/m", 20000));
+    v1::RunTestResponse response;
+    while (reader->Read(&response) && response.progress().fraction() == 0) {
+    }
+    // There is no room for a second one now.
+    v1::QuadraticTestResult result;
+    EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "TOO_MANY_TESTS");
+    context.TryCancel();
+    const auto cancelled = std::chrono::steady_clock::now();
+    // There is, as soon as the first has stopped.
+    v1::RunTestRequest small = TestRequest("models/m", 99);
+    small.set_window(2);
+    EXPECT_TRUE(WaitFor([&] { return client_->RunTest(small, &result).ok(); }));
+    // The promise is 100 ms; the rest is for a busy machine and the second test.
+    EXPECT_LT(std::chrono::steady_clock::now() - cancelled, std::chrono::seconds(2));
+    while (reader->Read(&response)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  }
+}
+
+TEST_F(CalibrationTest, DeletingTheModelStopsItsTest) {
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", Draw(10000), 1000);
+  CallContext context;
+  const auto reader = client_->calibration->RunTest(&context, TestRequest("models/m", 20000));
+  v1::RunTestResponse response;
+  while (reader->Read(&response) && response.progress().fraction() == 0) {
+  }
+  ASSERT_TRUE(client_->Delete("models/m").ok());
+  while (reader->Read(&response)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(CalibrationTest, EqualPredictionsAreSaidToHaveNoBandwidth) {
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(2);
+  model.mutable_bandwidth()->mutable_median()->set_warmup(10);
+  ASSERT_TRUE(client_->Create(model).ok());
+  PredictionSet set;
+  set.class_count = 2;
+  for (int i = 0; i < 20; ++i) {
+    set.probabilities.insert(set.probabilities.end(), {0.5, 0.5});
+    set.labels.push_back(i % 2);
+  }
+  Stream("models/m", set, 7);
+  const v1::GetCalibrationResponse calibration = client_->GetCalibration("models/m");
+  EXPECT_THAT(calibration.bandwidth_error(), HasSubstr("fixed bandwidth"));
+  EXPECT_EQ(calibration.observations(), 20);
+  EXPECT_EQ(calibration.estimates_size(), 0);
+  v1::QuadraticTestResult result;
+  EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "NO_BANDWIDTH");
+}
+
+}  // namespace
+}  // namespace calibd::testing

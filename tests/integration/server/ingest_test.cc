@@ -1,0 +1,341 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "integration/server/service_client.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kModel[] = "models/m";
+
+class IngestTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Start({}); }
+
+  void Start(const std::vector<std::string>& arguments) {
+    client_.reset();
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+    client_.emplace(server_->grpc_address());
+    client_->CreateFixed(kModel, 10);
+  }
+
+  std::int64_t Counted() { return client_->GetCalibration(kModel).observations(); }
+
+  v1::ObserveRequest ObserveRequest(std::size_t first, std::size_t count) const {
+    v1::ObserveRequest request;
+    request.set_model(kModel);
+    *request.mutable_observations() = ToProto(set_.view().rows(first, count));
+    return request;
+  }
+
+  const PredictionSet set_ = Draw(200);
+  std::unique_ptr<ServerProcess> server_;
+  std::optional<ServiceClient> client_;
+};
+
+TEST_F(IngestTest, StreamOpensAcknowledgesAndFinishes) {
+  ObservationCall call(*client_);
+  Request open;
+  open.mutable_open()->set_model(kModel);
+  open.mutable_open()->set_producer_id("p");
+  ASSERT_TRUE(call.Send(open));
+  const auto response = call.Read();
+  ASSERT_TRUE(response.has_value() && response->has_opened());
+  EXPECT_EQ(response->opened().next_sequence(), 1);
+  EXPECT_EQ(response->opened().class_count(), 10);
+  EXPECT_EQ(response->opened().max_bytes_per_batch(), 1 << 20);
+  EXPECT_GE(response->opened().max_batches_in_flight(), 1);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(call.SendBatch(i + 1, set_.view().rows(static_cast<std::size_t>(i) * 10, 10)));
+  }
+  ASSERT_TRUE(call.SendFinish(20));
+  std::int64_t acknowledged = 0;
+  std::optional<Response> last;
+  while (auto message = call.Read()) {
+    if (message->has_ack()) {
+      EXPECT_GE(message->ack().sequence(), acknowledged);
+      acknowledged = message->ack().sequence();
+    }
+    last = std::move(message);
+  }
+  EXPECT_EQ(acknowledged, 20);
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_EQ(last->finished().last_sequence(), 20);
+  EXPECT_EQ(last->finished().accepted_rows(), 200);
+  EXPECT_TRUE(call.Await().ok());
+  EXPECT_EQ(Counted(), 200);
+}
+
+TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndNotCountedAgain) {
+  {
+    ObservationCall call(*client_);
+    ASSERT_EQ(call.Open(kModel, "p"), 1);
+    for (std::int64_t i = 1; i <= 5; ++i) {
+      ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
+    }
+    ASSERT_TRUE(call.ReadAck(5));
+  }
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 6);
+  for (std::int64_t i = 3; i <= 6; ++i) {
+    ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
+  }
+  ASSERT_TRUE(call.SendFinish(6));
+  std::optional<Response> finished;
+  EXPECT_FALSE(call.ReadAck(7, [&finished](const Response& other) { finished = other; }));
+  ASSERT_TRUE(finished.has_value() && finished->has_finished());
+  EXPECT_EQ(finished->finished().accepted_rows(), 10);
+  EXPECT_EQ(finished->finished().duplicate_rows(), 30);
+  EXPECT_EQ(Counted(), 60);
+}
+
+TEST_F(IngestTest, GapNamesTheExpectedNumberAndKeepsWhatCameBefore) {
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
+  ASSERT_TRUE(call.SendBatch(3, set_.view().rows(0, 10)));
+  EXPECT_TRUE(call.ReadAck(1));
+  const grpc::Status status = call.Await();
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(status), "SEQUENCE_GAP");
+  EXPECT_THAT(status.error_message(), HasSubstr("expected 2"));
+  EXPECT_EQ(Counted(), 10);
+}
+
+TEST_F(IngestTest, UsedNumberWithOtherContentIsRefused) {
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
+  ASSERT_TRUE(call.SendBatch(1, set_.view().rows(10, 10)));
+  const grpc::Status status = call.Await();
+  EXPECT_EQ(status.error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_EQ(Reason(status), "SEQUENCE_REUSED");
+  EXPECT_EQ(Counted(), 10);
+}
+
+TEST_F(IngestTest, HigherEpochEndsTheOldStreamAndTheNumberingGoesOn) {
+  ObservationCall old_call(*client_);
+  ASSERT_EQ(old_call.Open(kModel, "p", 1), 1);
+  ASSERT_TRUE(old_call.SendBatch(1, set_.view().rows(0, 10)));
+  ASSERT_TRUE(old_call.ReadAck(1));
+  ObservationCall other_producer(*client_);
+  ASSERT_EQ(other_producer.Open(kModel, "q", 0), 1);
+
+  ObservationCall new_call(*client_);
+  ASSERT_EQ(new_call.Open(kModel, "p", 2), 2);
+  const grpc::Status fenced = old_call.Await();
+  EXPECT_EQ(fenced.error_code(), grpc::ABORTED);
+  EXPECT_EQ(Reason(fenced), "FENCED");
+
+  ObservationCall late(*client_);
+  EXPECT_EQ(late.Open(kModel, "p", 1), std::nullopt);
+  EXPECT_EQ(late.Await().error_code(), grpc::ABORTED);
+
+  ASSERT_TRUE(new_call.SendBatch(2, set_.view().rows(10, 10)));
+  EXPECT_TRUE(new_call.ReadAck(2));
+  ASSERT_TRUE(other_producer.SendBatch(1, set_.view().rows(20, 10)));
+  EXPECT_TRUE(other_producer.ReadAck(1));
+  EXPECT_EQ(Counted(), 30);
+}
+
+TEST_F(IngestTest, StreamWithoutFinishEndsAborted) {
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
+  const grpc::Status status = call.End();
+  EXPECT_EQ(status.error_code(), grpc::ABORTED);
+  EXPECT_EQ(Reason(status), "NOT_FINISHED");
+  EXPECT_EQ(Counted(), 10);
+}
+
+TEST_F(IngestTest, FinishThatDisagreesIsRefused) {
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
+  ASSERT_TRUE(call.SendFinish(2));
+  const grpc::Status status = call.Await();
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(status), "BATCHES_MISSING");
+}
+
+TEST_F(IngestTest, MisuseOfTheProtocolIsRefused) {
+  const auto refusal = [this](const std::function<void(ObservationCall&)>& misuse) {
+    ObservationCall call(*client_);
+    misuse(call);
+    return call.Await();
+  };
+  EXPECT_EQ(refusal([&](auto& call) { call.SendBatch(1, set_.view().rows(0, 1)); }).error_code(),
+            grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(refusal([](auto& call) { call.Send(Request()); }).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(refusal([](auto& call) {
+              call.Open(kModel, "p");
+              Request open;
+              open.mutable_open()->set_model(kModel);
+              call.Send(open);
+            }).error_code(),
+            grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(refusal([&](auto& call) {
+              call.Open(kModel, "p");
+              call.SendBatch(0, set_.view().rows(0, 1));
+            }).error_code(),
+            grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(refusal([](auto& call) { call.Open(kModel, "bad id"); }).error_message(),
+              HasSubstr("open.producer_id is \"bad id\""));
+  EXPECT_THAT(refusal([](auto& call) { call.Open(kModel, "p", -1); }).error_message(),
+              HasSubstr("open.epoch"));
+  EXPECT_EQ(refusal([](auto& call) { call.Open("models/absent", "p"); }).error_code(),
+            grpc::NOT_FOUND);
+  EXPECT_EQ(Counted(), 0);
+}
+
+TEST_F(IngestTest, BadBatchesAreRejectedWholeAndTheStreamGoesOn) {
+  struct Case {
+    const char* what;
+    std::function<void(v1::Observations&)> change;
+    const char* field;
+    const char* value;
+  };
+  const auto set = [](int i, double value) {
+    return [i, value](v1::Observations& o) { o.mutable_probabilities()->set_values(i, value); };
+  };
+  const std::vector<Case> cases{
+      {"NaN", set(70, std::numeric_limits<double>::quiet_NaN()), "rows[7].probabilities", "nan"},
+      {"negative", set(70, -0.25), "rows[7].probabilities", "-0.25"},
+      {"row sum 1.31",
+       [](v1::Observations& o) {
+         for (int k = 0; k < 10; ++k) {
+           o.mutable_probabilities()->set_values(70 + k, 0.131);
+         }
+       },
+       "rows[7].probabilities", "sums to 1.31"},
+      {"label out of range", [](v1::Observations& o) { o.set_labels(7, 12); }, "labels[7]", "12"},
+      {"wrong shape", [](v1::Observations& o) { o.mutable_probabilities()->add_values(0.5); },
+       "probabilities", "101 values"}};
+
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  std::int64_t sequence = 0;
+  for (const Case& bad : cases) {
+    ASSERT_TRUE(call.SendBatch(++sequence, set_.view().rows(0, 10)));
+    ASSERT_TRUE(call.ReadAck(sequence)) << bad.what;
+    Request request;
+    request.mutable_batch()->set_sequence(++sequence);
+    *request.mutable_batch()->mutable_observations() = ToProto(set_.view().rows(10, 10));
+    bad.change(*request.mutable_batch()->mutable_observations());
+    // Sent again it is rejected again in the same way.
+    std::vector<std::string> rejections;
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      ASSERT_TRUE(call.Send(request));
+      std::optional<Response> rejected;
+      ASSERT_TRUE(call.ReadAck(sequence, [&](const Response& other) { rejected = other; }))
+          << bad.what;
+      ASSERT_TRUE(rejected.has_value() && rejected->has_rejected()) << bad.what;
+      EXPECT_EQ(rejected->rejected().sequence(), sequence);
+      const rpc::Status& status = rejected->rejected().status();
+      EXPECT_EQ(status.code(), grpc::INVALID_ARGUMENT);
+      EXPECT_THAT(status.message(), HasSubstr(bad.field));
+      EXPECT_THAT(status.message(), HasSubstr(bad.value));
+      rejections.push_back(status.message());
+    }
+    EXPECT_EQ(rejections[0], rejections[1]);
+  }
+  ASSERT_TRUE(call.SendFinish(sequence));
+  EXPECT_TRUE(call.Await().ok());
+
+  const v1::GetCalibrationResponse calibration = client_->GetCalibration(kModel);
+  EXPECT_EQ(calibration.observations(), 50);
+  EXPECT_EQ(calibration.rejected_rows(), 50);
+  // The good batches alone give the same state.
+  client_->CreateFixed("models/good", 10);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    v1::ObserveRequest request = ObserveRequest(0, 10);
+    request.set_model("models/good");
+    ASSERT_TRUE(client_->Observe(request).ok());
+  }
+  const v1::GetCalibrationResponse good = client_->GetCalibration("models/good");
+  ASSERT_EQ(calibration.estimates_size(), good.estimates_size());
+  for (int i = 0; i < good.estimates_size(); ++i) {
+    EXPECT_EQ(calibration.estimates(i).SerializeAsString(), good.estimates(i).SerializeAsString());
+  }
+}
+
+TEST_F(IngestTest, ObserveCountsOnceWithAProducer) {
+  v1::ObserveRequest request = ObserveRequest(0, 10);
+  request.mutable_producer()->set_producer_id("p");
+  request.mutable_producer()->set_sequence(1);
+  v1::ObserveResponse response;
+  ASSERT_TRUE(client_->Observe(request, &response).ok());
+  EXPECT_EQ(response.accepted_rows(), 10);
+  ASSERT_TRUE(client_->Observe(request, &response).ok());
+  EXPECT_EQ(response.duplicate_rows(), 10);
+  EXPECT_EQ(response.accepted_rows(), 0);
+  request.mutable_producer()->set_sequence(3);
+  EXPECT_EQ(client_->Observe(request).error_code(), grpc::FAILED_PRECONDITION);
+  request.mutable_producer()->set_sequence(0);
+  EXPECT_EQ(client_->Observe(request).error_code(), grpc::INVALID_ARGUMENT);
+
+  v1::ObserveRequest anonymous = ObserveRequest(0, 10);
+  anonymous.mutable_observations()->set_dropped_rows(3);
+  ASSERT_TRUE(client_->Observe(anonymous).ok());
+  anonymous.mutable_observations()->set_labels(4, 10);
+  const grpc::Status status = client_->Observe(anonymous);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("labels[4]"));
+  EXPECT_EQ(Counted(), 20);
+  EXPECT_EQ(client_->GetCalibration(kModel).dropped_rows(), 3);
+}
+
+TEST_F(IngestTest, DeletingTheModelEndsItsStreams) {
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
+  ASSERT_TRUE(call.ReadAck(1));
+  ASSERT_TRUE(client_->Delete(kModel).ok());
+  const grpc::Status status = call.Await();
+  EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(Reason(status), "MODEL_NOT_FOUND");
+}
+
+TEST_F(IngestTest, StreamsAndProducersAreCapped) {
+  Start({"--max-ingest-streams", "2", "--max-producers-per-model", "2"});
+  {
+    ObservationCall first(*client_);
+    ASSERT_EQ(first.Open(kModel, "a"), 1);
+    ObservationCall second(*client_);
+    ASSERT_EQ(second.Open(kModel, "b"), 1);
+    ObservationCall third(*client_);
+    const grpc::Status status = third.Await();
+    EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(Reason(status), "TOO_MANY_STREAMS");
+  }
+  EXPECT_TRUE(WaitFor([&] {
+    ObservationCall call(*client_);
+    call.Open(kModel, "c");
+    return Reason(call.Await()) == "TOO_MANY_PRODUCERS";
+  }));
+}
+
+TEST_F(IngestTest, ManyBatchesThroughASmallQueueAreAllCounted) {
+  Start({"--ingest-queue-bytes", "65536", "--max-batches-in-flight", "2"});
+  constexpr int kBatches = 300;
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  for (int i = 1; i <= kBatches; ++i) {
+    ASSERT_TRUE(call.SendBatch(i, set_.view()));
+  }
+  ASSERT_TRUE(call.SendFinish(kBatches));
+  EXPECT_TRUE(call.Await().ok());
+  EXPECT_EQ(Counted(), kBatches * 200);
+}
+
+}  // namespace
+}  // namespace calibd::testing

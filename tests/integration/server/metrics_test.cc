@@ -1,0 +1,161 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "integration/server/service_client.h"
+#include "support/http_get.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  void Start(const std::vector<std::string>& arguments = {}) {
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+    client_.emplace(server_->grpc_address());
+  }
+
+  void Observe(const std::string& model, const PredictionSet& set) {
+    v1::ObserveRequest request;
+    request.set_model(model);
+    *request.mutable_observations() = ToProto(set.view());
+    ASSERT_TRUE(client_->Observe(request).ok());
+  }
+
+  std::string Scrape() const { return HttpGet(server_->http_address(), "/metrics").body; }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::optional<ServiceClient> client_;
+};
+
+TEST_F(MetricsTest, UnknownIsAbsentAndDeletedModelsVanish) {
+  Start();
+  client_->CreateFixed("models/m/versions/2", 10);
+  std::string text = Scrape();
+  EXPECT_THAT(text, HasSubstr("calibd_observations_total{model=\"m\",version=\"2\"} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("calibd_skce{")));
+  EXPECT_THAT(text, Not(HasSubstr("calibd_last_observation_timestamp_seconds{")));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+  EXPECT_THAT(text, HasSubstr("calibd_build_info{version=\""));
+
+  Observe("models/m/versions/2", Draw(50));
+  text = Scrape();
+  const std::string labels =
+      "{model=\"m\",version=\"2\",estimator=\"block_2\",lens=\"canonical\"} ";
+  EXPECT_THAT(text, HasSubstr("calibd_observations_total{model=\"m\",version=\"2\"} 50\n"));
+  EXPECT_THAT(text, HasSubstr("calibd_skce" + labels));
+  EXPECT_THAT(text, HasSubstr("calibd_estimate_samples" + labels + "50\n"));
+  EXPECT_THAT(text, HasSubstr("calibd_test_p_value" + labels));
+  EXPECT_THAT(text, HasSubstr("# HELP calibd_test_p_value "));
+  EXPECT_THAT(text, HasSubstr("For one look only"));
+
+  ASSERT_TRUE(client_->Delete("models/m/versions/2").ok());
+  EXPECT_THAT(Scrape(), Not(HasSubstr("model=\"m\"")));
+}
+
+TEST_F(MetricsTest, FailedCallsAreCountedToo) {
+  Start();
+  EXPECT_EQ(client_->Delete("models/absent").error_code(), grpc::NOT_FOUND);
+  const std::string labels =
+      "{grpc_type=\"unary\",grpc_service=\"calibd.v1.ModelService\",grpc_method=\"DeleteModel\"";
+  EXPECT_TRUE(WaitFor([&] {
+    const std::string text = Scrape();
+    return text.find("grpc_server_handled_total" + labels + ",grpc_code=\"NotFound\"} 1\n") !=
+               std::string::npos &&
+           text.find("grpc_server_handling_seconds_count" + labels + "} 1\n") != std::string::npos;
+  }));
+}
+
+TEST_F(MetricsTest, SeriesOfModelsAreCapped) {
+  Start({"--max-series", "20"});
+  for (int i = 0; i < 10; ++i) {
+    client_->CreateFixed("models/m" + std::to_string(i), 2);
+  }
+  std::istringstream lines(Scrape());
+  int series = 0;
+  bool counted = false;
+  for (std::string line; std::getline(lines, line);) {
+    series += line.find("model=\"") == std::string::npos ? 0 : 1;
+    counted = counted || (line.rfind("calibd_series_dropped_total ", 0) == 0 &&
+                          line != "calibd_series_dropped_total 0");
+  }
+  EXPECT_EQ(series, 20);
+  EXPECT_TRUE(counted);
+}
+
+TEST_F(MetricsTest, PromtoolFindsNothingToSay) {
+  Start();
+  client_->CreateFixed("models/m", 10);
+  Observe("models/m", Draw(500));
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "metrics.txt").string();
+  std::ofstream(file) << Scrape();
+  ChildProcess promtool({"sh", "-c", "promtool check metrics < \"$0\"", file},
+                        folder.path() / "output.txt");
+  const auto code = promtool.WaitForExit();
+  if (code == 127) {
+    GTEST_SKIP() << "promtool is not installed";
+  }
+  EXPECT_EQ(code, 0) << promtool.Output();
+  EXPECT_EQ(promtool.Output(), "");
+}
+
+TEST_F(MetricsTest, PrometheusScrapesAndAnswers) {
+  Start();
+  client_->CreateFixed("models/m", 10);
+  Observe("models/m", Draw(123));
+  const TemporaryFolder folder;
+  const std::string config = (folder.path() / "prometheus.yml").string();
+  std::ofstream(config) << "scrape_configs:\n"
+                           "  - job_name: calibd\n"
+                           "    scrape_interval: 1s\n"
+                           "    static_configs: [{targets: ['"
+                        << server_->http_address() << "']}]\n";
+  ChildProcess prometheus({"prometheus", "--config.file=" + config,
+                           "--storage.tsdb.path=" + (folder.path() / "tsdb").string(),
+                           "--web.listen-address=127.0.0.1:0"},
+                          folder.path() / "output.txt");
+  // It logs the port that it got.
+  std::string address;
+  ASSERT_TRUE(WaitFor([&] {
+    const std::string output = prometheus.Output();
+    const std::size_t at = output.find("msg=\"Listening on\" address=");
+    if (at != std::string::npos) {
+      const std::size_t from = output.find("127.0.0.1:", at);
+      const std::size_t to = output.find('\n', at);
+      address = from < to && to != std::string::npos ? output.substr(from, to - from) : "";
+    }
+    return !address.empty() || prometheus.WaitForExit(std::chrono::milliseconds(0)).has_value();
+  })) << prometheus.Output();
+  if (address.empty() && prometheus.WaitForExit(std::chrono::milliseconds(0)) == 127) {
+    GTEST_SKIP() << "prometheus is not installed";
+  }
+  nlohmann::json result;
+  EXPECT_TRUE(WaitFor([&] {
+    const HttpAnswer answer = HttpGet(address, "/api/v1/query?query=calibd_observations_total");
+    const auto body = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+    if (!body.is_object() || body.value("status", "") != "success") {
+      return false;
+    }
+    result = body["data"]["result"];
+    return !result.empty();
+  })) << prometheus.Output();
+  ASSERT_EQ(result.size(), 1U);
+  EXPECT_EQ(result[0]["metric"]["model"], "m");
+  EXPECT_EQ(result[0]["value"][1], "123");
+}
+
+}  // namespace
+}  // namespace calibd::testing

@@ -1,0 +1,129 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "integration/server/service_client.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ModelServiceTest : public ::testing::Test {
+ protected:
+  void Start(const std::vector<std::string>& arguments = {}) {
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+    client_.emplace(server_->grpc_address());
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::optional<ServiceClient> client_;
+};
+
+v1::Model Declared(const std::string& name) {
+  v1::Model model;
+  model.set_name(name);
+  model.set_class_count(10);
+  return model;
+}
+
+TEST_F(ModelServiceTest, CreatingIsIdempotentForAnEqualDeclaration) {
+  Start();
+  v1::Model created;
+  ASSERT_TRUE(client_->Create(Declared("models/a"), &created).ok());
+  EXPECT_EQ(created.window(), 10000);
+  v1::Model again;
+  ASSERT_TRUE(client_->Create(Declared("models/a"), &again).ok());
+  EXPECT_EQ(again.create_time().nanos(), created.create_time().nanos());
+  // With the defaults written out it is the same declaration.
+  ASSERT_TRUE(client_->Create(created, &again).ok());
+
+  v1::Model different = Declared("models/a");
+  different.set_window(500);
+  const grpc::Status status = client_->Create(different);
+  EXPECT_EQ(status.error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_EQ(Reason(status), "MODEL_DIFFERS");
+  EXPECT_THAT(status.error_message(), HasSubstr("window is 10000, declared 500"));
+}
+
+TEST_F(ModelServiceTest, InvalidDeclarationsAreRefused) {
+  Start();
+  const grpc::Status status = client_->Create(Declared("models/UPPER"));
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("model.name"));
+}
+
+TEST_F(ModelServiceTest, ListsInOrderPageByPage) {
+  Start();
+  std::set<std::string> names;
+  for (const char* id : {"b", "a", "c/versions/2", "c/versions/1", "c"}) {
+    const std::string name = std::string("models/") + id;
+    ASSERT_TRUE(client_->Create(Declared(name)).ok());
+    names.insert(name);
+  }
+  std::vector<std::string> listed;
+  v1::ListModelsRequest request;
+  request.set_page_size(2);
+  do {
+    CallContext context;
+    v1::ListModelsResponse response;
+    ASSERT_TRUE(client_->models->ListModels(&context, request, &response).ok());
+    EXPECT_LE(response.models_size(), 2);
+    for (const v1::Model& model : response.models()) {
+      listed.push_back(model.name());
+    }
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(listed, ::testing::ElementsAreArray(names));
+
+  request.set_page_token("not a token");
+  CallContext context;
+  v1::ListModelsResponse response;
+  EXPECT_EQ(client_->models->ListModels(&context, request, &response).error_code(),
+            grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(ModelServiceTest, DeletedModelsAreGone) {
+  Start();
+  client_->CreateFixed("models/a", 10);
+  ASSERT_TRUE(client_->Delete("models/a").ok());
+  CallContext context;
+  v1::GetModelRequest request;
+  request.set_name("models/a");
+  v1::GetModelResponse response;
+  const grpc::Status status = client_->models->GetModel(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(Reason(status), "MODEL_NOT_FOUND");
+  EXPECT_EQ(client_->Delete("models/a").error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(ModelServiceTest, DeclarationsReserveMemoryUntilTheyAreDeleted) {
+  // A declaration of 10 classes and 10000 observations reserves 1.7 MB.
+  Start({"--state-memory-bytes", "4000000", "--max-models", "10"});
+  int created = 0;
+  grpc::Status status;
+  do {
+    status = client_->Create(Declared("models/m" + std::to_string(created)));
+    created += status.ok() ? 1 : 0;
+  } while (status.ok());
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(status), "STATE_MEMORY_EXHAUSTED");
+  EXPECT_EQ(created, 2);
+  ASSERT_TRUE(client_->Delete("models/m0").ok());
+  EXPECT_TRUE(WaitFor([&] { return client_->Create(Declared("models/again")).ok(); }));
+}
+
+TEST_F(ModelServiceTest, ModelCountIsCapped) {
+  Start({"--max-models", "1"});
+  ASSERT_TRUE(client_->Create(Declared("models/a")).ok());
+  const grpc::Status status = client_->Create(Declared("models/b"));
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(status), "TOO_MANY_MODELS");
+}
+
+}  // namespace
+}  // namespace calibd::testing

@@ -1,0 +1,128 @@
+// Two producers to one model, one of which loses its connection at random bytes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "calibd/core/kernel.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/core/skce.h"
+#include "integration/server/service_client.h"
+#include "support/server_process.h"
+#include "support/tcp_proxy.h"
+
+namespace calibd::testing {
+namespace {
+
+constexpr char kModel[] = "models/m";
+constexpr std::size_t kClasses = 10;
+constexpr std::size_t kRows = 20;
+constexpr std::int64_t kBatches = 60;
+
+PredictionBatch Batch(const PredictionSet& set, std::int64_t sequence) {
+  return set.view().rows(static_cast<std::size_t>(sequence - 1) * kRows, kRows);
+}
+
+// Sends what is not acknowledged until everything is, over as many connections
+// as it takes. Returns how many.
+int SendAll(const std::string& address, const std::string& producer, const PredictionSet& set) {
+  int connections = 0;
+  for (bool finished = false; !finished && connections < 100; ++connections) {
+    ServiceClient client(address);
+    ObservationCall call(client);
+    const std::optional<std::int64_t> next = call.Open(kModel, producer);
+    if (!next.has_value()) {
+      continue;
+    }
+    // From one number earlier: a batch that was settled may be sent again.
+    std::int64_t last = *next - 1;
+    for (std::int64_t i = std::max<std::int64_t>(1, *next - 1); i <= kBatches; ++i) {
+      if (!call.SendBatch(i, Batch(set, i))) {
+        break;
+      }
+      last = i;
+    }
+    call.SendFinish(last);
+    finished = call.Await().ok() && last == kBatches;
+  }
+  return connections;
+}
+
+TEST(ReconnectTest, EveryBatchIsCountedOnceWhenAConnectionBreaksAtRandomBytes) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto server = ServerProcess::Start();
+  ASSERT_NE(server, nullptr);
+  ServiceClient client(server->grpc_address());
+  client.CreateFixed(kModel, kClasses);
+  const PredictionSet steady = Draw(kRows * kBatches, kClasses, 1);
+  const PredictionSet broken = Draw(kRows * kBatches, kClasses, 2);
+
+  TcpProxy proxy(server->grpc_address());
+  // All of the batches are about 100 kB.
+  proxy.CutAfter(std::uniform_int_distribution<std::int64_t>(500, 90000)(random));
+  std::thread steady_producer([&] { SendAll(server->grpc_address(), "steady", steady); });
+  const int connections = SendAll(proxy.address(), "broken", broken);
+  steady_producer.join();
+  EXPECT_EQ(proxy.cuts(), 1);
+  EXPECT_GE(connections, 2);
+
+  const v1::GetCalibrationResponse calibration = client.GetCalibration(kModel);
+  EXPECT_EQ(calibration.observations(), static_cast<std::int64_t>(2 * kRows) * kBatches);
+  EXPECT_EQ(calibration.rejected_rows(), 0);
+
+  // In whatever order the two were interleaved, the window holds every batch once.
+  v1::RunTestRequest request;
+  request.set_model(kModel);
+  request.set_replicates(99);
+  v1::QuadraticTestResult result;
+  ASSERT_TRUE(client.RunTest(request, &result).ok());
+  PredictionSet both = steady;
+  both.probabilities.insert(both.probabilities.end(), broken.probabilities.begin(),
+                            broken.probabilities.end());
+  both.labels.insert(both.labels.end(), broken.labels.begin(), broken.labels.end());
+  const auto offline = EstimateQuadraticSkce(both.view(), *Kernel::ExponentialTotalVariation(0.5));
+  ASSERT_TRUE(offline.ok());
+  EXPECT_NEAR(result.skce_unbiased() / offline->unbiased, 1, 1e-10);
+  EXPECT_NEAR(result.skce_biased() / offline->biased, 1, 1e-10);
+}
+
+TEST(ReconnectTest, ResumedStreamEqualsTheUninterruptedOneBitForBit) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto server = ServerProcess::Start();
+  ASSERT_NE(server, nullptr);
+  ServiceClient client(server->grpc_address());
+  const v1::Model model = client.CreateFixed(kModel, kClasses);
+  const PredictionSet set = Draw(kRows * kBatches, kClasses, 3);
+  TcpProxy proxy(server->grpc_address());
+  proxy.CutAfter(std::uniform_int_distribution<std::int64_t>(500, 90000)(random));
+  SendAll(proxy.address(), "p", set);
+  EXPECT_EQ(proxy.cuts(), 1);
+
+  const v1::GetCalibrationResponse calibration = client.GetCalibration(kModel);
+  ASSERT_EQ(calibration.estimates_size(), model.block_sizes_size());
+  for (const v1::BlockEstimate& estimate : calibration.estimates()) {
+    auto offline = RunningBlockSkce::Create(static_cast<std::size_t>(estimate.block_size()),
+                                            kClasses, *Kernel::ExponentialTotalVariation(0.5));
+    ASSERT_TRUE(offline.ok());
+    for (std::size_t i = 0; i < set.labels.size(); ++i) {
+      offline->Add(set.view().row(i), set.labels[i]);
+    }
+    EXPECT_EQ(estimate.block_count(), offline->moments().count);
+    const double served = estimate.skce();
+    EXPECT_EQ(std::memcmp(&served, &offline->moments().mean, sizeof(served)), 0);
+  }
+}
+
+}  // namespace
+}  // namespace calibd::testing

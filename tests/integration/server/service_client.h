@@ -1,0 +1,98 @@
+#ifndef CALIBD_TESTS_INTEGRATION_SERVER_SERVICE_CLIENT_H_
+#define CALIBD_TESTS_INTEGRATION_SERVER_SERVICE_CLIENT_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "calibd/core/generator.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/v1/calibration_service.grpc.pb.h"
+#include "calibd/v1/ingest_service.grpc.pb.h"
+#include "calibd/v1/model_service.grpc.pb.h"
+
+namespace calibd::testing {
+
+using Request = v1::StreamObservationsRequest;
+using Response = v1::StreamObservationsResponse;
+
+// A ClientContext with a deadline that no healthy call reaches.
+class CallContext : public grpc::ClientContext {
+ public:
+  CallContext();
+};
+
+// The API as it is on the wire, without the SDK: tests say what is sent and when.
+class ServiceClient {
+ public:
+  explicit ServiceClient(const std::string& address);
+
+  // Returns the status; the declaration as the server has it in *created.
+  grpc::Status Create(const v1::Model& model, v1::Model* created = nullptr);
+  // A model of this many classes with a fixed bandwidth.
+  v1::Model CreateFixed(const std::string& name, int class_count, double bandwidth = 0.5);
+  grpc::Status Delete(const std::string& name);
+  grpc::Status Observe(const v1::ObserveRequest& request, v1::ObserveResponse* response = nullptr);
+  v1::GetCalibrationResponse GetCalibration(const std::string& name);
+  // Runs to the end; the result if there was one.
+  grpc::Status RunTest(const v1::RunTestRequest& request, v1::QuadraticTestResult* result);
+  // Of the health service: 1 SERVING, 2 NOT_SERVING; the call's code if it fails.
+  struct Health {
+    grpc::StatusCode code = grpc::OK;
+    std::uint32_t serving = 0;
+  };
+  Health CheckHealth(const std::string& service);
+
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::ModelService::Stub> models;
+  std::unique_ptr<v1::IngestService::Stub> ingest;
+  std::unique_ptr<v1::CalibrationService::Stub> calibration;
+};
+
+v1::Observations ToProto(const PredictionBatch& batch);
+
+// The ErrorInfo.reason of an error; empty without one.
+std::string Reason(const grpc::Status& status);
+
+// Draws n observations of M2 over m classes.
+PredictionSet Draw(std::size_t n, std::size_t class_count = 10, std::uint64_t seed = 1);
+
+// One call of StreamObservations.
+class ObservationCall {
+ public:
+  explicit ObservationCall(ServiceClient& client);
+  // Ends the call if it still goes on.
+  ~ObservationCall();
+  ObservationCall(const ObservationCall&) = delete;
+  ObservationCall& operator=(const ObservationCall&) = delete;
+
+  // Sends Open and reads Opened: next_sequence, nothing if the stream ended.
+  std::optional<std::int64_t> Open(const std::string& model, const std::string& producer,
+                                   std::int64_t epoch = 0);
+  bool Send(const Request& request);
+  bool SendBatch(std::int64_t sequence, const PredictionBatch& batch);
+  bool SendFinish(std::int64_t last_sequence);
+  // The next message; nothing when the stream has ended.
+  std::optional<Response> Read();
+  // Reads until `sequence` is acknowledged; each other message goes to on_other.
+  bool ReadAck(std::int64_t sequence, const std::function<void(const Response&)>& on_other = {});
+  // Half-closes, reads to the end and returns the status.
+  grpc::Status End();
+  // Reads to the end without half-closing.
+  grpc::Status Await();
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  CallContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<Request, Response>> call_;
+  bool ended_ = false;
+};
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_INTEGRATION_SERVER_SERVICE_CLIENT_H_
