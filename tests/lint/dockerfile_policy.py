@@ -88,16 +88,18 @@ def needed_libraries(binary):
 def owners(libraries):
     """The Debian packages that the libraries belong to."""
     found = set()
-    for library in libraries:
-        real = pathlib.Path(library).resolve()
-        # dpkg knows a file by the path it was installed to, which may lie outside /usr.
-        for path in (str(real), str(real).removeprefix("/usr")):
-            result = subprocess.run(["dpkg-query", "-S", path], capture_output=True, text=True)
-            if result.returncode == 0:
-                found.add(result.stdout.split(":")[0])
-                break
-        else:
-            raise RuntimeError(f"no Debian package owns {library}")
+    # dpkg knows a file by the path it was installed to, which may lie outside /usr.
+    real = {str(pathlib.Path(library).resolve()) for library in libraries}
+    paths = real | {path.removeprefix("/usr") for path in real}
+    listed = subprocess.run(["dpkg-query", "-S", *sorted(paths)], capture_output=True, text=True,
+                            check=False).stdout
+    owner_of = {path: owner.split(":")[0] for owner, path in
+                (line.split(": ", 1) for line in listed.splitlines())}
+    for path in real:
+        owner = owner_of.get(path) or owner_of.get(path.removeprefix("/usr"))
+        if owner is None:
+            raise RuntimeError(f"no Debian package owns {path}")
+        found.add(owner)
     return found
 
 
