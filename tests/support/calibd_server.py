@@ -1,0 +1,65 @@
+"""A real calibd for tests: a process on free loopback ports."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+
+class CalibdServer:
+    """Context manager: starts `binary`, waits until it serves, stops it by SIGTERM.
+
+    grpc, http: its addresses, "127.0.0.1:PORT".
+    """
+
+    def __init__(self, binary, *arguments, deadline_seconds=30):
+        self._folder = tempfile.TemporaryDirectory()
+        ready = pathlib.Path(self._folder.name) / "ready.json"
+        self._log = open(pathlib.Path(self._folder.name) / "log", "w+", encoding="utf-8")
+        self._process = subprocess.Popen(
+            [binary, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+             "--ready-file", str(ready), *arguments],
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
+            env={name: value for name, value in os.environ.items()
+                 if not name.startswith("CALIBD_")})
+        deadline = time.monotonic() + deadline_seconds
+        try:
+            while not ready.exists():
+                self._check_alive(wait_seconds=0.02)
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"calibd was not ready in {deadline_seconds} s:\n{self.log()}")
+            addresses = json.loads(ready.read_text(encoding="utf-8"))
+        except BaseException:
+            self.stop()
+            raise
+        self.grpc = addresses["grpc"]
+        self.http = addresses["http"]
+
+    def _check_alive(self, wait_seconds):
+        try:
+            code = self._process.wait(wait_seconds)
+        except subprocess.TimeoutExpired:
+            return
+        raise RuntimeError(f"calibd ended with exit code {code}:\n{self.log()}")
+
+    def log(self):
+        self._log.seek(0)
+        return self._log.read()
+
+    def stop(self):
+        """Ends the server; returns its exit code."""
+        self._process.terminate()
+        try:
+            return self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self._log.close()
+        self._folder.cleanup()
