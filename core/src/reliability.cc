@@ -59,7 +59,8 @@ std::vector<std::size_t> BandGroups(std::size_t groups, std::size_t points) {
 std::vector<double> DrawSuccesses(const SortedPredictions& sorted, Rng& rng) {
   std::vector<double> successes(sorted.counts.size());
   for (std::size_t g = 0; g < successes.size(); ++g) {
-    for (double trial = 0; trial < sorted.counts[g]; ++trial) {
+    const auto trials = static_cast<std::size_t>(sorted.counts[g]);
+    for (std::size_t trial = 0; trial < trials; ++trial) {
       if (rng.Uniform() < sorted.probabilities[g]) successes[g] += 1;
     }
   }
