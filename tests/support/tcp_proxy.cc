@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 namespace calibd::testing {
 namespace {
@@ -52,7 +53,8 @@ bool SendAll(int fd, const char* bytes, std::size_t count) {
 
 int ConnectTo(const std::string& address) { return ConnectToPort(PortOf(address)); }
 
-TcpProxy::TcpProxy(const std::string& server) : server_port_(PortOf(server)) {
+TcpProxy::TcpProxy(const std::string& server, std::vector<std::int64_t> cuts)
+    : server_port_(PortOf(server)), planned_cuts_(std::move(cuts)) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   wake_ = eventfd(0, EFD_CLOEXEC);
   sockaddr_in address = Loopback(0);
@@ -78,13 +80,17 @@ TcpProxy::~TcpProxy() {
 }
 
 void TcpProxy::Run() {
-  while (!stopping_) {
+  for (std::size_t connections = 0; !stopping_;) {
     std::array<pollfd, 2> waits{pollfd{listener_, POLLIN, 0}, pollfd{wake_, POLLIN, 0}};
     poll(waits.data(), waits.size(), -1);
     if ((waits[0].revents & POLLIN) == 0) {
       continue;
     }
     const int client = accept(listener_, nullptr, nullptr);
+    if (connections < planned_cuts_.size()) {
+      cut_after_ = planned_cuts_[connections];
+    }
+    ++connections;
     const int server = ConnectToPort(server_port_);
     if (server >= 0) {
       Forward(client, server);
@@ -101,6 +107,10 @@ void TcpProxy::Forward(int client, int server) {
     std::array<pollfd, 3> waits{pollfd{client, POLLIN, 0}, pollfd{server, POLLIN, 0},
                                 pollfd{wake_, POLLIN, 0}};
     poll(waits.data(), waits.size(), -1);
+    if (frozen_) {
+      poll(&waits[2], 1, -1);
+      continue;
+    }
     if ((waits[0].revents & (POLLIN | POLLHUP)) != 0) {
       const ssize_t count = recv(client, buffer.data(), buffer.size(), 0);
       if (count <= 0) {

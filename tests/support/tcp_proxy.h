@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace calibd::testing {
 
@@ -12,8 +13,9 @@ namespace calibd::testing {
 // a connection after so many bytes from the client.
 class TcpProxy {
  public:
-  // server: "127.0.0.1:PORT".
-  explicit TcpProxy(const std::string& server);
+  // server: "127.0.0.1:PORT". cuts: the k-th connection is cut as by
+  // CutAfter(cuts[k]).
+  explicit TcpProxy(const std::string& server, std::vector<std::int64_t> cuts = {});
   ~TcpProxy();
   TcpProxy(const TcpProxy&) = delete;
   TcpProxy& operator=(const TcpProxy&) = delete;
@@ -26,6 +28,9 @@ class TcpProxy {
   void CutAfter(std::int64_t bytes) { cut_after_ = bytes; }
   [[nodiscard]] int cuts() const { return cuts_; }
 
+  // From now on nothing is forwarded, while connections stay open.
+  void Freeze() { frozen_ = true; }
+
  private:
   void Run();
   void Forward(int client, int server);
@@ -34,6 +39,8 @@ class TcpProxy {
   std::uint16_t server_port_ = 0;
   int listener_ = -1;
   int wake_ = -1;
+  const std::vector<std::int64_t> planned_cuts_;
+  std::atomic<bool> frozen_ = false;
   // -1: never.
   std::atomic<std::int64_t> cut_after_ = -1;
   std::atomic<int> cuts_ = 0;
