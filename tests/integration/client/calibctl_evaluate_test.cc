@@ -1,0 +1,174 @@
+// calibctl as a process, where it needs no server: `evaluate`, help and usage.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "integration/client/run_calibctl.h"
+#include "support/test_data.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+PredictionSet Draw(const GeneratorSpec& spec, std::size_t n) {
+  auto generator = Generator::Create(spec, 7);
+  PredictionSet set;
+  generator->Draw(n, set);
+  return set;
+}
+
+class CalibctlCifar10Test : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CalibctlCifar10Test, EvaluateReproducesTheReference) {
+  const std::string predictions = Cifar10Dir() / (std::string(GetParam()) + ".csv");
+  if (!std::filesystem::exists(predictions)) GTEST_SKIP() << "no data in " << Cifar10Dir();
+  const nlohmann::json expected = ReadJson(Cifar10Dir() / "expected.json").at(GetParam());
+  CalibctlRun run({"evaluate", predictions, Cifar10Dir() / "labels.csv", "--label-base", "1",
+                   "--replicates", "99", "--seed", "1", "--output", "json"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  const nlohmann::json result = run.json();
+  EXPECT_EQ(result.at("observations"), 10000);
+  ExpectClose(result.at("provenance"), "bandwidth", expected, "nu", 1e-12);
+  ExpectQuadratic(result.at("quadratic"), expected);
+  ExpectCifar10Estimates(result.at("estimates"), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, CalibctlCifar10Test,
+                         ::testing::Values("densenet121", "resnet18", "googlenet"));
+
+TEST(CalibctlEvaluateTest, ReproducesTheSmallCases) {
+  for (const auto& small_case : SmallCases()) {
+    SCOPED_TRACE(small_case.at("name").get<std::string>());
+    const PredictionFiles files(ToPredictionSet(small_case), 0);
+    CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
+                     "--bandwidth", small_case.at("nu_used").dump(), "--block-sizes", "2,3",
+                     "--replicates", "0", "--row-sum-tolerance", "0.1", "--output", "json"});
+    ASSERT_EQ(run.exit_code(), 0) << run.error();
+    ExpectQuadratic(run.json().at("quadratic"), small_case);
+    ExpectLinear(run.json().at("estimates"), small_case);
+  }
+}
+
+TEST(CalibctlEvaluateTest, PrintsATableThatSaysOneLook) {
+  const PredictionFiles files(Draw(GeneratorSpec::M2(), 300), 1);
+  CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "1", "--seed",
+                   "1", "--replicates", "199"});
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  EXPECT_THAT(run.output(), AllOf(HasSubstr("SKCE_uq"), HasSubstr("SKCE_ul (b = 2)"),
+                                  HasSubstr("p (one look)"), HasSubstr("ONE look")));
+  EXPECT_EQ(run.error(), "") << "no progress bar without a terminal";
+}
+
+TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
+  const PredictionFiles miscalibrated(Draw(GeneratorSpec::M2(), 300), 0);
+  const PredictionFiles calibrated(Draw(GeneratorSpec::M1(), 300), 0);
+  const auto run = [](const PredictionFiles& files, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "evaluate", files.predictions(), files.labels(), "--label-base", "0",   "--seed",
+        "1",        "--replicates",      "199",          "--output",     "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return std::make_unique<CalibctlRun>(arguments);
+  };
+  const auto found = run(miscalibrated, {"--fail-on", "miscalibration"});
+  EXPECT_EQ(found->exit_code(), 3) << found->error();
+  EXPECT_EQ(found->json().at("decision").at("decision"), "MISCALIBRATED");
+  const auto fine =
+      run(calibrated, {"--fail-on", "miscalibration", "--significance-level", "0.01"});
+  EXPECT_EQ(fine->exit_code(), 0) << fine->error();
+  EXPECT_EQ(fine->json().at("decision").at("decision"), "NOT_REJECTED");
+  EXPECT_EQ(run(miscalibrated, {})->exit_code(), 0) << "nothing is decided unasked";
+  EXPECT_EQ(run(calibrated, {"--fail-on", "miscalibration", "--significance-level", "0.001"})
+                ->exit_code(),
+            2)
+      << "199 replicates cannot reach 0.001";
+}
+
+TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyWhenAsked) {
+  PredictionSet set = Draw(GeneratorSpec::M1(), 100);
+  set.probabilities[17 * 10] += 0.31;
+  const PredictionFiles files(set, 0);
+  CalibctlRun strict({"evaluate", files.predictions(), files.labels(), "--label-base", "0"});
+  EXPECT_EQ(strict.exit_code(), 1);
+  EXPECT_THAT(strict.error(), HasSubstr("rows[17].probabilities"));
+  CalibctlRun lenient({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
+                       "--drop-invalid", "--replicates", "99", "--output", "json"});
+  EXPECT_EQ(lenient.exit_code(), 0) << lenient.error();
+  EXPECT_EQ(lenient.json().at("observations"), 99);
+  EXPECT_EQ(lenient.json().at("dropped_rows"), 1);
+}
+
+TEST(CalibctlEvaluateTest, TakesLogits) {
+  PredictionSet set = Draw(GeneratorSpec::M1(3), 100);
+  PredictionSet logits = set;
+  for (double& value : logits.probabilities) value = std::log(value + 1e-300) + 5;
+  const PredictionFiles as_probabilities(set, 0);
+  const PredictionFiles as_logits(logits, 0);
+  CalibctlRun probabilities({"evaluate", as_probabilities.predictions(), as_probabilities.labels(),
+                             "--label-base", "0", "--replicates", "0", "--output", "json"});
+  CalibctlRun softmax({"evaluate", as_logits.predictions(), as_logits.labels(), "--label-base", "0",
+                       "--replicates", "0", "--output", "json", "--logits"});
+  ASSERT_EQ(probabilities.exit_code(), 0) << probabilities.error();
+  ASSERT_EQ(softmax.exit_code(), 0) << softmax.error();
+  ExpectClose(softmax.json().at("quadratic"), "skce_biased", probabilities.json().at("quadratic"),
+              "skce_biased");
+}
+
+TEST(CalibctlEvaluateTest, TooLittleDataIsASentenceWithANumber) {
+  const PredictionFiles files(Draw(GeneratorSpec::M1(), 1), 0);
+  CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0"});
+  EXPECT_EQ(run.exit_code(), 1);
+  EXPECT_THAT(run.error(), HasSubstr("not enough data: 1 valid observations, 2 needed"));
+}
+
+TEST(CalibctlEvaluateTest, StopsOnCtrlC) {
+  const PredictionFiles files(Draw(GeneratorSpec::M1(), 6000), 0);
+  CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
+                   "--replicates", "100000"});
+  ASSERT_TRUE(run.Interrupt());
+  EXPECT_EQ(run.exit_code(std::chrono::seconds(20)), 1);
+}
+
+TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
+  const PredictionFiles files(Draw(GeneratorSpec::M1(), 10), 0);
+  CalibctlRun unstated({"evaluate", files.predictions(), files.labels()});
+  EXPECT_EQ(unstated.exit_code(), 2);
+  EXPECT_THAT(unstated.error(),
+              AllOf(HasSubstr("--label-base is missing"), HasSubstr("does not guess")));
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{},
+        {"nonsense"},
+        {"show"},
+        {"evaluate"},
+        {"evaluate", "a", "b", "--label-base", "2"},
+        {"show", "m", "--fail-on", "p"},
+        {"show", "m", "--significance-level", "0.01"},
+        {"show", "m", "--output", "xml"},
+        {"model"},
+        {"model", "create", "m"},
+        {"send", "m", "a", "b"},
+        {"show", "m", "--nonsense"},
+        {"simulate", "m", "--generator", "M4", "--n", "1"}}) {
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), 2) << run.error();
+    EXPECT_NE(run.error(), "");
+  }
+}
+
+TEST(CalibctlUsageTest, HelpIsNoError) {
+  CalibctlRun help({"--help"});
+  EXPECT_EQ(help.exit_code(), 0);
+  EXPECT_THAT(help.output(), AllOf(HasSubstr("Exit codes"), HasSubstr("evaluate")));
+  for (const char* command : {"model", "send", "show", "test", "evaluate", "simulate"}) {
+    CalibctlRun run({command, "--help"});
+    EXPECT_EQ(run.exit_code(), 0) << command;
+  }
+  CalibctlRun version({"--version"});
+  EXPECT_EQ(version.exit_code(), 0);
+  EXPECT_THAT(version.output(), HasSubstr("calibctl "));
+}
+
+}  // namespace
+}  // namespace calibd::testing

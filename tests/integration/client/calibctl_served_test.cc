@@ -1,0 +1,213 @@
+// calibctl as a process against the real server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "integration/client/run_calibctl.h"
+#include "support/http_get.h"
+#include "support/test_data.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CalibctlServedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = ServerProcess::Start();
+    ASSERT_NE(server_, nullptr);
+  }
+
+  std::unique_ptr<CalibctlRun> Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--server", server_->grpc_address()});
+    return std::make_unique<CalibctlRun>(arguments);
+  }
+  // Runs to the end, which must be good, and returns the JSON.
+  nlohmann::json RunJson(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--output", "json"});
+    const auto run = Run(arguments);
+    EXPECT_EQ(run->exit_code(), 0) << run->error();
+    return run->json();
+  }
+  nlohmann::json Send(const std::string& model, const PredictionFiles& files) {
+    return RunJson({"send", model, files.predictions(), files.labels(), "--label-base", "0"});
+  }
+
+  // As the server's metrics say; -1 when they do not.
+  double RunningTests() {
+    const std::string name = "\ncalibd_tests_running ";
+    const std::string body = HttpGet(server_->http_address(), "/metrics").body;
+    const std::size_t at = body.find(name);
+    return at == std::string::npos ? -1 : std::stod(body.substr(at + name.size()));
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+};
+
+class CalibctlServedCifar10Test : public CalibctlServedTest,
+                                  public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(CalibctlServedCifar10Test, SendShowAndTestReproduceTheReference) {
+  const std::string predictions = Cifar10Dir() / (std::string(GetParam()) + ".csv");
+  if (!std::filesystem::exists(predictions)) GTEST_SKIP() << "no data in " << Cifar10Dir();
+  const nlohmann::json expected = ReadJson(Cifar10Dir() / "expected.json").at(GetParam());
+  const std::string model = GetParam();
+  RunJson({"model", "create", model, "--classes", "10", "--warmup", "10000", "--block-sizes",
+           "2,10,100"});
+  const nlohmann::json sent =
+      RunJson({"send", model, predictions, Cifar10Dir() / "labels.csv", "--label-base", "1"});
+  EXPECT_EQ(sent.at("accepted_rows"), 10000);
+  const nlohmann::json shown = RunJson({"show", model});
+  EXPECT_EQ(shown.at("observations"), 10000);
+  ExpectClose(shown.at("provenance"), "bandwidth", expected, "nu", 1e-12);
+  ExpectCifar10Estimates(shown.at("estimates"), expected);
+  const nlohmann::json tested = RunJson({"test", model, "--replicates", "99", "--seed", "5"});
+  ExpectClose(tested.at("provenance"), "bandwidth", expected, "nu", 1e-12);
+  ExpectQuadratic(tested.at("quadratic"), expected);
+  EXPECT_EQ(tested.at("quadratic").at("seed"), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, CalibctlServedCifar10Test,
+                         ::testing::Values("densenet121", "resnet18", "googlenet"));
+
+TEST_F(CalibctlServedTest, ReproducesTheSmallCases) {
+  for (const auto& small_case : SmallCases()) {
+    const std::string name = small_case.at("name").get<std::string>();
+    SCOPED_TRACE(name);
+    const PredictionFiles files(ToPredictionSet(small_case), 0);
+    RunJson({"model", "create", name, "--classes", small_case.at("m").dump(), "--bandwidth",
+             small_case.at("nu_used").dump(), "--row-sum-tolerance", "0.1"});
+    Send(name, files);
+    ExpectLinear(RunJson({"show", name}).at("estimates"), small_case);
+    ExpectQuadratic(RunJson({"test", name, "--replicates", "99"}).at("quadratic"), small_case);
+  }
+}
+
+TEST_F(CalibctlServedTest, ServedNumbersEqualOfflineOnesBitForBit) {
+  auto generator = Generator::Create(GeneratorSpec::M3(5), 3);
+  PredictionSet set;
+  generator->Draw(1234, set);
+  const PredictionFiles files(set, 0);
+  RunJson(
+      {"model", "create", "m", "--classes", "5", "--bandwidth", "0.4", "--block-sizes", "2,7,100"});
+  Send("m", files);
+  const nlohmann::json offline =
+      RunJson({"evaluate", files.predictions(), files.labels(), "--label-base", "0", "--bandwidth",
+               "0.4", "--block-sizes", "2,7,100", "--seed", "11"});
+  EXPECT_EQ(RunJson({"show", "m"}).at("estimates"), offline.at("estimates"));
+  nlohmann::json tested = RunJson({"test", "m", "--seed", "11"}).at("quadratic");
+  nlohmann::json evaluated = offline.at("quadratic");
+  tested.erase("elapsed_seconds");
+  evaluated.erase("elapsed_seconds");
+  EXPECT_EQ(tested, evaluated);
+}
+
+TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
+  EXPECT_EQ(RunJson({"model", "list"}).at("models").size(), 0u);
+  const nlohmann::json created =
+      RunJson({"model", "create", "pets@2", "--class-names", "cat,dog", "--window", "500"});
+  EXPECT_EQ(created.at("name"), "models/pets/versions/2");
+  EXPECT_EQ(created.at("class_names"), nlohmann::json({"cat", "dog"}));
+  EXPECT_EQ(RunJson({"model", "list"}).at("models").size(), 1u);
+  EXPECT_EQ(RunJson({"model", "show", "pets@2"}), created);
+  const auto other = Run({"model", "create", "pets@2", "--classes", "3"});
+  EXPECT_EQ(other->exit_code(), 1);
+  EXPECT_THAT(other->error(), HasSubstr("already exists"));
+  const auto invalid = Run({"model", "create", "Pets!", "--classes", "3"});
+  EXPECT_EQ(invalid->exit_code(), 1);
+  EXPECT_THAT(invalid->error(), HasSubstr("name"));
+  RunJson({"model", "delete", "pets@2"});
+  const auto gone = Run({"show", "pets@2"});
+  EXPECT_EQ(gone->exit_code(), 1);
+  EXPECT_THAT(gone->error(), HasSubstr("not found"));
+  const auto table = Run({"model", "list"});
+  EXPECT_EQ(table->exit_code(), 0);
+  EXPECT_EQ(table->output(), "no models\n");
+}
+
+TEST_F(CalibctlServedTest, SimulateFindsOutWhichModelsAreCalibrated) {
+  const auto decide = [&](const char* model, const char* generator) {
+    const nlohmann::json sent =
+        RunJson({"simulate", model, "--generator", generator, "--n", "2000", "--seed", "1"});
+    EXPECT_EQ(sent.at("accepted_rows"), 2000);
+    const auto test = Run({"test", model, "--seed", "1", "--fail-on", "miscalibration",
+                           "--significance-level", "0.01", "--output", "json"});
+    const int code = test->exit_code();
+    EXPECT_EQ(test->json().at("decision").at("decision"),
+              code == 3 ? "MISCALIBRATED" : "NOT_REJECTED");
+    return code;
+  };
+  EXPECT_EQ(decide("m1", "M1"), 0);
+  EXPECT_EQ(decide("m2", "M2"), 3);
+  EXPECT_EQ(decide("m3", "M3"), 3);
+  EXPECT_EQ(Run({"show", "m2", "--fail-on", "miscalibration"})->exit_code(), 3);
+  EXPECT_EQ(Run({"show", "m2"})->exit_code(), 0);
+  const auto table = Run({"show", "m2"});
+  ASSERT_EQ(table->exit_code(), 0);
+  EXPECT_THAT(table->output(), AllOf(HasSubstr("2000 observations"), HasSubstr("SKCE_ul (b = 2)"),
+                                     HasSubstr("p (one look)"), HasSubstr("ONE look")));
+}
+
+TEST_F(CalibctlServedTest, SimulateKeepsTheRate) {
+  const nlohmann::json sent =
+      RunJson({"simulate", "slow", "--generator", "M1", "--n", "200", "--rate", "400"});
+  EXPECT_EQ(sent.at("accepted_rows"), 200);
+  EXPECT_GE(sent.at("elapsed_seconds").get<double>(), 0.49);
+}
+
+TEST_F(CalibctlServedTest, TooLittleDataIsASentence) {
+  RunJson({"simulate", "young", "--generator", "M1", "--n", "100"});
+  const auto show = Run({"show", "young"});
+  EXPECT_EQ(show->exit_code(), 0);
+  EXPECT_THAT(show->output(), HasSubstr("Not enough data: 100 observations, 400 more needed"));
+  EXPECT_EQ(Run({"show", "young", "--fail-on", "miscalibration"})->exit_code(), 1);
+}
+
+TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
+  auto generator = Generator::Create(GeneratorSpec::M1(4), 3);
+  PredictionSet set;
+  generator->Draw(50, set);
+  set.probabilities[4 * 30] = 2;
+  const PredictionFiles files(set, 0);
+  RunJson({"model", "create", "five", "--classes", "5"});
+  const auto wrong =
+      Run({"send", "five", files.predictions(), files.labels(), "--label-base", "0"});
+  EXPECT_EQ(wrong->exit_code(), 1);
+  EXPECT_THAT(wrong->error(), HasSubstr("has 4 classes, models/five has 5"));
+  const auto bad =
+      Run({"send", "four", files.predictions(), files.labels(), "--label-base", "0", "--create"});
+  EXPECT_EQ(bad->exit_code(), 1);
+  EXPECT_THAT(bad->error(), HasSubstr("rows[30].probabilities"));
+  const nlohmann::json sent =
+      RunJson({"send", "four", files.predictions(), files.labels(), "--label-base", "0",
+               "--drop-invalid", "--producer-id", "test"});
+  EXPECT_EQ(sent.at("accepted_rows"), 49);
+  EXPECT_EQ(sent.at("dropped_rows"), 1);
+  EXPECT_EQ(sent.at("producer_id"), "test");
+  EXPECT_EQ(RunJson({"show", "four"}).at("dropped_rows"), 1);
+}
+
+TEST_F(CalibctlServedTest, CtrlCCancelsTheTestOnTheServerToo) {
+  RunJson({"simulate", "big", "--generator", "M1", "--n", "10000"});
+  const auto test = Run({"test", "big", "--replicates", "100000"});
+  ASSERT_TRUE(WaitFor([&] { return RunningTests() == 1; }));
+  ASSERT_TRUE(test->Interrupt());
+  EXPECT_EQ(test->exit_code(std::chrono::seconds(20)), 1);
+  EXPECT_THAT(test->error(), HasSubstr("cancelled"));
+  EXPECT_TRUE(WaitFor([&] { return RunningTests() == 0; }));
+  // The server is free for the next one.
+  RunJson({"test", "big", "--replicates", "99", "--window", "100"});
+}
+
+TEST_F(CalibctlServedTest, NoServerIsAnOperationalError) {
+  server_->Kill();
+  const auto run = Run({"model", "list"});
+  EXPECT_EQ(run->exit_code(), 1);
+  EXPECT_THAT(run->error(), HasSubstr("no calibd server answers at"));
+}
+
+}  // namespace
+}  // namespace calibd::testing

@@ -1,0 +1,275 @@
+#include "calibd/client/observation_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "calibd/client/client.h"
+#include "scripted_server.h"
+
+namespace calibd::client {
+namespace {
+
+using ::testing::HasSubstr;
+using Stream = ScriptedServer::Stream;
+using Request = v1::StreamObservationsRequest;
+
+const std::vector<double> kRow = {0.25, 0.75};
+const std::vector<std::int32_t> kLabel = {1};
+
+std::unique_ptr<ObservationStream> Open(const ScriptedServer& server,
+                                        const StreamOptions& options = {}) {
+  const auto client = Client::Connect(server.address());
+  EXPECT_TRUE(client.ok()) << client.status();
+  if (!client.ok()) return nullptr;
+  auto stream = (*client)->OpenStream(ModelName("m"), options);
+  EXPECT_TRUE(stream.ok()) << stream.status();
+  return stream.ok() ? *std::move(stream) : nullptr;
+}
+
+absl::Status SendRow(ObservationStream& stream, const std::vector<double>& row = kRow) {
+  return stream.Send(PredictionKind::kProbabilities, row, kLabel);
+}
+
+// Packs BadRequest with one violation.
+rpc::Status Rejection(const std::string& field) {
+  rpc::Status status;
+  status.set_code(3);
+  status.set_message("invalid observations");
+  rpc::BadRequest bad_request;
+  auto& violation = *bad_request.add_field_violations();
+  violation.set_field(field);
+  violation.set_description("sums to 1.31");
+  auto& any = *status.add_details();
+  any.set_type_url("type.googleapis.com/google.rpc.BadRequest");
+  bad_request.SerializeToString(any.mutable_value());
+  return status;
+}
+
+TEST(ObservationStreamTest, MapsRejectedRowsBackToTheCallersNumbers) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    std::int64_t rows = 0;
+    while (stream.Read(&request) && request.has_batch()) {
+      rows += request.batch().observations().labels_size();
+      if (request.batch().sequence() == 2) {
+        v1::StreamObservationsResponse response;
+        response.mutable_rejected()->set_sequence(2);
+        *response.mutable_rejected()->mutable_status() = Rejection("rows[1].probabilities");
+        stream.Write(response);
+      }
+      ScriptedServer::Ack(stream, request.batch().sequence());
+    }
+    ScriptedServer::Finished(stream, request.finish().last_sequence(), rows);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server, {.invalid_rows = InvalidRows::kDrop});
+  ASSERT_NE(stream, nullptr);
+  // Rows 0, 1 | 2, 4 (3 is dropped) | 5.
+  for (int row = 0; row < 6; ++row) {
+    ASSERT_TRUE(SendRow(*stream, row == 3 ? std::vector<double>{0.9, 0.9} : kRow).ok());
+  }
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->rows, 6);
+  EXPECT_EQ(counts->accepted_rows, 3);
+  EXPECT_EQ(counts->rejected_rows, 2);
+  EXPECT_EQ(counts->dropped_rows, 1);
+  EXPECT_EQ(counts->reported_dropped_rows, 1);
+  const auto rejected = stream->TakeRejected();
+  ASSERT_EQ(rejected.size(), 1u);
+  EXPECT_EQ(rejected[0].first_row, 2);
+  EXPECT_EQ(rejected[0].last_row, 4);
+  ASSERT_EQ(rejected[0].errors.size(), 1u);
+  EXPECT_EQ(rejected[0].errors[0].row, 4);
+  EXPECT_THAT(std::string(rejected[0].status.message()), HasSubstr("sums to 1.31"));
+  EXPECT_TRUE(stream->TakeRejected().empty());
+}
+
+TEST(ObservationStreamTest, RefusesInvalidRowsAndTakesNoneOfThem) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    return ScriptedServer::Behave(stream);
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  const absl::Status status =
+      stream->Send(PredictionKind::kProbabilities, std::vector<double>{0.5, 0.5, 0.5, 0.81},
+                   std::vector<std::int32_t>{0, 0});
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rows[2].probabilities sums to 1.31"));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      stream->Send(PredictionKind::kProbabilities, std::vector<double>{0.5}, kLabel)));
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->rows, 1);
+  EXPECT_EQ(counts->accepted_rows, 1);
+}
+
+TEST(ObservationStreamTest, TakesACleanEndWithoutFinishedForABrokenOne) {
+  ScriptedServer server([](int attempt, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    if (attempt == 1) {
+      stream.Read(&request);
+      return grpc::Status::OK;
+    }
+    return ScriptedServer::Behave(stream);
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  for (int row = 0; row < 5; ++row) ASSERT_TRUE(SendRow(*stream).ok());
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->accepted_rows, 5);
+  EXPECT_EQ(counts->reconnects, 1);
+  EXPECT_GE(counts->resent_batches, 1);
+}
+
+TEST(ObservationStreamTest, OpensAgainWhenTheServerDrains) {
+  ScriptedServer server([](int attempt, Stream& stream) {
+    if (attempt <= 2) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+    ScriptedServer::Opened(stream, 4);
+    return ScriptedServer::Behave(stream);
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->accepted_rows, 1);
+}
+
+TEST(ObservationStreamTest, FailsAtOnceOnWhatWillNotGoAway) {
+  for (const auto code : {grpc::StatusCode::NOT_FOUND, grpc::StatusCode::UNIMPLEMENTED,
+                          grpc::StatusCode::INVALID_ARGUMENT, grpc::StatusCode::ABORTED,
+                          grpc::StatusCode::RESOURCE_EXHAUSTED}) {
+    ScriptedServer server([code](int, Stream&) { return grpc::Status(code, "no"); });
+    const auto client = Client::Connect(server.address());
+    ASSERT_TRUE(client.ok()) << client.status();
+    const auto stream = (*client)->OpenStream(ModelName("m"));
+    EXPECT_EQ(static_cast<int>(stream.status().code()), static_cast<int>(code));
+  }
+}
+
+TEST(ObservationStreamTest, DoesNotAgreeToAFinishWithOtherRows) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    while (stream.Read(&request) && request.has_batch()) {
+    }
+    ScriptedServer::Finished(stream, request.finish().last_sequence(), 17);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  const auto counts = stream->Finish();
+  EXPECT_TRUE(absl::IsDataLoss(counts.status())) << counts.status();
+  EXPECT_EQ(SendRow(*stream).code(), counts.status().code()) << "the stream stays over";
+}
+
+TEST(ObservationStreamTest, NoticesThatTheServerForgot) {
+  ScriptedServer server([](int attempt, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    if (attempt > 1) return ScriptedServer::Behave(stream);
+    Request request;
+    for (int batch = 1; batch <= 2 && stream.Read(&request); ++batch) {
+      ScriptedServer::Ack(stream, batch);
+    }
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "restart");
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  for (int row = 0; row < 5; ++row) ASSERT_TRUE(SendRow(*stream).ok());
+  const auto counts = stream->Finish();
+  EXPECT_TRUE(absl::IsDataLoss(counts.status())) << counts.status();
+}
+
+TEST(ObservationStreamTest, BlocksWhileTooMuchIsUnacknowledged) {
+  std::promise<void> go;
+  std::atomic<std::int64_t> read = 0;
+  ScriptedServer server([&](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1, 1);
+    Request request;
+    for (int batch = 1; batch <= 4 && stream.Read(&request); ++batch) ++read;
+    go.get_future().wait();
+    ScriptedServer::Ack(stream, 4);
+    std::int64_t rows = 4;
+    while (stream.Read(&request) && request.has_batch()) {
+      ++rows;
+      ScriptedServer::Ack(stream, request.batch().sequence());
+    }
+    ScriptedServer::Finished(stream, request.finish().last_sequence(), rows);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  std::atomic<int> sent = 0;
+  std::thread sender([&] {
+    for (; sent < 20; ++sent) EXPECT_TRUE(SendRow(*stream).ok());
+  });
+  // Four batches of one row are on their way and one row waits in the making: the
+  // sixth Send blocks.
+  while (sent < 5 || read < 4) std::this_thread::yield();
+  EXPECT_EQ(sent, 5);
+  go.set_value();
+  sender.join();
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->accepted_rows, 20);
+}
+
+TEST(ObservationStreamTest, FailsWhenNothingIsAcknowledgedInTime) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    while (stream.Read(&request)) {
+    }
+    return grpc::Status::CANCELLED;
+  });
+  const auto stream = Open(server, {.stall_timeout = std::chrono::milliseconds(200)});
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(stream->Finish().status()));
+}
+
+TEST(ObservationStreamTest, CancelWakesABlockedFinish) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    while (stream.Read(&request)) {
+    }
+    return grpc::Status::CANCELLED;
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  auto finished = std::async(std::launch::async, [&] { return stream->Finish().status(); });
+  stream->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(finished.get()));
+}
+
+TEST(ObservationStreamTest, ChecksTheClassOrder) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    return ScriptedServer::Behave(stream);
+  });
+  const auto client = Client::Connect(server.address());
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto stream = (*client)->OpenStream(ModelName("m"), {.class_names = {"cat", "dog"}});
+  EXPECT_TRUE(absl::IsFailedPrecondition(stream.status())) << stream.status();
+}
+
+TEST(ClientTest, SaysThatNobodyAnswers) {
+  const auto client = Client::Connect("127.0.0.1:1");
+  EXPECT_TRUE(absl::IsUnavailable(client.status()));
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("127.0.0.1:1"));
+  EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect("").status()));
+}
+
+}  // namespace
+}  // namespace calibd::client

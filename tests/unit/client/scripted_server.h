@@ -1,0 +1,91 @@
+#ifndef CALIBD_TESTS_UNIT_CLIENT_SCRIPTED_SERVER_H_
+#define CALIBD_TESTS_UNIT_CLIENT_SCRIPTED_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "calibd/v1/ingest_service.grpc.pb.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+
+namespace calibd::client {
+
+// An ingest service that does what a test says: wrong, hostile or unlucky answers
+// that the real server does not give.
+class ScriptedServer final : public v1::IngestService::Service {
+ public:
+  using Stream =
+      grpc::ServerReaderWriter<v1::StreamObservationsResponse, v1::StreamObservationsRequest>;
+  // One call of StreamObservations; Open was read already. attempt counts from 1.
+  using Script = std::function<grpc::Status(int attempt, Stream& stream)>;
+
+  explicit ScriptedServer(Script script) : script_(std::move(script)) {
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~ScriptedServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  grpc::Status StreamObservations(grpc::ServerContext* /*context*/, Stream* stream) override {
+    v1::StreamObservationsRequest request;
+    if (!stream->Read(&request) || !request.has_open()) return grpc::Status::CANCELLED;
+    return script_(++attempts_, *stream);
+  }
+
+  // Answers for scripts. The model has two classes.
+  static void Opened(Stream& stream, std::int64_t next_sequence, std::int32_t rows = 2) {
+    v1::StreamObservationsResponse response;
+    auto& opened = *response.mutable_opened();
+    opened.set_next_sequence(next_sequence);
+    opened.set_class_count(2);
+    opened.set_row_sum_tolerance(1e-3);
+    opened.set_max_rows_per_batch(rows);
+    opened.set_max_bytes_per_batch(1 << 20);
+    opened.set_max_batches_in_flight(4);
+    stream.Write(response);
+  }
+  static void Ack(Stream& stream, std::int64_t sequence) {
+    v1::StreamObservationsResponse response;
+    response.mutable_ack()->set_sequence(sequence);
+    stream.Write(response);
+  }
+  static void Finished(Stream& stream, std::int64_t last_sequence, std::int64_t rows) {
+    v1::StreamObservationsResponse response;
+    response.mutable_finished()->set_last_sequence(last_sequence);
+    response.mutable_finished()->set_accepted_rows(rows);
+    stream.Write(response);
+  }
+  // Counts what comes, as it should be, until Finish or the end of the stream.
+  static grpc::Status Behave(Stream& stream) {
+    std::int64_t last = 0;
+    std::int64_t rows = 0;
+    v1::StreamObservationsRequest request;
+    while (stream.Read(&request)) {
+      if (request.has_finish()) {
+        Finished(stream, request.finish().last_sequence(), rows);
+        return grpc::Status::OK;
+      }
+      last = request.batch().sequence();
+      rows += request.batch().observations().labels_size();
+      Ack(stream, last);
+    }
+    return grpc::Status::CANCELLED;
+  }
+
+ private:
+  const Script script_;
+  std::atomic<int> attempts_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_TESTS_UNIT_CLIENT_SCRIPTED_SERVER_H_
