@@ -6,6 +6,7 @@
 #include "calibd/core/validation.h"
 #include "command.h"
 #include "fail_on.h"
+#include "lens_option.h"
 #include "offline_evaluation.h"
 #include "prediction_file.h"
 #include "progress_bar.h"
@@ -13,10 +14,14 @@
 namespace calibd::cli {
 namespace {
 
+// Of the summary's tests together.
+constexpr double kSummaryLevel = 0.05;
+
 struct EvaluateOptions {
   InputOptions input;
   EvaluationOptions evaluation;
   std::optional<std::uint64_t> seed;
+  std::vector<std::string> lenses = {"top_label", "class_wise"};
   double row_sum_tolerance = kDefaultRowSumTolerance;
   FailOnOptions fail_on;
 };
@@ -86,6 +91,16 @@ void PrintEvaluation(const Context& context, const Evaluation& evaluation, std::
     json["observations"] = provenance.observations();
     json["dropped_rows"] = dropped;
     json["quadratic"] = ToJson(evaluation.quadratic);
+    json["lenses"] = Json::array();
+    for (const auto& lens : evaluation.lenses) {
+      Json lens_json = ToJson(lens);
+      lens_json["provenance"] = ToJson(lens.provenance());
+      json["lenses"].push_back(std::move(lens_json));
+    }
+    json["scores"] = ToJson(evaluation.scores);
+    json["top_label_brier"] = ToJson(evaluation.top_label_brier);
+    json["top_label_error"] = ToJson(evaluation.top_label_error);
+    json["class_wise_error"] = ToJson(evaluation.class_wise_error);
     json["estimates"] = Json::array();
     for (const auto& estimate : estimates) json["estimates"].push_back(ToJson(estimate));
     json["provenance"] = ToJson(provenance);
@@ -95,7 +110,11 @@ void PrintEvaluation(const Context& context, const Evaluation& evaluation, std::
   }
   Print(DescribeProvenance(provenance));
   if (dropped > 0) Print(absl::StrCat(dropped, " invalid rows were left out\n"));
-  Print("\n" + DescribeQuadratic(evaluation.quadratic) + "\n" + DescribeEstimates(estimates));
+  std::vector<v1::QuadraticTestResult> lenses = {evaluation.quadratic};
+  lenses.insert(lenses.end(), evaluation.lenses.begin(), evaluation.lenses.end());
+  Print("\n" + DescribeQuadratic(evaluation.quadratic) + "\n" + DescribeLenses(lenses) + "\n" +
+        DescribeEstimates(estimates) + "\n" + DescribeScores(evaluation) + "\n" +
+        Summarize(evaluation, kSummaryLevel));
   if (decision.has_value()) Print(decision->sentence);
 }
 
@@ -103,6 +122,12 @@ ExitCode Run(const Context& context, EvaluateOptions& options) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   if (const auto fault = FindUsageFault(options.fail_on, options.evaluation.replicates)) {
     return UsageFault(*fault);
+  }
+  for (const std::string& text : options.lenses) {
+    const auto lens = ParseLens(text);
+    if (!lens.ok()) return UsageFault(std::string(lens.status().message()));
+    // Always there.
+    if (lens->kind_case() != v1::Lens::kCanonical) options.evaluation.lenses.push_back(*lens);
   }
   Input input;
   const auto dropped = Load(options, input);
@@ -153,6 +178,11 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                    "sizes of the block estimators, 2..1000; default 2,10,100")
       ->delimiter(',')
       ->check(CLI::Range(2, 1000));
+  command
+      ->add_option("--lens", options->lenses,
+                   absl::StrCat("lenses beside the canonical one: ", kLensSyntax,
+                                "; default top_label,class_wise"))
+      ->delimiter(',');
   command
       ->add_option("--replicates", evaluation.replicates,
                    "bootstrap replicates, 99..100000, or 0 for no bootstrap test; default 1000")

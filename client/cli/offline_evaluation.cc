@@ -6,13 +6,14 @@
 #include <thread>
 #include <utility>
 
-#include "calibd/core/bandwidth.h"
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/convert/lens.h"
+#include "calibd/core/binary_predictions.h"
 #include "calibd/core/hypothesis_test.h"
 #include "calibd/core/kernel.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/lens_test.h"
 #include "calibd/core/run_control.h"
 #include "calibd/core/running_skce.h"
-#include "calibd/core/skce.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace calibd::cli {
@@ -72,34 +73,48 @@ absl::StatusOr<v1::BlockEstimate> EstimateBlocks(const PredictionBatch& batch, c
   return estimate;
 }
 
-absl::Status EvaluateQuadratic(const PredictionBatch& batch, const Kernel& kernel,
-                               const EvaluationOptions& options, v1::QuadraticTestResult& result) {
-  QuadraticSkce skce;
-  if (options.replicates == 0) {
-    const auto estimate = EstimateQuadraticSkce(batch, kernel, ControlOf(options, "estimating"));
-    if (!estimate.ok()) return estimate.status();
-    skce = *estimate;
-    const auto n = static_cast<double>(skce.n);
-    result.set_statistic(n / (n - 1) * skce.unbiased - skce.biased);
-  } else {
-    const auto test =
-        BootstrapTest(batch, kernel, {.replicates = options.replicates, .seed = options.seed},
-                      ControlOf(options, "testing"));
-    if (!test.ok()) return test.status();
-    skce = test->skce;
-    result.set_statistic(test->statistic);
-    result.set_p_value(test->p_value);
-    result.set_replicates(test->replicates);
-    result.set_exceedances(test->exceedances);
-    result.set_seed(test->seed);
-    result.set_replicate_mean(test->replicate_mean);
-    result.set_replicate_standard_deviation(test->replicate_standard_deviation);
-  }
-  constexpr double kBound = Kernel::DistributionFreeBound();
-  result.set_skce_biased(skce.biased);
-  result.set_skce_unbiased(skce.unbiased);
-  result.set_p_value_upper_bound_biased(BiasedPValueUpperBound(skce.biased, skce.n, kBound));
-  result.set_p_value_upper_bound_unbiased(UnbiasedPValueUpperBound(skce.unbiased, skce.n, kBound));
+// What is the same of every result.
+void DescribeInput(const PredictionBatch& batch, v1::Provenance& provenance) {
+  const auto n = static_cast<std::int64_t>(batch.size());
+  provenance.set_observations(n);
+  provenance.set_first_observation(1);
+  provenance.set_last_observation(n);
+  provenance.set_class_count(static_cast<std::int32_t>(batch.class_count));
+  provenance.mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_TOTAL_VARIATION);
+  *provenance.mutable_compute_time() = TimeUtil::GetCurrentTime();
+  provenance.set_version(CALIBD_VERSION);
+}
+
+// bandwidth: unset for the lens's own choice.
+absl::StatusOr<v1::QuadraticTestResult> EvaluateLens(const PredictionBatch& batch, const Lens& lens,
+                                                     std::optional<double> bandwidth,
+                                                     const EvaluationOptions& options) {
+  const auto started = std::chrono::steady_clock::now();
+  const absl::StatusOr<LensTestResult> result = TestLens(
+      batch, lens, {.bandwidth = bandwidth, .replicates = options.replicates, .seed = options.seed},
+      ControlOf(options, lens.name()));
+  if (!result.ok()) return result.status();
+  v1::QuadraticTestResult proto;
+  DescribeInput(batch, *proto.mutable_provenance());
+  convert::ToProto(lens, *result, proto);
+  *proto.mutable_elapsed() = TimeUtil::NanosecondsToDuration(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - started).count());
+  return proto;
+}
+
+absl::Status ScorePredictions(const PredictionBatch& batch, Evaluation& evaluation) {
+  const auto scores = ComputeScores(batch);
+  if (!scores.ok()) return scores.status();
+  const auto top_label = EstimateBinnedError(batch, TopLabelBins{});
+  if (!top_label.ok()) return top_label.status();
+  const auto class_wise = EstimateBinnedError(batch, ClassWiseBins{});
+  if (!class_wise.ok()) return class_wise.status();
+  const auto corp = DecomposeCorp(TopLabelPredictions(batch));
+  if (!corp.ok()) return corp.status();
+  evaluation.scores = *scores;
+  evaluation.top_label_error = *top_label;
+  evaluation.class_wise_error = *class_wise;
+  evaluation.top_label_brier = *corp;
   return absl::OkStatus();
 }
 
@@ -107,44 +122,29 @@ absl::Status EvaluateQuadratic(const PredictionBatch& batch, const Kernel& kerne
 
 absl::StatusOr<Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                            const EvaluationOptions& options) {
-  const auto started = std::chrono::steady_clock::now();
   Evaluation evaluation;
-  v1::Provenance& provenance = *evaluation.quadratic.mutable_provenance();
-  double bandwidth = 0;
-  if (options.bandwidth.has_value()) {
-    bandwidth = *options.bandwidth;
-    provenance.mutable_bandwidth_rule()->set_fixed(bandwidth);
-  } else {
-    const auto median =
-        MedianBandwidth(batch.probabilities, batch.class_count, ControlOf(options, "bandwidth"));
-    if (!median.ok()) return median.status();
-    bandwidth = *median;
-    provenance.mutable_bandwidth_rule()->mutable_median()->set_warmup(
-        static_cast<std::int32_t>(batch.size()));
-  }
-  const auto kernel = Kernel::ExponentialTotalVariation(bandwidth);
-  if (!kernel.ok()) return kernel.status();
+  absl::StatusOr<v1::QuadraticTestResult> canonical =
+      EvaluateLens(batch, Lens::Canonical(), options.bandwidth, options);
+  if (!canonical.ok()) return canonical.status();
+  evaluation.quadratic = *std::move(canonical);
 
+  const auto kernel =
+      Kernel::ExponentialTotalVariation(evaluation.quadratic.provenance().bandwidth());
+  if (!kernel.ok()) return kernel.status();
   for (const std::int32_t block_size : options.block_sizes) {
     auto estimate = EstimateBlocks(batch, *kernel, block_size);
     if (!estimate.ok()) return estimate.status();
     evaluation.estimates.push_back(*std::move(estimate));
   }
-  absl::Status status = EvaluateQuadratic(batch, *kernel, options, evaluation.quadratic);
-  if (!status.ok()) return status;
-
-  const auto n = static_cast<std::int64_t>(batch.size());
-  provenance.set_observations(n);
-  provenance.set_first_observation(1);
-  provenance.set_last_observation(n);
-  provenance.set_class_count(static_cast<std::int32_t>(batch.class_count));
-  provenance.set_lens("canonical");
-  provenance.mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_TOTAL_VARIATION);
-  provenance.set_bandwidth(bandwidth);
-  *provenance.mutable_compute_time() = TimeUtil::GetCurrentTime();
-  provenance.set_version(CALIBD_VERSION);
-  *evaluation.quadratic.mutable_elapsed() = TimeUtil::NanosecondsToDuration(
-      std::chrono::nanoseconds(std::chrono::steady_clock::now() - started).count());
+  for (const v1::Lens& proto : options.lenses) {
+    const absl::StatusOr<Lens> lens = convert::FromProto(proto, batch.class_count);
+    if (!lens.ok()) return lens.status();
+    absl::StatusOr<v1::QuadraticTestResult> result =
+        EvaluateLens(batch, *lens, std::nullopt, options);
+    if (!result.ok()) return result.status();
+    evaluation.lenses.push_back(*std::move(result));
+  }
+  if (absl::Status status = ScorePredictions(batch, evaluation); !status.ok()) return status;
   return evaluation;
 }
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/binned_error.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/scores.h"
 #include "calibd/v1/calibration_service.pb.h"
 
 namespace calibd::cli {
@@ -19,6 +21,8 @@ struct EvaluationOptions {
   std::optional<double> bandwidth;
   // Each in [2, 1000].
   std::vector<std::int32_t> block_sizes = {2, 10, 100};
+  // Beside the canonical lens.
+  std::vector<v1::Lens> lenses;
   // Of the bootstrap test, in [99, 100000]; 0: no bootstrap test.
   std::int32_t replicates = 1000;
   std::uint64_t seed = 0;
@@ -33,6 +37,15 @@ struct Evaluation {
   std::vector<v1::BlockEstimate> estimates;
   // With replicates 0 only the estimates and their bounds.
   v1::QuadraticTestResult quadratic;
+  // One for each of the options' lenses.
+  std::vector<v1::QuadraticTestResult> lenses;
+  Scores scores;
+  // Over 15 uniform bins of the largest probability.
+  BinnedError top_label_error;
+  // The mean over classes, each over 15 uniform bins.
+  BinnedError class_wise_error;
+  // Of whether the predicted class was right, by isotonic regression.
+  CorpDecomposition top_label_brier;
 };
 
 // Everything that the server would say of these predictions, computed here by the

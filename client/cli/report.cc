@@ -1,12 +1,14 @@
 #include "report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "google/protobuf/util/time_util.h"
+#include "lens_option.h"
 
 namespace calibd::cli {
 namespace {
@@ -117,6 +119,17 @@ Json ToJson(const v1::QuadraticTestResult& result) {
       json[key] = nullptr;
     }
   }
+  const auto floor = [](bool has, const v1::NoiseFloor& value) {
+    return has ? Json{{"mean", value.mean()},
+                      {"standard_deviation", value.standard_deviation()},
+                      {"upper_quantile", value.upper_quantile()}}
+               : Json();
+  };
+  json["noise_floor_biased"] = floor(result.has_noise_floor_biased(), result.noise_floor_biased());
+  json["noise_floor_unbiased"] =
+      floor(result.has_noise_floor_unbiased(), result.noise_floor_unbiased());
+  json["kce_lower_bound"] = result.kce_lower_bound();
+  json["kce_upper_bound"] = result.kce_upper_bound();
   json["elapsed_seconds"] =
       static_cast<double>(TimeUtil::DurationToNanoseconds(result.elapsed())) * 1e-9;
   return json;
@@ -144,6 +157,26 @@ Json ToJson(const v1::GetCalibrationResponse& response) {
   for (const auto& estimate : response.estimates()) json["estimates"].push_back(ToJson(estimate));
   json["provenance"] = response.has_provenance() ? ToJson(response.provenance()) : Json();
   return json;
+}
+
+Json ToJson(const Scores& scores) {
+  return {{"brier", scores.brier},
+          {"log_loss", scores.log_loss},
+          {"accuracy", scores.accuracy},
+          {"mean_entropy", scores.mean_entropy},
+          {"mean_confidence", scores.mean_confidence},
+          {"confidence_minus_accuracy", scores.confidence_minus_accuracy}};
+}
+
+Json ToJson(const BinnedError& error) {
+  return {{"ece", error.ece}, {"mce", error.mce}, {"bins", error.bins}};
+}
+
+Json ToJson(const CorpDecomposition& decomposition) {
+  return {{"score", decomposition.score},
+          {"miscalibration", decomposition.miscalibration},
+          {"discrimination", decomposition.discrimination},
+          {"uncertainty", decomposition.uncertainty}};
 }
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
@@ -216,11 +249,17 @@ std::string DescribeEstimates(
 }
 
 std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
-  std::vector<std::vector<std::string>> rows = {{"estimator", "SKCE", "p bound (one look)"}};
-  rows.push_back({"SKCE_b (biased)", Signed(result.skce_biased()),
-                  Number(result.p_value_upper_bound_biased())});
-  rows.push_back({"SKCE_uq (unbiased)", Signed(result.skce_unbiased()),
-                  Number(result.p_value_upper_bound_unbiased())});
+  std::vector<std::vector<std::string>> rows = {
+      {"estimator", "SKCE", "calibrated: mean", "95 % below", "p bound (one look)"}};
+  const auto add = [&rows](const char* name, double skce, bool has_floor,
+                           const v1::NoiseFloor& floor, double bound) {
+    rows.push_back({name, Signed(skce), has_floor ? Signed(floor.mean()) : "-",
+                    has_floor ? Signed(floor.upper_quantile()) : "-", Number(bound)});
+  };
+  add("SKCE_b (biased)", result.skce_biased(), result.has_noise_floor_biased(),
+      result.noise_floor_biased(), result.p_value_upper_bound_biased());
+  add("SKCE_uq (unbiased)", result.skce_unbiased(), result.has_noise_floor_unbiased(),
+      result.noise_floor_unbiased(), result.p_value_upper_bound_unbiased());
   std::string text = FormatTable(rows);
   if (result.replicates() > 0) {
     absl::StrAppendFormat(
@@ -228,6 +267,63 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
         "bootstrap test: p = %s (one look); %d of %d replicates reach the statistic %s; seed %d\n",
         Number(result.p_value()), result.exceedances(), result.replicates(),
         Signed(result.statistic()), result.seed());
+  }
+  return text;
+}
+
+std::string DescribeLenses(const std::vector<v1::QuadraticTestResult>& lenses) {
+  std::vector<std::vector<std::string>> rows = {
+      {"lens", "bandwidth", "SKCE_uq", "calibrated: 95 % below", "p (one look)", "cannot see"}};
+  for (const auto& lens : lenses) {
+    rows.push_back({lens.provenance().lens(), Number(lens.provenance().bandwidth()),
+                    Signed(lens.skce_unbiased()),
+                    lens.has_noise_floor_unbiased()
+                        ? Signed(lens.noise_floor_unbiased().upper_quantile())
+                        : "-",
+                    lens.replicates() > 0 ? Number(lens.p_value()) : "-",
+                    BlindSpot(lens.provenance().lens())});
+  }
+  return FormatTable(rows);
+}
+
+std::string DescribeScores(const Evaluation& evaluation) {
+  const Scores& scores = evaluation.scores;
+  const CorpDecomposition& brier = evaluation.top_label_brier;
+  return absl::StrFormat(
+      "accuracy %s, mean confidence %s, confidence - accuracy %+.4f\n"
+      "Brier %s, log loss %s, mean entropy %s\n"
+      "top-label Brier %s = miscalibration %s - discrimination %s + uncertainty %s (CORP)\n"
+      "ECE (15 bins): top label %s (MCE %s), mean over classes %s; biased upwards\n",
+      Number(scores.accuracy), Number(scores.mean_confidence), scores.confidence_minus_accuracy,
+      Number(scores.brier), Number(scores.log_loss), Number(scores.mean_entropy),
+      Number(brier.score), Number(brier.miscalibration), Number(brier.discrimination),
+      Number(brier.uncertainty), Number(evaluation.top_label_error.ece),
+      Number(evaluation.top_label_error.mce), Number(evaluation.class_wise_error.ece));
+}
+
+std::string Summarize(const Evaluation& evaluation, double level) {
+  std::vector<const v1::QuadraticTestResult*> lenses = {&evaluation.quadratic};
+  for (const auto& lens : evaluation.lenses) lenses.push_back(&lens);
+  std::vector<std::string> rejected;
+  std::vector<std::string> passed;
+  // Bonferroni: all lenses look at the same data.
+  const double each = level / static_cast<double>(lenses.size());
+  for (const auto* lens : lenses) {
+    if (lens->replicates() == 0) return "";
+    (lens->p_value() <= each ? rejected : passed).push_back(lens->provenance().lens());
+  }
+  const double gap = evaluation.scores.confidence_minus_accuracy;
+  std::string text;
+  if (!rejected.empty()) {
+    text = absl::StrFormat(
+        "Not calibrated: rejected by %s at level %s over %d lens%s; on average %s by %.1f "
+        "points.\n",
+        absl::StrJoin(rejected, ", "), Number(level), lenses.size(), lenses.size() == 1 ? "" : "es",
+        gap > 0 ? "over-confident" : "under-confident", 100 * std::abs(gap));
+  }
+  if (!passed.empty()) {
+    absl::StrAppend(&text, "Not rejected by ", absl::StrJoin(passed, ", "),
+                    ": that is no proof of calibration, only too little evidence against it.\n");
   }
   return text;
 }

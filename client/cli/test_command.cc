@@ -1,7 +1,9 @@
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "command.h"
 #include "fail_on.h"
+#include "lens_option.h"
 #include "progress_bar.h"
 
 namespace calibd::cli {
@@ -12,6 +14,7 @@ struct TestOptions {
   std::int32_t replicates = 1000;
   std::optional<std::uint64_t> seed;
   std::int32_t window = 0;
+  std::string lens = "canonical";
   FailOnOptions fail_on;
 };
 
@@ -19,6 +22,8 @@ ExitCode Run(const Context& context, const TestOptions& options) {
   if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
     return UsageFault(*fault);
   }
+  const auto lens = ParseLens(options.lens);
+  if (!lens.ok()) return UsageFault(std::string(lens.status().message()));
   const auto client = ConnectTo(context);
   if (!client.ok()) return Fail(client.status());
   v1::RunTestRequest request;
@@ -26,6 +31,7 @@ ExitCode Run(const Context& context, const TestOptions& options) {
   request.set_replicates(options.replicates);
   if (options.seed.has_value()) request.set_seed(*options.seed);
   request.set_window(options.window);
+  *request.mutable_lens() = *lens;
 
   std::optional<ProgressBar> bar(std::in_place, "testing", "", 1);
   client::RunTestOptions run;
@@ -72,6 +78,9 @@ void AddTestCommand(CLI::App& app, Context& context) {
       ->add_option("--window", options->window,
                    "use only this many of the newest observations; default: all that are kept")
       ->check(CLI::Range(2, 1000000));
+  command->add_option(
+      "--lens", options->lens,
+      absl::StrCat("what part of the predictions is tested: ", kLensSyntax, "; default canonical"));
   AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
   command->callback([options, &context] { context.exit_code = Run(context, *options); });
 }

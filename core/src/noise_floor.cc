@@ -2,6 +2,7 @@
 
 #include <cblas.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/math/distributions/gamma.hpp>
 #include <cmath>
@@ -15,6 +16,7 @@
 namespace calibd {
 namespace {
 
+constexpr std::size_t kClassesPerTurn = 4096;
 constexpr double kLevel = 0.95;
 constexpr double kNormalQuantile = 1.6448536269514722;  // of kLevel
 
@@ -90,10 +92,16 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch, co
     const auto multiply = [&](const Tile& tile, std::span<const double> left,
                               std::span<const double> right, double keep,
                               std::vector<double>& out) {
-      cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tile.row_count),
-                  static_cast<int>(tile.column_count), static_cast<int>(m), 1.0,
-                  &left[tile.row_begin * m], static_cast<int>(m), &right[tile.column_begin * m],
-                  static_cast<int>(m), keep, out.data(), static_cast<int>(kTileSize));
+      // In turns, so that a tile of very many classes can be cancelled.
+      for (std::size_t k = 0; k < m; k += kClassesPerTurn) {
+        if (walk.cancelled() && walk.cancelled()()) return;
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tile.row_count),
+                    static_cast<int>(tile.column_count),
+                    static_cast<int>(std::min(kClassesPerTurn, m - k)), 1.0,
+                    &left[tile.row_begin * m + k], static_cast<int>(m),
+                    &right[tile.column_begin * m + k], static_cast<int>(m), k == 0 ? keep : 1,
+                    out.data(), static_cast<int>(kTileSize));
+      }
     };
     while (const std::optional<Tile> tile = walk.Next()) {
       engine.Kernels(*tile, scratch, walk.cancelled(), kernels.data());

@@ -84,11 +84,10 @@ absl::StatusOr<std::size_t> QuadraticTests::CheckSize(const QuadraticTestRequest
   }
   const std::int32_t replicates = request.bootstrap.replicates;
   const std::size_t m = declaration.class_count;
-  const std::size_t memory =
-      n * (m * sizeof(double) + sizeof(std::int32_t)) + BootstrapMemory(n, m, replicates, threads_);
-  const auto count = static_cast<double>(n);
-  const double operations = count * count * (static_cast<double>(m) + replicates) / 2;
-  if (memory > limits_.memory_bytes || operations > limits_.operations) {
+  const double memory = static_cast<double>(n * (m * sizeof(double) + sizeof(std::int32_t))) +
+                        LensTestMemory(n, m, request.lens, replicates, threads_);
+  const double operations = LensTestOperations(n, m, request.lens, replicates);
+  if (memory > static_cast<double>(limits_.memory_bytes) || operations > limits_.operations) {
     return MakeError(
         absl::StatusCode::kResourceExhausted, "TEST_TOO_LARGE",
         absl::StrCat("a test of ", n, " observations of ", m, " classes with ", replicates,
@@ -122,12 +121,7 @@ absl::StatusOr<QuadraticTestOutcome> QuadraticTests::Run(const QuadraticTestRequ
   if (!n.ok()) {
     return n.status();
   }
-  const absl::StatusOr<Kernel> kernel = Kernel::ExponentialTotalVariation(*snapshot->bandwidth);
-  if (!kernel.ok()) {
-    return kernel.status();
-  }
   QuadraticTestOutcome outcome;
-  outcome.bandwidth = *snapshot->bandwidth;
   outcome.last_observation = snapshot->observations;
   outcome.first_observation = snapshot->observations - static_cast<std::int64_t>(*n) + 1;
   outcome.compute_time = std::chrono::system_clock::now();
@@ -138,8 +132,14 @@ absl::StatusOr<QuadraticTestOutcome> QuadraticTests::Run(const QuadraticTestRequ
   };
   control.progress = watcher.progress;
   control.cancelled = stopped;
-  absl::StatusOr<BootstrapTestResult> result =
-      BootstrapTest(observations.view(), *kernel, request.bootstrap, control);
+  LensTestOptions options{.bandwidth = std::nullopt,
+                          .replicates = request.bootstrap.replicates,
+                          .seed = request.bootstrap.seed};
+  if (request.lens.kind() == Lens::Kind::kCanonical) {
+    options.bandwidth = *snapshot->bandwidth;
+  }
+  absl::StatusOr<LensTestResult> result =
+      TestLens(observations.view(), request.lens, options, control);
   if (!result.ok()) {
     return absl::IsCancelled(result.status()) ? stop_reason() : result.status();
   }

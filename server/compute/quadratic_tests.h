@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/core/bootstrap_test.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/lens_test.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/model.h"
 
@@ -19,13 +21,14 @@ namespace calibd::server {
 struct QuadraticTestRequest {
   std::shared_ptr<Model> model;
   BootstrapOptions bootstrap;
+  // Fits the model.
+  Lens lens = Lens::Canonical();
   // Newest observations to use; 0: all of the window.
   std::size_t observations = 0;
 };
 
 struct QuadraticTestOutcome {
-  BootstrapTestResult result;
-  double bandwidth = 0;
+  LensTestResult result;
   // Numbers of the first and the last observation used.
   std::int64_t first_observation = 0;
   std::int64_t last_observation = 0;

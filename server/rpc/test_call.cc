@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/hypothesis_test.h"
-#include "calibd/core/kernel.h"
+#include "calibd/convert/lens.h"
 #include "server/errors.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
@@ -23,25 +23,11 @@ std::uint64_t RandomSeed() {
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }
 
-void Describe(const ModelDeclaration& declaration, const QuadraticTestOutcome& outcome,
-              v1::QuadraticTestResult& proto) {
-  const BootstrapTestResult& result = outcome.result;
-  DescribeProvenance(declaration, outcome.bandwidth, outcome.first_observation,
+void Describe(const ModelDeclaration& declaration, const Lens& lens,
+              const QuadraticTestOutcome& outcome, v1::QuadraticTestResult& proto) {
+  DescribeProvenance(declaration, outcome.result.bandwidth, outcome.first_observation,
                      outcome.last_observation, outcome.compute_time, *proto.mutable_provenance());
-  proto.set_skce_biased(result.skce.biased);
-  proto.set_skce_unbiased(result.skce.unbiased);
-  proto.set_statistic(result.statistic);
-  proto.set_p_value(result.p_value);
-  proto.set_replicates(result.replicates);
-  proto.set_exceedances(result.exceedances);
-  proto.set_seed(result.seed);
-  constexpr double kBound = Kernel::DistributionFreeBound();
-  proto.set_p_value_upper_bound_biased(
-      BiasedPValueUpperBound(result.skce.biased, result.skce.n, kBound));
-  proto.set_p_value_upper_bound_unbiased(
-      UnbiasedPValueUpperBound(result.skce.unbiased, result.skce.n, kBound));
-  proto.set_replicate_mean(result.replicate_mean);
-  proto.set_replicate_standard_deviation(result.replicate_standard_deviation);
+  convert::ToProto(lens, outcome.result, proto);
   SetProto(outcome.elapsed, *proto.mutable_elapsed());
 }
 
@@ -77,16 +63,22 @@ absl::Status TestCall::Submit(const ModelRegistry& registry, QuadraticTests& tes
   if (!model.ok()) {
     return model.status();
   }
+  const absl::StatusOr<Lens> lens =
+      convert::FromProto(request.lens(), (*model)->declaration().class_count);
+  if (!lens.ok()) {
+    return InvalidFieldError("lens", std::string(lens.status().message()));
+  }
   QuadraticTestRequest test;
   test.model = *model;
+  test.lens = *lens;
   test.bootstrap.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   test.bootstrap.seed = request.has_seed() ? request.seed() : RandomSeed();
   test.observations = static_cast<std::size_t>(request.window());
   QuadraticTests::Watcher watcher;
   watcher.progress = [self = shared_from_this()](double fraction) { self->OnProgress(fraction); };
-  watcher.done = [self = shared_from_this(),
-                  model = *model](const absl::StatusOr<QuadraticTestOutcome>& outcome) {
-    self->OnOutcome(model->declaration(), outcome);
+  watcher.done = [self = shared_from_this(), model = *model,
+                  lens = *lens](const absl::StatusOr<QuadraticTestOutcome>& outcome) {
+    self->OnOutcome(model->declaration(), lens, outcome);
   };
   absl::StatusOr<std::shared_ptr<QuadraticTests::Job>> job =
       tests.Submit(std::move(test), std::move(watcher));
@@ -130,12 +122,12 @@ void TestCall::OnProgress(double fraction) {
   Advance();
 }
 
-void TestCall::OnOutcome(const ModelDeclaration& declaration,
+void TestCall::OnOutcome(const ModelDeclaration& declaration, const Lens& lens,
                          const absl::StatusOr<QuadraticTestOutcome>& outcome) {
   const std::lock_guard lock(mutex_);
   next_.reset();
   if (outcome.ok()) {
-    Describe(declaration, *outcome, *next_.emplace().mutable_result());
+    Describe(declaration, lens, *outcome, *next_.emplace().mutable_result());
   }
   end_status_ = outcome.status();
   Advance();

@@ -33,7 +33,7 @@ class TestCall final : public grpc::ServerWriteReactor<v1::RunTestResponse>,
   absl::Status Submit(const ModelRegistry& registry, QuadraticTests& tests,
                       const v1::RunTestRequest& request);
   void OnProgress(double fraction);
-  void OnOutcome(const ModelDeclaration& declaration,
+  void OnOutcome(const ModelDeclaration& declaration, const Lens& lens,
                  const absl::StatusOr<QuadraticTestOutcome>& outcome);
   // The following with mutex_ held.
   void Stop();

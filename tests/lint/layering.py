@@ -1,7 +1,7 @@
 """Fails when an include breaks the layering.
 
-core -> Eigen, Highway, Boost.Math, CBLAS, absl status and strings; server -> core, proto;
-client/cpp -> proto; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
+core -> Eigen, Highway, Boost.Math, CBLAS, absl status and strings; proto/convert -> core, proto;
+server -> core, proto; client/cpp -> proto; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
 no clock, no threads and no log. Inside server: rpc, http -> ingest, compute -> state -> executor,
 and below rpc nobody knows of gRPC's services.
 """
@@ -25,13 +25,17 @@ RULES = {
         others=False,
         forbidden=("iostream", "fstream", "filesystem", "chrono", "thread", "future", "ctime",
                    "cstdio", "syncstream")),
-    "server": dict(
-        allowed=("calibd/core/", "calibd/v1/", "calibd/rpc/", "server/"), others=True,
+    "proto/convert": dict(
+        allowed=("calibd/convert/", "calibd/core/", "calibd/v1/", "absl/"), others=False,
         forbidden=()),
+    "server": dict(
+        allowed=("calibd/core/", "calibd/convert/", "calibd/v1/", "calibd/rpc/", "server/"),
+        others=True, forbidden=()),
     "client/cpp": dict(
         allowed=("calibd/client/", "client/cpp/", *GRPC_AND_PROTO), others=False, forbidden=()),
     "client/cli": dict(
-        allowed=("calibd/client/", "calibd/core/", "calibd/v1/", "calibd/rpc/", "client/cli/"),
+        allowed=("calibd/client/", "calibd/core/", "calibd/convert/", "calibd/v1/", "calibd/rpc/",
+                 "client/cli/"),
         others=True, forbidden=()),
 }
 

@@ -1,0 +1,23 @@
+#ifndef CALIBD_CLI_LENS_OPTION_H_
+#define CALIBD_CLI_LENS_OPTION_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "calibd/v1/model_service.pb.h"
+
+namespace calibd::cli {
+
+// How a lens is written on the command line, for the help.
+inline constexpr char kLensSyntax[] =
+    "canonical, top_label, class_wise, top_k:K, or grouped:G0/G1/... with the group of each class";
+
+// Errors: InvalidArgument quoting `text`. Whether the lens fits a model is not known here.
+[[nodiscard]] absl::StatusOr<v1::Lens> ParseLens(const std::string& text);
+
+// One sentence: what a lens cannot see. name: Provenance.lens.
+[[nodiscard]] std::string BlindSpot(const std::string& name);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLI_LENS_OPTION_H_
