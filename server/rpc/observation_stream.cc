@@ -68,6 +68,23 @@ ObservationStream* ObservationStream::Begin(const IngestParts& parts) {
 }
 
 void ObservationStream::OnReadDone(bool ok) {
+  std::shared_ptr<Model> model;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ok && phase_ == Phase::kOpen && request_.has_batch()) {
+      model = model_;
+    }
+  }
+  absl::Status status;
+  DecodedBatch batch;
+  if (model != nullptr) {
+    // Takes a while, so settlements must not wait for it. reading_ still holds,
+    // so no one else touches the request.
+    status = CatchExceptions([&] {
+      batch = Decode(request_.batch().observations(), model->declaration());
+      return absl::OkStatus();
+    });
+  }
   const std::lock_guard lock(mutex_);
   reading_ = false;
   if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) {
@@ -75,15 +92,15 @@ void ObservationStream::OnReadDone(bool ok) {
   }
   if (!ok) {
     // A message that cannot be parsed looks the same, so this is no clean end.
-    EndWith(MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
-                      "the stream ended without Finish, or with a broken message; open again "
-                      "and resend what was not acknowledged"));
-    return;
+    status = MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
+                       "the stream ended without Finish, or with a broken message; open again "
+                       "and resend what was not acknowledged");
   }
-  try {
-    HandleMessage();
-  } catch (...) {
-    EndWith(CurrentExceptionStatus());
+  if (status.ok()) {
+    status = CatchExceptions([&] { return HandleMessage(std::move(batch)); });
+  }
+  if (!status.ok()) {
+    EndWith(std::move(status));
   }
   request_.Clear();
   Advance();
@@ -118,25 +135,18 @@ void ObservationStream::OnDone() {
   }
 }
 
-void ObservationStream::HandleMessage() {
-  absl::Status status;
+absl::Status ObservationStream::HandleMessage(DecodedBatch batch) {
   switch (request_.message_case()) {
     case Request::kOpen:
-      status = HandleOpen(request_.open());
-      break;
+      return HandleOpen(request_.open());
     case Request::kBatch:
-      status = HandleBatch(request_.batch());
-      break;
+      return HandleBatch(request_.batch().sequence(), std::move(batch));
     case Request::kFinish:
-      status = HandleFinish(request_.finish());
-      break;
+      return HandleFinish(request_.finish());
     case Request::MESSAGE_NOT_SET:
-      status = MisuseError("the message is empty, expected open, batch or finish");
       break;
   }
-  if (!status.ok()) {
-    EndWith(std::move(status));
-  }
+  return MisuseError("the message is empty, expected open, batch or finish");
 }
 
 absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
@@ -198,21 +208,18 @@ void ObservationStream::OnOpened(absl::StatusOr<std::int64_t> next_sequence) {
   parts_.streams.Fence(*model, producer_id_, epoch_);
 }
 
-absl::Status ObservationStream::HandleBatch(const Request::Batch& batch) {
+absl::Status ObservationStream::HandleBatch(std::int64_t sequence, DecodedBatch batch) {
   if (phase_ != Phase::kOpen) {
     return MisuseError("a batch came before opened");
   }
-  if (batch.sequence() < 1) {
-    return InvalidFieldError("batch.sequence",
-                             absl::StrCat("is ", batch.sequence(), ", expected >= 1"));
+  if (sequence < 1) {
+    return InvalidFieldError("batch.sequence", absl::StrCat("is ", sequence, ", expected >= 1"));
   }
-  const std::int64_t sequence = batch.sequence();
-  DecodedBatch decoded = Decode(batch.observations(), model_->declaration());
   last_sequence_ = sequence;
   ++in_flight_;
   parts_.ingestor.Submit(
       model_, ProducerPosition{.producer_id = producer_id_, .epoch = epoch_, .sequence = sequence},
-      std::move(decoded), [self = shared_from_this(), sequence](Settlement settlement) {
+      std::move(batch), [self = shared_from_this(), sequence](Settlement settlement) {
         const std::lock_guard lock(self->mutex_);
         self->OnSettled(sequence, std::move(settlement));
       });

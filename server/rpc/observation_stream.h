@@ -35,9 +35,10 @@ class ObservationStream final
 
  private:
   // All of these are called with mutex_ held.
-  void HandleMessage();
+  // batch: what the request was decoded to, if it is a batch of an open stream.
+  absl::Status HandleMessage(DecodedBatch batch);
   absl::Status HandleOpen(const v1::StreamObservationsRequest::Open& open);
-  absl::Status HandleBatch(const v1::StreamObservationsRequest::Batch& batch);
+  absl::Status HandleBatch(std::int64_t sequence, DecodedBatch batch);
   absl::Status HandleFinish(const v1::StreamObservationsRequest::Finish& finish);
   void OnOpened(absl::StatusOr<std::int64_t> next_sequence);
   void OnSettled(std::int64_t sequence, Settlement settlement);
@@ -59,6 +60,7 @@ class ObservationStream final
   absl::Status end_status_;
   bool cancelled_ = false;
 
+  // While reading_, belongs to gRPC and then to OnReadDone, without the mutex.
   v1::StreamObservationsRequest request_;
   bool reading_ = false;
   bool waiting_for_room_ = false;
