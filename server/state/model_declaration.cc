@@ -69,9 +69,9 @@ class Checker {
 
  private:
   template <typename... Parts>
-  void Violate(std::string field, const Parts&... parts) {
+  void Violate(const std::string& field, const Parts&... parts) {
     if (violations_.size() < kMaxReportedViolations) {
-      violations_.push_back({.field = std::move(field), .description = absl::StrCat(parts...)});
+      violations_.push_back({.field = field, .description = absl::StrCat(parts...)});
     }
   }
 
@@ -255,7 +255,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += RunningBlockSkce::MaxMemory(block_size, m);
   }
   for (const std::string& name : declaration.class_names) {
-    bytes += sizeof(name) + name.size();
+    bytes += sizeof(std::string) + name.size();
   }
   return bytes;
 }
