@@ -21,6 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint32_t kServing = 1;
+constexpr std::uint32_t kNotServing = 2;
 
 TEST(LifecycleTest, ReportsHealthForEachServiceByName) {
   const auto server = ServerProcess::Start();
@@ -132,7 +133,7 @@ TEST(LifecycleTest, DrainAcknowledgesWhatWasAcceptedAndEndsInTime) {
   EXPECT_THAT(server->process().Output(), HasSubstr("drained"));
 }
 
-TEST(LifecycleTest, ClientThatDoesNotReadCannotHoldUpTheDrain) {
+TEST(LifecycleTest, DrainTellsWatchersAndNoSilentClientHoldsItUp) {
   const auto server = ServerProcess::Start({"--drain-seconds", "4"});
   ASSERT_NE(server, nullptr);
   ServiceClient client(server->grpc_address());
@@ -161,7 +162,12 @@ TEST(LifecycleTest, ClientThatDoesNotReadCannotHoldUpTheDrain) {
   open.mutable_open()->set_model("models/m");
   open.mutable_open()->set_producer_id("p");
   ASSERT_TRUE(silent.Send(open));
-  EXPECT_EQ(server->Terminate(), 0) << server->process().Output();
+
+  server->process().Signal(SIGTERM);
+  watch->Read(&health, &tag);
+  ASSERT_TRUE(queue.Next(&got, &ok) && ok);
+  EXPECT_EQ(health.value(), kNotServing);
+  EXPECT_EQ(server->WaitForExit(), 0) << server->process().Output();
   context.TryCancel();
   grpc::Status status;
   watch->Finish(&status, &tag);
