@@ -23,6 +23,16 @@ def deploy_run(*arguments):
                           check=False)
 
 
+def write_files(folder, rows):
+    """Writes predictions of two classes and labels that count from 1; their arguments."""
+    predictions = pathlib.Path(folder, "predictions.csv")
+    predictions.write_text("".join(f"{i % 10 / 10},{1 - i % 10 / 10}\n" for i in range(rows)),
+                           encoding="utf-8")
+    labels = pathlib.Path(folder, "labels.csv")
+    labels.write_text("1\n2\n" * (rows // 2), encoding="utf-8")
+    return "--once", "--predictions", predictions, "--labels", labels
+
+
 class DeployRunTest(unittest.TestCase):
     def test_once_streams_three_models_and_ends(self):
         result = deploy_run("--once")
@@ -32,18 +42,21 @@ class DeployRunTest(unittest.TestCase):
 
     def test_once_takes_the_users_own_file(self):
         with tempfile.TemporaryDirectory() as folder:
-            predictions = pathlib.Path(folder, "predictions.csv")
-            predictions.write_text("".join(f"{i % 10 / 10},{1 - i % 10 / 10}\n"
-                                           for i in range(600)), encoding="utf-8")
-            labels = pathlib.Path(folder, "labels.csv")
-            labels.write_text("1\n2\n" * 300, encoding="utf-8")
-            arguments = ("--once", "--predictions", predictions, "--labels", labels)
+            arguments = write_files(folder, rows=600)
             result = deploy_run(*arguments, "--label-base", "1")
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("600", result.stdout)
+            self.assertIn("bootstrap test: p = ", result.stdout)
+            self.assertIn("600 observations accepted", result.stdout)
             result = deploy_run(*arguments, "--label-base", "0")
             self.assertEqual(result.returncode, 1)
             self.assertIn("label", result.stderr)
+
+    def test_a_file_shorter_than_the_warm_up_is_evaluated_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = deploy_run(*write_files(folder, rows=60), "--label-base", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Not enough data: 60 observations", result.stdout)
+        self.assertIn("bootstrap test: p = ", result.stdout)
 
     def test_stays_up_until_interrupted(self):
         process = subprocess.Popen(
