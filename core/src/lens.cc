@@ -39,16 +39,16 @@ absl::Status Lens::Check(std::size_t class_count) const {
     case Kind::kClassWise:
       if (!one_class_ || k_ < class_count) return absl::OkStatus();
       return absl::InvalidArgumentError(
-          absl::StrCat("lens class is ", k_, ", expected [0, ", class_count, ")"));
+          absl::StrCat("class is ", k_, ", expected [0, ", class_count, ")"));
     case Kind::kTopK:
       if (k_ >= 1 && k_ < class_count) return absl::OkStatus();
       return absl::InvalidArgumentError(
-          absl::StrCat("lens top_k is ", k_, ", expected 1..", class_count - 1));
+          absl::StrCat("top_k is ", k_, ", expected 1..", class_count - 1));
     case Kind::kGrouped:
       break;
   }
   if (group_of_class_.size() != class_count) {
-    return absl::InvalidArgumentError(absl::StrCat("lens groups has ", group_of_class_.size(),
+    return absl::InvalidArgumentError(absl::StrCat("groups has ", group_of_class_.size(),
                                                    " entries, expected ", class_count,
                                                    ", one for each class"));
   }
@@ -57,15 +57,15 @@ absl::Status Lens::Check(std::size_t class_count) const {
     const std::int32_t group = group_of_class_[k];
     if (group < 0 || static_cast<std::size_t>(group) >= seen.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("lens groups[", k, "] is ", group, ", expected [0, ", class_count, ")"));
+          absl::StrCat("groups[", k, "] is ", group, ", expected [0, ", class_count, ")"));
     }
     seen[static_cast<std::size_t>(group)] = true;
   }
   const auto gap = std::find(seen.begin(), seen.end(), false);
   if (gap != seen.end() || k_ < 2) {
     return absl::InvalidArgumentError(
-        gap == seen.end() ? std::string("lens groups holds 1 group, expected at least 2")
-                          : absl::StrCat("lens groups has no class in group ", gap - seen.begin(),
+        gap == seen.end() ? std::string("groups holds 1 group, expected at least 2")
+                          : absl::StrCat("groups has no class in group ", gap - seen.begin(),
                                          ", expected groups without gaps"));
   }
   return absl::OkStatus();

@@ -105,7 +105,7 @@ TEST(LensTest, GroupsSumProbabilities) {
 
 TEST(LensTest, NamesWhatDoesNotFit) {
   const auto error = [](const Lens& lens) { return std::string(lens.Check(4).message()); };
-  EXPECT_THAT(error(Lens::OneClass(4)), HasSubstr("lens class is 4, expected [0, 4)"));
+  EXPECT_THAT(error(Lens::OneClass(4)), HasSubstr("class is 4, expected [0, 4)"));
   EXPECT_THAT(error(Lens::TopK(0)), HasSubstr("top_k is 0, expected 1..3"));
   EXPECT_THAT(error(Lens::TopK(4)), HasSubstr("top_k is 4"));
   EXPECT_THAT(error(Lens::Grouped({0, 1})), HasSubstr("has 2 entries, expected 4"));
