@@ -20,6 +20,8 @@ constexpr char kOneLook[] =
     "a test.\n";
 
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
+// A p-value of 0 is one too small for a double.
+std::string PValue(double p) { return p == 0 ? "<1e-300" : Number(p); }
 std::string Signed(double value) { return absl::StrFormat("%+.6e", value); }
 
 // The contract has one kernel.
@@ -235,8 +237,8 @@ std::string DescribeEstimates(
          estimate.has_skce() ? Signed(estimate.skce()) : "-",
          estimate.has_standard_deviation() ? Number(estimate.standard_deviation()) : "-",
          estimate.has_z() ? Number(estimate.z()) : "-",
-         estimate.has_p_value() ? Number(estimate.p_value()) : "-",
-         estimate.has_p_value_upper_bound() ? Number(estimate.p_value_upper_bound()) : "-",
+         estimate.has_p_value() ? PValue(estimate.p_value()) : "-",
+         estimate.has_p_value_upper_bound() ? PValue(estimate.p_value_upper_bound()) : "-",
          estimate.has_skce_lower_bound() ? Signed(estimate.skce_lower_bound()) : "-"});
     if (!estimate.has_p_value()) {
       const std::int64_t have =
@@ -254,7 +256,7 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   const auto add = [&rows](const char* name, double skce, bool has_floor,
                            const v1::NoiseFloor& floor, double bound) {
     rows.push_back({name, Signed(skce), has_floor ? Signed(floor.mean()) : "-",
-                    has_floor ? Signed(floor.upper_quantile()) : "-", Number(bound)});
+                    has_floor ? Signed(floor.upper_quantile()) : "-", PValue(bound)});
   };
   add("SKCE_b (biased)", result.skce_biased(), result.has_noise_floor_biased(),
       result.noise_floor_biased(), result.p_value_upper_bound_biased());
@@ -280,7 +282,7 @@ std::string DescribeLenses(const std::vector<v1::QuadraticTestResult>& lenses) {
                     lens.has_noise_floor_unbiased()
                         ? Signed(lens.noise_floor_unbiased().upper_quantile())
                         : "-",
-                    lens.replicates() > 0 ? Number(lens.p_value()) : "-",
+                    lens.replicates() > 0 ? PValue(lens.p_value()) : "-",
                     BlindSpot(lens.provenance().lens())});
   }
   return FormatTable(rows);

@@ -21,8 +21,14 @@ namespace {
 
 using Clock = std::chrono::system_clock;
 
+// A declaration came in one request, of 1 MiB unless the server is set otherwise;
+// a page of them fits into one answer.
+constexpr int kModelsPerPage = 20;
+constexpr int kMaxAnswerBytes = 32 << 20;
+
 grpc::ChannelArguments ChannelSettings() {
   grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
   // Retries are this library's, which knows what is safe to repeat.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // A proxy meant for web traffic must not carry predictions elsewhere.
@@ -57,7 +63,7 @@ struct Client::Impl {
     for (int attempt = 1;; ++attempt) {
       grpc::ClientContext context;
       context.set_deadline(deadline);
-      const absl::Status status = call(context, attempt);
+      absl::Status status = call(context, attempt);
       if (!IsRetryable(status) || attempt >= options.max_attempts) return status;
       const auto delay = backoff.Next(RetryDelay(status));
       if (Clock::now() + delay >= deadline) return status;
@@ -131,7 +137,7 @@ absl::StatusOr<v1::Model> Client::GetModel(std::string_view name) {
 absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
   std::vector<v1::Model> models;
   v1::ListModelsRequest request;
-  request.set_page_size(1000);
+  request.set_page_size(kModelsPerPage);
   do {
     auto page = impl_->Unary<v1::ListModelsResponse>(
         [&](auto* context, auto* out) { return impl_->models->ListModels(context, request, out); });

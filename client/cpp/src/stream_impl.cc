@@ -117,6 +117,7 @@ void ObservationStream::Impl::Fail(absl::Status status) {
 template <typename T>
 absl::Status ObservationStream::Impl::Send(PredictionKind kind, std::span<const T> values,
                                            std::span<const std::int32_t> labels) {
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   const std::size_t m = class_count_;
   if (values.size() % m != 0 || values.size() / m != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values and ", labels.size(),
@@ -165,6 +166,13 @@ template absl::Status ObservationStream::Impl::Send<double>(PredictionKind, std:
 template absl::Status ObservationStream::Impl::Send<float>(PredictionKind, std::span<const float>,
                                                            std::span<const std::int32_t>);
 
+absl::Status ObservationStream::Impl::CheckOpen() const {
+  const Lock lock(mutex_);
+  if (!failure_.ok()) return failure_;
+  if (finishing_) return absl::FailedPreconditionError("the stream was finished");
+  return absl::OkStatus();
+}
+
 template <typename Done>
 absl::Status ObservationStream::Impl::WaitFor(Lock& lock, const Done& done) {
   while (!done() && failure_.ok()) {
@@ -180,7 +188,6 @@ absl::Status ObservationStream::Impl::WaitFor(Lock& lock, const Done& done) {
 
 absl::Status ObservationStream::Impl::PushBatch() {
   Lock lock(mutex_);
-  if (finishing_) return absl::FailedPreconditionError("the stream was finished");
   if (absl::Status status = WaitFor(lock, [&] { return !window_->full(); }); !status.ok()) {
     return status;
   }
@@ -199,6 +206,7 @@ absl::Status ObservationStream::Impl::Flush() {
 }
 
 absl::StatusOr<StreamCounts> ObservationStream::Impl::Finish() {
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (absl::Status status = Flush(); !status.ok()) return status;
   {
     Lock lock(mutex_);
@@ -262,7 +270,7 @@ absl::Status ObservationStream::Impl::RunConnection() {
     WriteTo(*stream);
     reader.join();
   }
-  const absl::Status status = FromGrpcStatus(stream->Finish());
+  absl::Status status = FromGrpcStatus(stream->Finish());
   const Lock lock(mutex_);
   context_ = nullptr;
   return status;
@@ -303,6 +311,7 @@ absl::Status ObservationStream::Impl::HandleOpened(const v1::StreamObservationsR
     }
     window_.emplace(opened.next_sequence(), static_cast<std::size_t>(in_flight));
     opened_ = opened;
+    last_progress_ = Clock::now();
   } else {
     if (opened.class_count() != opened_->class_count()) {
       return absl::FailedPreconditionError(absl::StrCat("the model was made anew with ",
@@ -310,9 +319,10 @@ absl::Status ObservationStream::Impl::HandleOpened(const v1::StreamObservationsR
                                                         opened_->class_count()));
     }
     if (absl::Status status = window_->Reopen(opened.next_sequence()); !status.ok()) return status;
+    // No progress yet: a server that breaks every connection must not keep a
+    // caller waiting for ever.
     ++counts_.reconnects;
   }
-  last_progress_ = Clock::now();
   changed_.notify_all();
   return absl::OkStatus();
 }

@@ -71,6 +71,7 @@ class ObservationStream::Impl {
       const v1::StreamObservationsResponse::Finished& message);
 
   // Caller's thread. PushBatch waits for room.
+  [[nodiscard]] absl::Status CheckOpen() const;
   [[nodiscard]] absl::Status PushBatch();
   // Waits until done() with the stall timeout; OK, or why the stream is over.
   template <typename Done>

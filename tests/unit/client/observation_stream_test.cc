@@ -237,6 +237,29 @@ TEST(ObservationStreamTest, FailsWhenNothingIsAcknowledgedInTime) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(stream->Finish().status()));
 }
 
+TEST(ObservationStreamTest, FailsWhenEveryConnectionBreaksBeforeAnAcknowledgement) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken");
+  });
+  const auto stream = Open(server, {.stall_timeout = std::chrono::milliseconds(500)});
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(stream->Finish().status()));
+}
+
+TEST(ObservationStreamTest, IsOverAfterFinish) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    return ScriptedServer::Behave(stream);
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(stream->Finish().ok()) << "without a batch";
+  EXPECT_TRUE(absl::IsFailedPrecondition(stream->Finish().status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(SendRow(*stream)));
+}
+
 TEST(ObservationStreamTest, CancelWakesABlockedFinish) {
   ScriptedServer server([](int, Stream& stream) {
     ScriptedServer::Opened(stream, 1);

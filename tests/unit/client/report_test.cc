@@ -36,6 +36,14 @@ TEST(ReportTest, SaysHowManyObservationsATestNeeds) {
   EXPECT_THAT(text, HasSubstr("ONE look"));
 }
 
+TEST(ReportTest, NeverPrintsAPValueOfZero) {
+  google::protobuf::RepeatedPtrField<v1::BlockEstimate> estimates;
+  v1::BlockEstimate& estimate = *estimates.Add();
+  estimate.set_block_size(2);
+  estimate.set_p_value(0);
+  EXPECT_THAT(DescribeEstimates(estimates), HasSubstr("<1e-300"));
+}
+
 TEST(FormatTableTest, AlignsColumns) {
   EXPECT_EQ(FormatTable({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n");
 }
