@@ -8,10 +8,13 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/hypothesis_test.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/lens_test.h"
 #include "calibd/core/running_skce.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"
@@ -252,6 +255,51 @@ TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(too_large), "TEST_TOO_LARGE");
   EXPECT_EQ(refusal(99, 100).error_code(), grpc::OK);
+}
+
+TEST_F(CalibrationTest, EachLensAnswersAsOffline) {
+  client_->CreateFixed("models/m", 10);
+  const PredictionSet set = Draw(600);
+  Stream("models/m", set, 100);
+  v1::RunTestRequest request = TestRequest("models/m", 199);
+  std::vector<std::pair<v1::Lens, Lens>> lenses(5, {v1::Lens(), Lens::Canonical()});
+  lenses[1].first.mutable_top_label();
+  lenses[1].second = Lens::TopLabel();
+  lenses[2].first.mutable_class_wise();
+  lenses[2].second = Lens::ClassWise();
+  lenses[3].first.mutable_top_k()->set_k(3);
+  lenses[3].second = Lens::TopK(3);
+  const std::vector<std::int32_t> groups = {0, 0, 0, 1, 1, 1, 2, 2, 2, 2};
+  for (const std::int32_t group : groups) {
+    lenses[4].first.mutable_grouped()->add_group_of_class(group);
+  }
+  lenses[4].second = Lens::Grouped(groups);
+  for (const auto& [proto, lens] : lenses) {
+    SCOPED_TRACE(lens.name());
+    *request.mutable_lens() = proto;
+    v1::QuadraticTestResult result;
+    ASSERT_TRUE(client_->RunTest(request, &result).ok());
+    LensTestOptions options{.bandwidth = std::nullopt, .replicates = 199, .seed = 17};
+    if (lens.kind() == Lens::Kind::kCanonical) options.bandwidth = result.provenance().bandwidth();
+    const auto offline = TestLens(set.view(), lens, options);
+    ASSERT_TRUE(offline.ok());
+    EXPECT_EQ(result.provenance().lens(), lens.name());
+    EXPECT_EQ(result.provenance().bandwidth(), offline->bandwidth);
+    EXPECT_EQ(result.skce_unbiased(), offline->test.skce.unbiased);
+    EXPECT_EQ(result.p_value(), offline->test.p_value);
+    EXPECT_EQ(result.has_noise_floor_unbiased(), lens.kind() != Lens::Kind::kClassWise);
+    if (result.has_noise_floor_unbiased()) {
+      EXPECT_EQ(result.noise_floor_unbiased().upper_quantile(),
+                offline->null_moments->Unbiased().upper_quantile);
+    }
+    EXPECT_GE(result.kce_lower_bound(), 0);
+    EXPECT_GT(result.kce_upper_bound(), std::sqrt(result.skce_biased()));
+  }
+  request.mutable_lens()->mutable_top_k()->set_k(10);
+  v1::QuadraticTestResult result;
+  const grpc::Status misfit = client_->RunTest(request, &result);
+  EXPECT_EQ(misfit.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(misfit.error_message(), HasSubstr("lens top_k is 10, expected 1..9"));
 }
 
 TEST_F(CalibrationTest, CancelStopsTheTest) {
