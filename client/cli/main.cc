@@ -1,3 +1,5 @@
+#include <cstdio>
+#include <exception>
 #include <iostream>
 
 #include "CLI/Config.hpp"
@@ -19,9 +21,7 @@ constexpr char kFooter[] =
     "  calibctl test resnet18\n"
     "`calibctl COMMAND --help` tells more.";
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   using calibd::cli::Context;
   using calibd::cli::ExitCode;
 
@@ -61,4 +61,18 @@ int main(int argc, char** argv) {
     return static_cast<int>(ExitCode::kError);
   }
   return static_cast<int>(context.exit_code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Only what nobody expects comes here, e.g. a file larger than the memory.
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "calibctl: %s\n", error.what());
+  } catch (...) {
+    std::fputs("calibctl: unknown error\n", stderr);
+  }
+  return static_cast<int>(calibd::cli::ExitCode::kError);
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <utility>
 
@@ -17,7 +18,7 @@ constexpr std::chrono::milliseconds kBetweenDraws{100};
 constexpr char kClearToEndOfLine[] = "\x1b[K";
 
 std::string DurationText(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::min(seconds, 1e9) + 0.5);
+  const auto whole = std::llround(std::min(seconds, 1e9));
   if (whole < 60) return absl::StrCat(whole, " s");
   if (whole < 3600) return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);
   return absl::StrFormat("%d h %02d min", whole / 3600, whole / 60 % 60);
