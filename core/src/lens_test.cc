@@ -35,8 +35,9 @@ absl::Status Test(const LensBatch& seen, const Kernel& kernel, const LensTestOpt
   if (options.replicates != 0) {
     absl::StatusOr<BootstrapTestResult> test = BootstrapTest(
         seen, kernel, {.replicates = options.replicates, .seed = options.seed}, control);
-    if (test.ok()) result = *std::move(test);
-    return test.status();
+    if (!test.ok()) return test.status();
+    result = *std::move(test);
+    return absl::OkStatus();
   }
   const absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(seen, kernel, control);
   if (!skce.ok()) return skce.status();
