@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/compute/quadratic_tests.h"
+#include "server/compute/window_jobs.h"
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
@@ -41,10 +41,10 @@ struct Server::Parts {
                             ? static_cast<std::size_t>(options.compute_threads)
                             : std::max(1U, std::thread::hardware_concurrency())),
         computers("calibd-compute", compute_threads, kComputeNiceness),
-        tests({.max_queued = static_cast<std::size_t>(options.max_queued_tests),
-               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
-               .operations = options.max_test_operations},
-              computers, compute_threads),
+        jobs({.max_queued = static_cast<std::size_t>(options.max_queued_tests),
+              .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
+              .operations = options.max_test_operations},
+             computers, compute_threads),
         ingestor(static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         models(registry, static_cast<std::size_t>(options.model_memory_bytes),
@@ -57,11 +57,11 @@ struct Server::Parts {
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        calibration(registry, tests),
+        calibration(registry, jobs),
         metrics({.registry = registry,
                  .ingestor = ingestor,
                  .streams = streams,
-                 .tests = tests,
+                 .jobs = jobs,
                  .rpcs = rpcs,
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
@@ -69,7 +69,7 @@ struct Server::Parts {
 
   // Calls end first, then the threads whose tasks use the other parts.
   ~Parts() {
-    tests.Drain();
+    jobs.Drain();
     grpc.reset();
     http.reset();
     computers.Stop();
@@ -83,7 +83,7 @@ struct Server::Parts {
   ModelRegistry registry;
   std::size_t compute_threads;
   ThreadPool computers;
-  QuadraticTests tests;
+  WindowJobs jobs;
   Ingestor ingestor;
   OpenStreams streams;
   ModelServiceImpl models;
@@ -125,7 +125,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options) {
 void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   parts_->ready = false;
   parts_->grpc->StopServing();
-  parts_->tests.Drain();
+  parts_->jobs.Drain();
   parts_->streams.Drain();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() +
                          (deadline - std::chrono::steady_clock::now()));

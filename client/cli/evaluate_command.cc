@@ -1,4 +1,7 @@
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -6,6 +9,7 @@
 #include "calibd/core/validation.h"
 #include "command.h"
 #include "fail_on.h"
+#include "kernel_option.h"
 #include "lens_option.h"
 #include "offline_evaluation.h"
 #include "prediction_file.h"
@@ -19,9 +23,19 @@ constexpr double kSummaryLevel = 0.05;
 
 struct EvaluateOptions {
   InputOptions input;
-  EvaluationOptions evaluation;
-  std::optional<std::uint64_t> seed;
+  // A model of the server instead of files.
+  std::string model;
+  std::int32_t window = 0;
+  KernelOptions kernel;
+  OfflineOptions offline;
   std::vector<std::string> lenses = {"top_label", "class_wise"};
+  std::int32_t replicates = 1000;
+  std::int32_t consistency_replicates = 999;
+  std::int32_t cme_test_locations = 10;
+  std::vector<std::int32_t> reliability_classes;
+  double band_level = 0.9;
+  bool float32 = false;
+  std::optional<std::uint64_t> seed;
   double row_sum_tolerance = kDefaultRowSumTolerance;
   FailOnOptions fail_on;
 };
@@ -81,54 +95,64 @@ absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
   return dropped;
 }
 
-void PrintEvaluation(const Context& context, const Evaluation& evaluation, std::size_t dropped,
-                     const std::optional<Decision>& decision) {
-  const auto& provenance = evaluation.quadratic.provenance();
-  const google::protobuf::RepeatedPtrField<v1::BlockEstimate> estimates(
-      evaluation.estimates.begin(), evaluation.estimates.end());
-  if (context.json()) {
-    Json json;
-    json["observations"] = provenance.observations();
-    json["dropped_rows"] = dropped;
-    json["quadratic"] = ToJson(evaluation.quadratic);
-    json["lenses"] = Json::array();
-    for (const auto& lens : evaluation.lenses) {
-      Json lens_json = ToJson(lens);
-      lens_json["provenance"] = ToJson(lens.provenance());
-      json["lenses"].push_back(std::move(lens_json));
-    }
-    json["scores"] = ToJson(evaluation.scores);
-    json["top_label_brier"] = ToJson(evaluation.top_label_brier);
-    json["top_label_error"] = ToJson(evaluation.top_label_error);
-    json["class_wise_error"] = ToJson(evaluation.class_wise_error);
-    json["estimates"] = Json::array();
-    for (const auto& estimate : estimates) json["estimates"].push_back(ToJson(estimate));
-    json["provenance"] = ToJson(provenance);
-    if (decision.has_value()) json["decision"] = ToJson(*decision);
-    PrintJson(json);
-    return;
-  }
-  Print(DescribeProvenance(provenance));
-  if (dropped > 0) Print(absl::StrCat(dropped, " invalid rows were left out\n"));
-  std::vector<v1::QuadraticTestResult> lenses = {evaluation.quadratic};
-  lenses.insert(lenses.end(), evaluation.lenses.begin(), evaluation.lenses.end());
-  Print("\n" + DescribeQuadratic(evaluation.quadratic) + "\n" + DescribeLenses(lenses) + "\n" +
-        DescribeEstimates(estimates) + "\n" + DescribeScores(evaluation) + "\n" +
-        Summarize(evaluation, kSummaryLevel));
-  if (decision.has_value()) Print(decision->sentence);
-}
-
-ExitCode Run(const Context& context, EvaluateOptions& options) {
-  if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
-  if (const auto fault = FindUsageFault(options.fail_on, options.evaluation.replicates)) {
-    return UsageFault(*fault);
-  }
+// What both the server and the offline evaluation are asked for.
+absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) {
+  v1::EvaluateRequest request;
   for (const std::string& text : options.lenses) {
     const auto lens = ParseLens(text);
-    if (!lens.ok()) return UsageFault(std::string(lens.status().message()));
-    // Always there.
-    if (lens->kind_case() != v1::Lens::kCanonical) options.evaluation.lenses.push_back(*lens);
+    if (!lens.ok()) return lens.status();
+    *request.add_lenses() = *lens;
   }
+  request.set_replicates(options.replicates);
+  if (options.seed.has_value()) request.set_seed(*options.seed);
+  if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
+  request.set_consistency_replicates(options.consistency_replicates);
+  request.set_cme_test_locations(options.cme_test_locations);
+  request.mutable_reliability_classes()->Add(options.reliability_classes.begin(),
+                                             options.reliability_classes.end());
+  request.set_band_level(options.band_level);
+  return request;
+}
+
+// Prints, decides, and says how the program ends.
+ExitCode Report(const Context& context, const v1::Evaluation& evaluation,
+                const std::optional<std::size_t>& dropped, const FailOnOptions& fail_on) {
+  std::optional<Decision> decision;
+  if (fail_on.active()) decision = Decide(evaluation.lenses(0).result(), fail_on);
+  if (context.json()) {
+    Json json = EvaluationJson(evaluation);
+    if (dropped.has_value()) json["dropped_rows"] = *dropped;
+    if (decision.has_value()) json["decision"] = ToJson(*decision);
+    PrintJson(json);
+  } else {
+    Print(DescribeEvaluation(evaluation, kSummaryLevel));
+    if (dropped.value_or(0) > 0)
+      Print(absl::StrCat("\n", *dropped, " invalid rows were left out\n"));
+    if (decision.has_value()) Print(absl::StrCat("\n", decision->sentence));
+  }
+  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+}
+
+ExitCode EvaluateServed(const Context& context, const EvaluateOptions& options,
+                        v1::EvaluateRequest request) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  request.set_model(ModelArgument(options.model));
+  request.set_window(options.window);
+  std::optional<ProgressBar> bar(std::in_place, "evaluating", "", 1);
+  client::LongCallOptions call;
+  call.on_progress = [&bar](double fraction) { bar->Update(fraction); };
+  call.stop = context.stop;
+  call.timeout = context.Timeout(kTestTimeout);
+  const auto evaluation = (*client)->Evaluate(request, call);
+  bar.reset();
+  if (!evaluation.ok()) return Fail(evaluation.status());
+  return Report(context, *evaluation, std::nullopt, options.fail_on);
+}
+
+ExitCode EvaluateFiles(const Context& context, EvaluateOptions& options,
+                       const v1::EvaluateRequest& request) {
+  if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   Input input;
   const auto dropped = Load(options, input);
   if (!dropped.ok()) return Fail(dropped.status());
@@ -136,45 +160,64 @@ ExitCode Run(const Context& context, EvaluateOptions& options) {
     return Fail(absl::FailedPreconditionError(
         absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed")));
   }
-
-  EvaluationOptions& evaluation_options = options.evaluation;
-  evaluation_options.seed = options.seed.has_value() ? *options.seed : std::random_device{}();
-  evaluation_options.stop = context.stop;
-  std::string stage;
-  std::optional<ProgressBar> bar;
-  evaluation_options.on_progress = [&](const std::string& name, double fraction) {
-    if (name != stage) bar.emplace(stage = name, "", 1);
+  OfflineOptions& offline = options.offline;
+  if (absl::Status status =
+          ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth);
+      !status.ok()) {
+    return Fail(status);
+  }
+  offline.request = request;
+  if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
+  offline.stop = context.stop;
+  std::optional<ProgressBar> bar(std::in_place, "evaluating", "", 1);
+  offline.on_progress = [&bar](const std::string& /*stage*/, double fraction) {
     bar->Update(fraction);
   };
-  const auto evaluation =
-      EvaluateOffline({input.values, input.labels, input.class_count}, evaluation_options);
+  const auto evaluation = EvaluateOffline({input.values, input.labels, input.class_count}, offline);
   bar.reset();
   if (!evaluation.ok()) return Fail(evaluation.status());
-  std::optional<Decision> decision;
-  if (options.fail_on.active()) decision = Decide(evaluation->quadratic, options.fail_on);
-  PrintEvaluation(context, *evaluation, *dropped, decision);
-  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+  return Report(context, *evaluation, *dropped, options.fail_on);
+}
+
+ExitCode Run(const Context& context, EvaluateOptions& options) {
+  if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
+    return UsageFault(*fault);
+  }
+  const auto request = MakeRequest(options);
+  if (!request.ok()) return UsageFault(std::string(request.status().message()));
+  if (options.model.empty()) return EvaluateFiles(context, options, *request);
+  if (!options.input.predictions.empty()) {
+    return UsageFault("give files or --model, not both");
+  }
+  return EvaluateServed(context, options, *request);
 }
 
 }  // namespace
 
 void AddEvaluateCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<EvaluateOptions>();
-  EvaluationOptions& evaluation = options->evaluation;
-  evaluation.threads = std::max(1U, std::thread::hardware_concurrency());
+  OfflineOptions& offline = options->offline;
+  offline.threads = std::max(1U, std::thread::hardware_concurrency());
   CLI::App* const command = app.add_subcommand(
-      "evaluate", "Estimate and test the calibration of predictions in files, without a server");
+      "evaluate",
+      "Say all that can be said of predictions in files, without a server, or of a model's "
+      "newest observations");
   command->footer(
-      "Example: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
+      "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
+      "          calibctl evaluate --model resnet18\n"
       "The numbers equal those of a server that was sent the same rows in the same order with the "
       "same bandwidth.");
   AddInputOptions(*command, options->input);
+  command->add_option("--model", options->model,
+                      "evaluate this model of the server, NAME or NAME@VERSION, with its kernel "
+                      "and blocks, instead of files");
   command
-      ->add_option("--bandwidth", evaluation.bandwidth,
-                   "nu of the kernel exp(-TV/nu); default: the median of all pairwise distances")
-      ->check(CLI::PositiveNumber);
+      ->add_option("--window", options->window,
+                   "with --model: only this many of the newest observations; default: all kept")
+      ->check(CLI::Range(2, 1000000));
+  AddKernelOptions(*command, options->kernel);
   command
-      ->add_option("--block-sizes", evaluation.block_sizes,
+      ->add_option("--block-sizes", offline.block_sizes,
                    "sizes of the block estimators, 2..1000; default 2,10,100")
       ->delimiter(',')
       ->check(CLI::Range(2, 1000));
@@ -184,13 +227,34 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                                 "; default top_label,class_wise"))
       ->delimiter(',');
   command
-      ->add_option("--replicates", evaluation.replicates,
+      ->add_option("--replicates", options->replicates,
                    "bootstrap replicates, 99..100000, or 0 for no bootstrap test; default 1000")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
-  command->add_option("--seed", options->seed,
-                      "seed of the bootstrap; default: random, and shown with the result");
   command
-      ->add_option("--threads", evaluation.threads,
+      ->add_option("--consistency-replicates", options->consistency_replicates,
+                   "of consistency resampling by the top-label ECE, 99..100000, or 0 for none; "
+                   "default 999")
+      ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
+  command
+      ->add_option("--cme-locations", options->cme_test_locations,
+                   "test locations of the CME test, 1..256, or 0 for no such test; default 10, "
+                   "none with a matrix-valued kernel")
+      ->check(CLI::Range(0, 256));
+  command
+      ->add_option("--reliability-classes", options->reliability_classes,
+                   "classes, from 0, whose reliability is shown beside that of the top label")
+      ->delimiter(',');
+  command
+      ->add_option("--band-level", options->band_level,
+                   "of the bands of reliability diagrams; default 0.9")
+      ->check(CLI::Range(0.5, 0.999));
+  command->add_flag("--float32", options->float32,
+                    "estimate in float32: about twice as fast, off by less than a thousandth of "
+                    "the standard deviation under calibration");
+  command->add_option("--seed", options->seed,
+                      "seed of all that draws; default: random, and shown with the result");
+  command
+      ->add_option("--threads", offline.threads,
                    "threads to compute with; default: one for each processor. No number depends "
                    "on it")
       ->check(CLI::Range(1, 1024));

@@ -21,6 +21,10 @@ absl::StatusOr<v1::Lens> ParseLens(const std::string& text) {
     lens.mutable_top_label();
   } else if (text == "class_wise") {
     lens.mutable_class_wise();
+  } else if (absl::ConsumePrefix(&rest, "class:")) {
+    std::int32_t index = 0;
+    if (!absl::SimpleAtoi(rest, &index)) return error;
+    lens.mutable_one_class()->set_class_index(index);
   } else if (absl::ConsumePrefix(&rest, "top_k:")) {
     std::int32_t k = 0;
     if (!absl::SimpleAtoi(rest, &k)) return error;
@@ -41,6 +45,7 @@ std::string BlindSpot(const std::string& name) {
   if (name == "canonical") return "nothing in the long run; the most data";
   if (name == "top_label") return "all but the largest probability";
   if (name == "class_wise") return "how classes go together";
+  if (absl::StartsWith(name, "class_wise[")) return "all other classes";
   if (absl::StartsWith(name, "top_k")) return "which class is where, and within the rest";
   return "within a group";
 }

@@ -4,13 +4,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "calibd/v1/model_service.pb.h"
+#include "calibd/v1/kernel.pb.h"
 
 namespace calibd::cli {
 
 // How a lens is written on the command line, for the help.
 inline constexpr char kLensSyntax[] =
-    "canonical, top_label, class_wise, top_k:K, or grouped:G0/G1/... with the group of each class";
+    "canonical, top_label, class_wise, class:K, top_k:K, or grouped:G0/G1/... with the group of "
+    "each class";
 
 // Errors: InvalidArgument quoting `text`. Whether the lens fits a model is not known here.
 [[nodiscard]] absl::StatusOr<v1::Lens> ParseLens(const std::string& text);

@@ -1,8 +1,11 @@
+#include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "command.h"
+#include "kernel_option.h"
+#include "lens_option.h"
 
 namespace calibd::cli {
 namespace {
@@ -11,8 +14,9 @@ struct CreateOptions {
   std::string name;
   std::optional<std::int32_t> class_count;
   std::vector<std::string> class_names;
-  std::optional<double> bandwidth;
+  KernelOptions kernel;
   std::optional<std::int32_t> warmup;
+  std::vector<std::string> lenses;
   std::vector<std::int32_t> block_sizes;
   std::int32_t window = 0;
   double row_sum_tolerance = 0;
@@ -40,9 +44,29 @@ ExitCode Create(const Context& context, const CreateOptions& options) {
   model.set_name(ModelArgument(options.name));
   if (options.class_count.has_value()) model.set_class_count(*options.class_count);
   for (const std::string& name : options.class_names) model.add_class_names(name);
-  if (options.bandwidth.has_value()) model.mutable_bandwidth()->set_fixed(*options.bandwidth);
+  const std::size_t class_count = options.class_count.has_value()
+                                      ? static_cast<std::size_t>(*options.class_count)
+                                      : options.class_names.size();
+  if (absl::Status status = ParseKernel(options.kernel, class_count, *model.mutable_kernel(),
+                                        *model.mutable_bandwidth());
+      !status.ok()) {
+    return Fail(status);
+  }
+  if (model.kernel().has_matrix()) model.clear_bandwidth();
   if (options.warmup.has_value()) {
-    model.mutable_bandwidth()->mutable_median()->set_warmup(*options.warmup);
+    v1::BandwidthRule& rule = *model.mutable_bandwidth();
+    if (rule.has_median_off_diagonal()) {
+      rule.mutable_median_off_diagonal()->set_warmup(*options.warmup);
+    } else if (rule.has_median()) {
+      rule.mutable_median()->set_warmup(*options.warmup);
+    } else {
+      return UsageFault("--warmup goes with the bandwidth rules median and median_off_diagonal");
+    }
+  }
+  for (const std::string& text : options.lenses) {
+    const auto lens = ParseLens(text);
+    if (!lens.ok()) return UsageFault(std::string(lens.status().message()));
+    if (lens->kind_case() != v1::Lens::kCanonical) *model.add_lenses() = *lens;
   }
   for (const std::int32_t size : options.block_sizes) model.add_block_sizes(size);
   model.set_window(options.window);
@@ -102,17 +126,16 @@ void AddCreate(CLI::App& model, Context& context) {
                    "names of the classes in the order of the probabilities, a,b,c")
       ->delimiter(',')
       ->excludes(classes);
-  CLI::Option* const bandwidth =
-      command
-          ->add_option("--bandwidth", options->bandwidth,
-                       "fixed nu of the kernel exp(-TV/nu); default: the median of the distances "
-                       "of the warm-up predictions")
-          ->check(CLI::PositiveNumber);
+  AddKernelOptions(*command, options->kernel);
   command
       ->add_option("--warmup", options->warmup,
                    "predictions that the bandwidth is chosen from; default: up to 500")
-      ->check(CLI::Range(2, 1000000))
-      ->excludes(bandwidth);
+      ->check(CLI::Range(2, 1000000));
+  command
+      ->add_option("--lens", options->lenses,
+                   absl::StrCat("lenses whose estimates run beside the canonical one, at most 8: ",
+                                kLensSyntax, "; default: none"))
+      ->delimiter(',');
   command
       ->add_option("--block-sizes", options->block_sizes,
                    "sizes of the running block estimators, at most 4 of 2..1000; default 2,100")

@@ -46,11 +46,9 @@ absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options
 }  // namespace
 
 void AddInputOptions(CLI::App& command, InputOptions& input) {
-  command
-      .add_option("PREDICTIONS", input.predictions,
-                  "CSV (one prediction a line, one column a class) or NumPy file "
-                  "(.npy, n x m of float32 or float64)")
-      ->required();
+  command.add_option("PREDICTIONS", input.predictions,
+                     "CSV (one prediction a line, one column a class) or NumPy file "
+                     "(.npy, n x m of float32 or float64)");
   command.add_option("LABELS", input.labels,
                      "CSV (one class number a line) or NumPy file (n integers)");
   command
@@ -67,6 +65,7 @@ void AddInputOptions(CLI::App& command, InputOptions& input) {
 }
 
 std::optional<std::string> FindUsageFault(const InputOptions& input) {
+  if (input.predictions.empty()) return "PREDICTIONS is missing: give a CSV or NumPy file";
   if (!input.label_base.has_value()) {
     return "--label-base is missing: say --label-base 0 if the first class is numbered 0 in the "
            "labels, or --label-base 1 if it is numbered 1. A wrong guess would shift every label "

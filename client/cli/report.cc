@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,34 +14,56 @@ namespace calibd::cli {
 namespace {
 
 using google::protobuf::util::TimeUtil;
+using Rows = std::vector<std::vector<std::string>>;
 
 constexpr char kOneLook[] =
     "p-values and bounds are for ONE look at a chosen n: watching them until one is small is not "
     "a test.\n";
+// Rows of a table that may be long.
+constexpr std::size_t kMaxRows = 20;
 
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
 // A p-value of 0 is one too small for a double.
 std::string PValue(double p) { return p == 0 ? "<1e-300" : Number(p); }
 std::string Signed(double value) { return absl::StrFormat("%+.6e", value); }
 
-// The contract has one kernel.
-Json KernelJson() { return {{"family", "exponential"}, {"distance", "total_variation"}}; }
-
-Json BandwidthRuleJson(const v1::BandwidthRule& rule) {
-  Json json;
-  if (rule.rule_case() == v1::BandwidthRule::kFixed) {
-    json["rule"] = "fixed";
-    json["fixed"] = rule.fixed();
-  } else {
-    json["rule"] = "median";
-    json["warmup"] = rule.median().warmup();
+std::string DistanceText(v1::Distance distance) {
+  switch (distance) {
+    case v1::DISTANCE_CITYBLOCK:
+      return "cityblock distance";
+    case v1::DISTANCE_EUCLIDEAN:
+      return "Euclidean distance";
+    case v1::DISTANCE_SQUARED_EUCLIDEAN:
+      return "squared Euclidean distance";
+    default:
+      return "total variation";
   }
-  return json;
+}
+
+std::string KernelText(const v1::Kernel& kernel) {
+  if (kernel.has_matrix()) {
+    return absl::StrCat("matrix-valued kernel of ", kernel.matrix().terms_size(), " terms");
+  }
+  if (kernel.has_gaussian()) return "Gaussian kernel";
+  return absl::StrCat("exponential kernel over ", DistanceText(kernel.exponential().distance()));
 }
 
 std::string RuleText(const v1::BandwidthRule& rule) {
-  if (rule.rule_case() == v1::BandwidthRule::kFixed) return "given";
-  return absl::StrCat("median over the first ", rule.median().warmup(), " predictions");
+  switch (rule.rule_case()) {
+    case v1::BandwidthRule::kFixed:
+      return "given";
+    case v1::BandwidthRule::kMedianOffDiagonal:
+      return absl::StrCat("median of different pairs over the first ",
+                          rule.median_off_diagonal().warmup(), " predictions");
+    case v1::BandwidthRule::kMeanTotalVariation:
+      return "mean total variation of Dirichlet predictions";
+    default:
+      return absl::StrCat("median over the first ", rule.median().warmup(), " predictions");
+  }
+}
+
+std::string BandwidthText(const v1::Provenance& provenance) {
+  return provenance.bandwidth() > 0 ? Number(provenance.bandwidth()) : "-";
 }
 
 std::string EstimatorName(const v1::BlockEstimate& estimate) {
@@ -49,137 +71,195 @@ std::string EstimatorName(const v1::BlockEstimate& estimate) {
                                     : absl::StrCat("blocks of ", estimate.block_size());
 }
 
-}  // namespace
-
-Json ToJson(const v1::Model& model) {
-  Json json;
-  json["name"] = model.name();
-  json["class_count"] = model.class_count();
-  json["class_names"] =
-      std::vector<std::string>(model.class_names().begin(), model.class_names().end());
-  json["kernel"] = KernelJson();
-  json["bandwidth"] = BandwidthRuleJson(model.bandwidth());
-  json["block_sizes"] =
-      std::vector<std::int32_t>(model.block_sizes().begin(), model.block_sizes().end());
-  json["window"] = model.window();
-  json["row_sum_tolerance"] = model.row_sum_tolerance();
-  json["create_time"] =
-      model.has_create_time() ? Json(TimeUtil::ToString(model.create_time())) : Json();
-  return json;
+std::string LensName(const v1::Lens& lens) {
+  switch (lens.kind_case()) {
+    case v1::Lens::kTopLabel:
+      return "top_label";
+    case v1::Lens::kClassWise:
+      return "class_wise";
+    case v1::Lens::kTopK:
+      return absl::StrCat("top_k[", lens.top_k().k(), "]");
+    case v1::Lens::kGrouped:
+      return "grouped";
+    case v1::Lens::kOneClass:
+      return absl::StrCat("class_wise[", lens.one_class().class_index(), "]");
+    default:
+      return "canonical";
+  }
 }
 
-Json ToJson(const v1::BlockEstimate& estimate) {
-  const auto optional = [](bool has, double value) { return has ? Json(value) : Json(); };
-  Json json;
-  json["block_size"] = estimate.block_size();
-  json["block_count"] = estimate.block_count();
-  json["pending_observations"] = estimate.pending_observations();
-  json["skce"] = optional(estimate.has_skce(), estimate.skce());
-  json["standard_deviation"] =
-      optional(estimate.has_standard_deviation(), estimate.standard_deviation());
-  json["z"] = optional(estimate.has_z(), estimate.z());
-  json["p_value"] = optional(estimate.has_p_value(), estimate.p_value());
-  json["p_value_upper_bound"] =
-      optional(estimate.has_p_value_upper_bound(), estimate.p_value_upper_bound());
-  json["skce_lower_bound"] = optional(estimate.has_skce_lower_bound(), estimate.skce_lower_bound());
-  return json;
+std::string BinsName(const v1::BinnedErrorSpec& spec) {
+  switch (spec.bins_case()) {
+    case v1::BinnedErrorSpec::kUniform:
+      return absl::StrFormat("whole vector, %d uniform bins a class, %s",
+                             spec.uniform().bins_per_class(),
+                             DistanceText(spec.uniform().distance()));
+    case v1::BinnedErrorSpec::kMedianVariance:
+      return absl::StrFormat("whole vector, median-variance bins of at least %d, %s",
+                             spec.median_variance().min_size(),
+                             DistanceText(spec.median_variance().distance()));
+    case v1::BinnedErrorSpec::kTopLabel:
+      return absl::StrFormat("top label, %d uniform bins", spec.top_label().bins());
+    case v1::BinnedErrorSpec::kClassWise:
+      return absl::StrFormat("mean over classes, %d uniform bins", spec.class_wise().bins());
+    default:
+      return "";
+  }
 }
 
-Json ToJson(const v1::Provenance& provenance) {
-  Json json;
-  json["observations"] = provenance.observations();
-  json["first_observation"] = provenance.first_observation();
-  json["last_observation"] = provenance.last_observation();
-  json["class_count"] = provenance.class_count();
-  json["lens"] = provenance.lens();
-  json["kernel"] = KernelJson();
-  json["bandwidth_rule"] = BandwidthRuleJson(provenance.bandwidth_rule());
-  json["bandwidth"] = provenance.bandwidth();
-  json["compute_time"] =
-      provenance.has_compute_time() ? Json(TimeUtil::ToString(provenance.compute_time())) : Json();
-  json["valid_for_repeated_looks"] = provenance.valid_for_repeated_looks();
-  json["version"] = provenance.version();
-  return json;
+// What the bootstrap tests of all lenses say together.
+std::string Summarize(const v1::Evaluation& evaluation, double level) {
+  std::vector<std::string> rejected;
+  std::vector<std::string> passed;
+  const auto lenses = static_cast<double>(evaluation.lenses_size());
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_result()) continue;
+    if (lens.result().replicates() == 0) return "";
+    // Bonferroni: all lenses look at the same data.
+    (lens.result().p_value() <= level / lenses ? rejected : passed).push_back(lens.lens());
+  }
+  const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
+  const double gap = evaluation.scores().confidence_minus_accuracy();
+  std::string text;
+  if (!rejected.empty()) {
+    text = absl::StrFormat(
+        "NOT CALIBRATED: rejected by %s at level %s over %d lens%s (n = %d).\n"
+        "SKCE_uq %s, where a calibrated model stays below %s 19 times in 20; on average %s by "
+        "%.1f points.\n",
+        absl::StrJoin(rejected, ", "), Number(level), evaluation.lenses_size(),
+        evaluation.lenses_size() == 1 ? "" : "es", canonical.provenance().observations(),
+        Signed(canonical.skce_unbiased()),
+        Signed(canonical.noise_floor_unbiased().upper_quantile()),
+        gap > 0 ? "over-confident" : "under-confident", 100 * std::abs(gap));
+  }
+  if (!passed.empty()) {
+    absl::StrAppend(&text, rejected.empty() ? "NOT REJECTED" : "Not rejected", " by ",
+                    absl::StrJoin(passed, ", "),
+                    ": that is no proof of calibration, only too little evidence against it.\n");
+  }
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_result() || lens.lens() == "canonical") continue;
+    absl::StrAppend(&text, lens.lens(), " cannot see ", BlindSpot(lens.lens()), ".\n");
+  }
+  return text;
 }
 
-Json ToJson(const v1::QuadraticTestResult& result) {
-  Json json;
-  json["skce_biased"] = result.skce_biased();
-  json["skce_unbiased"] = result.skce_unbiased();
-  json["statistic"] = result.statistic();
-  json["p_value"] = result.p_value();
-  json["replicates"] = result.replicates();
-  json["exceedances"] = result.exceedances();
-  json["seed"] = result.seed();
-  json["replicate_mean"] = result.replicate_mean();
-  json["replicate_standard_deviation"] = result.replicate_standard_deviation();
-  json["p_value_upper_bound_biased"] = result.p_value_upper_bound_biased();
-  json["p_value_upper_bound_unbiased"] = result.p_value_upper_bound_unbiased();
-  if (result.replicates() == 0) {
-    for (const char* key :
-         {"p_value", "exceedances", "seed", "replicate_mean", "replicate_standard_deviation"}) {
-      json[key] = nullptr;
+std::string DescribeLenses(const v1::Evaluation& evaluation) {
+  Rows rows = {{"lens", "bandwidth", "SKCE_uq", "calibrated: 95 % below", "KCE (95 %, any n)",
+                "p (one look)"}};
+  std::string errors;
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_result()) {
+      absl::StrAppend(&errors, lens.lens(), ": ", lens.error(), "\n");
+      continue;
+    }
+    const v1::QuadraticTestResult& result = lens.result();
+    rows.push_back(
+        {lens.lens(), BandwidthText(result.provenance()), Signed(result.skce_unbiased()),
+         Signed(result.noise_floor_unbiased().upper_quantile()),
+         absl::StrFormat("%.4f..%.4f", result.kce_lower_bound(), result.kce_upper_bound()),
+         result.replicates() > 0 ? PValue(result.p_value()) : "-"});
+  }
+  return FormatTable(rows) + errors;
+}
+
+// The classes that stand out most.
+std::string DescribeClasses(const v1::Evaluation& evaluation) {
+  const v1::LensEvaluation* class_wise = nullptr;
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (lens.result().classes_size() > 0) class_wise = &lens;
+  }
+  if (class_wise == nullptr) return "";
+  std::vector<v1::QuadraticTestResult::OneClass> classes(class_wise->result().classes().begin(),
+                                                         class_wise->result().classes().end());
+  std::stable_sort(classes.begin(), classes.end(), [](const auto& a, const auto& b) {
+    return a.skce_unbiased() > b.skce_unbiased();
+  });
+  const std::size_t shown = std::min(kMaxRows, classes.size());
+  Rows rows = {{"class", "SKCE_uq", "calibrated: 95 % below"}};
+  for (std::size_t k = 0; k < shown; ++k) {
+    rows.push_back({absl::StrCat(classes[k].class_index()), Signed(classes[k].skce_unbiased()),
+                    Signed(classes[k].noise_floor_unbiased().upper_quantile())});
+  }
+  return absl::StrCat("\nClasses by themselves, ",
+                      shown < classes.size() ? absl::StrFormat("the %d largest", shown)
+                                             : std::string("largest first"),
+                      ":\n", FormatTable(rows));
+}
+
+std::string DescribeScores(const v1::Evaluation& evaluation) {
+  const v1::Scores& scores = evaluation.scores();
+  const auto decomposition = [](const char* name, const v1::CorpDecomposition& corp) {
+    return absl::StrFormat(
+        "%s %s = miscalibration %s - discrimination %s + uncertainty %s (CORP)\n", name,
+        Number(corp.score()), Number(corp.miscalibration()), Number(corp.discrimination()),
+        Number(corp.uncertainty()));
+  };
+  return absl::StrFormat(
+             "accuracy %s, mean confidence %s, confidence - accuracy %+.4f\n"
+             "log loss %s, mean entropy %s\n",
+             Number(scores.accuracy()), Number(scores.mean_confidence()),
+             scores.confidence_minus_accuracy(), Number(scores.log_loss()),
+             Number(scores.mean_entropy())) +
+         decomposition("Brier", evaluation.brier()) +
+         decomposition("top-label Brier", evaluation.reliability(0).corp());
+}
+
+std::string DescribeBinnedErrors(const v1::Evaluation& evaluation) {
+  if (evaluation.binned_errors_size() == 0) return "";
+  Rows rows = {{"binned error (biased upwards)", "ECE", "MCE", "bins"}};
+  for (const v1::BinnedError& error : evaluation.binned_errors()) {
+    rows.push_back({BinsName(error.spec()), Number(error.ece()), Number(error.mce()),
+                    absl::StrCat(error.bins())});
+  }
+  return absl::StrCat("\n", FormatTable(rows));
+}
+
+std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
+  std::string text;
+  if (evaluation.has_consistency_test()) {
+    const v1::ConsistencyTest& test = evaluation.consistency_test();
+    absl::StrAppendFormat(&text,
+                          "\nconsistency resampling of the ECE (%s): p = %s (one look); "
+                          "resampled ECE %s +- %s\n%s\n",
+                          BinsName(test.spec()), PValue(test.p_value()),
+                          Number(test.replicate_mean()),
+                          Number(test.replicate_standard_deviation()), test.caveat());
+  }
+  if (evaluation.has_cme_test()) {
+    const v1::CmeTest& test = evaluation.cme_test();
+    if (test.error().empty()) {
+      absl::StrAppendFormat(&text,
+                            "\nCME test with %d test locations: p = %s (one look); chi-square "
+                            "%s\n%s\n",
+                            test.test_locations(), PValue(test.p_value()), Number(test.statistic()),
+                            test.caveat());
+    } else {
+      absl::StrAppend(&text, "\nNo CME test: ", test.error(), "\n");
     }
   }
-  const auto floor = [](bool has, const v1::NoiseFloor& value) {
-    return has ? Json{{"mean", value.mean()},
-                      {"standard_deviation", value.standard_deviation()},
-                      {"upper_quantile", value.upper_quantile()}}
-               : Json();
-  };
-  json["noise_floor_biased"] = floor(result.has_noise_floor_biased(), result.noise_floor_biased());
-  json["noise_floor_unbiased"] =
-      floor(result.has_noise_floor_unbiased(), result.noise_floor_unbiased());
-  json["kce_lower_bound"] = result.kce_lower_bound();
-  json["kce_upper_bound"] = result.kce_upper_bound();
-  json["elapsed_seconds"] =
-      static_cast<double>(TimeUtil::DurationToNanoseconds(result.elapsed())) * 1e-9;
-  return json;
+  return text;
 }
 
-Json ToJson(const v1::GetCalibrationResponse& response) {
-  Json json;
-  json["model"] = response.model();
-  json["observations"] = response.observations();
-  json["rejected_rows"] = response.rejected_rows();
-  json["dropped_rows"] = response.dropped_rows();
-  json["last_observation_time"] = response.has_last_observation_time()
-                                      ? Json(TimeUtil::ToString(response.last_observation_time()))
-                                      : Json();
-  json["insufficient_data"] = nullptr;
-  if (response.has_insufficient_data()) {
-    const auto& insufficient = response.insufficient_data();
-    json["insufficient_data"] = {{"observations", insufficient.observations()},
-                                 {"needed", insufficient.needed()},
-                                 {"reason", insufficient.reason()}};
+std::string DescribeReliability(const v1::Reliability& reliability) {
+  const std::string event = reliability.has_class_index()
+                                ? absl::StrCat("class ", reliability.class_index())
+                                : std::string("the predicted class is right");
+  Rows rows = {{"predicted", "n", "mean", "came", "if calibrated", ""}};
+  for (const v1::Reliability::Bin& bin : reliability.bins()) {
+    const bool outside =
+        bin.frequency() < bin.consistency().lower() || bin.frequency() > bin.consistency().upper();
+    rows.push_back(
+        {absl::StrFormat("%.3f..%.3f", bin.lower(), bin.upper()), absl::StrCat(bin.n()),
+         absl::StrFormat("%.4f", bin.mean_prediction()), absl::StrFormat("%.4f", bin.frequency()),
+         absl::StrFormat("%.4f..%.4f", bin.consistency().lower(), bin.consistency().upper()),
+         outside ? "*" : ""});
   }
-  json["bandwidth_error"] =
-      response.bandwidth_error().empty() ? Json() : Json(response.bandwidth_error());
-  json["estimates"] = Json::array();
-  for (const auto& estimate : response.estimates()) json["estimates"].push_back(ToJson(estimate));
-  json["provenance"] = response.has_provenance() ? ToJson(response.provenance()) : Json();
-  return json;
+  return absl::StrFormat("\nReliability, %s (* outside its %.0f %% band):\n%s", event,
+                         100 * reliability.band_level(), FormatTable(rows));
 }
 
-Json ToJson(const Scores& scores) {
-  return {{"brier", scores.brier},
-          {"log_loss", scores.log_loss},
-          {"accuracy", scores.accuracy},
-          {"mean_entropy", scores.mean_entropy},
-          {"mean_confidence", scores.mean_confidence},
-          {"confidence_minus_accuracy", scores.confidence_minus_accuracy}};
-}
-
-Json ToJson(const BinnedError& error) {
-  return {{"ece", error.ece}, {"mce", error.mce}, {"bins", error.bins}};
-}
-
-Json ToJson(const CorpDecomposition& decomposition) {
-  return {{"score", decomposition.score},
-          {"miscalibration", decomposition.miscalibration},
-          {"discrimination", decomposition.discrimination},
-          {"uncertainty", decomposition.uncertainty}};
-}
+}  // namespace
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
@@ -201,41 +281,47 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
 
 std::string DescribeModels(const std::vector<v1::Model>& models) {
   if (models.empty()) return "no models\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"model", "classes", "bandwidth", "blocks", "window", "created"}};
+  Rows rows = {
+      {"model", "classes", "kernel", "bandwidth", "lenses", "blocks", "window", "created"}};
   for (const auto& model : models) {
     const auto& rule = model.bandwidth();
-    rows.push_back({model.name(), absl::StrCat(model.class_count()),
-                    rule.rule_case() == v1::BandwidthRule::kFixed
-                        ? Number(rule.fixed())
-                        : absl::StrCat("median of ", rule.median().warmup()),
-                    absl::StrJoin(model.block_sizes(), ","), absl::StrCat(model.window()),
-                    TimeUtil::ToString(model.create_time())});
+    std::vector<std::string> lenses = {"canonical"};
+    for (const v1::Lens& lens : model.lenses()) lenses.push_back(LensName(lens));
+    rows.push_back({model.name(), absl::StrCat(model.class_count()), KernelText(model.kernel()),
+                    model.kernel().has_matrix()
+                        ? "-"
+                        : (rule.has_fixed() ? Number(rule.fixed()) : RuleText(rule)),
+                    absl::StrJoin(lenses, ","), absl::StrJoin(model.block_sizes(), ","),
+                    absl::StrCat(model.window()), TimeUtil::ToString(model.create_time())});
   }
   return FormatTable(rows);
 }
 
 std::string DescribeProvenance(const v1::Provenance& provenance) {
-  return absl::StrFormat(
-      "%d observations (numbers %d to %d) of %d classes, lens %s, exponential kernel over total "
-      "variation, bandwidth %s (%s)\n",
-      provenance.observations(), provenance.first_observation(), provenance.last_observation(),
-      provenance.class_count(), provenance.lens(), Number(provenance.bandwidth()),
-      RuleText(provenance.bandwidth_rule()));
+  std::string text = absl::StrFormat(
+      "%d observations (numbers %d to %d) of %d classes, lens %s, %s", provenance.observations(),
+      provenance.first_observation(), provenance.last_observation(), provenance.class_count(),
+      provenance.lens(), KernelText(provenance.kernel()));
+  if (provenance.bandwidth() > 0) {
+    absl::StrAppendFormat(&text, ", bandwidth %s (%s)", Number(provenance.bandwidth()),
+                          RuleText(provenance.bandwidth_rule()));
+  }
+  if (!provenance.universal_kernel()) text += ", not universal";
+  if (provenance.precision() == v1::PRECISION_FLOAT32) text += ", in float32";
+  return text + "\n";
 }
 
 std::string DescribeEstimates(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates) {
-  std::vector<std::vector<std::string>> rows = {{"estimator", "blocks", "waiting", "SKCE", "sd",
-                                                 "z", "p (one look)", "p bound (one look)",
-                                                 "SKCE >= (95 %)"}};
+  Rows rows = {{"estimator", "blocks", "waiting", "SKCE", "calibrated: 95 % below", "z",
+                "p (one look)", "p bound (one look)", "SKCE >= (95 %)"}};
   std::string too_few;
   for (const auto& estimate : estimates) {
     rows.push_back(
         {EstimatorName(estimate), absl::StrCat(estimate.block_count()),
          absl::StrCat(estimate.pending_observations()),
          estimate.has_skce() ? Signed(estimate.skce()) : "-",
-         estimate.has_standard_deviation() ? Number(estimate.standard_deviation()) : "-",
+         estimate.has_noise_floor() ? Signed(estimate.noise_floor().upper_quantile()) : "-",
          estimate.has_z() ? Number(estimate.z()) : "-",
          estimate.has_p_value() ? PValue(estimate.p_value()) : "-",
          estimate.has_p_value_upper_bound() ? PValue(estimate.p_value_upper_bound()) : "-",
@@ -251,17 +337,16 @@ std::string DescribeEstimates(
 }
 
 std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
-  std::vector<std::vector<std::string>> rows = {
-      {"estimator", "SKCE", "calibrated: mean", "95 % below", "p bound (one look)"}};
-  const auto add = [&rows](const char* name, double skce, bool has_floor,
-                           const v1::NoiseFloor& floor, double bound) {
-    rows.push_back({name, Signed(skce), has_floor ? Signed(floor.mean()) : "-",
-                    has_floor ? Signed(floor.upper_quantile()) : "-", PValue(bound)});
+  Rows rows = {{"estimator", "SKCE", "calibrated: mean", "95 % below", "p bound (one look)"}};
+  const auto add = [&rows](const char* name, double skce, const v1::NoiseFloor& floor,
+                           double bound) {
+    rows.push_back(
+        {name, Signed(skce), Signed(floor.mean()), Signed(floor.upper_quantile()), PValue(bound)});
   };
-  add("SKCE_b (biased)", result.skce_biased(), result.has_noise_floor_biased(),
-      result.noise_floor_biased(), result.p_value_upper_bound_biased());
-  add("SKCE_uq (unbiased)", result.skce_unbiased(), result.has_noise_floor_unbiased(),
-      result.noise_floor_unbiased(), result.p_value_upper_bound_unbiased());
+  add("SKCE_b (biased)", result.skce_biased(), result.noise_floor_biased(),
+      result.p_value_upper_bound_biased());
+  add("SKCE_uq (unbiased)", result.skce_unbiased(), result.noise_floor_unbiased(),
+      result.p_value_upper_bound_unbiased());
   std::string text = FormatTable(rows);
   if (result.replicates() > 0) {
     absl::StrAppendFormat(
@@ -273,61 +358,31 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   return text;
 }
 
-std::string DescribeLenses(const std::vector<v1::QuadraticTestResult>& lenses) {
-  std::vector<std::vector<std::string>> rows = {
-      {"lens", "bandwidth", "SKCE_uq", "calibrated: 95 % below", "p (one look)", "cannot see"}};
-  for (const auto& lens : lenses) {
-    rows.push_back({lens.provenance().lens(), Number(lens.provenance().bandwidth()),
-                    Signed(lens.skce_unbiased()),
-                    lens.has_noise_floor_unbiased()
-                        ? Signed(lens.noise_floor_unbiased().upper_quantile())
-                        : "-",
-                    lens.replicates() > 0 ? PValue(lens.p_value()) : "-",
-                    BlindSpot(lens.provenance().lens())});
-  }
-  return FormatTable(rows);
-}
-
-std::string DescribeScores(const Evaluation& evaluation) {
-  const Scores& scores = evaluation.scores;
-  const CorpDecomposition& brier = evaluation.top_label_brier;
-  return absl::StrFormat(
-      "accuracy %s, mean confidence %s, confidence - accuracy %+.4f\n"
-      "Brier %s, log loss %s, mean entropy %s\n"
-      "top-label Brier %s = miscalibration %s - discrimination %s + uncertainty %s (CORP)\n"
-      "ECE (15 bins): top label %s (MCE %s), mean over classes %s; biased upwards\n",
-      Number(scores.accuracy), Number(scores.mean_confidence), scores.confidence_minus_accuracy,
-      Number(scores.brier), Number(scores.log_loss), Number(scores.mean_entropy),
-      Number(brier.score), Number(brier.miscalibration), Number(brier.discrimination),
-      Number(brier.uncertainty), Number(evaluation.top_label_error.ece),
-      Number(evaluation.top_label_error.mce), Number(evaluation.class_wise_error.ece));
-}
-
-std::string Summarize(const Evaluation& evaluation, double level) {
-  std::vector<const v1::QuadraticTestResult*> lenses = {&evaluation.quadratic};
-  for (const auto& lens : evaluation.lenses) lenses.push_back(&lens);
-  std::vector<std::string> rejected;
-  std::vector<std::string> passed;
-  // Bonferroni: all lenses look at the same data.
-  const double each = level / static_cast<double>(lenses.size());
-  for (const auto* lens : lenses) {
-    if (lens->replicates() == 0) return "";
-    (lens->p_value() <= each ? rejected : passed).push_back(lens->provenance().lens());
-  }
-  const double gap = evaluation.scores.confidence_minus_accuracy;
-  std::string text;
-  if (!rejected.empty()) {
-    text = absl::StrFormat(
-        "Not calibrated: rejected by %s at level %s over %d lens%s; on average %s by %.1f "
-        "points.\n",
-        absl::StrJoin(rejected, ", "), Number(level), lenses.size(), lenses.size() == 1 ? "" : "es",
-        gap > 0 ? "over-confident" : "under-confident", 100 * std::abs(gap));
-  }
-  if (!passed.empty()) {
-    absl::StrAppend(&text, "Not rejected by ", absl::StrJoin(passed, ", "),
-                    ": that is no proof of calibration, only too little evidence against it.\n");
+std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level) {
+  const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
+  std::string text = DescribeProvenance(canonical.provenance());
+  const std::string summary = Summarize(evaluation, level);
+  if (!summary.empty()) absl::StrAppend(&text, "\n", summary);
+  absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
+                  DescribeEstimates(evaluation.estimates()), DescribeClasses(evaluation), "\n",
+                  DescribeScores(evaluation), DescribeBinnedErrors(evaluation),
+                  DescribeOtherTests(evaluation));
+  for (const v1::Reliability& reliability : evaluation.reliability()) {
+    text += DescribeReliability(reliability);
   }
   return text;
+}
+
+Json EvaluationJson(const v1::Evaluation& evaluation) {
+  Json json;
+  json["observations"] = evaluation.lenses(0).result().provenance().observations();
+  json["quadratic"] = ToJson(evaluation.lenses(0).result());
+  json["provenance"] = json["quadratic"]["provenance"];
+  json["quadratic"].erase("provenance");
+  Json rest = ToJson(evaluation);
+  rest["lenses"].erase(rest["lenses"].begin());
+  json.update(rest);
+  return json;
 }
 
 std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
@@ -348,6 +403,15 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
   }
   if (response.has_provenance()) text += DescribeProvenance(response.provenance());
   if (response.estimates_size() > 0) text += DescribeEstimates(response.estimates());
+  for (const v1::RunningLens& lens : response.lenses()) {
+    if (!lens.bandwidth_error().empty()) {
+      absl::StrAppend(&text, "\nlens ", lens.lens(), ": ", lens.bandwidth_error(), "\n");
+      continue;
+    }
+    absl::StrAppend(&text, "\nlens ", lens.lens(), " (cannot see ", BlindSpot(lens.lens()),
+                    "), bandwidth ", BandwidthText(lens.provenance()), "\n",
+                    DescribeEstimates(lens.estimates()));
+  }
   return text;
 }
 

@@ -15,6 +15,7 @@ struct TestOptions {
   std::optional<std::uint64_t> seed;
   std::int32_t window = 0;
   std::string lens = "canonical";
+  bool float32 = false;
   FailOnOptions fail_on;
 };
 
@@ -32,9 +33,10 @@ ExitCode Run(const Context& context, const TestOptions& options) {
   if (options.seed.has_value()) request.set_seed(*options.seed);
   request.set_window(options.window);
   *request.mutable_lens() = *lens;
+  if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
 
   std::optional<ProgressBar> bar(std::in_place, "testing", "", 1);
-  client::RunTestOptions run;
+  client::LongCallOptions run;
   run.on_progress = [&bar](double fraction) { bar->Update(fraction); };
   run.stop = context.stop;
   run.timeout = context.Timeout(kTestTimeout);
@@ -47,7 +49,8 @@ ExitCode Run(const Context& context, const TestOptions& options) {
     Json json;
     json["model"] = request.model();
     json["quadratic"] = ToJson(*result);
-    json["provenance"] = ToJson(result->provenance());
+    json["provenance"] = json["quadratic"]["provenance"];
+    json["quadratic"].erase("provenance");
     if (decision.has_value()) json["decision"] = ToJson(*decision);
     PrintJson(json);
   } else {
@@ -81,6 +84,9 @@ void AddTestCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--lens", options->lens,
       absl::StrCat("what part of the predictions is tested: ", kLensSyntax, "; default canonical"));
+  command->add_flag("--float32", options->float32,
+                    "estimate in float32: about twice as fast, off by less than a thousandth of "
+                    "the standard deviation under calibration");
   AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
   command->callback([options, &context] { context.exit_code = Run(context, *options); });
 }

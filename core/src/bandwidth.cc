@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/generator_closed_forms.h"
 #include "calibd/core/kernel.h"
 #include "gather_interval.h"
 #include "rng.h"
@@ -287,6 +288,45 @@ absl::StatusOr<double> MedianOffDiagonalBandwidth(std::span<const double> predic
   absl::StatusOr<std::pair<double, double>> pair = selection.Select((pairs - 1) / 2, pairs / 2);
   if (!pair.ok()) return pair.status();
   return PositiveMedian(pair->first, pair->second, n);
+}
+
+absl::Status CheckKernelRule(const KernelRule& rule, std::size_t class_count) {
+  const BandwidthRule& bandwidth = rule.bandwidth;
+  if (bandwidth.kind == BandwidthRule::Kind::kFixed) {
+    return Kernel::Over(rule.distance, bandwidth.fixed).status();
+  }
+  if (bandwidth.kind != BandwidthRule::Kind::kMeanTotalVariation) return absl::OkStatus();
+  if (rule.distance != Distance::kTotalVariation) {
+    return absl::InvalidArgumentError(
+        "alpha is given, expected a kernel over total variation for its mean");
+  }
+  if (bandwidth.alpha.size() != class_count) {
+    return absl::InvalidArgumentError(absl::StrCat("alpha has ", bandwidth.alpha.size(),
+                                                   " values, expected ", class_count,
+                                                   ", one for each class"));
+  }
+  return MeanTotalVariation(bandwidth.alpha).status();
+}
+
+absl::StatusOr<Kernel> ChooseKernel(const KernelRule& rule, std::span<const double> predictions,
+                                    std::size_t class_count, const RunControl& control) {
+  if (const absl::Status status = CheckKernelRule(rule, class_count); !status.ok()) return status;
+  absl::StatusOr<double> bandwidth = rule.bandwidth.fixed;
+  switch (rule.bandwidth.kind) {
+    case BandwidthRule::Kind::kFixed:
+      break;
+    case BandwidthRule::Kind::kMedian:
+      bandwidth = MedianBandwidth(predictions, class_count, control, rule.distance);
+      break;
+    case BandwidthRule::Kind::kMedianOffDiagonal:
+      bandwidth = MedianOffDiagonalBandwidth(predictions, class_count, control, rule.distance);
+      break;
+    case BandwidthRule::Kind::kMeanTotalVariation:
+      bandwidth = MeanTotalVariation(rule.bandwidth.alpha);
+      break;
+  }
+  if (!bandwidth.ok()) return bandwidth.status();
+  return Kernel::Over(rule.distance, *bandwidth);
 }
 
 }  // namespace calibd

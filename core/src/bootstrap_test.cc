@@ -277,11 +277,12 @@ BootstrapTestResult Compare(const QuadraticSkce& skce, std::span<const double> r
 
 absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,
                                               const Kernel& kernel, const BootstrapOptions& options,
-                                              const RunControl& control) {
+                                              const RunControl& control, Precision precision) {
   if (const absl::Status status = CheckReplicates(options); !status.ok()) return status;
   RunControl quietly = control;
   quietly.progress = nullptr;
-  absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(parts, weight, kernel, quietly);
+  absl::StatusOr<QuadraticSkce> skce =
+      EstimateQuadraticSkce(parts, weight, kernel, quietly, precision);
   if (!skce.ok()) return skce.status();
   std::vector<double> sums(static_cast<std::size_t>(options.replicates));
   const auto count = static_cast<double>(parts.size());
@@ -301,13 +302,13 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                   const Kernel& kernel,
                                                   const BootstrapOptions& options,
                                                   const RunControl& control) {
-  return TestParts(std::span(&batch, 1), 1, kernel, options, control);
+  return TestParts(std::span(&batch, 1), 1, kernel, options, control, Precision::kFloat64);
 }
 
 absl::StatusOr<BootstrapTestResult> BootstrapTest(const LensBatch& batch, const Kernel& kernel,
                                                   const BootstrapOptions& options,
-                                                  const RunControl& control) {
-  return TestParts(batch.views(), batch.weight, kernel, options, control);
+                                                  const RunControl& control, Precision precision) {
+  return TestParts(batch.views(), batch.weight, kernel, options, control, precision);
 }
 
 absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,

@@ -52,6 +52,10 @@ absl::StatusOr<Kernel> Kernel::Exponential(Distance distance, double bandwidth) 
         "distance is squared Euclidean, expected total variation, cityblock or Euclidean for an "
         "exponential kernel");
   }
+  return Over(distance, bandwidth);
+}
+
+absl::StatusOr<Kernel> Kernel::Over(Distance distance, double bandwidth) {
   if (const absl::Status status = CheckPositive("bandwidth", bandwidth); !status.ok()) {
     return status;
   }

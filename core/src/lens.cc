@@ -117,7 +117,7 @@ double Lens::DistributionFreeBound() const noexcept {
 }
 
 void Lens::Reduce(std::span<const double> g, std::int32_t y, std::span<double> probabilities,
-                  std::span<std::int32_t> labels) const {
+                  std::span<std::int32_t> labels, std::span<std::uint32_t> order) const noexcept {
   const auto label = static_cast<std::size_t>(y);
   const auto set_scalar = [&](std::size_t part, std::size_t k) {
     probabilities[2 * part] = g[k];
@@ -140,10 +140,9 @@ void Lens::Reduce(std::span<const double> g, std::int32_t y, std::span<double> p
       }
       return;
     case Kind::kTopK: {
-      std::vector<std::size_t> order(g.size());
-      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::iota(order.begin(), order.end(), 0U);
       const auto end = order.begin() + static_cast<std::ptrdiff_t>(k_);
-      std::partial_sort(order.begin(), end, order.end(), [g](std::size_t a, std::size_t b) {
+      std::partial_sort(order.begin(), end, order.end(), [g](std::uint32_t a, std::uint32_t b) {
         return g[a] != g[b] ? g[a] > g[b] : a < b;
       });
       const auto found = std::find(order.begin(), end, label);
@@ -187,8 +186,9 @@ absl::StatusOr<LensBatch> ApplyLens(const PredictionBatch& batch, const Lens& le
   }
   std::vector<double> probabilities(parts * m);
   std::vector<std::int32_t> labels(parts);
+  std::vector<std::uint32_t> order(lens.ScratchSize(batch.class_count));
   for (std::size_t i = 0; i < n; ++i) {
-    lens.Reduce(batch.row(i), batch.labels[i], probabilities, labels);
+    lens.Reduce(batch.row(i), batch.labels[i], probabilities, labels, order);
     for (std::size_t part = 0; part < parts; ++part) {
       std::copy_n(&probabilities[part * m], m, &reduced.parts[part].probabilities[i * m]);
       reduced.parts[part].labels[i] = labels[part];

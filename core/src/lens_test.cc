@@ -1,12 +1,15 @@
 #include "calibd/core/lens_test.h"
 
 #include <algorithm>
+#include <memory>
+#include <variant>
 
-#include "calibd/core/bandwidth.h"
-#include "calibd/core/skce.h"
+#include "absl/status/status.h"
 
 namespace calibd {
 namespace {
+
+using SharedMatrixKernel = std::shared_ptr<const MatrixKernel>;
 
 RunControl Quietly(const RunControl& control) {
   RunControl quiet = control;
@@ -14,36 +17,60 @@ RunControl Quietly(const RunControl& control) {
   return quiet;
 }
 
-absl::Status ChooseBandwidth(const LensBatch& seen, const Lens& lens,
-                             const LensTestOptions& options, const RunControl& control,
-                             LensTestResult& result) {
-  if (options.bandwidth.has_value() || lens.is_scalar()) {
-    result.bandwidth = options.bandwidth.value_or(kScalarBandwidth);
-    return absl::OkStatus();
-  }
-  const PredictionSet& part = seen.parts.front();
-  const absl::StatusOr<double> median =
-      MedianBandwidth(part.probabilities, part.class_count, Quietly(control));
-  if (!median.ok()) return median.status();
-  result.bandwidth = *median;
-  result.bandwidth_is_median = true;
-  return absl::OkStatus();
+BootstrapTestResult EstimateOnly(const QuadraticSkce& skce) {
+  const auto n = static_cast<double>(skce.n);
+  BootstrapTestResult result;
+  result.skce = skce;
+  result.statistic = n / (n - 1) * skce.unbiased - skce.biased;
+  return result;
 }
 
-absl::Status Test(const LensBatch& seen, const Kernel& kernel, const LensTestOptions& options,
-                  const RunControl& control, BootstrapTestResult& result) {
+absl::StatusOr<BootstrapTestResult> Test(const LensBatch& seen, const RunningKernel& kernel,
+                                         const LensTestOptions& options,
+                                         const RunControl& control) {
+  const auto* const matrix = std::get_if<SharedMatrixKernel>(&kernel);
+  const auto* const scalar = std::get_if<Kernel>(&kernel);
   if (options.replicates != 0) {
-    absl::StatusOr<BootstrapTestResult> test = BootstrapTest(
-        seen, kernel, {.replicates = options.replicates, .seed = options.seed}, control);
-    if (!test.ok()) return test.status();
-    result = *std::move(test);
-    return absl::OkStatus();
+    const BootstrapOptions bootstrap{.replicates = options.replicates, .seed = options.seed};
+    return matrix != nullptr
+               ? BootstrapTest(seen.parts.front().view(), **matrix, bootstrap, control)
+               : BootstrapTest(seen, *scalar, bootstrap, control, options.precision);
   }
-  const absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(seen, kernel, control);
+  const absl::StatusOr<QuadraticSkce> skce =
+      matrix != nullptr ? EstimateQuadraticSkce(seen.parts.front().view(), **matrix, control)
+                        : EstimateQuadraticSkce(seen, *scalar, control, options.precision);
   if (!skce.ok()) return skce.status();
-  const auto n = static_cast<double>(skce->n);
-  result.skce = *skce;
-  result.statistic = n / (n - 1) * skce->unbiased - skce->biased;
+  return EstimateOnly(*skce);
+}
+
+absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& kernel,
+                                    const RunControl& control) {
+  const auto* const matrix = std::get_if<SharedMatrixKernel>(&kernel);
+  return matrix != nullptr ? EstimateNullMoments(seen.parts.front().view(), **matrix, control)
+                           : EstimateNullMoments(seen, *std::get_if<Kernel>(&kernel), control);
+}
+
+// Each class of a class-wise batch by itself.
+absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const RunControl& control,
+                             std::vector<LensTestResult::OneClass>& classes) {
+  for (std::size_t k = 0; k < seen.parts.size(); ++k) {
+    const PredictionBatch part = seen.parts[k].view();
+    const absl::StatusOr<QuadraticSkce> skce =
+        EstimateQuadraticSkce(std::span(&part, 1), seen.weight, kernel, control);
+    if (!skce.ok()) return skce.status();
+    absl::StatusOr<NullMoments> moments = EstimateNullMoments(part, kernel, control);
+    if (!moments.ok()) return moments.status();
+    moments->mean_diagonal *= seen.weight;
+    moments->mean_square *= seen.weight * seen.weight;
+    classes.push_back({.class_index = k, .skce = *skce, .null_moments = *moments});
+  }
+  if (classes.size() <= kMaxReportedClasses) return absl::OkStatus();
+  const auto end = classes.begin() + static_cast<std::ptrdiff_t>(kMaxReportedClasses);
+  std::nth_element(classes.begin(), end, classes.end(),
+                   [](const auto& a, const auto& b) { return a.skce.unbiased > b.skce.unbiased; });
+  classes.erase(end, classes.end());
+  std::sort(classes.begin(), classes.end(),
+            [](const auto& a, const auto& b) { return a.class_index < b.class_index; });
   return absl::OkStatus();
 }
 
@@ -51,45 +78,76 @@ absl::Status Test(const LensBatch& seen, const Kernel& kernel, const LensTestOpt
 
 absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens& lens,
                                         const LensTestOptions& options, const RunControl& control) {
-  absl::StatusOr<LensBatch> seen = ApplyLens(batch, lens);
+  if (options.kernel.matrix != nullptr && lens.kind() != Lens::Kind::kCanonical) {
+    return absl::InvalidArgumentError(
+        "a matrix-valued kernel is over all classes, expected the canonical lens");
+  }
+  const absl::StatusOr<LensBatch> seen = ApplyLens(batch, lens);
   if (!seen.ok()) return seen.status();
-  LensTestResult result;
-  result.bound = seen->bound;
-  absl::Status status = ChooseBandwidth(*seen, lens, options, control, result);
-  if (!status.ok()) return status;
-  const absl::StatusOr<Kernel> kernel = Kernel::ExponentialTotalVariation(result.bandwidth);
+  const PredictionSet& first = seen->parts.front();
+  const absl::StatusOr<RunningKernel> kernel =
+      MakeKernel(options.kernel, first.probabilities, first.class_count, Quietly(control));
   if (!kernel.ok()) return kernel.status();
-  status = Test(*seen, *kernel, options, control, result.test);
-  if (!status.ok()) return status;
-  if (seen->parts.size() == 1) {
-    absl::StatusOr<NullMoments> moments =
-        EstimateNullMoments(seen->parts.front().view(), *kernel, Quietly(control), seen->weight);
-    if (!moments.ok()) return moments.status();
-    result.null_moments = *moments;
+  const auto* const matrix = std::get_if<SharedMatrixKernel>(&*kernel);
+  LensTestResult result{
+      .kernel = *kernel,
+      .bound = matrix != nullptr ? (*matrix)->DistributionFreeBound() : seen->bound,
+      .test = {},
+      .null_moments = {},
+      .classes = {}};
+  absl::StatusOr<BootstrapTestResult> test = Test(*seen, *kernel, options, control);
+  if (!test.ok()) return test.status();
+  result.test = *std::move(test);
+  const absl::StatusOr<NullMoments> moments = Moments(*seen, *kernel, Quietly(control));
+  if (!moments.ok()) return moments.status();
+  result.null_moments = *moments;
+  if (lens.kind() == Lens::Kind::kClassWise && !lens.is_one_class()) {
+    if (absl::Status status = EstimateClasses(*seen, *std::get_if<Kernel>(&*kernel),
+                                              Quietly(control), result.classes);
+        !status.ok()) {
+      return status;
+    }
   }
   return result;
 }
 
 double LensTestMemory(std::size_t n, std::size_t class_count, const Lens& lens,
-                      std::int32_t replicates, std::size_t threads) noexcept {
+                      const LensTestOptions& options, std::size_t threads) noexcept {
   const std::size_t m = lens.reduced_class_count(class_count);
   const auto size = static_cast<double>(n);
   // The reduced batch and, for the noise floor, its squares.
-  const double reduced = size * static_cast<double>(lens.parts(class_count)) *
-                         static_cast<double>(2 * m * sizeof(double) + sizeof(std::int32_t));
-  return reduced + static_cast<double>(BootstrapMemory(n, m, std::max(replicates, 1), threads));
+  double bytes = size * static_cast<double>(lens.parts(class_count)) *
+                 static_cast<double>(2 * m * sizeof(double) + sizeof(std::int32_t));
+  if (options.kernel.matrix != nullptr) {
+    for (const MatrixKernel::Factor& factor : options.kernel.matrix->factors()) {
+      bytes += static_cast<double>(QuadraticMemory(n, m)) +
+               size * static_cast<double>(factor.rank * sizeof(double));
+    }
+    // For the pairs of the noise floor.
+    bytes += 3 * static_cast<double>(m * m * sizeof(double));
+  }
+  return bytes +
+         static_cast<double>(BootstrapMemory(n, m, std::max(options.replicates, 1), threads));
 }
 
 double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& lens,
-                          std::int32_t replicates) noexcept {
+                          const LensTestOptions& options) noexcept {
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(lens.reduced_class_count(class_count));
   if (lens.is_scalar()) {
-    // A recursion for each part and replicate, and one pass over the pairs for the floor.
+    // A recursion for each part and replicate.
     const auto parts = static_cast<double>(lens.parts(class_count));
-    return 8 * size * parts * (replicates + 20.0) + (parts == 1 ? 2 * size * size : 0);
+    return 8 * size * parts * (options.replicates + 40.0) + (parts > 1 ? 4 * kNullPairWork : 0);
   }
-  return size * size * (4 * m + replicates) / 2;
+  double pair = 4 * m;
+  if (options.kernel.matrix != nullptr) {
+    pair = 0;
+    for (const MatrixKernel::Factor& factor : options.kernel.matrix->factors()) {
+      pair += 3 * m + 2 * static_cast<double>(factor.rank);
+    }
+  }
+  return size * size * (pair + options.replicates) / 2 +
+         (options.kernel.matrix != nullptr ? 4 * std::max(kNullPairWork, 1000 * m * m) : 0);
 }
 
 }  // namespace calibd

@@ -43,12 +43,14 @@ std::optional<LineSkce> LineSkce::Of(const PredictionBatch& batch, const Kernel&
   LineSkce line;
   line.order_.reserve(n);
   line.residuals_.reserve(n);
+  line.variances_.reserve(n);
   line.decay_.reserve(n);
   for (std::size_t s = 0; s < n; ++s) {
     const auto [position, row] = sorted[s];
     const double gap = s == 0 ? 0 : position - sorted[s - 1].first;
     line.order_.push_back(row);
     line.residuals_.push_back(batch.labels[row] == 0 ? 1 - position : -position);
+    line.variances_.push_back(position * (1 - position));
     line.decay_.push_back(gap == 0 ? 1 : kernel.OfDistance(gap * *unit));
   }
   return line;
@@ -68,6 +70,23 @@ double LineSkce::SumAboveDiagonal() const noexcept {
 double LineSkce::SumOfDiagonal() const noexcept {
   double sum = 0;
   for (const double residual : residuals_) sum += residual * residual;
+  return 2 * sum;
+}
+
+double LineSkce::NullSumOfSquares() const noexcept {
+  double sum = 0;
+  double before = 0;
+  for (std::size_t s = 0; s < variances_.size(); ++s) {
+    before *= decay_[s] * decay_[s];
+    sum += variances_[s] * before;
+    before += variances_[s];
+  }
+  return 4 * sum;
+}
+
+double LineSkce::NullSumOfDiagonal() const noexcept {
+  double sum = 0;
+  for (const double variance : variances_) sum += variance;
   return 2 * sum;
 }
 

@@ -25,6 +25,11 @@ class LineSkce {
   [[nodiscard]] double SumAboveDiagonal() const noexcept;
   [[nodiscard]] double SumOfDiagonal() const noexcept;
 
+  // sum_{i<j} E h_ij^2 and sum_i E h_ii with the labels drawn from the predictions:
+  // E r_i^2 = v_i = g_i0 g_i1, so that E h_ij^2 = 4 v_i v_j k(g_i, g_j)^2.
+  [[nodiscard]] double NullSumOfSquares() const noexcept;
+  [[nodiscard]] double NullSumOfDiagonal() const noexcept;
+
   // h_ii and R_i = sum_j h_ij of the observations, as ordered in the batch.
   struct Rows {
     std::vector<double> diagonal;
@@ -38,10 +43,11 @@ class LineSkce {
  private:
   LineSkce() = default;
 
-  // By ascending position: row of the batch, residual, and the kernel between this one
-  // and the one before.
+  // By ascending position: row of the batch, residual, its variance under the null
+  // hypothesis, and the kernel between this one and the one before.
   std::vector<std::uint32_t> order_;
   std::vector<double> residuals_;
+  std::vector<double> variances_;
   std::vector<double> decay_;
 };
 

@@ -69,6 +69,7 @@ absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
     factor.rank = static_cast<std::size_t>(rank);
     factor.matrix.assign(root.data(), root.data() + root.size());
     kernel.factors_.push_back(std::move(factor));
+    kernel.terms_.push_back(term);
     kernel.bound_ += 2 * largest;
     total += matrix;
   }
@@ -92,6 +93,61 @@ absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch
   absl::StatusOr<TermSums> sums = SumTiles(MatrixTileEngine(batch, kernel), control);
   if (!sums.ok()) return sums.status();
   return EstimateFrom(*sums, batch.size());
+}
+
+double MatrixKernel::NullDiagonal(std::span<const double> g) const {
+  double sum = 0;
+  for (const Term& term : terms_) {
+    const double factor = term.kernel(g, g);
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      double product = 0;  // (A g)_k
+      for (std::size_t l = 0; l < class_count_; ++l) {
+        product += term.matrix[k * class_count_ + l] * g[l];
+      }
+      sum += factor * g[k] * (term.matrix[k * class_count_ + k] - product);
+    }
+  }
+  return sum;
+}
+
+double MatrixKernel::NullSquare(std::span<const double> g_i, std::span<const double> g_j) const {
+  const auto m = static_cast<Eigen::Index>(class_count_);
+  Eigen::MatrixXd sum = Eigen::MatrixXd::Zero(m, m);
+  for (const Term& term : terms_) {
+    sum += term.kernel(g_i, g_j) * Eigen::Map<const Matrix>(term.matrix.data(), m, m);
+  }
+  const Eigen::Map<const Eigen::VectorXd> x(g_i.data(), m);
+  const Eigen::Map<const Eigen::VectorXd> z(g_j.data(), m);
+  // S K = diag(g) K - g (g' K).
+  const Eigen::RowVectorXd left = x.transpose() * sum;
+  const Eigen::RowVectorXd right = z.transpose() * sum;
+  const Eigen::MatrixXd at_i = (sum.array().rowwise() - left.array()).colwise() * x.array();
+  const Eigen::MatrixXd at_j = (sum.array().rowwise() - right.array()).colwise() * z.array();
+  return std::max(0.0, at_i.cwiseProduct(at_j.transpose()).sum());
+}
+
+double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
+                std::int32_t y_j, const MatrixKernel& kernel) noexcept {
+  const std::size_t m = kernel.class_count();
+  const auto residual = [](std::span<const double> g, std::int32_t y, std::size_t k) {
+    return (static_cast<std::size_t>(y) == k ? 1 : 0) - g[k];
+  };
+  double sum = 0;
+  for (const MatrixKernel::Factor& factor : kernel.factors()) {
+    double product = 0;
+    for (std::size_t column = 0; column < factor.rank; ++column) {
+      double at_i = 0;
+      double at_j = 0;
+      for (std::size_t k = 0; k < m; ++k) {
+        const double entry = factor.matrix[k * factor.rank + column];
+        at_i += entry * residual(g_i, y_i, k);
+        at_j += entry * residual(g_j, y_j, k);
+      }
+      product += at_i * at_j;
+    }
+    sum += factor.kernel(g_i, g_j) * product;
+  }
+  return sum;
 }
 
 }  // namespace calibd

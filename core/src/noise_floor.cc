@@ -9,6 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "boost_policy.h"
+#include "line_skce.h"
+#include "rng.h"
 #include "tile_engine.h"
 #include "tile_sums.h"
 #include "tile_walk.h"
@@ -17,14 +20,10 @@ namespace calibd {
 namespace {
 
 constexpr std::size_t kClassesPerTurn = 4096;
+// Pairs drawn at random at least.
+constexpr double kMinPairs = 1000;
 constexpr double kLevel = 0.95;
 constexpr double kNormalQuantile = 1.6448536269514722;  // of kLevel
-
-// An error of the arguments cannot happen below and must not throw.
-using Quiet = boost::math::policies::policy<
-    boost::math::policies::domain_error<boost::math::policies::ignore_error>,
-    boost::math::policies::overflow_error<boost::math::policies::ignore_error>,
-    boost::math::policies::evaluation_error<boost::math::policies::ignore_error>>;
 
 double SumOfVariances(const NullMoments& moments) {
   const auto n = static_cast<double>(moments.n);
@@ -34,8 +33,8 @@ double SumOfVariances(const NullMoments& moments) {
 double BiasedQuantile(double mean, double variance) {
   if (!(mean > 0) || !(variance > 0)) return mean;
   const double scale = variance / mean;
-  return boost::math::quantile(boost::math::gamma_distribution<double, Quiet>(mean / scale, scale),
-                               kLevel);
+  return boost::math::quantile(
+      boost::math::gamma_distribution<double, MathPolicy>(mean / scale, scale), kLevel);
 }
 
 }  // namespace
@@ -62,11 +61,64 @@ NoiseFloor NullMoments::Block(std::int64_t block_count, std::size_t block_size) 
   return {0, std::sqrt(variance), kNormalQuantile * std::sqrt(variance)};
 }
 
-absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch, const Kernel& kernel,
-                                                const RunControl& control, double weight) {
+namespace {
+
+// The mean of E h_ij^2 over all pairs, or over `budget` of them drawn at random. A pair
+// may come twice: the mean is unbiased all the same.
+template <typename Square>
+absl::StatusOr<double> MeanOverPairs(std::size_t n, double budget, const RunControl& control,
+                                     const Square& square) {
+  constexpr std::size_t kPairsPerCheck = 256;
+  const auto size = static_cast<double>(n);
+  const double pairs = size * (size - 1) / 2;
+  double sum = 0;
+  std::size_t done = 0;
+  const auto stop = [&] {
+    return done++ % kPairsPerCheck == 0 && control.cancelled && control.cancelled();
+  };
+  if (pairs <= budget) {
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = i + 1; j < n; ++j) {
+        if (stop()) return absl::CancelledError("the computation was cancelled");
+        sum += square(i, j);
+      }
+    }
+    return sum / pairs;
+  }
+  constexpr std::uint64_t kSeed = 1;
+  Rng rng(kSeed);
+  const auto count = static_cast<std::size_t>(budget);
+  for (std::size_t pair = 0; pair < count; ++pair) {
+    if (stop()) return absl::CancelledError("the computation was cancelled");
+    const std::size_t i = rng.Below(static_cast<std::uint32_t>(n));
+    const std::size_t j = rng.Below(static_cast<std::uint32_t>(n - 1));
+    sum += square(i, j < i ? j : j + 1);
+  }
+  return sum / static_cast<double>(count);
+}
+
+absl::Status CheckSize(std::size_t n) { return CheckSampleSize(n, 2); }
+
+// Fills what does not take the pairs.
+NullMoments StartMoments(const LineSkce& line, std::size_t n) {
+  const auto size = static_cast<double>(n);
+  NullMoments moments;
+  moments.n = n;
+  moments.mean_diagonal = line.NullSumOfDiagonal() / size;
+  moments.mean_square = line.NullSumOfSquares() / (size * (size - 1) / 2);
+  return moments;
+}
+
+NullMoments Scaled(NullMoments moments, double weight) {
+  moments.mean_diagonal *= weight;
+  moments.mean_square *= weight * weight;
+  return moments;
+}
+
+absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel& kernel,
+                                      const RunControl& control) {
   const std::size_t n = batch.size();
   const std::size_t m = batch.class_count;
-  if (const absl::Status status = CheckSampleSize(n, 2); !status.ok()) return status;
   std::vector<double> squares(batch.probabilities.size());
   NullMoments moments;
   moments.n = n;
@@ -76,7 +128,7 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch, co
       squares[k] = batch.probabilities[k] * batch.probabilities[k];
       sum += squares[k];
     }
-    moments.mean_diagonal += weight * (1 - sum) / static_cast<double>(n);
+    moments.mean_diagonal += (1 - sum) / static_cast<double>(n);
   }
   const TileEngine<double> engine(batch.probabilities, m, kernel);
   struct alignas(64) GroupSum {
@@ -124,8 +176,109 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch, co
   double total = 0;
   for (const GroupSum& sum : sums) total += sum.above_diagonal;
   const auto size = static_cast<double>(n);
-  moments.mean_square = std::max(0.0, weight * weight * total / (size * (size - 1) / 2));
+  moments.mean_square = std::max(0.0, total / (size * (size - 1) / 2));
   return moments;
+}
+
+}  // namespace
+
+absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch, const Kernel& kernel,
+                                                const RunControl& control) {
+  const std::size_t n = batch.size();
+  if (const absl::Status status = CheckSize(n); !status.ok()) return status;
+  if (const std::optional<LineSkce> line = LineSkce::Of(batch, kernel)) {
+    return StartMoments(*line, n);
+  }
+  return OverTiles(batch, kernel, control);
+}
+
+absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch, const Kernel& kernel,
+                                                const RunControl& control) {
+  const std::vector<PredictionSet>& parts = batch.parts;
+  if (parts.size() == 1) {
+    const absl::StatusOr<NullMoments> moments =
+        EstimateNullMoments(parts.front().view(), kernel, control);
+    if (!moments.ok()) return moments.status();
+    return Scaled(*moments, batch.weight);
+  }
+  const std::size_t n = batch.size();
+  if (const absl::Status status = CheckSize(n); !status.ok()) return status;
+  const std::size_t m = parts.front().class_count;
+  NullMoments moments;
+  moments.n = n;
+  for (const PredictionSet& part : parts) {
+    for (std::size_t i = 0; i < n; ++i) {
+      double sum = 1;
+      for (const double p : part.view().row(i)) sum -= p * p;
+      moments.mean_diagonal += batch.weight * sum / static_cast<double>(n);
+    }
+  }
+  // One after the other, as NullSquare takes them.
+  const auto gather = [&parts, m](std::size_t i, std::vector<double>& row) {
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      const std::span<const double> from = parts[part].view().row(i);
+      std::copy(from.begin(), from.end(), &row[part * m]);
+    }
+  };
+  const auto width = static_cast<double>(parts.size() * m);
+  std::vector<double> g_i(parts.size() * m);
+  std::vector<double> g_j(parts.size() * m);
+  const absl::StatusOr<double> mean_square =
+      MeanOverPairs(n, std::max(kMinPairs, 2 * kNullPairWork / width), control,
+                    [&](std::size_t i, std::size_t j) {
+                      gather(i, g_i);
+                      gather(j, g_j);
+                      return NullSquare(g_i, g_j, parts.size(), batch.weight, kernel);
+                    });
+  if (!mean_square.ok()) return mean_square.status();
+  moments.mean_square = *mean_square;
+  return moments;
+}
+
+absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
+                                                const MatrixKernel& kernel,
+                                                const RunControl& control) {
+  const std::size_t n = batch.size();
+  if (const absl::Status status = CheckSize(n); !status.ok()) return status;
+  NullMoments moments;
+  moments.n = n;
+  for (std::size_t i = 0; i < n; ++i) {
+    moments.mean_diagonal += kernel.NullDiagonal(batch.row(i)) / static_cast<double>(n);
+  }
+  const auto width = static_cast<double>(batch.class_count * batch.class_count);
+  const absl::StatusOr<double> mean_square = MeanOverPairs(
+      n, std::max(kMinPairs, kNullPairWork / width), control,
+      [&](std::size_t i, std::size_t j) { return kernel.NullSquare(batch.row(i), batch.row(j)); });
+  if (!mean_square.ok()) return mean_square.status();
+  moments.mean_square = *mean_square;
+  return moments;
+}
+
+double NullSquare(std::span<const double> g_i, std::span<const double> g_j, std::size_t parts,
+                  double weight, const Kernel& kernel) noexcept {
+  if (parts == 1) {
+    double products = 0;
+    double cubes = 0;
+    for (std::size_t k = 0; k < g_i.size(); ++k) {
+      const double product = g_i[k] * g_j[k];
+      products += product;
+      cubes += product * (g_i[k] + g_j[k]);
+    }
+    const double scale = weight * kernel(g_i, g_j);
+    return scale * scale * std::max(0.0, products - cubes + products * products);
+  }
+  // Parts of two classes: h = sum_k r_ik r_jk k_k, where r is 2 weight times [y = k] - g_k.
+  double sum = 0;
+  double own = 0;
+  for (std::size_t k = 0; k < parts; ++k) {
+    const double p = g_i[2 * k];
+    const double q = g_j[2 * k];
+    const double factor = kernel(g_i.subspan(2 * k, 2), g_j.subspan(2 * k, 2));
+    const double product = factor * p * q;
+    sum += product;
+    own += product * (factor * (1 - p) * (1 - q) - product);
+  }
+  return 4 * weight * weight * std::max(0.0, sum * sum + own);
 }
 
 }  // namespace calibd

@@ -1,5 +1,7 @@
 #include "calibd/core/running_skce.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/skce.h"
@@ -26,16 +28,26 @@ void RunningMoments::Merge(const RunningMoments& other) noexcept {
 
 double RunningMoments::Variance() const noexcept { return m2 / static_cast<double>(count - 1); }
 
+double DistributionFreeBound(const RunningKernel& kernel) noexcept {
+  const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
+  return matrix != nullptr ? (*matrix)->DistributionFreeBound() : Kernel::DistributionFreeBound();
+}
+
 RunningBlockSkce::RunningBlockSkce(std::size_t block_size, std::size_t class_count,
-                                   const Kernel& kernel)
-    : block_size_(block_size), class_count_(class_count), kernel_(kernel) {
-  pending_probabilities_.reserve((block_size - 1) * class_count);
-  pending_labels_.reserve(block_size - 1);
+                                   RunningKernel kernel, std::size_t parts, double weight)
+    : block_size_(block_size),
+      class_count_(class_count),
+      kernel_(std::move(kernel)),
+      parts_(parts),
+      weight_(weight) {
+  pending_probabilities_.reserve((block_size - 1) * parts * class_count);
+  pending_labels_.reserve((block_size - 1) * parts);
 }
 
 absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size,
                                                           std::size_t class_count,
-                                                          const Kernel& kernel) {
+                                                          RunningKernel kernel, std::size_t parts,
+                                                          double weight) {
   if (block_size < kMinBlockSize || block_size > kMaxBlockSize) {
     return absl::InvalidArgumentError(absl::StrCat("block_size is ", block_size, ", expected ",
                                                    kMinBlockSize, "..", kMaxBlockSize));
@@ -44,19 +56,40 @@ absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size
     return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
                                                    kMinClassCount, "..", kMaxClassCount));
   }
-  return RunningBlockSkce(block_size, class_count, kernel);
+  const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
+  if (matrix != nullptr && (*matrix)->class_count() != class_count) {
+    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
+                                                   (*matrix)->class_count(), ", the kernel's"));
+  }
+  return RunningBlockSkce(block_size, class_count, std::move(kernel), parts, weight);
 }
 
-void RunningBlockSkce::Add(std::span<const double> g, std::int32_t y) noexcept {
+double RunningBlockSkce::Term(std::size_t i, std::span<const double> g,
+                              std::span<const std::int32_t> labels) const noexcept {
+  double sum = 0;
+  for (std::size_t part = 0; part < parts_; ++part) {
+    const std::span<const double> g_i(&pending_probabilities_[(i * parts_ + part) * class_count_],
+                                      class_count_);
+    const std::int32_t y_i = pending_labels_[i * parts_ + part];
+    const std::span<const double> g_j = g.subspan(part * class_count_, class_count_);
+    const auto* const scalar = std::get_if<Kernel>(&kernel_);
+    sum += scalar != nullptr
+               ? SkceTerm(g_i, y_i, g_j, labels[part], *scalar)
+               : SkceTerm(g_i, y_i, g_j, labels[part],
+                          **std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel_));
+  }
+  return weight_ * sum;
+}
+
+void RunningBlockSkce::Add(std::span<const double> g,
+                           std::span<const std::int32_t> labels) noexcept {
   // The block's terms are summed as its observations come, so that the cost is
   // spread evenly and the last observation need not be stored.
-  for (std::size_t i = 0; i < pending_labels_.size(); ++i) {
-    const std::span<const double> g_i(&pending_probabilities_[i * class_count_], class_count_);
-    block_sum_ += SkceTerm(g_i, pending_labels_[i], g, y, kernel_);
-  }
-  if (pending_labels_.size() + 1 < block_size_) {
+  const std::size_t waiting = pending();
+  for (std::size_t i = 0; i < waiting; ++i) block_sum_ += Term(i, g, labels);
+  if (waiting + 1 < block_size_) {
     pending_probabilities_.insert(pending_probabilities_.end(), g.begin(), g.end());
-    pending_labels_.push_back(y);
+    pending_labels_.insert(pending_labels_.end(), labels.begin(), labels.end());
     return;
   }
   const auto b = static_cast<double>(block_size_);
@@ -67,12 +100,13 @@ void RunningBlockSkce::Add(std::span<const double> g, std::int32_t y) noexcept {
 }
 
 absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {
-  if (other.block_size_ != block_size_ || other.class_count_ != class_count_ ||
-      other.kernel_.bandwidth() != kernel_.bandwidth()) {
+  if (other.block_size_ != block_size_ || other.class_count_ != class_count_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot merge block_size ", other.block_size_, ", class_count ", other.class_count_,
-        ", bandwidth ", other.kernel_.bandwidth(), " into block_size ", block_size_,
-        ", class_count ", class_count_, ", bandwidth ", kernel_.bandwidth()));
+        " into block_size ", block_size_, ", class_count ", class_count_));
+  }
+  if (other.kernel_ != kernel_ || other.parts_ != parts_ || other.weight_ != weight_) {
+    return absl::FailedPreconditionError("cannot merge estimators of another kernel or lens");
   }
   if (other.pending() != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -82,9 +116,10 @@ absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {
   return absl::OkStatus();
 }
 
-std::size_t RunningBlockSkce::MaxMemory(std::size_t block_size, std::size_t class_count) noexcept {
+std::size_t RunningBlockSkce::MaxMemory(std::size_t block_size, std::size_t class_count,
+                                        std::size_t parts) noexcept {
   return sizeof(RunningBlockSkce) +
-         (block_size - 1) * (class_count * sizeof(double) + sizeof(std::int32_t));
+         (block_size - 1) * parts * (class_count * sizeof(double) + sizeof(std::int32_t));
 }
 
 }  // namespace calibd

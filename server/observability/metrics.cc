@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/hypothesis_test.h"
@@ -58,6 +59,21 @@ MetricFamily Single(const char* name, const char* help, MetricType type, double 
 double Count(std::int64_t count) { return static_cast<double>(count); }
 double Bytes(std::size_t bytes) { return static_cast<double>(bytes); }
 
+std::string KernelName(const KernelSpec& kernel) {
+  if (kernel.matrix != nullptr) return "matrix";
+  switch (kernel.rule.distance) {
+    case Distance::kTotalVariation:
+      return "exponential_total_variation";
+    case Distance::kCityblock:
+      return "exponential_cityblock";
+    case Distance::kEuclidean:
+      return "exponential_euclidean";
+    case Distance::kSquaredEuclidean:
+      return "gaussian";
+  }
+  return "";
+}
+
 // The series of all models, one family a metric.
 class ModelFamilies {
  public:
@@ -69,7 +85,7 @@ class ModelFamilies {
     const Labels labels{{"model", declaration.name.model}, {"version", declaration.name.version}};
     Labels info = labels;
     info.push_back({"classes", absl::StrCat(declaration.class_count)});
-    info.push_back({"kernel", "exponential_total_variation"});
+    info.push_back({"kernel", KernelName(declaration.kernel)});
     AddSeries(info_, std::move(info), 1);
     AddSeries(observations_, labels, Count(snapshot->observations));
     AddBatches(labels, "accepted", snapshot->accepted_batches);
@@ -78,17 +94,15 @@ class ModelFamilies {
     AddSeries(rejected_rows_, labels, Count(snapshot->rejected_rows));
     AddSeries(dropped_rows_, labels, Count(snapshot->dropped_rows));
     AddSeries(window_, labels, Bytes(snapshot->window.size()));
-    AddSeries(bandwidth_failed_, labels, snapshot->bandwidth_error.empty() ? 0 : 1);
+    const bool failed = !snapshot->warming_up() && !snapshot->lenses.front().kernel.has_value();
+    AddSeries(bandwidth_failed_, labels, failed ? 1 : 0);
     if (snapshot->last_observation_time.has_value()) {
       AddSeries(last_observation_, labels,
                 std::chrono::duration<double>(snapshot->last_observation_time->time_since_epoch())
                     .count());
     }
-    if (snapshot->bandwidth.has_value()) {
-      AddSeries(bandwidth_, labels, *snapshot->bandwidth);
-    }
-    for (const BlockSnapshot& block : snapshot->blocks) {
-      AddEstimate(labels, block);
+    for (const LensSnapshot& lens : snapshot->lenses) {
+      AddLens(labels, lens);
     }
   }
 
@@ -96,9 +110,10 @@ class ModelFamilies {
   [[nodiscard]] std::int64_t dropped() const { return dropped_; }
 
   void MoveTo(std::vector<MetricFamily>& families) {
-    for (MetricFamily* family : {&info_, &observations_, &batches_, &rejected_rows_, &dropped_rows_,
-                                 &window_, &bandwidth_failed_, &last_observation_, &bandwidth_,
-                                 &skce_, &lower_bound_, &samples_, &p_value_, &statistic_}) {
+    for (MetricFamily* family :
+         {&info_, &observations_, &batches_, &rejected_rows_, &dropped_rows_, &window_,
+          &bandwidth_failed_, &last_observation_, &bandwidth_, &skce_, &noise_floor_, &lower_bound_,
+          &samples_, &p_value_, &statistic_}) {
       if (!family->metric.empty()) {
         families.push_back(std::move(*family));
       }
@@ -120,13 +135,27 @@ class ModelFamilies {
     AddSeries(batches_, std::move(labels), Count(count));
   }
 
-  void AddEstimate(Labels labels, const BlockSnapshot& block) {
+  void AddLens(Labels labels, const LensSnapshot& lens) {
+    const Kernel* const kernel =
+        lens.kernel.has_value() ? std::get_if<Kernel>(&*lens.kernel) : nullptr;
+    labels.push_back({"lens", lens.lens.name()});
+    if (kernel != nullptr) {
+      AddSeries(bandwidth_, labels, kernel->bandwidth());
+    }
+    for (const RunningBlock& block : lens.blocks) {
+      AddEstimate(labels, block);
+    }
+  }
+
+  void AddEstimate(Labels labels, const RunningBlock& block) {
     if (block.moments.count < 1) {
       return;
     }
     labels.push_back({"estimator", absl::StrCat("block_", block.block_size)});
-    labels.push_back({"lens", "canonical"});
     AddSeries(skce_, labels, block.moments.mean);
+    if (block.noise_floor.has_value()) {
+      AddSeries(noise_floor_, labels, block.noise_floor->upper_quantile);
+    }
     AddSeries(samples_, labels, Count(block.moments.count) * static_cast<double>(block.block_size));
     if (const auto bound = LowerConfidenceBound(block.moments, kConfidenceLevel)) {
       AddSeries(lower_bound_, labels, *bound);
@@ -169,6 +198,11 @@ class ModelFamilies {
       "calibd_skce",
       "Running estimate of the squared kernel calibration error, unbiased and so maybe negative.",
       MetricType::Gauge);
+  MetricFamily noise_floor_ =
+      Family("calibd_skce_noise_floor",
+             "95 % quantile of calibd_skce if the model were calibrated and made the same "
+             "predictions.",
+             MetricType::Gauge);
   MetricFamily lower_bound_ =
       Family("calibd_skce_lower_bound",
              "One-sided 95 % asymptotic lower confidence bound of calibd_skce, for one look only.",
@@ -208,7 +242,7 @@ std::string Metrics::Text() const {
 }
 
 void Metrics::CollectServer(std::vector<MetricFamily>& families) const {
-  const QuadraticTests::Counts tests = sources_.tests.counts();
+  const WindowJobs::Counts jobs = sources_.jobs.counts();
   families.push_back(Single("calibd_build_info", "What runs here.", MetricType::Gauge, 1,
                             {{"version", kVersion}, {"revision", kRevision}}));
   families.push_back(Single("calibd_ingest_streams", "Observation streams that are open.",
@@ -226,15 +260,15 @@ void Metrics::CollectServer(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_state_limit_bytes",
                             "Most that calibd_state_reserved_bytes may be.", MetricType::Gauge,
                             Bytes(sources_.state_memory_bytes)));
-  families.push_back(Single("calibd_tests_running", "Quadratic tests that run.", MetricType::Gauge,
-                            Count(tests.running)));
-  families.push_back(Single("calibd_tests_queued", "Quadratic tests that wait.", MetricType::Gauge,
-                            Count(tests.queued)));
+  families.push_back(Single("calibd_jobs_running", "Tests and evaluations that run.",
+                            MetricType::Gauge, Count(jobs.running)));
+  families.push_back(Single("calibd_jobs_queued", "Tests and evaluations that wait.",
+                            MetricType::Gauge, Count(jobs.queued)));
   MetricFamily ended =
-      Family("calibd_tests_total", "Quadratic tests that ended, by how.", MetricType::Counter);
-  Add(ended, {{"outcome", "completed"}}, Count(tests.completed));
-  Add(ended, {{"outcome", "cancelled"}}, Count(tests.cancelled));
-  Add(ended, {{"outcome", "failed"}}, Count(tests.failed));
+      Family("calibd_jobs_total", "Tests and evaluations that ended, by how.", MetricType::Counter);
+  Add(ended, {{"outcome", "completed"}}, Count(jobs.completed));
+  Add(ended, {{"outcome", "cancelled"}}, Count(jobs.cancelled));
+  Add(ended, {{"outcome", "failed"}}, Count(jobs.failed));
   families.push_back(std::move(ended));
 }
 

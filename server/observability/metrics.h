@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "server/compute/quadratic_tests.h"
+#include "server/compute/window_jobs.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
 #include "server/observability/rpc_statistics.h"
@@ -26,7 +26,7 @@ class Metrics final : public prometheus::Collectable {
     const ModelRegistry& registry;
     const Ingestor& ingestor;
     const OpenStreams& streams;
-    const QuadraticTests& tests;
+    const WindowJobs& jobs;
     const RpcStatistics& rpcs;
     // Series of models in one answer; models come in order of name, and what
     // exceeds this is left out and counted.

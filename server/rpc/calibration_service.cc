@@ -1,43 +1,53 @@
 #include "server/rpc/calibration_service.h"
 
 #include <chrono>
-#include <optional>
+#include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/hypothesis_test.h"
-#include "calibd/core/kernel.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/convert/kernel.h"
+#include "calibd/core/lens_kernel.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
 #include "server/rpc/status_mapping.h"
-#include "server/rpc/test_call.h"
+#include "server/rpc/window_call.h"
+#include "server/rpc/window_calls.h"
 
 namespace calibd::server {
 namespace {
 
-constexpr double kConfidenceLevel = 0.95;
+// B of the terms that a lens sums.
+double TermBound(const LensSnapshot& lens) {
+  return std::holds_alternative<Kernel>(*lens.kernel) ? lens.lens.DistributionFreeBound()
+                                                      : DistributionFreeBound(*lens.kernel);
+}
 
-void Describe(const BlockSnapshot& block, v1::BlockEstimate& estimate) {
-  estimate.set_block_size(static_cast<std::int32_t>(block.block_size));
-  estimate.set_block_count(block.moments.count);
-  estimate.set_pending_observations(static_cast<std::int32_t>(block.pending));
-  if (block.moments.count < 1) {
-    return;
+// lens: has a kernel.
+void DescribeEstimates(const ModelDeclaration& declaration, const LensSnapshot& lens,
+                       google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
+                       v1::Provenance& provenance) {
+  const double bound = TermBound(lens);
+  for (const RunningBlock& block : lens.blocks) {
+    *estimates.Add() = convert::ToProto(block, bound);
   }
-  estimate.set_skce(block.moments.mean);
-  estimate.set_p_value_upper_bound(BlockPValueUpperBound(
-      block.moments.mean, block.moments.count, block.block_size, Kernel::DistributionFreeBound()));
-  const std::optional<NormalTest> test = TestMeanIsPositive(block.moments);
-  if (!test.has_value()) {
-    return;
+  const KernelSpec spec = KernelOfLens(lens.lens, declaration.kernel);
+  provenance.set_lens(lens.lens.name());
+  *provenance.mutable_kernel() = convert::KernelToProto(spec);
+  if (spec.matrix == nullptr) {
+    *provenance.mutable_bandwidth_rule() =
+        convert::BandwidthToProto(spec.rule.bandwidth, declaration.warmup);
   }
-  estimate.set_standard_deviation(test->standard_deviation);
-  estimate.set_p_value(test->p_value);
-  if (test->z.has_value()) {
-    estimate.set_z(*test->z);
-  }
-  if (const auto bound = LowerConfidenceBound(block.moments, kConfidenceLevel)) {
-    estimate.set_skce_lower_bound(*bound);
-  }
+  convert::ToProto(*lens.kernel, provenance);
+  provenance.set_term_bound(bound);
+}
+
+void DescribeWarmup(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    v1::GetCalibrationResponse::InsufficientData& insufficient) {
+  insufficient.set_observations(snapshot.observations);
+  insufficient.set_needed(static_cast<std::int64_t>(declaration.warmup) - snapshot.observations);
+  insufficient.set_reason(
+      absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup, " predictions"));
 }
 
 void Describe(const Model& model, const ModelSnapshot& snapshot,
@@ -47,36 +57,43 @@ void Describe(const Model& model, const ModelSnapshot& snapshot,
   response.set_observations(snapshot.observations);
   response.set_rejected_rows(snapshot.rejected_rows);
   response.set_dropped_rows(snapshot.dropped_rows);
-  response.set_bandwidth_error(snapshot.bandwidth_error);
   if (snapshot.last_observation_time.has_value()) {
     SetProto(*snapshot.last_observation_time, *response.mutable_last_observation_time());
   }
-  if (!snapshot.bandwidth.has_value()) {
-    auto& insufficient = *response.mutable_insufficient_data();
-    insufficient.set_observations(snapshot.observations);
-    if (snapshot.bandwidth_error.empty()) {
-      insufficient.set_needed(static_cast<std::int64_t>(declaration.warmup) -
-                              snapshot.observations);
-      insufficient.set_reason(absl::StrCat("the bandwidth is chosen from the first ",
-                                           declaration.warmup, " predictions"));
-    } else {
-      insufficient.set_reason(snapshot.bandwidth_error);
-    }
+  if (snapshot.warming_up()) {
+    DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());
     return;
   }
-  for (const BlockSnapshot& block : snapshot.blocks) {
-    Describe(block, *response.add_estimates());
+  const LensSnapshot& canonical = snapshot.lenses.front();
+  const auto now = std::chrono::system_clock::now();
+  response.set_bandwidth_error(canonical.bandwidth_error);
+  if (canonical.kernel.has_value()) {
+    DescribeProvenance(declaration, 1, snapshot.observations, now, *response.mutable_provenance());
+    DescribeEstimates(declaration, canonical, *response.mutable_estimates(),
+                      *response.mutable_provenance());
+  }
+  for (std::size_t i = 1; i < snapshot.lenses.size(); ++i) {
+    const LensSnapshot& lens = snapshot.lenses[i];
+    v1::RunningLens& out = *response.add_lenses();
+    out.set_lens(lens.lens.name());
+    out.set_bandwidth_error(lens.bandwidth_error);
+    if (lens.kernel.has_value()) {
+      DescribeProvenance(declaration, 1, snapshot.observations, now, *out.mutable_provenance());
+      DescribeEstimates(declaration, lens, *out.mutable_estimates(), *out.mutable_provenance());
+    }
   }
   // Block size 2 is always there, so it has the first block.
   constexpr std::int64_t kFirstBlock = 2;
-  if (snapshot.observations < kFirstBlock) {
+  if (!canonical.bandwidth_error.empty()) {
+    auto& insufficient = *response.mutable_insufficient_data();
+    insufficient.set_observations(snapshot.observations);
+    insufficient.set_reason(canonical.bandwidth_error);
+  } else if (snapshot.observations < kFirstBlock) {
     auto& insufficient = *response.mutable_insufficient_data();
     insufficient.set_observations(snapshot.observations);
     insufficient.set_needed(kFirstBlock - snapshot.observations);
     insufficient.set_reason("the first estimate is made from two observations");
   }
-  DescribeProvenance(declaration, *snapshot.bandwidth, 1, snapshot.observations,
-                     std::chrono::system_clock::now(), *response.mutable_provenance());
 }
 
 }  // namespace
@@ -102,7 +119,16 @@ grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
 
 grpc::ServerWriteReactor<v1::RunTestResponse>* CalibrationServiceImpl::RunTest(
     grpc::CallbackServerContext* /*context*/, const v1::RunTestRequest* request) {
-  return TestCall::Begin(registry_, tests_, *request);
+  return WindowCall<v1::RunTestResponse>::Begin([&](auto response, auto watcher) {
+    return SubmitRunTest(registry_, jobs_, *request, std::move(response), std::move(watcher));
+  });
+}
+
+grpc::ServerWriteReactor<v1::EvaluateResponse>* CalibrationServiceImpl::Evaluate(
+    grpc::CallbackServerContext* /*context*/, const v1::EvaluateRequest* request) {
+  return WindowCall<v1::EvaluateResponse>::Begin([&](auto response, auto watcher) {
+    return SubmitEvaluate(registry_, jobs_, *request, std::move(response), std::move(watcher));
+  });
 }
 
 }  // namespace calibd::server

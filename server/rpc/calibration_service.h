@@ -2,27 +2,29 @@
 #define CALIBD_SERVER_RPC_CALIBRATION_SERVICE_H_
 
 #include "calibd/v1/calibration_service.grpc.pb.h"
-#include "server/compute/quadratic_tests.h"
+#include "server/compute/window_jobs.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
 
 // CalibrationService. GetCalibration answers from the published snapshot on the
-// rpc thread; RunTest is computed elsewhere. No call blocks.
+// rpc thread; RunTest and Evaluate are computed elsewhere. No call blocks.
 class CalibrationServiceImpl final : public v1::CalibrationService::CallbackService {
  public:
-  CalibrationServiceImpl(ModelRegistry& registry, QuadraticTests& tests)
-      : registry_(registry), tests_(tests) {}
+  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs)
+      : registry_(registry), jobs_(jobs) {}
 
   grpc::ServerUnaryReactor* GetCalibration(grpc::CallbackServerContext* context,
                                            const v1::GetCalibrationRequest* request,
                                            v1::GetCalibrationResponse* response) override;
   grpc::ServerWriteReactor<v1::RunTestResponse>* RunTest(
       grpc::CallbackServerContext* context, const v1::RunTestRequest* request) override;
+  grpc::ServerWriteReactor<v1::EvaluateResponse>* Evaluate(
+      grpc::CallbackServerContext* context, const v1::EvaluateRequest* request) override;
 
  private:
   ModelRegistry& registry_;
-  QuadraticTests& tests_;
+  WindowJobs& jobs_;
 };
 
 }  // namespace calibd::server

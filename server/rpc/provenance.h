@@ -4,16 +4,16 @@
 #include <chrono>
 #include <cstdint>
 
-#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/evaluation.pb.h"
 #include "server/state/model_declaration.h"
 
 namespace calibd::server {
 
-// Says where a number of a fixed-n method comes from. Observations are numbered
-// from 1.
-void DescribeProvenance(const ModelDeclaration& declaration, double bandwidth,
-                        std::int64_t first_observation, std::int64_t last_observation,
-                        std::chrono::system_clock::time_point time, v1::Provenance& provenance);
+// Says which observations a number of a fixed-n method comes from, and when. Observations
+// are numbered from 1.
+void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
+                        std::int64_t last_observation, std::chrono::system_clock::time_point time,
+                        v1::Provenance& provenance);
 
 }  // namespace calibd::server
 

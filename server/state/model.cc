@@ -5,19 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/bandwidth.h"
-#include "calibd/core/kernel.h"
+#include "calibd/core/lens_kernel.h"
 
 namespace calibd::server {
 namespace {
-
-void Add(const PredictionBatch& batch, std::vector<RunningBlockSkce>& blocks) noexcept {
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    for (RunningBlockSkce& block : blocks) {
-      block.Add(batch.row(i), batch.labels[i]);
-    }
-  }
-}
 
 // A client may claim any count; the sum must not overflow.
 void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
@@ -37,8 +28,8 @@ Model::Model(ModelDeclaration declaration, ModelSnapshot::Time create_time,
       cursors_(max_producers),
       window_(declaration_.class_count, declaration_.window,
               WindowChunkRows(declaration_.class_count, declaration_.window)) {
-  if (declaration_.fixed_bandwidth.has_value()) {
-    estimators_ = CreateEstimators(*declaration_.fixed_bandwidth);
+  if (declaration_.warmup == 0) {
+    lenses_ = CreateLenses({});
   }
   Publish();
 }
@@ -48,33 +39,63 @@ std::shared_ptr<const ModelSnapshot> Model::snapshot() const {
   return snapshot_;
 }
 
-Model::Estimators Model::CreateEstimators(const absl::StatusOr<double>& bandwidth) const {
-  Estimators estimators;
-  const auto fail = [&estimators](const absl::Status& status) {
-    estimators.bandwidth_error =
+const LensSnapshot* ModelSnapshot::Find(const Lens& lens) const noexcept {
+  const auto found = std::find_if(lenses.begin(), lenses.end(),
+                                  [&lens](const LensSnapshot& one) { return one.lens == lens; });
+  return found == lenses.end() ? nullptr : &*found;
+}
+
+Model::LensState Model::CreateLens(const Lens& lens, const PredictionSet& warmup) const {
+  LensState state;
+  state.lens = lens;
+  const auto fail = [&state](const absl::Status& status) {
+    state.bandwidth_error =
         absl::StrCat(status.message(),
                      ": create the model with a fixed bandwidth, or with a warm-up whose "
                      "predictions differ more");
-    estimators.blocks.clear();
-    return std::move(estimators);
+    return std::move(state);
   };
-  if (!bandwidth.ok()) {
-    return fail(bandwidth.status());
+  const KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
+  absl::StatusOr<LensBatch> seen = LensBatch{};
+  std::span<const double> predictions;
+  if (spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions()) {
+    seen = ApplyLens(warmup.view(), lens);
+    if (!seen.ok()) {
+      return fail(seen.status());
+    }
+    predictions = seen->parts.front().probabilities;
   }
-  const absl::StatusOr<Kernel> kernel = Kernel::ExponentialTotalVariation(*bandwidth);
+  const std::size_t class_count = declaration_.class_count;
+  const absl::StatusOr<RunningKernel> kernel =
+      MakeKernel(spec, predictions, lens.reduced_class_count(class_count));
   if (!kernel.ok()) {
     return fail(kernel.status());
   }
-  for (const std::size_t block_size : declaration_.block_sizes) {
-    absl::StatusOr<RunningBlockSkce> block =
-        RunningBlockSkce::Create(block_size, declaration_.class_count, *kernel);
-    if (!block.ok()) {
-      return fail(block.status());
-    }
-    estimators.blocks.push_back(*std::move(block));
+  absl::StatusOr<RunningLens> running =
+      RunningLens::Create(lens, class_count, *kernel, declaration_.block_sizes);
+  if (!running.ok()) {
+    return fail(running.status());
   }
-  estimators.bandwidth = *bandwidth;
-  return estimators;
+  state.kernel = *kernel;
+  state.running = *std::move(running);
+  return state;
+}
+
+std::vector<Model::LensState> Model::CreateLenses(const PredictionSet& warmup) const {
+  std::vector<LensState> lenses;
+  lenses.reserve(declaration_.lenses.size());
+  for (const Lens& lens : declaration_.lenses) {
+    lenses.push_back(CreateLens(lens, warmup));
+  }
+  return lenses;
+}
+
+void Model::Count(const PredictionBatch& batch) noexcept {
+  for (LensState& lens : lenses_) {
+    if (lens.running.has_value()) {
+      lens.running->Add(batch);
+    }
+  }
 }
 
 void Model::Apply(const PredictionBatch& batch, std::int64_t dropped_rows,
@@ -91,22 +112,22 @@ void Model::Apply(const PredictionBatch& batch, std::int64_t dropped_rows,
   // All that may fail comes before anything changes.
   window_.Reserve(head + kept_rest);
   PredictionSet warmup;
-  Estimators estimators;
+  std::vector<LensState> lenses;
   if (completes_warmup) {
     warmup = window_.View().CopyNewest(window_.size());
     const PredictionBatch rows = batch.rows(0, head);
     warmup.probabilities.insert(warmup.probabilities.end(), rows.probabilities.begin(),
                                 rows.probabilities.end());
     warmup.labels.insert(warmup.labels.end(), rows.labels.begin(), rows.labels.end());
-    estimators = CreateEstimators(MedianBandwidth(warmup.probabilities, declaration_.class_count));
+    lenses = CreateLenses(warmup);
   }
 
   if (completes_warmup) {
-    estimators_ = std::move(estimators);
-    Add(warmup.view(), estimators_.blocks);
+    lenses_ = std::move(lenses);
+    Count(warmup.view());
   }
   window_.Append(batch.rows(0, head));
-  Add(batch.rows(head, rest), estimators_.blocks);
+  Count(batch.rows(head, rest));
   window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
   state_.observations += static_cast<std::int64_t>(batch.size());
   ++state_.accepted_batches;
@@ -121,12 +142,15 @@ void Model::CountRejected(std::int64_t rows) noexcept {
 
 void Model::Publish() {
   auto snapshot = std::make_shared<ModelSnapshot>(state_);
-  snapshot->bandwidth = estimators_.bandwidth;
-  snapshot->bandwidth_error = estimators_.bandwidth_error;
-  snapshot->blocks.reserve(estimators_.blocks.size());
-  for (const RunningBlockSkce& block : estimators_.blocks) {
-    snapshot->blocks.push_back(
-        {.block_size = block.block_size(), .moments = block.moments(), .pending = block.pending()});
+  snapshot->lenses.reserve(lenses_.size());
+  for (const LensState& lens : lenses_) {
+    LensSnapshot& out = snapshot->lenses.emplace_back();
+    out.lens = lens.lens;
+    out.kernel = lens.kernel;
+    out.bandwidth_error = lens.bandwidth_error;
+    if (lens.running.has_value()) {
+      out.blocks = lens.running->Blocks();
+    }
   }
   snapshot->window = window_.View();
   std::shared_ptr<const ModelSnapshot> published = std::move(snapshot);

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
-#include "calibd/core/running_skce.h"
+#include "calibd/core/running_lens.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/model_declaration.h"
 #include "server/state/observation_window.h"
@@ -21,11 +22,14 @@
 
 namespace calibd::server {
 
-// One block estimator as it was at one moment.
-struct BlockSnapshot {
-  std::size_t block_size = 0;
-  RunningMoments moments;
-  std::size_t pending = 0;
+// One lens as it was at one moment.
+struct LensSnapshot {
+  Lens lens = Lens::Canonical();
+  // Unset when the bandwidth could not be chosen; why.
+  std::optional<RunningKernel> kernel;
+  std::string bandwidth_error;
+  // One for each block size of the declaration; empty without a kernel.
+  std::vector<RunningBlock> blocks;
 };
 
 // What is known of a model at one moment. Immutable once published.
@@ -42,12 +46,13 @@ struct ModelSnapshot {
   // Of the newest accepted batch.
   std::optional<Time> last_observation_time;
 
-  // Unset during warm-up and when it could not be chosen.
-  std::optional<double> bandwidth;
-  std::string bandwidth_error;
-  // One for each block size of the declaration; empty while there is no bandwidth.
-  std::vector<BlockSnapshot> blocks;
+  // Those of the declaration, the canonical one first; empty during warm-up.
+  std::vector<LensSnapshot> lenses;
   WindowView window;
+
+  [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }
+  // Nothing when it is not there. lens: of the declaration or not.
+  [[nodiscard]] const LensSnapshot* Find(const Lens& lens) const noexcept;
 };
 
 // The state of one watched model. Functions under "strand only" are called on
@@ -85,17 +90,20 @@ class Model {
   void Publish();
 
  private:
-  // The running states for a bandwidth, or why there is none.
-  struct Estimators {
-    std::optional<double> bandwidth;
+  // A lens, or why it has no bandwidth.
+  struct LensState {
+    Lens lens = Lens::Canonical();
+    std::optional<RunningKernel> kernel;
+    std::optional<RunningLens> running;
     std::string bandwidth_error;
-    std::vector<RunningBlockSkce> blocks;
   };
 
-  [[nodiscard]] Estimators CreateEstimators(const absl::StatusOr<double>& bandwidth) const;
-  [[nodiscard]] bool warming_up() const noexcept {
-    return !estimators_.bandwidth.has_value() && estimators_.bandwidth_error.empty();
-  }
+  // warmup: empty when no lens needs it.
+  [[nodiscard]] std::vector<LensState> CreateLenses(const PredictionSet& warmup) const;
+  [[nodiscard]] LensState CreateLens(const Lens& lens, const PredictionSet& warmup) const;
+  [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
+  // Counts observations in every lens.
+  void Count(const PredictionBatch& batch) noexcept;
 
   const ModelDeclaration declaration_;
   const ModelSnapshot::Time create_time_;
@@ -106,7 +114,7 @@ class Model {
   // Strand only. state_ holds the counters; the rest of it is filled in by Publish.
   ProducerCursors cursors_;
   ModelSnapshot state_;
-  Estimators estimators_;
+  std::vector<LensState> lenses_;
   ObservationWindow window_;
 
   mutable std::mutex snapshot_mutex_;

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/running_skce.h"
+#include "calibd/convert/kernel.h"
+#include "calibd/core/running_lens.h"
 #include "calibd/core/validation.h"
 #include "server/errors.h"
 
@@ -21,6 +22,7 @@ constexpr std::size_t kDefaultWarmup = 500;
 constexpr std::size_t kDefaultBlockSize = 100;
 constexpr std::size_t kMaxBlockSize = 1000;
 constexpr int kMaxBlockSizes = 4;
+constexpr int kMaxLenses = 8;
 constexpr std::size_t kMaxClassNameLength = 64;
 constexpr double kMaxRowSumTolerance = 0.1;
 // Differences |x_k - z_k| that the median bandwidth of one model may take in
@@ -50,8 +52,12 @@ class Checker {
     }
     declaration_.name = *name;
     CheckClasses();
-    CheckKernel();
     CheckTolerance();
+    if (!violations_.empty()) {
+      return Errors();
+    }
+    CheckKernel();
+    CheckLenses();
     if (!violations_.empty()) {
       return Errors();
     }
@@ -111,11 +117,43 @@ class Checker {
     declaration_.class_names.assign(model_.class_names().begin(), model_.class_names().end());
   }
 
+  // Errors of the conversion begin with the field.
+  void ViolateByMessage(std::string_view message) {
+    const std::size_t space = message.find(' ');
+    Violate(absl::StrCat("model.", absl::string_view(message.data(), space)),
+            absl::string_view(message.data() + space + 1, message.size() - space - 1));
+  }
+
   void CheckKernel() {
-    const v1::Distance distance = model_.kernel().exponential().distance();
-    if (distance != v1::DISTANCE_UNSPECIFIED && distance != v1::DISTANCE_TOTAL_VARIATION) {
-      Violate("model.kernel.exponential.distance", "is ", static_cast<int>(distance),
-              ", expected DISTANCE_TOTAL_VARIATION");
+    absl::StatusOr<KernelSpec> kernel =
+        convert::FromProto(model_.kernel(), model_.bandwidth(), declaration_.class_count);
+    if (!kernel.ok()) {
+      const absl::string_view message = kernel.status().message();
+      ViolateByMessage({message.data(), message.size()});
+      return;
+    }
+    declaration_.kernel = *std::move(kernel);
+  }
+
+  void CheckLenses() {
+    if (model_.lenses_size() > kMaxLenses) {
+      Violate("model.lenses", "has ", model_.lenses_size(), " lenses, expected at most ",
+              kMaxLenses);
+      return;
+    }
+    for (int i = 0; i < model_.lenses_size(); ++i) {
+      const std::string field = absl::StrCat("model.lenses[", i, "]");
+      absl::StatusOr<Lens> lens = convert::FromProto(model_.lenses(i), declaration_.class_count);
+      if (!lens.ok()) {
+        Violate(field, lens.status().message());
+      } else if (std::find(declaration_.lenses.begin(), declaration_.lenses.end(), *lens) !=
+                 declaration_.lenses.end()) {
+        Violate(field, "is ", lens->name(),
+                lens->kind() == Lens::Kind::kCanonical ? ", which is always there"
+                                                       : " again, expected distinct lenses");
+      } else {
+        declaration_.lenses.push_back(*std::move(lens));
+      }
     }
   }
 
@@ -169,33 +207,40 @@ class Checker {
       return;
     }
     declaration_.window = static_cast<std::size_t>(model_.window());
-    if (model_.bandwidth().has_fixed()) {
-      const double bandwidth = model_.bandwidth().fixed();
-      if (!(bandwidth > 0) || !std::isfinite(bandwidth)) {
-        Violate("model.bandwidth.fixed", "is ", bandwidth, ", expected finite and > 0");
-      }
-      declaration_.fixed_bandwidth = bandwidth;
+    if (!NeedsWarmup()) {
       return;
     }
-    const std::int64_t warmup = model_.bandwidth().median().warmup();
+    const v1::BandwidthRule& rule = model_.bandwidth();
+    const char* const field = rule.has_median_off_diagonal() ? "median_off_diagonal" : "median";
+    const std::int64_t warmup = rule.has_median_off_diagonal() ? rule.median_off_diagonal().warmup()
+                                                               : rule.median().warmup();
     const std::size_t work_limit = MaxWarmup(declaration_.class_count);
     const std::size_t most =
         std::min(work_limit, declaration_.window == 0 ? kMaxWindow : declaration_.window);
     if (warmup != 0 && (warmup < 2 || warmup > static_cast<std::int64_t>(most))) {
-      Violate("model.bandwidth.median.warmup", "is ", warmup, ", expected 2..", most,
-              most == work_limit
-                  ? absl::StrCat(", the most for ", declaration_.class_count, " classes")
-                  : std::string(", the window"));
+      Violate(
+          absl::StrCat("model.bandwidth.", field, ".warmup"), "is ", warmup, ", expected 2..", most,
+          most == work_limit ? absl::StrCat(", the most for ", declaration_.class_count, " classes")
+                             : std::string(", the window"));
       return;
     }
     declaration_.warmup = static_cast<std::size_t>(warmup);
+  }
+
+  // A lens chooses its bandwidth from the first predictions.
+  [[nodiscard]] bool NeedsWarmup() const {
+    return std::any_of(declaration_.lenses.begin(), declaration_.lenses.end(),
+                       [this](const Lens& lens) {
+                         const KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
+                         return spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions();
+                       });
   }
 
   // What the declaration is with this window.
   [[nodiscard]] ModelDeclaration WithWindow(std::size_t window) const {
     ModelDeclaration declaration = declaration_;
     declaration.window = window;
-    if (!declaration.fixed_bandwidth.has_value() && declaration.warmup == 0) {
+    if (NeedsWarmup() && declaration.warmup == 0) {
       declaration.warmup = std::min({kDefaultWarmup, window, MaxWarmup(declaration.class_count)});
     }
     return declaration;
@@ -237,10 +282,13 @@ class Checker {
 }  // namespace
 
 bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
+  const bool equal_matrix = a.kernel.matrix == nullptr || b.kernel.matrix == nullptr
+                                ? a.kernel.matrix == b.kernel.matrix
+                                : *a.kernel.matrix == *b.kernel.matrix;
   return a.name.ToString() == b.name.ToString() && a.class_count == b.class_count &&
-         a.class_names == b.class_names && a.fixed_bandwidth == b.fixed_bandwidth &&
-         a.warmup == b.warmup && a.block_sizes == b.block_sizes && a.window == b.window &&
-         a.row_sum_tolerance == b.row_sum_tolerance;
+         a.class_names == b.class_names && a.kernel.rule == b.kernel.rule && equal_matrix &&
+         a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
+         a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance;
 }
 
 std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
@@ -251,8 +299,12 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   const std::size_t m = declaration.class_count;
   std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
                       declaration.warmup * m * sizeof(double);
-  for (const std::size_t block_size : declaration.block_sizes) {
-    bytes += RunningBlockSkce::MaxMemory(block_size, m);
+  for (const Lens& lens : declaration.lenses) {
+    bytes += RunningLens::MaxMemory(lens, m, declaration.block_sizes);
+  }
+  if (declaration.kernel.matrix != nullptr) {
+    // The matrices and their factors.
+    bytes += 2 * declaration.kernel.matrix->terms().size() * m * m * sizeof(double);
   }
   for (const std::string& name : declaration.class_names) {
     bytes += sizeof(std::string) + name.size();
@@ -270,12 +322,15 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
   model.set_name(declaration.name.ToString());
   model.set_class_count(static_cast<std::int32_t>(declaration.class_count));
   model.mutable_class_names()->Add(declaration.class_names.begin(), declaration.class_names.end());
-  model.mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_TOTAL_VARIATION);
-  if (declaration.fixed_bandwidth.has_value()) {
-    model.mutable_bandwidth()->set_fixed(*declaration.fixed_bandwidth);
-  } else {
-    model.mutable_bandwidth()->mutable_median()->set_warmup(
-        static_cast<std::int32_t>(declaration.warmup));
+  *model.mutable_kernel() = convert::KernelToProto(declaration.kernel);
+  if (declaration.kernel.matrix == nullptr) {
+    *model.mutable_bandwidth() =
+        convert::BandwidthToProto(declaration.kernel.rule.bandwidth, declaration.warmup);
+  }
+  for (const Lens& lens : declaration.lenses) {
+    if (lens.kind() != Lens::Kind::kCanonical) {
+      *model.add_lenses() = convert::ToProto(lens);
+    }
   }
   for (const std::size_t block_size : declaration.block_sizes) {
     model.add_block_sizes(static_cast<std::int32_t>(block_size));

@@ -2,11 +2,12 @@
 #define CALIBD_SERVER_STATE_MODEL_DECLARATION_H_
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/lens_kernel.h"
 #include "calibd/v1/model_service.pb.h"
 #include "server/state/model_name.h"
 
@@ -20,9 +21,11 @@ struct ModelDeclaration {
   std::size_t class_count = 0;
   // m names, or none.
   std::vector<std::string> class_names;
-  // Unset: the median rule, over the first `warmup` predictions.
-  std::optional<double> fixed_bandwidth;
-  // 2..window with the median rule, else 0.
+  // Of the canonical lens.
+  KernelSpec kernel;
+  // The canonical one first; distinct.
+  std::vector<Lens> lenses = {Lens::Canonical()};
+  // 2..window when a lens chooses its bandwidth from the first predictions, else 0.
   std::size_t warmup = 0;
   // Ascending, distinct; 2 is always there.
   std::vector<std::size_t> block_sizes;

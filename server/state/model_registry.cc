@@ -10,6 +10,11 @@
 namespace calibd::server {
 namespace {
 
+std::string LensNames(const std::vector<Lens>& lenses) {
+  return absl::StrJoin(
+      lenses, ",", [](std::string* out, const Lens& lens) { absl::StrAppend(out, lens.name()); });
+}
+
 // The fields in which two declarations of one name differ.
 std::string DescribeDifference(const ModelDeclaration& existing, const ModelDeclaration& declared) {
   std::vector<std::string> parts;
@@ -22,9 +27,14 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   if (existing.class_names != declared.class_names) {
     parts.emplace_back("class_names differ");
   }
-  compare("bandwidth.fixed", existing.fixed_bandwidth.value_or(0),
-          declared.fixed_bandwidth.value_or(0));
-  compare("bandwidth.median.warmup", existing.warmup, declared.warmup);
+  const v1::Model was = ToProto(existing);
+  const v1::Model is = ToProto(declared);
+  if (was.kernel().SerializeAsString() != is.kernel().SerializeAsString()) {
+    // Matrices are too long to show.
+    parts.emplace_back("kernel differs");
+  }
+  compare("bandwidth", was.bandwidth().ShortDebugString(), is.bandwidth().ShortDebugString());
+  compare("lenses", LensNames(existing.lenses), LensNames(declared.lenses));
   compare("block_sizes", absl::StrJoin(existing.block_sizes, ","),
           absl::StrJoin(declared.block_sizes, ","));
   compare("window", existing.window, declared.window);

@@ -51,8 +51,7 @@ TEST(NoiseFloorTest, IsWhatACalibratedModelShows) {
       const Lens lens = top_label ? Lens::TopLabel() : Lens::Canonical();
       const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
       const LensBatch seen = *ApplyLens(set.view(), lens);
-      const auto moments =
-          EstimateNullMoments(seen.parts[0].view(), kernel, RunControl{}, seen.weight);
+      const auto moments = EstimateNullMoments(seen, kernel);
       ASSERT_TRUE(moments.ok());
       Simulated biased;
       Simulated unbiased;

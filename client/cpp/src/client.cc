@@ -83,6 +83,39 @@ struct Client::Impl {
     return response;
   }
 
+  // One call that answers with progress and then a result, which take(response) points to.
+  template <typename Response, typename Result, typename Start, typename Take>
+  absl::StatusOr<Result> Long(const LongCallOptions& call_options, const Start& start,
+                              const Take& take) const {
+    std::optional<Result> result;
+    double fraction = 0;
+    const absl::Status cancelled = absl::CancelledError("the call was cancelled");
+    absl::Status status =
+        Retry(call_options.timeout, [&](grpc::ClientContext& context, int /*attempt*/) {
+          const std::stop_callback cancel(call_options.stop, [&context] { context.TryCancel(); });
+          if (call_options.stop.stop_requested()) return cancelled;
+          const auto reader = start(&context);
+          Response response;
+          while (reader->Read(&response)) {
+            if (!response.has_progress()) {
+              result = std::move(*take(response));
+            } else if (call_options.on_progress && response.progress().fraction() > fraction) {
+              // A repeated call starts over; what is shown does not go back.
+              fraction = std::min(response.progress().fraction(), 1.0);
+              call_options.on_progress(fraction);
+            }
+          }
+          return FromGrpcStatus(reader->Finish());
+        });
+    if (call_options.stop.stop_requested() && !result.has_value()) return cancelled;
+    if (!status.ok()) return status;
+    // A broken message can look like a clean end of a stream.
+    if (!result.has_value()) {
+      return absl::DataLossError("the server ended the call without a result");
+    }
+    return *std::move(result);
+  }
+
   const ClientOptions options;
   const std::shared_ptr<grpc::Channel> channel;
   const std::unique_ptr<v1::ModelService::Stub> models;
@@ -171,35 +204,17 @@ absl::StatusOr<v1::GetCalibrationResponse> Client::GetCalibration(std::string_vi
 }
 
 absl::StatusOr<v1::QuadraticTestResult> Client::RunTest(const v1::RunTestRequest& request,
-                                                        const RunTestOptions& options) {
-  std::optional<v1::QuadraticTestResult> result;
-  double fraction = 0;
-  absl::Status status =
-      impl_->Retry(options.timeout, [&](grpc::ClientContext& context, int /*attempt*/) {
-        const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
-        if (options.stop.stop_requested()) return absl::CancelledError("the test was cancelled");
-        const auto reader = impl_->calibration->RunTest(&context, request);
-        v1::RunTestResponse response;
-        while (reader->Read(&response)) {
-          if (response.has_result()) {
-            result = std::move(*response.mutable_result());
-          } else if (options.on_progress && response.progress().fraction() > fraction) {
-            // A repeated test starts over; what is shown does not go back.
-            fraction = std::min(response.progress().fraction(), 1.0);
-            options.on_progress(fraction);
-          }
-        }
-        return FromGrpcStatus(reader->Finish());
-      });
-  if (options.stop.stop_requested() && !result.has_value()) {
-    return absl::CancelledError("the test was cancelled");
-  }
-  if (!status.ok()) return status;
-  // A broken message can look like a clean end of a stream.
-  if (!result.has_value()) {
-    return absl::DataLossError("the server ended the test without a result");
-  }
-  return *std::move(result);
+                                                        const LongCallOptions& options) {
+  return impl_->Long<v1::RunTestResponse, v1::QuadraticTestResult>(
+      options, [&](auto* context) { return impl_->calibration->RunTest(context, request); },
+      [](v1::RunTestResponse& response) { return response.mutable_result(); });
+}
+
+absl::StatusOr<v1::Evaluation> Client::Evaluate(const v1::EvaluateRequest& request,
+                                                const LongCallOptions& options) {
+  return impl_->Long<v1::EvaluateResponse, v1::Evaluation>(
+      options, [&](auto* context) { return impl_->calibration->Evaluate(context, request); },
+      [](v1::EvaluateResponse& response) { return response.mutable_evaluation(); });
 }
 
 absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(

@@ -12,6 +12,7 @@ from calibd.v1 import calibration_service_pb2 as calibration
 from calibd.v1 import calibration_service_pb2_grpc as calibration_grpc
 from calibd.v1 import ingest_service_pb2 as ingest
 from calibd.v1 import ingest_service_pb2_grpc as ingest_grpc
+from calibd.v1 import kernel_pb2 as kernels
 from calibd.v1 import model_service_pb2 as models
 from calibd.v1 import model_service_pb2_grpc as models_grpc
 
@@ -27,7 +28,7 @@ LABELS = [0, 1, 0, 0]
 def send_predictions(address):
     with grpc.insecure_channel(address) as channel:
         model = models.Model(name="models/weather-python", class_count=3,
-                             bandwidth=models.BandwidthRule(fixed=0.2))
+                             bandwidth=kernels.BandwidthRule(fixed=0.2))
         models_grpc.ModelServiceStub(channel).CreateModel(
             models.CreateModelRequest(model=model), timeout=10)
 

@@ -38,7 +38,7 @@ class CalibctlServedTest : public ::testing::Test {
 
   // As the server's metrics say; -1 when they do not.
   double RunningTests() {
-    const std::string name = "\ncalibd_tests_running ";
+    const std::string name = "\ncalibd_jobs_running ";
     const std::string body = HttpGet(server_->http_address(), "/metrics").body;
     const std::size_t at = body.find(name);
     return at == std::string::npos ? -1 : std::stod(body.substr(at + name.size()));

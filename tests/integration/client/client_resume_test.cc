@@ -215,7 +215,7 @@ TEST_F(ClientResumeTest, TestIsCancelledFromAnotherThread) {
   CreateModel(*direct_, "tested");
   ASSERT_TRUE(SendAll(*direct_, "tested", Draw(8000, 7), {}).ok());
   std::stop_source source;
-  client::RunTestOptions options;
+  client::LongCallOptions options;
   options.stop = source.get_token();
   double fraction = 0;
   options.on_progress = [&](double now) {

@@ -9,12 +9,16 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
+#include "calibd/core/evaluation.h"
 #include "calibd/core/hypothesis_test.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_test.h"
+#include "calibd/core/matrix_kernel.h"
+#include "calibd/core/running_lens.h"
 #include "calibd/core/running_skce.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"
@@ -253,7 +257,7 @@ TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
   EXPECT_THAT(refusal(99, 1001).error_message(), HasSubstr("holds 1000 observations, 1001"));
   const grpc::Status too_large = refusal(1000, 1000);
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(Reason(too_large), "TEST_TOO_LARGE");
+  EXPECT_EQ(Reason(too_large), "JOB_TOO_LARGE");
   EXPECT_EQ(refusal(99, 100).error_code(), grpc::OK);
 }
 
@@ -279,19 +283,24 @@ TEST_F(CalibrationTest, EachLensAnswersAsOffline) {
     *request.mutable_lens() = proto;
     v1::QuadraticTestResult result;
     ASSERT_TRUE(client_->RunTest(request, &result).ok());
-    LensTestOptions options{.bandwidth = std::nullopt, .replicates = 199, .seed = 17};
-    if (lens.kind() == Lens::Kind::kCanonical) options.bandwidth = result.provenance().bandwidth();
+    LensTestOptions options;
+    options.replicates = 199;
+    options.seed = 17;
+    KernelSpec canonical;
+    canonical.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    canonical.rule.bandwidth.fixed = result.provenance().bandwidth();
+    options.kernel = KernelOfLens(lens, canonical);
     const auto offline = TestLens(set.view(), lens, options);
     ASSERT_TRUE(offline.ok());
     EXPECT_EQ(result.provenance().lens(), lens.name());
-    EXPECT_EQ(result.provenance().bandwidth(), offline->bandwidth);
+    EXPECT_EQ(result.provenance().bandwidth(), std::get<Kernel>(offline->kernel).bandwidth());
+    EXPECT_GE(result.provenance().threads(), 1);
+    EXPECT_FALSE(result.provenance().simd_target().empty());
     EXPECT_EQ(result.skce_unbiased(), offline->test.skce.unbiased);
     EXPECT_EQ(result.p_value(), offline->test.p_value);
-    EXPECT_EQ(result.has_noise_floor_unbiased(), lens.kind() != Lens::Kind::kClassWise);
-    if (result.has_noise_floor_unbiased()) {
-      EXPECT_EQ(result.noise_floor_unbiased().upper_quantile(),
-                offline->null_moments->Unbiased().upper_quantile);
-    }
+    EXPECT_EQ(result.noise_floor_unbiased().upper_quantile(),
+              offline->null_moments.Unbiased().upper_quantile);
+    EXPECT_EQ(result.classes_size(), lens.kind() == Lens::Kind::kClassWise ? 10 : 0);
     EXPECT_GE(result.kce_lower_bound(), 0);
     EXPECT_GT(result.kce_upper_bound(), std::sqrt(result.skce_biased()));
   }
@@ -300,6 +309,160 @@ TEST_F(CalibrationTest, EachLensAnswersAsOffline) {
   const grpc::Status misfit = client_->RunTest(request, &result);
   EXPECT_EQ(misfit.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(misfit.error_message(), HasSubstr("lens top_k is 10, expected 1..9"));
+}
+
+TEST_F(CalibrationTest, LensesOfTheDeclarationRunWithTheirOwnBandwidth) {
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(10);
+  model.mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_EUCLIDEAN);
+  model.mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(200);
+  model.add_lenses()->mutable_class_wise();
+  model.add_lenses()->mutable_top_k()->set_k(3);
+  ASSERT_TRUE(client_->Create(model).ok());
+  const PredictionSet set = Draw(600);
+  Stream("models/m", set, 100);
+  const v1::GetCalibrationResponse calibration = client_->GetCalibration("models/m");
+  ASSERT_EQ(calibration.lenses_size(), 2);
+  EXPECT_EQ(calibration.lenses(0).lens(), "class_wise");
+  EXPECT_EQ(calibration.lenses(0).provenance().bandwidth(), kScalarBandwidth);
+  EXPECT_EQ(calibration.lenses(1).lens(), "top_k[3]");
+
+  const LensBatch seen = *ApplyLens(set.view().rows(0, 200), Lens::TopK(3));
+  const Kernel kernel = *Kernel::Exponential(
+      Distance::kEuclidean,
+      *MedianOffDiagonalBandwidth(seen.parts[0].probabilities, 4, {}, Distance::kEuclidean));
+  EXPECT_EQ(calibration.lenses(1).provenance().bandwidth(), kernel.bandwidth());
+  const std::vector<std::size_t> block_sizes = {2, 100};
+  auto offline = RunningLens::Create(Lens::TopK(3), 10, kernel, block_sizes);
+  offline->Add(set.view());
+  ASSERT_EQ(calibration.lenses(1).estimates_size(), 2);
+  for (int b = 0; b < 2; ++b) {
+    const RunningBlock block = offline->Blocks()[static_cast<std::size_t>(b)];
+    EXPECT_EQ(calibration.lenses(1).estimates(b).skce(), block.moments.mean);
+    EXPECT_EQ(calibration.lenses(1).estimates(b).noise_floor().upper_quantile(),
+              block.noise_floor->upper_quantile);
+  }
+  // A test of a declared lens has its running bandwidth and says how that was chosen.
+  v1::RunTestRequest request = TestRequest("models/m", 99);
+  request.mutable_lens()->mutable_top_k()->set_k(3);
+  v1::QuadraticTestResult result;
+  ASSERT_TRUE(client_->RunTest(request, &result).ok());
+  EXPECT_EQ(result.provenance().bandwidth(), kernel.bandwidth());
+  EXPECT_EQ(result.provenance().bandwidth_rule().median_off_diagonal().warmup(), 200);
+}
+
+TEST_F(CalibrationTest, AMatrixValuedKernelIsServed) {
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(3);
+  v1::MatrixKernel::Term& term = *model.mutable_kernel()->mutable_matrix()->add_terms();
+  term.set_bandwidth(0.5);
+  const std::vector<double> matrix = {2, 1, 0, 1, 1, 0, 0, 0, 0};
+  term.mutable_matrix()->Add(matrix.begin(), matrix.end());
+  ASSERT_TRUE(client_->Create(model).ok());
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(3), 5)->Draw(300, set);
+  Stream("models/m", set, 50);
+  const MatrixKernel kernel =
+      *MatrixKernel::Create({{*Kernel::ExponentialTotalVariation(0.5), matrix}}, 3);
+  const v1::GetCalibrationResponse calibration = client_->GetCalibration("models/m");
+  EXPECT_FALSE(calibration.provenance().universal_kernel());
+  EXPECT_EQ(calibration.provenance().term_bound(), kernel.DistributionFreeBound());
+  double sum = 0;
+  for (std::size_t i = 0; i < 300; i += 2) {
+    sum += SkceTerm(set.view().row(i), set.labels[i], set.view().row(i + 1), set.labels[i + 1],
+                    kernel);
+  }
+  ExpectRelative(calibration.estimates(0).skce(), sum / 150, kTolerance, "SKCE_ul");
+  v1::QuadraticTestResult result;
+  ASSERT_TRUE(client_->RunTest(TestRequest("models/m", 99), &result).ok());
+  ExpectRelative(result.skce_unbiased(), EstimateQuadraticSkce(set.view(), kernel)->unbiased,
+                 kTolerance, "SKCE_uq");
+}
+
+TEST_F(CalibrationTest, EvaluateAnswersAsOffline) {
+  client_->CreateFixed("models/m", 10);
+  const PredictionSet set = Draw(600);
+  Stream("models/m", set, 100);
+  v1::EvaluateRequest request;
+  request.set_model("models/m");
+  request.set_replicates(199);
+  request.set_seed(17);
+  request.set_consistency_replicates(99);
+  request.set_cme_test_locations(5);
+  request.add_reliability_classes(3);
+  v1::Evaluation evaluation;
+  ASSERT_TRUE(client_->Evaluate(request, &evaluation).ok());
+
+  EvaluationOptions options;
+  const double bandwidth = evaluation.lenses(0).result().provenance().bandwidth();
+  options.lenses[0].kernel.rule.bandwidth = {
+      .kind = BandwidthRule::Kind::kFixed, .fixed = bandwidth, .alpha = {}};
+  for (const Lens& lens : {Lens::TopLabel(), Lens::ClassWise()}) {
+    options.lenses.push_back({.lens = lens, .kernel = KernelOfLens(lens, {})});
+  }
+  options.block_sizes = {2, 100};
+  options.replicates = 199;
+  options.seed = 17;
+  options.consistency_replicates = 99;
+  options.cme_test_locations = 5;
+  options.reliability_classes = {3};
+  const auto offline = Evaluate(set.view(), options);
+  ASSERT_TRUE(offline.ok()) << offline.status();
+  ASSERT_EQ(evaluation.lenses_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    const LensTestResult& expected = *offline->lenses[static_cast<std::size_t>(i)].result;
+    EXPECT_EQ(evaluation.lenses(i).result().skce_unbiased(), expected.test.skce.unbiased);
+    EXPECT_EQ(evaluation.lenses(i).result().p_value(), expected.test.p_value);
+    EXPECT_EQ(evaluation.lenses(i).result().provenance().last_observation(), 600);
+  }
+  ASSERT_EQ(evaluation.estimates_size(), 2);
+  EXPECT_EQ(evaluation.estimates(1).skce(), offline->blocks[1].moments.mean);
+  EXPECT_EQ(evaluation.scores().brier(), offline->scores.brier);
+  ASSERT_EQ(evaluation.binned_errors_size(), 4);
+  EXPECT_EQ(evaluation.binned_errors(3).ece(), offline->binned_errors[3].error.ece);
+  EXPECT_EQ(evaluation.consistency_test().p_value(), offline->consistency->p_value);
+  EXPECT_THAT(evaluation.consistency_test().caveat(), HasSubstr("too often"));
+  EXPECT_EQ(evaluation.cme_test().statistic(), (*offline->cme)->statistic);
+  EXPECT_THAT(evaluation.cme_test().caveat(), HasSubstr("too often"));
+  ASSERT_EQ(evaluation.reliability_size(), 2);
+  EXPECT_EQ(evaluation.reliability(1).class_index(), 3);
+  EXPECT_EQ(evaluation.reliability(1).bins(0).frequency(),
+            offline->reliability[1].bins[0].frequency);
+}
+
+TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {
+  Start({"--max-test-operations", "1e8"});
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", Draw(1000), 200);
+  v1::EvaluateRequest request;
+  request.set_model("models/m");
+  v1::Evaluation evaluation;
+  const auto refusal = [&](auto change) {
+    v1::EvaluateRequest changed = request;
+    change(changed);
+    return client_->Evaluate(changed, &evaluation);
+  };
+  const grpc::Status large = refusal([](auto&) {});
+  EXPECT_EQ(large.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(large), "JOB_TOO_LARGE");
+  EXPECT_THAT(refusal([](auto& r) { r.set_replicates(5); }).error_message(),
+              HasSubstr("replicates is 5, expected 99..100000"));
+  EXPECT_THAT(refusal([](auto& r) { r.set_band_level(2); }).error_message(),
+              HasSubstr("band_level is 2"));
+  EXPECT_THAT(refusal([](auto& r) { r.set_cme_test_locations(-1); }).error_message(),
+              HasSubstr("cme_test_locations is"));
+  EXPECT_THAT(refusal([](auto& r) { r.add_reliability_classes(10); }).error_message(),
+              HasSubstr("reliability_classes holds 10, expected [0, 10)"));
+  EXPECT_THAT(refusal([](auto& r) { r.add_binned_errors(); }).error_message(),
+              HasSubstr("binned_errors[0] bins is unset"));
+  EXPECT_THAT(refusal([](auto& r) {
+                r.add_binned_errors()->mutable_top_label()->set_bins(-1);
+              }).error_message(),
+              HasSubstr("binned_errors[0].bins is"));
+  for (int i = 0; i < 17; ++i) request.add_lenses()->mutable_top_label();
+  EXPECT_THAT(refusal([](auto&) {}).error_message(), HasSubstr("lenses has 17"));
 }
 
 TEST_F(CalibrationTest, CancelStopsTheTest) {
@@ -315,7 +478,7 @@ TEST_F(CalibrationTest, CancelStopsTheTest) {
     }
     // There is no room for a second one now.
     v1::QuadraticTestResult result;
-    EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "TOO_MANY_TESTS");
+    EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "TOO_MANY_JOBS");
     context.TryCancel();
     const auto cancelled = std::chrono::steady_clock::now();
     // There is, as soon as the first has stopped.

@@ -53,7 +53,7 @@ TEST_F(MetricsTest, UnknownIsAbsentAndDeletedModelsVanish) {
   Observe("models/m/versions/2", Draw(50));
   text = Scrape();
   const std::string labels =
-      "{model=\"m\",version=\"2\",estimator=\"block_2\",lens=\"canonical\"} ";
+      "{model=\"m\",version=\"2\",lens=\"canonical\",estimator=\"block_2\"} ";
   EXPECT_THAT(text, HasSubstr("calibd_observations_total{model=\"m\",version=\"2\"} 50\n"));
   EXPECT_THAT(text, HasSubstr("calibd_skce" + labels));
   EXPECT_THAT(text, HasSubstr("calibd_estimate_samples" + labels + "50\n"));

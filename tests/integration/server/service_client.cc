@@ -94,6 +94,23 @@ grpc::Status ServiceClient::RunTest(const v1::RunTestRequest& request,
   return reader->Finish();
 }
 
+grpc::Status ServiceClient::Evaluate(const v1::EvaluateRequest& request,
+                                     v1::Evaluation* evaluation) {
+  CallContext context;
+  const auto reader = calibration->Evaluate(&context, request);
+  v1::EvaluateResponse response;
+  double fraction = 0;
+  while (reader->Read(&response)) {
+    if (response.has_evaluation()) {
+      *evaluation = response.evaluation();
+    } else {
+      EXPECT_GE(response.progress().fraction(), fraction);
+      fraction = response.progress().fraction();
+    }
+  }
+  return reader->Finish();
+}
+
 ServiceClient::Health ServiceClient::CheckHealth(const std::string& service) {
   // These two have the wire form of the health service's messages: one string,
   // one varint, each field number 1.

@@ -41,6 +41,8 @@ class ServiceClient {
   v1::GetCalibrationResponse GetCalibration(const std::string& name);
   // Runs to the end; the result if there was one.
   grpc::Status RunTest(const v1::RunTestRequest& request, v1::QuadraticTestResult* result);
+  // As RunTest.
+  grpc::Status Evaluate(const v1::EvaluateRequest& request, v1::Evaluation* evaluation);
   // Of the health service: 1 SERVING, 2 NOT_SERVING; the call's code if it fails.
   struct Health {
     grpc::StatusCode code = grpc::OK;

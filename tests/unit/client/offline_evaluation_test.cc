@@ -41,17 +41,17 @@ TEST(EvaluateOfflineTest, ReproducesTheSmallCases) {
   for (const json& small_case : calibd::testing::SmallCases()) {
     SCOPED_TRACE(small_case.at("name").get<std::string>());
     const PredictionSet set = calibd::testing::ToPredictionSet(small_case);
-    EvaluationOptions options;
-    options.bandwidth = small_case.at("nu_used").get<double>();
+    OfflineOptions options;
+    options.bandwidth.set_fixed(small_case.at("nu_used").get<double>());
     options.block_sizes = {2, 3};
-    options.replicates = 0;
+    options.request.set_replicates(0);
     options.threads = 2;
     const auto evaluation = EvaluateOffline(set.view(), options);
     ASSERT_TRUE(evaluation.ok()) << evaluation.status();
-    ExpectQuadratic(evaluation->quadratic, small_case);
-    ExpectLinear(evaluation->estimates[0], small_case);
+    ExpectQuadratic(evaluation->lenses(0).result(), small_case);
+    ExpectLinear(evaluation->estimates(0), small_case);
     if (small_case.contains("block3")) {
-      const v1::BlockEstimate& block = evaluation->estimates[1];
+      const v1::BlockEstimate& block = evaluation->estimates(1);
       const json& expected = small_case.at("block3");
       ExpectEqual(block.skce(), expected, "estimate");
       if (expected.contains("p")) ExpectEqual(block.p_value(), expected, "p");
@@ -67,18 +67,19 @@ TEST_P(EvaluateCifar10Test, ReproducesTheReference) {
   if (!set.has_value()) GTEST_SKIP() << "no data in " << calibd::testing::Cifar10Dir();
   const json expected =
       calibd::testing::ReadJson(calibd::testing::Cifar10Dir() / "expected.json").at(GetParam());
-  EvaluationOptions options;
-  options.replicates = 99;
-  options.seed = 1;
+  OfflineOptions options;
+  options.request.set_replicates(99);
+  options.request.set_seed(1);
   options.threads = 2;
   const auto evaluation = EvaluateOffline(set->view(), options);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
-  ExpectEqual(evaluation->quadratic.provenance().bandwidth(), expected, "nu", 1e-12);
-  ExpectQuadratic(evaluation->quadratic, expected);
-  ExpectEqual(evaluation->quadratic.statistic(), expected, "bootstrap_statistic", 1e-9);
-  ExpectLinear(evaluation->estimates[0], expected);
+  const v1::QuadraticTestResult& canonical = evaluation->lenses(0).result();
+  ExpectEqual(canonical.provenance().bandwidth(), expected, "nu", 1e-12);
+  ExpectQuadratic(canonical, expected);
+  ExpectEqual(canonical.statistic(), expected, "bootstrap_statistic", 1e-9);
+  ExpectLinear(evaluation->estimates(0), expected);
   for (const int k : {1, 2}) {
-    const v1::BlockEstimate& block = evaluation->estimates[static_cast<std::size_t>(k)];
+    const v1::BlockEstimate& block = evaluation->estimates(k);
     const json& wanted = expected.at(k == 1 ? "block10" : "block100");
     EXPECT_EQ(block.block_count(), wanted.at("nblocks").get<std::int64_t>());
     ExpectEqual(block.skce(), wanted, "estimate");
@@ -86,6 +87,36 @@ TEST_P(EvaluateCifar10Test, ReproducesTheReference) {
     ExpectEqual(block.z(), wanted, "z");
     ExpectEqual(block.p_value(), wanted, "p");
   }
+}
+
+TEST_P(EvaluateCifar10Test, ReproducesScoresBinnedErrorsAndMmce) {
+  const auto set = calibd::testing::ReadCifar10(GetParam());
+  if (!set.has_value()) GTEST_SKIP() << "no data in " << calibd::testing::Cifar10Dir();
+  const json expected =
+      calibd::testing::ReadJson(calibd::testing::Cifar10Dir() / "expected.json").at(GetParam());
+  OfflineOptions options;
+  options.bandwidth.mutable_median_off_diagonal();
+  options.request.set_replicates(0);
+  options.request.add_lenses()->mutable_top_label();
+  const auto evaluation = EvaluateOffline(set->view(), options);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  ExpectEqual(evaluation->lenses(0).result().provenance().bandwidth(), expected, "nu_offdiag",
+              1e-12);
+  ExpectEqual(evaluation->scores().brier(), expected, "brier");
+  ExpectEqual(evaluation->scores().log_loss(), expected, "nll");
+  ExpectEqual(evaluation->scores().accuracy(), expected, "accuracy");
+  const v1::QuadraticTestResult& top_label = evaluation->lenses(1).result();
+  ExpectEqual(top_label.skce_biased(), expected, "MMCE2_biased");
+  ExpectEqual(top_label.skce_unbiased(), expected, "MMCE2_unbiased");
+  ASSERT_EQ(evaluation->binned_errors_size(), 4);
+  ExpectEqual(evaluation->binned_errors(0).ece(), expected, "ECE_toplabel15");
+  ExpectEqual(evaluation->binned_errors(0).mce(), expected, "MCE_toplabel15");
+  ExpectEqual(evaluation->binned_errors(2).ece(), expected, "ECE_uniform10");
+  ExpectEqual(evaluation->binned_errors(2).mce(), expected, "MCE_uniform10");
+  EXPECT_EQ(evaluation->binned_errors(2).bins(), expected.at("ECE_uniform10_nbins"));
+  ExpectEqual(evaluation->binned_errors(3).ece(), expected, "ECE_medianvariance100");
+  ExpectEqual(evaluation->binned_errors(3).mce(), expected, "MCE_medianvariance100");
+  EXPECT_EQ(evaluation->binned_errors(3).bins(), expected.at("ECE_medianvariance100_nbins"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, EvaluateCifar10Test,
@@ -107,7 +138,7 @@ TEST(EvaluateOfflineTest, StopsWhenAsked) {
   PredictionSet set;
   generator->Draw(2000, set);
   std::stop_source source;
-  EvaluationOptions options;
+  OfflineOptions options;
   options.stop = source.get_token();
   options.on_progress = [&](const std::string&, double) { source.request_stop(); };
   EXPECT_TRUE(absl::IsCancelled(EvaluateOffline(set.view(), options).status()));

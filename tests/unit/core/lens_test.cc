@@ -76,10 +76,11 @@ TEST(LensTest, TopKSortsAndKeepsTheRest) {
   const std::vector<double> g = {0.125, 0.5, 0.125, 0.25};
   std::vector<double> probabilities(3);
   std::vector<std::int32_t> label(1);
-  Lens::TopK(2).Reduce(g, 3, probabilities, label);
+  std::vector<std::uint32_t> order(g.size());
+  Lens::TopK(2).Reduce(g, 3, probabilities, label, order);
   EXPECT_THAT(probabilities, ElementsAre(0.5, 0.25, 0.25));
   EXPECT_EQ(label[0], 1);
-  Lens::TopK(2).Reduce(g, 2, probabilities, label);
+  Lens::TopK(2).Reduce(g, 2, probabilities, label, order);
   EXPECT_EQ(label[0], 2);
 }
 

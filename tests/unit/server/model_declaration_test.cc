@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace calibd::server {
 namespace {
@@ -41,7 +42,8 @@ TEST(ModelDeclarationTest, FillsInTheDefaults) {
   EXPECT_EQ(declaration->warmup, 500);
   EXPECT_THAT(declaration->block_sizes, ElementsAre(2, 100));
   EXPECT_EQ(declaration->row_sum_tolerance, 1e-3);
-  EXPECT_FALSE(declaration->fixed_bandwidth.has_value());
+  EXPECT_EQ(declaration->kernel.rule, KernelRule());
+  EXPECT_THAT(declaration->lenses, ElementsAre(Lens::Canonical()));
 }
 
 TEST(ModelDeclarationTest, ItsProtoDeclaresTheSame) {
@@ -50,6 +52,38 @@ TEST(ModelDeclarationTest, ItsProtoDeclaresTheSame) {
   const auto again = CheckDeclaration(ToProto(*declaration), kMemory);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *declaration);
+}
+
+TEST(ModelDeclarationTest, KernelsRulesAndLensesDeclareTheSameAgain) {
+  std::vector<v1::Model> models(5, Declared(3));
+  models[0].mutable_kernel()->mutable_gaussian();
+  models[0].mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(30);
+  models[1].mutable_kernel()->mutable_exponential()->set_distance(v1::DISTANCE_EUCLIDEAN);
+  models[1].mutable_bandwidth()->set_fixed(0.25);
+  auto& alpha = *models[2].mutable_bandwidth()->mutable_mean_total_variation()->mutable_alpha();
+  alpha.Resize(3, 0.1);
+  v1::MatrixKernel::Term& term = *models[3].mutable_kernel()->mutable_matrix()->add_terms();
+  term.mutable_gaussian();
+  term.set_bandwidth(0.5);
+  for (const double entry : {2, 1, 0, 1, 2, 0, 0, 0, 1}) term.add_matrix(entry);
+  models[4].add_lenses()->mutable_top_label();
+  models[4].add_lenses()->mutable_class_wise();
+  models[4].add_lenses()->mutable_one_class()->set_class_index(2);
+  models[4].add_lenses()->mutable_top_k()->set_k(2);
+  v1::Lens::Grouped& grouped = *models[4].add_lenses()->mutable_grouped();
+  for (const int group : {0, 1, 1}) grouped.add_group_of_class(group);
+  for (const v1::Model& model : models) {
+    const auto declaration = CheckDeclaration(model, kMemory);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    const auto again = CheckDeclaration(ToProto(*declaration), kMemory);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, *declaration);
+    EXPECT_FALSE(*declaration == *CheckDeclaration(Declared(3), kMemory));
+  }
+  EXPECT_EQ(CheckDeclaration(models[0], kMemory)->warmup, 30);
+  // Neither has anything to choose from predictions.
+  EXPECT_EQ(CheckDeclaration(models[2], kMemory)->warmup, 0);
+  EXPECT_EQ(CheckDeclaration(models[3], kMemory)->warmup, 0);
 }
 
 TEST(ModelDeclarationTest, BlockSizeTwoIsAlwaysThere) {
@@ -121,6 +155,21 @@ TEST(ModelDeclarationTest, RefusalsNameFieldValueAndExpectation) {
               HasSubstr("model.bandwidth.fixed is 0"));
   EXPECT_THAT(RefusalAfter([](auto& m) { m.mutable_bandwidth()->set_fixed(kNan); }),
               HasSubstr("model.bandwidth.fixed"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                m.mutable_bandwidth()->mutable_mean_total_variation()->add_alpha(1);
+              }),
+              HasSubstr("model.bandwidth.mean_total_variation.alpha has 1 values, expected 10"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                m.mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
+              }),
+              HasSubstr("model.kernel.matrix.terms[0].matrix has 0 values, expected 10 x 10"));
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.add_lenses()->mutable_top_k()->set_k(10); }),
+              HasSubstr("model.lenses[0] top_k is 10, expected 1..9"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                m.add_lenses()->mutable_top_label();
+                m.add_lenses()->mutable_top_label();
+              }),
+              HasSubstr("model.lenses[1] is top_label again"));
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_window(1); }), HasSubstr("model.window is 1"));
   EXPECT_THAT(RefusalAfter([](auto& m) {
                 m.set_window(10);

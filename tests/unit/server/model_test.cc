@@ -30,7 +30,10 @@ ModelDeclaration Declaration(std::size_t window, std::size_t warmup,
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
   declaration.class_count = kClasses;
-  declaration.fixed_bandwidth = bandwidth;
+  if (bandwidth.has_value()) {
+    declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    declaration.kernel.rule.bandwidth.fixed = *bandwidth;
+  }
   declaration.warmup = warmup;
   declaration.block_sizes = {2, 7};
   declaration.window = window;
@@ -62,7 +65,8 @@ void ExpectEqualBits(double a, double b) { EXPECT_EQ(std::memcmp(&a, &b, sizeof(
 
 TEST_F(ModelTest, StateDoesNotDependOnHowTheSequenceIsCut) {
   const PredictionSet set = Draw(1000);
-  const ModelDeclaration declaration = Declaration(300, 100);
+  ModelDeclaration declaration = Declaration(300, 100);
+  declaration.lenses = {Lens::Canonical(), Lens::ClassWise(), Lens::Grouped({0, 1, 1})};
   const std::vector<std::vector<std::size_t>> cuts{std::vector<std::size_t>(1000, 1),
                                                    {1000},
                                                    {99, 1, 900},
@@ -73,24 +77,37 @@ TEST_F(ModelTest, StateDoesNotDependOnHowTheSequenceIsCut) {
 
   auto kernel = Kernel::ExponentialTotalVariation(
       *MedianBandwidth(set.view().rows(0, 100).probabilities, kClasses));
-  std::vector<RunningBlockSkce> offline;
-  for (const std::size_t block_size : declaration.block_sizes) {
-    offline.push_back(*RunningBlockSkce::Create(block_size, kClasses, *kernel));
-    for (std::size_t i = 0; i < 1000; ++i) {
-      offline.back().Add(set.view().row(i), set.labels[i]);
-    }
+  const PredictionSet warmup = {
+      .probabilities = {set.probabilities.begin(), set.probabilities.begin() + 100 * kClasses},
+      .labels = {set.labels.begin(), set.labels.begin() + 100},
+      .class_count = kClasses};
+  const LensBatch grouped = *ApplyLens(warmup.view(), declaration.lenses[2]);
+  const std::vector<Kernel> kernels = {
+      *kernel, *Kernel::ExponentialTotalVariation(kScalarBandwidth),
+      *Kernel::ExponentialTotalVariation(*MedianBandwidth(grouped.parts[0].probabilities, 2))};
+  std::vector<std::vector<RunningBlock>> offline;
+  for (std::size_t lens = 0; lens < declaration.lenses.size(); ++lens) {
+    auto running = RunningLens::Create(declaration.lenses[lens], kClasses, kernels[lens],
+                                       declaration.block_sizes);
+    running->Add(set.view());
+    offline.push_back(running->Blocks());
   }
 
   for (const std::vector<std::size_t>& cut : cuts) {
     const auto state = StateAfter(declaration, set, cut);
-    ASSERT_TRUE(state->bandwidth.has_value());
-    ExpectEqualBits(*state->bandwidth, kernel->bandwidth());
-    ASSERT_EQ(state->blocks.size(), offline.size());
-    for (std::size_t b = 0; b < offline.size(); ++b) {
-      EXPECT_EQ(state->blocks[b].moments.count, offline[b].moments().count);
-      ExpectEqualBits(state->blocks[b].moments.mean, offline[b].moments().mean);
-      ExpectEqualBits(state->blocks[b].moments.m2, offline[b].moments().m2);
-      EXPECT_EQ(state->blocks[b].pending, offline[b].pending());
+    ASSERT_EQ(state->lenses.size(), offline.size());
+    for (std::size_t lens = 0; lens < offline.size(); ++lens) {
+      ASSERT_TRUE(state->lenses[lens].kernel.has_value());
+      ExpectEqualBits(std::get<Kernel>(*state->lenses[lens].kernel).bandwidth(),
+                      kernels[lens].bandwidth());
+      const std::vector<RunningBlock>& blocks = state->lenses[lens].blocks;
+      ASSERT_EQ(blocks.size(), offline[lens].size());
+      for (std::size_t b = 0; b < blocks.size(); ++b) {
+        EXPECT_EQ(blocks[b].moments.count, offline[lens][b].moments.count);
+        ExpectEqualBits(blocks[b].moments.mean, offline[lens][b].moments.mean);
+        ExpectEqualBits(blocks[b].moments.m2, offline[lens][b].moments.m2);
+        EXPECT_EQ(blocks[b].pending, offline[lens][b].pending);
+      }
     }
     ASSERT_EQ(state->window.size(), 300U);
     const PredictionSet newest = state->window.CopyNewest(300);
@@ -103,8 +120,7 @@ TEST_F(ModelTest, StateDoesNotDependOnHowTheSequenceIsCut) {
 TEST_F(ModelTest, NothingIsEstimatedDuringWarmup) {
   const PredictionSet set = Draw(99);
   const auto state = StateAfter(Declaration(300, 100), set, {99});
-  EXPECT_FALSE(state->bandwidth.has_value());
-  EXPECT_TRUE(state->blocks.empty());
+  EXPECT_TRUE(state->warming_up());
   EXPECT_EQ(state->observations, 99);
   EXPECT_EQ(state->window.size(), 99U);
 }
@@ -112,9 +128,10 @@ TEST_F(ModelTest, NothingIsEstimatedDuringWarmup) {
 TEST_F(ModelTest, FixedBandwidthCountsFromTheFirstObservation) {
   const PredictionSet set = Draw(5);
   const auto state = StateAfter(Declaration(3, 0, 0.5), set, {1, 1, 3});
-  ASSERT_EQ(state->blocks.size(), 2U);
-  EXPECT_EQ(state->blocks[0].moments.count, 2);
-  EXPECT_EQ(state->blocks[0].pending, 1U);
+  ASSERT_EQ(state->lenses.size(), 1U);
+  ASSERT_EQ(state->lenses[0].blocks.size(), 2U);
+  EXPECT_EQ(state->lenses[0].blocks[0].moments.count, 2);
+  EXPECT_EQ(state->lenses[0].blocks[0].pending, 1U);
   EXPECT_EQ(state->window.size(), 3U);
 }
 
@@ -125,10 +142,15 @@ TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowGoesOn) {
     set.probabilities.insert(set.probabilities.end(), {0.2, 0.3, 0.5});
     set.labels.push_back(i % 3);
   }
-  const auto state = StateAfter(Declaration(15, 10), set, {4, 16});
-  EXPECT_FALSE(state->bandwidth.has_value());
-  EXPECT_THAT(state->bandwidth_error, HasSubstr("fixed bandwidth"));
-  EXPECT_TRUE(state->blocks.empty());
+  ModelDeclaration declaration = Declaration(15, 10);
+  declaration.lenses.push_back(Lens::TopLabel());
+  const auto state = StateAfter(declaration, set, {4, 16});
+  ASSERT_EQ(state->lenses.size(), 2U);
+  EXPECT_FALSE(state->lenses[0].kernel.has_value());
+  EXPECT_THAT(state->lenses[0].bandwidth_error, HasSubstr("fixed bandwidth"));
+  EXPECT_TRUE(state->lenses[0].blocks.empty());
+  // What needs no median goes on.
+  EXPECT_EQ(state->lenses[1].blocks[0].moments.count, 10);
   EXPECT_EQ(state->observations, 20);
   EXPECT_EQ(state->window.size(), 15U);
 }

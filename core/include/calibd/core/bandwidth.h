@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
@@ -31,6 +32,53 @@ namespace calibd {
 [[nodiscard]] absl::StatusOr<double> MedianOffDiagonalBandwidth(
     std::span<const double> predictions, std::size_t class_count, const RunControl& control = {},
     Distance distance = Distance::kTotalVariation);
+
+// How a bandwidth is chosen: without the labels, so that every test stays valid.
+struct BandwidthRule {
+  enum class Kind {
+    // `fixed`.
+    kFixed,
+    // MedianBandwidth.
+    kMedian,
+    // MedianOffDiagonalBandwidth.
+    kMedianOffDiagonal,
+    // The mean total variation of two independent draws from Dirichlet(alpha), see
+    // MeanTotalVariation; over total variation only.
+    kMeanTotalVariation,
+  };
+  Kind kind = Kind::kMedian;
+  // Finite and > 0, in units of the kernel's distance.
+  double fixed = 0;
+  // m concentrations, each > 0.
+  std::vector<double> alpha;
+
+  // True when the predictions decide.
+  [[nodiscard]] bool needs_predictions() const noexcept {
+    return kind == Kind::kMedian || kind == Kind::kMedianOffDiagonal;
+  }
+
+  friend bool operator==(const BandwidthRule&, const BandwidthRule&) = default;
+};
+
+// The kernel exp(-distance / bandwidth) of a test, and how its bandwidth is chosen.
+struct KernelRule {
+  // kSquaredEuclidean is the Gaussian kernel.
+  Distance distance = Distance::kTotalVariation;
+  BandwidthRule bandwidth;
+
+  friend bool operator==(const KernelRule&, const KernelRule&) = default;
+};
+
+// Errors: InvalidArgument naming the value, when the rule can give no bandwidth over
+// m classes whatever the predictions.
+[[nodiscard]] absl::Status CheckKernelRule(const KernelRule& rule, std::size_t class_count);
+
+// predictions: n x m; unused unless the rule needs them.
+// Errors and cost: those of CheckKernelRule and of the rule.
+[[nodiscard]] absl::StatusOr<Kernel> ChooseKernel(const KernelRule& rule,
+                                                  std::span<const double> predictions,
+                                                  std::size_t class_count,
+                                                  const RunControl& control = {});
 
 }  // namespace calibd
 

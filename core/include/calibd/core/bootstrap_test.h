@@ -56,11 +56,11 @@ struct BootstrapTestResult {
                                                                 const RunControl& control = {});
 
 // The same as a lens sees the batch: the replicates of the parts share their draws.
-// Two-class parts with an exponential kernel cost O(n (log n + replicates)).
-[[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const LensBatch& batch,
-                                                                const Kernel& kernel,
-                                                                const BootstrapOptions& options,
-                                                                const RunControl& control = {});
+// Two-class parts with an exponential kernel cost O(n (log n + replicates)). precision: of
+// the statistic.
+[[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(
+    const LensBatch& batch, const Kernel& kernel, const BootstrapOptions& options,
+    const RunControl& control = {}, Precision precision = Precision::kFloat64);
 
 // Bytes that BootstrapTest takes beside its input, for limits.
 [[nodiscard]] std::size_t BootstrapMemory(std::size_t n, std::size_t class_count,

@@ -40,6 +40,11 @@ class Kernel {
   // Errors: InvalidArgument naming the value.
   [[nodiscard]] static absl::StatusOr<Kernel> Gaussian(double gamma);
 
+  // exp(-distance(x, z) / bandwidth) over any of the distances: over the squared Euclidean
+  // one it is the Gaussian kernel with gamma = 1 / bandwidth. bandwidth: finite and > 0.
+  // Errors: InvalidArgument naming the value.
+  [[nodiscard]] static absl::StatusOr<Kernel> Over(Distance distance, double bandwidth);
+
   [[nodiscard]] Distance distance() const noexcept { return distance_; }
   // nu in units of distance(); 1 / gamma for the Gaussian kernel.
   [[nodiscard]] double bandwidth() const noexcept { return bandwidth_; }

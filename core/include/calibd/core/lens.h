@@ -69,8 +69,19 @@ class Lens {
   [[nodiscard]] double DistributionFreeBound() const noexcept;
 
   // Writes parts x reduced_class_count probabilities and `parts` labels. The lens fits.
+  // order: scratch of ScratchSize(m) values.
   void Reduce(std::span<const double> g, std::int32_t y, std::span<double> probabilities,
-              std::span<std::int32_t> labels) const;
+              std::span<std::int32_t> labels, std::span<std::uint32_t> order) const noexcept;
+  [[nodiscard]] std::size_t ScratchSize(std::size_t class_count) const noexcept {
+    return kind_ == Kind::kTopK ? class_count : 0;
+  }
+  // k of the top_k lens; the groups of the grouped one.
+  [[nodiscard]] std::size_t k() const noexcept { return k_; }
+  [[nodiscard]] std::span<const std::int32_t> group_of_class() const noexcept {
+    return group_of_class_;
+  }
+  // The class of OneClass.
+  [[nodiscard]] bool is_one_class() const noexcept { return one_class_; }
 
   friend bool operator==(const Lens&, const Lens&) = default;
 

@@ -25,6 +25,8 @@ class MatrixKernel {
     Kernel kernel;
     // A_l, m x m.
     std::vector<double> matrix;
+
+    friend bool operator==(const Term&, const Term&) = default;
   };
 
   // Errors: InvalidArgument when there is no term, a matrix is not m x m, not finite,
@@ -40,13 +42,25 @@ class MatrixKernel {
   // B = 2 sum_l sup|k_l| |A_l|_2 (Lemma H.1): |h_ij| <= B.
   [[nodiscard]] double DistributionFreeBound() const noexcept { return bound_; }
 
+  // E h_ii and E h_ij^2 of labels drawn from the predictions, tr(S K(g, g)) and
+  // tr(S_i K S_j K) with K = k(g_i, g_j) and S = diag(g) - g g'. Cost: O(m^2) a term, and
+  // O(m^2) memory.
+  [[nodiscard]] double NullDiagonal(std::span<const double> g) const;
+  [[nodiscard]] double NullSquare(std::span<const double> g_i, std::span<const double> g_j) const;
+
+  friend bool operator==(const MatrixKernel&, const MatrixKernel&) = default;
+
   // A_l = F_l F_l' with F_l of m x rank, row-major, so that d' A_l d' = (F_l' d)'(F_l' d').
   struct Factor {
     Kernel kernel;
     std::size_t rank;
     std::vector<double> matrix;
+
+    friend bool operator==(const Factor&, const Factor&) = default;
   };
   [[nodiscard]] std::span<const Factor> factors() const noexcept { return factors_; }
+  // As given, zero matrices left out.
+  [[nodiscard]] std::span<const Term> terms() const noexcept { return terms_; }
 
  private:
   MatrixKernel() = default;
@@ -54,8 +68,15 @@ class MatrixKernel {
   std::size_t class_count_ = 0;
   bool universal_ = false;
   double bound_ = 0;
+  std::vector<Term> terms_;
   std::vector<Factor> factors_;
 };
+
+// h of two labelled predictions. Cost: O(m rank) a term. The result does not depend on the
+// CPU. The kernel is over their classes.
+[[nodiscard]] double SkceTerm(std::span<const double> g_i, std::int32_t y_i,
+                              std::span<const double> g_j, std::int32_t y_j,
+                              const MatrixKernel& kernel) noexcept;
 
 // As the functions of the same names for real-valued kernels, see skce.h and
 // bootstrap_test.h. batch.class_count equals that of the kernel, else InvalidArgument.

@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/matrix_kernel.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 
@@ -41,13 +44,35 @@ struct NullMoments {
   [[nodiscard]] NoiseFloor Block(std::int64_t block_count, std::size_t block_size) const;
 };
 
-// Labels play no part. batch: valid, n >= 2. weight: of the lens.
+// Labels play no part. batch: valid, n >= 2.
 // Errors: FailedPrecondition if n < 2; Cancelled.
-// Cost: O(n^2 m) time, memory as for the quadratic estimators.
+// Cost: O(n^2 m) time, memory as for the quadratic estimators; O(n log n) for m = 2 with
+// an exponential kernel.
 [[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
                                                               const Kernel& kernel,
-                                                              const RunControl& control = {},
-                                                              double weight = 1);
+                                                              const RunControl& control = {});
+
+// The same as a lens sees the batch. For a lens of several parts, whose terms are
+// correlated, mean_square is the mean over pairs drawn at random with a fixed seed once
+// there are more than kNullPairWork / m of them, off by a percent or so.
+[[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch,
+                                                              const Kernel& kernel,
+                                                              const RunControl& control = {});
+
+// The same for a matrix-valued kernel: E h_ij^2 = tr(S_i K S_j K) with K = k(g_i, g_j), over
+// all pairs or at random over some kNullPairWork / m^2 of them, at least 1000.
+[[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
+                                                              const MatrixKernel& kernel,
+                                                              const RunControl& control = {});
+
+// What random pairs may cost: entries that they visit.
+inline constexpr double kNullPairWork = 5e7;
+
+// E h_ij^2 of one pair as a lens sees it: `parts` predictions each, one after the other.
+// Source: as NullMoments; for several two-class parts from Cov(r_k, r_l) =
+// g_k [k = l] - g_k g_l. Cost: O(parts x classes).
+[[nodiscard]] double NullSquare(std::span<const double> g_i, std::span<const double> g_j,
+                                std::size_t parts, double weight, const Kernel& kernel) noexcept;
 
 }  // namespace calibd
 

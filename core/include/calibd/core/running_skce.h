@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
+#include "calibd/core/matrix_kernel.h"
 
 namespace calibd {
 
@@ -33,6 +36,12 @@ struct RunningMoments {
   friend bool operator==(const RunningMoments&, const RunningMoments&) = default;
 };
 
+// What a running estimator may have: a kernel k I, or a matrix-valued one.
+using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
+
+// What |h_ij| is at most, see Kernel::DistributionFreeBound.
+[[nodiscard]] double DistributionFreeBound(const RunningKernel& kernel) noexcept;
+
 // The block estimator of SKCE in running form: consecutive blocks of
 // block_size observations in the order they are added, each reduced to its
 // unbiased estimate. block_size = 2 is SKCE_ul. Source: Widmann, Lindsten &
@@ -43,18 +52,23 @@ struct RunningMoments {
 // O(m) an observation on average. Not thread-safe.
 class RunningBlockSkce {
  public:
+  // parts, weight: of a lens; h is the weighted sum over parts of class_count classes each.
   // Errors: InvalidArgument unless block_size is in [2, 1000] and class_count in
-  // [2, 100000].
+  // [2, 100000], and that of the matrix-valued kernel.
   [[nodiscard]] static absl::StatusOr<RunningBlockSkce> Create(std::size_t block_size,
                                                                std::size_t class_count,
-                                                               const Kernel& kernel);
+                                                               RunningKernel kernel,
+                                                               std::size_t parts = 1,
+                                                               double weight = 1);
 
-  // g: a valid prediction, m probabilities; y: its label.
-  void Add(std::span<const double> g, std::int32_t y) noexcept;
+  // g: a valid prediction, m probabilities; y: its label. Of one part.
+  void Add(std::span<const double> g, std::int32_t y) noexcept { Add(g, std::span(&y, 1)); }
+  // g: parts x m probabilities; labels: one a part.
+  void Add(std::span<const double> g, std::span<const std::int32_t> labels) noexcept;
 
   // Adds the complete blocks of other, as if they had been counted here.
   // Incomplete blocks do not merge: FailedPrecondition when other has
-  // observations pending, or differs in block size, classes or kernel; then
+  // observations pending, or differs in block size, classes, kernel or lens; then
   // nothing has changed. a.Merge(a) doubles the blocks.
   [[nodiscard]] absl::Status Merge(const RunningBlockSkce& other);
 
@@ -62,17 +76,24 @@ class RunningBlockSkce {
   // Of the values of the complete blocks. mean is the estimate.
   [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
   // Observations that wait for their block, < block_size.
-  [[nodiscard]] std::size_t pending() const noexcept { return pending_labels_.size(); }
-  // Bytes this object may come to hold.
-  [[nodiscard]] static std::size_t MaxMemory(std::size_t block_size,
-                                             std::size_t class_count) noexcept;
+  [[nodiscard]] std::size_t pending() const noexcept { return pending_labels_.size() / parts_; }
+  // Bytes this object may come to hold, its kernel left out.
+  [[nodiscard]] static std::size_t MaxMemory(std::size_t block_size, std::size_t class_count,
+                                             std::size_t parts = 1) noexcept;
 
  private:
-  RunningBlockSkce(std::size_t block_size, std::size_t class_count, const Kernel& kernel);
+  RunningBlockSkce(std::size_t block_size, std::size_t class_count, RunningKernel kernel,
+                   std::size_t parts, double weight);
+
+  // h of the pending observation i and this one.
+  [[nodiscard]] double Term(std::size_t i, std::span<const double> g,
+                            std::span<const std::int32_t> labels) const noexcept;
 
   std::size_t block_size_;
   std::size_t class_count_;
-  Kernel kernel_;
+  RunningKernel kernel_;
+  std::size_t parts_;
+  double weight_;
   RunningMoments moments_;
   // Terms among the observations of the incomplete block.
   double block_sum_ = 0;

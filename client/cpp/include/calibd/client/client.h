@@ -26,13 +26,14 @@ struct ClientOptions {
   int max_attempts = 4;
 };
 
-struct RunTestOptions {
+// How a long call is watched and stopped.
+struct LongCallOptions {
   // Told the fraction done, in [0, 1] and never decreasing, on the thread that
-  // called RunTest. May be empty.
+  // called. May be empty.
   std::function<void(double fraction)> on_progress;
   // Stops the call, and the server's work for it, from any thread.
   std::stop_token stop;
-  // Deadline of the whole test, > 0.
+  // Deadline of the whole call, > 0.
   std::chrono::milliseconds timeout{std::chrono::minutes{10}};
 };
 
@@ -69,8 +70,12 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(std::string_view name);
 
   // The quadratic test on the newest window. CANCELLED after a stop.
-  [[nodiscard]] absl::StatusOr<v1::QuadraticTestResult> RunTest(const v1::RunTestRequest& request,
-                                                                const RunTestOptions& options = {});
+  [[nodiscard]] absl::StatusOr<v1::QuadraticTestResult> RunTest(
+      const v1::RunTestRequest& request, const LongCallOptions& options = {});
+
+  // All that can be said of the newest window. CANCELLED after a stop.
+  [[nodiscard]] absl::StatusOr<v1::Evaluation> Evaluate(const v1::EvaluateRequest& request,
+                                                        const LongCallOptions& options = {});
 
   // Opens a stream of labelled predictions to a model and waits, for the call
   // timeout at most, until the server is ready for it.

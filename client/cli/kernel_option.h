@@ -1,0 +1,28 @@
+#ifndef CALIBD_CLI_KERNEL_OPTION_H_
+#define CALIBD_CLI_KERNEL_OPTION_H_
+
+#include <cstddef>
+#include <string>
+
+#include "CLI/App.hpp"
+#include "absl/status/status.h"
+#include "calibd/v1/kernel.pb.h"
+
+namespace calibd::cli {
+
+// --kernel and --bandwidth, as written on the command line.
+struct KernelOptions {
+  std::string kernel = "total_variation";
+  std::string bandwidth = "median";
+};
+
+void AddKernelOptions(CLI::App& command, KernelOptions& options);
+
+// Fills in what the options say. class_count: one alpha stands for all classes.
+// Errors: InvalidArgument naming the option; NotFound and others for a kernel's file.
+[[nodiscard]] absl::Status ParseKernel(const KernelOptions& options, std::size_t class_count,
+                                       v1::Kernel& kernel, v1::BandwidthRule& bandwidth);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLI_KERNEL_OPTION_H_

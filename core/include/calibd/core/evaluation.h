@@ -1,0 +1,121 @@
+#ifndef CALIBD_CORE_EVALUATION_H_
+#define CALIBD_CORE_EVALUATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/binned_error.h"
+#include "calibd/core/cme_test.h"
+#include "calibd/core/consistency_test.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/lens_kernel.h"
+#include "calibd/core/lens_test.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/reliability.h"
+#include "calibd/core/run_control.h"
+#include "calibd/core/running_lens.h"
+#include "calibd/core/scores.h"
+#include "calibd/core/skce.h"
+
+namespace calibd {
+
+// Everything that can be said of one batch: each lens with its estimates, test and noise
+// floor, the running estimators over the batch, scores, binned errors, reliability
+// diagrams, and the tests that reject too often.
+
+struct EvaluationOptions {
+  struct LensAndKernel {
+    Lens lens = Lens::Canonical();
+    // Of this lens, see KernelOfLens.
+    KernelSpec kernel;
+  };
+  // The block estimators are those of the first.
+  std::vector<LensAndKernel> lenses = {{}};
+  // Each in [2, 1000].
+  std::vector<std::size_t> block_sizes = {2, 10, 100};
+  Precision precision = Precision::kFloat64;
+  // Of the bootstrap test of each lens, in [99, 100000], or 0 for none.
+  std::int32_t replicates = 1000;
+  // Of everything that draws.
+  std::uint64_t seed = 0;
+  std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
+                                                MedianVarianceBins{.min_size = 100}};
+  // Of consistency resampling by the first binned error, in [99, 100000], or 0 for none.
+  std::int32_t consistency_replicates = 0;
+  // J of the CME test, in [1, 256], or 0 for none. The kernel of the first lens, which is
+  // canonical and not matrix-valued.
+  std::size_t cme_test_locations = 0;
+  // Reliability diagrams beside that of the top label.
+  std::vector<std::size_t> reliability_classes;
+  // Of the bands of reliability diagrams.
+  double band_level = 0.9;
+  std::int32_t band_replicates = 399;
+};
+
+inline constexpr std::size_t kMaxReliabilityClasses = 100;
+
+// How often an event comes beside how probable it is said to be.
+struct EventReliability {
+  // Unset: that the predicted class is right.
+  std::optional<std::size_t> class_index;
+  std::vector<ReliabilityBin> bins;
+  CorpReliability corp;
+  // Of the scalar Brier score, over 15 uniform bins and by isotonic regression.
+  MurphyDecomposition murphy;
+  CorpDecomposition brier;
+};
+
+struct Evaluation {
+  std::size_t n = 0;
+  std::vector<RunningBlock> blocks;
+  struct OneLens {
+    Lens lens = Lens::Canonical();
+    // Why there is none: FailedPrecondition, e.g. a median of 0. Never of the first.
+    absl::StatusOr<LensTestResult> result;
+  };
+  std::vector<OneLens> lenses;
+  Scores scores;
+  // The Brier score of all classes by isotonic regression, summed over classes.
+  CorpDecomposition brier;
+  struct OneBinnedError {
+    BinnedErrorSpec spec;
+    BinnedError error;
+    // One a class for ClassWiseBins of at most kMaxReportedClasses classes.
+    std::vector<BinnedError> classes;
+  };
+  std::vector<OneBinnedError> binned_errors;
+  std::optional<ConsistencyTestResult> consistency;
+  // FailedPrecondition: too few observations, or a singular covariance.
+  std::optional<absl::StatusOr<CmeTestResult>> cme;
+  // The top label first.
+  std::vector<EventReliability> reliability;
+};
+
+// batch: valid, n >= 2. control.progress is told the fraction of the whole; on_stage what
+// comes next.
+// Errors: InvalidArgument naming the option; FailedPrecondition naming how many
+// observations are needed, or why the first lens has no bandwidth; Cancelled.
+// Cost: EvaluationOperations; memory EvaluationMemory.
+[[nodiscard]] absl::StatusOr<Evaluation> Evaluate(
+    const PredictionBatch& batch, const EvaluationOptions& options, const RunControl& control = {},
+    const std::function<void(const std::string& stage)>& on_stage = {});
+
+// Errors: InvalidArgument naming the option that does not fit a model of m classes.
+[[nodiscard]] absl::Status CheckEvaluation(const EvaluationOptions& options,
+                                           std::size_t class_count);
+
+// As LensTestMemory and LensTestOperations.
+[[nodiscard]] double EvaluationMemory(std::size_t n, std::size_t class_count,
+                                      const EvaluationOptions& options,
+                                      std::size_t threads) noexcept;
+[[nodiscard]] double EvaluationOperations(std::size_t n, std::size_t class_count,
+                                          const EvaluationOptions& options) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_EVALUATION_H_

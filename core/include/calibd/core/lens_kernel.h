@@ -1,0 +1,39 @@
+#ifndef CALIBD_CORE_LENS_KERNEL_H_
+#define CALIBD_CORE_LENS_KERNEL_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/matrix_kernel.h"
+#include "calibd/core/run_control.h"
+#include "calibd/core/running_skce.h"
+
+namespace calibd {
+
+// The kernel that is asked for, over the whole vector.
+struct KernelSpec {
+  KernelRule rule;
+  // Takes the place of the rule: its terms bring their bandwidths.
+  std::shared_ptr<const MatrixKernel> matrix;
+};
+
+// The kernel that a lens has when `asked` is that of the canonical one: scalar lenses
+// exp(-|c - c'| / kScalarBandwidth); top_k and grouped the same distance with a bandwidth
+// of their own, the median of what they show unless the rule asked for is
+// median_off_diagonal, or over total variation where a matrix-valued kernel is asked for.
+[[nodiscard]] KernelSpec KernelOfLens(const Lens& lens, const KernelSpec& asked);
+
+// predictions: n x m as the lens shows them; unused unless the rule needs them.
+// Errors and cost: those of ChooseKernel.
+[[nodiscard]] absl::StatusOr<RunningKernel> MakeKernel(const KernelSpec& spec,
+                                                       std::span<const double> predictions,
+                                                       std::size_t class_count,
+                                                       const RunControl& control = {});
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_LENS_KERNEL_H_

@@ -1,0 +1,73 @@
+#ifndef CALIBD_CORE_RUNNING_LENS_H_
+#define CALIBD_CORE_RUNNING_LENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/noise_floor.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/running_skce.h"
+
+namespace calibd {
+
+// One block estimator of a running lens, as it was at one moment.
+struct RunningBlock {
+  std::size_t block_size = 0;
+  // Of the values of the complete blocks; mean is the estimate.
+  RunningMoments moments;
+  // Observations that wait for their block, < block_size.
+  std::size_t pending = 0;
+  // What the estimate would be if the model were calibrated. Unset without a complete
+  // block, and for matrix-valued kernels.
+  std::optional<NoiseFloor> noise_floor;
+};
+
+// The block estimators of a stream as one lens sees it, see lens.h and RunningBlockSkce.
+// Not thread-safe.
+class RunningLens {
+ public:
+  // block_sizes: each in [2, 1000]. kernel: over what the lens shows; a matrix-valued one
+  // for the canonical lens only.
+  // Errors: InvalidArgument.
+  [[nodiscard]] static absl::StatusOr<RunningLens> Create(Lens lens, std::size_t class_count,
+                                                          const RunningKernel& kernel,
+                                                          std::span<const std::size_t> block_sizes);
+
+  // g: a valid prediction, m probabilities; y: its label. Equal bits for any cut of a
+  // sequence. Cost: that of RunningBlockSkce::Add for each block size and part.
+  void Add(std::span<const double> g, std::int32_t y) noexcept;
+  // batch: valid.
+  void Add(const PredictionBatch& batch) noexcept;
+
+  [[nodiscard]] const Lens& lens() const noexcept { return lens_; }
+  // In the order of the block sizes.
+  [[nodiscard]] std::vector<RunningBlock> Blocks() const;
+  // Bytes this object may come to hold, its kernel left out.
+  [[nodiscard]] static std::size_t MaxMemory(const Lens& lens, std::size_t class_count,
+                                             std::span<const std::size_t> block_sizes);
+
+ private:
+  RunningLens(Lens lens, std::size_t class_count, const RunningKernel& kernel);
+
+  Lens lens_;
+  std::size_t parts_;
+  RunningKernel kernel_;
+  std::vector<RunningBlockSkce> blocks_;
+  // E h^2 of each observation and the one before it: what the noise floor is made of, at
+  // the cost of one term an observation. Labels play no part in which pairs these are.
+  RunningMoments null_squares_;
+  // What the lens shows of the observation at hand, and of the one before it.
+  std::vector<double> probabilities_;
+  std::vector<std::int32_t> labels_;
+  std::vector<std::uint32_t> order_;
+  std::vector<double> previous_;
+};
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_RUNNING_LENS_H_

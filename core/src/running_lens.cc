@@ -1,0 +1,84 @@
+#include "calibd/core/running_lens.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace calibd {
+
+RunningLens::RunningLens(Lens lens, std::size_t class_count, const RunningKernel& kernel)
+    : lens_(std::move(lens)),
+      parts_(lens_.parts(class_count)),
+      kernel_(kernel),
+      probabilities_(parts_ * lens_.reduced_class_count(class_count)),
+      labels_(parts_),
+      order_(lens_.ScratchSize(class_count)) {
+  previous_.reserve(probabilities_.size());
+}
+
+absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_count,
+                                                const RunningKernel& kernel,
+                                                std::span<const std::size_t> block_sizes) {
+  if (const absl::Status status = lens.Check(class_count); !status.ok()) return status;
+  if (!std::holds_alternative<Kernel>(kernel) && lens.kind() != Lens::Kind::kCanonical) {
+    return absl::InvalidArgumentError(
+        "a matrix-valued kernel is over all classes, expected the canonical lens");
+  }
+  const std::size_t reduced = lens.reduced_class_count(class_count);
+  const double weight = lens.weight();
+  RunningLens running(std::move(lens), class_count, kernel);
+  for (const std::size_t block_size : block_sizes) {
+    absl::StatusOr<RunningBlockSkce> block =
+        RunningBlockSkce::Create(block_size, reduced, kernel, running.parts_, weight);
+    if (!block.ok()) return block.status();
+    running.blocks_.push_back(*std::move(block));
+  }
+  return running;
+}
+
+void RunningLens::Add(std::span<const double> g, std::int32_t y) noexcept {
+  lens_.Reduce(g, y, probabilities_, labels_, order_);
+  for (RunningBlockSkce& block : blocks_) block.Add(probabilities_, labels_);
+  const Kernel* const kernel = std::get_if<Kernel>(&kernel_);
+  if (kernel == nullptr) return;
+  if (!previous_.empty()) {
+    null_squares_.Add(NullSquare(previous_, probabilities_, parts_, lens_.weight(), *kernel));
+  }
+  previous_.assign(probabilities_.begin(), probabilities_.end());
+}
+
+void RunningLens::Add(const PredictionBatch& batch) noexcept {
+  for (std::size_t i = 0; i < batch.size(); ++i) Add(batch.row(i), batch.labels[i]);
+}
+
+std::vector<RunningBlock> RunningLens::Blocks() const {
+  std::vector<RunningBlock> blocks;
+  blocks.reserve(blocks_.size());
+  for (const RunningBlockSkce& block : blocks_) {
+    RunningBlock& out = blocks.emplace_back();
+    out.block_size = block.block_size();
+    out.moments = block.moments();
+    out.pending = block.pending();
+    if (null_squares_.count > 0 && out.moments.count > 0) {
+      NullMoments moments;
+      moments.mean_square = null_squares_.mean;
+      out.noise_floor = moments.Block(out.moments.count, out.block_size);
+    }
+  }
+  return blocks;
+}
+
+std::size_t RunningLens::MaxMemory(const Lens& lens, std::size_t class_count,
+                                   std::span<const std::size_t> block_sizes) {
+  const std::size_t parts = lens.parts(class_count);
+  const std::size_t reduced = lens.reduced_class_count(class_count);
+  std::size_t bytes = sizeof(RunningLens) +
+                      parts * (2 * reduced * sizeof(double) + sizeof(std::int32_t)) +
+                      lens.ScratchSize(class_count) * sizeof(std::uint32_t);
+  for (const std::size_t block_size : block_sizes) {
+    bytes += RunningBlockSkce::MaxMemory(block_size, reduced, parts);
+  }
+  return bytes;
+}
+
+}  // namespace calibd

@@ -1,0 +1,361 @@
+#include "calibd/convert/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/kernel.h"
+#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/simd_target.h"
+
+namespace calibd::convert {
+namespace {
+
+constexpr double kConfidenceLevel = 0.95;
+constexpr std::int32_t kDefaultReplicates = 1000;
+constexpr int kMaxLenses = 16;
+constexpr int kMaxBinnedErrors = 8;
+
+void ToProto(const NoiseFloor& floor, v1::NoiseFloor& proto) {
+  proto.set_mean(floor.mean);
+  proto.set_standard_deviation(floor.standard_deviation);
+  proto.set_upper_quantile(floor.upper_quantile);
+}
+
+void ToProto(const CorpDecomposition& corp, v1::CorpDecomposition& proto) {
+  proto.set_score(corp.score);
+  proto.set_miscalibration(corp.miscalibration);
+  proto.set_discrimination(corp.discrimination);
+  proto.set_uncertainty(corp.uncertainty);
+}
+
+void ToProto(const MurphyDecomposition& murphy, v1::MurphyDecomposition& proto) {
+  proto.set_score(murphy.score);
+  proto.set_miscalibration(murphy.miscalibration);
+  proto.set_discrimination(murphy.discrimination);
+  proto.set_uncertainty(murphy.uncertainty);
+  proto.set_within_bin_variance(murphy.within_bin_variance);
+  proto.set_within_bin_covariance(murphy.within_bin_covariance);
+}
+
+void ToProto(const Band& band, v1::Reliability::Band& proto) {
+  proto.set_lower(band.lower);
+  proto.set_upper(band.upper);
+}
+
+void ToProto(const EventReliability& reliability, double band_level, v1::Reliability& proto) {
+  if (reliability.class_index.has_value()) {
+    proto.set_class_index(static_cast<std::int32_t>(*reliability.class_index));
+  }
+  for (const ReliabilityBin& bin : reliability.bins) {
+    v1::Reliability::Bin& out = *proto.add_bins();
+    out.set_lower(bin.lower);
+    out.set_upper(bin.upper);
+    out.set_n(static_cast<std::int64_t>(bin.n));
+    out.set_mean_prediction(bin.mean_prediction);
+    out.set_frequency(bin.frequency);
+    ToProto(bin.consistency, *out.mutable_consistency());
+    ToProto(bin.confidence, *out.mutable_confidence());
+  }
+  for (const ReliabilityBlock& block : reliability.corp.blocks) {
+    v1::Reliability::Block& out = *proto.add_corp_blocks();
+    out.set_lower(block.lower);
+    out.set_upper(block.upper);
+    out.set_mean_prediction(block.mean_prediction);
+    out.set_n(static_cast<std::int64_t>(block.n));
+    out.set_recalibrated(block.recalibrated);
+  }
+  for (const BandPoint& point : reliability.corp.band) {
+    v1::Reliability::BandPoint& out = *proto.add_corp_band();
+    out.set_prediction(point.prediction);
+    ToProto(point.consistency, *out.mutable_consistency());
+  }
+  proto.set_band_level(band_level);
+  ToProto(reliability.brier, *proto.mutable_corp());
+  ToProto(reliability.murphy, *proto.mutable_murphy());
+}
+
+v1::BinnedErrorSpec ToProto(const BinnedErrorSpec& spec) {
+  v1::BinnedErrorSpec proto;
+  if (const auto* const uniform = std::get_if<UniformBins>(&spec)) {
+    proto.mutable_uniform()->set_bins_per_class(static_cast<std::int32_t>(uniform->bins_per_class));
+    proto.mutable_uniform()->set_distance(convert::ToProto(uniform->distance));
+  } else if (const auto* const variance = std::get_if<MedianVarianceBins>(&spec)) {
+    proto.mutable_median_variance()->set_min_size(static_cast<std::int32_t>(variance->min_size));
+    proto.mutable_median_variance()->set_max_bins(static_cast<std::int32_t>(variance->max_bins));
+    proto.mutable_median_variance()->set_distance(convert::ToProto(variance->distance));
+  } else if (const auto* const top_label = std::get_if<TopLabelBins>(&spec)) {
+    proto.mutable_top_label()->set_bins(static_cast<std::int32_t>(top_label->bins));
+  } else if (const auto* const class_wise = std::get_if<ClassWiseBins>(&spec)) {
+    proto.mutable_class_wise()->set_bins(static_cast<std::int32_t>(class_wise->bins));
+  }
+  return proto;
+}
+
+// 0 is the default; a negative number is out of every range.
+std::size_t Count(std::int32_t given, std::size_t by_default) {
+  if (given == 0) return by_default;
+  return given < 0 ? static_cast<std::size_t>(-1) : static_cast<std::size_t>(given);
+}
+
+absl::StatusOr<BinnedErrorSpec> FromProto(const v1::BinnedErrorSpec& proto) {
+  switch (proto.bins_case()) {
+    case v1::BinnedErrorSpec::kUniform: {
+      const absl::StatusOr<Distance> distance = convert::FromProto(proto.uniform().distance());
+      if (!distance.ok()) return distance.status();
+      return UniformBins{Count(proto.uniform().bins_per_class(), UniformBins{}.bins_per_class),
+                         *distance};
+    }
+    case v1::BinnedErrorSpec::kMedianVariance: {
+      const v1::BinnedErrorSpec::MedianVariance& bins = proto.median_variance();
+      const absl::StatusOr<Distance> distance = convert::FromProto(bins.distance());
+      if (!distance.ok()) return distance.status();
+      if (bins.min_size() < 0 || bins.max_bins() < 0) {
+        return absl::InvalidArgumentError(absl::StrCat("min_size is ", bins.min_size(),
+                                                       " and max_bins is ", bins.max_bins(),
+                                                       ", expected >= 0"));
+      }
+      return MedianVarianceBins{Count(bins.min_size(), MedianVarianceBins{}.min_size),
+                                Count(bins.max_bins(), 0), *distance};
+    }
+    case v1::BinnedErrorSpec::kTopLabel:
+      return TopLabelBins{Count(proto.top_label().bins(), TopLabelBins{}.bins)};
+    case v1::BinnedErrorSpec::kClassWise:
+      return ClassWiseBins{Count(proto.class_wise().bins(), ClassWiseBins{}.bins)};
+    case v1::BinnedErrorSpec::BINS_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("bins is unset");
+}
+
+// The same error, with where it was in front.
+absl::Status In(const std::string& where, const absl::Status& status) {
+  return absl::InvalidArgumentError(absl::StrCat(where, status.message()));
+}
+
+}  // namespace
+
+v1::BlockEstimate ToProto(const RunningBlock& block, double bound) {
+  v1::BlockEstimate proto;
+  proto.set_block_size(static_cast<std::int32_t>(block.block_size));
+  proto.set_block_count(block.moments.count);
+  proto.set_pending_observations(static_cast<std::int32_t>(block.pending));
+  if (block.moments.count < 1) return proto;
+  proto.set_skce(block.moments.mean);
+  proto.set_p_value_upper_bound(
+      BlockPValueUpperBound(block.moments.mean, block.moments.count, block.block_size, bound));
+  if (block.noise_floor.has_value()) ToProto(*block.noise_floor, *proto.mutable_noise_floor());
+  const std::optional<NormalTest> test = TestMeanIsPositive(block.moments);
+  if (!test.has_value()) return proto;
+  proto.set_standard_deviation(test->standard_deviation);
+  proto.set_p_value(test->p_value);
+  if (test->z.has_value()) proto.set_z(*test->z);
+  if (const auto lower = LowerConfidenceBound(block.moments, kConfidenceLevel)) {
+    proto.set_skce_lower_bound(*lower);
+  }
+  return proto;
+}
+
+void ToProto(const RunningKernel& kernel, v1::Provenance& provenance) {
+  const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
+  provenance.set_universal_kernel(matrix == nullptr || (*matrix)->universal());
+  if (const auto* const scalar = std::get_if<Kernel>(&kernel)) {
+    provenance.set_bandwidth(scalar->bandwidth());
+  }
+}
+
+void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
+             const LensTestResult& result, v1::QuadraticTestResult& proto) {
+  const BootstrapTestResult& test = result.test;
+  v1::Provenance& provenance = *proto.mutable_provenance();
+  provenance.set_observations(static_cast<std::int64_t>(test.skce.n));
+  provenance.set_lens(lens.name());
+  *provenance.mutable_kernel() = KernelToProto(spec);
+  if (spec.matrix == nullptr) {
+    *provenance.mutable_bandwidth_rule() = BandwidthToProto(spec.rule.bandwidth, test.skce.n);
+  }
+  ToProto(result.kernel, provenance);
+  const bool single =
+      precision == Precision::kFloat32 && !lens.is_scalar() && spec.matrix == nullptr;
+  provenance.set_precision(single ? v1::PRECISION_FLOAT32 : v1::PRECISION_FLOAT64);
+  provenance.set_simd_target(SimdTarget());
+  provenance.set_term_bound(result.bound);
+  proto.set_skce_biased(test.skce.biased);
+  proto.set_skce_unbiased(test.skce.unbiased);
+  proto.set_statistic(test.statistic);
+  proto.set_p_value(test.p_value);
+  proto.set_replicates(test.replicates);
+  proto.set_exceedances(test.exceedances);
+  proto.set_seed(test.seed);
+  proto.set_p_value_upper_bound_biased(
+      BiasedPValueUpperBound(test.skce.biased, test.skce.n, result.bound));
+  proto.set_p_value_upper_bound_unbiased(
+      UnbiasedPValueUpperBound(test.skce.unbiased, test.skce.n, result.bound));
+  proto.set_replicate_mean(test.replicate_mean);
+  proto.set_replicate_standard_deviation(test.replicate_standard_deviation);
+  ToProto(result.null_moments.Biased(), *proto.mutable_noise_floor_biased());
+  ToProto(result.null_moments.Unbiased(), *proto.mutable_noise_floor_unbiased());
+  const double kce = std::sqrt(test.skce.biased);
+  const double deviation = KceDeviation(test.skce.n, result.bound, kConfidenceLevel);
+  proto.set_kce_lower_bound(std::max(0.0, kce - deviation));
+  proto.set_kce_upper_bound(kce + deviation);
+  for (const LensTestResult::OneClass& one : result.classes) {
+    v1::QuadraticTestResult::OneClass& out = *proto.add_classes();
+    out.set_class_index(static_cast<std::int32_t>(one.class_index));
+    out.set_skce_biased(one.skce.biased);
+    out.set_skce_unbiased(one.skce.unbiased);
+    ToProto(one.null_moments.Unbiased(), *out.mutable_noise_floor_unbiased());
+  }
+}
+
+absl::StatusOr<Precision> FromProto(v1::Precision proto) {
+  switch (proto) {
+    case v1::PRECISION_UNSPECIFIED:
+    case v1::PRECISION_FLOAT64:
+      return Precision::kFloat64;
+    case v1::PRECISION_FLOAT32:
+      return Precision::kFloat32;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("is ", static_cast<int>(proto),
+                                                     ", expected a value of calibd.v1.Precision"));
+  }
+}
+
+absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
+                                            const KernelSpec& kernel,
+                                            std::span<const Lens> default_lenses,
+                                            std::size_t class_count) {
+  EvaluationOptions options;
+  options.lenses = {{.lens = Lens::Canonical(), .kernel = kernel}};
+  std::vector<Lens> lenses(default_lenses.begin(), default_lenses.end());
+  if (request.lenses_size() > kMaxLenses) {
+    return absl::InvalidArgumentError(absl::StrCat("lenses has ", request.lenses_size(),
+                                                   " lenses, expected at most ", kMaxLenses));
+  }
+  if (request.lenses_size() > 0) lenses.clear();
+  for (int i = 0; i < request.lenses_size(); ++i) {
+    absl::StatusOr<Lens> lens = FromProto(request.lenses(i), class_count);
+    if (!lens.ok()) return In(absl::StrCat("lenses[", i, "] "), lens.status());
+    lenses.push_back(*std::move(lens));
+  }
+  for (Lens& lens : lenses) {
+    if (lens.kind() == Lens::Kind::kCanonical) continue;
+    const KernelSpec own = KernelOfLens(lens, kernel);
+    options.lenses.push_back({.lens = std::move(lens), .kernel = own});
+  }
+  const absl::StatusOr<Precision> precision = FromProto(request.precision());
+  if (!precision.ok()) return In("precision ", precision.status());
+  options.precision = *precision;
+  options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
+  options.seed = request.seed();
+  if (request.binned_errors_size() > kMaxBinnedErrors) {
+    return absl::InvalidArgumentError(absl::StrCat("binned_errors has ",
+                                                   request.binned_errors_size(),
+                                                   " specs, expected at most ", kMaxBinnedErrors));
+  }
+  if (request.binned_errors_size() > 0) options.binned_errors.clear();
+  for (int i = 0; i < request.binned_errors_size(); ++i) {
+    absl::StatusOr<BinnedErrorSpec> spec = FromProto(request.binned_errors(i));
+    if (!spec.ok()) return In(absl::StrCat("binned_errors[", i, "] "), spec.status());
+    options.binned_errors.push_back(*std::move(spec));
+  }
+  options.consistency_replicates = request.consistency_replicates();
+  options.cme_test_locations = Count(request.cme_test_locations(), 0);
+  for (int i = 0; i < request.reliability_classes_size(); ++i) {
+    // A negative one is out of range as a size too.
+    options.reliability_classes.push_back(static_cast<std::size_t>(request.reliability_classes(i)));
+  }
+  if (request.band_level() != 0) options.band_level = request.band_level();
+  if (!(options.band_level > 0 && options.band_level < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("band_level is ", options.band_level, ", expected > 0 and < 1"));
+  }
+  // A band needs so many samples at least.
+  options.band_replicates = std::max(
+      options.band_replicates, static_cast<std::int32_t>(std::ceil(2 / (1 - options.band_level))));
+  if (options.band_replicates > kMaxBandReplicates) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "band_level is ", options.band_level, ", expected at most ", 1 - 2.0 / kMaxBandReplicates));
+  }
+  if (const absl::Status status = CheckEvaluation(options, class_count); !status.ok()) {
+    return status;
+  }
+  return options;
+}
+
+v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& options) {
+  v1::Evaluation proto;
+  for (std::size_t i = 0; i < evaluation.lenses.size(); ++i) {
+    const Evaluation::OneLens& one = evaluation.lenses[i];
+    v1::LensEvaluation& out = *proto.add_lenses();
+    out.set_lens(one.lens.name());
+    if (one.result.ok()) {
+      ToProto(one.lens, options.lenses[i].kernel, options.precision, *one.result,
+              *out.mutable_result());
+    } else {
+      out.set_error(std::string(one.result.status().message()));
+    }
+  }
+  const double bound = evaluation.lenses.front().result->bound;
+  for (const RunningBlock& block : evaluation.blocks) {
+    *proto.add_estimates() = ToProto(block, bound);
+  }
+  v1::Scores& scores = *proto.mutable_scores();
+  scores.set_brier(evaluation.scores.brier);
+  scores.set_log_loss(evaluation.scores.log_loss);
+  scores.set_accuracy(evaluation.scores.accuracy);
+  scores.set_mean_entropy(evaluation.scores.mean_entropy);
+  scores.set_mean_confidence(evaluation.scores.mean_confidence);
+  scores.set_confidence_minus_accuracy(evaluation.scores.confidence_minus_accuracy);
+  ToProto(evaluation.brier, *proto.mutable_brier());
+  for (const Evaluation::OneBinnedError& one : evaluation.binned_errors) {
+    v1::BinnedError& out = *proto.add_binned_errors();
+    *out.mutable_spec() = ToProto(one.spec);
+    out.set_ece(one.error.ece);
+    out.set_mce(one.error.mce);
+    out.set_bins(static_cast<std::int64_t>(one.error.bins));
+    out.set_smallest_bin(static_cast<std::int64_t>(one.error.smallest_bin));
+    out.set_largest_bin(static_cast<std::int64_t>(one.error.largest_bin));
+    for (const BinnedError& error : one.classes) out.add_class_ece(error.ece);
+  }
+  if (evaluation.consistency.has_value()) {
+    const ConsistencyTestResult& consistency = *evaluation.consistency;
+    v1::ConsistencyTest& out = *proto.mutable_consistency_test();
+    *out.mutable_spec() = ToProto(evaluation.binned_errors.front().spec);
+    out.set_p_value(consistency.p_value);
+    out.set_replicates(consistency.replicates);
+    out.set_exceedances(consistency.exceedances);
+    out.set_seed(consistency.seed);
+    out.set_replicate_mean(consistency.replicate_mean);
+    out.set_replicate_standard_deviation(consistency.replicate_standard_deviation);
+    out.set_caveat(std::string(kConsistencyTestCaveat));
+  }
+  if (evaluation.cme.has_value()) {
+    v1::CmeTest& out = *proto.mutable_cme_test();
+    if (evaluation.cme->ok()) {
+      const CmeTestResult& cme = **evaluation.cme;
+      out.set_test_locations(static_cast<std::int32_t>(cme.test_locations));
+      out.set_ucme(cme.ucme);
+      out.set_statistic(cme.statistic);
+      out.set_p_value(cme.p_value);
+      out.set_condition(cme.condition);
+      out.set_seed(options.seed);
+      out.set_caveat(std::string(kCmeTestCaveat));
+    } else {
+      out.set_error(std::string(evaluation.cme->status().message()));
+    }
+  }
+  for (const EventReliability& reliability : evaluation.reliability) {
+    ToProto(reliability, options.band_level, *proto.add_reliability());
+  }
+  return proto;
+}
+
+}  // namespace calibd::convert

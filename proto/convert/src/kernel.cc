@@ -1,0 +1,261 @@
+#include "calibd/convert/kernel.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace calibd::convert {
+namespace {
+
+constexpr int kMaxMatrixTerms = 16;
+constexpr std::size_t kMaxMatrixEntries = 4194304;
+
+// The same error, with where it was in front.
+absl::Status In(const std::string& where, const absl::Status& status) {
+  return absl::InvalidArgumentError(absl::StrCat(where, status.message()));
+}
+
+// Of a kernel, which is not over the squared Euclidean distance unless it is Gaussian.
+absl::StatusOr<Distance> ExponentialDistance(const std::string& field,
+                                             const v1::ExponentialKernel& exponential) {
+  absl::StatusOr<Distance> distance = FromProto(exponential.distance());
+  if (distance.ok() && *distance == Distance::kSquaredEuclidean) {
+    distance = absl::InvalidArgumentError(
+        "is DISTANCE_SQUARED_EUCLIDEAN, expected the gaussian kernel for it");
+  }
+  if (!distance.ok()) return In(field + ".exponential.distance ", distance.status());
+  return *distance;
+}
+
+absl::StatusOr<MatrixKernel::Term> FromProto(const std::string& field,
+                                             const v1::MatrixKernel::Term& proto) {
+  Distance distance = Distance::kSquaredEuclidean;
+  if (!proto.has_gaussian()) {
+    const absl::StatusOr<Distance> given = ExponentialDistance(field, proto.exponential());
+    if (!given.ok()) return given.status();
+    distance = *given;
+  }
+  const absl::StatusOr<Kernel> kernel = Kernel::Over(distance, proto.bandwidth());
+  if (!kernel.ok()) return In(field + ".", kernel.status());
+  return MatrixKernel::Term{*kernel, {proto.matrix().begin(), proto.matrix().end()}};
+}
+
+absl::StatusOr<std::shared_ptr<const MatrixKernel>> FromProto(const v1::MatrixKernel& proto,
+                                                              std::size_t class_count) {
+  if (proto.terms_size() > kMaxMatrixTerms) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel.matrix.terms has ", proto.terms_size(),
+                                                   " terms, expected 1..", kMaxMatrixTerms));
+  }
+  std::vector<MatrixKernel::Term> terms;
+  std::size_t entries = 0;
+  for (int l = 0; l < proto.terms_size(); ++l) {
+    absl::StatusOr<MatrixKernel::Term> term =
+        FromProto(absl::StrCat("kernel.matrix.terms[", l, "]"), proto.terms(l));
+    if (!term.ok()) return term.status();
+    entries += term->matrix.size();
+    terms.push_back(*std::move(term));
+  }
+  if (entries > kMaxMatrixEntries) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "kernel.matrix has ", entries, " entries, expected at most ", kMaxMatrixEntries));
+  }
+  absl::StatusOr<MatrixKernel> kernel = MatrixKernel::Create(std::move(terms), class_count);
+  if (!kernel.ok()) return In("kernel.matrix.", kernel.status());
+  return std::make_shared<const MatrixKernel>(*std::move(kernel));
+}
+
+BandwidthRule FromProto(const v1::BandwidthRule& proto) {
+  BandwidthRule rule;
+  switch (proto.rule_case()) {
+    case v1::BandwidthRule::kFixed:
+      rule.kind = BandwidthRule::Kind::kFixed;
+      rule.fixed = proto.fixed();
+      break;
+    case v1::BandwidthRule::RULE_NOT_SET:
+    case v1::BandwidthRule::kMedian:
+      break;
+    case v1::BandwidthRule::kMedianOffDiagonal:
+      rule.kind = BandwidthRule::Kind::kMedianOffDiagonal;
+      break;
+    case v1::BandwidthRule::kMeanTotalVariation:
+      rule.kind = BandwidthRule::Kind::kMeanTotalVariation;
+      rule.alpha.assign(proto.mean_total_variation().alpha().begin(),
+                        proto.mean_total_variation().alpha().end());
+      break;
+  }
+  return rule;
+}
+
+}  // namespace
+
+absl::StatusOr<Lens> FromProto(const v1::Lens& proto, std::size_t class_count) {
+  Lens lens = Lens::Canonical();
+  switch (proto.kind_case()) {
+    case v1::Lens::KIND_NOT_SET:
+    case v1::Lens::kCanonical:
+      break;
+    case v1::Lens::kTopLabel:
+      lens = Lens::TopLabel();
+      break;
+    case v1::Lens::kClassWise:
+      lens = Lens::ClassWise();
+      break;
+    case v1::Lens::kTopK:
+      lens = Lens::TopK(static_cast<std::size_t>(std::max(proto.top_k().k(), 0)));
+      break;
+    case v1::Lens::kGrouped:
+      lens = Lens::Grouped(
+          {proto.grouped().group_of_class().begin(), proto.grouped().group_of_class().end()});
+      break;
+    case v1::Lens::kOneClass:
+      if (proto.one_class().class_index() < 0) {
+        return absl::InvalidArgumentError(absl::StrCat("class is ", proto.one_class().class_index(),
+                                                       ", expected [0, ", class_count, ")"));
+      }
+      lens = Lens::OneClass(static_cast<std::size_t>(proto.one_class().class_index()));
+      break;
+  }
+  if (const absl::Status status = lens.Check(class_count); !status.ok()) return status;
+  return lens;
+}
+
+v1::Lens ToProto(const Lens& lens) {
+  v1::Lens proto;
+  switch (lens.kind()) {
+    case Lens::Kind::kCanonical:
+      proto.mutable_canonical();
+      break;
+    case Lens::Kind::kTopLabel:
+      proto.mutable_top_label();
+      break;
+    case Lens::Kind::kClassWise:
+      if (lens.is_one_class()) {
+        proto.mutable_one_class()->set_class_index(static_cast<std::int32_t>(lens.k()));
+      } else {
+        proto.mutable_class_wise();
+      }
+      break;
+    case Lens::Kind::kTopK:
+      proto.mutable_top_k()->set_k(static_cast<std::int32_t>(lens.k()));
+      break;
+    case Lens::Kind::kGrouped:
+      proto.mutable_grouped()->mutable_group_of_class()->Add(lens.group_of_class().begin(),
+                                                             lens.group_of_class().end());
+      break;
+  }
+  return proto;
+}
+
+absl::StatusOr<KernelSpec> FromProto(const v1::Kernel& kernel, const v1::BandwidthRule& bandwidth,
+                                     std::size_t class_count) {
+  KernelSpec spec;
+  if (kernel.has_matrix()) {
+    if (bandwidth.rule_case() != v1::BandwidthRule::RULE_NOT_SET) {
+      return absl::InvalidArgumentError(
+          "bandwidth is given, expected none: the terms of a matrix-valued kernel bring theirs");
+    }
+    absl::StatusOr<std::shared_ptr<const MatrixKernel>> matrix =
+        FromProto(kernel.matrix(), class_count);
+    if (!matrix.ok()) return matrix.status();
+    spec.matrix = *std::move(matrix);
+    return spec;
+  }
+  if (kernel.has_gaussian()) {
+    spec.rule.distance = Distance::kSquaredEuclidean;
+  } else {
+    const absl::StatusOr<Distance> distance = ExponentialDistance("kernel", kernel.exponential());
+    if (!distance.ok()) return distance.status();
+    spec.rule.distance = *distance;
+  }
+  spec.rule.bandwidth = FromProto(bandwidth);
+  if (const absl::Status status = CheckKernelRule(spec.rule, class_count); !status.ok()) {
+    if (bandwidth.has_fixed()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bandwidth.fixed is ", bandwidth.fixed(), ", expected a finite number > 0"));
+    }
+    return In("bandwidth.mean_total_variation.", status);
+  }
+  return spec;
+}
+
+v1::Kernel KernelToProto(const KernelSpec& spec) {
+  v1::Kernel proto;
+  if (spec.matrix == nullptr) {
+    if (spec.rule.distance == Distance::kSquaredEuclidean) {
+      proto.mutable_gaussian();
+    } else {
+      proto.mutable_exponential()->set_distance(ToProto(spec.rule.distance));
+    }
+    return proto;
+  }
+  for (const MatrixKernel::Term& term : spec.matrix->terms()) {
+    v1::MatrixKernel::Term& out = *proto.mutable_matrix()->add_terms();
+    if (term.kernel.distance() == Distance::kSquaredEuclidean) {
+      out.mutable_gaussian();
+    } else {
+      out.mutable_exponential()->set_distance(ToProto(term.kernel.distance()));
+    }
+    out.set_bandwidth(term.kernel.bandwidth());
+    out.mutable_matrix()->Add(term.matrix.begin(), term.matrix.end());
+  }
+  return proto;
+}
+
+v1::BandwidthRule BandwidthToProto(const BandwidthRule& rule, std::size_t observations) {
+  v1::BandwidthRule proto;
+  switch (rule.kind) {
+    case BandwidthRule::Kind::kFixed:
+      proto.set_fixed(rule.fixed);
+      break;
+    case BandwidthRule::Kind::kMedian:
+      proto.mutable_median()->set_warmup(static_cast<std::int32_t>(observations));
+      break;
+    case BandwidthRule::Kind::kMedianOffDiagonal:
+      proto.mutable_median_off_diagonal()->set_warmup(static_cast<std::int32_t>(observations));
+      break;
+    case BandwidthRule::Kind::kMeanTotalVariation:
+      proto.mutable_mean_total_variation()->mutable_alpha()->Add(rule.alpha.begin(),
+                                                                 rule.alpha.end());
+      break;
+  }
+  return proto;
+}
+
+absl::StatusOr<Distance> FromProto(v1::Distance proto) {
+  switch (proto) {
+    case v1::DISTANCE_UNSPECIFIED:
+    case v1::DISTANCE_TOTAL_VARIATION:
+      return Distance::kTotalVariation;
+    case v1::DISTANCE_CITYBLOCK:
+      return Distance::kCityblock;
+    case v1::DISTANCE_EUCLIDEAN:
+      return Distance::kEuclidean;
+    case v1::DISTANCE_SQUARED_EUCLIDEAN:
+      return Distance::kSquaredEuclidean;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("is ", static_cast<int>(proto), ", expected a value of calibd.v1.Distance"));
+  }
+}
+
+v1::Distance ToProto(Distance distance) {
+  switch (distance) {
+    case Distance::kTotalVariation:
+      return v1::DISTANCE_TOTAL_VARIATION;
+    case Distance::kCityblock:
+      return v1::DISTANCE_CITYBLOCK;
+    case Distance::kEuclidean:
+      return v1::DISTANCE_EUCLIDEAN;
+    case Distance::kSquaredEuclidean:
+      return v1::DISTANCE_SQUARED_EUCLIDEAN;
+  }
+  return v1::DISTANCE_UNSPECIFIED;
+}
+
+}  // namespace calibd::convert

@@ -1,0 +1,148 @@
+#include "server/compute/window_jobs.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::chrono::seconds kBusyRetryDelay{5};
+
+absl::Status TooFewError(const std::string& message) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "INSUFFICIENT_DATA", message);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowRequest request,
+                                                                    Watcher watcher) {
+  if (draining_) {
+    return DrainingError();
+  }
+  const std::size_t window = request.model->declaration().window;
+  if (request.observations == 1 || request.observations > window) {
+    return InvalidFieldError("window", absl::StrCat("is ", request.observations, ", expected 2..",
+                                                    window, ", the model's window, or 0"));
+  }
+  const absl::StatusOr<std::size_t> size = CheckSize(request, *request.model->snapshot());
+  if (!size.ok()) {
+    return size.status();
+  }
+  const auto most = static_cast<std::int64_t>(threads_ + limits_.max_queued);
+  if (queued_.fetch_add(1) + running_ >= most) {
+    --queued_;
+    return WithRetryDelay(
+        MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
+                  absl::StrCat("as many tests and evaluations run or wait as may, ", most)),
+        kBusyRetryDelay);
+  }
+  auto job = std::make_shared<Job>();
+  pool_.Post([this, request = std::move(request), watcher = std::move(watcher), job] {
+    ++running_;
+    --queued_;
+    absl::Status status;
+    try {
+      status = Run(request, *job, watcher);
+    } catch (const std::bad_alloc&) {
+      status = MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "out of memory");
+    }
+    --running_;
+    Count(status);
+    watcher.done(status);
+  });
+  return job;
+}
+
+absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
+                                                  const ModelSnapshot& snapshot) const {
+  const ModelDeclaration& declaration = request.model->declaration();
+  if (!snapshot.warming_up() && !snapshot.lenses.front().bandwidth_error.empty()) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "NO_BANDWIDTH",
+                     snapshot.lenses.front().bandwidth_error);
+  }
+  if (snapshot.warming_up()) {
+    return TooFewError(absl::StrCat("the model has ", snapshot.observations, " observations, ",
+                                    declaration.warmup,
+                                    " are needed before the bandwidth is known"));
+  }
+  const std::size_t available = snapshot.window.size();
+  const std::size_t n = request.observations == 0 ? available : request.observations;
+  const std::size_t needed = std::max<std::size_t>(2, n);
+  if (available < needed) {
+    return TooFewError(
+        absl::StrCat("the window holds ", available, " observations, ", needed, " are needed"));
+  }
+  const std::size_t m = declaration.class_count;
+  const JobCost cost = request.cost(n, threads_);
+  const double memory =
+      static_cast<double>(n * (m * sizeof(double) + sizeof(std::int32_t))) + cost.memory_bytes;
+  if (memory > static_cast<double>(limits_.memory_bytes) || cost.operations > limits_.operations) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "JOB_TOO_LARGE",
+        absl::StrCat("this, of ", n, " observations of ", m, " classes, needs ", memory,
+                     " bytes (limit ", limits_.memory_bytes, ") and ", cost.operations,
+                     " operations (limit ", limits_.operations, "): use ", request.remedy));
+  }
+  return n;
+}
+
+absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
+                             const Watcher& watcher) const {
+  const Model& model = *request.model;
+  const auto stopped = [this, &model, &job] {
+    return job.cancelled_ || draining_ || model.deleted();
+  };
+  const auto stop_reason = [this, &model]() -> absl::Status {
+    if (draining_) {
+      return DrainingError();
+    }
+    return model.deleted() ? ModelNotFoundError(model.declaration().name.ToString())
+                           : absl::CancelledError("the call was cancelled");
+  };
+  if (stopped()) {
+    return stop_reason();
+  }
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  const absl::StatusOr<std::size_t> n = CheckSize(request, *snapshot);
+  if (!n.ok()) {
+    return n.status();
+  }
+  WindowSample sample;
+  sample.last_observation = snapshot->observations;
+  sample.first_observation = snapshot->observations - static_cast<std::int64_t>(*n) + 1;
+  sample.compute_time = std::chrono::system_clock::now();
+  sample.observations = snapshot->window.CopyNewest(*n);
+  sample.snapshot = snapshot;
+  RunControl control;
+  control.parallel_for = [this](std::size_t count, const std::function<void(std::size_t)>& body) {
+    pool_.ParallelFor(count, body);
+  };
+  control.progress = watcher.progress;
+  control.cancelled = stopped;
+  const absl::Status status = request.compute(sample, control);
+  return absl::IsCancelled(status) ? stop_reason() : status;
+}
+
+void WindowJobs::Count(const absl::Status& status) noexcept {
+  if (status.ok()) {
+    ++completed_;
+  } else if (absl::IsCancelled(status)) {
+    ++cancelled_;
+  } else {
+    ++failed_;
+  }
+}
+
+WindowJobs::Counts WindowJobs::counts() const noexcept {
+  return {.completed = completed_,
+          .cancelled = cancelled_,
+          .failed = failed_,
+          .running = running_,
+          .queued = queued_};
+}
+
+}  // namespace calibd::server

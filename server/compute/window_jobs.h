@@ -1,0 +1,130 @@
+#ifndef CALIBD_SERVER_COMPUTE_WINDOW_JOBS_H_
+#define CALIBD_SERVER_COMPUTE_WINDOW_JOBS_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/run_control.h"
+#include "server/executor/thread_pool.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+
+// What a job may take, reckoned before it is accepted.
+struct JobCost {
+  // Beside the observations.
+  double memory_bytes = 0;
+  // Rough multiplications.
+  double operations = 0;
+};
+
+// The newest observations of a model at one moment.
+struct WindowSample {
+  // Of which `observations` are the newest.
+  std::shared_ptr<const ModelSnapshot> snapshot;
+  PredictionSet observations;
+  // Numbers of the first and the last observation.
+  std::int64_t first_observation = 0;
+  std::int64_t last_observation = 0;
+  std::chrono::system_clock::time_point compute_time;
+};
+
+struct WindowRequest {
+  std::shared_ptr<Model> model;
+  // Newest observations to use; 0: all of the window.
+  std::size_t observations = 0;
+  // n: observations; threads: that are lent.
+  std::function<JobCost(std::size_t n, std::size_t threads)> cost;
+  // What can be made smaller when the job is too large, e.g. "a smaller window".
+  std::string remedy;
+  // Called once at most, on a compute thread. Errors: Cancelled; those of the computation.
+  std::function<absl::Status(const WindowSample& sample, const RunControl& control)> compute;
+};
+
+// Runs long computations on models' windows on the compute threads, in the order in which
+// they came; threads that are free help those that run. Thread-safe.
+class WindowJobs {
+ public:
+  struct Limits {
+    // Jobs that may wait beyond those that run.
+    std::size_t max_queued = 0;
+    // Of one job.
+    std::size_t memory_bytes = 0;
+    double operations = 0;
+  };
+
+  // A job's way to be stopped. Any thread; also when it has ended.
+  class Job {
+   public:
+    void Cancel() noexcept { cancelled_ = true; }
+
+   private:
+    friend class WindowJobs;
+    std::atomic<bool> cancelled_ = false;
+  };
+
+  struct Watcher {
+    // As RunControl::progress.
+    std::function<void(double fraction)> progress;
+    // Called once, on a compute thread. Errors: Cancelled, Unavailable (drain),
+    // NotFound (the model was deleted), those of Submit
+    // and of the computation.
+    std::function<void(const absl::Status&)> done;
+  };
+
+  // Jobs that ended, by how.
+  struct Counts {
+    std::int64_t completed = 0;
+    std::int64_t cancelled = 0;
+    std::int64_t failed = 0;
+    std::int64_t running = 0;
+    std::int64_t queued = 0;
+  };
+
+  // threads: of the pool.
+  WindowJobs(const Limits& limits, ThreadPool& pool, std::size_t threads)
+      : limits_(limits), pool_(pool), threads_(threads) {}
+
+  // Takes the newest observations when the job starts to run, not now. The
+  // watcher is called only when this returns a job.
+  // Errors: InvalidArgument; FailedPrecondition with how many observations there
+  // are and how many are needed; ResourceExhausted when too many wait, with a
+  // retry delay, or when the job is too large.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Submit(WindowRequest request, Watcher watcher);
+
+  // Stops every job and takes no more.
+  void Drain() noexcept { draining_ = true; }
+
+  [[nodiscard]] Counts counts() const noexcept;
+  // That are lent to a job at most.
+  [[nodiscard]] std::size_t threads() const noexcept { return threads_; }
+
+ private:
+  [[nodiscard]] absl::StatusOr<std::size_t> CheckSize(const WindowRequest& request,
+                                                      const ModelSnapshot& snapshot) const;
+  [[nodiscard]] absl::Status Run(const WindowRequest& request, const Job& job,
+                                 const Watcher& watcher) const;
+  void Count(const absl::Status& status) noexcept;
+
+  const Limits limits_;
+  ThreadPool& pool_;
+  const std::size_t threads_;
+  std::atomic<bool> draining_ = false;
+  std::atomic<std::int64_t> queued_ = 0;
+  std::atomic<std::int64_t> running_ = 0;
+  std::atomic<std::int64_t> completed_ = 0;
+  std::atomic<std::int64_t> cancelled_ = 0;
+  std::atomic<std::int64_t> failed_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_COMPUTE_WINDOW_JOBS_H_
