@@ -107,7 +107,7 @@ void DeclareOptions(CLI::App& app, Options& options) {
 
 // One scalar of the file as the text a flag would carry.
 std::optional<std::string> ScalarText(const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) {
+  if (auto text = node.value_exact<std::string>()) {
     return text;
   }
   if (const auto flag = node.value_exact<bool>()) {

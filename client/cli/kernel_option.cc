@@ -49,7 +49,7 @@ absl::Status ParseFamily(const std::string& text, v1::Kernel& kernel) {
 }
 
 absl::Status ParseRule(const std::string& text, std::size_t class_count, v1::BandwidthRule& rule) {
-  const absl::Status error = absl::InvalidArgumentError(
+  absl::Status error = absl::InvalidArgumentError(
       absl::StrCat("--bandwidth is '", text,
                    "', expected a number > 0, median, median_off_diagonal or "
                    "mean_total_variation:ALPHA with one alpha or one for each class"));

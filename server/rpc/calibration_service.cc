@@ -119,15 +119,15 @@ grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
 
 grpc::ServerWriteReactor<v1::RunTestResponse>* CalibrationServiceImpl::RunTest(
     grpc::CallbackServerContext* /*context*/, const v1::RunTestRequest* request) {
-  return WindowCall<v1::RunTestResponse>::Begin([&](auto response, auto watcher) {
-    return SubmitRunTest(registry_, jobs_, *request, std::move(response), std::move(watcher));
+  return WindowCall<v1::RunTestResponse>::Begin([&](const auto& response, auto watcher) {
+    return SubmitRunTest(registry_, jobs_, *request, response, std::move(watcher));
   });
 }
 
 grpc::ServerWriteReactor<v1::EvaluateResponse>* CalibrationServiceImpl::Evaluate(
     grpc::CallbackServerContext* /*context*/, const v1::EvaluateRequest* request) {
-  return WindowCall<v1::EvaluateResponse>::Begin([&](auto response, auto watcher) {
-    return SubmitEvaluate(registry_, jobs_, *request, std::move(response), std::move(watcher));
+  return WindowCall<v1::EvaluateResponse>::Begin([&](const auto& response, auto watcher) {
+    return SubmitEvaluate(registry_, jobs_, *request, response, std::move(watcher));
   });
 }
 

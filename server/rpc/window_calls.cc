@@ -82,7 +82,7 @@ void Describe(const Model& model, const WindowSample& sample, std::size_t thread
 
 absl::StatusOr<std::shared_ptr<WindowJobs::Job>> SubmitRunTest(
     const ModelRegistry& registry, WindowJobs& jobs, const v1::RunTestRequest& request,
-    std::shared_ptr<v1::RunTestResponse> response, WindowJobs::Watcher watcher) {
+    const std::shared_ptr<v1::RunTestResponse>& response, WindowJobs::Watcher watcher) {
   const absl::StatusOr<std::shared_ptr<Model>> model =
       FindModel(registry, request.model(), request.window());
   if (!model.ok()) {
@@ -134,7 +134,7 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> SubmitRunTest(
 
 absl::StatusOr<std::shared_ptr<WindowJobs::Job>> SubmitEvaluate(
     const ModelRegistry& registry, WindowJobs& jobs, const v1::EvaluateRequest& request,
-    std::shared_ptr<v1::EvaluateResponse> response, WindowJobs::Watcher watcher) {
+    const std::shared_ptr<v1::EvaluateResponse>& response, WindowJobs::Watcher watcher) {
   const absl::StatusOr<std::shared_ptr<Model>> model =
       FindModel(registry, request.model(), request.window());
   if (!model.ok()) {

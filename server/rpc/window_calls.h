@@ -15,10 +15,10 @@ namespace calibd::server {
 // Errors: those of the request's fields; NotFound; those of WindowJobs::Submit.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<WindowJobs::Job>> SubmitRunTest(
     const ModelRegistry& registry, WindowJobs& jobs, const v1::RunTestRequest& request,
-    std::shared_ptr<v1::RunTestResponse> response, WindowJobs::Watcher watcher);
+    const std::shared_ptr<v1::RunTestResponse>& response, WindowJobs::Watcher watcher);
 [[nodiscard]] absl::StatusOr<std::shared_ptr<WindowJobs::Job>> SubmitEvaluate(
     const ModelRegistry& registry, WindowJobs& jobs, const v1::EvaluateRequest& request,
-    std::shared_ptr<v1::EvaluateResponse> response, WindowJobs::Watcher watcher);
+    const std::shared_ptr<v1::EvaluateResponse>& response, WindowJobs::Watcher watcher);
 
 }  // namespace calibd::server
 

@@ -89,7 +89,7 @@ struct Client::Impl {
                               const Take& take) const {
     std::optional<Result> result;
     double fraction = 0;
-    const absl::Status cancelled = absl::CancelledError("the call was cancelled");
+    absl::Status cancelled = absl::CancelledError("the call was cancelled");
     absl::Status status =
         Retry(call_options.timeout, [&](grpc::ClientContext& context, int /*attempt*/) {
           const std::stop_callback cancel(call_options.stop, [&context] { context.TryCancel(); });

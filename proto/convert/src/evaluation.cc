@@ -14,6 +14,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/hypothesis_test.h"
 #include "calibd/core/simd_target.h"
+#include "prefixed_error.h"
 
 namespace calibd::convert {
 namespace {
@@ -135,11 +136,6 @@ absl::StatusOr<BinnedErrorSpec> FromProto(const v1::BinnedErrorSpec& proto) {
   return absl::InvalidArgumentError("bins is unset");
 }
 
-// The same error, with where it was in front.
-absl::Status In(const std::string& where, const absl::Status& status) {
-  return absl::InvalidArgumentError(absl::StrCat(where, status.message()));
-}
-
 }  // namespace
 
 v1::BlockEstimate ToProto(const RunningBlock& block, double bound) {
@@ -242,7 +238,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
   if (request.lenses_size() > 0) lenses.clear();
   for (int i = 0; i < request.lenses_size(); ++i) {
     absl::StatusOr<Lens> lens = FromProto(request.lenses(i), class_count);
-    if (!lens.ok()) return In(absl::StrCat("lenses[", i, "] "), lens.status());
+    if (!lens.ok()) return PrefixedError(absl::StrCat("lenses[", i, "] "), lens.status());
     lenses.push_back(*std::move(lens));
   }
   for (Lens& lens : lenses) {
@@ -251,7 +247,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     options.lenses.push_back({.lens = std::move(lens), .kernel = own});
   }
   const absl::StatusOr<Precision> precision = FromProto(request.precision());
-  if (!precision.ok()) return In("precision ", precision.status());
+  if (!precision.ok()) return PrefixedError("precision ", precision.status());
   options.precision = *precision;
   options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   options.seed = request.seed();
@@ -263,7 +259,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
   if (request.binned_errors_size() > 0) options.binned_errors.clear();
   for (int i = 0; i < request.binned_errors_size(); ++i) {
     absl::StatusOr<BinnedErrorSpec> spec = FromProto(request.binned_errors(i));
-    if (!spec.ok()) return In(absl::StrCat("binned_errors[", i, "] "), spec.status());
+    if (!spec.ok()) return PrefixedError(absl::StrCat("binned_errors[", i, "] "), spec.status());
     options.binned_errors.push_back(*std::move(spec));
   }
   options.consistency_replicates = request.consistency_replicates();

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "prefixed_error.h"
 
 namespace calibd::convert {
 namespace {
@@ -16,20 +17,15 @@ namespace {
 constexpr int kMaxMatrixTerms = 16;
 constexpr std::size_t kMaxMatrixEntries = 4194304;
 
-// The same error, with where it was in front.
-absl::Status In(const std::string& where, const absl::Status& status) {
-  return absl::InvalidArgumentError(absl::StrCat(where, status.message()));
-}
-
 // Of a kernel, which is not over the squared Euclidean distance unless it is Gaussian.
 absl::StatusOr<Distance> ExponentialDistance(const std::string& field,
                                              const v1::ExponentialKernel& exponential) {
-  absl::StatusOr<Distance> distance = FromProto(exponential.distance());
+  absl::StatusOr<Distance> distance = convert::FromProto(exponential.distance());
   if (distance.ok() && *distance == Distance::kSquaredEuclidean) {
     distance = absl::InvalidArgumentError(
         "is DISTANCE_SQUARED_EUCLIDEAN, expected the gaussian kernel for it");
   }
-  if (!distance.ok()) return In(field + ".exponential.distance ", distance.status());
+  if (!distance.ok()) return PrefixedError(field + ".exponential.distance ", distance.status());
   return *distance;
 }
 
@@ -42,7 +38,7 @@ absl::StatusOr<MatrixKernel::Term> FromProto(const std::string& field,
     distance = *given;
   }
   const absl::StatusOr<Kernel> kernel = Kernel::Over(distance, proto.bandwidth());
-  if (!kernel.ok()) return In(field + ".", kernel.status());
+  if (!kernel.ok()) return PrefixedError(field + ".", kernel.status());
   return MatrixKernel::Term{*kernel, {proto.matrix().begin(), proto.matrix().end()}};
 }
 
@@ -66,7 +62,7 @@ absl::StatusOr<std::shared_ptr<const MatrixKernel>> FromProto(const v1::MatrixKe
         "kernel.matrix has ", entries, " entries, expected at most ", kMaxMatrixEntries));
   }
   absl::StatusOr<MatrixKernel> kernel = MatrixKernel::Create(std::move(terms), class_count);
-  if (!kernel.ok()) return In("kernel.matrix.", kernel.status());
+  if (!kernel.ok()) return PrefixedError("kernel.matrix.", kernel.status());
   return std::make_shared<const MatrixKernel>(*std::move(kernel));
 }
 
@@ -179,7 +175,7 @@ absl::StatusOr<KernelSpec> FromProto(const v1::Kernel& kernel, const v1::Bandwid
       return absl::InvalidArgumentError(
           absl::StrCat("bandwidth.fixed is ", bandwidth.fixed(), ", expected a finite number > 0"));
     }
-    return In("bandwidth.mean_total_variation.", status);
+    return PrefixedError("bandwidth.mean_total_variation.", status);
   }
   return spec;
 }

@@ -1,0 +1,85 @@
+"""clang_tidy.py BUILD: fails when clang-tidy finds something in the product's sources.
+
+BUILD is a build folder with compile_commands.json. The sources of a folder are checked as one
+translation unit that includes them all: most of a run's time goes to the headers, which so are
+read once a folder. Tests are held to the compiler's warnings.
+"""
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sources import ROOT
+
+PRODUCT = ("core", "server", "client", "proto/convert")
+# Compiled several times over, once for each instruction set, by including itself.
+ALONE = ("tile_micro.cc", "gather_interval.cc")
+
+
+def product_commands(build):
+    """The compile command of each source of the product, by its path from the root."""
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["directory"], entry["file"]).resolve()
+        if path.is_relative_to(ROOT):
+            name = path.relative_to(ROOT).as_posix()
+            if name.startswith(tuple(folder + "/" for folder in PRODUCT)):
+                commands[name] = entry
+    return commands
+
+
+def groups(names):
+    """Lists of sources that are checked together."""
+    folders = {}
+    for name in sorted(names):
+        alone = os.path.basename(name) in ALONE
+        folders.setdefault(name if alone else os.path.dirname(name), []).append(name)
+    return list(folders.values())
+
+
+def flags_of(entry):
+    """The include folders, definitions and dialect of a compile command."""
+    kept, words = [], shlex.split(entry["command"])
+    for word, following in zip(words, words[1:] + [""]):
+        if word == "-isystem":
+            kept += [word, following]
+        elif word.startswith(("-I", "-D", "-std=")):
+            kept.append(word)
+    return kept
+
+
+def write_database(folder, commands):
+    database = []
+    for number, group in enumerate(groups(commands)):
+        unit = folder / f"unit{number}.cc"
+        unit.write_text("".join(f'#include "{ROOT / name}"\n' for name in group))
+        flags = dict.fromkeys(shlex.join(flags_of(commands[name])) for name in group)
+        database.append({"directory": commands[group[0]]["directory"], "file": str(unit),
+                         "command": " ".join(["c++", *flags, "-c", str(unit)])})
+    (folder / "compile_commands.json").write_text(json.dumps(database))
+
+
+def main():
+    commands = product_commands(Path(sys.argv[1]).resolve())
+    if not commands:
+        print(f"{sys.argv[1]} compiles no source of {', '.join(PRODUCT)}", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_database(folder, commands)
+        shutil.copy(ROOT / ".clang-tidy", folder)
+        result = subprocess.run(
+            ["run-clang-tidy", "-quiet", "-p", name], capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            noise = ("clang-tidy", "warnings generated", "Suppressed")
+            print("\n".join(line for line in (result.stdout + result.stderr).splitlines()
+                            if line and not any(text in line for text in noise)))
+        return result.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
