@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -37,21 +38,29 @@ void DrawCounts(std::uint64_t seed, std::size_t replicate, std::span<std::uint32
   for (std::uint32_t i = 0; i < n; ++i) ++counts[rng.Below(n)];
 }
 
-// Calls body(replicate, counts) for `count` replicates from `first`, a few of them in a
-// row on one thread.
-template <typename Body>
-void ForEachReplicate(std::size_t n, std::uint64_t seed, std::size_t first, std::size_t count,
-                      const RunControl& control, const Body& body) {
+// Calls body(first, count) for `count` replicates in all, a few of them in a row on one
+// thread.
+void ForEachDraw(std::size_t count, const RunControl& control,
+                 const std::function<void(std::size_t first, std::size_t count)>& body) {
   const std::size_t draws = (count + kReplicatesPerDraw - 1) / kReplicatesPerDraw;
   ParallelFor(control, draws, [&](std::size_t draw) {
-    std::vector<std::uint32_t> counts(n);
-    const std::size_t end = std::min(count, (draw + 1) * kReplicatesPerDraw);
-    for (std::size_t r = draw * kReplicatesPerDraw; r < end; ++r) {
-      if (control.cancelled && control.cancelled()) return;
-      DrawCounts(seed, first + r, counts);
-      body(r, counts);
-    }
+    const std::size_t first = draw * kReplicatesPerDraw;
+    body(first, std::min(kReplicatesPerDraw, count - first));
   });
+}
+
+// Eight sums break the chain of dependent additions; their order is fixed.
+double Sum(std::span<const float> values) {
+  constexpr std::size_t kSums = 8;
+  std::array<double, kSums> sums{};
+  std::size_t j = 0;
+  for (; j + kSums <= values.size(); j += kSums) {
+    for (std::size_t lane = 0; lane < kSums; ++lane) {
+      sums[lane] += static_cast<double>(values[j + lane]);
+    }
+  }
+  for (; j < values.size(); ++j) sums[0] += static_cast<double>(values[j]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
 // T = n^-2 [ n/(n-1) (C'HC - C'h) - 2 C'R ], where C'w = n/(n-1) C'h + 2 C'R.
@@ -81,13 +90,22 @@ class Turn {
         replicates_(replicates),
         counts_(n_ * replicates),
         diagonal_(n_) {
-    ForEachReplicate(n_, seed, first, replicates, control,
-                     [this](std::size_t r, std::span<const std::uint32_t> counts) {
-                       for (std::size_t position = 0; position < n_; ++position) {
-                         counts_[position * replicates_ + r] =
-                             static_cast<float>(counts[engine_.order()[position]]);
-                       }
-                     });
+    ForEachDraw(replicates, control, [&](std::size_t begin, std::size_t count) {
+      std::vector<std::uint32_t> counts(n_);
+      std::vector<float> drawn(count * n_);
+      for (std::size_t r = 0; r < count; ++r) {
+        if (control.cancelled && control.cancelled()) return;
+        DrawCounts(seed, first + begin + r, counts);
+        for (std::size_t position = 0; position < n_; ++position) {
+          drawn[r * n_ + position] = static_cast<float>(counts[engine_.order()[position]]);
+        }
+      }
+      // A cache line of counts_ at a time.
+      for (std::size_t position = 0; position < n_; ++position) {
+        float* const line = &counts_[position * replicates_ + begin];
+        for (std::size_t r = 0; r < count; ++r) line[r] = drawn[r * n_ + position];
+      }
+    });
   }
 
   // Adds what the tiles of one group contribute.
@@ -154,9 +172,7 @@ class Turn {
                   std::vector<double>& row_sums) {
     for (std::size_t i = 0; i < tile.row_count; ++i) {
       const float* row = &terms[i * kTileSize];
-      double sum = 0;
-      for (std::size_t j = 0; j < tile.column_count; ++j) sum += static_cast<double>(row[j]);
-      row_sums[tile.row_begin + i] += sum;
+      row_sums[tile.row_begin + i] += Sum({row, tile.column_count});
       if (tile.on_diagonal()) {
         diagonal_[tile.row_begin + i] = static_cast<double>(row[i]);
       } else {
@@ -200,12 +216,16 @@ absl::StatusOr<std::vector<double>> LineReplicates(const LineSkce& line, std::si
   const LineSkce::Rows rows = line.RowSums();
   const std::vector<double> weights = LinearWeights(rows.diagonal, rows.sums);
   std::vector<double> replicates(static_cast<std::size_t>(options.replicates));
-  ForEachReplicate(n, options.seed, 0, replicates.size(), control,
-                   [&](std::size_t r, std::span<const std::uint32_t> counts) {
-                     double linear_form = 0;
-                     for (std::size_t i = 0; i < n; ++i) linear_form += weights[i] * counts[i];
-                     replicates[r] = Replicate(line.QuadraticForm(counts), linear_form, n);
-                   });
+  ForEachDraw(replicates.size(), control, [&](std::size_t first, std::size_t count) {
+    std::vector<std::uint32_t> counts(n);
+    for (std::size_t r = first; r < first + count; ++r) {
+      if (control.cancelled && control.cancelled()) return;
+      DrawCounts(options.seed, r, counts);
+      double linear_form = 0;
+      for (std::size_t i = 0; i < n; ++i) linear_form += weights[i] * counts[i];
+      replicates[r] = Replicate(line.QuadraticForm(counts), linear_form, n);
+    }
+  });
   if (control.cancelled && control.cancelled()) {
     return absl::CancelledError("the computation was cancelled");
   }
@@ -330,8 +350,9 @@ std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t
                             std::size_t threads) noexcept {
   const std::size_t held = std::min(kReplicatesPerTurn, static_cast<std::size_t>(replicates));
   const std::size_t groups = std::min(kTileGroups, (n + kTileSize - 1) / kTileSize);
-  const std::size_t scratch =
-      TileEngine<float>::ScratchBytes(class_count) + kTileSize * (kTileSize + held) * sizeof(float);
+  const std::size_t scratch = n * (kReplicatesPerDraw * sizeof(float) + sizeof(std::uint32_t)) +
+                              TileEngine<float>::ScratchBytes(class_count) +
+                              kTileSize * (kTileSize + held) * sizeof(float);
   // The double pass ends before the replicates are drawn.
   return std::max(QuadraticMemory(n, class_count, Precision::kFloat64),
                   TileEngine<float>::MemoryBytes(n, class_count) + n * held * sizeof(float) +

@@ -1,9 +1,9 @@
 #include "line_skce.h"
 
-#include <algorithm>
+#include <boost/sort/spreadsort/float_sort.hpp>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
-#include <utility>
 
 namespace calibd {
 namespace {
@@ -26,6 +26,16 @@ std::optional<double> UnitDistance(Distance distance) {
   return std::nullopt;
 }
 
+struct Point {
+  double position;
+  std::uint32_t row;
+  // The label is the first class.
+  bool is_first;
+};
+
+// p (1 - p) of a residual that is 1 - p or -p.
+double Variance(double residual) { return std::abs(residual) * (1 - std::abs(residual)); }
+
 }  // namespace
 
 std::optional<LineSkce> LineSkce::Of(const PredictionBatch& batch, const Kernel& kernel) {
@@ -33,25 +43,28 @@ std::optional<LineSkce> LineSkce::Of(const PredictionBatch& batch, const Kernel&
   if (batch.class_count != 2 || !unit) return std::nullopt;
   const std::size_t n = batch.size();
   const std::span<const double> g = batch.probabilities;
-  std::vector<std::pair<double, std::uint32_t>> sorted;
-  sorted.reserve(n);
+  std::vector<Point> sorted(n);
   for (std::size_t i = 0; i < n; ++i) {
     if (std::abs(g[2 * i] + g[2 * i + 1] - 1) > kOnLine) return std::nullopt;
-    sorted.emplace_back(g[2 * i], static_cast<std::uint32_t>(i));
+    sorted[i] = {g[2 * i], static_cast<std::uint32_t>(i), batch.labels[i] == 0};
   }
-  std::sort(sorted.begin(), sorted.end());
+  boost::sort::spreadsort::float_sort(
+      sorted.begin(), sorted.end(),
+      [](const Point& point, unsigned offset) {
+        return boost::sort::spreadsort::float_mem_cast<double, std::int64_t>(point.position) >>
+               offset;
+      },
+      [](const Point& a, const Point& b) { return a.position < b.position; });
   LineSkce line;
-  line.order_.reserve(n);
-  line.residuals_.reserve(n);
-  line.variances_.reserve(n);
-  line.decay_.reserve(n);
+  line.order_.resize(n);
+  line.residuals_.resize(n);
+  line.decay_.resize(n);
   for (std::size_t s = 0; s < n; ++s) {
-    const auto [position, row] = sorted[s];
-    const double gap = s == 0 ? 0 : position - sorted[s - 1].first;
-    line.order_.push_back(row);
-    line.residuals_.push_back(batch.labels[row] == 0 ? 1 - position : -position);
-    line.variances_.push_back(position * (1 - position));
-    line.decay_.push_back(gap == 0 ? 1 : kernel.OfDistance(gap * *unit));
+    const Point& point = sorted[s];
+    const double gap = s == 0 ? 0 : point.position - sorted[s - 1].position;
+    line.order_[s] = point.row;
+    line.residuals_[s] = point.is_first ? 1 - point.position : -point.position;
+    line.decay_[s] = gap == 0 ? 1 : kernel.OfDistance(gap * *unit);
   }
   return line;
 }
@@ -76,17 +89,17 @@ double LineSkce::SumOfDiagonal() const noexcept {
 double LineSkce::NullSumOfSquares() const noexcept {
   double sum = 0;
   double before = 0;
-  for (std::size_t s = 0; s < variances_.size(); ++s) {
+  for (std::size_t s = 0; s < residuals_.size(); ++s) {
     before *= decay_[s] * decay_[s];
-    sum += variances_[s] * before;
-    before += variances_[s];
+    sum += Variance(residuals_[s]) * before;
+    before += Variance(residuals_[s]);
   }
   return 4 * sum;
 }
 
 double LineSkce::NullSumOfDiagonal() const noexcept {
   double sum = 0;
-  for (const double variance : variances_) sum += variance;
+  for (const double residual : residuals_) sum += Variance(residual);
   return 2 * sum;
 }
 

@@ -43,11 +43,10 @@ class LineSkce {
  private:
   LineSkce() = default;
 
-  // By ascending position: row of the batch, residual, its variance under the null
-  // hypothesis, and the kernel between this one and the one before.
+  // By ascending position: row of the batch, residual, and the kernel between this one
+  // and the one before.
   std::vector<std::uint32_t> order_;
   std::vector<double> residuals_;
-  std::vector<double> variances_;
   std::vector<double> decay_;
 };
 
