@@ -12,14 +12,6 @@ find_package(Eigen3 REQUIRED CONFIG)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 
-# The single-threaded OpenBLAS, linked statically: core starts no threads, and
-# the system's choice of a BLAS must not change a result.
-find_library(CALIBD_OPENBLAS libopenblas.a REQUIRED PATH_SUFFIXES openblas-serial NO_CACHE)
-find_path(CALIBD_OPENBLAS_INCLUDE cblas.h REQUIRED PATH_SUFFIXES openblas-serial NO_CACHE)
-add_library(calibd_openblas INTERFACE)
-target_link_libraries(calibd_openblas INTERFACE ${CALIBD_OPENBLAS} m)
-target_include_directories(calibd_openblas SYSTEM INTERFACE ${CALIBD_OPENBLAS_INCLUDE})
-
 # The server; JSON and CLI11 for calibctl too.
 find_package(spdlog REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)

@@ -66,7 +66,8 @@ absl::Status ParseRule(const std::string& text, std::size_t class_count, v1::Ban
       if (!absl::SimpleAtod(part, &value)) return error;
       alpha.Add(value);
     }
-    if (alpha.size() == 1) alpha.Resize(static_cast<int>(class_count), alpha.Get(0));
+    const double first = alpha.Get(0);
+    if (alpha.size() == 1) alpha.Resize(static_cast<int>(class_count), first);
   } else if (absl::SimpleAtod(text, &fixed) && fixed > 0) {
     rule.set_fixed(fixed);
   } else {

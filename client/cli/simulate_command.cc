@@ -3,9 +3,17 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/generator_closed_forms.h"
 #include "calibd/core/validation.h"
 #include "command.h"
 #include "progress_bar.h"
@@ -22,19 +30,67 @@ constexpr std::int64_t kMaxRowsPerSend = 1024;
 
 struct SimulateOptions {
   std::string model;
-  std::string generator;
+  std::string generator = "M1";
   std::int64_t n = 0;
   double rate = 0;
   std::uint64_t seed = 0;
   std::int32_t class_count = 10;
+  // Unset: those of the generator.
+  std::vector<double> alpha;
+  std::optional<double> pi;
+  std::string beta;
 };
 
-absl::StatusOr<Generator> MakeGenerator(const SimulateOptions& options) {
+// "uniform", "class:K", or m probabilities.
+absl::StatusOr<std::vector<double>> ParseBeta(const std::string& text, std::size_t m) {
+  absl::Status error = absl::InvalidArgumentError(
+      absl::StrCat("--beta is '", text, "', expected uniform, class:K with K in [0, ", m, "), or ",
+                   m, " probabilities with commas between them"));
+  if (text == "uniform") return std::vector<double>(m, 1 / static_cast<double>(m));
+  absl::string_view rest = text;
+  if (absl::ConsumePrefix(&rest, "class:")) {
+    std::uint32_t k = 0;
+    if (!absl::SimpleAtoi(rest, &k) || k >= m) return error;
+    std::vector<double> beta(m, 0);
+    beta[k] = 1;
+    return beta;
+  }
+  std::vector<double> beta;
+  for (const absl::string_view part : absl::StrSplit(rest, ',')) {
+    if (!absl::SimpleAtod(part, &beta.emplace_back())) return error;
+  }
+  if (beta.size() != m) return error;
+  return beta;
+}
+
+absl::StatusOr<GeneratorSpec> MakeSpec(const SimulateOptions& options) {
   const auto m = static_cast<std::size_t>(options.class_count);
-  GeneratorSpec spec = options.generator == "M1"   ? GeneratorSpec::M1(m)
-                       : options.generator == "M2" ? GeneratorSpec::M2(m)
-                                                   : GeneratorSpec::M3(m);
-  return Generator::Create(std::move(spec), options.seed);
+  GeneratorSpec spec = options.generator == "M2"   ? GeneratorSpec::M2(m)
+                       : options.generator == "M3" ? GeneratorSpec::M3(m)
+                                                   : GeneratorSpec::M1(m);
+  if (options.alpha.size() == 1) {
+    spec.alpha.assign(m, options.alpha.front());
+  } else if (!options.alpha.empty()) {
+    spec.alpha = options.alpha;
+  }
+  if (options.pi.has_value()) spec.pi = *options.pi;
+  if (!options.beta.empty()) {
+    absl::StatusOr<std::vector<double>> beta = ParseBeta(options.beta, m);
+    if (!beta.ok()) return beta.status();
+    spec.beta = *std::move(beta);
+  }
+  return spec;
+}
+
+// What is exactly true of the generator, beside what calibd will say of its predictions.
+void TellTruth(const GeneratorSpec& spec) {
+  const auto error = ExpectedCalibrationError(spec);
+  const auto distance = MeanTotalVariation(spec.alpha);
+  if (!error.ok() || !distance.ok()) return;
+  Print(
+      absl::StrFormat("The generator's expected calibration error by total variation is %.6g%s; "
+                      "two of its predictions are %.6g apart on average.\n",
+                      *error, *error == 0 ? " (calibrated)" : "", *distance));
 }
 
 absl::Status EnsureModel(client::Client& client, const std::string& name,
@@ -86,8 +142,10 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
 }
 
 ExitCode Run(const Context& context, const SimulateOptions& options) {
-  auto generator = MakeGenerator(options);
-  if (!generator.ok()) return Fail(generator.status());
+  const auto spec = MakeSpec(options);
+  if (!spec.ok()) return UsageFault(std::string(spec.status().message()));
+  auto generator = Generator::Create(*spec, options.seed);
+  if (!generator.ok()) return UsageFault(std::string(generator.status().message()));
   const auto client = ConnectTo(context);
   if (!client.ok()) return Fail(client.status());
   const std::string name = ModelArgument(options.model);
@@ -96,7 +154,9 @@ ExitCode Run(const Context& context, const SimulateOptions& options) {
   }
   auto stream = ReportedStream::Open(context, **client, name, {});
   if (!stream.ok()) return Fail(stream.status());
-  return stream->Finish(context, SendAll(context, options, *generator, *stream));
+  const ExitCode code = stream->Finish(context, SendAll(context, options, *generator, *stream));
+  if (!context.json()) TellTruth(*spec);
+  return code;
 }
 
 }  // namespace
@@ -106,14 +166,27 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
   CLI::App* const command = app.add_subcommand(
       "simulate", "Stream made-up predictions whose calibration is known, to try calibd out");
   command->footer(
-      "Predictions are drawn from Dir(0.1, ..., 0.1). Labels: M1 from the prediction itself "
-      "(calibrated); M2 half of them from it, half always the first class; M3 uniformly.\n"
+      "A prediction is drawn from Dirichlet(alpha); its label from beta with probability pi, else "
+      "from the prediction itself. M1: pi = 0 (calibrated); M2: pi = 0.5, always the first class; "
+      "M3: pi = 1, uniform; alpha = 0.1 for every class.\n"
       "The model is created with default settings if there is none.\n"
-      "Example: calibctl simulate demo --generator M2 --n 5000");
+      "Examples: calibctl simulate demo --generator M2 --n 5000\n"
+      "          calibctl simulate skewed --classes 3 --alpha 1,2,5 --pi 0.1 --beta class:2 "
+      "--n 5000");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
-  command->add_option("--generator", options->generator, "M1 (calibrated), M2 or M3 (not)")
-      ->required()
+  command
+      ->add_option("--generator", options->generator,
+                   "M1 (calibrated; the default), M2 or M3 (not); the following change it")
       ->check(CLI::IsMember({"M1", "M2", "M3"}));
+  command
+      ->add_option("--alpha", options->alpha,
+                   "concentration of the predictions: one number > 0, or one a class")
+      ->delimiter(',');
+  command->add_option("--pi", options->pi, "share of labels that ignore the prediction, in [0, 1]")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--beta", options->beta,
+                      "where those labels come from: uniform, class:K (from 0), or one "
+                      "probability a class with commas between them");
   command->add_option("--n", options->n, "number of predictions")
       ->required()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}));

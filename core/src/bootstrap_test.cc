@@ -1,7 +1,5 @@
 #include "calibd/core/bootstrap_test.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,6 +14,7 @@
 #include "calibd/core/matrix_kernel.h"
 #include "calibd/core/running_skce.h"
 #include "line_skce.h"
+#include "matrix_product.h"
 #include "matrix_tile_engine.h"
 #include "rng.h"
 #include "tile_engine.h"
@@ -29,6 +28,7 @@ namespace {
 constexpr std::size_t kReplicatesPerTurn = 1024;
 // Replicates whose counts are drawn by one thread at a time: a cache line of floats.
 constexpr std::size_t kReplicatesPerDraw = 16;
+static_assert(kPieceColumns % kReplicatesPerDraw == 0);
 
 // Counts C of one replicate, by row of the batch.
 void DrawCounts(std::uint64_t seed, std::size_t replicate, std::span<std::uint32_t> counts) {
@@ -88,7 +88,7 @@ class Turn {
       : engine_(engine),
         n_(engine.size()),
         replicates_(replicates),
-        counts_(n_ * replicates),
+        counts_((replicates + kPieceColumns - 1) / kPieceColumns * kPieceColumns * n_),
         diagonal_(n_) {
     ForEachDraw(replicates, control, [&](std::size_t begin, std::size_t count) {
       std::vector<std::uint32_t> counts(n_);
@@ -102,7 +102,7 @@ class Turn {
       }
       // A cache line of counts_ at a time.
       for (std::size_t position = 0; position < n_; ++position) {
-        float* const line = &counts_[position * replicates_ + begin];
+        float* const line = &counts_[CountAt(position, begin)];
         for (std::size_t r = 0; r < count; ++r) line[r] = drawn[r * n_ + position];
       }
     });
@@ -117,6 +117,7 @@ class Turn {
     std::vector<float> terms(kTileSize * kTileSize);
     // One row of tiles of H C, summed along the row.
     std::vector<float> product(kTileSize * replicates_);
+    std::vector<float> packed;
     while (const std::optional<Tile> tile = walk.Next()) {
       engine_.Terms(*tile, scratch, walk.cancelled(), terms.data());
       AddRowSums(*tile, terms, sums.row_sums);
@@ -124,11 +125,19 @@ class Turn {
       const float keep = tile->on_diagonal() ? 0 : 1;
       // A tile above the diagonal stands for its mirror image too.
       const float weight = tile->on_diagonal() ? 1 : 2;
-      const auto columns = static_cast<int>(replicates_);
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(tile->row_count),
-                  columns, static_cast<int>(tile->column_count), weight, terms.data(),
-                  static_cast<int>(kTileSize), &counts_[tile->column_begin * replicates_], columns,
-                  keep, product.data(), columns);
+      Multiply(MatrixProduct<float>{.rows = tile->row_count,
+                                    .columns = replicates_,
+                                    .depth = tile->column_count,
+                                    .a = terms.data(),
+                                    .a_stride = kTileSize,
+                                    .b = &counts_[CountAt(tile->column_begin, 0)],
+                                    .b_row_stride = kPieceColumns,
+                                    .b_piece_stride = kPieceColumns * n_,
+                                    .c = product.data(),
+                                    .c_stride = replicates_,
+                                    .weight = weight,
+                                    .keep = keep},
+               packed);
       if (tile->column_begin + tile->column_count == n_) {
         AddQuadraticForm(*tile, product, sums.quadratic_form);
       }
@@ -148,10 +157,12 @@ class Turn {
     const std::vector<double> weights = LinearWeights(diagonal_, row_sums);
     std::vector<double> linear_form(replicates_);
     for (std::size_t i = 0; i < n_; ++i) {
-      const float* counts = &counts_[i * replicates_];
-      for (std::size_t r = 0; r < replicates_; ++r) {
-        linear_form[r] += weights[i] * static_cast<double>(counts[r]);
-      }
+      ForEachPiece([&](std::size_t begin, std::size_t count) {
+        const float* counts = &counts_[CountAt(i, begin)];
+        for (std::size_t r = 0; r < count; ++r) {
+          linear_form[begin + r] += weights[i] * static_cast<double>(counts[r]);
+        }
+      });
     }
     std::vector<double> replicates(replicates_);
     for (std::size_t r = 0; r < replicates_; ++r) {
@@ -167,6 +178,19 @@ class Turn {
     // R_i = sum_j h_ij at each position.
     std::vector<double> row_sums;
   };
+
+  // replicate: the first of those that lie together there.
+  [[nodiscard]] std::size_t CountAt(std::size_t position, std::size_t replicate) const {
+    return (replicate / kPieceColumns * n_ + position) * kPieceColumns + replicate % kPieceColumns;
+  }
+
+  // Calls body(begin, count) for the replicates of each piece.
+  template <typename Body>
+  void ForEachPiece(const Body& body) const {
+    for (std::size_t begin = 0; begin < replicates_; begin += kPieceColumns) {
+      body(begin, std::min(kPieceColumns, replicates_ - begin));
+    }
+  }
 
   void AddRowSums(const Tile& tile, const std::vector<float>& terms,
                   std::vector<double>& row_sums) {
@@ -186,18 +210,21 @@ class Turn {
   void AddQuadraticForm(const Tile& tile, const std::vector<float>& product,
                         std::vector<double>& quadratic_form) const {
     for (std::size_t i = 0; i < tile.row_count; ++i) {
-      const float* counts = &counts_[(tile.row_begin + i) * replicates_];
-      const float* products = &product[i * replicates_];
-      for (std::size_t r = 0; r < replicates_; ++r) {
-        quadratic_form[r] += static_cast<double>(counts[r]) * static_cast<double>(products[r]);
-      }
+      ForEachPiece([&](std::size_t begin, std::size_t count) {
+        const float* counts = &counts_[CountAt(tile.row_begin + i, begin)];
+        const float* products = &product[i * replicates_ + begin];
+        for (std::size_t r = 0; r < count; ++r) {
+          quadratic_form[begin + r] +=
+              static_cast<double>(counts[r]) * static_cast<double>(products[r]);
+        }
+      });
     }
   }
 
   const Engine& engine_;
   const std::size_t n_;
   const std::size_t replicates_;
-  // C, [position][replicate].
+  // C, in pieces of kPieceColumns replicates: [piece][position][replicate].
   std::vector<float> counts_;
   // h_ii at each position, as in the tiles.
   std::vector<double> diagonal_;
@@ -348,7 +375,9 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
 
 std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t replicates,
                             std::size_t threads) noexcept {
-  const std::size_t held = std::min(kReplicatesPerTurn, static_cast<std::size_t>(replicates));
+  const std::size_t held =
+      (std::min(kReplicatesPerTurn, static_cast<std::size_t>(replicates)) + kPieceColumns - 1) /
+      kPieceColumns * kPieceColumns;
   const std::size_t groups = std::min(kTileGroups, (n + kTileSize - 1) / kTileSize);
   const std::size_t scratch = n * (kReplicatesPerDraw * sizeof(float) + sizeof(std::uint32_t)) +
                               TileEngine<float>::ScratchBytes(class_count) +

@@ -95,26 +95,32 @@ absl::Status EvaluateLenses(const PredictionBatch& batch, const EvaluationOption
 
 absl::Status EvaluateBlocks(const PredictionBatch& batch, const EvaluationOptions& options,
                             const RunControl& control, Evaluation& evaluation) {
-  constexpr std::size_t kRowsPerCheck = 64;
+  // A row of a block estimator costs some b m / 2.
+  constexpr std::size_t kWorkPerCheck = 10000000;
+  const std::size_t largest =
+      *std::max_element(options.block_sizes.begin(), options.block_sizes.end());
+  const std::size_t rows_per_check =
+      std::max<std::size_t>(1, kWorkPerCheck / (largest * batch.class_count));
   const Evaluation::OneLens& first = evaluation.lenses.front();
   absl::StatusOr<RunningLens> running =
       RunningLens::Create(first.lens, batch.class_count, first.result->kernel, options.block_sizes);
   if (!running.ok()) return running.status();
-  for (std::size_t i = 0; i < batch.size(); i += kRowsPerCheck) {
+  for (std::size_t i = 0; i < batch.size(); i += rows_per_check) {
     if (control.cancelled && control.cancelled()) {
       return absl::CancelledError("the computation was cancelled");
     }
-    running->Add(batch.rows(i, std::min(kRowsPerCheck, batch.size() - i)));
+    running->Add(batch.rows(i, std::min(rows_per_check, batch.size() - i)));
   }
   evaluation.blocks = running->Blocks();
   return absl::OkStatus();
 }
 
-absl::Status EvaluateScores(const PredictionBatch& batch, Evaluation& evaluation) {
+absl::Status EvaluateScores(const PredictionBatch& batch, const RunControl& control,
+                            Evaluation& evaluation) {
   const absl::StatusOr<Scores> scores = ComputeScores(batch);
   if (!scores.ok()) return scores.status();
   evaluation.scores = *scores;
-  const absl::StatusOr<ClassWiseCorpDecomposition> brier = DecomposeCorpClassWise(batch);
+  const absl::StatusOr<ClassWiseCorpDecomposition> brier = DecomposeCorpClassWise(batch, control);
   if (!brier.ok()) return brier.status();
   evaluation.brier = brier->sum;
   return absl::OkStatus();
@@ -191,6 +197,9 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
       return status;
     }
   }
+  if (options.block_sizes.empty()) {
+    return absl::InvalidArgumentError("block_sizes is empty, expected at least 1");
+  }
   for (const std::size_t block_size : options.block_sizes) {
     if (block_size < kMinBlockSize || block_size > kMaxBlockSize) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -262,7 +271,7 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
 
   stage = stages.Begin("scores", BinnedOperations(size, m, MedianVarianceBins{}));
   if (!stage.ok()) return stage.status();
-  if (absl::Status status = EvaluateScores(batch, evaluation); !status.ok()) return status;
+  if (absl::Status status = EvaluateScores(batch, *stage, evaluation); !status.ok()) return status;
 
   for (const BinnedErrorSpec& spec : options.binned_errors) {
     // Too few observations for median-variance bins: they do not exist.

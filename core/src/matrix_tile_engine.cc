@@ -1,10 +1,10 @@
 #include "matrix_tile_engine.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
+
+#include "matrix_product.h"
 
 namespace calibd {
 
@@ -40,12 +40,17 @@ void MatrixTileEngine::Fill(const Tile& tile, Scratch& scratch,
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const Part& part = parts_[p];
     part.kernel.Kernels(tile, scratch.kernels[p], cancelled, scratch.kernel.data());
-    const auto rank = static_cast<int>(part.rank);
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tile.row_count),
-                static_cast<int>(tile.column_count), rank, 1.0,
-                &part.residuals[tile.row_begin * part.rank], rank,
-                &part.residuals[tile.column_begin * part.rank], rank, 0.0, scratch.product.data(),
-                static_cast<int>(kTileSize));
+    Multiply(MatrixProduct<double>{.rows = tile.row_count,
+                                   .columns = tile.column_count,
+                                   .depth = part.rank,
+                                   .a = &part.residuals[tile.row_begin * part.rank],
+                                   .a_stride = part.rank,
+                                   .b = &part.residuals[tile.column_begin * part.rank],
+                                   .b_row_stride = 1,
+                                   .b_column_stride = part.rank,
+                                   .c = scratch.product.data(),
+                                   .c_stride = kTileSize},
+             scratch.packed);
     for (std::size_t i = 0; i < tile.row_count; ++i) {
       for (std::size_t j = i * kTileSize; j < i * kTileSize + tile.column_count; ++j) {
         scratch.terms[j] += scratch.kernel[j] * scratch.product[j];

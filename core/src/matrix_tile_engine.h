@@ -28,6 +28,7 @@ class MatrixTileEngine {
     std::vector<TileEngine<double>::Scratch> kernels;
     std::vector<double> kernel;
     std::vector<double> product;
+    std::vector<double> packed;
     std::vector<double> terms;
   };
 

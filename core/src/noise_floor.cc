@@ -1,7 +1,5 @@
 #include "calibd/core/noise_floor.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/math/distributions/gamma.hpp>
@@ -11,6 +9,7 @@
 
 #include "boost_policy.h"
 #include "line_skce.h"
+#include "matrix_product.h"
 #include "rng.h"
 #include "tile_engine.h"
 #include "tile_sums.h"
@@ -22,6 +21,7 @@ namespace {
 constexpr std::size_t kClassesPerTurn = 4096;
 // Pairs drawn at random at least.
 constexpr double kMinPairs = 1000;
+constexpr double kWorkPerCheck = 1e5;
 constexpr double kLevel = 0.95;
 constexpr double kNormalQuantile = 1.6448536269514722;  // of kLevel
 
@@ -63,18 +63,19 @@ NoiseFloor NullMoments::Block(std::int64_t block_count, std::size_t block_size) 
 
 namespace {
 
-// The mean of E h_ij^2 over all pairs, or over `budget` of them drawn at random. A pair
-// may come twice: the mean is unbiased all the same.
+// The mean of E h_ij^2 over all pairs, or over as many as the work allows, drawn at
+// random. A pair may come twice: the mean is unbiased all the same. width: work of a pair.
 template <typename Square>
-absl::StatusOr<double> MeanOverPairs(std::size_t n, double budget, const RunControl& control,
+absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunControl& control,
                                      const Square& square) {
-  constexpr std::size_t kPairsPerCheck = 256;
+  const double budget = std::max(kMinPairs, kNullPairWork / width);
+  const auto pairs_per_check = static_cast<std::size_t>(std::max(1.0, kWorkPerCheck / width));
   const auto size = static_cast<double>(n);
   const double pairs = size * (size - 1) / 2;
   double sum = 0;
   std::size_t done = 0;
   const auto stop = [&] {
-    return done++ % kPairsPerCheck == 0 && control.cancelled && control.cancelled();
+    return done++ % pairs_per_check == 0 && control.cancelled && control.cancelled();
   };
   if (pairs <= budget) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -141,18 +142,25 @@ absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel
     std::vector<double> kernels(kValues);
     std::vector<double> products(kValues);
     std::vector<double> cubes(kValues);
+    std::vector<double> packed;
     const auto multiply = [&](const Tile& tile, std::span<const double> left,
                               std::span<const double> right, double keep,
                               std::vector<double>& out) {
       // In turns, so that a tile of very many classes can be cancelled.
       for (std::size_t k = 0; k < m; k += kClassesPerTurn) {
         if (walk.cancelled() && walk.cancelled()()) return;
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tile.row_count),
-                    static_cast<int>(tile.column_count),
-                    static_cast<int>(std::min(kClassesPerTurn, m - k)), 1.0,
-                    &left[tile.row_begin * m + k], static_cast<int>(m),
-                    &right[tile.column_begin * m + k], static_cast<int>(m), k == 0 ? keep : 1,
-                    out.data(), static_cast<int>(kTileSize));
+        Multiply(MatrixProduct<double>{.rows = tile.row_count,
+                                       .columns = tile.column_count,
+                                       .depth = std::min(kClassesPerTurn, m - k),
+                                       .a = &left[tile.row_begin * m + k],
+                                       .a_stride = m,
+                                       .b = &right[tile.column_begin * m + k],
+                                       .b_row_stride = 1,
+                                       .b_column_stride = m,
+                                       .c = out.data(),
+                                       .c_stride = kTileSize,
+                                       .keep = k == 0 ? keep : 1},
+                 packed);
       }
     };
     while (const std::optional<Tile> tile = walk.Next()) {
@@ -220,16 +228,15 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch, const Ke
       std::copy(from.begin(), from.end(), &row[part * m]);
     }
   };
-  const auto width = static_cast<double>(parts.size() * m);
+  const auto width = static_cast<double>(parts.size());
   std::vector<double> g_i(parts.size() * m);
   std::vector<double> g_j(parts.size() * m);
   const absl::StatusOr<double> mean_square =
-      MeanOverPairs(n, std::max(kMinPairs, 2 * kNullPairWork / width), control,
-                    [&](std::size_t i, std::size_t j) {
-                      gather(i, g_i);
-                      gather(j, g_j);
-                      return NullSquare(g_i, g_j, parts.size(), batch.weight, kernel);
-                    });
+      MeanOverPairs(n, width, control, [&](std::size_t i, std::size_t j) {
+        gather(i, g_i);
+        gather(j, g_j);
+        return NullSquare(g_i, g_j, parts.size(), batch.weight, kernel);
+      });
   if (!mean_square.ok()) return mean_square.status();
   moments.mean_square = *mean_square;
   return moments;
@@ -247,7 +254,7 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
   }
   const auto width = static_cast<double>(batch.class_count * batch.class_count);
   const absl::StatusOr<double> mean_square = MeanOverPairs(
-      n, std::max(kMinPairs, kNullPairWork / width), control,
+      n, width, control,
       [&](std::size_t i, std::size_t j) { return kernel.NullSquare(batch.row(i), batch.row(j)); });
   if (!mean_square.ok()) return mean_square.status();
   moments.mean_square = *mean_square;

@@ -136,11 +136,15 @@ absl::StatusOr<CorpDecomposition> DecomposeCorp(const BinaryPredictions& predict
   return terms;
 }
 
-absl::StatusOr<ClassWiseCorpDecomposition> DecomposeCorpClassWise(const PredictionBatch& batch) {
+absl::StatusOr<ClassWiseCorpDecomposition> DecomposeCorpClassWise(const PredictionBatch& batch,
+                                                                  const RunControl& control) {
   if (batch.size() < 1) return absl::FailedPreconditionError(kNoObservations);
   ClassWiseCorpDecomposition all;
   all.classes.reserve(batch.class_count);
   for (std::size_t k = 0; k < batch.class_count; ++k) {
+    if (control.cancelled && control.cancelled()) {
+      return absl::CancelledError("the computation was cancelled");
+    }
     const absl::StatusOr<BinaryPredictions> predictions = ClassPredictions(batch, k);
     if (!predictions.ok()) return predictions.status();
     const absl::StatusOr<CorpDecomposition> terms = DecomposeCorp(*predictions);

@@ -1,6 +1,8 @@
 // Google Benchmark of core. `tests/benchmark/run` pairs each row with its baseline.
 #include <benchmark/benchmark.h>
+#ifdef CALIBD_WITH_OPENBLAS
 #include <cblas.h>
+#endif
 
 #include <atomic>
 #include <deque>
@@ -115,7 +117,8 @@ BENCHMARK(Bootstrap)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-// The most that the matrix product can do, for Bootstrap to be held against.
+#ifdef CALIBD_WITH_OPENBLAS
+// The most that a matrix product can do, for Bootstrap to be held against.
 void SgemmPeak(benchmark::State& state) {
   constexpr int kSize = 1024;
   std::vector<float> a(kSize * kSize, 0.5F);
@@ -130,6 +133,7 @@ void SgemmPeak(benchmark::State& state) {
                                                 benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(SgemmPeak)->Unit(benchmark::kMillisecond);
+#endif
 
 void RunningBlocks(benchmark::State& state) {
   const auto m = static_cast<std::size_t>(state.range(1));

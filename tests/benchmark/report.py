@@ -68,7 +68,7 @@ def main():
         print(f"\n{shape}: two threads are {one / two:.2f} times as fast as one (at least 1.8).")
     peak = rows["SgemmPeak"]["flops"]
     share = rows["Bootstrap/threads=1"]["flops"] / peak
-    print(f"\nBootstrap (n=10000, 1000 replicates): {share:.0%} of the sgemm peak "
+    print(f"\nBootstrap (n=10000, 1000 replicates): {share:.0%} of OpenBLAS's sgemm "
           f"({peak / 1e9:.0f} Gflop/s) in "
           f"{rows['Bootstrap/threads=1']['memory'] / 2**20:.0f} MiB (at least 65 %, below 61 MiB).")
     folder = pathlib.Path(sys.argv[3])

@@ -36,8 +36,9 @@ double CmeRejectionRate(const GeneratorSpec& spec, std::size_t n, int simulation
   return static_cast<double>(rejected) / simulations;
 }
 
-double ConsistencyRejectionRate(const BinnedErrorSpec& bins, int simulations) {
-  auto generator = Generator::Create(GeneratorSpec::M1(), 303);
+double ConsistencyRejectionRate(const BinnedErrorSpec& bins, int simulations,
+                                const GeneratorSpec& spec = GeneratorSpec::M1()) {
+  auto generator = Generator::Create(spec, 303);
   int rejected = 0;
   for (int i = 0; i < simulations; ++i) {
     PredictionSet set;
@@ -66,6 +67,15 @@ TEST(AnticonservativeLevelTest, CmeTestNearsItsLevelWithObservations) {
 TEST(AnticonservativeLevelTest, CmeTestSeesMiscalibration) {
   EXPECT_GE(CmeRejectionRate(GeneratorSpec::M2(), 250, 100), 0.95);
   EXPECT_GE(CmeRejectionRate(GeneratorSpec::M3(), 250, 100), 0.718 - Margin(0.718, 100, 500));
+}
+
+TEST(AnticonservativeLevelTest, ConsistencyResamplingSeesMiscalibration) {
+  // A power of .99 would show at least this in 100 simulations.
+  const double least = 0.99 - 5 * std::sqrt(0.99 * 0.01 / 100);
+  for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
+    EXPECT_GE(ConsistencyRejectionRate(TopLabelBins{15}, 100, spec), least);
+    EXPECT_GE(ConsistencyRejectionRate(MedianVarianceBins{10}, 100, spec), least);
+  }
 }
 
 TEST(AnticonservativeLevelTest, ConsistencyResamplingRejectsTheMoreTheFinerTheBins) {

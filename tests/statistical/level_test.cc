@@ -70,6 +70,17 @@ TEST(LevelTest, QuadraticTestHasItsLevelOnM1) {
   EXPECT_NEAR(rate, kLevel, Margin(kLevel, kSimulations) + 0.01);
 }
 
+TEST(LevelTest, BlockTestHasItsLevelOnM1) {
+  constexpr int kSimulations = 4000;
+  const auto block = [](const PredictionBatch& batch, const Kernel& kernel, std::uint64_t) {
+    return BlockPValue(10, batch, kernel);
+  };
+  const double rate = RejectionRate(GeneratorSpec::M1(), kSimulations, 108, block);
+  // 25 blocks: the skewness of a block's estimate, up to 2, moves the size by .015, and
+  // Student's t with 24 degrees of freedom in the place of the normal by .007.
+  EXPECT_NEAR(rate, kLevel, Margin(kLevel, kSimulations) + 0.022);
+}
+
 TEST(LevelTest, DistributionFreeBoundsNeverRejectUnderM1) {
   // Each holds for every n: the chance of a rejection is at most .05, and far less here.
   const auto smallest = [](const PredictionBatch& batch, const Kernel& kernel, std::uint64_t) {
@@ -86,6 +97,72 @@ TEST(PowerTest, QuadraticTestFindsM2AndM3) {
     // A power of .99 would show at least this in 200 simulations.
     EXPECT_GE(RejectionRate(spec, 200, 104, Quadratic), 0.99 - Margin(0.99, 200));
   }
+}
+
+// The tests of the SKCE on the same samples, and how often each rejects.
+struct PowerOfTests {
+  int biased_bound = 0;
+  int unbiased_bound = 0;
+  int linear_bound = 0;
+  int linear = 0;
+  int block = 0;
+  int quadratic = 0;
+};
+
+PowerOfTests CountRejections(const GeneratorSpec& spec, int simulations, std::uint64_t seed) {
+  auto generator = Generator::Create(spec, seed);
+  const double bound = Kernel::DistributionFreeBound();
+  PowerOfTests count;
+  for (int i = 0; i < simulations; ++i) {
+    PredictionSet set;
+    generator->Draw(kN, set);
+    const PredictionBatch batch = set.view();
+    const Kernel kernel =
+        *Kernel::ExponentialTotalVariation(*MedianBandwidth(set.probabilities, set.class_count));
+    const auto test = BootstrapTest(
+        batch, kernel, {.replicates = 199, .seed = seed + static_cast<std::uint64_t>(i)});
+    auto pairs = RunningBlockSkce::Create(2, batch.class_count, kernel);
+    for (std::size_t row = 0; row < kN; ++row) pairs->Add(batch.row(row), batch.labels[row]);
+    const auto rejects = [](double p) { return p <= kLevel ? 1 : 0; };
+    count.biased_bound += rejects(BiasedPValueUpperBound(test->skce.biased, kN, bound));
+    count.unbiased_bound += rejects(UnbiasedPValueUpperBound(test->skce.unbiased, kN, bound));
+    count.linear_bound += rejects(UnbiasedPValueUpperBound(pairs->moments().mean, kN, bound));
+    count.linear += rejects(TestMeanIsPositive(pairs->moments())->p_value);
+    count.block += rejects(BlockPValue(10, batch, kernel));
+    count.quadratic += rejects(test->p_value);
+  }
+  return count;
+}
+
+void ExpectQuadraticHasTheMostPower(const PowerOfTests& count) {
+  for (const int other :
+       {count.biased_bound, count.unbiased_bound, count.linear_bound, count.linear, count.block}) {
+    EXPECT_GE(count.quadratic, other);
+  }
+  // A bound that holds for every distribution costs power.
+  EXPECT_GE(count.linear, count.linear_bound);
+  EXPECT_GE(count.quadratic, count.unbiased_bound);
+}
+
+// The order of Fig. 2 of the paper.
+TEST(PowerTest, QuadraticTestHasTheMostPowerOnM2AndM3) {
+  for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
+    ExpectQuadraticHasTheMostPower(CountRejections(spec, 200, 106));
+  }
+}
+
+TEST(PowerTest, TheOrderIsStrictWhereMiscalibrationIsWeak) {
+  // Three labels in ten ignore the prediction.
+  constexpr int kSimulations = 300;
+  GeneratorSpec spec = GeneratorSpec::M3();
+  spec.pi = 0.3;
+  const PowerOfTests count = CountRejections(spec, kSimulations, 107);
+  ExpectQuadraticHasTheMostPower(count);
+  // Five standard deviations of a difference of paired counts, at most 5 sqrt(S).
+  const double margin = 5 * std::sqrt(kSimulations);
+  EXPECT_GT(count.quadratic - count.linear, margin);
+  EXPECT_GT(count.quadratic - count.block, margin / 2);
+  EXPECT_GT(count.quadratic - count.unbiased_bound, margin);
 }
 
 TEST(PowerTest, LinearTestSeesM3MoreOftenThanItsLevel) {

@@ -4,6 +4,9 @@
 
 #include <fstream>
 
+#include "calibd/core/generator_closed_forms.h"
+#include "calibd/core/kernel.h"
+#include "calibd/core/skce.h"
 #include "integration/client/run_calibctl.h"
 #include "support/test_data.h"
 
@@ -60,6 +63,47 @@ TEST(CalibctlEvaluateTest, PrintsATableThatSaysOneLook) {
   EXPECT_THAT(run.output(), AllOf(HasSubstr("SKCE_uq"), HasSubstr("SKCE_ul (b = 2)"),
                                   HasSubstr("p (one look)"), HasSubstr("ONE look")));
   EXPECT_EQ(run.error(), "") << "no progress bar without a terminal";
+}
+
+TEST(CalibctlEvaluateTest, TakesKernelsAndBandwidthRules) {
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 200);
+  const PredictionFiles files(set, 0);
+  const auto evaluate = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "evaluate", files.predictions(), files.labels(), "--label-base", "0", "--replicates",
+        "0",        "--output",          "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), 0) << run.error();
+    return run.json();
+  };
+  const auto unbiased = [](const nlohmann::json& result) {
+    return result.at("quadratic").at("skce_unbiased").get<double>();
+  };
+  const double gaussian = unbiased(evaluate({"--kernel", "gaussian", "--bandwidth", "0.5"}));
+  EXPECT_LE(RelativeDifference(gaussian,
+                               EstimateQuadraticSkce(set.view(), *Kernel::Gaussian(2))->unbiased),
+            1e-12);
+  EXPECT_LE(RelativeDifference(evaluate({"--bandwidth", "mean_total_variation:0.1"})
+                                   .at("provenance")
+                                   .at("bandwidth")
+                                   .get<double>(),
+                               *MeanTotalVariation(std::vector<double>(3, 0.1))),
+            1e-12);
+  // A file: the identity gives what the kernel itself gives.
+  const std::string path = files.predictions() + ".kernel.json";
+  std::ofstream(path) << R"({"matrix": {"terms": [{"gaussian": {}, "bandwidth": 0.5,
+                            "matrix": [1, 0, 0, 0, 1, 0, 0, 0, 1]}]}})";
+  const nlohmann::json matrix = evaluate({"--kernel", "file:" + path});
+  EXPECT_LE(RelativeDifference(unbiased(matrix), gaussian), 1e-10);
+  EXPECT_EQ(matrix.at("provenance").at("universal_kernel"), true);
+  EXPECT_TRUE(matrix.at("cme_test").is_null());
+  const nlohmann::json single = evaluate({"--float32"});
+  EXPECT_EQ(single.at("provenance").at("precision"), "float32");
+  CalibctlRun wrong(
+      {"evaluate", files.predictions(), files.labels(), "--label-base", "0", "--kernel", "cosine"});
+  EXPECT_EQ(wrong.exit_code(), 1);
+  EXPECT_THAT(wrong.error(), HasSubstr("--kernel is 'cosine', expected total_variation"));
 }
 
 TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {

@@ -190,6 +190,62 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
   EXPECT_EQ(RunJson({"show", "four"}).at("dropped_rows"), 1);
 }
 
+TEST_F(CalibctlServedTest, SimulateTakesAnyGeneratorAndTellsItsTruth) {
+  // The closed form gives .710642 pi for beta uniform and alpha = .1 over ten classes.
+  const auto run = Run({"simulate", "half", "--pi", "0.5", "--beta", "uniform", "--n", "2000"});
+  ASSERT_EQ(run->exit_code(), 0) << run->error();
+  EXPECT_THAT(run->output(), AllOf(HasSubstr("is 0.355321"), HasSubstr("0.827401 apart")));
+  RunJson({"simulate", "skewed", "--classes", "3", "--alpha", "1,2,5", "--pi", "0.9", "--beta",
+           "class:2", "--n", "2000"});
+  const auto test = Run({"test", "skewed", "--seed", "1", "--output", "json"});
+  ASSERT_EQ(test->exit_code(), 0) << test->error();
+  EXPECT_LT(test->json().at("quadratic").at("p_value").get<double>(), 0.01);
+  const auto fault = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"simulate", "x", "--classes", "3", "--n", "10"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto failed = Run(arguments);
+    EXPECT_EQ(failed->exit_code(), 2);
+    return failed->error();
+  };
+  EXPECT_THAT(fault({"--beta", "class:3"}), HasSubstr("--beta is 'class:3', expected uniform"));
+  EXPECT_THAT(fault({"--beta", "0.5,0.5"}), HasSubstr("3 probabilities"));
+  EXPECT_THAT(fault({"--alpha", "1,2"}), HasSubstr("alpha"));
+  EXPECT_THAT(fault({"--pi", "2"}), HasSubstr("--pi"));
+}
+
+TEST_F(CalibctlServedTest, EvaluateOfAModelEqualsThatOfItsFile) {
+  auto generator = Generator::Create(GeneratorSpec::M2(5), 3);
+  PredictionSet set;
+  generator->Draw(700, set);
+  const PredictionFiles files(set, 0);
+  RunJson({"model", "create", "m", "--classes", "5", "--kernel", "euclidean", "--bandwidth", "0.4",
+           "--block-sizes", "2,50", "--lens", "top_label,grouped:0/0/1/1/1"});
+  Send("m", files);
+  const std::vector<std::string> same = {"--seed", "11",     "--replicates",
+                                         "199",    "--lens", "top_label,class:3,top_k:2"};
+  std::vector<std::string> offline = {
+      "evaluate",  files.predictions(), files.labels(), "--label-base",  "0",   "--kernel",
+      "euclidean", "--bandwidth",       "0.4",          "--block-sizes", "2,50"};
+  std::vector<std::string> served = {"evaluate", "--model", "m"};
+  offline.insert(offline.end(), same.begin(), same.end());
+  served.insert(served.end(), same.begin(), same.end());
+  nlohmann::json file = RunJson(offline);
+  nlohmann::json model = RunJson(served);
+  for (nlohmann::json* result : {&file, &model}) {
+    result->erase("provenance");
+    result->erase("elapsed_seconds");
+    result->erase("dropped_rows");
+    for (nlohmann::json& lens : result->at("lenses")) lens.at("result").erase("provenance");
+  }
+  EXPECT_EQ(file, model);
+  // Without being told, the lenses of the declaration.
+  const nlohmann::json declared = RunJson({"evaluate", "--model", "m", "--replicates", "99"});
+  EXPECT_EQ(declared.at("lenses").size(), 2u);
+  EXPECT_EQ(declared.at("lenses").at(1).at("lens"), "grouped");
+  const auto both = Run({"evaluate", files.predictions(), "--model", "m"});
+  EXPECT_EQ(both->exit_code(), 2);
+}
+
 TEST_F(CalibctlServedTest, CtrlCCancelsTheTestOnTheServerToo) {
   RunJson({"simulate", "big", "--generator", "M1", "--n", "10000"});
   const auto test = Run({"test", "big", "--replicates", "100000"});

@@ -44,6 +44,26 @@ TEST(ReportTest, NeverPrintsAPValueOfZero) {
   EXPECT_THAT(DescribeEstimates(estimates), HasSubstr("<1e-300"));
 }
 
+TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
+  v1::QuadraticTestResult result;
+  result.mutable_provenance()->mutable_kernel()->mutable_exponential()->set_distance(
+      v1::DISTANCE_CITYBLOCK);
+  result.mutable_provenance()->mutable_compute_time()->set_seconds(86400);
+  result.mutable_elapsed()->set_nanos(500000000);
+  result.set_seed(18446744073709551615U);
+  result.set_replicates(99);
+  const Json json = ToJson(result);
+  EXPECT_EQ(json.at("provenance").at("kernel").dump(),
+            R"({"exponential":{"distance":"cityblock"}})");
+  EXPECT_EQ(json.at("provenance").at("compute_time"), "1970-01-02T00:00:00Z");
+  EXPECT_EQ(json.at("elapsed_seconds"), 0.5);
+  EXPECT_EQ(json.at("seed"), 18446744073709551615U);
+  EXPECT_TRUE(json.at("provenance").at("bandwidth_rule").is_null());
+  EXPECT_EQ(json.at("classes").size(), 0u);
+  result.set_replicates(0);
+  EXPECT_TRUE(ToJson(result).at("p_value").is_null());
+}
+
 TEST(FormatTableTest, AlignsColumns) {
   EXPECT_EQ(FormatTable({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n");
 }

@@ -66,7 +66,7 @@ struct NullMoments {
                                                               const RunControl& control = {});
 
 // What random pairs may cost: entries that they visit.
-inline constexpr double kNullPairWork = 5e7;
+inline constexpr double kNullPairWork = 2e7;
 
 // E h_ij^2 of one pair as a lens sees it: `parts` predictions each, one after the other.
 // Source: as NullMoments; for several two-class parts from Cov(r_k, r_l) =

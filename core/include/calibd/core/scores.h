@@ -8,6 +8,7 @@
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/binned_error.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
 
 namespace calibd {
 
@@ -90,10 +91,10 @@ struct ClassWiseCorpDecomposition {
   CorpDecomposition sum;
 };
 
-// Each class by itself. batch: valid. Errors: FailedPrecondition if n < 1.
+// Each class by itself. batch: valid. Errors: FailedPrecondition if n < 1; Cancelled.
 // Cost: O(m n log n).
 [[nodiscard]] absl::StatusOr<ClassWiseCorpDecomposition> DecomposeCorpClassWise(
-    const PredictionBatch& batch);
+    const PredictionBatch& batch, const RunControl& control = {});
 
 }  // namespace calibd
 

@@ -1,0 +1,43 @@
+#ifndef CALIBD_CORE_SRC_MATRIX_PRODUCT_H_
+#define CALIBD_CORE_SRC_MATRIX_PRODUCT_H_
+
+#include <cstddef>
+#include <vector>
+
+namespace calibd {
+
+// Columns of a piece of B, a multiple of what is multiplied at a time.
+inline constexpr std::size_t kPieceColumns = 32;
+
+// C <- weight A B + keep C. Own code, because what Debian has either shares buffers between
+// threads without locks (the single-threaded OpenBLAS), starts threads, or is half as fast.
+// Any threads may multiply at the same time.
+template <typename T>
+struct MatrixProduct {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t depth = 0;
+  // rows x depth, row-major.
+  const T* a = nullptr;
+  std::size_t a_stride = 0;
+  // depth x columns; from one row to the next and from one column to the next.
+  const T* b = nullptr;
+  std::size_t b_row_stride = 0;
+  std::size_t b_column_stride = 1;
+  // When not 0, B comes in pieces of kPieceColumns columns, so far from one to the next.
+  std::size_t b_piece_stride = 0;
+  // rows x columns, row-major. Not read when keep is 0.
+  T* c = nullptr;
+  std::size_t c_stride = 0;
+  T weight = 1;
+  T keep = 0;
+};
+
+// Cost: rows x columns x depth multiplications; 32 KiB of stack. scratch: grows to some 256 x
+// rows values; of one thread at a time.
+void Multiply(const MatrixProduct<float>& product, std::vector<float>& scratch);
+void Multiply(const MatrixProduct<double>& product, std::vector<double>& scratch);
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_MATRIX_PRODUCT_H_

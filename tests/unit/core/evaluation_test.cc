@@ -1,0 +1,144 @@
+#include "calibd/core/evaluation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "calibd/core/generator.h"
+
+namespace calibd {
+namespace {
+
+using ::testing::HasSubstr;
+
+PredictionSet Draw(std::size_t n) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(5), 3)->Draw(n, set);
+  return set;
+}
+
+EvaluationOptions::LensAndKernel WithItsKernel(const Lens& lens) {
+  return {.lens = lens, .kernel = KernelOfLens(lens, {})};
+}
+
+EvaluationOptions Options() {
+  EvaluationOptions options;
+  options.lenses.push_back(WithItsKernel(Lens::TopLabel()));
+  options.replicates = 99;
+  options.consistency_replicates = 99;
+  options.cme_test_locations = 3;
+  options.reliability_classes = {4};
+  return options;
+}
+
+TEST(EvaluateTest, ProgressNeverGoesBackAndEndsAtOne) {
+  const PredictionSet set = Draw(300);
+  std::vector<double> told;
+  std::vector<std::string> stages;
+  RunControl control;
+  control.progress = [&told](double fraction) { told.push_back(fraction); };
+  const auto evaluation =
+      Evaluate(set.view(), Options(), control,
+               [&stages](const std::string& stage) { stages.push_back(stage); });
+  ASSERT_TRUE(evaluation.ok());
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), 1);
+  EXPECT_EQ(stages.front(), "canonical");
+  EXPECT_EQ(stages.back(), "CME test");
+}
+
+TEST(EvaluateTest, StopsInEveryStage) {
+  const PredictionSet set = Draw(300);
+  std::vector<std::string> stages;
+  const auto note = [&stages](const std::string& stage) { stages.push_back(stage); };
+  ASSERT_TRUE(Evaluate(set.view(), Options(), {}, note).ok());
+  // The last stage, the CME test, is a single step.
+  for (std::size_t stop_at = 0; stop_at + 1 < stages.size(); ++stop_at) {
+    std::size_t begun = 0;
+    RunControl control;
+    control.cancelled = [&begun, stop_at] { return begun > stop_at; };
+    const auto evaluation =
+        Evaluate(set.view(), Options(), control, [&begun](const std::string&) { ++begun; });
+    EXPECT_TRUE(absl::IsCancelled(evaluation.status())) << stages[stop_at];
+    EXPECT_EQ(begun, stop_at + 1);
+  }
+}
+
+TEST(EvaluateTest, TheResultDoesNotDependOnTheThreads) {
+  const PredictionSet set = Draw(600);
+  RunControl backwards;
+  backwards.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
+    for (std::size_t i = count; i-- > 0;) body(i);
+  };
+  const auto forth = Evaluate(set.view(), Options());
+  const auto back = Evaluate(set.view(), Options(), backwards);
+  ASSERT_TRUE(forth.ok() && back.ok());
+  EXPECT_EQ(forth->lenses[0].result->test.skce.unbiased,
+            back->lenses[0].result->test.skce.unbiased);
+  EXPECT_EQ(forth->lenses[0].result->test.p_value, back->lenses[0].result->test.p_value);
+  EXPECT_EQ(forth->consistency->replicate_mean, back->consistency->replicate_mean);
+  EXPECT_EQ(forth->reliability[0].corp.band[0].consistency.upper,
+            back->reliability[0].corp.band[0].consistency.upper);
+}
+
+TEST(EvaluateTest, ALensWithoutABandwidthSaysWhyAndTheOthersGoOn) {
+  PredictionSet set;
+  set.class_count = 3;
+  for (int i = 0; i < 20; ++i) {
+    // Rows that differ, and whose sums over the groups do not.
+    const double p = i / 64.0;
+    set.probabilities.insert(set.probabilities.end(), {p, 0.5 - p, 0.5});
+    set.labels.push_back(i % 3);
+  }
+  EvaluationOptions options;
+  options.replicates = 0;
+  options.lenses.push_back(WithItsKernel(Lens::Grouped({0, 0, 1})));
+  const auto evaluation = Evaluate(set.view(), options);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_TRUE(evaluation->lenses[0].result.ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(evaluation->lenses[1].result.status()));
+}
+
+TEST(EvaluateTest, RefusalsNameTheOption) {
+  const auto refusal = [](const std::function<void(EvaluationOptions&)>& change) {
+    EvaluationOptions options = Options();
+    change(options);
+    const absl::Status status = CheckEvaluation(options, 5);
+    EXPECT_TRUE(absl::IsInvalidArgument(status));
+    return std::string(status.message());
+  };
+  EXPECT_TRUE(CheckEvaluation(Options(), 5).ok());
+  EXPECT_THAT(refusal([](auto& o) { o.lenses.clear(); }), HasSubstr("lenses"));
+  EXPECT_THAT(refusal([](auto& o) { o.block_sizes = {1}; }), HasSubstr("block_sizes holds 1"));
+  EXPECT_THAT(refusal([](auto& o) { o.replicates = 98; }), HasSubstr("replicates is 98"));
+  EXPECT_THAT(refusal([](auto& o) { o.consistency_replicates = 1; }),
+              HasSubstr("consistency_replicates is 1"));
+  EXPECT_THAT(refusal([](auto& o) { o.binned_errors.clear(); }), HasSubstr("binned_errors"));
+  EXPECT_THAT(refusal([](auto& o) { o.binned_errors = {UniformBins{0}}; }),
+              HasSubstr("binned_errors[0].bins_per_class is 0"));
+  EXPECT_THAT(refusal([](auto& o) { o.cme_test_locations = 257; }),
+              HasSubstr("cme_test_locations is 257"));
+  EXPECT_THAT(refusal([](auto& o) { o.reliability_classes = {5}; }),
+              HasSubstr("reliability_classes holds 5"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.lenses[0].kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+              }),
+              HasSubstr("bandwidth is 0"));
+}
+
+TEST(EvaluateTest, CostsGrowWithWhatIsAsked) {
+  const EvaluationOptions small = Options();
+  EvaluationOptions large = Options();
+  large.replicates = 1000;
+  large.lenses.push_back(WithItsKernel(Lens::ClassWise()));
+  EXPECT_GT(EvaluationOperations(1000, 10, large), EvaluationOperations(1000, 10, small));
+  EXPECT_GT(EvaluationMemory(1000, 10, large, 2), EvaluationMemory(1000, 10, small, 2));
+  EXPECT_GT(EvaluationOperations(20000, 10, small), 50 * EvaluationOperations(2000, 10, small));
+}
+
+}  // namespace
+}  // namespace calibd

@@ -1,0 +1,201 @@
+// The moments under labels drawn from the predictions, against sums over all labels.
+#include "calibd/core/noise_floor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "calibd/core/generator.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/matrix_kernel.h"
+#include "calibd/core/running_lens.h"
+#include "calibd/core/skce.h"
+
+namespace calibd {
+namespace {
+
+constexpr std::size_t kClasses = 4;
+
+PredictionSet Draw(std::size_t n, std::size_t m = kClasses) {
+  PredictionSet set;
+  const std::vector<double> uniform(m, 1.0 / static_cast<double>(m));
+  Generator::Create({std::vector<double>(m, 0.7), 0, uniform}, 11)->Draw(n, set);
+  return set;
+}
+
+// h of two observations as a lens sees them, part by part.
+double Term(const Lens& lens, const Kernel& kernel, std::span<const double> g_i, std::int32_t y_i,
+            std::span<const double> g_j, std::int32_t y_j) {
+  PredictionSet pair{{g_i.begin(), g_i.end()}, {y_i, y_j}, g_i.size()};
+  pair.probabilities.insert(pair.probabilities.end(), g_j.begin(), g_j.end());
+  const LensBatch seen = *ApplyLens(pair.view(), lens);
+  double sum = 0;
+  for (const PredictionSet& part : seen.parts) {
+    sum += SkceTerm(part.view().row(0), part.labels[0], part.view().row(1), part.labels[1], kernel);
+  }
+  return seen.weight * sum;
+}
+
+template <typename TermOf>
+double ExpectedSquare(std::span<const double> g_i, std::span<const double> g_j,
+                      const TermOf& term) {
+  double sum = 0;
+  for (std::size_t a = 0; a < g_i.size(); ++a) {
+    for (std::size_t b = 0; b < g_j.size(); ++b) {
+      const double h = term(static_cast<std::int32_t>(a), static_cast<std::int32_t>(b));
+      sum += g_i[a] * g_j[b] * h * h;
+    }
+  }
+  return sum;
+}
+
+TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForEachLens) {
+  const PredictionSet set = Draw(9);
+  const PredictionBatch batch = set.view();
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
+  for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise(),
+                           Lens::OneClass(2), Lens::Grouped({0, 1, 1, 0})}) {
+    SCOPED_TRACE(lens.name());
+    double squares = 0;
+    double diagonal = 0;
+    for (std::size_t i = 0; i < 9; ++i) {
+      const auto g_i = batch.row(i);
+      for (std::size_t a = 0; a < kClasses; ++a) {
+        const auto y = static_cast<std::int32_t>(a);
+        diagonal += g_i[a] * Term(lens, kernel, g_i, y, g_i, y) / 9;
+      }
+      for (std::size_t j = i + 1; j < 9; ++j) {
+        const auto g_j = batch.row(j);
+        const auto term = [&](std::int32_t a, std::int32_t b) {
+          return Term(lens, kernel, g_i, a, g_j, b);
+        };
+        squares += ExpectedSquare(g_i, g_j, term) / 36;
+      }
+    }
+    const auto moments = EstimateNullMoments(*ApplyLens(batch, lens), kernel);
+    ASSERT_TRUE(moments.ok());
+    EXPECT_NEAR(moments->mean_diagonal, diagonal, 1e-13);
+    EXPECT_NEAR(moments->mean_square, squares, 1e-13);
+  }
+}
+
+TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForAMatrixValuedKernel) {
+  const PredictionSet set = Draw(6, 3);
+  const PredictionBatch batch = set.view();
+  const MatrixKernel kernel = *MatrixKernel::Create(
+      {{*Kernel::ExponentialTotalVariation(0.4), {2, 1, 0, 1, 2, 0.5, 0, 0.5, 1}},
+       {*Kernel::Gaussian(3), {1, -1, 0, -1, 1, 0, 0, 0, 0}}},
+      3);
+  double squares = 0;
+  double diagonal = 0;
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto g_i = batch.row(i);
+    for (std::int32_t a = 0; a < 3; ++a) {
+      diagonal += g_i[static_cast<std::size_t>(a)] * SkceTerm(g_i, a, g_i, a, kernel) / 6;
+    }
+    for (std::size_t j = i + 1; j < 6; ++j) {
+      const auto g_j = batch.row(j);
+      const auto term = [&](std::int32_t a, std::int32_t b) {
+        return SkceTerm(g_i, a, g_j, b, kernel);
+      };
+      squares += ExpectedSquare(g_i, g_j, term) / 15;
+    }
+  }
+  const auto moments = EstimateNullMoments(batch, kernel);
+  ASSERT_TRUE(moments.ok());
+  EXPECT_NEAR(moments->mean_diagonal, diagonal, 1e-13);
+  EXPECT_NEAR(moments->mean_square, squares, 1e-13);
+}
+
+TEST(NullMomentsTest, RandomPairsAreRightToAPercentOrTwo) {
+  // 3.1 million pairs, of which one million are visited at random.
+  const PredictionSet set = Draw(2500, 20);
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(kScalarBandwidth);
+  const LensBatch seen = *ApplyLens(set.view(), Lens::ClassWise());
+  std::vector<std::vector<double>> rows(set.labels.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (const PredictionSet& part : seen.parts) {
+      rows[i].insert(rows[i].end(), part.view().row(i).begin(), part.view().row(i).end());
+    }
+  }
+  double sum = 0;
+  double pairs = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t j = i + 1; j < rows.size(); ++j) {
+      sum += NullSquare(rows[i], rows[j], seen.parts.size(), seen.weight, kernel);
+      ++pairs;
+    }
+  }
+  EXPECT_NEAR(EstimateNullMoments(seen, kernel)->mean_square / (sum / pairs), 1, 0.02);
+}
+
+// Threads that compute at the same time must not share what they compute in.
+TEST(NullMomentsTest, AreTheSameOnAnyThreads) {
+  const PredictionSet set = Draw(1500, 10);
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
+  RunControl control;
+  control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (std::size_t i = next++; i < count; i = next++) body(i);
+      });
+    }
+  };
+  const double alone = EstimateNullMoments(set.view(), kernel)->mean_square;
+  for (int repeat = 0; repeat < 100; ++repeat) {
+    ASSERT_EQ(EstimateNullMoments(set.view(), kernel, control)->mean_square, alone);
+  }
+}
+
+TEST(RunningLensTest, EqualsTheBlockEstimatorAndTheNullMomentsOfConsecutivePairs) {
+  const PredictionSet set = Draw(101);
+  const PredictionBatch batch = set.view();
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
+  const std::vector<std::size_t> sizes = {2, 10};
+  for (const Lens& lens : {Lens::Canonical(), Lens::ClassWise(), Lens::TopK(2)}) {
+    SCOPED_TRACE(lens.name());
+    auto running = RunningLens::Create(lens, kClasses, kernel, sizes);
+    ASSERT_TRUE(running.ok());
+    running->Add(batch);
+    const std::vector<RunningBlock> blocks = running->Blocks();
+    double ten = 0;
+    for (std::size_t i = 0; i < 100; ++i) {
+      for (std::size_t j = i + 1; j < (i / 10 + 1) * 10; ++j) {
+        ten += Term(lens, kernel, batch.row(i), set.labels[i], batch.row(j), set.labels[j]);
+      }
+    }
+    EXPECT_NEAR(blocks[1].moments.mean, ten / 450, 1e-13);
+    EXPECT_EQ(blocks[1].pending, 1u);
+    if (lens.kind() == Lens::Kind::kTopK) continue;  // where the label goes depends on the row
+    NullMoments moments;
+    for (std::size_t i = 1; i < 101; ++i) {
+      const auto term = [&](std::int32_t a, std::int32_t b) {
+        return Term(lens, kernel, batch.row(i - 1), a, batch.row(i), b);
+      };
+      moments.mean_square += ExpectedSquare(batch.row(i - 1), batch.row(i), term) / 100;
+    }
+    EXPECT_NEAR(blocks[0].noise_floor->upper_quantile, moments.Block(50, 2).upper_quantile, 1e-12);
+  }
+}
+
+TEST(RunningLensTest, RefusesWhatDoesNotFit) {
+  const std::vector<std::size_t> sizes = {2};
+  const std::vector<std::size_t> too_large = {1001};
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
+  EXPECT_FALSE(RunningLens::Create(Lens::TopK(4), kClasses, kernel, sizes).ok());
+  EXPECT_FALSE(RunningLens::Create(Lens::Canonical(), kClasses, kernel, too_large).ok());
+  const auto matrix =
+      std::make_shared<const MatrixKernel>(*MatrixKernel::Create({{kernel, {1, 0, 0, 1}}}, 2));
+  EXPECT_FALSE(RunningLens::Create(Lens::TopLabel(), 2, matrix, sizes).ok());
+  EXPECT_FALSE(RunningLens::Create(Lens::Canonical(), 3, matrix, sizes).ok());
+  EXPECT_TRUE(RunningLens::Create(Lens::Canonical(), 2, matrix, sizes).ok());
+}
+
+}  // namespace
+}  // namespace calibd
