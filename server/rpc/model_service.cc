@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int32_t kDefaultPageSize = 100;
 constexpr std::int32_t kMaxPageSize = 1000;
+constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20;
 // Before the name in a page token, so that other text is not taken for one.
 constexpr char kTokenPrefix[] = "after:";
 
@@ -98,11 +99,20 @@ grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerConte
         request->page_size() == 0 ? kDefaultPageSize
                                   : std::min(request->page_size(), kMaxPageSize));
     const std::vector<std::shared_ptr<Model>> models = registry_.List(after, page_size + 1);
-    const std::size_t count = std::min(models.size(), page_size);
-    for (std::size_t i = 0; i < count; ++i) {
-      *response->add_models() = Describe(*models[i]);
+    // A declaration with class names or matrices may be long: the page ends before it
+    // becomes too large a message, but not before its first model.
+    std::size_t bytes = 0;
+    std::size_t count = 0;
+    while (count < std::min(models.size(), page_size)) {
+      v1::Model model = Describe(*models[count]);
+      bytes += model.ByteSizeLong();
+      if (count > 0 && bytes > kMaxPageBytes) {
+        break;
+      }
+      *response->add_models() = std::move(model);
+      ++count;
     }
-    if (models.size() > page_size) {
+    if (count < models.size()) {
       absl::WebSafeBase64Escape(kTokenPrefix + models[count - 1]->declaration().name.ToString(),
                                 response->mutable_next_page_token());
     }

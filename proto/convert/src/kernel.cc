@@ -15,7 +15,8 @@ namespace calibd::convert {
 namespace {
 
 constexpr int kMaxMatrixTerms = 16;
-constexpr std::size_t kMaxMatrixEntries = 4194304;
+// Checked on the thread that asks: eigenvalues of one matrix take a tenth of a second.
+constexpr std::size_t kMaxMatrixEntries = 131072;
 
 // Of a kernel, which is not over the squared Euclidean distance unless it is Gaussian.
 absl::StatusOr<Distance> ExponentialDistance(const std::string& field,

@@ -125,5 +125,32 @@ TEST_F(ModelServiceTest, ModelCountIsCapped) {
   EXPECT_EQ(Reason(status), "TOO_MANY_MODELS");
 }
 
+TEST_F(ModelServiceTest, APageOfLongDeclarationsEndsEarlyAndNothingIsLeftOut) {
+  Start();
+  constexpr int kModels = 6;
+  for (int i = 0; i < kModels; ++i) {
+    v1::Model model;
+    model.set_name("models/m" + std::to_string(i));
+    for (int k = 0; k < 8000; ++k)
+      model.add_class_names("class " + std::to_string(k) + std::string(45, '-'));
+    ASSERT_TRUE(client_->Create(model).ok());
+  }
+  v1::ListModelsRequest request;
+  int pages = 0;
+  int models = 0;
+  do {
+    CallContext context;
+    v1::ListModelsResponse response;
+    ASSERT_TRUE(client_->models->ListModels(&context, request, &response).ok());
+    EXPECT_LE(response.ByteSizeLong(), std::size_t{1} << 20);
+    EXPECT_GE(response.models_size(), 1);
+    models += response.models_size();
+    ++pages;
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_EQ(models, kModels);
+  EXPECT_GT(pages, 2);
+}
+
 }  // namespace
 }  // namespace calibd::testing

@@ -135,7 +135,7 @@ TEST(NullMomentsTest, RandomPairsAreRightToAPercentOrTwo) {
 
 // Threads that compute at the same time must not share what they compute in.
 TEST(NullMomentsTest, AreTheSameOnAnyThreads) {
-  const PredictionSet set = Draw(1500, 10);
+  const PredictionSet set = Draw(1000, 10);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
   RunControl control;
   control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
@@ -148,7 +148,7 @@ TEST(NullMomentsTest, AreTheSameOnAnyThreads) {
     }
   };
   const double alone = EstimateNullMoments(set.view(), kernel)->mean_square;
-  for (int repeat = 0; repeat < 100; ++repeat) {
+  for (int repeat = 0; repeat < 60; ++repeat) {
     ASSERT_EQ(EstimateNullMoments(set.view(), kernel, control)->mean_square, alone);
   }
 }
