@@ -31,6 +31,8 @@ struct EvaluateOptions {
   OfflineOptions offline;
   // Empty: top_label and class_wise, or those of the model.
   std::vector<std::string> lenses;
+  // Empty: the server's choice.
+  std::vector<std::string> binned_errors;
   std::int32_t replicates = 1000;
   std::int32_t consistency_replicates = 999;
   // Unset: kDefaultTestLocations, or none with a matrix-valued kernel.
@@ -105,6 +107,11 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
     const auto lens = ParseLens(text);
     if (!lens.ok()) return lens.status();
     *request.add_lenses() = *lens;
+  }
+  for (const std::string& text : options.binned_errors) {
+    const auto spec = ParseBins(text);
+    if (!spec.ok()) return spec.status();
+    *request.add_binned_errors() = *spec;
   }
   request.set_replicates(options.replicates);
   if (options.seed.has_value()) request.set_seed(*options.seed);
@@ -237,13 +244,20 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                                 "; default: those of the model, else top_label,class_wise"))
       ->delimiter(',');
   command
+      ->add_option("--binned-errors", options->binned_errors,
+                   absl::StrCat("ECE and MCE over these bins: ", kBinsSyntax,
+                                "; default top_label:15,class_wise:15,uniform:10,"
+                                "median_variance:100"))
+      ->delimiter(',');
+  command
       ->add_option("--replicates", options->replicates,
                    "bootstrap replicates, 99..100000, or 0 for no bootstrap test; default 1000")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   command
-      ->add_option("--consistency-replicates", options->consistency_replicates,
-                   "of consistency resampling by the top-label ECE, 99..100000, or 0 for none; "
-                   "default 999")
+      ->add_option(
+          "--consistency-replicates", options->consistency_replicates,
+          "of consistency resampling by the first binned error, 99..100000, or 0 for none; "
+          "default 999")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   command
       ->add_option("--cme-locations", options->cme_test_locations,

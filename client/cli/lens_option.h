@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "calibd/v1/evaluation.pb.h"
 #include "calibd/v1/kernel.pb.h"
 
 namespace calibd::cli {
@@ -15,6 +16,14 @@ inline constexpr char kLensSyntax[] =
 
 // Errors: InvalidArgument quoting `text`. Whether the lens fits a model is not known here.
 [[nodiscard]] absl::StatusOr<v1::Lens> ParseLens(const std::string& text);
+
+// How a binned error is written on the command line, for the help.
+inline constexpr char kBinsSyntax[] =
+    "top_label:BINS, class_wise:BINS, uniform:BINS[:DISTANCE] or median_variance:MIN[:DISTANCE] "
+    "with total_variation (default), cityblock, euclidean or squared_euclidean";
+
+// Errors: InvalidArgument quoting `text`. Ranges are checked where they are used.
+[[nodiscard]] absl::StatusOr<v1::BinnedErrorSpec> ParseBins(const std::string& text);
 
 // One sentence: what a lens cannot see. name: Provenance.lens.
 [[nodiscard]] std::string BlindSpot(const std::string& name);

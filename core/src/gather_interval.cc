@@ -1,5 +1,7 @@
 #include "gather_interval.h"
 
+#include "disabled_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "gather_interval.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-// Arrays of vectors need vectors of a size known to the compiler.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "disabled_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "matrix_product.cc"
 #include "hwy/cache_control.h"

@@ -3,9 +3,8 @@
 #include <bit>
 
 #include "calibd/core/simd_target.h"
+#include "disabled_targets.h"
 
-// Arrays of vectors need vectors of a size known to the compiler.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tile_micro.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

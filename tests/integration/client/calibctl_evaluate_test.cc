@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "calibd/core/binned_error.h"
 #include "calibd/core/generator_closed_forms.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/skce.h"
@@ -98,6 +99,12 @@ TEST(CalibctlEvaluateTest, TakesKernelsAndBandwidthRules) {
   EXPECT_LE(RelativeDifference(unbiased(matrix), gaussian), 1e-10);
   EXPECT_EQ(matrix.at("provenance").at("universal_kernel"), true);
   EXPECT_TRUE(matrix.at("cme_test").is_null());
+  const nlohmann::json binned = evaluate({"--binned-errors", "uniform:4:euclidean,top_label:5"});
+  ASSERT_EQ(binned.at("binned_errors").size(), 2u);
+  EXPECT_EQ(binned.at("binned_errors").at(0).at("ece").get<double>(),
+            EstimateBinnedError(set.view(), UniformBins{4, Distance::kEuclidean})->ece);
+  EXPECT_EQ(binned.at("consistency_test").at("spec").dump(),
+            R"({"uniform":{"bins_per_class":4,"distance":"euclidean"}})");
   const nlohmann::json single = evaluate({"--float32"});
   EXPECT_EQ(single.at("provenance").at("precision"), "float32");
   CalibctlRun wrong(

@@ -16,7 +16,7 @@
 namespace calibd::testing {
 
 CallContext::CallContext() {
-  set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(10));
 }
 
 ServiceClient::ServiceClient(const std::string& address) {

@@ -33,5 +33,20 @@ TEST(LensOptionTest, EachLensHasABlindSpotOfItsOwn) {
   EXPECT_NE(BlindSpot("top_k[3]"), BlindSpot("grouped"));
 }
 
+TEST(ParseBinsTest, TakesEveryKindAndDistance) {
+  EXPECT_EQ(ParseBins("top_label:20")->top_label().bins(), 20);
+  EXPECT_EQ(ParseBins("class_wise:5")->class_wise().bins(), 5);
+  EXPECT_EQ(ParseBins("uniform:4:squared_euclidean")->uniform().distance(),
+            v1::DISTANCE_SQUARED_EUCLIDEAN);
+  EXPECT_EQ(ParseBins("median_variance:50")->median_variance().min_size(), 50);
+  EXPECT_EQ(ParseBins("median_variance:50:cityblock")->median_variance().distance(),
+            v1::DISTANCE_CITYBLOCK);
+  for (const char* text :
+       {"", "uniform", "uniform:x", "uniform:4:manhattan", "top_label:5:euclidean",
+        "uniform:4:", "uniform:4:unspecified", "other:3"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseBins(text).status())) << text;
+  }
+}
+
 }  // namespace
 }  // namespace calibd::cli
