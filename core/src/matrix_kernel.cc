@@ -14,6 +14,10 @@ namespace calibd {
 namespace {
 
 constexpr double kTolerance = 1e-12;
+// Of each term: the bootstrap's terms are in float32, whose squares must neither overflow
+// nor vanish.
+constexpr double kLeastEigenvalue = 1e-6;
+constexpr double kGreatestEigenvalue = 1e6;
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -37,17 +41,20 @@ absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
   if (terms.empty()) {
     return absl::InvalidArgumentError("terms is empty, expected at least 1 term");
   }
+  // Before anything of m x m is taken.
+  for (std::size_t l = 0; l < terms.size(); ++l) {
+    if (terms[l].matrix.size() != class_count * class_count) {
+      return absl::InvalidArgumentError(absl::StrCat("terms[", l, "].matrix has ",
+                                                     terms[l].matrix.size(), " values, expected ",
+                                                     class_count, " x ", class_count));
+    }
+  }
   const auto m = static_cast<Eigen::Index>(class_count);
   MatrixKernel kernel;
   kernel.class_count_ = class_count;
   Matrix total = Matrix::Zero(m, m);
   for (std::size_t l = 0; l < terms.size(); ++l) {
     const Term& term = terms[l];
-    if (term.matrix.size() != class_count * class_count) {
-      return absl::InvalidArgumentError(absl::StrCat("terms[", l, "].matrix has ",
-                                                     term.matrix.size(), " values, expected ",
-                                                     class_count, " x ", class_count));
-    }
     const Eigen::Map<const Matrix> matrix(term.matrix.data(), m, m);
     if (const absl::Status status = CheckSymmetric(matrix, l); !status.ok()) return status;
     const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver{Eigen::MatrixXd(matrix)};
@@ -59,6 +66,11 @@ absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
                                                      ", expected a positive semi-definite matrix"));
     }
     if (!(largest > 0)) continue;  // the zero matrix adds nothing
+    if (largest < kLeastEigenvalue || largest > kGreatestEigenvalue) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("terms[", l, "].matrix has the largest eigenvalue ", largest, ", expected ",
+                       kLeastEigenvalue, "..", kGreatestEigenvalue));
+    }
     Factor factor{term.kernel, 0, {}};
     const double negligible = kTolerance * largest;
     const auto first = std::find_if(values.begin(), values.end(),

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace calibd::server {
@@ -22,14 +23,24 @@ struct ParallelWork {
   std::size_t finished = 0;  // guarded by mutex
   std::size_t count = 0;
   const std::function<void(std::size_t)>* body = nullptr;
+  // The first that a body threw, e.g. out of memory; for the thread that asked.
+  std::exception_ptr failure;  // guarded by mutex
 
   void Work() {
     std::unique_lock lock(mutex);
     while (next < count) {
       const std::size_t index = next++;
       lock.unlock();
-      (*body)(index);
+      std::exception_ptr thrown;
+      try {
+        (*body)(index);
+      } catch (...) {
+        thrown = std::current_exception();
+      }
       lock.lock();
+      if (failure == nullptr) {
+        failure = thrown;
+      }
       if (++finished == count) {
         done.notify_all();
       }
@@ -79,6 +90,9 @@ void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::si
   work->Work();
   std::unique_lock lock(work->mutex);
   work->done.wait(lock, [&work] { return work->finished == work->count; });
+  if (work->failure != nullptr) {
+    std::rethrow_exception(work->failure);
+  }
 }
 
 void ThreadPool::Run(const std::string& name, int nice) {

@@ -15,8 +15,8 @@ namespace calibd::convert {
 namespace {
 
 constexpr int kMaxMatrixTerms = 16;
-// Checked on the thread that asks: eigenvalues of one matrix take a tenth of a second.
-constexpr std::size_t kMaxMatrixEntries = 131072;
+// The eigenvalues are found on the thread that asks: some milliseconds.
+constexpr std::size_t kMaxMatrixEntries = 16384;
 
 // Of a kernel, which is not over the squared Euclidean distance unless it is Gaussian.
 absl::StatusOr<Distance> ExponentialDistance(const std::string& field,

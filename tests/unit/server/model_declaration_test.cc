@@ -163,6 +163,19 @@ TEST(ModelDeclarationTest, RefusalsNameFieldValueAndExpectation) {
                 m.mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
               }),
               HasSubstr("model.kernel.matrix.terms[0].matrix has 0 values, expected 10 x 10"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                // Nothing of 100000 x 100000 is taken before this is found out.
+                m.set_class_count(100000);
+                m.mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
+              }),
+              HasSubstr("has 0 values, expected 100000 x 100000"));
+  EXPECT_THAT(RefusalAfter([](auto& m) {
+                m.set_class_count(2);
+                auto& term = *m.mutable_kernel()->mutable_matrix()->add_terms();
+                term.set_bandwidth(1);
+                for (const double entry : {1e30, 0.0, 0.0, 1e30}) term.add_matrix(entry);
+              }),
+              HasSubstr("largest eigenvalue 1e+30, expected 1e-06..1e+06"));
   EXPECT_THAT(RefusalAfter([](auto& m) { m.add_lenses()->mutable_top_k()->set_k(10); }),
               HasSubstr("model.lenses[0] top_k is 10, expected 1..9"));
   EXPECT_THAT(RefusalAfter([](auto& m) {

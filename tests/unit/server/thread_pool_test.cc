@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <new>
 #include <vector>
 
 namespace calibd::server {
@@ -26,6 +27,19 @@ TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceAlsoFromItsOwnTasks) {
       ASSERT_EQ(count, 1);
     }
   }
+}
+
+TEST(ThreadPoolTest, WhatABodyThrowsReachesWhoAskedWhenAllIsDone) {
+  ThreadPool pool("test", 3);
+  std::atomic<int> ran = 0;
+  const auto body = [&ran](std::size_t i) {
+    ++ran;
+    if (i % 7 == 3) {
+      throw std::bad_alloc();
+    }
+  };
+  EXPECT_THROW(pool.ParallelFor(1000, body), std::bad_alloc);
+  EXPECT_EQ(ran, 1000);
 }
 
 TEST(ThreadPoolTest, StopRunsWhatIsQueued) {

@@ -31,7 +31,8 @@ class MatrixKernel {
 
   // Errors: InvalidArgument when there is no term, a matrix is not m x m, not finite,
   // not symmetric (1e-12 relative to its largest entry), or has an eigenvalue below
-  // -1e-12 of its largest; it names the term. Cost: O(m^3) a term.
+  // -1e-12 of its largest, or a largest one that is neither 0 nor in [1e-6, 1e6]; it names
+  // the term. Cost: O(m^3) a term.
   [[nodiscard]] static absl::StatusOr<MatrixKernel> Create(std::vector<Term> terms,
                                                            std::size_t class_count);
 
