@@ -13,12 +13,15 @@
 #include "calibd/core/generator.h"
 #include "calibd/core/hypothesis_test.h"
 #include "calibd/core/running_skce.h"
+#include "level_bound.h"
 
 namespace calibd {
 namespace {
 
+using testing::kLevel;
+using testing::Margin;
+
 constexpr std::size_t kN = 250;
-constexpr double kLevel = 0.05;
 
 using PValue = std::function<double(const PredictionBatch&, const Kernel&, std::uint64_t seed)>;
 
@@ -49,10 +52,6 @@ double RejectionRate(const GeneratorSpec& spec, int simulations, std::uint64_t s
     if (p_value(set.view(), kernel, seed + static_cast<std::uint64_t>(i)) <= kLevel) ++rejected;
   }
   return static_cast<double>(rejected) / simulations;
-}
-
-double Margin(double rate, int simulations) {
-  return 5 * std::sqrt(rate * (1 - rate) / simulations);
 }
 
 TEST(LevelTest, LinearTestHasItsLevelOnM1) {
