@@ -83,14 +83,26 @@ absl::StatusOr<GeneratorSpec> MakeSpec(const SimulateOptions& options) {
 }
 
 // What is exactly true of the generator, beside what calibd will say of its predictions.
-void TellTruth(const GeneratorSpec& spec) {
-  const auto error = ExpectedCalibrationError(spec);
-  const auto distance = MeanTotalVariation(spec.alpha);
-  if (!error.ok() || !distance.ok()) return;
+struct Truth {
+  absl::StatusOr<double> expected_calibration_error;
+  absl::StatusOr<double> mean_total_variation;
+};
+
+Json ToJson(const Truth& truth) {
+  const auto number = [](const absl::StatusOr<double>& value) {
+    return value.ok() ? Json(*value) : Json();
+  };
+  return {{"expected_calibration_error", number(truth.expected_calibration_error)},
+          {"mean_total_variation", number(truth.mean_total_variation)}};
+}
+
+void Tell(const Truth& truth) {
+  if (!truth.expected_calibration_error.ok() || !truth.mean_total_variation.ok()) return;
+  const double error = *truth.expected_calibration_error;
   Print(
       absl::StrFormat("The generator's expected calibration error by total variation is %.6g%s; "
                       "two of its predictions are %.6g apart on average.\n",
-                      *error, *error == 0 ? " (calibrated)" : "", *distance));
+                      error, error == 0 ? " (calibrated)" : "", *truth.mean_total_variation));
 }
 
 absl::Status EnsureModel(client::Client& client, const std::string& name,
@@ -154,8 +166,10 @@ ExitCode Run(const Context& context, const SimulateOptions& options) {
   }
   auto stream = ReportedStream::Open(context, **client, name, {});
   if (!stream.ok()) return Fail(stream.status());
-  const ExitCode code = stream->Finish(context, SendAll(context, options, *generator, *stream));
-  if (!context.json()) TellTruth(*spec);
+  const Truth truth{ExpectedCalibrationError(*spec), MeanTotalVariation(spec->alpha)};
+  const ExitCode code = stream->Finish(context, SendAll(context, options, *generator, *stream),
+                                       {{"generator", ToJson(truth)}});
+  if (!context.json()) Tell(truth);
   return code;
 }
 

@@ -46,7 +46,7 @@ void ReportedStream::TellRejected() {
   }
 }
 
-ExitCode ReportedStream::Finish(const Context& context, absl::Status sent) {
+ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const Json& more) {
   if (sent.ok()) sent = stream_->Finish().status();
   TellRejected();
   const client::StreamCounts counts = stream_->counts();
@@ -69,6 +69,7 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent) {
     json["reconnects"] = counts.reconnects;
     json["resent_batches"] = counts.resent_batches;
     json["elapsed_seconds"] = elapsed.count();
+    json.update(more);
     PrintJson(json);
   } else {
     Print(absl::StrFormat("%s: %d rows accepted, %d rejected, %d dropped in %.1f s (%.0f rows/s)\n",

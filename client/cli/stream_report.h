@@ -27,8 +27,9 @@ class ReportedStream {
   void TellRejected();
 
   // Finishes if `sent` is OK and prints the counts, or the error and how far it
-  // came. kError when something failed or was rejected.
-  [[nodiscard]] ExitCode Finish(const Context& context, absl::Status sent);
+  // came. kError when something failed or was rejected. more: what the JSON ends with.
+  [[nodiscard]] ExitCode Finish(const Context& context, absl::Status sent,
+                                const Json& more = Json::object());
 
  private:
   ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,

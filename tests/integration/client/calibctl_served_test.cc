@@ -195,8 +195,10 @@ TEST_F(CalibctlServedTest, SimulateTakesAnyGeneratorAndTellsItsTruth) {
   const auto run = Run({"simulate", "half", "--pi", "0.5", "--beta", "uniform", "--n", "2000"});
   ASSERT_EQ(run->exit_code(), 0) << run->error();
   EXPECT_THAT(run->output(), AllOf(HasSubstr("is 0.355321"), HasSubstr("0.827401 apart")));
-  RunJson({"simulate", "skewed", "--classes", "3", "--alpha", "1,2,5", "--pi", "0.9", "--beta",
-           "class:2", "--n", "2000"});
+  const nlohmann::json skewed = RunJson({"simulate", "skewed", "--classes", "3", "--alpha", "1,2,5",
+                                         "--pi", "0.9", "--beta", "class:2", "--n", "2000"});
+  EXPECT_GT(skewed.at("generator").at("expected_calibration_error").get<double>(), 0.3);
+  EXPECT_GT(skewed.at("generator").at("mean_total_variation").get<double>(), 0.1);
   const auto test = Run({"test", "skewed", "--seed", "1", "--output", "json"});
   ASSERT_EQ(test->exit_code(), 0) << test->error();
   EXPECT_LT(test->json().at("quadratic").at("p_value").get<double>(), 0.01);
