@@ -90,13 +90,14 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "Threads that count observations; one model uses one at a time");
 
   AddAmount(app, "compute-threads", options.compute_threads, 0, 1024,
-            "Threads that run quadratic tests; 0: as many as the machine has");
+            "Threads that run tests and evaluations; 0: as many as the machine has");
   AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
-            "Quadratic tests that may wait for a thread");
+            "Tests and evaluations that may wait for a thread");
   AddAmount(app, "test-memory-bytes", options.test_memory_bytes, 1 << 20, kTiB,
-            "Memory that one quadratic test may take");
+            "Memory that one test or evaluation may take");
   AddOption(app, "max-test-operations", options.max_test_operations,
-            "Work of one quadratic test, n^2 (m + replicates) / 2 multiplications")
+            "Rough number of multiplications of one test or evaluation; a quadratic test takes "
+            "some n^2 (6 m + replicates)")
       ->check(CLI::Range(1.0, 1e18));
 
   AddAmount(app, "max-series", options.max_series, 1, 10000000,

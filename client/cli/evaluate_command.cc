@@ -20,7 +20,6 @@ namespace {
 
 // Of the summary's tests together.
 constexpr double kSummaryLevel = 0.05;
-constexpr std::int32_t kDefaultTestLocations = 10;
 
 struct EvaluateOptions {
   InputOptions input;
@@ -35,8 +34,7 @@ struct EvaluateOptions {
   std::vector<std::string> binned_errors;
   std::int32_t replicates = 1000;
   std::int32_t consistency_replicates = 999;
-  // Unset: kDefaultTestLocations, or none with a matrix-valued kernel.
-  std::optional<std::int32_t> cme_test_locations;
+  std::int32_t cme_test_locations = 10;
   std::vector<std::int32_t> reliability_classes;
   double band_level = 0.9;
   bool float32 = false;
@@ -117,14 +115,11 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
   if (options.seed.has_value()) request.set_seed(*options.seed);
   if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
   request.set_consistency_replicates(options.consistency_replicates);
+  request.set_cme_test_locations(options.cme_test_locations);
   request.mutable_reliability_classes()->Add(options.reliability_classes.begin(),
                                              options.reliability_classes.end());
   request.set_band_level(options.band_level);
   return request;
-}
-
-std::int32_t TestLocations(const EvaluateOptions& options, const v1::Kernel& kernel) {
-  return options.cme_test_locations.value_or(kernel.has_matrix() ? 0 : kDefaultTestLocations);
 }
 
 // Prints, decides, and says how the program ends.
@@ -150,11 +145,8 @@ ExitCode EvaluateServed(const Context& context, const EvaluateOptions& options,
                         v1::EvaluateRequest request) {
   const auto client = ConnectTo(context);
   if (!client.ok()) return Fail(client.status());
-  const auto model = (*client)->GetModel(ModelArgument(options.model));
-  if (!model.ok()) return Fail(model.status());
-  request.set_model(model->name());
+  request.set_model(ModelArgument(options.model));
   request.set_window(options.window);
-  request.set_cme_test_locations(TestLocations(options, model->kernel()));
   std::optional<ProgressBar> bar(std::in_place, "evaluating", "", 1);
   client::LongCallOptions call;
   call.on_progress = [&bar](double fraction) { bar->Update(fraction); };
@@ -183,7 +175,6 @@ ExitCode EvaluateFiles(const Context& context, EvaluateOptions& options,
     return Fail(status);
   }
   offline.request = request;
-  offline.request.set_cme_test_locations(TestLocations(options, offline.kernel));
   if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
   offline.stop = context.stop;
   std::optional<ProgressBar> bar(std::in_place, "evaluating", "", 1);
@@ -261,8 +252,8 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   command
       ->add_option("--cme-locations", options->cme_test_locations,
-                   "test locations of the CME test, 1..256, or 0 for no such test, as with a "
-                   "matrix-valued kernel; default 10")
+                   "test locations of the CME test of each lens, 1..256, or 0 for no such test; "
+                   "default 10")
       ->check(CLI::Range(0, 256));
   command
       ->add_option("--reliability-classes", options->reliability_classes,

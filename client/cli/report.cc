@@ -226,18 +226,20 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
                           Number(test.replicate_mean()),
                           Number(test.replicate_standard_deviation()), test.caveat());
   }
-  if (evaluation.has_cme_test()) {
-    const v1::CmeTest& test = evaluation.cme_test();
+  Rows rows = {{"CME test of the lens", "test locations", "chi-square", "p (one look)"}};
+  std::string notes;
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    if (!lens.has_cme_test()) continue;
+    const v1::CmeTest& test = lens.cme_test();
     if (test.error().empty()) {
-      absl::StrAppendFormat(&text,
-                            "\nCME test with %d test locations: p = %s (one look); chi-square "
-                            "%s\n%s\n",
-                            test.test_locations(), PValue(test.p_value()), Number(test.statistic()),
-                            test.caveat());
+      rows.push_back({lens.lens(), absl::StrCat(test.test_locations()), Number(test.statistic()),
+                      PValue(test.p_value())});
+      notes = absl::StrCat(test.caveat(), "\n");
     } else {
-      absl::StrAppend(&text, "\nNo CME test: ", test.error(), "\n");
+      absl::StrAppend(&text, "\nNo CME test of ", lens.lens(), ": ", test.error(), "\n");
     }
   }
+  if (rows.size() > 1) absl::StrAppend(&text, "\n", FormatTable(rows), notes);
   return text;
 }
 
@@ -379,6 +381,8 @@ Json EvaluationJson(const v1::Evaluation& evaluation) {
   json["quadratic"] = ToJson(evaluation.lenses(0).result());
   json["provenance"] = json["quadratic"]["provenance"];
   json["quadratic"].erase("provenance");
+  json["cme_test"] =
+      evaluation.lenses(0).has_cme_test() ? ToJson(evaluation.lenses(0).cme_test()) : Json();
   Json rest = ToJson(evaluation);
   rest["lenses"].erase(rest["lenses"].begin());
   json.update(rest);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -68,13 +69,14 @@ class DistanceSelection {
     double largest = -HUGE_VAL;
     std::vector<double> values;
 
-    void AddInside(std::span<const double> distances) {
+    // keep: whether their values may still be of use.
+    void AddInside(std::span<const double> distances, bool keep) {
       inside += distances.size();
       for (const double distance : distances) {
         smallest = std::min(smallest, distance);
         largest = std::max(largest, distance);
-        if (values.size() < kMaxGathered) values.push_back(distance);
       }
+      if (keep) values.insert(values.end(), distances.begin(), distances.end());
     }
     [[nodiscard]] bool Holds(std::uint64_t low, std::uint64_t high) const {
       if (low < below || high >= below + inside) return false;
@@ -138,13 +140,16 @@ class DistanceSelection {
       Gathered gathered;
     };
     std::array<Part, kTileGroups> parts;
+    std::atomic<std::uint64_t> found = 0;
     const absl::Status status =
         ForEachDistance([&](std::size_t group, std::span<const double> distances) {
           std::array<double, kTileSize + kGatherSlack> inside;
           const IntervalCount count = GatherInterval(distances, from, to, inside.data());
           Gathered& part = parts[group].gathered;
           part.below += count.below;
-          part.AddInside(std::span(inside.data(), count.inside));
+          if (count.inside == 0) return;
+          const std::uint64_t so_far = found.fetch_add(count.inside) + count.inside;
+          part.AddInside(std::span(inside.data(), count.inside), so_far <= kMaxGathered);
         });
     if (!status.ok()) return status;
     Gathered all;

@@ -373,6 +373,11 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
   return Compare(*skce, *replicates, options);
 }
 
+std::int32_t BootstrapPasses(std::int32_t replicates) noexcept {
+  constexpr auto kTurn = static_cast<std::int32_t>(kReplicatesPerTurn);
+  return (replicates + kTurn - 1) / kTurn;
+}
+
 std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t replicates,
                             std::size_t threads) noexcept {
   const std::size_t held =
@@ -383,10 +388,10 @@ std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t
                               TileEngine<float>::ScratchBytes(class_count) +
                               kTileSize * (kTileSize + held) * sizeof(float);
   // The double pass ends before the replicates are drawn.
-  return std::max(QuadraticMemory(n, class_count, Precision::kFloat64),
+  return std::max(QuadraticMemory(n, class_count, Precision::kFloat64) +
+                      threads * TileEngine<double>::ScratchBytes(class_count),
                   TileEngine<float>::MemoryBytes(n, class_count) + n * held * sizeof(float) +
-                      groups * (n + held) * sizeof(double)) +
-         threads * scratch;
+                      groups * (n + held) * sizeof(double) + threads * scratch);
 }
 
 }  // namespace calibd

@@ -21,11 +21,20 @@ absl::Status CheckLocationCount(std::size_t count) {
       absl::StrCat("test_locations has ", count, ", expected 1..", kMaxTestLocations));
 }
 
-// dev_ij: n x J.
-Eigen::MatrixXd Deviations(const PredictionBatch& batch, const Kernel& kernel,
-                           const PredictionBatch& locations) {
+// Between two looks at whether to stop.
+constexpr double kOperationsPerCheck = 1e6;
+
+// dev_ij: n x J. Errors: Cancelled.
+absl::StatusOr<Eigen::MatrixXd> Deviations(const PredictionBatch& batch, const Kernel& kernel,
+                                           const PredictionBatch& locations,
+                                           const RunControl& control) {
   Eigen::MatrixXd deviations(batch.size(), locations.size());
+  const auto rows_per_check = static_cast<std::size_t>(
+      1 + kOperationsPerCheck / static_cast<double>(locations.size() * batch.class_count));
   for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (i % rows_per_check == 0 && control.cancelled && control.cancelled()) {
+      return absl::CancelledError("the computation was cancelled");
+    }
     const std::span<const double> g = batch.row(i);
     for (std::size_t j = 0; j < locations.size(); ++j) {
       const std::int32_t label = locations.labels[j];
@@ -41,7 +50,8 @@ Eigen::MatrixXd Deviations(const PredictionBatch& batch, const Kernel& kernel,
 }  // namespace
 
 absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel& kernel,
-                                      const PredictionBatch& test_locations) {
+                                      const PredictionBatch& test_locations,
+                                      const RunControl& control) {
   const std::size_t count = test_locations.size();
   if (absl::Status status = CheckLocationCount(count); !status.ok()) return status;
   if (test_locations.class_count != batch.class_count) {
@@ -54,7 +64,9 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
                                                       " observations, needs at least ", count + 1,
                                                       " for ", count, " test locations"));
   }
-  Eigen::MatrixXd deviations = Deviations(batch, kernel, test_locations);
+  absl::StatusOr<Eigen::MatrixXd> computed = Deviations(batch, kernel, test_locations, control);
+  if (!computed.ok()) return computed.status();
+  Eigen::MatrixXd deviations = *std::move(computed);
   const auto n = static_cast<double>(batch.size());
   const Eigen::VectorXd mean = deviations.colwise().mean();
   deviations.rowwise() -= mean.transpose();

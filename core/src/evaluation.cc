@@ -31,12 +31,10 @@ double CmeOperations(double n, double m, const EvaluationOptions& options) {
   return n * locations * (2 * m + locations) + locations * locations * locations;
 }
 
-double BlockOperations(double n, double m, const EvaluationOptions& options) {
-  double sum = 4 * n * m;
-  for (const std::size_t block_size : options.block_sizes) {
-    sum += 2 * n * m * static_cast<double>(block_size);
-  }
-  return sum;
+double BlockOperations(double n, std::size_t class_count, const EvaluationOptions& options) {
+  const auto& [lens, kernel] = options.lenses.front();
+  return n *
+         RunningLens::OperationsPerRow(lens, class_count, options.block_sizes, kernel.matrix.get());
 }
 
 // Hands each stage its part of the progress, by its share of the operations.
@@ -53,14 +51,16 @@ class Stages {
     }
     if (on_stage_) on_stage_(name);
     RunControl control = control_;
-    if (control.progress) {
-      control.progress = [progress = control_.progress, begin = done_ / total_,
-                          length = operations / total_](double fraction) {
-        progress(std::min(1.0, begin + length * fraction));
-      };
-      control_.progress(std::min(1.0, done_ / total_));
-    }
+    const double begin = done_ / total_;
     done_ += operations;
+    if (control.progress) {
+      // Rounding must not lead past the next stage's begin.
+      control.progress = [progress = control_.progress, begin,
+                          end = std::min(1.0, done_ / total_)](double fraction) {
+        progress(std::min(end, begin + (end - begin) * fraction));
+      };
+      control_.progress(std::min(1.0, begin));
+    }
     return control;
   }
 
@@ -88,19 +88,16 @@ absl::Status EvaluateLenses(const PredictionBatch& batch, const EvaluationOption
     absl::StatusOr<LensTestResult> result = TestLens(batch, lens, test, *control);
     const bool said_why = absl::IsFailedPrecondition(result.status());
     if (!result.ok() && (evaluation.lenses.empty() || !said_why)) return result.status();
-    evaluation.lenses.push_back({.lens = lens, .result = std::move(result)});
+    evaluation.lenses.push_back({.lens = lens, .result = std::move(result), .cme = std::nullopt});
   }
   return absl::OkStatus();
 }
 
 absl::Status EvaluateBlocks(const PredictionBatch& batch, const EvaluationOptions& options,
                             const RunControl& control, Evaluation& evaluation) {
-  // A row of a block estimator costs some b m / 2.
-  constexpr std::size_t kWorkPerCheck = 10000000;
-  const std::size_t largest =
-      *std::max_element(options.block_sizes.begin(), options.block_sizes.end());
-  const std::size_t rows_per_check =
-      std::max<std::size_t>(1, kWorkPerCheck / (largest * batch.class_count));
+  constexpr double kOperationsPerCheck = 1e7;
+  const auto rows_per_check = static_cast<std::size_t>(
+      1 + kOperationsPerCheck / BlockOperations(1, batch.class_count, options));
   const Evaluation::OneLens& first = evaluation.lenses.front();
   absl::StatusOr<RunningLens> running =
       RunningLens::Create(first.lens, batch.class_count, first.result->kernel, options.block_sizes);
@@ -167,12 +164,35 @@ absl::StatusOr<EventReliability> EvaluateReliability(const BinaryPredictions& pr
   return reliability;
 }
 
-absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch,
-                                         const EvaluationOptions& options, const Kernel& kernel) {
+absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Lens& lens,
+                                         const EvaluationOptions& options, const Kernel& kernel,
+                                         const RunControl& control) {
+  const absl::StatusOr<LensBatch> seen = ApplyLens(batch, lens);
+  if (!seen.ok()) return seen.status();
+  const PredictionBatch part = seen->parts.front().view();
   const absl::StatusOr<PredictionSet> locations =
-      DrawTestLocations(options.cme_test_locations, batch.class_count, options.seed);
+      DrawTestLocations(options.cme_test_locations, part.class_count, options.seed);
   if (!locations.ok()) return locations.status();
-  return CmeTest(batch, kernel, locations->view());
+  return CmeTest(part, kernel, locations->view(), control);
+}
+
+// Of each lens that has a kernel for it.
+absl::Status EvaluateCmeTests(const PredictionBatch& batch, const EvaluationOptions& options,
+                              Stages& stages, Evaluation& evaluation) {
+  const auto size = static_cast<double>(batch.size());
+  for (Evaluation::OneLens& one : evaluation.lenses) {
+    const Kernel* const kernel =
+        one.result.ok() ? std::get_if<Kernel>(&one.result->kernel) : nullptr;
+    if (kernel == nullptr || one.lens.parts(batch.class_count) > 1) continue;
+    const auto m = static_cast<double>(one.lens.reduced_class_count(batch.class_count));
+    const absl::StatusOr<RunControl> stage =
+        stages.Begin("CME test", CmeOperations(size, m, options));
+    if (!stage.ok()) return stage.status();
+    absl::StatusOr<CmeTestResult> cme = RunCmeTest(batch, one.lens, options, *kernel, *stage);
+    if (!cme.ok() && !absl::IsFailedPrecondition(cme.status())) return cme.status();
+    one.cme = std::move(cme);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckReplicates(const char* name, std::int32_t replicates) {
@@ -227,12 +247,6 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
     return absl::InvalidArgumentError(absl::StrCat(
         "cme_test_locations is ", options.cme_test_locations, ", expected 0..", kMaxTestLocations));
   }
-  const EvaluationOptions::LensAndKernel& first = options.lenses.front();
-  if (options.cme_test_locations != 0 &&
-      (first.kernel.matrix != nullptr || first.lens.kind() != Lens::Kind::kCanonical)) {
-    return absl::InvalidArgumentError(
-        "cme_test_locations needs the canonical lens first, with a real-valued kernel");
-  }
   if (options.reliability_classes.size() > kMaxReliabilityClasses) {
     return absl::InvalidArgumentError(
         absl::StrCat("reliability_classes has ", options.reliability_classes.size(),
@@ -263,7 +277,8 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
     return status;
   }
 
-  absl::StatusOr<RunControl> stage = stages.Begin("blocks", BlockOperations(size, m, options));
+  absl::StatusOr<RunControl> stage =
+      stages.Begin("blocks", BlockOperations(size, batch.class_count, options));
   if (!stage.ok()) return stage.status();
   if (absl::Status status = EvaluateBlocks(batch, options, *stage, evaluation); !status.ok()) {
     return status;
@@ -302,8 +317,12 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
     evaluation.reliability.push_back(*std::move(reliability));
   }
 
-  if (options.consistency_replicates != 0 && !evaluation.binned_errors.empty()) {
-    const BinnedErrorSpec& spec = evaluation.binned_errors.front().spec;
+  const auto* const splits = options.binned_errors.empty()
+                                 ? nullptr
+                                 : std::get_if<MedianVarianceBins>(&options.binned_errors.front());
+  const bool first_exists = splits == nullptr || n >= splits->min_size;
+  if (options.consistency_replicates != 0 && first_exists) {
+    const BinnedErrorSpec& spec = options.binned_errors.front();
     stage = stages.Begin("consistency resampling",
                          options.consistency_replicates * BinnedOperations(size, m, spec));
     if (!stage.ok()) return stage.status();
@@ -314,12 +333,8 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   }
 
   if (options.cme_test_locations != 0) {
-    stage = stages.Begin("CME test", CmeOperations(size, m, options));
-    if (!stage.ok()) return stage.status();
-    const RunningKernel& kernel = evaluation.lenses.front().result->kernel;
-    absl::StatusOr<CmeTestResult> cme = RunCmeTest(batch, options, *std::get_if<Kernel>(&kernel));
-    if (!cme.ok() && !absl::IsFailedPrecondition(cme.status())) return cme.status();
-    evaluation.cme = std::move(cme);
+    const absl::Status status = EvaluateCmeTests(batch, options, stages, evaluation);
+    if (!status.ok()) return status;
   }
   if (control.progress) control.progress(1);
   return evaluation;
@@ -340,15 +355,17 @@ double EvaluationMemory(std::size_t n, std::size_t class_count, const Evaluation
   const double bands = static_cast<double>(options.reliability_classes.size() + 1) *
                        (8.0 * options.band_replicates * kMaxBandPoints + 32 * size);
   return std::max({most, rows, cme}) + bands +
-         static_cast<double>(
-             RunningLens::MaxMemory(options.lenses.front().lens, class_count, options.block_sizes));
+         static_cast<double>(RunningLens::MaxMemory(options.lenses.front().lens, class_count,
+                                                    options.block_sizes,
+                                                    options.lenses.front().kernel.matrix.get()));
 }
 
 double EvaluationOperations(std::size_t n, std::size_t class_count,
                             const EvaluationOptions& options) noexcept {
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(class_count);
-  double sum = BlockOperations(size, m, options) + BinnedOperations(size, m, MedianVarianceBins{});
+  double sum =
+      BlockOperations(size, class_count, options) + BinnedOperations(size, m, MedianVarianceBins{});
   for (const auto& [lens, kernel] : options.lenses) {
     sum += LensTestOperations(n, class_count, lens, TestOptions(options, kernel));
   }
@@ -362,7 +379,7 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
   return sum +
          static_cast<double>(options.reliability_classes.size() + 1) *
              ReliabilityOperations(size, options) +
-         CmeOperations(size, m, options);
+         static_cast<double>(options.lenses.size()) * CmeOperations(size, m, options);
 }
 
 }  // namespace calibd

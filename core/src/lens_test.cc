@@ -5,9 +5,12 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "matrix_tile_engine.h"
 
 namespace calibd {
 namespace {
+
+constexpr std::size_t kTileBytes = kTileSize * kTileSize * sizeof(double);
 
 using SharedMatrixKernel = std::shared_ptr<const MatrixKernel>;
 
@@ -125,6 +128,10 @@ double LensTestMemory(std::size_t n, std::size_t class_count, const Lens& lens,
     }
     // For the pairs of the noise floor.
     bytes += 3 * static_cast<double>(m * m * sizeof(double));
+    // A tile of the kernel, of the product and of their sum, and packed residuals.
+    bytes += static_cast<double>(
+        threads *
+        (3 * kTileBytes + kTileBytes / kTileSize * (options.kernel.matrix->rank() + 4 * m)));
   }
   return bytes +
          static_cast<double>(BootstrapMemory(n, m, std::max(options.replicates, 1), threads));
@@ -134,7 +141,7 @@ double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& le
                           const LensTestOptions& options) noexcept {
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(lens.reduced_class_count(class_count));
-  if (lens.is_scalar()) {
+  if (lens.is_scalar() && options.kernel.rule.distance != Distance::kSquaredEuclidean) {
     // A recursion for each part and replicate.
     const auto parts = static_cast<double>(lens.parts(class_count));
     return 8 * size * parts * (options.replicates + 40.0) + (parts > 1 ? 4 * kNullPairWork : 0);
@@ -146,7 +153,10 @@ double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& le
       pair += 3 * m + 2 * static_cast<double>(factor.rank);
     }
   }
-  return size * size * (pair + options.replicates) / 2 +
+  // The statistic, the replicates and the noise floor go through the pairs.
+  const double passes = 2 + BootstrapPasses(options.replicates);
+  return size * size * static_cast<double>(lens.parts(class_count)) *
+             (passes * pair + options.replicates) / 2 +
          (options.kernel.matrix != nullptr ? 4 * std::max(kNullPairWork, 1000 * m * m) : 0);
 }
 

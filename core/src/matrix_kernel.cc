@@ -138,28 +138,50 @@ double MatrixKernel::NullSquare(std::span<const double> g_i, std::span<const dou
   return std::max(0.0, at_i.cwiseProduct(at_j.transpose()).sum());
 }
 
-double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
-                std::int32_t y_j, const MatrixKernel& kernel) noexcept {
-  const std::size_t m = kernel.class_count();
-  const auto residual = [](std::span<const double> g, std::int32_t y, std::size_t k) {
-    return (static_cast<std::size_t>(y) == k ? 1 : 0) - g[k];
-  };
+std::size_t MatrixKernel::rank() const noexcept {
+  std::size_t sum = 0;
+  for (const Factor& factor : factors_) sum += factor.rank;
+  return sum;
+}
+
+void MatrixKernel::Project(std::span<const double> g, std::int32_t y,
+                           std::span<double> out) const noexcept {
+  std::fill(out.begin(), out.end(), 0.0);
+  for (const Factor& factor : factors_) {
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      const double residual = (static_cast<std::size_t>(y) == k ? 1 : 0) - g[k];
+      const double* const row = &factor.matrix[k * factor.rank];
+      for (std::size_t column = 0; column < factor.rank; ++column) {
+        out[column] += row[column] * residual;
+      }
+    }
+    out = out.subspan(factor.rank);
+  }
+}
+
+double SkceTerm(std::span<const double> g_i, std::span<const double> projected_i,
+                std::span<const double> g_j, std::span<const double> projected_j,
+                const MatrixKernel& kernel) noexcept {
   double sum = 0;
+  std::size_t first = 0;
   for (const MatrixKernel::Factor& factor : kernel.factors()) {
     double product = 0;
-    for (std::size_t column = 0; column < factor.rank; ++column) {
-      double at_i = 0;
-      double at_j = 0;
-      for (std::size_t k = 0; k < m; ++k) {
-        const double entry = factor.matrix[k * factor.rank + column];
-        at_i += entry * residual(g_i, y_i, k);
-        at_j += entry * residual(g_j, y_j, k);
-      }
-      product += at_i * at_j;
+    for (std::size_t column = first; column < first + factor.rank; ++column) {
+      product += projected_i[column] * projected_j[column];
     }
     sum += factor.kernel(g_i, g_j) * product;
+    first += factor.rank;
   }
   return sum;
+}
+
+double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
+                std::int32_t y_j, const MatrixKernel& kernel) noexcept {
+  std::vector<double> projected_i(kernel.rank());
+  std::vector<double> projected_j(kernel.rank());
+  kernel.Project(g_i, y_i, projected_i);
+  kernel.Project(g_j, y_j, projected_j);
+  return SkceTerm(g_i, projected_i, g_j, projected_j, kernel);
 }
 
 }  // namespace calibd

@@ -69,16 +69,38 @@ std::vector<RunningBlock> RunningLens::Blocks() const {
 }
 
 std::size_t RunningLens::MaxMemory(const Lens& lens, std::size_t class_count,
-                                   std::span<const std::size_t> block_sizes) {
+                                   std::span<const std::size_t> block_sizes,
+                                   const MatrixKernel* matrix) {
   const std::size_t parts = lens.parts(class_count);
   const std::size_t reduced = lens.reduced_class_count(class_count);
   std::size_t bytes = sizeof(RunningLens) +
                       parts * (2 * reduced * sizeof(double) + sizeof(std::int32_t)) +
                       lens.ScratchSize(class_count) * sizeof(std::uint32_t);
   for (const std::size_t block_size : block_sizes) {
-    bytes += RunningBlockSkce::MaxMemory(block_size, reduced, parts);
+    bytes += RunningBlockSkce::MaxMemory(block_size, reduced, parts,
+                                         matrix == nullptr ? 0 : matrix->rank());
   }
   return bytes;
+}
+
+double RunningLens::OperationsPerRow(const Lens& lens, std::size_t class_count,
+                                     std::span<const std::size_t> block_sizes,
+                                     const MatrixKernel* matrix) {
+  const auto shown =
+      static_cast<double>(lens.parts(class_count) * lens.reduced_class_count(class_count));
+  // Of a term, and of what is done once.
+  double term = 4 * shown;
+  double once = 8 * shown;
+  if (matrix != nullptr) {
+    const auto rank = static_cast<double>(matrix->rank());
+    term = 3 * shown * static_cast<double>(matrix->factors().size()) + rank;
+    once = shown * rank * static_cast<double>(block_sizes.size());
+  }
+  double sum = once;
+  for (const std::size_t block_size : block_sizes) {
+    sum += term * static_cast<double>(block_size - 1) / 2;
+  }
+  return sum;
 }
 
 }  // namespace calibd

@@ -42,6 +42,15 @@ RunningBlockSkce::RunningBlockSkce(std::size_t block_size, std::size_t class_cou
       weight_(weight) {
   pending_probabilities_.reserve((block_size - 1) * parts * class_count);
   pending_labels_.reserve((block_size - 1) * parts);
+  if (matrix() != nullptr) {
+    projected_.resize(matrix()->rank());
+    pending_projected_.reserve((block_size - 1) * projected_.size());
+  }
+}
+
+const MatrixKernel* RunningBlockSkce::matrix() const noexcept {
+  const auto* const shared = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel_);
+  return shared == nullptr ? nullptr : shared->get();
 }
 
 absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size,
@@ -66,17 +75,20 @@ absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size
 
 double RunningBlockSkce::Term(std::size_t i, std::span<const double> g,
                               std::span<const std::int32_t> labels) const noexcept {
+  if (matrix() != nullptr) {
+    const std::span<const double> g_i(&pending_probabilities_[i * class_count_], class_count_);
+    const std::span<const double> projected_i(&pending_projected_[i * projected_.size()],
+                                              projected_.size());
+    return SkceTerm(g_i, projected_i, g, projected_, *matrix());
+  }
+  const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
   double sum = 0;
   for (std::size_t part = 0; part < parts_; ++part) {
     const std::span<const double> g_i(&pending_probabilities_[(i * parts_ + part) * class_count_],
                                       class_count_);
     const std::int32_t y_i = pending_labels_[i * parts_ + part];
     const std::span<const double> g_j = g.subspan(part * class_count_, class_count_);
-    const auto* const scalar = std::get_if<Kernel>(&kernel_);
-    sum += scalar != nullptr
-               ? SkceTerm(g_i, y_i, g_j, labels[part], *scalar)
-               : SkceTerm(g_i, y_i, g_j, labels[part],
-                          **std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel_));
+    sum += SkceTerm(g_i, y_i, g_j, labels[part], kernel);
   }
   return weight_ * sum;
 }
@@ -86,10 +98,12 @@ void RunningBlockSkce::Add(std::span<const double> g,
   // The block's terms are summed as its observations come, so that the cost is
   // spread evenly and the last observation need not be stored.
   const std::size_t waiting = pending();
+  if (matrix() != nullptr) matrix()->Project(g, labels.front(), projected_);
   for (std::size_t i = 0; i < waiting; ++i) block_sum_ += Term(i, g, labels);
   if (waiting + 1 < block_size_) {
     pending_probabilities_.insert(pending_probabilities_.end(), g.begin(), g.end());
     pending_labels_.insert(pending_labels_.end(), labels.begin(), labels.end());
+    pending_projected_.insert(pending_projected_.end(), projected_.begin(), projected_.end());
     return;
   }
   const auto b = static_cast<double>(block_size_);
@@ -97,6 +111,7 @@ void RunningBlockSkce::Add(std::span<const double> g,
   block_sum_ = 0;
   pending_probabilities_.clear();
   pending_labels_.clear();
+  pending_projected_.clear();
 }
 
 absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {
@@ -117,8 +132,8 @@ absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {
 }
 
 std::size_t RunningBlockSkce::MaxMemory(std::size_t block_size, std::size_t class_count,
-                                        std::size_t parts) noexcept {
-  return sizeof(RunningBlockSkce) +
+                                        std::size_t parts, std::size_t rank) noexcept {
+  return sizeof(RunningBlockSkce) + block_size * rank * sizeof(double) +
          (block_size - 1) * parts * (class_count * sizeof(double) + sizeof(std::int32_t));
 }
 

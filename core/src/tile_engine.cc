@@ -73,6 +73,14 @@ TileEngine<T>::TileEngine(const PredictionBatch& batch, const Kernel& kernel)
   Pack(batch.probabilities);
 }
 
+// AllocateAligned says with nullptr that there is no memory.
+template <typename T>
+hwy::AlignedFreeUniquePtr<T[]> Allocate(std::size_t count) {
+  hwy::AlignedFreeUniquePtr<T[]> memory = hwy::AllocateAligned<T>(count);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
 template <typename T>
 void TileEngine<T>::Pack(std::span<const double> predictions) {
   constexpr std::size_t kWidth = kPanelWidth<T>;
@@ -80,7 +88,7 @@ void TileEngine<T>::Pack(std::span<const double> predictions) {
   const std::size_t panels = (n + kWidth - 1) / kWidth;
   labels_.resize(panels * kWidth, labels_.empty() ? 0 : labels_.back());
   sums_.resize(panels * kWidth);
-  panels_ = hwy::AllocateAligned<T>(panels * class_count_ * kWidth);
+  panels_ = Allocate<T>(panels * class_count_ * kWidth);
   std::fill_n(panels_.get(), panels * class_count_ * kWidth, T{0});
   for (std::size_t i = 0; i < n; ++i) {
     const double* row = &predictions[order_[i] * class_count_];
@@ -99,7 +107,7 @@ void TileEngine<T>::Pack(std::span<const double> predictions) {
 template <typename T>
 void TileEngine<T>::PackRows(const Tile& tile, Scratch& scratch) const {
   constexpr std::size_t kWidth = kPanelWidth<T>;
-  if (!scratch.rows) scratch.rows = hwy::AllocateAligned<T>(2 * kTileSize * class_count_);
+  if (!scratch.rows) scratch.rows = Allocate<T>(2 * kTileSize * class_count_);
   scratch.row_begin = tile.row_begin;
   for (std::size_t i = 0; i < tile.row_count; ++i) {
     const std::size_t position = tile.row_begin + i;

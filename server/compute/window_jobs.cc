@@ -60,11 +60,12 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
 absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
                                                   const ModelSnapshot& snapshot) const {
   const ModelDeclaration& declaration = request.model->declaration();
-  if (!snapshot.warming_up() && !snapshot.lenses.front().bandwidth_error.empty()) {
+  if (request.needs_bandwidth && !snapshot.warming_up() &&
+      !snapshot.lenses.front().bandwidth_error.empty()) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "NO_BANDWIDTH",
                      snapshot.lenses.front().bandwidth_error);
   }
-  if (snapshot.warming_up()) {
+  if (request.needs_bandwidth && snapshot.warming_up()) {
     return TooFewError(absl::StrCat("the model has ", snapshot.observations, " observations, ",
                                     declaration.warmup,
                                     " are needed before the bandwidth is known"));

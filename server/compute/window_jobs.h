@@ -41,6 +41,8 @@ struct WindowRequest {
   std::shared_ptr<Model> model;
   // Newest observations to use; 0: all of the window.
   std::size_t observations = 0;
+  // The model's own bandwidth, which is not there during warm-up.
+  bool needs_bandwidth = true;
   // n: observations; threads: that are lent.
   std::function<JobCost(std::size_t n, std::size_t threads)> cost;
   // What can be made smaller when the job is too large, e.g. "a smaller window".

@@ -72,7 +72,7 @@ void Describe(const Model& model, const WindowSample& sample, std::size_t thread
   provenance.set_threads(static_cast<std::int32_t>(threads));
   const LensSnapshot* const running = sample.snapshot->Find(lens);
   const KernelSpec spec = KernelOfLens(lens, declaration.kernel);
-  if (running != nullptr && spec.matrix == nullptr) {
+  if (running != nullptr && running->kernel.has_value() && spec.matrix == nullptr) {
     *provenance.mutable_bandwidth_rule() =
         convert::BandwidthToProto(spec.rule.bandwidth, declaration.warmup);
   }
@@ -109,6 +109,8 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> SubmitRunTest(
   WindowRequest job;
   job.model = *model;
   job.observations = static_cast<std::size_t>(request.window());
+  // Other lenses have kernels of their own, or choose them from the window.
+  job.needs_bandwidth = lens->kind() == Lens::Kind::kCanonical;
   job.remedy = "a smaller window or fewer replicates";
   job.cost = [lens = *lens, options, class_count](std::size_t n, std::size_t threads) {
     return JobCost{.memory_bytes = LensTestMemory(n, class_count, lens, options, threads),

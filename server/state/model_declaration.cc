@@ -28,15 +28,20 @@ constexpr double kMaxRowSumTolerance = 0.1;
 // Differences |x_k - z_k| that the median bandwidth of one model may take in
 // one pass, warmup^2 / 2 * m: a writer thread is busy with it for seconds.
 constexpr double kMaxBandwidthWork = 2e9;
+// Multiplications that the running estimators of all lenses may take for each probability
+// received: a writer thread is busy with the largest batch for a second or two.
+constexpr double kMaxOperationsPerProbability = 4000;
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 
 std::size_t RowBytes(std::size_t class_count) {
   return class_count * sizeof(double) + sizeof(std::int32_t);
 }
 
-std::size_t MaxWarmup(std::size_t class_count) {
-  return std::max<std::size_t>(2, static_cast<std::size_t>(std::sqrt(
-                                      2 * kMaxBandwidthWork / static_cast<double>(class_count))));
+// Each of `lenses` lenses finds its own median.
+std::size_t MaxWarmup(std::size_t class_count, std::size_t lenses) {
+  const auto values = static_cast<double>(class_count * lenses);
+  return std::max<std::size_t>(2,
+                               static_cast<std::size_t>(std::sqrt(2 * kMaxBandwidthWork / values)));
 }
 
 // Collects what is wrong with a declaration.
@@ -62,6 +67,7 @@ class Checker {
       return Errors();
     }
     CheckBlockSizes();
+    CheckOperations();
     CheckBandwidthAndWindow();
     if (!violations_.empty()) {
       return Errors();
@@ -200,6 +206,21 @@ class Checker {
     declaration_.block_sizes.assign(sizes.begin(), sizes.end());
   }
 
+  void CheckOperations() {
+    double sum = 0;
+    for (const Lens& lens : declaration_.lenses) {
+      sum += RunningLens::OperationsPerRow(
+          lens, declaration_.class_count, declaration_.block_sizes,
+          lens.kind() == Lens::Kind::kCanonical ? declaration_.kernel.matrix.get() : nullptr);
+    }
+    const double each = std::ceil(sum / static_cast<double>(declaration_.class_count));
+    if (each > kMaxOperationsPerProbability) {
+      Violate("model.block_sizes", "cost with these lenses ", each,
+              " multiplications for each probability, expected at most ",
+              kMaxOperationsPerProbability, "; smaller blocks or fewer lenses cost less");
+    }
+  }
+
   void CheckBandwidthAndWindow() {
     if (model_.window() != 0 &&
         (model_.window() < 2 || model_.window() > static_cast<std::int32_t>(kMaxWindow))) {
@@ -214,13 +235,14 @@ class Checker {
     const char* const field = rule.has_median_off_diagonal() ? "median_off_diagonal" : "median";
     const std::int64_t warmup = rule.has_median_off_diagonal() ? rule.median_off_diagonal().warmup()
                                                                : rule.median().warmup();
-    const std::size_t work_limit = MaxWarmup(declaration_.class_count);
+    const std::size_t work_limit = MaxWarmup(declaration_.class_count, declaration_.lenses.size());
     const std::size_t most =
         std::min(work_limit, declaration_.window == 0 ? kMaxWindow : declaration_.window);
     if (warmup != 0 && (warmup < 2 || warmup > static_cast<std::int64_t>(most))) {
       Violate(
           absl::StrCat("model.bandwidth.", field, ".warmup"), "is ", warmup, ", expected 2..", most,
-          most == work_limit ? absl::StrCat(", the most for ", declaration_.class_count, " classes")
+          most == work_limit ? absl::StrCat(", the most for ", declaration_.class_count,
+                                            " classes and ", declaration_.lenses.size(), " lenses")
                              : std::string(", the window"));
       return;
     }
@@ -241,7 +263,8 @@ class Checker {
     ModelDeclaration declaration = declaration_;
     declaration.window = window;
     if (NeedsWarmup() && declaration.warmup == 0) {
-      declaration.warmup = std::min({kDefaultWarmup, window, MaxWarmup(declaration.class_count)});
+      declaration.warmup = std::min(
+          {kDefaultWarmup, window, MaxWarmup(declaration.class_count, declaration.lenses.size())});
     }
     return declaration;
   }
@@ -300,7 +323,9 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
                       declaration.warmup * m * sizeof(double);
   for (const Lens& lens : declaration.lenses) {
-    bytes += RunningLens::MaxMemory(lens, m, declaration.block_sizes);
+    bytes += RunningLens::MaxMemory(
+        lens, m, declaration.block_sizes,
+        lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
   }
   if (declaration.kernel.matrix != nullptr) {
     // The matrices and their factors.

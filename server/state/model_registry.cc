@@ -34,7 +34,12 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
     parts.emplace_back("kernel differs");
   }
   compare("bandwidth", was.bandwidth().ShortDebugString(), is.bandwidth().ShortDebugString());
-  compare("lenses", LensNames(existing.lenses), LensNames(declared.lenses));
+  if (existing.lenses != declared.lenses) {
+    const std::string names = LensNames(existing.lenses);
+    const std::string other = LensNames(declared.lenses);
+    parts.push_back(names == other ? std::string("the groups of a lens differ")
+                                   : absl::StrCat("lenses is ", names, ", declared ", other));
+  }
   compare("block_sizes", absl::StrJoin(existing.block_sizes, ","),
           absl::StrJoin(declared.block_sizes, ","));
   compare("window", existing.window, declared.window);

@@ -83,6 +83,20 @@ void ToProto(const EventReliability& reliability, double band_level, v1::Reliabi
   ToProto(reliability.murphy, *proto.mutable_murphy());
 }
 
+void ToProto(const absl::StatusOr<CmeTestResult>& cme, std::uint64_t seed, v1::CmeTest& proto) {
+  if (!cme.ok()) {
+    proto.set_error(std::string(cme.status().message()));
+    return;
+  }
+  proto.set_test_locations(static_cast<std::int32_t>(cme->test_locations));
+  proto.set_ucme(cme->ucme);
+  proto.set_statistic(cme->statistic);
+  proto.set_p_value(cme->p_value);
+  proto.set_condition(cme->condition);
+  proto.set_seed(seed);
+  proto.set_caveat(std::string(kCmeTestCaveat));
+}
+
 v1::BinnedErrorSpec ToProto(const BinnedErrorSpec& spec) {
   v1::BinnedErrorSpec proto;
   if (const auto* const uniform = std::get_if<UniformBins>(&spec)) {
@@ -298,6 +312,7 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
     } else {
       out.set_error(std::string(one.result.status().message()));
     }
+    if (one.cme.has_value()) ToProto(*one.cme, options.seed, *out.mutable_cme_test());
   }
   const double bound = evaluation.lenses.front().result->bound;
   for (const RunningBlock& block : evaluation.blocks) {
@@ -332,21 +347,6 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
     out.set_replicate_mean(consistency.replicate_mean);
     out.set_replicate_standard_deviation(consistency.replicate_standard_deviation);
     out.set_caveat(std::string(kConsistencyTestCaveat));
-  }
-  if (evaluation.cme.has_value()) {
-    v1::CmeTest& out = *proto.mutable_cme_test();
-    if (evaluation.cme->ok()) {
-      const CmeTestResult& cme = **evaluation.cme;
-      out.set_test_locations(static_cast<std::int32_t>(cme.test_locations));
-      out.set_ucme(cme.ucme);
-      out.set_statistic(cme.statistic);
-      out.set_p_value(cme.p_value);
-      out.set_condition(cme.condition);
-      out.set_seed(options.seed);
-      out.set_caveat(std::string(kCmeTestCaveat));
-    } else {
-      out.set_error(std::string(evaluation.cme->status().message()));
-    }
   }
   for (const EventReliability& reliability : evaluation.reliability) {
     ToProto(reliability, options.band_level, *proto.add_reliability());

@@ -424,8 +424,13 @@ TEST_F(CalibrationTest, EvaluateAnswersAsOffline) {
   EXPECT_EQ(evaluation.binned_errors(3).ece(), offline->binned_errors[3].error.ece);
   EXPECT_EQ(evaluation.consistency_test().p_value(), offline->consistency->p_value);
   EXPECT_THAT(evaluation.consistency_test().caveat(), HasSubstr("too often"));
-  EXPECT_EQ(evaluation.cme_test().statistic(), (*offline->cme)->statistic);
-  EXPECT_THAT(evaluation.cme_test().caveat(), HasSubstr("too often"));
+  for (const int lens : {0, 1}) {
+    const v1::CmeTest& cme = evaluation.lenses(lens).cme_test();
+    EXPECT_EQ(cme.statistic(), (*offline->lenses[static_cast<std::size_t>(lens)].cme)->statistic);
+    EXPECT_THAT(cme.caveat(), HasSubstr("too often"));
+  }
+  // The class-wise lens has several parts.
+  EXPECT_FALSE(evaluation.lenses(2).has_cme_test());
   ASSERT_EQ(evaluation.reliability_size(), 2);
   EXPECT_EQ(evaluation.reliability(1).class_index(), 3);
   EXPECT_EQ(evaluation.reliability(1).bins(0).frequency(),
@@ -526,6 +531,11 @@ TEST_F(CalibrationTest, EqualPredictionsAreSaidToHaveNoBandwidth) {
   EXPECT_EQ(calibration.estimates_size(), 0);
   v1::QuadraticTestResult result;
   EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "NO_BANDWIDTH");
+  // A lens with a bandwidth of its own can be tested all the same.
+  v1::RunTestRequest request = TestRequest("models/m", 99);
+  request.mutable_lens()->mutable_top_label();
+  EXPECT_TRUE(client_->RunTest(request, &result).ok());
+  EXPECT_EQ(result.provenance().bandwidth_rule().fixed(), kScalarBandwidth);
 }
 
 }  // namespace

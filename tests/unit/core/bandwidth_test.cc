@@ -111,6 +111,19 @@ TEST(MedianBandwidthTest, NeedsTwoPredictions) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(MedianBandwidthTest, IsExactWhereMoreDistancesAreEqualThanAreHeld) {
+  // Three kinds of predictions: a third of 4.5 million pairs are equal, 4 in 9 are 0.25
+  // apart.
+  std::vector<double> predictions;
+  for (std::size_t i = 0; i < 3000; ++i) {
+    const double p = i % 3 == 0 ? 0.25 : i % 3 == 1 ? 0.5 : 0.75;
+    predictions.insert(predictions.end(), {p, 1 - p});
+  }
+  predictions.insert(predictions.end(), {0.01, 0.99, 0.02, 0.98});
+  EXPECT_EQ(*MedianBandwidth(predictions, 2), 0.25);
+  EXPECT_EQ(*MedianOffDiagonalBandwidth(predictions, 2), 0.25);
+}
+
 TEST(MedianBandwidthTest, CanBeCancelled) {
   RunControl control;
   control.cancelled = [] { return true; };

@@ -88,6 +88,16 @@ TEST(CmeTestTest, RefusesASingularCovariance) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(CmeTestTest, CanBeCancelled) {
+  RunControl control;
+  control.cancelled = [] { return true; };
+  EXPECT_EQ(CmeTest(Draw(40).view(), *Kernel::ExponentialTotalVariation(0.5),
+                    DrawTestLocations(2, 3, 5)->view(), control)
+                .status()
+                .code(),
+            absl::StatusCode::kCancelled);
+}
+
 TEST(CmeTestTest, NamesWhatIsWrong) {
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
   const auto message = [&](const PredictionSet& set, const PredictionSet& locations) {

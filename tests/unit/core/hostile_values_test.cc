@@ -99,6 +99,10 @@ void Check(const Evaluation& evaluation, Finite& finite) {
       continue;
     }
     const LensTestResult& result = *lens.result;
+    if (lens.cme.has_value() && lens.cme->ok()) {
+      finite.AddPositive("cme", (*lens.cme)->statistic);
+      finite.AddProbability("cme.p", (*lens.cme)->p_value);
+    }
     const std::string name = lens.lens.name();
     finite.AddPositive(name + ".biased", result.test.skce.biased);
     finite.Add(name + ".unbiased", result.test.skce.unbiased);
@@ -125,10 +129,6 @@ void Check(const Evaluation& evaluation, Finite& finite) {
     finite.AddPositive("mce", error.error.mce);
   }
   finite.AddProbability("consistency.p", evaluation.consistency->p_value);
-  if (evaluation.cme->ok()) {
-    finite.AddPositive("cme", (*evaluation.cme)->statistic);
-    finite.AddProbability("cme.p", (*evaluation.cme)->p_value);
-  }
   for (const EventReliability& reliability : evaluation.reliability) {
     for (const ReliabilityBin& bin : reliability.bins) {
       EXPECT_GE(bin.n, 1u);

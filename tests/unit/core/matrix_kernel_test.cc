@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "calibd/core/generator.h"
+#include "calibd/core/running_skce.h"
 
 namespace calibd {
 namespace {
@@ -69,6 +70,32 @@ TEST(MatrixKernelTest, EqualsTheDefinition) {
   EXPECT_NEAR(estimate->unbiased, 2 * sum / (300.0 * 299), 1e-14);
   // Eigenvalues of a: 0, 1, 3; of b: 0, 0, 3.
   EXPECT_NEAR(kernel->DistributionFreeBound(), 12, 1e-12);
+}
+
+TEST(MatrixKernelTest, RunningBlocksAreTheMeansOfTheirPairs) {
+  constexpr std::size_t kBlock = 4;
+  const PredictionSet set = Draw(10 * kBlock + 3, 3, 7);
+  const std::vector<double> a = {2, 1, 0, 1, 2, 0, 0, 0, 0};
+  const std::vector<double> b = {1, -1, 1, -1, 1, -1, 1, -1, 1};
+  const auto kernel = std::make_shared<const MatrixKernel>(
+      *MatrixKernel::Create({{MakeKernel(0.4), a}, {*Kernel::Gaussian(3), b}}, 3));
+  EXPECT_EQ(kernel->rank(), 3);
+  auto running = RunningBlockSkce::Create(kBlock, 3, kernel);
+  RunningMoments expected;
+  double sum = 0;
+  for (std::size_t i = 0; i < set.view().size(); ++i) {
+    running->Add(set.view().row(i), set.labels[i]);
+    for (std::size_t j = i / kBlock * kBlock; j < i; ++j) {
+      sum += SkceTerm(set.view().row(i), set.labels[i], set.view().row(j), set.labels[j], *kernel);
+    }
+    if (i % kBlock == kBlock - 1) {
+      expected.Add(sum / 6);
+      sum = 0;
+    }
+  }
+  EXPECT_EQ(running->moments().count, 10);
+  EXPECT_NEAR(running->moments().mean, expected.mean, 1e-15);
+  EXPECT_NEAR(running->moments().m2, expected.m2, 1e-14);
 }
 
 TEST(MatrixKernelTest, ReportsUniversality) {

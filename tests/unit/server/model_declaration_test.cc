@@ -131,6 +131,27 @@ TEST(ModelDeclarationTest, RefusesWhatDoesNotFitIntoTheMemoryOfOneModel) {
   EXPECT_THAT(Refusal(Declared(100000), std::size_t{1} << 20), HasSubstr("limit of 1048576"));
 }
 
+TEST(ModelDeclarationTest, RefusesBlocksThatWouldHoldAWriter) {
+  v1::Model model = Declared(1000);
+  for (const int size : {100, 900, 1000}) model.add_block_sizes(size);
+  // 4 (0.5 + 49.5 + 449.5 + 499.5) + 8 for each probability.
+  EXPECT_THAT(Refusal(model, std::size_t{1} << 32),
+              HasSubstr("model.block_sizes cost with these lenses 4004 multiplications for each "
+                        "probability, expected at most 4000"));
+  model.clear_block_sizes();
+  model.add_block_sizes(1000);
+  EXPECT_TRUE(CheckDeclaration(model, std::size_t{1} << 32).ok());
+}
+
+TEST(ModelDeclarationTest, EachLensTakesItsPartOfTheBandwidthsWork) {
+  v1::Model model = Declared(1000);
+  model.mutable_bandwidth()->mutable_median()->set_warmup(2000);
+  ASSERT_TRUE(CheckDeclaration(model, std::size_t{1} << 32).ok());
+  model.add_lenses()->mutable_top_label();
+  EXPECT_THAT(Refusal(model, std::size_t{1} << 32),
+              HasSubstr("expected 2..1414, the most for 1000 classes and 2 lenses"));
+}
+
 TEST(ModelDeclarationTest, RefusalsNameFieldValueAndExpectation) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("resnet18"); }), HasSubstr("model.name"));

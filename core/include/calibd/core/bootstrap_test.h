@@ -62,6 +62,9 @@ struct BootstrapTestResult {
     const LensBatch& batch, const Kernel& kernel, const BootstrapOptions& options,
     const RunControl& control = {}, Precision precision = Precision::kFloat64);
 
+// How often BootstrapTest computes H for this many replicates: once for 1024 of them.
+[[nodiscard]] std::int32_t BootstrapPasses(std::int32_t replicates) noexcept;
+
 // Bytes that BootstrapTest takes beside its input, for limits.
 [[nodiscard]] std::size_t BootstrapMemory(std::size_t n, std::size_t class_count,
                                           std::int32_t replicates, std::size_t threads) noexcept;

@@ -9,6 +9,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
 
 namespace calibd {
 
@@ -46,11 +47,13 @@ struct CmeTestResult {
 // batch: valid, n >= J + 1. test_locations: valid, over the same classes, J in
 //   [1, kMaxTestLocations]; chosen without looking at the batch's labels.
 // Errors: InvalidArgument (J, classes); FailedPrecondition if n < J + 1, or if S is
-// singular, a condition above 1e12 (e.g. equal test locations with equal labels).
+// singular, a condition above 1e12 (e.g. equal test locations with equal labels);
+// Cancelled.
 // Cost: O(n J (m + J) + J^3) time, O(n J) memory.
 [[nodiscard]] absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch,
                                                     const Kernel& kernel,
-                                                    const PredictionBatch& test_locations);
+                                                    const PredictionBatch& test_locations,
+                                                    const RunControl& control = {});
 
 // J test locations uniform on the simplex with uniform labels, a function of the seed.
 // Errors: InvalidArgument unless J is in [1, kMaxTestLocations] and class_count in

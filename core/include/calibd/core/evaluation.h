@@ -47,8 +47,8 @@ struct EvaluationOptions {
                                                 MedianVarianceBins{.min_size = 100}};
   // Of consistency resampling by the first binned error, in [99, 100000], or 0 for none.
   std::int32_t consistency_replicates = 0;
-  // J of the CME test, in [1, 256], or 0 for none. The kernel of the first lens, which is
-  // canonical and not matrix-valued.
+  // J of the CME test of each lens of one part with a real-valued kernel, in [1, 256], or 0
+  // for none.
   std::size_t cme_test_locations = 0;
   // Reliability diagrams beside that of the top label.
   std::vector<std::size_t> reliability_classes;
@@ -77,6 +77,8 @@ struct Evaluation {
     Lens lens = Lens::Canonical();
     // Why there is none: FailedPrecondition, e.g. a median of 0. Never of the first.
     absl::StatusOr<LensTestResult> result;
+    // FailedPrecondition: too few observations, or a singular covariance.
+    std::optional<absl::StatusOr<CmeTestResult>> cme;
   };
   std::vector<OneLens> lenses;
   Scores scores;
@@ -90,8 +92,6 @@ struct Evaluation {
   };
   std::vector<OneBinnedError> binned_errors;
   std::optional<ConsistencyTestResult> consistency;
-  // FailedPrecondition: too few observations, or a singular covariance.
-  std::optional<absl::StatusOr<CmeTestResult>> cme;
   // The top label first.
   std::vector<EventReliability> reliability;
 };

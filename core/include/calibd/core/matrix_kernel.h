@@ -60,6 +60,10 @@ class MatrixKernel {
     friend bool operator==(const Factor&, const Factor&) = default;
   };
   [[nodiscard]] std::span<const Factor> factors() const noexcept { return factors_; }
+  // The sum of the ranks.
+  [[nodiscard]] std::size_t rank() const noexcept;
+  // F_l' (e_y - g) of each term, one after the other: rank() values. Cost: O(m rank).
+  void Project(std::span<const double> g, std::int32_t y, std::span<double> out) const noexcept;
   // As given, zero matrices left out.
   [[nodiscard]] std::span<const Term> terms() const noexcept { return terms_; }
 
@@ -73,8 +77,12 @@ class MatrixKernel {
   std::vector<Factor> factors_;
 };
 
-// h of two labelled predictions. Cost: O(m rank) a term. The result does not depend on the
-// CPU. The kernel is over their classes.
+// h of two predictions whose residuals were projected, see MatrixKernel::Project. Cost:
+// O(m + rank) a term. The result does not depend on the CPU.
+[[nodiscard]] double SkceTerm(std::span<const double> g_i, std::span<const double> projected_i,
+                              std::span<const double> g_j, std::span<const double> projected_j,
+                              const MatrixKernel& kernel) noexcept;
+// The same of labelled predictions. Cost: O(m rank) a term.
 [[nodiscard]] double SkceTerm(std::span<const double> g_i, std::int32_t y_i,
                               std::span<const double> g_j, std::int32_t y_j,
                               const MatrixKernel& kernel) noexcept;

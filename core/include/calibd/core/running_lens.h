@@ -47,9 +47,14 @@ class RunningLens {
   [[nodiscard]] const Lens& lens() const noexcept { return lens_; }
   // In the order of the block sizes.
   [[nodiscard]] std::vector<RunningBlock> Blocks() const;
-  // Bytes this object may come to hold, its kernel left out.
+  // Bytes this object may come to hold, its kernel left out, and rough multiplications
+  // that an observation costs, for limits. matrix: the kernel if it is matrix-valued.
   [[nodiscard]] static std::size_t MaxMemory(const Lens& lens, std::size_t class_count,
-                                             std::span<const std::size_t> block_sizes);
+                                             std::span<const std::size_t> block_sizes,
+                                             const MatrixKernel* matrix = nullptr);
+  [[nodiscard]] static double OperationsPerRow(const Lens& lens, std::size_t class_count,
+                                               std::span<const std::size_t> block_sizes,
+                                               const MatrixKernel* matrix = nullptr);
 
  private:
   RunningLens(Lens lens, std::size_t class_count, const RunningKernel& kernel);

@@ -49,7 +49,8 @@ using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
 //
 // Adding observations one by one or in any batches gives equal bits. Holds at
 // most block_size - 1 observations. Cost of Add: (block_size - 1) / 2 terms of
-// O(m) an observation on average. Not thread-safe.
+// O(m) an observation on average; with a matrix-valued kernel O(m rank) once and
+// O(m + rank) a term. Not thread-safe.
 class RunningBlockSkce {
  public:
   // parts, weight: of a lens; h is the weighted sum over parts of class_count classes each.
@@ -77,17 +78,19 @@ class RunningBlockSkce {
   [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
   // Observations that wait for their block, < block_size.
   [[nodiscard]] std::size_t pending() const noexcept { return pending_labels_.size() / parts_; }
-  // Bytes this object may come to hold, its kernel left out.
+  // Bytes this object may come to hold, its kernel left out. rank: of a matrix-valued one.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t block_size, std::size_t class_count,
-                                             std::size_t parts = 1) noexcept;
+                                             std::size_t parts = 1, std::size_t rank = 0) noexcept;
 
  private:
   RunningBlockSkce(std::size_t block_size, std::size_t class_count, RunningKernel kernel,
                    std::size_t parts, double weight);
 
-  // h of the pending observation i and this one.
+  // h of the pending observation i and this one, whose projected residual is in projected_.
   [[nodiscard]] double Term(std::size_t i, std::span<const double> g,
                             std::span<const std::int32_t> labels) const noexcept;
+  // The kernel if it is a matrix-valued one.
+  [[nodiscard]] const MatrixKernel* matrix() const noexcept;
 
   std::size_t block_size_;
   std::size_t class_count_;
@@ -99,6 +102,10 @@ class RunningBlockSkce {
   double block_sum_ = 0;
   std::vector<double> pending_probabilities_;
   std::vector<std::int32_t> pending_labels_;
+  // Of a matrix-valued kernel, see MatrixKernel::Project: of the pending observations and
+  // of the one at hand.
+  std::vector<double> pending_projected_;
+  std::vector<double> projected_;
 };
 
 }  // namespace calibd
