@@ -13,7 +13,9 @@ set(CALIBD_TEST_DATA "${CMAKE_SOURCE_DIR}/../shared/data" CACHE PATH
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Else it caches nothing that includes a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
 include(CheckPIESupported)

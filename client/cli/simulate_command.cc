@@ -88,7 +88,7 @@ struct Truth {
   absl::StatusOr<double> mean_total_variation;
 };
 
-Json ToJson(const Truth& truth) {
+Json TruthToJson(const Truth& truth) {
   const auto number = [](const absl::StatusOr<double>& value) {
     return value.ok() ? Json(*value) : Json();
   };
@@ -168,7 +168,7 @@ ExitCode Run(const Context& context, const SimulateOptions& options) {
   if (!stream.ok()) return Fail(stream.status());
   const Truth truth{ExpectedCalibrationError(*spec), MeanTotalVariation(spec->alpha)};
   const ExitCode code = stream->Finish(context, SendAll(context, options, *generator, *stream),
-                                       {{"generator", ToJson(truth)}});
+                                       {{"generator", TruthToJson(truth)}});
   if (!context.json()) Tell(truth);
   return code;
 }

@@ -10,8 +10,6 @@
 namespace calibd {
 namespace {
 
-constexpr std::size_t kTileBytes = kTileSize * kTileSize * sizeof(double);
-
 using SharedMatrixKernel = std::shared_ptr<const MatrixKernel>;
 
 RunControl Quietly(const RunControl& control) {
@@ -129,9 +127,8 @@ double LensTestMemory(std::size_t n, std::size_t class_count, const Lens& lens,
     // For the pairs of the noise floor.
     bytes += 3 * static_cast<double>(m * m * sizeof(double));
     // A tile of the kernel, of the product and of their sum, and packed residuals.
-    bytes += static_cast<double>(
-        threads *
-        (3 * kTileBytes + kTileBytes / kTileSize * (options.kernel.matrix->rank() + 4 * m)));
+    const std::size_t values = kTileSize * (3 * kTileSize + options.kernel.matrix->rank() + 4 * m);
+    bytes += static_cast<double>(threads * values * sizeof(double));
   }
   return bytes +
          static_cast<double>(BootstrapMemory(n, m, std::max(options.replicates, 1), threads));
