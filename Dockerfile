@@ -24,8 +24,11 @@ COPY deploy/packages deploy/install-packages /opt/calibd/deploy/
 RUN /opt/calibd/deploy/install-packages run && rm -rf /opt/calibd /var/lib/apt/lists/*
 COPY --from=build /src/build/release/bin/calibd /src/build/release/bin/calibctl /usr/local/bin/
 ENV CALIBD_LISTEN=0.0.0.0:8460 \
+    CALIBD_DATA_DIR=/var/lib/calibd \
     CALIBD_HTTP_LISTEN=0.0.0.0:8461 \
     CALIBD_INSECURE_ALLOW_REMOTE=true
+RUN install --directory --mode 0700 --owner 65532 --group 65532 /var/lib/calibd
+VOLUME /var/lib/calibd
 USER 65532:65532
 EXPOSE 8460 8461
 STOPSIGNAL SIGTERM

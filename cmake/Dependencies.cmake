@@ -19,6 +19,7 @@ find_package(CLI11 REQUIRED CONFIG)
 find_package(tomlplusplus REQUIRED CONFIG)
 find_package(prometheus-cpp REQUIRED CONFIG)
 find_package(Boost 1.74 REQUIRED CONFIG)
+find_package(SQLite3 REQUIRED)
 find_library(CALIBD_XXHASH xxhash REQUIRED NO_CACHE)
 
 if(CALIBD_BUILD_TESTS)

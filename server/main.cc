@@ -1,7 +1,9 @@
 // The calibd server: reads its options, serves until SIGTERM or SIGINT, drains.
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -28,7 +30,13 @@ using calibd::server::ShutdownSignal;
 int Serve(const Options& options) {
   ShutdownSignal signal;  // Before any thread, which inherits the blocked signals.
   calibd::server::StartLogging(options.log_format, options.log_level);
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
+  std::atomic<bool> failed = false;
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start(options, [&failed](const absl::Status& status) {
+        spdlog::error("nothing is acknowledged any more: {}", std::string(status.message()));
+        failed = true;
+        kill(getpid(), SIGTERM);
+      });
   if (!server.ok()) {
     spdlog::error("{}", std::string(server.status().message()));
     calibd::server::StopLogging();
@@ -52,7 +60,7 @@ int Serve(const Options& options) {
   server->reset();
   spdlog::info("drained");
   calibd::server::StopLogging();
-  return 0;
+  return failed ? 1 : 0;
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ void DeclareOptions(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   AddOption(app, "reflection", options.reflection,
             "Serve gRPC server reflection, for tools such as grpcurl (default: off)");
+  AddOption(app, "data-dir", options.data_dir,
+            "Folder of the store, made if missing; one calibd at a time may use it");
   AddOption(app, "ready-file", options.ready_file,
             "Write {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} here once serving");
 

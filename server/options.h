@@ -20,6 +20,7 @@ struct Options {
   std::string log_level = "info";
   bool reflection = false;
   std::string ready_file;
+  std::string data_dir = "calibd-data";
 
   std::int64_t max_message_bytes = std::int64_t{1} << 20;
   std::int64_t max_connections = 512;

@@ -1,5 +1,7 @@
 #include "server/server.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "server/http/http_endpoint.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
+#include "server/ingest/recovery.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
@@ -19,6 +22,7 @@
 #include "server/rpc/model_service.h"
 #include "server/rpc/rpc_interceptor.h"
 #include "server/state/model_registry.h"
+#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 namespace {
@@ -30,13 +34,16 @@ constexpr int kComputeNiceness = 10;
 
 // In the order of construction: later parts use earlier ones.
 struct Server::Parts {
-  explicit Parts(const Options& options)
+  Parts(const Options& options, std::unique_ptr<Store> store,
+        std::function<void(const absl::Status&)> on_failure)
       : writers("calibd-writer", static_cast<std::size_t>(options.writer_threads)),
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
              .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
              .max_producers_per_model = static_cast<std::size_t>(options.max_producers_per_model)},
             writers),
+        recovery(Recover(*store, registry, static_cast<std::size_t>(options.model_memory_bytes))),
+        commits(std::move(store), std::move(on_failure)),
         compute_threads(options.compute_threads > 0
                             ? static_cast<std::size_t>(options.compute_threads)
                             : std::max(1U, std::thread::hardware_concurrency())),
@@ -45,9 +52,9 @@ struct Server::Parts {
               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
               .operations = options.max_test_operations},
              computers, compute_threads),
-        ingestor(static_cast<std::size_t>(options.ingest_queue_bytes)),
+        ingestor(commits, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
-        models(registry, static_cast<std::size_t>(options.model_memory_bytes),
+        models(registry, commits, static_cast<std::size_t>(options.model_memory_bytes),
                [this](const std::shared_ptr<Model>& model) {
                  streams.EndStreamsOf(*model,
                                       ModelNotFoundError(model->declaration().name.ToString()));
@@ -63,6 +70,8 @@ struct Server::Parts {
                  .streams = streams,
                  .jobs = jobs,
                  .rpcs = rpcs,
+                 .commits = commits,
+                 .recovery_seconds = recovery.ok() ? recovery->seconds : 0,
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
                  .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes)}) {}
@@ -73,7 +82,10 @@ struct Server::Parts {
     grpc.reset();
     http.reset();
     computers.Stop();
+    // What was submitted is settled; what settling it posts is written.
+    commits.Flush();
     writers.Stop();
+    commits.Stop();
   }
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
@@ -81,6 +93,8 @@ struct Server::Parts {
   std::atomic<bool> ready = false;
   ThreadPool writers;
   ModelRegistry registry;
+  absl::StatusOr<Recovery> recovery;
+  CommitQueue commits;
   std::size_t compute_threads;
   ThreadPool computers;
   WindowJobs jobs;
@@ -101,8 +115,19 @@ Server::~Server() = default;
 const std::string& Server::grpc_address() const noexcept { return parts_->grpc->address(); }
 const std::string& Server::http_address() const noexcept { return parts_->http->address(); }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options) {
-  auto parts = std::make_unique<Parts>(options);
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const Options& options, std::function<void(const absl::Status&)> on_failure) {
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.data_dir);
+  if (!store.ok()) {
+    return store.status();
+  }
+  auto parts = std::make_unique<Parts>(options, *std::move(store), std::move(on_failure));
+  if (!parts->recovery.ok()) {
+    return parts->recovery.status();
+  }
+  spdlog::info("{} models from {}: {} batches read, {} observations counted again, {:.3f} s",
+               parts->recovery->models, options.data_dir, parts->recovery->batches,
+               parts->recovery->replayed_rows, parts->recovery->seconds);
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },

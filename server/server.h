@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_SERVER_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,9 +15,13 @@ namespace calibd::server {
 // makes one.
 class Server {
  public:
-  // Binds both addresses and serves.
-  // Errors: Unavailable or InvalidArgument naming the address; nothing runs then.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options);
+  // Opens the store, brings back its models, binds both addresses and serves.
+  // on_failure: told once when the store has failed and nothing more can be acknowledged,
+  // on any thread; the process is to drain and end then.
+  // Errors: Unavailable or InvalidArgument naming the address; those of Store::Open and
+  // Recover; nothing runs then.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const Options& options, std::function<void(const absl::Status&)> on_failure);
   ~Server();
 
   // Bound addresses, "127.0.0.1:8460".

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace calibd {
 
@@ -49,6 +50,30 @@ void RunningLens::Add(std::span<const double> g, std::int32_t y) noexcept {
 
 void RunningLens::Add(const PredictionBatch& batch) noexcept {
   for (std::size_t i = 0; i < batch.size(); ++i) Add(batch.row(i), batch.labels[i]);
+}
+
+RunningLens::State RunningLens::Save() const {
+  State state{.blocks = {}, .null_squares = null_squares_, .previous_probabilities = previous_};
+  for (const RunningBlockSkce& block : blocks_) state.blocks.push_back(block.Save());
+  return state;
+}
+
+absl::Status RunningLens::Restore(State state) {
+  const std::size_t previous = state.previous_probabilities.size();
+  if (state.blocks.size() != blocks_.size() ||
+      (previous != 0 && previous != probabilities_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("the state is not of ", blocks_.size(),
+                                                   " block estimators of the lens ", lens_.name()));
+  }
+  std::vector<RunningBlockSkce> blocks = blocks_;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    absl::Status status = blocks[i].Restore(std::move(state.blocks[i]));
+    if (!status.ok()) return status;
+  }
+  blocks_ = std::move(blocks);
+  null_squares_ = state.null_squares;
+  previous_.assign(state.previous_probabilities.begin(), state.previous_probabilities.end());
+  return absl::OkStatus();
 }
 
 std::vector<RunningBlock> RunningLens::Blocks() const {

@@ -1,5 +1,7 @@
 #include "calibd/core/running_skce.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,12 +42,14 @@ RunningBlockSkce::RunningBlockSkce(std::size_t block_size, std::size_t class_cou
       kernel_(std::move(kernel)),
       parts_(parts),
       weight_(weight) {
-  pending_probabilities_.reserve((block_size - 1) * parts * class_count);
-  pending_labels_.reserve((block_size - 1) * parts);
-  if (matrix() != nullptr) {
-    projected_.resize(matrix()->rank());
-    pending_projected_.reserve((block_size - 1) * projected_.size());
-  }
+  if (matrix() != nullptr) projected_.resize(matrix()->rank());
+  ReservePending();
+}
+
+void RunningBlockSkce::ReservePending() {
+  pending_probabilities_.reserve((block_size_ - 1) * parts_ * class_count_);
+  pending_labels_.reserve((block_size_ - 1) * parts_);
+  pending_projected_.reserve((block_size_ - 1) * projected_.size());
 }
 
 const MatrixKernel* RunningBlockSkce::matrix() const noexcept {
@@ -128,6 +132,42 @@ absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {
         "cannot merge ", other.pending(), " observations of an incomplete block, expected 0"));
   }
   moments_.Merge(RunningMoments(other.moments_));
+  return absl::OkStatus();
+}
+
+RunningBlockSkce::State RunningBlockSkce::Save() const {
+  return {.moments = moments_,
+          .block_sum = block_sum_,
+          .pending_probabilities = pending_probabilities_,
+          .pending_labels = pending_labels_};
+}
+
+absl::Status RunningBlockSkce::Restore(State state) {
+  const std::size_t rows = state.pending_labels.size() / parts_;
+  const bool fits = rows < block_size_ && state.pending_labels.size() == rows * parts_ &&
+                    state.pending_probabilities.size() == rows * parts_ * class_count_ &&
+                    state.moments.count >= 0 && std::isfinite(state.moments.mean) &&
+                    std::isfinite(state.moments.m2) && std::isfinite(state.block_sum);
+  const bool labels_fit = std::all_of(
+      state.pending_labels.begin(), state.pending_labels.end(),
+      [this](auto label) { return label >= 0 && static_cast<std::size_t>(label) < class_count_; });
+  if (!fits || !labels_fit) {
+    return absl::InvalidArgumentError(absl::StrCat("the state is not of blocks of ", block_size_,
+                                                   " observations of ", parts_, " x ", class_count_,
+                                                   " probabilities"));
+  }
+  ReservePending();
+  moments_ = state.moments;
+  block_sum_ = state.block_sum;
+  pending_probabilities_.assign(state.pending_probabilities.begin(),
+                                state.pending_probabilities.end());
+  pending_labels_.assign(state.pending_labels.begin(), state.pending_labels.end());
+  pending_projected_.clear();
+  for (std::size_t i = 0; matrix() != nullptr && i < rows; ++i) {
+    matrix()->Project(std::span(pending_probabilities_).subspan(i * class_count_, class_count_),
+                      pending_labels_[i], projected_);
+    pending_projected_.insert(pending_projected_.end(), projected_.begin(), projected_.end());
+  }
   return absl::OkStatus();
 }
 

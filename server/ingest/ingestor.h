@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "server/ingest/decode.h"
 #include "server/state/model.h"
+#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
@@ -27,7 +28,7 @@ struct Settlement {
     // Invalid: changed nothing but used up its number; status says why.
     kRejected,
     // Not taken, and its number not used up: a gap, a fence, other content, a
-    // deleted model, no memory. status says which.
+    // deleted model, a full disk. status says which.
     kRefused,
   };
   Kind kind = Kind::kRefused;
@@ -36,24 +37,26 @@ struct Settlement {
   std::int64_t rows = 0;
 };
 
-// Takes decoded batches to the state of their models: one after another for one
-// model, on the writer threads. Thread-safe.
+// Takes decoded batches to the log and from there to the state of their models: in
+// the order of the log, one after another for one model. Thread-safe.
 class Ingestor {
  public:
   // queue_bytes: batches that wait or are being counted; from this size on
   // queue_full() holds.
-  explicit Ingestor(std::size_t queue_bytes) : queue_bytes_(queue_bytes) {}
+  Ingestor(CommitQueue& commits, std::size_t queue_bytes)
+      : commits_(commits), queue_bytes_(queue_bytes) {}
 
   // Opens a producer, after the batches already submitted for the model. done is
   // called on a writer thread with the number expected next; errors: Aborted,
-  // ResourceExhausted, NotFound (the model was deleted).
+  // ResourceExhausted, NotFound (the model was deleted), Unavailable (the store failed).
   void Open(const std::shared_ptr<Model>& model, std::string producer_id, std::int64_t epoch,
             std::function<void(absl::StatusOr<std::int64_t>)> done);
 
-  // Settles a batch. position: in the numbering of a producer that is open;
-  // without one the batch is counted whenever it comes. done is called on a
-  // writer thread. Takes the batch whatever the queue holds: callers ask
-  // queue_full() first, so the queue exceeds its size by what they hold at most.
+  // Settles a batch: done says so, on a writer thread, when it is on disk, counted and
+  // visible. position: in the numbering of a producer that is open; without one the
+  // batch is counted whenever it comes. Takes the batch whatever the queue holds: callers
+  // ask queue_full() first, so the queue exceeds its size by what they hold at most. May
+  // throw bad_alloc, and then nothing has changed.
   void Submit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
               DecodedBatch batch, std::function<void(Settlement)> done);
 
@@ -64,8 +67,13 @@ class Ingestor {
   [[nodiscard]] bool HasRoom(std::function<void()> notify);
 
  private:
+  struct Pending;
+
+  void Settle(const std::shared_ptr<Pending>& pending, const absl::Status& committed);
+  void PostSnapshot(const std::shared_ptr<Model>& model);
   void Release(std::size_t bytes);
 
+  CommitQueue& commits_;
   const std::size_t queue_bytes_;
   mutable std::mutex mutex_;
   std::size_t queued_bytes_ = 0;                // guarded by mutex_

@@ -56,6 +56,21 @@ MetricFamily Single(const char* name, const char* help, MetricType type, double 
   return family;
 }
 
+// buckets: not cumulative, the last one unbounded.
+template <std::size_t kBounds>
+void FillHistogram(const std::array<double, kBounds>& bounds,
+                   const std::array<std::int64_t, kBounds + 1>& buckets, double sum,
+                   ClientMetric& metric) {
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    total += static_cast<std::uint64_t>(buckets[i]);
+    const double bound = i < kBounds ? bounds[i] : std::numeric_limits<double>::infinity();
+    metric.histogram.bucket.push_back({.cumulative_count = total, .upper_bound = bound});
+  }
+  metric.histogram.sample_count = total;
+  metric.histogram.sample_sum = sum;
+}
+
 double Count(std::int64_t count) { return static_cast<double>(count); }
 double Bytes(std::size_t bytes) { return static_cast<double>(bytes); }
 
@@ -227,6 +242,7 @@ class ModelFamilies {
 std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> families;
   CollectServer(families);
+  CollectStore(families);
   CollectModels(families);
   CollectRpcs(families);
   for (MetricFamily& family : CollectProcessMetrics()) {
@@ -287,6 +303,27 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
   series.MoveTo(families);
 }
 
+void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
+  const CommitQueue::Statistics store = sources_.commits.statistics();
+  MetricFamily seconds = Family("calibd_store_commit_seconds", "Duration of the store's commits.",
+                                MetricType::Histogram);
+  FillHistogram(CommitQueue::Statistics::kBuckets, store.buckets, store.seconds,
+                seconds.metric.emplace_back());
+  families.push_back(std::move(seconds));
+  families.push_back(Single("calibd_store_failed_commits_total",
+                            "Commits that failed; nothing of them was acknowledged.",
+                            MetricType::Counter, Count(store.failed_commits)));
+  families.push_back(Single("calibd_store_queue_operations",
+                            "Batches and other changes that wait to be on disk.", MetricType::Gauge,
+                            Bytes(store.queued)));
+  families.push_back(Single("calibd_store_size_bytes",
+                            "Size of the database and its write-ahead log.", MetricType::Gauge,
+                            Count(store.bytes)));
+  families.push_back(Single("calibd_store_recovery_seconds",
+                            "What the start took to bring back the models.", MetricType::Gauge,
+                            sources_.recovery_seconds));
+}
+
 void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
   MetricFamily started =
       Family("grpc_server_started_total", "Calls that began.", MetricType::Counter);
@@ -300,7 +337,6 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
                         {"grpc_service", method.service},
                         {"grpc_method", method.method}};
     Add(started, labels, Count(method.started));
-    std::uint64_t total = 0;
     for (std::size_t code = 0; code < method.handled.size(); ++code) {
       if (method.handled[code] > 0) {
         Labels with_code = labels;
@@ -310,15 +346,7 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
     }
     ClientMetric& histogram = seconds.metric.emplace_back();
     histogram.label = labels;
-    for (std::size_t i = 0; i < method.buckets.size(); ++i) {
-      total += static_cast<std::uint64_t>(method.buckets[i]);
-      const double bound = i < RpcStatistics::kBuckets.size()
-                               ? RpcStatistics::kBuckets[i]
-                               : std::numeric_limits<double>::infinity();
-      histogram.histogram.bucket.push_back({.cumulative_count = total, .upper_bound = bound});
-    }
-    histogram.histogram.sample_count = total;
-    histogram.histogram.sample_sum = method.seconds;
+    FillHistogram(RpcStatistics::kBuckets, method.buckets, method.seconds, histogram);
   }
   for (MetricFamily* family : {&started, &handled, &seconds}) {
     if (!family->metric.empty()) {

@@ -14,6 +14,7 @@
 #include "server/ingest/open_streams.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
+#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
@@ -28,6 +29,9 @@ class Metrics final : public prometheus::Collectable {
     const OpenStreams& streams;
     const WindowJobs& jobs;
     const RpcStatistics& rpcs;
+    const CommitQueue& commits;
+    // Of the start.
+    double recovery_seconds = 0;
     // Series of models in one answer; models come in order of name, and what
     // exceeds this is left out and counted.
     std::size_t max_series = 0;
@@ -45,6 +49,7 @@ class Metrics final : public prometheus::Collectable {
  private:
   void CollectModels(std::vector<prometheus::MetricFamily>& families) const;
   void CollectServer(std::vector<prometheus::MetricFamily>& families) const;
+  void CollectStore(std::vector<prometheus::MetricFamily>& families) const;
   void CollectRpcs(std::vector<prometheus::MetricFamily>& families) const;
 
   const Sources sources_;

@@ -37,29 +37,56 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body body
 
 }  // namespace
 
-ModelServiceImpl::ModelServiceImpl(ModelRegistry& registry, std::size_t model_memory_bytes,
+ModelServiceImpl::ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits,
+                                   std::size_t model_memory_bytes,
                                    std::function<void(const std::shared_ptr<Model>&)> on_delete)
     : registry_(registry),
+      commits_(commits),
       model_memory_bytes_(model_memory_bytes),
       on_delete_(std::move(on_delete)) {}
 
 grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerContext* context,
                                                         const v1::CreateModelRequest* request,
                                                         v1::CreateModelResponse* response) {
-  return Answer(context, [&]() -> absl::Status {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  // After the model is on disk, also when another call has just made it.
+  const auto post = [&](const std::shared_ptr<Model>& model, bool created) {
+    CommitQueue::Operation operation;
+    if (created) {
+      operation.write = [model](Store& store) {
+        return store.InsertModel(model->id(), Describe(*model));
+      };
+      operation.undo = [model] { model->MarkDeleted(true); };
+    }
+    operation.done = [this, model, created, reactor, response](const absl::Status& status) {
+      if (!status.ok()) {
+        if (created) {
+          registry_.Remove(*model);
+        }
+        reactor->Finish(ToGrpcStatus(status));
+        return;
+      }
+      const absl::Status described = CatchExceptions([&] {
+        *response->mutable_model() = Describe(*model);
+        return absl::OkStatus();
+      });
+      if (created) {
+        spdlog::info("model {} is declared", model->declaration().name.ToString());
+      }
+      reactor->Finish(ToGrpcStatus(described));
+    };
+    commits_.Post(std::move(operation));
+  };
+  const absl::Status status = CatchExceptions([&]() -> absl::Status {
     absl::StatusOr<ModelDeclaration> declaration =
         CheckDeclaration(request->model(), model_memory_bytes_);
-    if (!declaration.ok()) {
-      return declaration.status();
-    }
-    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Create(*std::move(declaration));
-    if (!model.ok()) {
-      return model.status();
-    }
-    *response->mutable_model() = Describe(**model);
-    spdlog::info("model {} is declared", response->model().name());
-    return absl::OkStatus();
+    return declaration.ok() ? registry_.Create(*std::move(declaration), post)
+                            : declaration.status();
   });
+  if (!status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+  }
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* ModelServiceImpl::GetModel(grpc::CallbackServerContext* context,
@@ -123,18 +150,62 @@ grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* ModelServiceImpl::DeleteModel(grpc::CallbackServerContext* context,
                                                         const v1::DeleteModelRequest* request,
                                                         v1::DeleteModelResponse* /*response*/) {
-  return Answer(context, [&]() -> absl::Status {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status status = CatchExceptions([&]() -> absl::Status {
     const absl::StatusOr<ModelName> name = ParseModelName("name", request->name());
     if (!name.ok()) {
       return name.status();
     }
-    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Delete(*name);
-    if (!model.ok()) {
-      return model.status();
+    absl::StatusOr<std::shared_ptr<Model>> found = registry_.Find(*name);
+    if (!found.ok()) {
+      return found.status();
     }
-    spdlog::info("model {} is deleted", name->ToString());
-    on_delete_(*model);
+    // Whether it is this call that deletes it.
+    auto deletes = std::make_shared<bool>(false);
+    const std::shared_ptr<Model> model = *std::move(found);
+    commits_.Post({.write = [model, deletes](Store& store) -> absl::Status {
+                     if (model->deleted()) {
+                       return absl::OkStatus();
+                     }
+                     *deletes = true;
+                     model->MarkDeleted(true);
+                     return store.DeleteModel(model->id());
+                   },
+                   .undo =
+                       [model, deletes] {
+                         if (*deletes) {
+                           model->MarkDeleted(false);
+                         }
+                       },
+                   .done =
+                       [this, model, deletes, reactor](const absl::Status& committed) {
+                         if (committed.ok() && *deletes) {
+                           FinishDelete(model);
+                         }
+                         reactor->Finish(ToGrpcStatus(
+                             !committed.ok() ? committed
+                             : *deletes
+                                 ? absl::OkStatus()
+                                 : ModelNotFoundError(model->declaration().name.ToString())));
+                       }});
     return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+  }
+  return reactor;
+}
+
+void ModelServiceImpl::FinishDelete(const std::shared_ptr<Model>& model) {
+  registry_.Remove(*model);
+  spdlog::info("model {} is deleted", model->declaration().name.ToString());
+  on_delete_(model);
+  // After the batches that were on their way.
+  model->strand().Post([this, model] {
+    commits_.Post({.write = [batches = model->retention().TakeAll()](
+                                Store& store) { return store.DeleteBatches(batches); },
+                   .undo = nullptr,
+                   .done = nullptr});
   });
 }
 

@@ -7,14 +7,16 @@
 
 #include "calibd/v1/model_service.grpc.pb.h"
 #include "server/state/model_registry.h"
+#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
-// ModelService on top of the registry. No call blocks.
+// ModelService on top of the registry and the store. No call blocks: those that change
+// something are answered when it is on disk.
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
-  // on_delete: told of every deleted model, on the rpc thread.
-  ModelServiceImpl(ModelRegistry& registry, std::size_t model_memory_bytes,
+  // on_delete: told of every deleted model, on the storage thread.
+  ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits, std::size_t model_memory_bytes,
                    std::function<void(const std::shared_ptr<Model>&)> on_delete);
 
   grpc::ServerUnaryReactor* CreateModel(grpc::CallbackServerContext* context,
@@ -31,7 +33,11 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
                                         v1::DeleteModelResponse* response) override;
 
  private:
+  // The model is deleted on disk.
+  void FinishDelete(const std::shared_ptr<Model>& model);
+
   ModelRegistry& registry_;
+  CommitQueue& commits_;
   const std::size_t model_memory_bytes_;
   const std::function<void(const std::shared_ptr<Model>&)> on_delete_;
 };

@@ -19,15 +19,17 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 }  // namespace
 
-Model::Model(ModelDeclaration declaration, ModelSnapshot::Time create_time,
+Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
              std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation)
-    : declaration_(std::move(declaration)),
+    : id_(id),
+      declaration_(std::move(declaration)),
       create_time_(create_time),
       reservation_(std::move(reservation)),
       strand_(writers),
       cursors_(max_producers),
       window_(declaration_.class_count, declaration_.window,
-              WindowChunkRows(declaration_.class_count, declaration_.window)) {
+              WindowChunkRows(declaration_.class_count, declaration_.window)),
+      retention_(declaration_.window) {
   if (declaration_.warmup == 0) {
     lenses_ = CreateLenses({});
   }
@@ -99,7 +101,7 @@ void Model::Count(const PredictionBatch& batch) noexcept {
 }
 
 void Model::Apply(const PredictionBatch& batch, std::int64_t dropped_rows,
-                  ModelSnapshot::Time now) {
+                  ModelSnapshot::Time time) {
   // The rows that belong to the warm-up. The window is at least as large, so
   // that it holds all of them until the bandwidth is known.
   const std::size_t missing =
@@ -132,7 +134,7 @@ void Model::Apply(const PredictionBatch& batch, std::int64_t dropped_rows,
   state_.observations += static_cast<std::int64_t>(batch.size());
   ++state_.accepted_batches;
   AddSaturating(state_.dropped_rows, dropped_rows);
-  state_.last_observation_time = now;
+  state_.last_observation_time = time;
 }
 
 void Model::CountRejected(std::int64_t rows) noexcept {

@@ -15,7 +15,9 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_lens.h"
+#include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/state/log_retention.h"
 #include "server/state/model_declaration.h"
 #include "server/state/observation_window.h"
 #include "server/state/producer_cursors.h"
@@ -59,10 +61,11 @@ struct ModelSnapshot {
 // the model's strand, one at a time; all others from any thread.
 class Model {
  public:
-  // reservation: kept as long as the model lives.
-  Model(ModelDeclaration declaration, ModelSnapshot::Time create_time, std::size_t max_producers,
-        ThreadPool& writers, std::shared_ptr<void> reservation);
+  // id: of the store. reservation: kept as long as the model lives.
+  Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
+        std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation);
 
+  [[nodiscard]] std::int64_t id() const noexcept { return id_; }
   [[nodiscard]] const ModelDeclaration& declaration() const noexcept { return declaration_; }
   [[nodiscard]] ModelSnapshot::Time create_time() const noexcept { return create_time_; }
   // Everything that changes the state runs here, in order.
@@ -70,21 +73,32 @@ class Model {
   // The newest published state. Never waits for a batch that is being counted.
   [[nodiscard]] std::shared_ptr<const ModelSnapshot> snapshot() const;
 
-  // Deleted models count nothing more.
-  void MarkDeleted() noexcept { deleted_ = true; }
+  // Deleted models take no batches. Set by the storage thread.
+  void MarkDeleted(bool deleted) noexcept { deleted_ = deleted; }
   [[nodiscard]] bool deleted() const noexcept { return deleted_; }
 
-  // Strand only.
+  // Storage thread only: as far as the batches that are written, of which the
+  // last ones may not be counted yet.
   [[nodiscard]] ProducerCursors& cursors() noexcept { return cursors_; }
+
   // Strand only. Counts a valid batch. When the batch completes the warm-up, the
   // bandwidth is chosen and the kept observations are counted first; the result
-  // does not depend on how the sequence is cut into batches. May throw bad_alloc,
-  // and then nothing has changed.
-  void Apply(const PredictionBatch& batch, std::int64_t dropped_rows, ModelSnapshot::Time now);
+  // does not depend on how the sequence is cut into batches. time: of the log. May
+  // throw bad_alloc, and then nothing has changed.
+  void Apply(const PredictionBatch& batch, std::int64_t dropped_rows, ModelSnapshot::Time time);
   // Strand only.
   void CountDuplicate() noexcept { ++state_.duplicate_batches; }
   // Strand only.
   void CountRejected(std::int64_t rows) noexcept;
+  // Strand only. The batches of the log that are counted here.
+  [[nodiscard]] LogRetention& retention() noexcept { return retention_; }
+  // Strand only. All that the batches so far did, their window left out.
+  [[nodiscard]] store::v1::ModelState Save() const;
+  // Before the first batch. Goes on where Save was: the same batches after it give the same
+  // bits. Errors: DataLoss when it is not of a model so declared.
+  [[nodiscard]] absl::Status Restore(const store::v1::ModelState& state);
+  // After Restore: an observation that it has counted, for the window.
+  void RestoreWindow(const PredictionBatch& batch);
   // Strand only. Makes the state visible to readers. May throw bad_alloc, and
   // then readers see the older state until the next call.
   void Publish();
@@ -101,21 +115,25 @@ class Model {
   // warmup: empty when no lens needs it.
   [[nodiscard]] std::vector<LensState> CreateLenses(const PredictionSet& warmup) const;
   [[nodiscard]] LensState CreateLens(const Lens& lens, const PredictionSet& warmup) const;
+  [[nodiscard]] absl::StatusOr<LensState> RestoreLens(const Lens& lens,
+                                                      const store::v1::LensState& stored) const;
   [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
   // Counts observations in every lens.
   void Count(const PredictionBatch& batch) noexcept;
 
+  const std::int64_t id_;
   const ModelDeclaration declaration_;
   const ModelSnapshot::Time create_time_;
   const std::shared_ptr<void> reservation_;
   std::atomic<bool> deleted_ = false;
   Strand strand_;
 
+  ProducerCursors cursors_;  // storage thread only
   // Strand only. state_ holds the counters; the rest of it is filled in by Publish.
-  ProducerCursors cursors_;
   ModelSnapshot state_;
   std::vector<LensState> lenses_;
   ObservationWindow window_;
+  LogRetention retention_;
 
   mutable std::mutex snapshot_mutex_;
   std::shared_ptr<const ModelSnapshot> snapshot_;  // guarded by snapshot_mutex_

@@ -321,7 +321,9 @@ std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcep
 std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   const std::size_t m = declaration.class_count;
   std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
-                      declaration.warmup * m * sizeof(double);
+                      declaration.warmup * m * sizeof(double) +
+                      // Where the window's batches are in the log.
+                      2 * declaration.window * sizeof(std::int64_t);
   for (const Lens& lens : declaration.lenses) {
     bytes += RunningLens::MaxMemory(
         lens, m, declaration.block_sizes,

@@ -1,5 +1,6 @@
 #include "server/state/model_registry.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -54,23 +55,50 @@ ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
       writers_(writers),
       reserved_bytes_(std::make_shared<std::atomic<std::size_t>>(0)) {}
 
-absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Create(ModelDeclaration declaration) {
+absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& found) {
   const std::string name = declaration.name.ToString();
   const std::lock_guard lock(mutex_);
-  const auto found = models_.find(name);
-  if (found != models_.end()) {
-    const ModelDeclaration& existing = found->second->declaration();
-    if (existing == declaration) {
-      return found->second;
+  const auto existing = models_.find(name);
+  if (existing != models_.end()) {
+    const ModelDeclaration& declared = existing->second->declaration();
+    if (declared == declaration) {
+      found(existing->second, false);
+      return absl::OkStatus();
     }
     return ModelError(absl::StatusCode::kAlreadyExists, "MODEL_DIFFERS", name,
                       absl::StrCat(name, " exists with another declaration: ",
-                                   DescribeDifference(existing, declaration)));
+                                   DescribeDifference(declared, declaration)));
   }
   if (models_.size() >= limits_.max_models) {
     return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_MODELS",
                      absl::StrCat("there are ", models_.size(), " models, the limit"));
   }
+  const absl::StatusOr<std::shared_ptr<Model>> model =
+      Add(next_id_, std::move(declaration), std::chrono::system_clock::now());
+  if (!model.ok()) {
+    return model.status();
+  }
+  ++next_id_;
+  found(*model, true);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Restore(std::int64_t id,
+                                                              ModelDeclaration declaration,
+                                                              ModelSnapshot::Time create_time) {
+  const std::lock_guard lock(mutex_);
+  next_id_ = id + 1;
+  return Add(id, std::move(declaration), create_time);
+}
+
+void ModelRegistry::ReserveIds(std::int64_t next_id) {
+  const std::lock_guard lock(mutex_);
+  next_id_ = std::max(next_id_, next_id);
+}
+
+absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Add(std::int64_t id,
+                                                          ModelDeclaration declaration,
+                                                          ModelSnapshot::Time create_time) {
   const std::size_t memory = StateMemory(declaration);
   const std::size_t reserved = *reserved_bytes_;
   if (memory > limits_.state_memory_bytes || reserved > limits_.state_memory_bytes - memory) {
@@ -82,7 +110,8 @@ absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Create(ModelDeclaration de
   *reserved_bytes_ += memory;
   const std::shared_ptr<void> reservation(
       nullptr, [reserved_bytes = reserved_bytes_, memory](void*) { *reserved_bytes -= memory; });
-  auto model = std::make_shared<Model>(std::move(declaration), std::chrono::system_clock::now(),
+  const std::string name = declaration.name.ToString();
+  auto model = std::make_shared<Model>(id, std::move(declaration), create_time,
                                        limits_.max_producers_per_model, writers_, reservation);
   models_.emplace(name, model);
   return model;
@@ -98,17 +127,15 @@ absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Find(const ModelName& name
   return found->second;
 }
 
-absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Delete(const ModelName& name) {
-  const std::string key = name.ToString();
+void ModelRegistry::Remove(const Model& model) {
+  // Let go after the lock is released.
+  std::shared_ptr<Model> removed;
   const std::lock_guard lock(mutex_);
-  const auto found = models_.find(key);
-  if (found == models_.end()) {
-    return ModelNotFoundError(key);
+  const auto found = models_.find(model.declaration().name.ToString());
+  if (found != models_.end() && found->second.get() == &model) {
+    removed = std::move(found->second);
+    models_.erase(found);
   }
-  std::shared_ptr<Model> model = std::move(found->second);
-  models_.erase(found);
-  model->MarkDeleted();
-  return model;
 }
 
 std::vector<std::shared_ptr<Model>> ModelRegistry::List(const std::string& after,

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,14 +29,21 @@ class ModelRegistry {
   // writers: what the models' strands run on; must live longer than they do.
   ModelRegistry(const Limits& limits, ThreadPool& writers);
 
-  // Returns the existing model when its declaration is equal.
+  // Returns the existing model when its declaration is equal. found: called with the model
+  // and whether it is new, before any other call can find it.
   // Errors: AlreadyExists naming what differs; ResourceExhausted.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Create(ModelDeclaration declaration);
+  using Found = std::function<void(const std::shared_ptr<Model>& model, bool created)>;
+  [[nodiscard]] absl::Status Create(ModelDeclaration declaration, const Found& found);
+  // A model of the store, before the first call of Create. Ids ascend. Errors: those of Create.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Restore(std::int64_t id,
+                                                               ModelDeclaration declaration,
+                                                               ModelSnapshot::Time create_time);
+  // Above all ids given so far.
+  void ReserveIds(std::int64_t next_id);
   // Errors: NotFound.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const ModelName& name) const;
-  // Marks the model as deleted and returns it. Its memory counts as reserved
-  // until its last user lets it go. Errors: NotFound.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Delete(const ModelName& name);
+  // Its memory counts as reserved until its last user lets it go.
+  void Remove(const Model& model);
   // Up to limit models whose names come after `after`, ascending.
   [[nodiscard]] std::vector<std::shared_ptr<Model>> List(const std::string& after,
                                                          std::size_t limit) const;
@@ -42,11 +51,16 @@ class ModelRegistry {
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return *reserved_bytes_; }
 
  private:
+  // mutex_ is held. Errors: ResourceExhausted.
+  absl::StatusOr<std::shared_ptr<Model>> Add(std::int64_t id, ModelDeclaration declaration,
+                                             ModelSnapshot::Time create_time);
+
   const Limits limits_;
   ThreadPool& writers_;
   // Shared with the models, which may outlive the registry.
   const std::shared_ptr<std::atomic<std::size_t>> reserved_bytes_;
   mutable std::mutex mutex_;
+  std::int64_t next_id_ = 1;                              // guarded by mutex_
   std::map<std::string, std::shared_ptr<Model>> models_;  // guarded by mutex_
 };
 

@@ -1,6 +1,7 @@
 #include "server/state/producer_cursors.h"
 
-#include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
@@ -67,6 +68,22 @@ absl::StatusOr<ProducerCursors::Standing> ProducerCursors::Check(const ProducerP
   return Standing::kSettledBefore;
 }
 
+std::optional<ProducerCursors::Cursor> ProducerCursors::Get(const std::string& producer_id) const {
+  const auto found = cursors_.find(producer_id);
+  if (found == cursors_.end()) {
+    return std::nullopt;
+  }
+  return found->second;
+}
+
+void ProducerCursors::Set(const std::string& producer_id, const std::optional<Cursor>& cursor) {
+  if (cursor.has_value()) {
+    cursors_.insert_or_assign(producer_id, *cursor);
+  } else {
+    cursors_.erase(producer_id);
+  }
+}
+
 void ProducerCursors::Advance(const ProducerPosition& position,
                               std::uint64_t content_hash) noexcept {
   const auto found = cursors_.find(position.producer_id);
@@ -74,6 +91,21 @@ void ProducerCursors::Advance(const ProducerPosition& position,
     found->second.last_sequence = position.sequence;
     found->second.content_hashes[Slot(position.sequence)] = content_hash;
   }
+}
+
+std::string EncodeContents(const ProducerCursors::Cursor& cursor) {
+  static_assert(std::endian::native == std::endian::little);
+  std::string contents(sizeof(cursor.content_hashes), '\0');
+  std::memcpy(contents.data(), cursor.content_hashes.data(), contents.size());
+  return contents;
+}
+
+bool DecodeContents(std::string_view contents, ProducerCursors::Cursor& cursor) {
+  if (contents.size() != sizeof(cursor.content_hashes)) {
+    return false;
+  }
+  std::memcpy(cursor.content_hashes.data(), contents.data(), contents.size());
+  return true;
 }
 
 }  // namespace calibd::server

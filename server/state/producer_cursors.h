@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
@@ -48,17 +50,27 @@ class ProducerCursors {
 
   [[nodiscard]] std::size_t size() const noexcept { return cursors_.size(); }
 
- private:
+  // How far one producer has come.
   struct Cursor {
     std::int64_t epoch = 0;
     std::int64_t last_sequence = 0;
     // Of sequence s at s % kRememberedContents.
     std::array<std::uint64_t, kRememberedContents> content_hashes{};
   };
+  // Unset for a producer that never was.
+  [[nodiscard]] std::optional<Cursor> Get(const std::string& producer_id) const;
+  // Sets what Get returned; unset: forgets the producer.
+  void Set(const std::string& producer_id, const std::optional<Cursor>& cursor);
 
+ private:
   const std::size_t max_producers_;
   std::unordered_map<std::string, Cursor> cursors_;
 };
+
+// The content hashes of a cursor as the store holds them: little-endian, 8 bytes each.
+[[nodiscard]] std::string EncodeContents(const ProducerCursors::Cursor& cursor);
+// False if `contents` is none.
+[[nodiscard]] bool DecodeContents(std::string_view contents, ProducerCursors::Cursor& cursor);
 
 }  // namespace calibd::server
 

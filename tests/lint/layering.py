@@ -3,7 +3,7 @@
 core -> Eigen, Highway, Boost.Math and Boost.Sort, absl status and strings; proto/convert -> core, proto;
 server -> core, proto; client/cpp -> proto; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
 no clock, no threads and no log. Inside server: rpc, http -> ingest, compute -> state -> executor,
-and below rpc nobody knows of gRPC's services.
+ingest -> store, and below rpc nobody knows of gRPC's services.
 """
 import re
 import sys
@@ -29,7 +29,8 @@ RULES = {
         allowed=("calibd/convert/", "calibd/core/", "calibd/v1/", "absl/"), others=False,
         forbidden=()),
     "server": dict(
-        allowed=("calibd/core/", "calibd/convert/", "calibd/v1/", "calibd/rpc/", "server/"),
+        allowed=("calibd/core/", "calibd/convert/", "calibd/v1/", "calibd/rpc/",
+                 "calibd/store/v1/", "server/"),
         others=True, forbidden=()),
     "client/cpp": dict(
         allowed=("calibd/client/", "client/cpp/", *GRPC_AND_PROTO), others=False, forbidden=()),
@@ -44,7 +45,9 @@ GRPC = ("server/rpc/", "grpc/", "grpcpp/")
 SERVER_FORBIDDEN = {
     "server/executor/": ("server/state/", "server/ingest/", "server/compute/", "server/http/",
                          "server/observability/", *GRPC),
-    "server/state/": ("server/ingest/", "server/compute/", "server/http/",
+    "server/store/": ("server/state/", "server/ingest/", "server/compute/", "server/http/",
+                      "server/observability/", *GRPC),
+    "server/state/": ("server/store/", "server/ingest/", "server/compute/", "server/http/",
                       "server/observability/", *GRPC),
     "server/ingest/": ("server/compute/", "server/http/", *GRPC),
     "server/compute/": ("server/ingest/", "server/http/", *GRPC),

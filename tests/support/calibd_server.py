@@ -19,7 +19,8 @@ class CalibdServer:
         self._log = open(pathlib.Path(self._folder.name) / "log", "w+", encoding="utf-8")
         self._process = subprocess.Popen(
             [binary, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
-             "--ready-file", str(ready), *arguments],
+             "--ready-file", str(ready), "--data-dir", str(pathlib.Path(self._folder.name) / "data"),
+             *arguments],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
             env={name: value for name, value in os.environ.items()
                  if not name.startswith("CALIBD_")})

@@ -105,8 +105,10 @@ std::string ChildProcess::Output() const {
 std::unique_ptr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& arguments) {
   std::unique_ptr<ServerProcess> server(new ServerProcess());
   const std::filesystem::path ready = server->folder_.path() / "ready.json";
-  std::vector<std::string> command{kCalibd,       "--listen",     "127.0.0.1:0", "--http-listen",
-                                   "127.0.0.1:0", "--ready-file", ready.string()};
+  std::vector<std::string> command{
+      kCalibd,         "--listen",    "127.0.0.1:0",
+      "--http-listen", "127.0.0.1:0", "--ready-file",
+      ready.string(),  "--data-dir",  (server->folder_.path() / "data").string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
   server->process_ = std::make_unique<ChildProcess>(command, server->folder_.path() / "output.txt");
   WaitFor([&] {
@@ -136,7 +138,9 @@ void ServerProcess::Kill() {
 
 FinishedRun RunCalibd(const std::vector<std::string>& arguments) {
   const TemporaryFolder folder;
-  std::vector<std::string> command{kCalibd};
+  // A flag would be in the way of subcommands.
+  std::vector<std::string> command{"env", "CALIBD_DATA_DIR=" + (folder.path() / "data").string(),
+                                   kCalibd};
   command.insert(command.end(), arguments.begin(), arguments.end());
   ChildProcess process(command, folder.path() / "output.txt");
   FinishedRun run;

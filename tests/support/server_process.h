@@ -58,8 +58,8 @@ class ChildProcess {
 // The real calibd, on loopback with ports chosen by the system.
 class ServerProcess {
  public:
-  // Starts it and waits until it serves. arguments: after --listen,
-  // --http-listen and --ready-file, which they may override. Returns null, with
+  // Starts it and waits until it serves. arguments: after --listen, --http-listen,
+  // --ready-file and --data-dir, which they may override. Returns null, with
   // the output on stderr, when it does not come to serve.
   static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {});
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -47,7 +49,7 @@ class ModelTest : public ::testing::Test {
   std::shared_ptr<const ModelSnapshot> StateAfter(const ModelDeclaration& declaration,
                                                   const PredictionSet& set,
                                                   const std::vector<std::size_t>& batches) {
-    Model model(declaration, {}, 10, pool_, nullptr);
+    Model model(1, declaration, {}, 10, pool_, nullptr);
     std::size_t done = 0;
     for (const std::size_t size : batches) {
       model.Apply(set.view().rows(done, size), 0, std::chrono::system_clock::now());
@@ -117,6 +119,79 @@ TEST_F(ModelTest, StateDoesNotDependOnHowTheSequenceIsCut) {
   }
 }
 
+TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
+  const PredictionSet set = Draw(1000);
+  ModelDeclaration declaration = Declaration(300, 100);
+  declaration.lenses = {Lens::Canonical(), Lens::ClassWise(), Lens::Grouped({0, 1, 1})};
+  ModelDeclaration matrix = Declaration(300, 0);
+  matrix.kernel.matrix = std::make_shared<const MatrixKernel>(
+      *MatrixKernel::Create({{*Kernel::Gaussian(0.5), {2, 1, 0, 1, 2, 0, 0, 0, 1}}}, kClasses));
+  for (const ModelDeclaration& declared : {declaration, matrix}) {
+    const auto whole = StateAfter(declared, set, {1000});
+    for (const std::size_t cut : {0U, 57U, 100U, 101U, 555U, 1000U}) {
+      Model before(1, declared, {}, 10, pool_, nullptr);
+      before.Apply(set.view().rows(0, cut), 2, ModelSnapshot::Time(std::chrono::seconds(9)));
+      before.CountRejected(3);
+      const store::v1::ModelState saved = before.Save();
+      Model after(1, declared, {}, 10, pool_, nullptr);
+      const absl::Status restored = after.Restore(saved);
+      ASSERT_TRUE(restored.ok()) << restored;
+      EXPECT_EQ(after.Save().SerializeAsString(), saved.SerializeAsString());
+      after.RestoreWindow(set.view().rows(0, cut));
+      after.Apply(set.view().rows(cut, 1000 - cut), 0, std::chrono::system_clock::now());
+      after.Publish();
+      const auto state = after.snapshot();
+      EXPECT_EQ(state->observations, 1000);
+      EXPECT_EQ(state->rejected_rows, 3);
+      ASSERT_EQ(state->lenses.size(), whole->lenses.size());
+      for (std::size_t lens = 0; lens < whole->lenses.size(); ++lens) {
+        for (std::size_t b = 0; b < whole->lenses[lens].blocks.size(); ++b) {
+          const RunningBlock& expected = whole->lenses[lens].blocks[b];
+          const RunningBlock& block = state->lenses[lens].blocks[b];
+          ExpectEqualBits(block.moments.mean, expected.moments.mean);
+          ExpectEqualBits(block.moments.m2, expected.moments.m2);
+          EXPECT_EQ(block.pending, expected.pending);
+          ASSERT_EQ(block.noise_floor.has_value(), expected.noise_floor.has_value());
+          if (expected.noise_floor.has_value()) {
+            ExpectEqualBits(block.noise_floor->standard_deviation,
+                            expected.noise_floor->standard_deviation);
+          }
+        }
+      }
+      EXPECT_EQ(state->window.CopyNewest(300).probabilities,
+                whole->window.CopyNewest(300).probabilities);
+    }
+  }
+}
+
+TEST_F(ModelTest, DoesNotRestoreWhatIsNotItsOwn) {
+  const PredictionSet set = Draw(200);
+  Model model(1, Declaration(300, 100), {}, 10, pool_, nullptr);
+  model.Apply(set.view(), 0, {});
+  const store::v1::ModelState good = model.Save();
+  const auto code_after = [&](const std::function<void(store::v1::ModelState&)>& change) {
+    store::v1::ModelState state = good;
+    change(state);
+    return Model(1, Declaration(300, 100), {}, 10, pool_, nullptr).Restore(state).code();
+  };
+  EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
+  const std::vector<std::function<void(store::v1::ModelState&)>> changes{
+      [](auto& state) { state.clear_lenses(); },
+      [](auto& state) { state.set_observations(99); },
+      [](auto& state) { state.set_observations(-1); },
+      [](auto& state) { state.mutable_lenses(0)->set_bandwidth(-1); },
+      [](auto& state) { state.mutable_lenses(0)->mutable_blocks()->RemoveLast(); },
+      [](auto& state) { state.mutable_lenses(0)->add_previous_probabilities(0.5); },
+      [](auto& state) { state.mutable_lenses(0)->mutable_blocks(1)->add_pending_labels(0); },
+      [](auto& state) { state.mutable_lenses(0)->mutable_blocks(1)->set_pending_labels(0, 3); },
+      [](auto& state) {
+        state.mutable_lenses(0)->mutable_blocks(0)->mutable_moments()->set_mean(NAN);
+      }};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    EXPECT_EQ(code_after(changes[i]), absl::StatusCode::kDataLoss) << i;
+  }
+}
+
 TEST_F(ModelTest, NothingIsEstimatedDuringWarmup) {
   const PredictionSet set = Draw(99);
   const auto state = StateAfter(Declaration(300, 100), set, {99});
@@ -157,7 +232,7 @@ TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowGoesOn) {
 
 TEST_F(ModelTest, SnapshotsStayAsTheyWere) {
   const PredictionSet set = Draw(100);
-  Model model(Declaration(8, 0, 0.5), {}, 10, pool_, nullptr);
+  Model model(1, Declaration(8, 0, 0.5), {}, 10, pool_, nullptr);
   std::vector<std::shared_ptr<const ModelSnapshot>> snapshots;
   for (std::size_t i = 0; i < 100; ++i) {
     model.Apply(set.view().rows(i, 1), 0, std::chrono::system_clock::now());

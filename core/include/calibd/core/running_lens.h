@@ -44,6 +44,17 @@ class RunningLens {
   // batch: valid.
   void Add(const PredictionBatch& batch) noexcept;
 
+  // As RunningBlockSkce::Save and Restore.
+  struct State {
+    // In the order of the block sizes.
+    std::vector<RunningBlockSkce::State> blocks;
+    RunningMoments null_squares;
+    // What the lens showed of the newest observation.
+    std::vector<double> previous_probabilities;
+  };
+  [[nodiscard]] State Save() const;
+  [[nodiscard]] absl::Status Restore(State state);
+
   [[nodiscard]] const Lens& lens() const noexcept { return lens_; }
   // In the order of the block sizes.
   [[nodiscard]] std::vector<RunningBlock> Blocks() const;

@@ -73,6 +73,21 @@ class RunningBlockSkce {
   // nothing has changed. a.Merge(a) doubles the blocks.
   [[nodiscard]] absl::Status Merge(const RunningBlockSkce& other);
 
+  // All that changes as observations are added.
+  struct State {
+    RunningMoments moments;
+    // Terms among the observations of the incomplete block.
+    double block_sum = 0;
+    // Of the incomplete block: parts x class_count a row, and a label a part.
+    std::vector<double> pending_probabilities;
+    std::vector<std::int32_t> pending_labels;
+  };
+  [[nodiscard]] State Save() const;
+  // Goes on where Save of an equally made object was: later observations give the same
+  // bits. Errors: InvalidArgument when the state cannot be of such a one; then nothing has
+  // changed.
+  [[nodiscard]] absl::Status Restore(State state);
+
   [[nodiscard]] std::size_t block_size() const noexcept { return block_size_; }
   // Of the values of the complete blocks. mean is the estimate.
   [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
@@ -89,6 +104,8 @@ class RunningBlockSkce {
   // h of the pending observation i and this one, whose projected residual is in projected_.
   [[nodiscard]] double Term(std::size_t i, std::span<const double> g,
                             std::span<const std::int32_t> labels) const noexcept;
+  // Takes the memory of a whole block, so that Add takes none.
+  void ReservePending();
   // The kernel if it is a matrix-valued one.
   [[nodiscard]] const MatrixKernel* matrix() const noexcept;
 

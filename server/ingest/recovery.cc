@@ -1,0 +1,235 @@
+#include "server/ingest/recovery.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/errors.h"
+#include "server/ingest/logged_batch.h"
+
+namespace calibd::server {
+namespace {
+
+// Of the log, read and not yet counted.
+constexpr std::size_t kMostBytesAhead = std::size_t{64} << 20;
+
+absl::Status Damaged(const Model& model, absl::string_view reason) {
+  return MakeError(
+      absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+      absl::StrCat("the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
+                   "; restore a backup, or move the folder away to begin anew"));
+}
+
+// Counts batches on the models' strands while the log is read on. Keeps the first error.
+class Replay {
+ public:
+  struct Target {
+    std::shared_ptr<Model> model;
+    std::int64_t snapshot_log_id = 0;
+  };
+
+  absl::Status Post(const Target& target, const Store::StoredBatch& batch) {
+    const std::size_t bytes = batch.data.size();
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return bytes_ahead_ < kMostBytesAhead; });
+      if (!status_.ok()) {
+        return status_;
+      }
+      bytes_ahead_ += bytes;
+      ++tasks_;
+    }
+    target.model->strand().Post(
+        [this, target, data = std::string(batch.data), log_id = batch.log_id,
+         time_us = batch.time_us] { Finish(data.size(), Count(target, data, log_id, time_us)); });
+    return absl::OkStatus();
+  }
+
+  // Makes what was counted visible, when all of it is.
+  absl::Status Publish(const std::map<std::int64_t, Target>& targets) {
+    for (const auto& [id, target] : targets) {
+      {
+        const std::lock_guard lock(mutex_);
+        ++tasks_;
+      }
+      target.model->strand().Post([this, model = target.model] {
+        absl::Status status;
+        try {
+          model->Publish();
+        } catch (const std::bad_alloc&) {
+          status = absl::ResourceExhaustedError("out of memory");
+        }
+        Finish(0, std::move(status));
+      });
+    }
+    return Wait();
+  }
+
+  // Until nothing is on its way.
+  absl::Status Wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return tasks_ == 0; });
+    return status_;
+  }
+
+  [[nodiscard]] std::int64_t rows() const {
+    const std::lock_guard lock(mutex_);
+    return rows_;
+  }
+
+ private:
+  absl::Status Count(const Target& target, const std::string& data, std::int64_t log_id,
+                     std::int64_t time_us) {
+    Model& model = *target.model;
+    try {
+      const absl::StatusOr<DecodedBatch> batch =
+          DecodeLogged(data, model.declaration().class_count);
+      if (!batch.ok()) {
+        return Damaged(model, batch.status().message());
+      }
+      const std::size_t rows = batch->labels.size();
+      if (log_id <= target.snapshot_log_id) {
+        model.retention().AddOld(log_id, rows);
+        model.RestoreWindow(batch->view());
+        return absl::OkStatus();
+      }
+      model.retention().Add(log_id, rows);
+      if (!batch->validity.ok()) {
+        model.CountRejected(batch->rows);
+        return absl::OkStatus();
+      }
+      model.Apply(batch->view(), batch->dropped_rows,
+                  ModelSnapshot::Time(std::chrono::microseconds(time_us)));
+      const std::lock_guard lock(mutex_);
+      rows_ += batch->rows;
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("out of memory while the log was read");
+    }
+    return absl::OkStatus();
+  }
+
+  void Finish(std::size_t bytes, absl::Status status) {
+    // Under the lock: whoever waits may destroy this once it is released.
+    const std::lock_guard lock(mutex_);
+    bytes_ahead_ -= bytes;
+    --tasks_;
+    status_.Update(std::move(status));
+    changed_.notify_all();
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t bytes_ahead_ = 0;  // guarded by mutex_
+  std::size_t tasks_ = 0;        // guarded by mutex_
+  std::int64_t rows_ = 0;        // guarded by mutex_
+  absl::Status status_;          // guarded by mutex_
+};
+
+absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
+                                            ModelRegistry& registry,
+                                            std::size_t model_memory_bytes) {
+  const google::protobuf::Timestamp& created = stored.declaration.create_time();
+  const ModelSnapshot::Time create_time(std::chrono::duration_cast<ModelSnapshot::Time::duration>(
+      std::chrono::seconds(created.seconds()) + std::chrono::nanoseconds(created.nanos())));
+  absl::StatusOr<ModelDeclaration> declaration =
+      CheckDeclaration(stored.declaration, model_memory_bytes);
+  absl::StatusOr<std::shared_ptr<Model>> model =
+      declaration.ok() ? registry.Restore(stored.id, *std::move(declaration), create_time)
+                       : declaration.status();
+  if (!model.ok()) {
+    return absl::Status(model.status().code(),
+                        absl::StrCat("the store holds ", stored.declaration.name(), ": ",
+                                     model.status().message()));
+  }
+  Replay::Target target{.model = *std::move(model), .snapshot_log_id = stored.snapshot_log_id};
+  store::v1::ModelState state;
+  if (!state.ParseFromString(stored.snapshot)) {
+    return Damaged(*target.model, "its snapshot cannot be read");
+  }
+  if (!stored.snapshot.empty()) {
+    if (absl::Status status = target.model->Restore(state); !status.ok()) {
+      return Damaged(*target.model, status.message());
+    }
+  }
+  return target;
+}
+
+}  // namespace
+
+absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
+                                 std::size_t model_memory_bytes) {
+  const auto begin = std::chrono::steady_clock::now();
+  Recovery recovery;
+  std::map<std::int64_t, Replay::Target> targets;
+  absl::Status status = store.ReadModels([&](const Store::StoredModel& stored) -> absl::Status {
+    absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
+    if (!target.ok()) {
+      return target.status();
+    }
+    targets.emplace(stored.id, *std::move(target));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    return status;
+  }
+  registry.ReserveIds(store.next_model_id());
+  recovery.models = targets.size();
+  status = store.ReadCursors([&](const Store::StoredCursor& stored) -> absl::Status {
+    const auto target = targets.find(stored.model_id);
+    ProducerCursors::Cursor cursor{.epoch = stored.epoch, .last_sequence = stored.last_sequence};
+    if (target == targets.end() || !DecodeContents(stored.contents, cursor)) {
+      return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+                       absl::StrCat("the store is damaged: the cursor of producer ",
+                                    Quoted(stored.producer_id), " is of no model, or cut"));
+    }
+    target->second.model->cursors().Set(stored.producer_id, cursor);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    return status;
+  }
+  Replay replay;
+  // Of models that are deleted.
+  std::vector<std::int64_t> orphans;
+  status = store.ReadLog([&](const Store::StoredBatch& batch) -> absl::Status {
+    const auto target = targets.find(batch.model_id);
+    if (target == targets.end()) {
+      orphans.push_back(batch.log_id);
+      return absl::OkStatus();
+    }
+    ++recovery.batches;
+    return replay.Post(target->second, batch);
+  });
+  status.Update(replay.Wait());
+  if (status.ok()) {
+    status = replay.Publish(targets);
+  }
+  if (status.ok() && !orphans.empty()) {
+    status = store.Begin();
+    if (status.ok()) {
+      status = store.DeleteBatches(orphans);
+    }
+    if (status.ok()) {
+      status = store.Commit();
+    }
+    if (!status.ok()) {
+      store.Rollback();
+    }
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  recovery.replayed_rows = replay.rows();
+  recovery.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return recovery;
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,58 @@
+#ifndef CALIBD_SERVER_STATE_LOG_RETENTION_H_
+#define CALIBD_SERVER_STATE_LOG_RETENTION_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace calibd::server {
+
+// Which batches of the log a model still needs: those of its window, and those that its
+// newest snapshot does not hold. Says when a new snapshot is due. Not thread-safe.
+class LogRetention {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // A snapshot follows on so many observations or batches, or after this time if there were
+  // any: they bound what a start has to count again.
+  static constexpr std::size_t kSnapshotRows = 4096;
+  static constexpr std::size_t kSnapshotBatches = 1024;
+  static constexpr std::chrono::seconds kSnapshotInterval{60};
+
+  explicit LogRetention(std::size_t window) : window_(window) {}
+
+  // A batch was counted; rows: 0 for one that was rejected.
+  void Add(std::int64_t log_id, std::size_t rows);
+  // The same of a batch that the newest snapshot holds.
+  void AddOld(std::int64_t log_id, std::size_t rows);
+
+  [[nodiscard]] bool SnapshotDue(Clock::time_point now) const noexcept;
+  // Of the newest batch, 0 before the first.
+  [[nodiscard]] std::int64_t last_log_id() const noexcept { return last_log_id_; }
+  // A snapshot of the state after the newest batch is made. Returns the batches that are
+  // not needed once it is stored.
+  [[nodiscard]] std::vector<std::int64_t> TakeUnneeded(Clock::time_point now);
+  // All batches, none of which is needed any more.
+  [[nodiscard]] std::vector<std::int64_t> TakeAll();
+
+ private:
+  struct Batch {
+    std::int64_t log_id;
+    std::size_t rows;
+  };
+
+  const std::size_t window_;
+  std::deque<Batch> batches_;
+  // Of batches_.
+  std::size_t rows_ = 0;
+  std::vector<std::int64_t> rejected_;
+  std::int64_t last_log_id_ = 0;
+  std::size_t new_rows_ = 0;
+  std::size_t new_batches_ = 0;
+  Clock::time_point snapshot_time_ = Clock::now();
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_LOG_RETENTION_H_

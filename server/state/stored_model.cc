@@ -1,0 +1,154 @@
+// A model's state as the store holds it.
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "calibd/core/lens_kernel.h"
+#include "server/errors.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+namespace {
+
+void ToProto(const RunningMoments& moments, store::v1::Moments& out) {
+  out.set_count(moments.count);
+  out.set_mean(moments.mean);
+  out.set_m2(moments.m2);
+}
+
+RunningMoments FromProto(const store::v1::Moments& moments) {
+  return {.count = moments.count(), .mean = moments.mean(), .m2 = moments.m2()};
+}
+
+RunningLens::State FromProto(const store::v1::LensState& stored) {
+  RunningLens::State state;
+  for (const store::v1::BlockState& block : stored.blocks()) {
+    state.blocks.push_back(
+        {.moments = FromProto(block.moments()),
+         .block_sum = block.block_sum(),
+         .pending_probabilities = {block.pending_probabilities().begin(),
+                                   block.pending_probabilities().end()},
+         .pending_labels = {block.pending_labels().begin(), block.pending_labels().end()}});
+  }
+  state.null_squares = FromProto(stored.null_squares());
+  state.previous_probabilities.assign(stored.previous_probabilities().begin(),
+                                      stored.previous_probabilities().end());
+  return state;
+}
+
+absl::Status Damaged(const ModelDeclaration& declaration, absl::string_view reason) {
+  return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+                   absl::StrCat("the snapshot of ", declaration.name.ToString(), " ", reason));
+}
+
+}  // namespace
+
+store::v1::ModelState Model::Save() const {
+  store::v1::ModelState state;
+  state.set_observations(state_.observations);
+  state.set_accepted_batches(state_.accepted_batches);
+  state.set_rejected_batches(state_.rejected_batches);
+  state.set_rejected_rows(state_.rejected_rows);
+  state.set_dropped_rows(state_.dropped_rows);
+  if (state_.last_observation_time.has_value()) {
+    state.set_last_observation_time_us(std::chrono::duration_cast<std::chrono::microseconds>(
+                                           state_.last_observation_time->time_since_epoch())
+                                           .count());
+  }
+  for (const LensState& lens : lenses_) {
+    store::v1::LensState& out = *state.add_lenses();
+    out.set_bandwidth_error(lens.bandwidth_error);
+    if (!lens.running.has_value()) {
+      continue;
+    }
+    if (const auto* const kernel = std::get_if<Kernel>(&*lens.kernel)) {
+      out.set_bandwidth(kernel->bandwidth());
+    }
+    const RunningLens::State running = lens.running->Save();
+    for (const RunningBlockSkce::State& block : running.blocks) {
+      store::v1::BlockState& stored = *out.add_blocks();
+      ToProto(block.moments, *stored.mutable_moments());
+      stored.set_block_sum(block.block_sum);
+      stored.mutable_pending_probabilities()->Add(block.pending_probabilities.begin(),
+                                                  block.pending_probabilities.end());
+      stored.mutable_pending_labels()->Add(block.pending_labels.begin(),
+                                           block.pending_labels.end());
+    }
+    ToProto(running.null_squares, *out.mutable_null_squares());
+    out.mutable_previous_probabilities()->Add(running.previous_probabilities.begin(),
+                                              running.previous_probabilities.end());
+  }
+  return state;
+}
+
+absl::StatusOr<Model::LensState> Model::RestoreLens(const Lens& lens,
+                                                    const store::v1::LensState& stored) const {
+  LensState state;
+  state.lens = lens;
+  state.bandwidth_error = stored.bandwidth_error();
+  if (!state.bandwidth_error.empty()) {
+    return state;
+  }
+  KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
+  if (spec.matrix == nullptr) {
+    spec.rule.bandwidth = {
+        .kind = BandwidthRule::Kind::kFixed, .fixed = stored.bandwidth(), .alpha = {}};
+  }
+  const std::size_t class_count = declaration_.class_count;
+  const absl::StatusOr<RunningKernel> kernel =
+      MakeKernel(spec, {}, lens.reduced_class_count(class_count));
+  if (!kernel.ok()) {
+    return Damaged(declaration_, kernel.status().message());
+  }
+  absl::StatusOr<RunningLens> running =
+      RunningLens::Create(lens, class_count, *kernel, declaration_.block_sizes);
+  absl::Status status = running.status();
+  if (status.ok()) {
+    status = running->Restore(FromProto(stored));
+  }
+  if (!status.ok()) {
+    return Damaged(declaration_, status.message());
+  }
+  state.kernel = *kernel;
+  state.running = *std::move(running);
+  return state;
+}
+
+absl::Status Model::Restore(const store::v1::ModelState& state) {
+  const auto warmup = static_cast<std::int64_t>(declaration_.warmup);
+  const bool warming = state.observations() < warmup;
+  const std::size_t lenses = warming ? 0 : declaration_.lenses.size();
+  if (state.observations() < 0 || static_cast<std::size_t>(state.lenses_size()) != lenses) {
+    return Damaged(declaration_, absl::StrCat("has ", state.lenses_size(), " lenses after ",
+                                              state.observations(), " observations"));
+  }
+  std::vector<LensState> restored;
+  for (std::size_t i = 0; i < lenses; ++i) {
+    absl::StatusOr<LensState> lens =
+        RestoreLens(declaration_.lenses[i], state.lenses(static_cast<int>(i)));
+    if (!lens.ok()) {
+      return lens.status();
+    }
+    restored.push_back(*std::move(lens));
+  }
+  lenses_ = std::move(restored);
+  state_.observations = state.observations();
+  state_.accepted_batches = state.accepted_batches();
+  state_.rejected_batches = state.rejected_batches();
+  state_.rejected_rows = state.rejected_rows();
+  state_.dropped_rows = state.dropped_rows();
+  if (state.last_observation_time_us() != 0) {
+    state_.last_observation_time =
+        ModelSnapshot::Time(std::chrono::microseconds(state.last_observation_time_us()));
+  }
+  return absl::OkStatus();
+}
+
+void Model::RestoreWindow(const PredictionBatch& batch) {
+  const std::size_t kept = std::min(batch.size(), declaration_.window);
+  window_.Reserve(kept);
+  window_.Append(batch.rows(batch.size() - kept, kept));
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,209 @@
+#include "server/store/commit_queue.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <ranges>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+// Of the write-ahead log, in pages of 4 KiB: from here on it is moved into the database
+// beside the commits; and between two commits if that does not keep up.
+constexpr int kCheckpointPages = 2000;
+constexpr int kMostPages = 32000;
+
+absl::Status FailedBefore(const absl::Status& failure) {
+  return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED",
+                   absl::StrCat("the store failed before: ", failure.message()));
+}
+
+}  // namespace
+
+CommitQueue::CommitQueue(std::unique_ptr<Store> store,
+                         std::function<void(const absl::Status&)> on_failure)
+    : store_(std::move(store)), on_failure_(std::move(on_failure)) {
+  storage_thread_ = std::thread([this] { Run(); });
+  checkpoint_thread_ = std::thread([this] { RunCheckpoints(); });
+}
+
+CommitQueue::~CommitQueue() { Stop(); }
+
+void CommitQueue::Post(Operation operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      return;
+    }
+    queue_.push_back(std::move(operation));
+  }
+  changed_.notify_all();
+}
+
+void CommitQueue::Fail(const absl::Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (told_failure_) {
+      return;
+    }
+    told_failure_ = true;
+    failure_ = status;
+  }
+  on_failure_(status);
+}
+
+void CommitQueue::Flush() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty() && writing_ == 0; });
+}
+
+void CommitQueue::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread* thread : {&storage_thread_, &checkpoint_thread_}) {
+    if (thread->joinable()) {
+      thread->join();
+    }
+  }
+}
+
+void CommitQueue::Run() {
+  pthread_setname_np(pthread_self(), "calibd-store");
+  std::vector<Operation> operations;
+  while (true) {
+    operations.clear();
+    {
+      std::unique_lock lock(mutex_);
+      writing_ = 0;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (queue_.empty()) {
+        return;
+      }
+      operations.swap(queue_);
+      writing_ = operations.size();
+    }
+    Write(operations);
+  }
+}
+
+void CommitQueue::Write(std::vector<Operation>& operations) {
+  absl::Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) {
+      status = FailedBefore(failure_);
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  if (status.ok()) {
+    status = store_->Begin();
+    for (auto operation = operations.begin(); status.ok() && operation != operations.end();
+         ++operation) {
+      if (operation->write) {
+        status = operation->write(*store_);
+      }
+    }
+    if (status.ok()) {
+      status = store_->Commit();
+    }
+    if (!status.ok()) {
+      store_->Rollback();
+    }
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!status.ok()) {
+    for (const Operation& operation : std::ranges::reverse_view(operations)) {
+      if (operation.undo) {
+        operation.undo();
+      }
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (status.ok()) {
+      const auto* const bucket =
+          std::lower_bound(Statistics::kBuckets.begin(), Statistics::kBuckets.end(), seconds);
+      ++statistics_.buckets[static_cast<std::size_t>(bucket - Statistics::kBuckets.begin())];
+      statistics_.seconds += seconds;
+    } else {
+      ++statistics_.failed_commits;
+    }
+    wal_pages_ = store_->wal_pages();
+  }
+  if (!status.ok() && !absl::IsResourceExhausted(status)) {
+    Fail(status);
+  }
+  for (Operation& operation : operations) {
+    if (operation.done) {
+      operation.done(status);
+    }
+  }
+  if (status.ok() && store_->wal_pages() > kMostPages) {
+    // A full disk may end later, all other errors do not.
+    const absl::Status checkpoint = store_->Checkpoint();
+    if (!checkpoint.ok() && !absl::IsResourceExhausted(checkpoint)) {
+      Fail(checkpoint);
+    }
+  }
+}
+
+void CommitQueue::RunCheckpoints() {
+  pthread_setname_np(pthread_self(), "calibd-ckpt");
+  absl::StatusOr<Database> database = Database::Open(store_->path());
+  if (!database.ok()) {
+    Fail(database.status());
+    return;
+  }
+  int done_at = 0;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      // The log is begun anew by the first commit after all of it was moved.
+      changed_.wait(lock, [&] {
+        done_at = std::min(done_at, wal_pages_);
+        return stopping_ || wal_pages_ - done_at > kCheckpointPages;
+      });
+      if (stopping_) {
+        return;
+      }
+      done_at = wal_pages_;
+    }
+    const int code = sqlite3_wal_checkpoint_v2(database->handle(), nullptr,
+                                               SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY && (code & 0xff) != SQLITE_FULL) {
+      Fail(SqliteError(database->handle(), code, "make a checkpoint"));
+      return;
+    }
+  }
+}
+
+CommitQueue::Statistics CommitQueue::statistics() const {
+  Statistics statistics;
+  {
+    const std::lock_guard lock(mutex_);
+    statistics = statistics_;
+    statistics.queued = queue_.size() + writing_;
+  }
+  for (const char* suffix : {"", "-wal"}) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(store_->path() + suffix, error);
+    if (!error) {
+      statistics.bytes += static_cast<std::int64_t>(size);
+    }
+  }
+  return statistics;
+}
+
+}  // namespace calibd::server

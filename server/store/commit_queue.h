@@ -1,0 +1,95 @@
+#ifndef CALIBD_SERVER_STORE_COMMIT_QUEUE_H_
+#define CALIBD_SERVER_STORE_COMMIT_QUEUE_H_
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/store/store.h"
+
+namespace calibd::server {
+
+// Makes what is posted durable, in the order of posting: one storage thread writes all that
+// waits in one transaction. Thread-safe.
+//
+// A full disk fails the transaction and nothing else. After any other error nothing is
+// written any more, as what the disk holds is not known: on_failure is told once, and every
+// operation fails.
+class CommitQueue {
+ public:
+  struct Operation {
+    // Writes, on the storage thread. An error fails the whole transaction.
+    std::function<absl::Status(Store&)> write;
+    // Takes back what `write` did in memory. After a failure, newest first, on the storage
+    // thread; whether `write` was called or not.
+    std::function<void()> undo;
+    // After the commit, or with the error; on the storage thread, in the order of posting.
+    std::function<void(const absl::Status&)> done;
+  };
+
+  // store: after recovery. on_failure: on the storage thread.
+  CommitQueue(std::unique_ptr<Store> store, std::function<void(const absl::Status&)> on_failure);
+  // Stop().
+  ~CommitQueue();
+  CommitQueue(const CommitQueue&) = delete;
+  CommitQueue& operator=(const CommitQueue&) = delete;
+
+  // Unbounded: whoever posts bounds what waits.
+  void Post(Operation operation);
+  // As after a failed write: what was committed cannot be made to count.
+  void Fail(const absl::Status& status);
+  // Waits until all that was posted is done.
+  void Flush();
+  // Does what is queued, then joins. What is posted later is dropped.
+  void Stop();
+
+  struct Statistics {
+    // Upper bounds of the commits' duration in seconds, inclusive; the last bucket is unbounded.
+    static constexpr std::array<double, 11> kBuckets{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+                                                     0.05,   0.1,   0.25,   1,     5};
+    // Not cumulative.
+    std::array<std::int64_t, kBuckets.size() + 1> buckets{};
+    double seconds = 0;
+    std::int64_t failed_commits = 0;
+    // Operations that wait or are being written.
+    std::size_t queued = 0;
+    // Size of the database and its write-ahead log on disk, in bytes.
+    std::int64_t bytes = 0;
+  };
+  [[nodiscard]] Statistics statistics() const;
+
+ private:
+  void Run();
+  // One transaction.
+  void Write(std::vector<Operation>& operations);
+  void RunCheckpoints();
+
+  const std::unique_ptr<Store> store_;
+  const std::function<void(const absl::Status&)> on_failure_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Operation> queue_;  // guarded by mutex_
+  std::size_t writing_ = 0;       // guarded by mutex_
+  bool stopping_ = false;         // guarded by mutex_
+  absl::Status failure_;          // guarded by mutex_
+  bool told_failure_ = false;     // guarded by mutex_
+  Statistics statistics_;         // guarded by mutex_; without queued and bytes
+  int wal_pages_ = 0;             // guarded by mutex_
+
+  std::thread storage_thread_;
+  // Moves the write-ahead log into the database while commits go on.
+  std::thread checkpoint_thread_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_COMMIT_QUEUE_H_

@@ -1,0 +1,122 @@
+#include "server/store/sqlite.h"
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+
+absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
+  const std::string message = absl::StrCat(
+      "the store cannot ", absl::string_view(action.data(), action.size()), ": ",
+      handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle), " (SQLite ", code, ")");
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED", message);
+    default:
+      return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
+  }
+}
+
+absl::StatusOr<Database> Database::Open(const std::string& path) {
+  sqlite3* handle = nullptr;
+  const int code =
+      sqlite3_open_v2(path.c_str(), &handle,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  Database database(handle);
+  if (code != SQLITE_OK) {
+    return SqliteError(handle, code, absl::StrCat("open ", path));
+  }
+  sqlite3_extended_result_codes(handle, 1);
+  sqlite3_busy_timeout(handle, 10000);
+  return database;
+}
+
+absl::Status Database::Execute(const char* sql) {
+  const int code = sqlite3_exec(handle(), sql, nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? absl::OkStatus() : SqliteError(handle(), code, sql);
+}
+
+absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
+  absl::StatusOr<Statement> statement = Statement::Prepare(*this, sql);
+  if (!statement.ok()) {
+    return statement.status();
+  }
+  const absl::StatusOr<bool> row = statement->Next();
+  if (!row.ok()) {
+    return row.status();
+  }
+  return *row ? statement->Integer(0) : 0;
+}
+
+bool Database::in_transaction() const noexcept { return sqlite3_get_autocommit(handle()) == 0; }
+
+absl::StatusOr<Statement> Statement::Prepare(const Database& database, const char* sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v3(database.handle(), sql, -1, SQLITE_PREPARE_PERSISTENT,
+                                      &statement, nullptr);
+  Statement prepared(statement);
+  if (code != SQLITE_OK) {
+    return SqliteError(database.handle(), code, sql);
+  }
+  return prepared;
+}
+
+Statement& Statement::Bind(int index, std::int64_t value) noexcept {
+  bind_error_ |= sqlite3_bind_int64(statement_.get(), index, value);
+  return *this;
+}
+
+Statement& Statement::BindText(int index, std::string_view text) noexcept {
+  bind_error_ |= sqlite3_bind_text64(statement_.get(), index, text.data(), text.size(),
+                                     SQLITE_STATIC, SQLITE_UTF8);
+  return *this;
+}
+
+Statement& Statement::BindBlob(int index, std::string_view blob) noexcept {
+  bind_error_ |=
+      sqlite3_bind_blob64(statement_.get(), index, blob.data(), blob.size(), SQLITE_STATIC);
+  return *this;
+}
+
+absl::Status Statement::Run() {
+  absl::StatusOr<bool> row = true;
+  while (row.ok() && *row) {
+    row = Next();
+  }
+  return row.status();
+}
+
+absl::StatusOr<bool> Statement::Next() {
+  if (bind_error_ != SQLITE_OK) {
+    return SqliteError(nullptr, bind_error_, sqlite3_sql(statement_.get()));
+  }
+  const int code = sqlite3_step(statement_.get());
+  if (code == SQLITE_ROW) {
+    return true;
+  }
+  absl::Status status;
+  if (code != SQLITE_DONE) {
+    status = SqliteError(sqlite3_db_handle(statement_.get()), code, sqlite3_sql(statement_.get()));
+  }
+  sqlite3_reset(statement_.get());
+  if (!status.ok()) {
+    return status;
+  }
+  return false;
+}
+
+std::int64_t Statement::Integer(int column) const noexcept {
+  return sqlite3_column_int64(statement_.get(), column);
+}
+
+std::string_view Statement::Text(int column) const noexcept { return Blob(column); }
+
+std::string_view Statement::Blob(int column) const noexcept {
+  const auto* const data = static_cast<const char*>(sqlite3_column_blob(statement_.get(), column));
+  return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,358 @@
+#include "server/store/store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+// "cali", see the magic numbers of SQLite's file format.
+constexpr std::int64_t kApplicationId = 0x63616c69;
+constexpr std::int64_t kVersion = 1;
+
+// What makes version N of the format out of version N - 1. Steps are only ever added.
+constexpr std::array<const char*, kVersion> kMigrations{R"sql(
+CREATE TABLE models (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  declaration BLOB NOT NULL
+);
+CREATE TABLE cursors (
+  model_id INTEGER NOT NULL,
+  producer_id TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  last_sequence INTEGER NOT NULL,
+  contents BLOB NOT NULL,
+  PRIMARY KEY (model_id, producer_id)
+) WITHOUT ROWID;
+CREATE TABLE log (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  model_id INTEGER NOT NULL,
+  time_us INTEGER NOT NULL,
+  data BLOB NOT NULL
+);
+CREATE TABLE snapshots (
+  model_id INTEGER PRIMARY KEY,
+  log_id INTEGER NOT NULL,
+  data BLOB NOT NULL
+);
+)sql"};
+
+absl::Status FolderError(const std::string& folder, std::string_view reason) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                   absl::StrCat("data-dir ", Quoted(folder, 300), " ",
+                                absl::string_view(reason.data(), reason.size())));
+}
+
+// Returns the open lock file.
+absl::StatusOr<int> LockFolder(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::create_directories(folder, error)) {
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  }
+  if (error) {
+    return FolderError(folder, absl::StrCat("cannot be made: ", error.message()));
+  }
+  const int lock = open(absl::StrCat(folder, "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) {
+    return FolderError(folder, absl::StrCat("cannot be written: ", std::strerror(errno)));
+  }
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    close(lock);
+    return FolderError(folder, "is in use by another calibd");
+  }
+  return lock;
+}
+
+absl::Status Migrate(Database& database, std::int64_t from) {
+  absl::Status status = database.Execute("BEGIN IMMEDIATE");
+  for (std::int64_t version = from; status.ok() && version < kVersion; ++version) {
+    status = database.Execute(kMigrations[static_cast<std::size_t>(version)]);
+  }
+  if (status.ok()) {
+    status = database.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId,
+                                           "; PRAGMA user_version = ", kVersion, "; COMMIT")
+                                  .c_str());
+  }
+  if (!status.ok() && database.in_transaction()) {
+    static_cast<void>(database.Execute("ROLLBACK"));
+  }
+  return status;
+}
+
+absl::Status CheckFormat(Database& database, const std::string& folder) {
+  const absl::StatusOr<std::int64_t> application = database.QueryInteger("PRAGMA application_id");
+  if (!application.ok()) {
+    return application.status();
+  }
+  const absl::StatusOr<std::int64_t> version = database.QueryInteger("PRAGMA user_version");
+  if (!version.ok()) {
+    return version.status();
+  }
+  const absl::StatusOr<std::int64_t> tables =
+      database.QueryInteger("SELECT count(*) FROM sqlite_master");
+  if (!tables.ok()) {
+    return tables.status();
+  }
+  if (*application != kApplicationId && !(*application == 0 && *version == 0 && *tables == 0)) {
+    return FolderError(folder, "holds the database of another program");
+  }
+  if (*version > kVersion) {
+    return FolderError(folder, absl::StrCat("was written by a newer calibd (format ", *version,
+                                            ", this one knows up to ", kVersion, ")"));
+  }
+  return *version < kVersion ? Migrate(database, *version) : absl::OkStatus();
+}
+
+}  // namespace
+
+struct Store::Statements {
+  Statement begin;
+  Statement commit;
+  Statement insert_model;
+  Statement delete_model;
+  Statement delete_cursors;
+  Statement delete_snapshot;
+  Statement append_batch;
+  Statement put_cursor;
+  Statement put_snapshot;
+  Statement delete_batch;
+};
+
+Store::Store(std::string path, int lock, Database database)
+    : path_(std::move(path)), lock_(lock), database_(std::move(database)) {}
+
+Store::~Store() {
+  statements_.reset();
+  close(lock_);
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
+  const absl::StatusOr<int> lock = LockFolder(folder);
+  if (!lock.ok()) {
+    return lock.status();
+  }
+  std::string path = absl::StrCat(folder, "/calibd.db");
+  absl::StatusOr<Database> database = Database::Open(path);
+  if (!database.ok()) {
+    close(*lock);
+    return database.status();
+  }
+  std::unique_ptr<Store> store(new Store(std::move(path), *lock, *std::move(database)));
+  // Checkpoints are made apart from the commits: see Checkpoint.
+  absl::Status status = store->database_.Execute(
+      "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+      "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON");
+  if (status.ok()) {
+    status = CheckFormat(store->database_, folder);
+  }
+  if (status.ok()) {
+    status = store->Prepare();
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  return store;
+}
+
+absl::Status Store::Prepare() {
+  absl::Status status;
+  const auto prepare = [&](const char* sql) {
+    absl::StatusOr<Statement> statement = Statement::Prepare(database_, sql);
+    status.Update(statement.status());
+    return statement;
+  };
+  absl::StatusOr<Statement> begin = prepare("BEGIN IMMEDIATE");
+  absl::StatusOr<Statement> commit = prepare("COMMIT");
+  absl::StatusOr<Statement> insert_model =
+      prepare("INSERT INTO models (id, name, declaration) VALUES (?, ?, ?)");
+  absl::StatusOr<Statement> delete_model = prepare("DELETE FROM models WHERE id = ?");
+  absl::StatusOr<Statement> delete_cursors = prepare("DELETE FROM cursors WHERE model_id = ?");
+  absl::StatusOr<Statement> delete_snapshot = prepare("DELETE FROM snapshots WHERE model_id = ?");
+  absl::StatusOr<Statement> append_batch =
+      prepare("INSERT INTO log (id, model_id, time_us, data) VALUES (?, ?, ?, ?)");
+  absl::StatusOr<Statement> put_cursor = prepare(
+      "INSERT OR REPLACE INTO cursors (model_id, producer_id, epoch, last_sequence, contents) "
+      "VALUES (?, ?, ?, ?, ?)");
+  absl::StatusOr<Statement> put_snapshot =
+      prepare("INSERT OR REPLACE INTO snapshots (model_id, log_id, data) VALUES (?, ?, ?)");
+  absl::StatusOr<Statement> delete_batch = prepare("DELETE FROM log WHERE id = ?");
+  if (!status.ok()) {
+    return status;
+  }
+  statements_ = std::make_unique<Statements>(Statements{
+      *std::move(begin), *std::move(commit), *std::move(insert_model), *std::move(delete_model),
+      *std::move(delete_cursors), *std::move(delete_snapshot), *std::move(append_batch),
+      *std::move(put_cursor), *std::move(put_snapshot), *std::move(delete_batch)});
+  // AUTOINCREMENT keeps the greatest id there ever was.
+  for (const auto& [table, next] :
+       {std::pair{"SELECT seq FROM sqlite_sequence WHERE name = 'models'", &next_model_id_},
+        std::pair{"SELECT seq FROM sqlite_sequence WHERE name = 'log'", &next_log_id_}}) {
+    const absl::StatusOr<std::int64_t> last = database_.QueryInteger(table);
+    if (!last.ok()) {
+      return last.status();
+    }
+    *next = *last + 1;
+  }
+  sqlite3_wal_hook(
+      database_.handle(),
+      [](void* pages, sqlite3*, const char*, int count) {
+        *static_cast<int*>(pages) = count;
+        return SQLITE_OK;
+      },
+      &wal_pages_);
+  return absl::OkStatus();
+}
+
+absl::Status Store::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) const {
+  absl::StatusOr<Statement> models = Statement::Prepare(
+      database_,
+      "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data FROM models "
+      "LEFT JOIN snapshots ON snapshots.model_id = models.id ORDER BY models.id");
+  if (!models.ok()) {
+    return models.status();
+  }
+  absl::StatusOr<bool> row = models->Next();
+  for (; row.ok() && *row; row = models->Next()) {
+    StoredModel model;
+    model.id = models->Integer(0);
+    const std::string_view declaration = models->Blob(1);
+    if (!model.declaration.ParseFromArray(declaration.data(),
+                                          static_cast<int>(declaration.size()))) {
+      return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+                       absl::StrCat("the declaration of model ", model.id, " cannot be read"));
+    }
+    model.snapshot_log_id = models->Integer(2);
+    model.snapshot = models->Blob(3);
+    if (absl::Status status = visit(model); !status.ok()) {
+      return status;
+    }
+  }
+  return row.status();
+}
+
+absl::Status Store::ReadCursors(
+    const std::function<absl::Status(const StoredCursor&)>& visit) const {
+  absl::StatusOr<Statement> cursors = Statement::Prepare(
+      database_, "SELECT model_id, producer_id, epoch, last_sequence, contents FROM cursors");
+  if (!cursors.ok()) {
+    return cursors.status();
+  }
+  absl::StatusOr<bool> row = cursors->Next();
+  for (; row.ok() && *row; row = cursors->Next()) {
+    absl::Status status = visit({.model_id = cursors->Integer(0),
+                                 .producer_id = std::string(cursors->Text(1)),
+                                 .epoch = cursors->Integer(2),
+                                 .last_sequence = cursors->Integer(3),
+                                 .contents = cursors->Blob(4)});
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return row.status();
+}
+
+absl::Status Store::ReadLog(const std::function<absl::Status(const StoredBatch&)>& visit) const {
+  absl::StatusOr<Statement> log =
+      Statement::Prepare(database_, "SELECT id, model_id, time_us, data FROM log ORDER BY id");
+  if (!log.ok()) {
+    return log.status();
+  }
+  absl::StatusOr<bool> row = log->Next();
+  for (; row.ok() && *row; row = log->Next()) {
+    absl::Status status = visit({.log_id = log->Integer(0),
+                                 .model_id = log->Integer(1),
+                                 .time_us = log->Integer(2),
+                                 .data = log->Blob(3)});
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return row.status();
+}
+
+absl::Status Store::Begin() { return statements_->begin.Run(); }
+
+absl::Status Store::Commit() { return statements_->commit.Run(); }
+
+void Store::Rollback() {
+  // A full disk may have ended the transaction already.
+  if (database_.in_transaction()) {
+    static_cast<void>(database_.Execute("ROLLBACK"));
+  }
+}
+
+absl::Status Store::InsertModel(std::int64_t id, const v1::Model& declaration) {
+  const std::string blob = declaration.SerializeAsString();
+  next_model_id_ = std::max(next_model_id_, id + 1);
+  return statements_->insert_model.Bind(1, id)
+      .BindText(2, declaration.name())
+      .BindBlob(3, blob)
+      .Run();
+}
+
+absl::Status Store::DeleteModel(std::int64_t id) {
+  absl::Status status = statements_->delete_model.Bind(1, id).Run();
+  status.Update(statements_->delete_cursors.Bind(1, id).Run());
+  status.Update(statements_->delete_snapshot.Bind(1, id).Run());
+  return status;
+}
+
+absl::StatusOr<std::int64_t> Store::AppendBatch(std::int64_t model_id, std::int64_t time_us,
+                                                std::string_view data) {
+  const std::int64_t id = next_log_id_++;
+  const absl::Status status = statements_->append_batch.Bind(1, id)
+                                  .Bind(2, model_id)
+                                  .Bind(3, time_us)
+                                  .BindBlob(4, data)
+                                  .Run();
+  if (!status.ok()) {
+    return status;
+  }
+  return id;
+}
+
+absl::Status Store::PutCursor(const StoredCursor& cursor) {
+  return statements_->put_cursor.Bind(1, cursor.model_id)
+      .BindText(2, cursor.producer_id)
+      .Bind(3, cursor.epoch)
+      .Bind(4, cursor.last_sequence)
+      .BindBlob(5, cursor.contents)
+      .Run();
+}
+
+absl::Status Store::PutSnapshot(std::int64_t model_id, std::int64_t log_id, std::string_view data) {
+  return statements_->put_snapshot.Bind(1, model_id).Bind(2, log_id).BindBlob(3, data).Run();
+}
+
+absl::Status Store::DeleteBatches(std::span<const std::int64_t> log_ids) {
+  for (const std::int64_t id : log_ids) {
+    if (absl::Status status = statements_->delete_batch.Bind(1, id).Run(); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Checkpoint() {
+  const int code = sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_RESTART,
+                                             nullptr, nullptr);
+  // Another connection is at it: the next time will do.
+  if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
+    return SqliteError(database_.handle(), code, "make a checkpoint");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

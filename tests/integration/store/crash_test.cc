@@ -1,0 +1,186 @@
+// SIGKILL at random moments under load: every acknowledged batch is there, once.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "calibd/client/client.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/ingest/logged_batch.h"
+#include "server/store/store.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+using client::ObservationStream;
+using client::PredictionKind;
+
+constexpr std::size_t kClasses = 3;
+constexpr double kBandwidth = 0.5;
+constexpr std::size_t kProducers = 4;
+// That a producer may send between two kills.
+constexpr std::size_t kRowsPerLife = 300;
+constexpr std::size_t kWindow = 500000;
+
+int Kills() {
+  const char* const kills = std::getenv("CALIBD_TEST_KILLS");
+  return kills == nullptr ? 200 : std::atoi(kills);
+}
+
+std::unique_ptr<Client> ConnectTo(const std::string& address) {
+  auto client = Client::Connect(address);
+  EXPECT_TRUE(client.ok()) << client.status();
+  return client.ok() ? *std::move(client) : nullptr;
+}
+
+// Which life of the server it is, for the producers to wait for the next.
+class Lives {
+ public:
+  void Begin() {
+    const std::lock_guard lock(mutex_);
+    ++life_;
+    changed_.notify_all();
+  }
+  void End() {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    changed_.notify_all();
+  }
+  // False when there is none after `life`.
+  bool WaitForLifeAfter(int& life) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return over_ || life_ > life; });
+    life = life_;
+    return !over_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int life_ = 0;
+  bool over_ = false;
+};
+
+// Sends pieces of a few rows as batches until the lives end. Returns all it has sent.
+PredictionSet Produce(const std::string& address, std::size_t producer, Lives& lives) {
+  std::mt19937 random(static_cast<unsigned>(1000 + producer));
+  auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 100 + producer);
+  PredictionSet sent;
+  const auto client = ConnectTo(address);
+  auto stream =
+      client->OpenStream("models/crash", {.producer_id = "producer-" + std::to_string(producer),
+                                          .epoch = 1,
+                                          .max_unacknowledged_batches = 8});
+  EXPECT_TRUE(stream.ok()) << stream.status();
+  if (!stream.ok()) return sent;
+  int life = 0;
+  while (lives.WaitForLifeAfter(life)) {
+    for (std::size_t rows = 0; rows < kRowsPerLife;) {
+      const std::size_t count = 1 + random() % 8;
+      PredictionSet piece;
+      generator->Draw(count, piece);
+      const absl::Status status =
+          (*stream)->Send(PredictionKind::kProbabilities, piece.probabilities, piece.labels);
+      const absl::Status flushed = (*stream)->Flush();
+      EXPECT_TRUE(status.ok() && flushed.ok()) << status << flushed;
+      if (!status.ok() || !flushed.ok()) return sent;
+      sent.probabilities.insert(sent.probabilities.end(), piece.probabilities.begin(),
+                                piece.probabilities.end());
+      sent.labels.insert(sent.labels.end(), piece.labels.begin(), piece.labels.end());
+      rows += count;
+    }
+  }
+  const auto counts = (*stream)->Finish();
+  EXPECT_TRUE(counts.ok()) << counts.status();
+  return sent;
+}
+
+TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
+  const int kills = Kills();
+  const TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  auto server = ServerProcess::Start({"--data-dir", data});
+  ASSERT_NE(server, nullptr);
+  const std::string address = server->grpc_address();
+  v1::Model model;
+  model.set_name("models/crash");
+  model.set_class_count(kClasses);
+  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.set_window(kWindow);
+  ASSERT_TRUE(ConnectTo(address)->CreateModel(model).ok());
+
+  Lives lives;
+  std::vector<PredictionSet> sent(kProducers);
+  std::vector<std::thread> producers;
+  for (std::size_t i = 0; i < kProducers; ++i) {
+    producers.emplace_back([&, i] { sent[i] = Produce(address, i, lives); });
+  }
+  const unsigned seed = std::random_device()();
+  RecordProperty("seed", std::to_string(seed));
+  std::mt19937 random(seed);
+  std::chrono::milliseconds slowest{0};
+  for (int kill = 0; kill < kills && server != nullptr; ++kill) {
+    lives.Begin();
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+    server->Kill();
+    const auto begin = std::chrono::steady_clock::now();
+    server = ServerProcess::Start({"--data-dir", data, "--listen", address});
+    slowest = std::max(slowest, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                    std::chrono::steady_clock::now() - begin));
+  }
+  lives.End();
+  for (std::thread& producer : producers) producer.join();
+  ASSERT_NE(server, nullptr) << "seed " << seed;
+  EXPECT_LE(slowest, std::chrono::seconds(5)) << "seed " << seed;
+
+  const auto answer = ConnectTo(address)->GetCalibration("models/crash");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(server->Terminate(), 0);
+
+  // The judge: the log in its order, against what each producer sent, and counted here.
+  const auto store = server::Store::Open(data);
+  ASSERT_TRUE(store.ok()) << store.status();
+  auto running =
+      RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));
+  std::map<std::string, PredictionSet> logged;
+  std::map<std::string, std::int64_t> last_sequence;
+  std::int64_t rows = 0;
+  const absl::Status read =
+      (*store)->ReadLog([&](const server::Store::StoredBatch& stored) -> absl::Status {
+        store::v1::LoggedBatch batch;
+        EXPECT_TRUE(batch.ParseFromArray(stored.data.data(), static_cast<int>(stored.data.size())));
+        EXPECT_EQ(batch.sequence(), ++last_sequence[batch.producer_id()]) << "seed " << seed;
+        const auto decoded = server::DecodeLogged(stored.data, kClasses);
+        if (!decoded.ok()) return decoded.status();
+        PredictionSet& all = logged[batch.producer_id()];
+        all.probabilities.insert(all.probabilities.end(), decoded->probabilities.begin(),
+                                 decoded->probabilities.end());
+        all.labels.insert(all.labels.end(), decoded->labels.begin(), decoded->labels.end());
+        for (std::size_t i = 0; i < decoded->labels.size(); ++i) {
+          running->Add(decoded->view().row(i), decoded->labels[i]);
+        }
+        rows += decoded->rows;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(read.ok()) << read;
+  for (std::size_t i = 0; i < kProducers; ++i) {
+    const PredictionSet& all = logged["producer-" + std::to_string(i)];
+    EXPECT_EQ(all.labels, sent[i].labels) << "seed " << seed;
+    EXPECT_EQ(all.probabilities, sent[i].probabilities) << "seed " << seed;
+  }
+  EXPECT_EQ(answer->observations(), rows);
+  ASSERT_GT(answer->estimates_size(), 0);
+  EXPECT_EQ(answer->estimates(0).skce(), running->moments().mean) << "seed " << seed;
+  EXPECT_EQ(answer->estimates(0).block_count(), running->moments().count);
+}
+
+}  // namespace
+}  // namespace calibd::testing

@@ -1,0 +1,131 @@
+// The k-th write or sync of the database fails: nothing that was acknowledged is lost, nothing
+// is counted twice, and the database is whole.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "calibd/client/client.h"
+#include "calibd/core/generator.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/store/store.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+using client::PredictionKind;
+
+int Faults() {
+  const char* const faults = std::getenv("CALIBD_TEST_FAULTS");
+  return faults == nullptr ? 50 : std::atoi(faults);
+}
+
+struct Outcome {
+  bool started = false;
+  std::int64_t acknowledged = 0;
+  absl::Status status;
+  // Of the server, ended by SIGTERM if not by itself.
+  std::optional<int> exit_code;
+};
+
+// Creates a model and sends batches of one row to a server with this fault.
+Outcome RunWithFault(const std::string& data, const std::string& fault) {
+  setenv("LD_PRELOAD", CALIBD_IO_FAULT_LIBRARY, 1);
+  setenv("CALIBD_IO_FAULT", fault.c_str(), 1);
+  // The sanitizer's library comes after the preloaded one.
+  setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  auto server = ServerProcess::Start({"--data-dir", data});
+  unsetenv("LD_PRELOAD");
+  unsetenv("CALIBD_IO_FAULT");
+  unsetenv("ASAN_OPTIONS");
+  Outcome outcome;
+  if (server == nullptr) return outcome;
+  outcome.started = true;
+  {
+    auto client = Client::Connect(server->grpc_address());
+    v1::Model model;
+    model.set_name("models/m");
+    model.set_class_count(3);
+    model.mutable_bandwidth()->set_fixed(0.5);
+    outcome.status = client.status();
+    if (outcome.status.ok()) outcome.status = (*client)->CreateModel(model).status();
+    if (outcome.status.ok()) {
+      auto stream =
+          (*client)->OpenStream("models/m", {.producer_id = "p",
+                                             .epoch = 1,
+                                             .max_rows_per_batch = 1,
+                                             .max_unacknowledged_batches = 2,
+                                             .stall_timeout = std::chrono::milliseconds(300)});
+      outcome.status = stream.status();
+      if (stream.ok()) {
+        PredictionSet set;
+        Generator::Create(GeneratorSpec::M1(3), 1)->Draw(30, set);
+        outcome.status =
+            (*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels);
+        if (outcome.status.ok()) outcome.status = (*stream)->Finish().status();
+        outcome.acknowledged = (*stream)->counts().accepted_rows;
+      }
+    }
+  }
+  outcome.exit_code = server->Terminate();
+  return outcome;
+}
+
+// Batches 1, 2, ... of the producer are in the log, each once; how many.
+std::int64_t BatchesInTheLog(const std::string& data) {
+  const auto store = server::Store::Open(data);
+  EXPECT_TRUE(store.ok()) << store.status();
+  if (!store.ok()) return -1;
+  auto check = server::Statement::Prepare(*server::Database::Open((*store)->path()),
+                                          "PRAGMA integrity_check");
+  EXPECT_TRUE(check.ok() && *check->Next());
+  EXPECT_EQ(check->Text(0), "ok");
+  std::int64_t batches = 0;
+  EXPECT_TRUE((*store)
+                  ->ReadLog([&](const server::Store::StoredBatch& stored) {
+                    store::v1::LoggedBatch batch;
+                    EXPECT_TRUE(batch.ParseFromArray(stored.data.data(),
+                                                     static_cast<int>(stored.data.size())));
+                    EXPECT_EQ(batch.sequence(), ++batches);
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  return batches;
+}
+
+void Sweep(const std::string& call, int error, int step) {
+  int failed = 0;
+  for (int k = 1; k <= Faults(); k += step) {
+    const std::string fault = call + ":" + std::to_string(k) + ":" + std::to_string(error);
+    SCOPED_TRACE(fault);
+    const TemporaryFolder folder;
+    const std::string data = (folder.path() / "data").string();
+    const Outcome outcome = RunWithFault(data, fault);
+    const std::int64_t batches = BatchesInTheLog(data);
+    EXPECT_GE(batches, outcome.acknowledged);
+    if (outcome.started && !outcome.status.ok()) {
+      ++failed;
+      // A full disk is survived, all else ends the server.
+      EXPECT_EQ(outcome.exit_code, absl::IsResourceExhausted(outcome.status) ? 0 : 1)
+          << outcome.status;
+    }
+    auto server = ServerProcess::Start({"--data-dir", data});
+    ASSERT_NE(server, nullptr);
+    auto client = *Client::Connect(server->grpc_address());
+    const auto answer = client->GetCalibration("models/m");
+    EXPECT_EQ(answer.ok() ? answer->observations() : 0, batches);
+  }
+  // The faults came, and while it served.
+  EXPECT_GT(failed, call == "short" ? -1 : 0);
+}
+
+TEST(IoFaultTest, AFailedWriteLosesNothing) { Sweep("write", EIO, 3); }
+TEST(IoFaultTest, AFullDiskLosesNothing) { Sweep("write", ENOSPC, 3); }
+TEST(IoFaultTest, AShortWriteLosesNothing) { Sweep("short", EIO, 7); }
+TEST(IoFaultTest, AFailedSyncLosesNothing) { Sweep("sync", EIO, 2); }
+
+}  // namespace
+}  // namespace calibd::testing

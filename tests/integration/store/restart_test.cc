@@ -1,0 +1,187 @@
+// What a restart brings back, and what a server refuses to start with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "calibd/client/client.h"
+#include "calibd/core/generator.h"
+#include "server/store/sqlite.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+using client::PredictionKind;
+using ::testing::HasSubstr;
+
+class RestartTest : public ::testing::Test {
+ protected:
+  void Start() {
+    server_ = ServerProcess::Start({"--data-dir", data_});
+    ASSERT_NE(server_, nullptr);
+    auto client = Client::Connect(server_->grpc_address());
+    ASSERT_TRUE(client.ok());
+    client_ = *std::move(client);
+  }
+
+  void Stop() {
+    client_.reset();
+    EXPECT_EQ(server_->Terminate(), 0);
+  }
+
+  void Send(const std::string& model, const PredictionSet& set, std::int32_t rows_per_batch) {
+    auto stream = client_->OpenStream(
+        model, {.producer_id = "p", .epoch = ++epoch_, .max_rows_per_batch = rows_per_batch});
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    ASSERT_TRUE(
+        (*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels).ok());
+    const auto counts = (*stream)->Finish();
+    ASSERT_TRUE(counts.ok()) << counts.status();
+    EXPECT_EQ(counts->accepted_rows, static_cast<std::int64_t>(set.labels.size()));
+  }
+
+  // The answer without what says when it was given.
+  std::string Answer(const std::string& model) {
+    auto answer = client_->GetCalibration(model);
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    answer->mutable_provenance()->clear_compute_time();
+    for (v1::RunningLens& lens : *answer->mutable_lenses()) {
+      lens.mutable_provenance()->clear_compute_time();
+    }
+    return answer->DebugString();
+  }
+
+  // Expects that calibd does not start; what it says.
+  std::string Refusal() {
+    const FinishedRun run =
+        RunCalibd({"--data-dir", data_, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"});
+    EXPECT_EQ(run.exit_code, 1) << run.output;
+    return run.output;
+  }
+
+  TemporaryFolder folder_;
+  const std::string data_ = (folder_.path() / "data").string();
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> client_;
+  std::int64_t epoch_ = 0;
+};
+
+PredictionSet Draw(std::size_t n, std::uint64_t seed) {
+  auto generator = Generator::Create(GeneratorSpec::M3(4), seed);
+  PredictionSet set;
+  generator->Draw(n, set);
+  return set;
+}
+
+v1::Model Declared(const std::string& name) {
+  v1::Model model;
+  model.set_name(name);
+  model.set_class_count(4);
+  model.set_window(3000);
+  return model;
+}
+
+TEST_F(RestartTest, AKilledServerComesBackAsItWas) {
+  Start();
+  v1::Model lenses = Declared("models/lenses");
+  lenses.add_lenses()->mutable_top_label();
+  lenses.add_lenses()->mutable_class_wise();
+  lenses.mutable_kernel()->mutable_gaussian();
+  v1::Model matrix = Declared("models/matrix");
+  auto& term = *matrix.mutable_kernel()->mutable_matrix()->add_terms();
+  term.set_bandwidth(0.5);
+  for (int i = 0; i < 16; ++i) term.add_matrix(i % 5 == 0 ? 2 : 0.5);
+  v1::Model young = Declared("models/young");
+  for (const v1::Model& model : {lenses, matrix, young}) {
+    const auto created = client_->CreateModel(model);
+    ASSERT_TRUE(created.ok()) << created.status();
+  }
+  // Over several snapshots, and with batches after the newest one; in its warm-up.
+  Send("models/lenses", Draw(10007, 1), 100);
+  Send("models/matrix", Draw(4999, 2), 333);
+  Send("models/young", Draw(123, 3), 10);
+  std::vector<std::string> before;
+  for (const char* name : {"models/lenses", "models/matrix", "models/young"}) {
+    before.push_back(Answer(name));
+  }
+  v1::RunTestRequest request;
+  request.set_model("models/lenses");
+  request.set_seed(1);
+  request.set_replicates(199);
+  const auto test = client_->RunTest(request);
+  ASSERT_TRUE(test.ok()) << test.status();
+  server_->Kill();
+
+  Start();
+  std::size_t i = 0;
+  for (const char* name : {"models/lenses", "models/matrix", "models/young"}) {
+    EXPECT_EQ(Answer(name), before[i++]);
+  }
+  const auto again = client_->RunTest(request);
+  ASSERT_TRUE(again.ok()) << again.status();
+  // The window is the same.
+  EXPECT_EQ(again->skce_unbiased(), test->skce_unbiased());
+  EXPECT_EQ(again->p_value(), test->p_value());
+  // The warm-up goes on.
+  Send("models/young", Draw(600, 4), 100);
+  EXPECT_THAT(Answer("models/young"), HasSubstr("observations: 723"));
+}
+
+TEST_F(RestartTest, DeletedModelsStayAway) {
+  Start();
+  ASSERT_TRUE(client_->CreateModel(Declared("models/gone")).ok());
+  Send("models/gone", Draw(5000, 1), 500);
+  ASSERT_TRUE(client_->DeleteModel("models/gone").ok());
+  ASSERT_TRUE(client_->CreateModel(Declared("models/gone")).ok());
+  Send("models/gone", Draw(7, 2), 7);
+  server_->Kill();
+  Start();
+  const auto models = client_->ListModels();
+  ASSERT_TRUE(models.ok());
+  ASSERT_EQ(models->size(), 1U);
+  EXPECT_THAT(Answer("models/gone"), HasSubstr("observations: 7\n"));
+}
+
+TEST_F(RestartTest, OneServerHoldsTheFolder) {
+  Start();
+  EXPECT_THAT(Refusal(), HasSubstr("is in use by another calibd"));
+}
+
+TEST_F(RestartTest, RefusesWhatIsNotItsOwn) {
+  std::filesystem::create_directories(data_);
+  const std::string path = data_ + "/calibd.db";
+  std::ofstream(path) << std::string(5000, 'x');
+  EXPECT_THAT(Refusal(), HasSubstr("not a database"));
+  std::filesystem::remove(path);
+  ASSERT_TRUE(server::Database::Open(path)->Execute("CREATE TABLE other (id INTEGER)").ok());
+  EXPECT_THAT(Refusal(), HasSubstr("holds the database of another program"));
+  std::filesystem::remove(path);
+  Start();
+  Stop();
+  ASSERT_TRUE(server::Database::Open(path)->Execute("PRAGMA user_version = 2").ok());
+  EXPECT_THAT(Refusal(), HasSubstr("was written by a newer calibd (format 2"));
+}
+
+TEST_F(RestartTest, DamageIsNamedAndNothingIsReset) {
+  Start();
+  ASSERT_TRUE(client_->CreateModel(Declared("models/m")).ok());
+  Send("models/m", Draw(5000, 1), 500);
+  Stop();
+  const std::string path = data_ + "/calibd.db";
+  ASSERT_TRUE(server::Database::Open(path)
+                  ->Execute("UPDATE log SET data = x'0a' WHERE id = (SELECT max(id) FROM log)")
+                  .ok());
+  EXPECT_THAT(Refusal(), HasSubstr("the store is damaged: models/m"));
+  // A page in the middle of the file.
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(std::filesystem::file_size(path) / 2 / 4096 * 4096));
+  file << std::string(4096, '\xff');
+  file.close();
+  EXPECT_THAT(Refusal(), HasSubstr("the store"));
+}
+
+}  // namespace
+}  // namespace calibd::testing

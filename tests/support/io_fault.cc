@@ -1,0 +1,78 @@
+// A library to preload: one call of the system that concerns the database fails.
+//
+// CALIBD_IO_FAULT=CALL:K:ERRNO, CALL being write, short or sync: the K-th of them, from 1, on a
+// file whose name has "calibd.db" in it fails with this error; a short one writes half of what
+// it should. All others are passed on.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+struct Fault {
+  char call[8] = "";
+  int at = 0;
+  int error = 0;
+};
+
+const Fault& TheFault() {
+  static const Fault fault = [] {
+    Fault read;
+    const char* const text = std::getenv("CALIBD_IO_FAULT");
+    if (text != nullptr) std::sscanf(text, "%7[a-z]:%d:%d", read.call, &read.at, &read.error);
+    return read;
+  }();
+  return fault;
+}
+
+bool IsDatabase(int file) {
+  char link[64];
+  char path[1024];
+  std::snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(link, path, sizeof(path) - 1);
+  if (length <= 0) return false;
+  path[length] = '\0';
+  return std::strstr(path, "calibd.db") != nullptr;
+}
+
+// Whether this call of this kind is the one that fails.
+bool Fails(const char* call, int file) {
+  static std::atomic<int> calls = 0;
+  return std::strcmp(TheFault().call, call) == 0 && IsDatabase(file) && ++calls == TheFault().at;
+}
+
+template <typename Function>
+Function* Next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+int Sync(const char* name, int file) {
+  if (Fails("sync", file)) {
+    errno = TheFault().error;
+    return -1;
+  }
+  return Next<int(int)>(name)(file);
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t pwrite64(int file, const void* data, size_t size, off64_t offset) {
+  if (Fails("write", file)) {
+    errno = TheFault().error;
+    return -1;
+  }
+  if (Fails("short", file)) size /= 2;
+  return Next<ssize_t(int, const void*, size_t, off64_t)>("pwrite64")(file, data, size, offset);
+}
+
+int fsync(int file) { return Sync("fsync", file); }
+int fdatasync(int file) { return Sync("fdatasync", file); }
+
+}  // extern "C"
