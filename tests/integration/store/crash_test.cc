@@ -1,8 +1,10 @@
 // SIGKILL at random moments under load: every acknowledged batch is there, once.
+#include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <cstdlib>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <random>
@@ -12,6 +14,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
+#include "calibd/v1/ingest_service.grpc.pb.h"
 #include "server/ingest/logged_batch.h"
 #include "server/store/store.h"
 #include "support/server_process.h"
@@ -69,8 +72,21 @@ class Lives {
   bool over_ = false;
 };
 
+PredictionSet NextPiece(Generator& generator, std::mt19937& random) {
+  PredictionSet piece;
+  generator.Draw(1 + random() % 8, piece);
+  return piece;
+}
+
+void Append(const PredictionSet& piece, PredictionSet& all) {
+  all.probabilities.insert(all.probabilities.end(), piece.probabilities.begin(),
+                           piece.probabilities.end());
+  all.labels.insert(all.labels.end(), piece.labels.begin(), piece.labels.end());
+}
+
 // Sends pieces of a few rows as batches until the lives end. Returns all it has sent.
-PredictionSet Produce(const std::string& address, std::size_t producer, Lives& lives) {
+PredictionSet Stream(const std::string& address, std::size_t producer, Lives& lives,
+                     std::latch& ready) {
   std::mt19937 random(static_cast<unsigned>(1000 + producer));
   auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 100 + producer);
   PredictionSet sent;
@@ -80,26 +96,67 @@ PredictionSet Produce(const std::string& address, std::size_t producer, Lives& l
                                           .epoch = 1,
                                           .max_unacknowledged_batches = 8});
   EXPECT_TRUE(stream.ok()) << stream.status();
+  ready.count_down();
   if (!stream.ok()) return sent;
   int life = 0;
   while (lives.WaitForLifeAfter(life)) {
     for (std::size_t rows = 0; rows < kRowsPerLife;) {
-      const std::size_t count = 1 + random() % 8;
-      PredictionSet piece;
-      generator->Draw(count, piece);
-      const absl::Status status =
+      const PredictionSet piece = NextPiece(*generator, random);
+      absl::Status status =
           (*stream)->Send(PredictionKind::kProbabilities, piece.probabilities, piece.labels);
-      const absl::Status flushed = (*stream)->Flush();
-      EXPECT_TRUE(status.ok() && flushed.ok()) << status << flushed;
-      if (!status.ok() || !flushed.ok()) return sent;
-      sent.probabilities.insert(sent.probabilities.end(), piece.probabilities.begin(),
-                                piece.probabilities.end());
-      sent.labels.insert(sent.labels.end(), piece.labels.begin(), piece.labels.end());
-      rows += count;
+      if (status.ok()) status = (*stream)->Flush();
+      EXPECT_TRUE(status.ok()) << status;
+      if (!status.ok()) return sent;
+      Append(piece, sent);
+      rows += piece.labels.size();
     }
   }
   const auto counts = (*stream)->Finish();
   EXPECT_TRUE(counts.ok()) << counts.status();
+  return sent;
+}
+
+// The same without the SDK: calls of one batch each, sent again under their number until they
+// are answered, so that a batch that was committed comes again when its answer was lost.
+PredictionSet Observe(const std::string& address, std::size_t producer, Lives& lives,
+                      std::latch& ready) {
+  std::mt19937 random(static_cast<unsigned>(1000 + producer));
+  auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 100 + producer);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
+  const auto stub = v1::IngestService::NewStub(
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  PredictionSet sent;
+  v1::ObserveRequest request;
+  request.set_model("models/crash");
+  request.mutable_producer()->set_producer_id("producer-" + std::to_string(producer));
+  request.mutable_producer()->set_epoch(1);
+  ready.count_down();
+  int life = 0;
+  while (lives.WaitForLifeAfter(life)) {
+    for (std::size_t rows = 0; rows < kRowsPerLife;) {
+      const PredictionSet piece = NextPiece(*generator, random);
+      request.mutable_producer()->set_sequence(request.producer().sequence() + 1);
+      v1::Observations& observations = *request.mutable_observations();
+      observations.mutable_probabilities()->mutable_values()->Assign(piece.probabilities.begin(),
+                                                                     piece.probabilities.end());
+      observations.mutable_labels()->Assign(piece.labels.begin(), piece.labels.end());
+      grpc::Status status(grpc::UNAVAILABLE, "");
+      while (status.error_code() == grpc::UNAVAILABLE) {
+        grpc::ClientContext context;
+        context.set_wait_for_ready(true);
+        context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+        v1::ObserveResponse response;
+        status = stub->Observe(&context, request, &response);
+      }
+      EXPECT_TRUE(status.ok()) << status.error_code() << " " << status.error_message();
+      if (!status.ok()) return sent;
+      Append(piece, sent);
+      rows += piece.labels.size();
+    }
+  }
   return sent;
 }
 
@@ -120,9 +177,12 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   Lives lives;
   std::vector<PredictionSet> sent(kProducers);
   std::vector<std::thread> producers;
+  std::latch ready(kProducers);
   for (std::size_t i = 0; i < kProducers; ++i) {
-    producers.emplace_back([&, i] { sent[i] = Produce(address, i, lives); });
+    producers.emplace_back(
+        [&, i] { sent[i] = (i % 2 == 0 ? Stream : Observe)(address, i, lives, ready); });
   }
+  ready.wait();
   const unsigned seed = std::random_device()();
   RecordProperty("seed", std::to_string(seed));
   std::mt19937 random(seed);
@@ -141,7 +201,9 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   ASSERT_NE(server, nullptr) << "seed " << seed;
   EXPECT_LE(slowest, std::chrono::seconds(5)) << "seed " << seed;
 
-  const auto answer = ConnectTo(address)->GetCalibration("models/crash");
+  const auto client = ConnectTo(address);
+  ASSERT_NE(client, nullptr);
+  const auto answer = client->GetCalibration("models/crash");
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(server->Terminate(), 0);
 
