@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -124,9 +123,9 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!status.ok()) {
-    for (const Operation& operation : std::ranges::reverse_view(operations)) {
-      if (operation.undo) {
-        operation.undo();
+    for (std::size_t i = operations.size(); i-- > 0;) {
+      if (operations[i].undo) {
+        operations[i].undo();
       }
     }
   }
