@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
+#include "calibd/core/bootstrap_test.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/noise_floor.h"
 #include "calibd/core/simd_target.h"
 #include "calibd/core/skce.h"
 
@@ -17,12 +19,17 @@ struct Estimates {
   double median;
   QuadraticSkce float64;
   QuadraticSkce float32;
+  // With 99 replicates.
+  BootstrapTestResult bootstrap;
+  NullMoments null_moments;
 };
 
 Estimates Compute(const PredictionSet& set, const Kernel& kernel) {
   return {*MedianBandwidth(set.probabilities, set.class_count, {}, kernel.distance()),
           *EstimateQuadraticSkce(set.view(), kernel),
-          *EstimateQuadraticSkce(set.view(), kernel, {}, Precision::kFloat32)};
+          *EstimateQuadraticSkce(set.view(), kernel, {}, Precision::kFloat32),
+          *BootstrapTest(set.view(), kernel, {.replicates = 99, .seed = 1}),
+          *EstimateNullMoments(set.view(), kernel)};
 }
 
 // Mean |h_ij| over all pairs, by the scalar term.
@@ -66,6 +73,16 @@ TEST(SimdTest, EveryTargetAgreesWithScalarCode) {
           EXPECT_NEAR(simd.float64.biased, scalar.float64.biased, 1e-12 * scale);
           EXPECT_NEAR(simd.float32.unbiased, scalar.float32.unbiased, 1e-5 * scale);
           EXPECT_NEAR(simd.float32.biased, scalar.float32.biased, 1e-5 * scale);
+          // The same draws, of H in single precision.
+          const double spread = scalar.bootstrap.replicate_standard_deviation;
+          EXPECT_NEAR(simd.bootstrap.statistic, scalar.bootstrap.statistic, 1e-12 * scale);
+          EXPECT_NEAR(simd.bootstrap.replicate_mean, scalar.bootstrap.replicate_mean,
+                      1e-3 * spread);
+          EXPECT_NEAR(simd.bootstrap.replicate_standard_deviation, spread, 1e-3 * spread);
+          EXPECT_NEAR(simd.null_moments.mean_square, scalar.null_moments.mean_square,
+                      1e-12 * scalar.null_moments.mean_square);
+          EXPECT_NEAR(simd.null_moments.mean_diagonal, scalar.null_moments.mean_diagonal,
+                      1e-12 * scalar.null_moments.mean_diagonal);
         }
         hwy::SetSupportedTargetsForTest(0);
       }
