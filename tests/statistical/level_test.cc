@@ -85,8 +85,16 @@ TEST(LevelTest, DistributionFreeBoundsNeverRejectUnderM1) {
   const auto smallest = [](const PredictionBatch& batch, const Kernel& kernel, std::uint64_t) {
     const auto skce = EstimateQuadraticSkce(batch, kernel);
     const double bound = Kernel::DistributionFreeBound();
-    return std::min(BiasedPValueUpperBound(skce->biased, kN, bound),
-                    UnbiasedPValueUpperBound(skce->unbiased, kN, bound));
+    double least = std::min(BiasedPValueUpperBound(skce->biased, kN, bound),
+                            UnbiasedPValueUpperBound(skce->unbiased, kN, bound));
+    for (const std::size_t block_size : {2U, 10U, 100U}) {
+      auto running = RunningBlockSkce::Create(block_size, batch.class_count, kernel);
+      for (std::size_t i = 0; i < kN; ++i) running->Add(batch.row(i), batch.labels[i]);
+      const RunningMoments& moments = running->moments();
+      least =
+          std::min(least, BlockPValueUpperBound(moments.mean, moments.count, block_size, bound));
+    }
+    return least;
   };
   EXPECT_EQ(RejectionRate(GeneratorSpec::M1(), 1000, 103, smallest), 0);
 }

@@ -134,6 +134,19 @@ TEST(OptionsTest, HelpDescribesEveryOptionWithItsDefault) {
   }
 }
 
+TEST_F(OptionsFileTest, CheckConfigSaysWhetherTheSettingsAreValid) {
+  const auto outcome = [this](const char* content) {
+    return Parse({"--check-config", "--config", Write(content)});
+  };
+  ::testing::internal::CaptureStdout();
+  const auto valid = outcome("drain-seconds = 7\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "the settings are valid\n");
+  ASSERT_TRUE(std::holds_alternative<Exit>(valid));
+  EXPECT_EQ(std::get<Exit>(valid).code, 0);
+  EXPECT_THAT(Refusal({"--check-config", "--config", Write("drain-second = 7\n")}),
+              HasSubstr("drain-second"));
+}
+
 TEST(OptionsTest, HealthcheckIsACommandWithTheSameAddressOption) {
   const auto parsed = Parse({"healthcheck", "--listen", "0.0.0.0:8460"});
   ASSERT_NE(std::get_if<Invocation>(&parsed), nullptr);
