@@ -31,11 +31,15 @@ int Serve(const Options& options) {
   ShutdownSignal signal;  // Before any thread, which inherits the blocked signals.
   calibd::server::StartLogging(options.log_format, options.log_level);
   std::atomic<bool> failed = false;
+  std::atomic<bool> draining = false;
   absl::StatusOr<std::unique_ptr<Server>> server =
-      Server::Start(options, [&failed](const absl::Status& status) {
+      Server::Start(options, [&failed, &draining](const absl::Status& status) {
         spdlog::error("nothing is acknowledged any more: {}", std::string(status.message()));
         failed = true;
-        kill(getpid(), SIGTERM);
+        // A second signal would cut the drain short.
+        if (!draining.exchange(true)) {
+          kill(getpid(), SIGTERM);
+        }
       });
   if (!server.ok()) {
     spdlog::error("{}", std::string(server.status().message()));
@@ -54,6 +58,7 @@ int Serve(const Options& options) {
     }
   }
   signal.Wait();
+  draining = true;
   const auto deadline = signal.ArmWatchdog(std::chrono::seconds(options.drain_seconds));
   spdlog::info("draining");
   (*server)->Drain(deadline);

@@ -12,6 +12,7 @@
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
 #include "server/ingest/ingestor.h"
+#include "server/ingest/maturation.h"
 #include "server/ingest/open_streams.h"
 #include "server/ingest/recovery.h"
 #include "server/observability/metrics.h"
@@ -52,7 +53,10 @@ struct Server::Parts {
               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
               .operations = options.max_test_operations},
              computers, compute_threads),
-        ingestor(commits, static_cast<std::size_t>(options.ingest_queue_bytes)),
+        ingestor(commits,
+                 LogClock({}, recovery.ok() ? recovery->elapsed : std::chrono::microseconds(0)),
+                 static_cast<std::size_t>(options.ingest_queue_bytes)),
+        maturation(registry, ingestor),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         models(registry, commits, static_cast<std::size_t>(options.model_memory_bytes),
                [this](const std::shared_ptr<Model>& model) {
@@ -82,6 +86,7 @@ struct Server::Parts {
     grpc.reset();
     http.reset();
     computers.Stop();
+    maturation.Stop();
     // What was submitted is settled; what settling it posts is written.
     commits.Flush();
     writers.Stop();
@@ -99,6 +104,7 @@ struct Server::Parts {
   ThreadPool computers;
   WindowJobs jobs;
   Ingestor ingestor;
+  Maturation maturation;
   OpenStreams streams;
   ModelServiceImpl models;
   IngestServiceImpl ingest;

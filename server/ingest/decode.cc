@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <new>
@@ -18,6 +19,8 @@ namespace {
 // What a producer may claim to have dropped in one batch; sums stay far from
 // overflow.
 constexpr std::int64_t kMaxDroppedRows = std::int64_t{1} << 40;
+
+constexpr std::size_t kMaxIdLength = 128;
 
 constexpr char kReason[] = "INVALID_OBSERVATIONS";
 
@@ -56,7 +59,76 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
   for (const std::string& name : observations.class_names()) {
     hash.Add(name.data(), name.size());
   }
+  for (const std::string& id : observations.prediction_ids()) {
+    hash.Add(id.data(), id.size());
+  }
   return hash.Digest();
+}
+
+std::uint64_t HashContent(const v1::Labels& labels) {
+  ContentHash hash;
+  // As no observations have it.
+  const std::int64_t kind = 2;
+  hash.Add(&kind, 1);
+  hash.Add(labels.labels().data(), static_cast<std::size_t>(labels.labels_size()));
+  for (const std::string& id : labels.prediction_ids()) {
+    hash.Add(id.data(), id.size());
+  }
+  return hash.Digest();
+}
+
+using Ids = google::protobuf::RepeatedPtrField<std::string>;
+
+std::vector<PredictionId> HashIds(const Ids& ids) {
+  std::vector<PredictionId> hashes;
+  hashes.reserve(static_cast<std::size_t>(ids.size()));
+  for (const std::string& id : ids) {
+    hashes.push_back(HashId(id));
+  }
+  return hashes;
+}
+
+absl::Status CheckIds(const Ids& ids, const ModelDeclaration& declaration) {
+  if (declaration.label_grace.count() == 0) {
+    return InvalidFieldError("prediction_ids",
+                             "are given, expected none as the model has no label_grace");
+  }
+  std::vector<Violation> violations;
+  for (int i = 0; i < ids.size() && violations.size() < kMaxReportedViolations; ++i) {
+    if (ids[i].empty() || ids[i].size() > kMaxIdLength) {
+      violations.push_back(
+          {.field = absl::StrCat("prediction_ids[", i, "]"),
+           .description = absl::StrCat("is ", Quoted(ids[i]), " of ", ids[i].size(),
+                                       " bytes, expected 1..", kMaxIdLength)});
+    }
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
+}
+
+absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
+  const int rows = labels.labels_size();
+  if (rows == 0 || rows > kMaxRowsPerBatch) {
+    return InvalidFieldError("labels",
+                             absl::StrCat("has ", rows, " values, expected 1..", kMaxRowsPerBatch));
+  }
+  if (labels.prediction_ids_size() != rows) {
+    return InvalidFieldError("prediction_ids",
+                             absl::StrCat("has ", labels.prediction_ids_size(), " ids with ", rows,
+                                          " labels, expected as many"));
+  }
+  if (absl::Status status = CheckIds(labels.prediction_ids(), declaration); !status.ok()) {
+    return status;
+  }
+  std::vector<Violation> violations;
+  for (int i = 0; i < rows && violations.size() < kMaxReportedViolations; ++i) {
+    const std::int32_t label = labels.labels(i);
+    if (label < 0 || static_cast<std::size_t>(label) >= declaration.class_count) {
+      violations.push_back({.field = absl::StrCat("labels[", i, "]"),
+                            .description = absl::StrCat("is ", label, ", expected 0..",
+                                                        declaration.class_count - 1)});
+    }
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
 std::vector<double> Values(const v1::Observations& observations) {
@@ -78,6 +150,11 @@ std::vector<double> Values(const v1::Observations& observations) {
   return {};
 }
 
+int RowCount(const v1::Observations& observations) {
+  return observations.prediction_ids_size() > 0 ? observations.prediction_ids_size()
+                                                : observations.labels_size();
+}
+
 // Checks that need no look at the values.
 absl::Status CheckShape(const v1::Observations& observations, std::size_t value_count,
                         const ModelDeclaration& declaration) {
@@ -86,22 +163,31 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
                              "is not set, expected one of probabilities, "
                              "probabilities_float32, logits, logits_float32");
   }
-  if (observations.labels_size() > kMaxRowsPerBatch) {
+  const int row_count = RowCount(observations);
+  if (row_count > kMaxRowsPerBatch) {
+    return InvalidFieldError("labels", absl::StrCat("has ", row_count, " values, expected at most ",
+                                                    kMaxRowsPerBatch, " rows in a batch"));
+  }
+  if (observations.prediction_ids_size() > 0 && observations.labels_size() > 0 &&
+      observations.prediction_ids_size() != observations.labels_size()) {
     return InvalidFieldError(
-        "labels", absl::StrCat("has ", observations.labels_size(), " values, expected at most ",
-                               kMaxRowsPerBatch, " rows in a batch"));
+        "prediction_ids",
+        absl::StrCat("has ", observations.prediction_ids_size(), " ids with ",
+                     observations.labels_size(), " labels, expected as many, or no labels yet"));
   }
   if (observations.dropped_rows() < 0 || observations.dropped_rows() > kMaxDroppedRows) {
     return InvalidFieldError("dropped_rows", absl::StrCat("is ", observations.dropped_rows(),
                                                           ", expected 0..", kMaxDroppedRows));
   }
-  const auto rows = static_cast<std::size_t>(observations.labels_size());
+  const auto rows = static_cast<std::size_t>(row_count);
   std::size_t expected = 0;
   if (__builtin_mul_overflow(rows, declaration.class_count, &expected) || value_count != expected ||
       rows == 0) {
     return InvalidFieldError("probabilities",
                              absl::StrCat("has ", value_count, " values with ", rows,
-                                          " labels, expected n >= 1 labels and n x ",
+                                          observations.prediction_ids_size() > 0
+                                              ? " ids, expected n >= 1 ids and n x "
+                                              : " labels, expected n >= 1 labels and n x ",
                                           declaration.class_count, " values"));
   }
   return absl::OkStatus();
@@ -134,8 +220,10 @@ absl::Status CheckClassNames(const v1::Observations& observations,
 DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration& declaration) {
   const bool are_logits = observations.has_logits() || observations.has_logits_float32();
   DecodedBatch batch;
+  batch.kind = observations.prediction_ids_size() > 0 ? DecodedBatch::Kind::kPredictions
+                                                      : DecodedBatch::Kind::kObservations;
   batch.class_count = declaration.class_count;
-  batch.rows = observations.labels_size();
+  batch.rows = RowCount(observations);
   batch.dropped_rows = observations.dropped_rows();
   batch.probabilities = Values(observations);
   batch.content_hash = HashContent(observations, batch.probabilities, are_logits);
@@ -143,8 +231,16 @@ DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration
   if (batch.validity.ok()) {
     batch.validity = CheckClassNames(observations, declaration);
   }
+  if (batch.validity.ok() && batch.kind == DecodedBatch::Kind::kPredictions) {
+    batch.validity = CheckIds(observations.prediction_ids(), declaration);
+  }
   if (batch.validity.ok()) {
     batch.labels.assign(observations.labels().begin(), observations.labels().end());
+    const bool awaits_labels = batch.labels.empty();
+    if (awaits_labels) {
+      // Valid ones, while the predictions are checked.
+      batch.labels.resize(static_cast<std::size_t>(batch.rows));
+    }
     std::vector<Violation> violations;
     if (are_logits) {
       violations = SoftmaxRows(batch.probabilities, declaration.class_count);
@@ -155,10 +251,29 @@ DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration
     if (!violations.empty()) {
       batch.validity = InvalidFieldsError(kReason, violations);
     }
+    if (awaits_labels) {
+      batch.labels = {};
+    }
   }
   if (!batch.validity.ok()) {
     batch.probabilities = {};
     batch.labels = {};
+  } else {
+    batch.ids = HashIds(observations.prediction_ids());
+  }
+  return batch;
+}
+
+DecodedBatch Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
+  DecodedBatch batch;
+  batch.kind = DecodedBatch::Kind::kLabels;
+  batch.class_count = declaration.class_count;
+  batch.rows = std::max(labels.labels_size(), labels.prediction_ids_size());
+  batch.content_hash = HashContent(labels);
+  batch.validity = CheckLabels(labels, declaration);
+  if (batch.validity.ok()) {
+    batch.labels.assign(labels.labels().begin(), labels.labels().end());
+    batch.ids = HashIds(labels.prediction_ids());
   }
   return batch;
 }

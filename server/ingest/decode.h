@@ -9,6 +9,7 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/v1/ingest_service.pb.h"
 #include "server/state/model_declaration.h"
+#include "server/state/prediction_id.h"
 
 namespace calibd::server {
 
@@ -19,13 +20,24 @@ inline constexpr std::int32_t kMaxRowsPerBatch = 65536;
 // its content and the model's declaration alone, so that a batch sent again is
 // judged again in the same way.
 struct DecodedBatch {
+  enum class Kind {
+    // Predictions with their labels, that count at once.
+    kObservations,
+    // Predictions with ids, that wait; labels: as many, or none.
+    kPredictions,
+    // Labels by id.
+    kLabels,
+  };
+  Kind kind = Kind::kObservations;
   // OK, or InvalidArgument naming the first bad rows; then there are no values.
   absl::Status validity;
   // n x m probabilities, row-major.
   std::vector<double> probabilities;
   std::vector<std::int32_t> labels;
+  // n, or none.
+  std::vector<PredictionId> ids;
   std::size_t class_count = 0;
-  // n, also of an invalid batch.
+  // n predictions or labels, also of an invalid batch.
   std::int64_t rows = 0;
   // That the producer dropped before sending.
   std::int64_t dropped_rows = 0;
@@ -37,7 +49,8 @@ struct DecodedBatch {
   }
   // Memory that the batch holds.
   [[nodiscard]] std::size_t bytes() const noexcept {
-    return probabilities.size() * sizeof(double) + labels.size() * sizeof(std::int32_t);
+    return probabilities.size() * sizeof(double) + labels.size() * sizeof(std::int32_t) +
+           ids.size() * sizeof(PredictionId);
   }
 };
 
@@ -45,6 +58,7 @@ struct DecodedBatch {
 // class order. Cost: O(n m). May throw bad_alloc.
 [[nodiscard]] DecodedBatch Decode(const v1::Observations& observations,
                                   const ModelDeclaration& declaration);
+[[nodiscard]] DecodedBatch Decode(const v1::Labels& labels, const ModelDeclaration& declaration);
 
 }  // namespace calibd::server
 

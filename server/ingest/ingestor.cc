@@ -1,10 +1,13 @@
 #include "server/ingest/ingestor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/ingest/logged_batch.h"
 
@@ -34,64 +37,249 @@ void Publish(Model& model) {
 
 }  // namespace
 
-// A batch on its way to its model's state. What `write` found out is read after the commit.
+// A batch on its way to its model's state. What `Write` found out is read after the commit.
 struct Ingestor::Pending {
   enum class Outcome { kNew, kSettledBefore, kRefused };
 
   std::shared_ptr<Model> model;
   std::optional<ProducerPosition> position;
-  DecodedBatch batch;
-  std::string logged;
+  // Whether it is also what opens its producer.
+  bool opens = false;
+  LoggedBatch logged;
+  std::string encoded;
   std::size_t bytes = 0;
   std::function<void(Settlement)> done;
 
   Outcome outcome = Outcome::kRefused;
   absl::Status refusal;
   std::int64_t log_id = 0;
-  ModelSnapshot::Time time;
-  // Before this batch; unset when it changed nothing.
+  std::int64_t time_us = 0;
+  // What there is to undo. The cursor is the one before this batch, unset for a new producer.
+  bool moved_cursor = false;
   std::optional<ProducerCursors::Cursor> former_cursor;
+  bool labelled = false;
+  bool tracked = false;
 
-  // The one place that decides by the producer's numbering whether a batch is new, and puts
-  // it into the order in which it counts. On the storage thread.
-  absl::Status Write(Store& store) {
+  // The one place that decides by the producer's numbering whether a batch is new, by the
+  // ids what it does to predictions that wait, and puts it into the order in which it
+  // counts. On the storage thread.
+  absl::Status Write(Store& store, const LogClock& clock) {
     if (model->deleted()) {
       refusal = ModelNotFoundError(model->declaration().name.ToString());
       return absl::OkStatus();
     }
     if (position.has_value()) {
-      const absl::StatusOr<ProducerCursors::Standing> standing =
-          model->cursors().Check(*position, batch.content_hash);
-      if (!standing.ok()) {
-        refusal = standing.status();
-        return absl::OkStatus();
+      former_cursor = model->cursors().Get(position->producer_id);
+      if (opens) {
+        refusal = model->cursors().Open(position->producer_id, position->epoch).status();
+        if (!refusal.ok()) {
+          return absl::OkStatus();
+        }
+        moved_cursor = true;
       }
-      if (*standing == ProducerCursors::Standing::kSettledBefore) {
+      const absl::StatusOr<ProducerCursors::Standing> standing =
+          model->cursors().Check(*position, logged.batch.content_hash);
+      refusal = standing.status();
+      if (standing.ok() && *standing == ProducerCursors::Standing::kSettledBefore) {
         outcome = Outcome::kSettledBefore;
-        return absl::OkStatus();
+      }
+      if (!standing.ok() || outcome == Outcome::kSettledBefore) {
+        return KeepCursor(store);
       }
     }
-    const auto since_epoch = std::chrono::duration_cast<std::chrono::microseconds>(
-        std::chrono::system_clock::now().time_since_epoch());
-    time = ModelSnapshot::Time(since_epoch);
-    const absl::StatusOr<std::int64_t> id =
-        store.AppendBatch(model->id(), since_epoch.count(), logged);
+    time_us = clock.wall_us();
+    logged.elapsed = clock.elapsed();
+    if (logged.kind == LoggedBatch::Kind::kPredictions) {
+      refusal = Admit();
+      if (!refusal.ok()) {
+        return KeepCursor(store);
+      }
+    } else if (logged.kind == LoggedBatch::Kind::kLabels) {
+      Resolve();
+    }
+    AppendElapsed(logged.elapsed, encoded);
+    const absl::StatusOr<std::int64_t> id = store.AppendBatch(model->id(), time_us, encoded);
     if (!id.ok()) {
       return id.status();
     }
     log_id = *id;
     outcome = Outcome::kNew;
-    if (!position.has_value()) {
+    if (logged.tracked()) {
+      Track();
+    }
+    if (position.has_value()) {
+      model->cursors().Advance(*position, logged.batch.content_hash);
+      moved_cursor = true;
+    }
+    return KeepCursor(store);
+  }
+
+  absl::Status KeepCursor(Store& store) const {
+    return moved_cursor ? StoreCursor(store, *model, position->producer_id) : absl::OkStatus();
+  }
+
+  // Leaves out the predictions whose ids are known. An error when the rest is too many.
+  absl::Status Admit() {
+    DecodedBatch& batch = logged.batch;
+    const PredictionTracker& tracker = *model->tracker();
+    const std::vector<std::uint32_t> found = tracker.FindNew(batch.ids);
+    if (tracker.pending() + found.size() > tracker.max_pending()) {
+      return PendingFullError(found.size());
+    }
+    if (found.size() == batch.ids.size()) {
       return absl::OkStatus();
     }
-    former_cursor = model->cursors().Get(position->producer_id);
-    model->cursors().Advance(*position, batch.content_hash);
-    return StoreCursor(store, *model, position->producer_id);
+    logged.duplicate_predictions = static_cast<std::int64_t>(batch.ids.size() - found.size());
+    const std::size_t m = batch.class_count;
+    for (std::size_t to = 0; to < found.size(); ++to) {
+      const std::size_t from = found[to];
+      batch.ids[to] = batch.ids[from];
+      std::copy_n(batch.probabilities.data() + from * m, m, batch.probabilities.data() + to * m);
+      if (!batch.labels.empty()) {
+        batch.labels[to] = batch.labels[from];
+      }
+    }
+    batch.ids.resize(found.size());
+    batch.probabilities.resize(found.size() * m);
+    batch.labels.resize(batch.labels.empty() ? 0 : found.size());
+    encoded = EncodeLogged(logged, position);
+    return absl::OkStatus();
+  }
+
+  absl::Status PendingFullError(std::size_t rows) const {
+    constexpr std::chrono::milliseconds kLeastDelay{100};
+    constexpr std::chrono::milliseconds kMostDelay{60000};
+    const PredictionTracker& tracker = *model->tracker();
+    absl::Status error =
+        MakeError(absl::StatusCode::kResourceExhausted, "PENDING_FULL",
+                  absl::StrCat(tracker.pending(), " predictions wait for their labels, and with ",
+                               rows, " more they exceed max_pending, ", tracker.max_pending(),
+                               ": they are taken when older ones have matured"));
+    if (rows > tracker.max_pending()) {
+      return error;
+    }
+    const auto until_due =
+        std::chrono::duration_cast<std::chrono::milliseconds>(tracker.next_due() - logged.elapsed);
+    return WithRetryDelay(std::move(error), std::clamp(until_due, kLeastDelay, kMostDelay));
+  }
+
+  // Gives the labels to their predictions, and leaves out those that change nothing.
+  void Resolve() {
+    DecodedBatch& batch = logged.batch;
+    const PredictionTracker::Labelling labelling =
+        model->tracker()->Label(logged.elapsed, batch.ids, batch.labels);
+    logged.label_counts = labelling.counts;
+    for (std::size_t to = 0; to < labelling.matched.size(); ++to) {
+      batch.ids[to] = batch.ids[labelling.matched[to]];
+      batch.labels[to] = batch.labels[labelling.matched[to]];
+    }
+    batch.ids.resize(labelling.matched.size());
+    batch.labels.resize(labelling.matched.size());
+    labelled = true;
+    encoded = EncodeLogged(logged, position);
+  }
+
+  void Track() {
+    const DecodedBatch& batch = logged.batch;
+    if (logged.kind == LoggedBatch::Kind::kPredictions) {
+      model->tracker()->Add(log_id, logged.elapsed, time_us, batch.ids, batch.labels);
+    } else {
+      model->tracker()->KeepLabels(log_id, batch.ids);
+    }
+    tracked = true;
   }
 
   void Undo() {
-    if (former_cursor.has_value()) {
+    if (moved_cursor) {
       model->cursors().Set(position->producer_id, former_cursor);
+    }
+    if (tracked && logged.kind == LoggedBatch::Kind::kPredictions) {
+      model->tracker()->UndoAdd();
+    } else if (tracked) {
+      model->tracker()->UndoKeepLabels();
+    }
+    if (labelled) {
+      model->tracker()->UndoLabel(logged.batch.ids);
+    }
+  }
+};
+
+// Predictions on their way from the log to their model's state.
+struct Ingestor::Maturing {
+  std::shared_ptr<Model> model;
+  std::function<void(bool)> done;
+
+  PredictionTracker::Matured matured;
+  PredictionTracker::Unneeded unneeded;
+  LoggedBatch logged;
+  std::int64_t log_id = 0;
+  std::int64_t time_us = 0;
+
+  absl::Status Write(Store& store, const LogClock& clock) {
+    // Of one transaction.
+    constexpr std::size_t kMostValues = std::size_t{1} << 17;
+    constexpr std::size_t kMostDeleted = 1024;
+    if (model->deleted()) {
+      return absl::OkStatus();
+    }
+    PredictionTracker& tracker = *model->tracker();
+    const std::size_t m = model->declaration().class_count;
+    logged.elapsed = clock.elapsed();
+    matured = tracker.Mature(logged.elapsed, std::max<std::size_t>(1, kMostValues / m));
+    absl::Status status;
+    if (!matured.runs.empty()) {
+      status = WriteMatured(store, clock);
+    }
+    if (status.ok()) {
+      unneeded = tracker.FindUnneeded(logged.elapsed, kMostDeleted);
+      status = store.DeleteBatches(unneeded.log_ids);
+    }
+    return status;
+  }
+
+  absl::Status WriteMatured(Store& store, const LogClock& clock) {
+    logged.kind = LoggedBatch::Kind::kMatured;
+    logged.through_log_id = matured.runs.back().log_id;
+    const std::size_t m = model->declaration().class_count;
+    logged.batch.class_count = m;
+    for (const PredictionTracker::Matured::Run& run : matured.runs) {
+      const absl::StatusOr<std::string> data = store.ReadBatch(run.log_id);
+      if (!data.ok()) {
+        return data.status();
+      }
+      const absl::StatusOr<LoggedBatch> predictions = DecodeLogged(*data, m);
+      if (!predictions.ok()) {
+        return predictions.status();
+      }
+      if (predictions->batch.ids.size() != run.labels.size()) {
+        return MakeError(
+            absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+            absl::StrCat("batch ", run.log_id, " of the log holds ", predictions->batch.ids.size(),
+                         " predictions, expected ", run.labels.size()));
+      }
+      Take(predictions->batch, run.labels);
+    }
+    time_us = clock.wall_us();
+    std::string encoded = EncodeLogged(logged, std::nullopt);
+    AppendElapsed(logged.elapsed, encoded);
+    const absl::StatusOr<std::int64_t> id = store.AppendBatch(model->id(), time_us, encoded);
+    if (!id.ok()) {
+      return id.status();
+    }
+    log_id = *id;
+    return store.PutMaturity(model->id(), logged.through_log_id);
+  }
+
+  void Take(const DecodedBatch& predictions, const std::vector<std::int32_t>& labels) {
+    const std::size_t m = predictions.class_count;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const std::span<const double> row(predictions.probabilities.data() + i * m, m);
+      if (labels[i] == PredictionTracker::kNoLabel) {
+        logged.missing_predicted_classes.push_back(static_cast<std::int32_t>(PredictedClass(row)));
+        continue;
+      }
+      logged.batch.probabilities.insert(logged.batch.probabilities.end(), row.begin(), row.end());
+      logged.batch.labels.push_back(labels[i]);
     }
   }
 };
@@ -135,72 +323,148 @@ void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id
 
 void Ingestor::Submit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
                       DecodedBatch batch, std::function<void(Settlement)> done) {
+  Post(model, std::move(position), false, std::move(batch), std::move(done));
+}
+
+void Ingestor::OpenAndSubmit(const std::shared_ptr<Model>& model,
+                             std::optional<ProducerPosition> position, DecodedBatch batch,
+                             std::function<void(Settlement)> done) {
+  Post(model, std::move(position), true, std::move(batch), std::move(done));
+}
+
+void Ingestor::Post(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
+                    bool opens, DecodedBatch batch, std::function<void(Settlement)> done) {
   auto pending = std::make_shared<Pending>();
   pending->model = model;
-  pending->logged = EncodeLogged(batch, position);
+  pending->logged = MakeLoggedBatch(std::move(batch));
+  pending->encoded = EncodeLogged(pending->logged, position);
   pending->position = std::move(position);
-  pending->batch = std::move(batch);
-  pending->bytes = pending->batch.bytes() + pending->logged.size();
+  pending->opens = opens;
+  pending->bytes = pending->logged.batch.bytes() + pending->encoded.size();
   pending->done = std::move(done);
+  // Counted before the storage thread can give it back.
+  const std::size_t bytes = pending->bytes;
   {
     const std::lock_guard lock(mutex_);
-    queued_bytes_ += pending->bytes;
+    queued_bytes_ += bytes;
   }
-  commits_.Post({.write = [pending](Store& store) { return pending->Write(store); },
-                 .undo = [pending] { pending->Undo(); },
-                 .done =
-                     [this, pending](const absl::Status& status) {
-                       pending->model->strand().Post(
-                           [this, pending, status] { Settle(pending, status); });
-                     }});
+  try {
+    commits_.Post({.write = [this, pending](Store& store) { return pending->Write(store, clock_); },
+                   .undo = [pending] { pending->Undo(); },
+                   .done =
+                       [this, pending](const absl::Status& status) {
+                         pending->model->strand().Post(
+                             [this, pending, status] { Settle(pending, status); });
+                       }});
+  } catch (...) {
+    Release(bytes);
+    throw;
+  }
 }
 
 // What is on disk becomes visible; the acknowledgement follows. On the model's strand, in
 // the order of the log.
 void Ingestor::Settle(const std::shared_ptr<Pending>& pending, const absl::Status& committed) {
   Model& model = *pending->model;
-  const DecodedBatch& batch = pending->batch;
-  Settlement settlement{.kind = Settlement::Kind::kRefused, .status = {}, .rows = batch.rows};
+  const LoggedBatch& logged = pending->logged;
+  const DecodedBatch& batch = logged.batch;
+  Settlement settlement;
   if (!committed.ok()) {
     settlement.status = committed;
   } else if (pending->outcome == Pending::Outcome::kRefused) {
     settlement.status = pending->refusal;
-  } else {
-    settlement.status = batch.validity;
-    settlement.kind = Settlement::Kind::kRejected;
-    if (pending->outcome == Pending::Outcome::kSettledBefore) {
-      model.CountDuplicate();
-      if (batch.validity.ok()) {
-        settlement.kind = Settlement::Kind::kDuplicate;
-      }
-    } else if (batch.validity.ok()) {
-      try {
-        model.Apply(batch.view(), batch.dropped_rows, pending->time);
-      } catch (const std::bad_alloc&) {
-        // It is in the log: only a start can count it now.
-        commits_.Fail(absl::UnavailableError("out of memory while a batch was counted"));
-        return;
-      }
-      settlement.kind = Settlement::Kind::kAccepted;
-    } else {
-      model.CountRejected(batch.rows);
-    }
-    if (pending->outcome == Pending::Outcome::kNew) {
-      model.retention().Add(pending->log_id, batch.labels.size());
-      if (model.retention().SnapshotDue(LogRetention::Clock::now())) {
-        PostSnapshot(pending->model);
-      }
-    }
+  } else if (pending->outcome == Pending::Outcome::kSettledBefore) {
+    model.CountDuplicate();
     Publish(model);
+    settlement.status = batch.validity;
+    settlement.kind =
+        batch.validity.ok() ? Settlement::Kind::kDuplicate : Settlement::Kind::kRejected;
+    settlement.rejected_rows = batch.validity.ok() ? 0 : batch.rows;
+    settlement.duplicate_rows =
+        batch.validity.ok() && logged.kind != LoggedBatch::Kind::kLabels ? batch.rows : 0;
+  } else {
+    if (!Count(pending->model, logged, pending->log_id, pending->time_us)) {
+      return;
+    }
+    settlement.status = batch.validity;
+    settlement.kind = Settlement::Kind::kAccepted;
+    switch (logged.kind) {
+      case LoggedBatch::Kind::kRejected:
+        settlement.kind = Settlement::Kind::kRejected;
+        settlement.rejected_rows = batch.rows;
+        break;
+      case LoggedBatch::Kind::kObservations:
+        settlement.accepted_rows = batch.rows;
+        break;
+      case LoggedBatch::Kind::kPredictions:
+        settlement.accepted_rows = static_cast<std::int64_t>(batch.ids.size());
+        settlement.duplicate_rows = logged.duplicate_predictions;
+        break;
+      case LoggedBatch::Kind::kLabels:
+        settlement.labels = logged.label_counts;
+        break;
+      case LoggedBatch::Kind::kMatured:
+        break;
+    }
   }
   Release(pending->bytes);
   pending->done(std::move(settlement));
 }
 
+bool Ingestor::Count(const std::shared_ptr<Model>& model, const LoggedBatch& logged,
+                     std::int64_t log_id, std::int64_t time_us) {
+  try {
+    Apply(logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), *model);
+  } catch (const std::bad_alloc&) {
+    // It is in the log: only a start can count it now.
+    commits_.Fail(absl::UnavailableError("out of memory while a batch was counted"));
+    return false;
+  }
+  if (logged.tracked()) {
+    model->retention().AddTracked(log_id);
+  } else {
+    const bool counted = logged.kind == LoggedBatch::Kind::kObservations ||
+                         logged.kind == LoggedBatch::Kind::kMatured;
+    model->retention().Add(log_id, counted ? logged.batch.labels.size() : 0);
+  }
+  if (model->retention().SnapshotDue(LogRetention::Clock::now())) {
+    PostSnapshot(model);
+  }
+  Publish(*model);
+  return true;
+}
+
+void Ingestor::Mature(const std::shared_ptr<Model>& model, std::function<void(bool)> done) {
+  auto maturing = std::make_shared<Maturing>();
+  maturing->model = model;
+  maturing->done = std::move(done);
+  commits_.Post(
+      {.write = [this, maturing](Store& store) { return maturing->Write(store, clock_); },
+       .undo = [maturing] { maturing->model->tracker()->UndoMature(maturing->matured); },
+       .done =
+           [this, maturing](const absl::Status& committed) {
+             if (committed.ok()) {
+               maturing->model->tracker()->Forget(maturing->unneeded);
+             }
+             maturing->model->strand().Post([this, maturing, ok = committed.ok()] {
+               if (!ok || maturing->log_id == 0 ||
+                   Count(maturing->model, maturing->logged, maturing->log_id, maturing->time_us)) {
+                 maturing->done(ok);
+               }
+             });
+           }});
+}
+
 void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
-  commits_.Post({.write = [model, log_id = model->retention().last_log_id(),
-                           data = model->Save().SerializeAsString(),
-                           unneeded = model->retention().TakeUnneeded(LogRetention::Clock::now())](
+  std::string data;
+  try {
+    data = model->Save().SerializeAsString();
+  } catch (const std::bad_alloc&) {
+    return;  // It is due again with the next batch.
+  }
+  const std::int64_t log_id = model->retention().last_log_id();
+  commits_.Post({.write = [model, log_id, data = std::move(data),
+                           unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now())](
                               Store& store) -> absl::Status {
                    absl::Status status;
                    if (!model->deleted()) {
@@ -210,7 +474,15 @@ void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
                    return status;
                  },
                  .undo = nullptr,
-                 .done = nullptr});
+                 .done =
+                     [model, log_id](const absl::Status& committed) {
+                       if (committed.ok() && model->tracker() != nullptr) {
+                         model->tracker()->SetSnapshot(log_id);
+                       }
+                       model->strand().Post([model, stored = committed.ok()] {
+                         model->retention().EndSnapshot(stored);
+                       });
+                     }});
 }
 
 bool Ingestor::queue_full() const { return queued_bytes() >= queue_bytes_; }

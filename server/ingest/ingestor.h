@@ -8,11 +8,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/ingest/decode.h"
+#include "server/ingest/log_clock.h"
+#include "server/ingest/logged_batch.h"
 #include "server/state/model.h"
 #include "server/store/commit_queue.h"
 
@@ -28,13 +31,18 @@ struct Settlement {
     // Invalid: changed nothing but used up its number; status says why.
     kRejected,
     // Not taken, and its number not used up: a gap, a fence, other content, a
-    // deleted model, a full disk. status says which.
+    // deleted model, a full disk, too many predictions that wait. status says which.
     kRefused,
   };
   Kind kind = Kind::kRefused;
   absl::Status status;
-  // Of the batch.
-  std::int64_t rows = 0;
+  // Predictions of the batch: taken, and not taken as they were known.
+  std::int64_t accepted_rows = 0;
+  std::int64_t duplicate_rows = 0;
+  // Predictions and labels of a batch that was rejected.
+  std::int64_t rejected_rows = 0;
+  // Labels by id of a batch that was accepted.
+  LabelCounts labels;
 };
 
 // Takes decoded batches to the log and from there to the state of their models: in
@@ -43,8 +51,8 @@ class Ingestor {
  public:
   // queue_bytes: batches that wait or are being counted; from this size on
   // queue_full() holds.
-  Ingestor(CommitQueue& commits, std::size_t queue_bytes)
-      : commits_(commits), queue_bytes_(queue_bytes) {}
+  Ingestor(CommitQueue& commits, LogClock clock, std::size_t queue_bytes)
+      : commits_(commits), clock_(std::move(clock)), queue_bytes_(queue_bytes) {}
 
   // Opens a producer, after the batches already submitted for the model. done is
   // called on a writer thread with the number expected next; errors: Aborted,
@@ -59,6 +67,17 @@ class Ingestor {
   // throw bad_alloc, and then nothing has changed.
   void Submit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
               DecodedBatch batch, std::function<void(Settlement)> done);
+  // The same of a producer that need not be open: opens it as Open does, in the same
+  // transaction, and has it open whatever becomes of the batch.
+  void OpenAndSubmit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
+                     DecodedBatch batch, std::function<void(Settlement)> done);
+
+  // Matures predictions of a model that are due, as many as are worth one transaction, and
+  // takes what is not needed any more from the log. done: on a writer thread, when what
+  // matured is counted and visible (true), or could not be written.
+  void Mature(const std::shared_ptr<Model>& model, std::function<void(bool written)> done);
+
+  [[nodiscard]] const LogClock& clock() const noexcept { return clock_; }
 
   [[nodiscard]] bool queue_full() const;
   [[nodiscard]] std::size_t queued_bytes() const;
@@ -68,12 +87,20 @@ class Ingestor {
 
  private:
   struct Pending;
+  struct Maturing;
 
+  void Post(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
+            bool opens, DecodedBatch batch, std::function<void(Settlement)> done);
   void Settle(const std::shared_ptr<Pending>& pending, const absl::Status& committed);
+  // Does to the model what the row says and makes it visible. False when there is no memory
+  // for it: nothing counts any more then.
+  bool Count(const std::shared_ptr<Model>& model, const LoggedBatch& logged, std::int64_t log_id,
+             std::int64_t time_us);
   void PostSnapshot(const std::shared_ptr<Model>& model);
   void Release(std::size_t bytes);
 
   CommitQueue& commits_;
+  const LogClock clock_;
   const std::size_t queue_bytes_;
   mutable std::mutex mutex_;
   std::size_t queued_bytes_ = 0;                // guarded by mutex_

@@ -1,71 +1,206 @@
 #include "server/ingest/logged_batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/errors.h"
 
 namespace calibd::server {
+namespace {
 
-std::string EncodeLogged(const DecodedBatch& batch,
-                         const std::optional<ProducerPosition>& position) {
-  store::v1::LoggedBatch logged;
-  if (position.has_value()) {
-    logged.set_producer_id(position->producer_id);
-    logged.set_epoch(position->epoch);
-    logged.set_sequence(position->sequence);
-  }
-  if (!batch.validity.ok()) {
-    logged.set_rejected(true);
-    logged.set_rejected_rows(batch.rows);
-    return logged.SerializeAsString();
-  }
+using Kind = LoggedBatch::Kind;
+
+void EncodeValues(const DecodedBatch& batch, store::v1::LoggedBatch& out) {
   const std::vector<double>& values = batch.probabilities;
   const bool single = std::all_of(values.begin(), values.end(), [](double value) {
     return static_cast<double>(static_cast<float>(value)) == value;
   });
   if (single) {
-    logged.mutable_float_probabilities()->Reserve(static_cast<int>(values.size()));
+    out.mutable_float_probabilities()->Reserve(static_cast<int>(values.size()));
     for (const double value : values) {
-      logged.mutable_float_probabilities()->AddAlreadyReserved(static_cast<float>(value));
+      out.mutable_float_probabilities()->AddAlreadyReserved(static_cast<float>(value));
     }
   } else {
-    logged.mutable_probabilities()->Add(values.begin(), values.end());
+    out.mutable_probabilities()->Add(values.begin(), values.end());
   }
-  logged.mutable_labels()->Add(batch.labels.begin(), batch.labels.end());
-  logged.set_dropped_rows(batch.dropped_rows);
-  return logged.SerializeAsString();
+  out.mutable_labels()->Add(batch.labels.begin(), batch.labels.end());
+  out.set_prediction_ids(EncodeIds(batch.ids));
+  out.set_dropped_rows(batch.dropped_rows);
 }
 
-absl::StatusOr<DecodedBatch> DecodeLogged(std::string_view data, std::size_t class_count) {
-  store::v1::LoggedBatch logged;
-  const bool parsed = logged.ParseFromArray(data.data(), static_cast<int>(data.size()));
-  const auto rows = static_cast<std::size_t>(logged.labels_size());
-  const auto values = static_cast<std::size_t>(logged.probabilities_size()) +
-                      static_cast<std::size_t>(logged.float_probabilities_size());
-  const bool labels_fit = std::all_of(
-      logged.labels().begin(), logged.labels().end(),
-      [class_count](auto y) { return y >= 0 && static_cast<std::size_t>(y) < class_count; });
-  if (!parsed || values != rows * class_count || !labels_fit || logged.rejected() != (rows == 0)) {
+bool AreClasses(const google::protobuf::RepeatedField<std::int32_t>& values,
+                std::size_t class_count) {
+  return std::all_of(values.begin(), values.end(), [class_count](auto y) {
+    return y >= 0 && static_cast<std::size_t>(y) < class_count;
+  });
+}
+
+Kind KindOf(const store::v1::LoggedBatch& stored) {
+  if (stored.rejected()) {
+    return Kind::kRejected;
+  }
+  if (stored.has_resolved_labels()) {
+    return Kind::kLabels;
+  }
+  if (stored.has_maturity()) {
+    return Kind::kMatured;
+  }
+  return stored.prediction_ids().empty() && stored.duplicate_predictions() == 0
+             ? Kind::kObservations
+             : Kind::kPredictions;
+}
+
+// Whether the numbers of values, labels and ids fit one another.
+bool HasShape(const LoggedBatch& logged) {
+  const DecodedBatch& batch = logged.batch;
+  const std::size_t rows =
+      logged.kind == Kind::kPredictions ? batch.ids.size() : batch.labels.size();
+  const std::size_t values = batch.probabilities.size();
+  switch (logged.kind) {
+    case Kind::kRejected:
+      return rows == 0 && values == 0;
+    case Kind::kObservations:
+      return rows > 0 && values == rows * batch.class_count;
+    case Kind::kPredictions:
+      return values == rows * batch.class_count &&
+             (batch.labels.empty() || batch.labels.size() == rows);
+    case Kind::kLabels:
+      return values == 0 && batch.ids.size() == rows;
+    case Kind::kMatured:
+      return values == rows * batch.class_count && batch.ids.empty();
+  }
+  return false;
+}
+
+}  // namespace
+
+LoggedBatch MakeLoggedBatch(DecodedBatch batch) {
+  LoggedBatch logged;
+  if (batch.validity.ok()) {
+    logged.kind = batch.kind == DecodedBatch::Kind::kObservations  ? Kind::kObservations
+                  : batch.kind == DecodedBatch::Kind::kPredictions ? Kind::kPredictions
+                                                                   : Kind::kLabels;
+  }
+  logged.batch = std::move(batch);
+  return logged;
+}
+
+std::string EncodeLogged(const LoggedBatch& logged,
+                         const std::optional<ProducerPosition>& position) {
+  store::v1::LoggedBatch out;
+  if (position.has_value()) {
+    out.set_producer_id(position->producer_id);
+    out.set_epoch(position->epoch);
+    out.set_sequence(position->sequence);
+  }
+  switch (logged.kind) {
+    case Kind::kRejected:
+      out.set_rejected(true);
+      out.set_rejected_rows(logged.batch.rows);
+      break;
+    case Kind::kObservations:
+      EncodeValues(logged.batch, out);
+      break;
+    case Kind::kPredictions:
+      EncodeValues(logged.batch, out);
+      out.set_duplicate_predictions(logged.duplicate_predictions);
+      break;
+    case Kind::kLabels: {
+      store::v1::ResolvedLabels& resolved = *out.mutable_resolved_labels();
+      resolved.set_prediction_ids(EncodeIds(logged.batch.ids));
+      resolved.mutable_labels()->Add(logged.batch.labels.begin(), logged.batch.labels.end());
+      resolved.set_repeated_labels(logged.label_counts.repeated);
+      resolved.set_conflicting_labels(logged.label_counts.conflicting);
+      resolved.set_late_labels(logged.label_counts.late);
+      resolved.set_unknown_labels(logged.label_counts.unknown);
+      break;
+    }
+    case Kind::kMatured: {
+      EncodeValues(logged.batch, out);
+      store::v1::Maturity& maturity = *out.mutable_maturity();
+      maturity.set_through_log_id(logged.through_log_id);
+      maturity.mutable_missing_predicted_classes()->Add(logged.missing_predicted_classes.begin(),
+                                                        logged.missing_predicted_classes.end());
+      break;
+    }
+  }
+  return out.SerializeAsString();
+}
+
+void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded) {
+  // Messages put one after the other are one message with the fields of all.
+  store::v1::LoggedBatch rest;
+  rest.set_elapsed_us(elapsed.count());
+  rest.AppendToString(&encoded);
+}
+
+absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t class_count) {
+  store::v1::LoggedBatch stored;
+  const bool parsed = stored.ParseFromArray(data.data(), static_cast<int>(data.size()));
+  LoggedBatch logged;
+  logged.kind = KindOf(stored);
+  logged.elapsed = std::chrono::microseconds(stored.elapsed_us());
+  logged.duplicate_predictions = stored.duplicate_predictions();
+  const store::v1::ResolvedLabels& resolved = stored.resolved_labels();
+  const auto& labels = logged.kind == Kind::kLabels ? resolved.labels() : stored.labels();
+  const auto& missing = stored.maturity().missing_predicted_classes();
+  DecodedBatch& batch = logged.batch;
+  batch.class_count = class_count;
+  batch.dropped_rows = stored.dropped_rows();
+  batch.labels.assign(labels.begin(), labels.end());
+  batch.ids =
+      DecodeIds(logged.kind == Kind::kLabels ? resolved.prediction_ids() : stored.prediction_ids());
+  batch.probabilities.reserve(static_cast<std::size_t>(stored.probabilities_size()) +
+                              static_cast<std::size_t>(stored.float_probabilities_size()));
+  batch.probabilities.assign(stored.probabilities().begin(), stored.probabilities().end());
+  batch.probabilities.insert(batch.probabilities.end(), stored.float_probabilities().begin(),
+                             stored.float_probabilities().end());
+  if (!parsed || !HasShape(logged) || !AreClasses(labels, class_count) ||
+      !AreClasses(missing, class_count)) {
     return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
                      absl::StrCat("a batch of the log is not one of ", class_count, " classes"));
   }
-  DecodedBatch batch;
-  batch.class_count = class_count;
-  if (logged.rejected()) {
+  batch.rows = static_cast<std::int64_t>(logged.kind == Kind::kPredictions ? batch.ids.size()
+                                                                           : batch.labels.size());
+  if (logged.kind == Kind::kRejected) {
     batch.validity = absl::InvalidArgumentError("was rejected");
-    batch.rows = logged.rejected_rows();
-    return batch;
+    batch.rows = stored.rejected_rows();
   }
-  batch.rows = logged.labels_size();
-  batch.dropped_rows = logged.dropped_rows();
-  batch.labels.assign(logged.labels().begin(), logged.labels().end());
-  batch.probabilities.reserve(values);
-  batch.probabilities.assign(logged.probabilities().begin(), logged.probabilities().end());
-  batch.probabilities.insert(batch.probabilities.end(), logged.float_probabilities().begin(),
-                             logged.float_probabilities().end());
-  return batch;
+  logged.label_counts = {.matched = static_cast<std::int64_t>(resolved.labels_size()),
+                         .repeated = resolved.repeated_labels(),
+                         .conflicting = resolved.conflicting_labels(),
+                         .late = resolved.late_labels(),
+                         .unknown = resolved.unknown_labels()};
+  logged.through_log_id = stored.maturity().through_log_id();
+  logged.missing_predicted_classes.assign(missing.begin(), missing.end());
+  return logged;
+}
+
+void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
+  const DecodedBatch& batch = logged.batch;
+  switch (logged.kind) {
+    case Kind::kRejected:
+      model.CountRejected(batch.rows);
+      break;
+    case Kind::kObservations:
+      model.Apply(batch.view());
+      model.CountAccepted(batch.dropped_rows, time);
+      break;
+    case Kind::kPredictions:
+      model.CountPredictions(static_cast<std::int64_t>(batch.ids.size()),
+                             static_cast<std::int64_t>(batch.labels.size()),
+                             logged.duplicate_predictions);
+      model.CountAccepted(batch.dropped_rows, time);
+      break;
+    case Kind::kLabels:
+      model.CountLabels(logged.label_counts);
+      break;
+    case Kind::kMatured:
+      model.ApplyMatured(batch.view(), logged.missing_predicted_classes);
+      break;
+  }
 }
 
 }  // namespace calibd::server

@@ -1,5 +1,6 @@
 #include "server/ingest/recovery.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -27,12 +28,40 @@ absl::Status Damaged(const Model& model, absl::string_view reason) {
                    "; restore a backup, or move the folder away to begin anew"));
 }
 
+absl::Status CheckKind(Model& model, const LoggedBatch& logged) {
+  const bool of_tracker = logged.tracked() || logged.kind == LoggedBatch::Kind::kPredictions ||
+                          logged.kind == LoggedBatch::Kind::kLabels ||
+                          logged.kind == LoggedBatch::Kind::kMatured;
+  return of_tracker && model.tracker() == nullptr
+             ? Damaged(model, "the log holds predictions with ids, which it does not take")
+             : absl::OkStatus();
+}
+
+// What a row of the log says of the predictions whose ids are known.
+absl::Status Track(Model& model, const Store::StoredBatch& stored,
+                   std::chrono::microseconds& elapsed) {
+  const absl::StatusOr<LoggedBatch> logged =
+      DecodeLogged(stored.data, model.declaration().class_count);
+  if (!logged.ok()) {
+    return Damaged(model, logged.status().message());
+  }
+  elapsed = logged->elapsed;
+  const DecodedBatch& batch = logged->batch;
+  if (logged->tracked() && logged->kind == LoggedBatch::Kind::kPredictions) {
+    model.tracker()->Add(stored.log_id, logged->elapsed, stored.time_us, batch.ids, batch.labels);
+  } else if (logged->tracked()) {
+    model.tracker()->RestoreLabels(stored.log_id, batch.ids, batch.labels);
+  }
+  return absl::OkStatus();
+}
+
 // Counts batches on the models' strands while the log is read on. Keeps the first error.
 class Replay {
  public:
   struct Target {
     std::shared_ptr<Model> model;
     std::int64_t snapshot_log_id = 0;
+    std::int64_t matured_log_id = 0;
   };
 
   absl::Status Post(const Target& target, const Store::StoredBatch& batch) {
@@ -89,26 +118,36 @@ class Replay {
                      std::int64_t time_us) {
     Model& model = *target.model;
     try {
-      const absl::StatusOr<DecodedBatch> batch =
+      const absl::StatusOr<LoggedBatch> logged =
           DecodeLogged(data, model.declaration().class_count);
-      if (!batch.ok()) {
-        return Damaged(model, batch.status().message());
+      if (!logged.ok()) {
+        return Damaged(model, logged.status().message());
       }
-      const std::size_t rows = batch->labels.size();
+      if (absl::Status status = CheckKind(model, *logged); !status.ok()) {
+        return status;
+      }
+      const bool counted = logged->kind == LoggedBatch::Kind::kObservations ||
+                           logged->kind == LoggedBatch::Kind::kMatured;
+      const std::size_t rows = counted ? logged->batch.labels.size() : 0;
       if (log_id <= target.snapshot_log_id) {
-        model.retention().AddOld(log_id, rows);
-        model.RestoreWindow(batch->view());
+        if (logged->tracked()) {
+          model.retention().AddOldTracked(log_id);
+        } else {
+          model.retention().AddOld(log_id, rows);
+        }
+        if (rows > 0) {
+          model.RestoreWindow(logged->batch.view());
+        }
         return absl::OkStatus();
       }
-      model.retention().Add(log_id, rows);
-      if (!batch->validity.ok()) {
-        model.CountRejected(batch->rows);
-        return absl::OkStatus();
+      if (logged->tracked()) {
+        model.retention().AddTracked(log_id);
+      } else {
+        model.retention().Add(log_id, rows);
       }
-      model.Apply(batch->view(), batch->dropped_rows,
-                  ModelSnapshot::Time(std::chrono::microseconds(time_us)));
+      Apply(*logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), model);
       const std::lock_guard lock(mutex_);
-      rows_ += batch->rows;
+      rows_ += static_cast<std::int64_t>(rows);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("out of memory while the log was read");
     }
@@ -148,7 +187,9 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
                         absl::StrCat("the store holds ", stored.declaration.name(), ": ",
                                      model.status().message()));
   }
-  Replay::Target target{.model = *std::move(model), .snapshot_log_id = stored.snapshot_log_id};
+  Replay::Target target{.model = *std::move(model),
+                        .snapshot_log_id = stored.snapshot_log_id,
+                        .matured_log_id = stored.matured_log_id};
   store::v1::ModelState state;
   if (!state.ParseFromString(stored.snapshot)) {
     return Damaged(*target.model, "its snapshot cannot be read");
@@ -164,7 +205,7 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
 }  // namespace
 
 absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
-                                 std::size_t model_memory_bytes) {
+                                 std::size_t model_memory_bytes, const Clock& clock) {
   const auto begin = std::chrono::steady_clock::now();
   Recovery recovery;
   std::map<std::int64_t, Replay::Target> targets;
@@ -198,6 +239,9 @@ absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
   Replay replay;
   // Of models that are deleted.
   std::vector<std::int64_t> orphans;
+  const std::int64_t now_us =
+      std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch())
+          .count();
   status = store.ReadLog([&](const Store::StoredBatch& batch) -> absl::Status {
     const auto target = targets.find(batch.model_id);
     if (target == targets.end()) {
@@ -205,8 +249,23 @@ absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
       return absl::OkStatus();
     }
     ++recovery.batches;
+    if (target->second.model->tracker() != nullptr) {
+      std::chrono::microseconds elapsed{};
+      if (absl::Status tracked = Track(*target->second.model, batch, elapsed); !tracked.ok()) {
+        return tracked;
+      }
+      // The wall clock may have been set back since.
+      const std::chrono::microseconds since(std::max<std::int64_t>(0, now_us - batch.time_us));
+      recovery.elapsed = elapsed + since;
+    }
     return replay.Post(target->second, batch);
   });
+  for (const auto& [id, target] : targets) {
+    if (PredictionTracker* const tracker = target.model->tracker()) {
+      tracker->RestoreMatured(target.matured_log_id);
+      tracker->SetSnapshot(target.snapshot_log_id);
+    }
+  }
   status.Update(replay.Wait());
   if (status.ok()) {
     status = replay.Publish(targets);
@@ -221,6 +280,10 @@ absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
     }
     if (!status.ok()) {
       store.Rollback();
+    }
+    if (absl::IsResourceExhausted(status)) {
+      // The disk is full: they go at another start.
+      status = absl::OkStatus();
     }
   }
   if (!status.ok()) {

@@ -1,11 +1,13 @@
 #ifndef CALIBD_SERVER_INGEST_RECOVERY_H_
 #define CALIBD_SERVER_INGEST_RECOVERY_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "server/executor/thread_pool.h"
+#include "server/ingest/log_clock.h"
 #include "server/state/model_registry.h"
 #include "server/store/store.h"
 
@@ -18,6 +20,8 @@ struct Recovery {
   // Counted again, as they are in no snapshot.
   std::int64_t replayed_rows = 0;
   double seconds = 0;
+  // What LogClock starts at.
+  std::chrono::microseconds elapsed{};
 };
 
 // Makes the models of the store as they were after the last commit: their newest snapshot,
@@ -26,7 +30,8 @@ struct Recovery {
 // Errors: DataLoss when the store is damaged, and says of what; ResourceExhausted and
 // InvalidArgument when a model does not fit the limits of today.
 [[nodiscard]] absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
-                                               std::size_t model_memory_bytes);
+                                               std::size_t model_memory_bytes,
+                                               const Clock& clock = {});
 
 }  // namespace calibd::server
 

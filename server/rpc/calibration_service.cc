@@ -8,6 +8,7 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
+#include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
 #include "server/rpc/status_mapping.h"
@@ -50,8 +51,7 @@ void DescribeWarmup(const ModelDeclaration& declaration, const ModelSnapshot& sn
       absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup, " predictions"));
 }
 
-void Describe(const Model& model, const ModelSnapshot& snapshot,
-              v1::GetCalibrationResponse& response) {
+void Describe(Model& model, const ModelSnapshot& snapshot, v1::GetCalibrationResponse& response) {
   const ModelDeclaration& declaration = model.declaration();
   response.set_model(declaration.name.ToString());
   response.set_observations(snapshot.observations);
@@ -59,6 +59,9 @@ void Describe(const Model& model, const ModelSnapshot& snapshot,
   response.set_dropped_rows(snapshot.dropped_rows);
   if (snapshot.last_observation_time.has_value()) {
     SetProto(*snapshot.last_observation_time, *response.mutable_last_observation_time());
+  }
+  if (snapshot.label_coverage.has_value()) {
+    DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());
   }
   if (snapshot.warming_up()) {
     DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());

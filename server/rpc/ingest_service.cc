@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/observation_stream.h"
 #include "server/rpc/status_mapping.h"
 
@@ -20,22 +21,33 @@ struct PendingObserve {
   std::shared_ptr<Model> model;
   DecodedBatch batch;
   std::optional<ProducerPosition> position;
+  // Whether it is a batch of labels.
+  bool labels = false;
   grpc::ServerUnaryReactor* reactor = nullptr;
   v1::ObserveResponse* response = nullptr;
 };
 
 void Answer(const PendingObserve& call, const Settlement& settlement) {
-  if (settlement.kind == Settlement::Kind::kAccepted) {
-    call.response->set_accepted_rows(settlement.rows);
-  } else if (settlement.kind == Settlement::Kind::kDuplicate) {
-    call.response->set_duplicate_rows(settlement.rows);
+  call.response->set_accepted_rows(settlement.accepted_rows);
+  call.response->set_duplicate_rows(settlement.duplicate_rows);
+  if (call.labels) {
+    SetProto(settlement.labels, *call.response->mutable_labels());
   }
   call.reactor->Finish(ToGrpcStatus(settlement.status));
 }
 
-void Submit(Ingestor& ingestor, const std::shared_ptr<PendingObserve>& call) {
-  ingestor.Submit(call->model, call->position, std::move(call->batch),
-                  [call](const Settlement& settlement) { Answer(*call, settlement); });
+void Submit(const IngestParts& parts, const std::shared_ptr<PendingObserve>& call) {
+  if (!call->position.has_value()) {
+    parts.ingestor.Submit(call->model, std::nullopt, std::move(call->batch),
+                          [call](const Settlement& settlement) { Answer(*call, settlement); });
+    return;
+  }
+  parts.ingestor.OpenAndSubmit(call->model, call->position, std::move(call->batch),
+                               [&streams = parts.streams, call](const Settlement& settlement) {
+                                 streams.Fence(*call->model, call->position->producer_id,
+                                               call->position->epoch);
+                                 Answer(*call, settlement);
+                               });
 }
 
 absl::StatusOr<std::shared_ptr<PendingObserve>> Prepare(const IngestParts& parts,
@@ -69,7 +81,10 @@ absl::StatusOr<std::shared_ptr<PendingObserve>> Prepare(const IngestParts& parts
                                     "the ingest queue is full; nothing was applied"),
                           kBusyRetryDelay);
   }
-  call->batch = Decode(request.observations(), call->model->declaration());
+  const ModelDeclaration& declaration = call->model->declaration();
+  call->labels = request.has_labels();
+  call->batch = request.has_labels() ? Decode(request.labels(), declaration)
+                                     : Decode(request.observations(), declaration);
   return call;
 }
 
@@ -93,20 +108,13 @@ grpc::ServerUnaryReactor* IngestServiceImpl::Observe(grpc::CallbackServerContext
   const std::shared_ptr<PendingObserve> call = *std::move(prepared);
   call->reactor = reactor;
   call->response = response;
-  if (!call->position.has_value()) {
-    Submit(parts_.ingestor, call);
-    return reactor;
+  const absl::Status submitted = CatchExceptions([&] {
+    Submit(parts_, call);
+    return absl::OkStatus();
+  });
+  if (!submitted.ok()) {
+    reactor->Finish(ToGrpcStatus(submitted));
   }
-  parts_.ingestor.Open(call->model, call->position->producer_id, call->position->epoch,
-                       [&parts = parts_, call](const absl::StatusOr<std::int64_t>& next_sequence) {
-                         if (!next_sequence.ok()) {
-                           call->reactor->Finish(ToGrpcStatus(next_sequence.status()));
-                           return;
-                         }
-                         parts.streams.Fence(*call->model, call->position->producer_id,
-                                             call->position->epoch);
-                         Submit(parts.ingestor, call);
-                       });
   return reactor;
 }
 

@@ -52,13 +52,26 @@ grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerCont
   // After the model is on disk, also when another call has just made it.
   const auto post = [&](const std::shared_ptr<Model>& model, bool created) {
     CommitQueue::Operation operation;
+    auto gone = std::make_shared<bool>(false);
     if (created) {
       operation.write = [model](Store& store) {
         return store.InsertModel(model->id(), Describe(*model));
       };
       operation.undo = [model] { model->MarkDeleted(true); };
+    } else {
+      operation.write = [model, gone](Store& /*store*/) {
+        *gone = model->deleted();
+        return absl::OkStatus();
+      };
     }
-    operation.done = [this, model, created, reactor, response](const absl::Status& status) {
+    operation.done = [this, model, created, gone, reactor, response](const absl::Status& status) {
+      if (*gone) {
+        reactor->Finish(ToGrpcStatus(ModelError(
+            absl::StatusCode::kAborted, "MODEL_GONE", model->declaration().name.ToString(),
+            "the model of this name was being deleted, or could not be stored: "
+            "create it again")));
+        return;
+      }
       if (!status.ok()) {
         if (created) {
           registry_.Remove(*model);
@@ -202,10 +215,16 @@ void ModelServiceImpl::FinishDelete(const std::shared_ptr<Model>& model) {
   on_delete_(model);
   // After the batches that were on their way.
   model->strand().Post([this, model] {
-    commits_.Post({.write = [batches = model->retention().TakeAll()](
-                                Store& store) { return store.DeleteBatches(batches); },
-                   .undo = nullptr,
-                   .done = nullptr});
+    commits_.Post(
+        {.write = [model, batches = model->retention().TakeAll()](Store& store) -> absl::Status {
+           absl::Status status = store.DeleteBatches(batches);
+           if (status.ok() && model->tracker() != nullptr) {
+             status = store.DeleteBatches(model->tracker()->TakeAll());
+           }
+           return status;
+         },
+         .undo = nullptr,
+         .done = nullptr});
   });
 }
 

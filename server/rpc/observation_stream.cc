@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/status_mapping.h"
 
 namespace calibd::server {
@@ -81,7 +82,9 @@ void ObservationStream::OnReadDone(bool ok) {
     // Takes a while, so settlements must not wait for it. reading_ still holds,
     // so no one else touches the request.
     status = CatchExceptions([&] {
-      batch = Decode(request_.batch().observations(), model->declaration());
+      const Request::Batch& message = request_.batch();
+      batch = message.has_labels() ? Decode(message.labels(), model->declaration())
+                                   : Decode(message.observations(), model->declaration());
       return absl::OkStatus();
     });
   }
@@ -215,14 +218,15 @@ absl::Status ObservationStream::HandleBatch(std::int64_t sequence, DecodedBatch 
   if (sequence < 1) {
     return InvalidFieldError("batch.sequence", absl::StrCat("is ", sequence, ", expected >= 1"));
   }
-  last_sequence_ = sequence;
-  ++in_flight_;
   parts_.ingestor.Submit(
       model_, ProducerPosition{.producer_id = producer_id_, .epoch = epoch_, .sequence = sequence},
       std::move(batch), [self = shared_from_this(), sequence](Settlement settlement) {
         const std::lock_guard lock(self->mutex_);
         self->OnSettled(sequence, std::move(settlement));
       });
+  // Not settled before the lock is released.
+  last_sequence_ = sequence;
+  ++in_flight_;
   return absl::OkStatus();
 }
 
@@ -231,12 +235,11 @@ void ObservationStream::OnSettled(std::int64_t sequence, Settlement settlement) 
   if (settlement.kind == Settlement::Kind::kRefused) {
     EndWith(std::move(settlement.status));
   } else {
-    if (settlement.kind == Settlement::Kind::kAccepted) {
-      accepted_rows_ += settlement.rows;
-    } else if (settlement.kind == Settlement::Kind::kDuplicate) {
-      duplicate_rows_ += settlement.rows;
-    } else {
-      rejected_rows_ += settlement.rows;
+    accepted_rows_ += settlement.accepted_rows;
+    duplicate_rows_ += settlement.duplicate_rows;
+    rejected_rows_ += settlement.rejected_rows;
+    labels_ += settlement.labels;
+    if (settlement.kind == Settlement::Kind::kRejected) {
       Response rejected;
       rejected.mutable_rejected()->set_sequence(sequence);
       *rejected.mutable_rejected()->mutable_status() = ToRpcStatus(settlement.status);
@@ -306,6 +309,7 @@ void ObservationStream::Advance() {
     finished.set_accepted_rows(accepted_rows_);
     finished.set_duplicate_rows(duplicate_rows_);
     finished.set_rejected_rows(rejected_rows_);
+    SetProto(labels_, *finished.mutable_labels());
     Send(std::move(response));
     EndWith(absl::OkStatus());
     return;
@@ -327,7 +331,8 @@ void ObservationStream::Advance() {
   if (!may_read || reading_ || waiting_for_room_ || unsettled >= parts_.max_batches_in_flight) {
     return;
   }
-  waiting_for_room_ = !parts_.ingestor.HasRoom([weak = weak_from_this()] {
+  // An open is no batch.
+  waiting_for_room_ = phase_ == Phase::kOpen && !parts_.ingestor.HasRoom([weak = weak_from_this()] {
     if (const auto self = weak.lock()) {
       const std::lock_guard lock(self->mutex_);
       self->waiting_for_room_ = false;

@@ -78,6 +78,7 @@ class ObservationStream final
   std::int64_t accepted_rows_ = 0;
   std::int64_t duplicate_rows_ = 0;
   std::int64_t rejected_rows_ = 0;
+  LabelCounts labels_;
 };
 
 // Errors: InvalidArgument naming `field`.

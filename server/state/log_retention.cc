@@ -17,29 +17,54 @@ void LogRetention::AddOld(std::int64_t log_id, std::size_t rows) {
 void LogRetention::Add(std::int64_t log_id, std::size_t rows) {
   AddOld(log_id, rows);
   new_rows_ += rows;
+  ++(rows == 0 ? new_rejected_ : new_batches_);
+}
+
+void LogRetention::AddTracked(std::int64_t log_id) {
+  AddOldTracked(log_id);
   ++new_batches_;
 }
 
 bool LogRetention::SnapshotDue(Clock::time_point now) const noexcept {
+  if (under_way_) {
+    return false;
+  }
+  if (failed_) {
+    return now - snapshot_time_ >= kRetryInterval;
+  }
   return new_rows_ >= kSnapshotRows || new_batches_ >= kSnapshotBatches ||
-         (new_batches_ > 0 && now - snapshot_time_ >= kSnapshotInterval);
+         new_rejected_ >= kSnapshotRejected ||
+         (new_batches_ + new_rejected_ > 0 && now - snapshot_time_ >= kSnapshotInterval);
 }
 
-std::vector<std::int64_t> LogRetention::TakeUnneeded(Clock::time_point now) {
-  std::vector<std::int64_t> unneeded = std::exchange(rejected_, {});
+std::vector<std::int64_t> LogRetention::BeginSnapshot(Clock::time_point now) {
+  unneeded_.insert(unneeded_.end(), rejected_.begin(), rejected_.end());
+  rejected_.clear();
   while (!batches_.empty() && rows_ - batches_.front().rows >= window_) {
-    unneeded.push_back(batches_.front().log_id);
+    unneeded_.push_back(batches_.front().log_id);
     rows_ -= batches_.front().rows;
     batches_.pop_front();
   }
   new_rows_ = 0;
   new_batches_ = 0;
+  new_rejected_ = 0;
   snapshot_time_ = now;
-  return unneeded;
+  under_way_ = true;
+  return unneeded_;
+}
+
+void LogRetention::EndSnapshot(bool stored) noexcept {
+  under_way_ = false;
+  failed_ = !stored;
+  if (stored) {
+    unneeded_.clear();
+  }
 }
 
 std::vector<std::int64_t> LogRetention::TakeAll() {
-  std::vector<std::int64_t> all = std::exchange(rejected_, {});
+  std::vector<std::int64_t> all = std::exchange(unneeded_, {});
+  all.insert(all.end(), rejected_.begin(), rejected_.end());
+  rejected_.clear();
   for (const Batch& batch : std::exchange(batches_, {})) {
     all.push_back(batch.log_id);
   }

@@ -14,11 +14,14 @@ namespace calibd::server {
 class LogRetention {
  public:
   using Clock = std::chrono::steady_clock;
-  // A snapshot follows on so many observations or batches, or after this time if there were
-  // any: they bound what a start has to count again.
+  // A snapshot follows on so many observations, batches or rejected batches, or after this
+  // time if there were any: they bound what a start has to count again.
   static constexpr std::size_t kSnapshotRows = 4096;
   static constexpr std::size_t kSnapshotBatches = 1024;
+  static constexpr std::size_t kSnapshotRejected = 16384;
   static constexpr std::chrono::seconds kSnapshotInterval{60};
+  // After one that could not be stored.
+  static constexpr std::chrono::seconds kRetryInterval{1};
 
   explicit LogRetention(std::size_t window) : window_(window) {}
 
@@ -26,13 +29,20 @@ class LogRetention {
   void Add(std::int64_t log_id, std::size_t rows);
   // The same of a batch that the newest snapshot holds.
   void AddOld(std::int64_t log_id, std::size_t rows);
+  // A batch was counted that is kept for the tracker of predictions.
+  void AddTracked(std::int64_t log_id);
+  // The same of a batch that the newest snapshot holds.
+  void AddOldTracked(std::int64_t log_id) noexcept { last_log_id_ = log_id; }
 
+  // Never while one is on its way.
   [[nodiscard]] bool SnapshotDue(Clock::time_point now) const noexcept;
   // Of the newest batch, 0 before the first.
   [[nodiscard]] std::int64_t last_log_id() const noexcept { return last_log_id_; }
-  // A snapshot of the state after the newest batch is made. Returns the batches that are
-  // not needed once it is stored.
-  [[nodiscard]] std::vector<std::int64_t> TakeUnneeded(Clock::time_point now);
+  // A snapshot of the state after the newest batch is on its way. Returns the batches that
+  // are not needed once it is stored.
+  [[nodiscard]] std::vector<std::int64_t> BeginSnapshot(Clock::time_point now);
+  // It is stored, and they are deleted; or neither.
+  void EndSnapshot(bool stored) noexcept;
   // All batches, none of which is needed any more.
   [[nodiscard]] std::vector<std::int64_t> TakeAll();
 
@@ -50,6 +60,11 @@ class LogRetention {
   std::int64_t last_log_id_ = 0;
   std::size_t new_rows_ = 0;
   std::size_t new_batches_ = 0;
+  std::size_t new_rejected_ = 0;
+  // By the snapshot on its way, or by the next one after it failed.
+  std::vector<std::int64_t> unneeded_;
+  bool under_way_ = false;
+  bool failed_ = false;
   Clock::time_point snapshot_time_ = Clock::now();
 };
 

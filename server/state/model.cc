@@ -19,6 +19,11 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 }  // namespace
 
+std::size_t PredictedClass(std::span<const double> probabilities) noexcept {
+  return static_cast<std::size_t>(std::max_element(probabilities.begin(), probabilities.end()) -
+                                  probabilities.begin());
+}
+
 Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
              std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation)
     : id_(id),
@@ -30,6 +35,11 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
       window_(declaration_.class_count, declaration_.window,
               WindowChunkRows(declaration_.class_count, declaration_.window)),
       retention_(declaration_.window) {
+  if (declaration_.max_pending > 0) {
+    tracker_.emplace(declaration_.label_grace, declaration_.max_pending);
+    state_.label_coverage.emplace().classes =
+        std::make_shared<std::vector<ClassCoverage>>(declaration_.class_count);
+  }
   if (declaration_.warmup == 0) {
     lenses_ = CreateLenses({});
   }
@@ -100,8 +110,7 @@ void Model::Count(const PredictionBatch& batch) noexcept {
   }
 }
 
-void Model::Apply(const PredictionBatch& batch, std::int64_t dropped_rows,
-                  ModelSnapshot::Time time) {
+void Model::Apply(const PredictionBatch& batch) {
   // The rows that belong to the warm-up. The window is at least as large, so
   // that it holds all of them until the bandwidth is known.
   const std::size_t missing =
@@ -132,9 +141,46 @@ void Model::Apply(const PredictionBatch& batch, std::int64_t dropped_rows,
   Count(batch.rows(head, rest));
   window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
   state_.observations += static_cast<std::int64_t>(batch.size());
+}
+
+void Model::ApplyMatured(const PredictionBatch& labelled,
+                         std::span<const std::int32_t> missing_predicted_classes) {
+  LabelCoverage& coverage = *state_.label_coverage;
+  auto classes = std::make_shared<std::vector<ClassCoverage>>(*coverage.classes);
+  for (std::size_t i = 0; i < labelled.size(); ++i) {
+    ++(*classes)[PredictedClass(labelled.row(i))].matured;
+  }
+  for (const std::int32_t predicted : missing_predicted_classes) {
+    ClassCoverage& one = (*classes)[static_cast<std::size_t>(predicted)];
+    ++one.matured;
+    ++one.missing;
+  }
+  if (labelled.size() > 0) {
+    Apply(labelled);
+  }
+  coverage.matured += static_cast<std::int64_t>(labelled.size() + missing_predicted_classes.size());
+  coverage.missing += static_cast<std::int64_t>(missing_predicted_classes.size());
+  coverage.classes = std::move(classes);
+}
+
+void Model::CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept {
   ++state_.accepted_batches;
   AddSaturating(state_.dropped_rows, dropped_rows);
   state_.last_observation_time = time;
+}
+
+void Model::CountPredictions(std::int64_t taken, std::int64_t labelled,
+                             std::int64_t duplicates) noexcept {
+  LabelCoverage& coverage = *state_.label_coverage;
+  coverage.predictions += taken;
+  coverage.labelled += labelled;
+  coverage.duplicate_predictions += duplicates;
+}
+
+void Model::CountLabels(const LabelCounts& counts) noexcept {
+  LabelCoverage& coverage = *state_.label_coverage;
+  coverage.labelled += counts.matched;
+  coverage.labels += counts;
 }
 
 void Model::CountRejected(std::int64_t rows) noexcept {

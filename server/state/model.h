@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,11 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/state/label_coverage.h"
 #include "server/state/log_retention.h"
 #include "server/state/model_declaration.h"
 #include "server/state/observation_window.h"
+#include "server/state/prediction_tracker.h"
 #include "server/state/producer_cursors.h"
 
 namespace calibd::server {
@@ -45,8 +48,10 @@ struct ModelSnapshot {
   std::int64_t rejected_batches = 0;
   std::int64_t rejected_rows = 0;
   std::int64_t dropped_rows = 0;
-  // Of the newest accepted batch.
+  // Of the newest accepted batch with predictions.
   std::optional<Time> last_observation_time;
+  // Of models with a label_grace.
+  std::optional<LabelCoverage> label_coverage;
 
   // Those of the declaration, the canonical one first; empty during warm-up.
   std::vector<LensSnapshot> lenses;
@@ -80,12 +85,27 @@ class Model {
   // Storage thread only: as far as the batches that are written, of which the
   // last ones may not be counted yet.
   [[nodiscard]] ProducerCursors& cursors() noexcept { return cursors_; }
+  // Storage thread only, likewise, but for what it says itself; nullptr without a label_grace.
+  [[nodiscard]] PredictionTracker* tracker() noexcept {
+    return tracker_.has_value() ? &*tracker_ : nullptr;
+  }
 
-  // Strand only. Counts a valid batch. When the batch completes the warm-up, the
+  // Strand only. Counts valid observations. When they complete the warm-up, the
   // bandwidth is chosen and the kept observations are counted first; the result
-  // does not depend on how the sequence is cut into batches. time: of the log. May
-  // throw bad_alloc, and then nothing has changed.
-  void Apply(const PredictionBatch& batch, std::int64_t dropped_rows, ModelSnapshot::Time time);
+  // does not depend on how the sequence is cut into batches. May throw bad_alloc, and
+  // then nothing has changed.
+  void Apply(const PredictionBatch& batch);
+  // Strand only. Predictions that matured: those with a label are counted. predicted classes:
+  // of those without. May throw bad_alloc, and then nothing has changed.
+  void ApplyMatured(const PredictionBatch& labelled,
+                    std::span<const std::int32_t> missing_predicted_classes);
+  // Strand only. A batch with predictions was accepted. time: of the log.
+  void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
+  // Strand only. Predictions that wait now, and how many of them have their label.
+  void CountPredictions(std::int64_t taken, std::int64_t labelled,
+                        std::int64_t duplicates) noexcept;
+  // Strand only.
+  void CountLabels(const LabelCounts& counts) noexcept;
   // Strand only.
   void CountDuplicate() noexcept { ++state_.duplicate_batches; }
   // Strand only.
@@ -128,7 +148,8 @@ class Model {
   std::atomic<bool> deleted_ = false;
   Strand strand_;
 
-  ProducerCursors cursors_;  // storage thread only
+  ProducerCursors cursors_;                   // storage thread only
+  std::optional<PredictionTracker> tracker_;  // storage thread only
   // Strand only. state_ holds the counters; the rest of it is filled in by Publish.
   ModelSnapshot state_;
   std::vector<LensState> lenses_;

@@ -1,6 +1,7 @@
 #include "server/state/model_declaration.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -12,6 +13,8 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/core/validation.h"
 #include "server/errors.h"
+#include "server/state/label_coverage.h"
+#include "server/state/prediction_tracker.h"
 
 namespace calibd::server {
 namespace {
@@ -23,6 +26,9 @@ constexpr std::size_t kDefaultBlockSize = 100;
 constexpr std::size_t kMaxBlockSize = 1000;
 constexpr int kMaxBlockSizes = 4;
 constexpr int kMaxLenses = 8;
+constexpr std::chrono::seconds kMaxLabelGrace{std::chrono::hours{24 * 400}};
+constexpr std::int32_t kDefaultPending = 100000;
+constexpr std::int32_t kMaxPending = 10000000;
 constexpr std::size_t kMaxClassNameLength = 64;
 constexpr double kMaxRowSumTolerance = 0.1;
 // Differences |x_k - z_k| that the median bandwidth of one model may take in
@@ -31,6 +37,8 @@ constexpr double kMaxBandwidthWork = 2e9;
 // Multiplications that the running estimators of all lenses may take for each probability
 // received: a writer thread is busy with the largest batch for a second or two.
 constexpr double kMaxOperationsPerProbability = 4000;
+// Of the running state, which the store holds as one value: SQLite's limit is 1e9.
+constexpr std::size_t kMaxSnapshotBytes = 900000000;
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 
 std::size_t RowBytes(std::size_t class_count) {
@@ -42,6 +50,13 @@ std::size_t MaxWarmup(std::size_t class_count, std::size_t lenses) {
   const auto values = static_cast<double>(class_count * lenses);
   return std::max<std::size_t>(2,
                                static_cast<std::size_t>(std::sqrt(2 * kMaxBandwidthWork / values)));
+}
+
+// Of the running estimators of a lens.
+std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
+  return RunningLens::MaxMemory(
+      lens, declaration.class_count, declaration.block_sizes,
+      lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
 }
 
 // Collects what is wrong with a declaration.
@@ -69,6 +84,7 @@ class Checker {
     CheckBlockSizes();
     CheckOperations();
     CheckBandwidthAndWindow();
+    CheckLabelGrace();
     if (!violations_.empty()) {
       return Errors();
     }
@@ -208,10 +224,16 @@ class Checker {
 
   void CheckOperations() {
     double sum = 0;
+    std::size_t bytes = 0;
     for (const Lens& lens : declaration_.lenses) {
+      bytes += LensMemory(declaration_, lens);
       sum += RunningLens::OperationsPerRow(
           lens, declaration_.class_count, declaration_.block_sizes,
           lens.kind() == Lens::Kind::kCanonical ? declaration_.kernel.matrix.get() : nullptr);
+    }
+    if (bytes > kMaxSnapshotBytes) {
+      Violate("model.block_sizes", "need with these lenses ", bytes, " bytes, expected at most ",
+              kMaxSnapshotBytes);
     }
     const double each = std::ceil(sum / static_cast<double>(declaration_.class_count));
     if (each > kMaxOperationsPerProbability) {
@@ -247,6 +269,33 @@ class Checker {
       return;
     }
     declaration_.warmup = static_cast<std::size_t>(warmup);
+  }
+
+  void CheckLabelGrace() {
+    const bool has_grace = model_.has_label_grace();
+    if (has_grace) {
+      const google::protobuf::Duration& grace = model_.label_grace();
+      const bool in_range = grace.seconds() >= 0 && grace.seconds() <= kMaxLabelGrace.count() &&
+                            grace.nanos() >= 0 && grace.nanos() < 1000000000;
+      const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(
+          std::chrono::seconds(in_range ? grace.seconds() : 0) +
+          std::chrono::nanoseconds(in_range ? grace.nanos() : 0));
+      if (duration.count() <= 0 || duration > kMaxLabelGrace) {
+        Violate("model.label_grace", "is ", grace.seconds(), " s and ", grace.nanos(),
+                " ns, expected at least a microsecond and at most ", kMaxLabelGrace.count(), " s");
+        return;
+      }
+      declaration_.label_grace = duration;
+    }
+    const std::int32_t pending = model_.max_pending();
+    if (pending != 0 && (!has_grace || pending < 0 || pending > kMaxPending)) {
+      Violate("model.max_pending", "is ", pending,
+              has_grace ? absl::StrCat(", expected 1..", kMaxPending)
+                        : std::string(", expected none without a label_grace"));
+      return;
+    }
+    declaration_.max_pending =
+        has_grace ? static_cast<std::size_t>(pending == 0 ? kDefaultPending : pending) : 0;
   }
 
   // A lens chooses its bandwidth from the first predictions.
@@ -289,8 +338,8 @@ class Checker {
     const std::size_t memory = StateMemory(filled);
     if (memory > memory_limit_) {
       Violate("model.window", "with ", window, " observations of ", filled.class_count,
-              " classes, warm-up and blocks needs ", memory, " bytes, more than the limit of ",
-              memory_limit_, " for one model");
+              " classes, warm-up, blocks and max_pending = ", filled.max_pending, " needs ", memory,
+              " bytes, more than the limit of ", memory_limit_, " for one model");
       return;
     }
     declaration_ = std::move(filled);
@@ -311,7 +360,8 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
   return a.name.ToString() == b.name.ToString() && a.class_count == b.class_count &&
          a.class_names == b.class_names && a.kernel.rule == b.kernel.rule && equal_matrix &&
          a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
-         a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance;
+         a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
+         a.label_grace == b.label_grace && a.max_pending == b.max_pending;
 }
 
 std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
@@ -325,13 +375,16 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
                       // Where the window's batches are in the log.
                       2 * declaration.window * sizeof(std::int64_t);
   for (const Lens& lens : declaration.lenses) {
-    bytes += RunningLens::MaxMemory(
-        lens, m, declaration.block_sizes,
-        lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
+    bytes += LensMemory(declaration, lens);
   }
   if (declaration.kernel.matrix != nullptr) {
     // The matrices and their factors.
     bytes += 2 * declaration.kernel.matrix->terms().size() * m * m * sizeof(double);
+  }
+  if (declaration.max_pending > 0) {
+    // As many again are remembered after they matured; counts of each class.
+    bytes += 2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
+             3 * m * sizeof(ClassCoverage);
   }
   for (const std::string& name : declaration.class_names) {
     bytes += sizeof(std::string) + name.size();
@@ -364,6 +417,13 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
   }
   model.set_window(static_cast<std::int32_t>(declaration.window));
   model.set_row_sum_tolerance(declaration.row_sum_tolerance);
+  if (declaration.max_pending > 0) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(declaration.label_grace);
+    model.mutable_label_grace()->set_seconds(seconds.count());
+    model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(
+        std::chrono::nanoseconds(declaration.label_grace - seconds).count()));
+    model.set_max_pending(static_cast<std::int32_t>(declaration.max_pending));
+  }
   return model;
 }
 

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_STATE_MODEL_DECLARATION_H_
 #define CALIBD_SERVER_STATE_MODEL_DECLARATION_H_
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ struct ModelDeclaration {
   // Newest observations kept, >= 2.
   std::size_t window = 0;
   double row_sum_tolerance = 0;
+  // After which a prediction with an id matures; 0: predictions have no ids.
+  std::chrono::microseconds label_grace{};
+  // Predictions that may wait for their labels; 0 without label_grace.
+  std::size_t max_pending = 0;
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };
@@ -40,7 +45,7 @@ struct ModelDeclaration {
 [[nodiscard]] std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept;
 
 // Bytes that the state of such a model may come to hold: window, copy of the
-// warm-up predictions, blocks, class names.
+// warm-up predictions, blocks, class names, predictions whose ids are known.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
 
 // Checks a declaration and fills in the defaults, which shrink to what fits

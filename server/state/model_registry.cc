@@ -45,6 +45,9 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
           absl::StrJoin(declared.block_sizes, ","));
   compare("window", existing.window, declared.window);
   compare("row_sum_tolerance", existing.row_sum_tolerance, declared.row_sum_tolerance);
+  compare("label_grace", absl::StrCat(existing.label_grace.count(), " us"),
+          absl::StrCat(declared.label_grace.count(), " us"));
+  compare("max_pending", existing.max_pending, declared.max_pending);
   return absl::StrJoin(parts, "; ");
 }
 
@@ -79,7 +82,13 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
     return model.status();
   }
   ++next_id_;
-  found(*model, true);
+  try {
+    found(*model, true);
+  } catch (...) {
+    // As if it had never been.
+    models_.erase(name);
+    throw;
+  }
   return absl::OkStatus();
 }
 

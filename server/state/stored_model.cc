@@ -1,6 +1,9 @@
 // A model's state as the store holds it.
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -37,6 +40,48 @@ RunningLens::State FromProto(const store::v1::LensState& stored) {
   return state;
 }
 
+void ToProto(const LabelCoverage& coverage, store::v1::LabelCoverage& out) {
+  out.set_predictions(coverage.predictions);
+  out.set_duplicate_predictions(coverage.duplicate_predictions);
+  out.set_labelled(coverage.labelled);
+  out.set_matched_labels(coverage.labels.matched);
+  out.set_repeated_labels(coverage.labels.repeated);
+  out.set_conflicting_labels(coverage.labels.conflicting);
+  out.set_late_labels(coverage.labels.late);
+  out.set_unknown_labels(coverage.labels.unknown);
+  for (const ClassCoverage& one : *coverage.classes) {
+    out.add_matured(one.matured);
+    out.add_missing(one.missing);
+  }
+}
+
+// Empty when the counts are not of class_count classes.
+std::optional<LabelCoverage> FromProto(const store::v1::LabelCoverage& stored,
+                                       std::size_t class_count) {
+  const auto m = static_cast<int>(class_count);
+  if (stored.matured_size() != m || stored.missing_size() != m) {
+    return std::nullopt;
+  }
+  LabelCoverage coverage;
+  coverage.predictions = stored.predictions();
+  coverage.duplicate_predictions = stored.duplicate_predictions();
+  coverage.labelled = stored.labelled();
+  coverage.labels = {.matched = stored.matched_labels(),
+                     .repeated = stored.repeated_labels(),
+                     .conflicting = stored.conflicting_labels(),
+                     .late = stored.late_labels(),
+                     .unknown = stored.unknown_labels()};
+  auto classes = std::make_shared<std::vector<ClassCoverage>>(class_count);
+  for (int i = 0; i < m; ++i) {
+    (*classes)[static_cast<std::size_t>(i)] = {.matured = stored.matured(i),
+                                               .missing = stored.missing(i)};
+    coverage.matured += stored.matured(i);
+    coverage.missing += stored.missing(i);
+  }
+  coverage.classes = std::move(classes);
+  return coverage;
+}
+
 absl::Status Damaged(const ModelDeclaration& declaration, absl::string_view reason) {
   return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
                    absl::StrCat("the snapshot of ", declaration.name.ToString(), " ", reason));
@@ -55,6 +100,9 @@ store::v1::ModelState Model::Save() const {
     state.set_last_observation_time_us(std::chrono::duration_cast<std::chrono::microseconds>(
                                            state_.last_observation_time->time_since_epoch())
                                            .count());
+  }
+  if (state_.label_coverage.has_value()) {
+    ToProto(*state_.label_coverage, *state.mutable_label_coverage());
   }
   for (const LensState& lens : lenses_) {
     store::v1::LensState& out = *state.add_lenses();
@@ -132,6 +180,14 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
     }
     restored.push_back(*std::move(lens));
   }
+  std::optional<LabelCoverage> coverage;
+  if (tracker_.has_value()) {
+    coverage = FromProto(state.label_coverage(), declaration_.class_count);
+    if (!coverage.has_value()) {
+      return Damaged(declaration_, "has no label coverage of its classes");
+    }
+  }
+  state_.label_coverage = std::move(coverage);
   lenses_ = std::move(restored);
   state_.observations = state.observations();
   state_.accepted_batches = state.accepted_batches();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -18,6 +19,18 @@ namespace {
 // beside the commits; and between two commits if that does not keep up.
 constexpr int kCheckpointPages = 2000;
 constexpr int kMostPages = 32000;
+// Between two attempts to make room on a full disk.
+constexpr std::chrono::seconds kFreeInterval{1};
+
+// What a callback says, or that there was no memory for it.
+template <typename Callback>
+absl::Status Guard(const Callback& callback) {
+  try {
+    return callback();
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("the storage thread failed: ", error.what()));
+  }
+}
 
 absl::Status FailedBefore(const absl::Status& failure) {
   return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED",
@@ -110,7 +123,7 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
     for (auto operation = operations.begin(); status.ok() && operation != operations.end();
          ++operation) {
       if (operation->write) {
-        status = operation->write(*store_);
+        status = Guard([&] { return operation->write(*store_); });
       }
     }
     if (status.ok()) {
@@ -125,7 +138,10 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
   if (!status.ok()) {
     for (std::size_t i = operations.size(); i-- > 0;) {
       if (operations[i].undo) {
-        operations[i].undo();
+        HandleError(Guard([&] {
+          operations[i].undo();
+          return absl::OkStatus();
+        }));
       }
     }
   }
@@ -141,28 +157,42 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
     }
     wal_pages_ = store_->wal_pages();
   }
-  if (!status.ok() && !absl::IsResourceExhausted(status)) {
-    Fail(status);
-  }
+  HandleError(status);
   for (Operation& operation : operations) {
     if (operation.done) {
-      operation.done(status);
+      // What is committed must come to count.
+      HandleError(Guard([&] {
+        operation.done(status);
+        return absl::OkStatus();
+      }));
     }
   }
-  if (status.ok() && store_->wal_pages() > kMostPages) {
-    // A full disk may end later, all other errors do not.
-    const absl::Status checkpoint = store_->Checkpoint();
-    if (!checkpoint.ok() && !absl::IsResourceExhausted(checkpoint)) {
-      Fail(checkpoint);
-    }
+  const auto now = std::chrono::steady_clock::now();
+  if (store_->wal_pages() > kMostPages ||
+      (absl::IsResourceExhausted(status) && now - freed_ >= kFreeInterval)) {
+    // Where the disk is full, this gives room: the pages go where they have their place.
+    freed_ = now;
+    HandleError(store_->Checkpoint());
+  }
+}
+
+void CommitQueue::HandleError(const absl::Status& status) {
+  // A full disk may end later, all other errors do not.
+  if (!status.ok() && !absl::IsResourceExhausted(status)) {
+    Fail(status);
   }
 }
 
 void CommitQueue::RunCheckpoints() {
   pthread_setname_np(pthread_self(), "calibd-ckpt");
   absl::StatusOr<Database> database = Database::Open(store_->path());
-  if (!database.ok()) {
-    Fail(database.status());
+  absl::Status status = database.status();
+  if (status.ok()) {
+    // Until it has read, a connection knows of no write-ahead log and moves nothing.
+    status = database->QueryInteger("SELECT count(*) FROM sqlite_master").status();
+  }
+  if (!status.ok()) {
+    Fail(status);
     return;
   }
   int done_at = 0;

@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_STORE_COMMIT_QUEUE_H_
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,8 @@ class CommitQueue {
   // One transaction.
   void Write(std::vector<Operation>& operations);
   void RunCheckpoints();
+  // Fail, unless the status is OK or says that the disk is full.
+  void HandleError(const absl::Status& status);
 
   const std::unique_ptr<Store> store_;
   const std::function<void(const absl::Status&)> on_failure_;
@@ -84,6 +87,9 @@ class CommitQueue {
   bool told_failure_ = false;     // guarded by mutex_
   Statistics statistics_;         // guarded by mutex_; without queued and bytes
   int wal_pages_ = 0;             // guarded by mutex_
+
+  // The storage thread's: when it last tried to make room on a full disk.
+  std::chrono::steady_clock::time_point freed_{};
 
   std::thread storage_thread_;
   // Moves the write-ahead log into the database while commits go on.

@@ -1,5 +1,7 @@
 #include "server/store/sqlite.h"
 
+#include <cerrno>
+
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 
@@ -9,7 +11,11 @@ absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
   const std::string message = absl::StrCat(
       "the store cannot ", absl::string_view(action.data(), action.size()), ": ",
       handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle), " (SQLite ", code, ")");
-  switch (code & 0xff) {
+  // Also what SQLite does not call a full disk.
+  const bool full =
+      (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE ||
+      (code == SQLITE_IOERR_WRITE && handle != nullptr && sqlite3_system_errno(handle) == EDQUOT);
+  switch (full ? SQLITE_FULL : code & 0xff) {
     case SQLITE_FULL:
       return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
     case SQLITE_CORRUPT:

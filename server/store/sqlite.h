@@ -20,6 +20,8 @@ namespace calibd::server {
 // what was done and say SQLite's reason.
 class Database {
  public:
+  // None: only to be assigned to.
+  Database() = default;
   // Creates the file if there is none.
   [[nodiscard]] static absl::StatusOr<Database> Open(const std::string& path);
 

@@ -19,7 +19,7 @@ namespace {
 
 // "cali", see the magic numbers of SQLite's file format.
 constexpr std::int64_t kApplicationId = 0x63616c69;
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 
 // What makes version N of the format out of version N - 1. Steps are only ever added.
 constexpr std::array<const char*, kVersion> kMigrations{R"sql(
@@ -46,6 +46,12 @@ CREATE TABLE snapshots (
   model_id INTEGER PRIMARY KEY,
   log_id INTEGER NOT NULL,
   data BLOB NOT NULL
+);
+)sql",
+                                                        R"sql(
+CREATE TABLE maturity (
+  model_id INTEGER PRIMARY KEY,
+  log_id INTEGER NOT NULL
 );
 )sql"};
 
@@ -91,7 +97,8 @@ absl::Status Migrate(Database& database, std::int64_t from) {
   return status;
 }
 
-absl::Status CheckFormat(Database& database, const std::string& folder) {
+// Returns the version of the format.
+absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& folder) {
   const absl::StatusOr<std::int64_t> application = database.QueryInteger("PRAGMA application_id");
   if (!application.ok()) {
     return application.status();
@@ -112,7 +119,7 @@ absl::Status CheckFormat(Database& database, const std::string& folder) {
     return FolderError(folder, absl::StrCat("was written by a newer calibd (format ", *version,
                                             ", this one knows up to ", kVersion, ")"));
   }
-  return *version < kVersion ? Migrate(database, *version) : absl::OkStatus();
+  return *version;
 }
 
 }  // namespace
@@ -127,6 +134,9 @@ struct Store::Statements {
   Statement append_batch;
   Statement put_cursor;
   Statement put_snapshot;
+  Statement put_maturity;
+  Statement delete_maturity;
+  Statement read_batch;
   Statement delete_batch;
 };
 
@@ -135,6 +145,8 @@ Store::Store(std::string path, int lock, Database database)
 
 Store::~Store() {
   statements_.reset();
+  // Closing it may take a checkpoint, which must not meet the next holder.
+  database_ = Database();
   close(lock_);
 }
 
@@ -150,12 +162,17 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
     return database.status();
   }
   std::unique_ptr<Store> store(new Store(std::move(path), *lock, *std::move(database)));
-  // Checkpoints are made apart from the commits: see Checkpoint.
-  absl::Status status = store->database_.Execute(
-      "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
-      "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON");
+  // Nothing is changed in a file that is not ours. Checkpoints are made apart from the
+  // commits: see Checkpoint.
+  absl::StatusOr<std::int64_t> version = CheckFormat(store->database_, folder);
+  absl::Status status = version.status();
   if (status.ok()) {
-    status = CheckFormat(store->database_, folder);
+    status = store->database_.Execute(
+        "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+        "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON");
+  }
+  if (status.ok() && *version < kVersion) {
+    status = Migrate(store->database_, *version);
   }
   if (status.ok()) {
     status = store->Prepare();
@@ -187,6 +204,10 @@ absl::Status Store::Prepare() {
       "VALUES (?, ?, ?, ?, ?)");
   absl::StatusOr<Statement> put_snapshot =
       prepare("INSERT OR REPLACE INTO snapshots (model_id, log_id, data) VALUES (?, ?, ?)");
+  absl::StatusOr<Statement> put_maturity =
+      prepare("INSERT OR REPLACE INTO maturity (model_id, log_id) VALUES (?, ?)");
+  absl::StatusOr<Statement> delete_maturity = prepare("DELETE FROM maturity WHERE model_id = ?");
+  absl::StatusOr<Statement> read_batch = prepare("SELECT data FROM log WHERE id = ?");
   absl::StatusOr<Statement> delete_batch = prepare("DELETE FROM log WHERE id = ?");
   if (!status.ok()) {
     return status;
@@ -194,7 +215,8 @@ absl::Status Store::Prepare() {
   statements_ = std::make_unique<Statements>(Statements{
       *std::move(begin), *std::move(commit), *std::move(insert_model), *std::move(delete_model),
       *std::move(delete_cursors), *std::move(delete_snapshot), *std::move(append_batch),
-      *std::move(put_cursor), *std::move(put_snapshot), *std::move(delete_batch)});
+      *std::move(put_cursor), *std::move(put_snapshot), *std::move(put_maturity),
+      *std::move(delete_maturity), *std::move(read_batch), *std::move(delete_batch)});
   // AUTOINCREMENT keeps the greatest id there ever was.
   for (const auto& [table, next] :
        {std::pair{"SELECT seq FROM sqlite_sequence WHERE name = 'models'", &next_model_id_},
@@ -218,8 +240,9 @@ absl::Status Store::Prepare() {
 absl::Status Store::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) const {
   absl::StatusOr<Statement> models = Statement::Prepare(
       database_,
-      "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data FROM models "
-      "LEFT JOIN snapshots ON snapshots.model_id = models.id ORDER BY models.id");
+      "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data, maturity.log_id "
+      "FROM models LEFT JOIN snapshots ON snapshots.model_id = models.id "
+      "LEFT JOIN maturity ON maturity.model_id = models.id ORDER BY models.id");
   if (!models.ok()) {
     return models.status();
   }
@@ -235,6 +258,7 @@ absl::Status Store::ReadModels(const std::function<absl::Status(const StoredMode
     }
     model.snapshot_log_id = models->Integer(2);
     model.snapshot = models->Blob(3);
+    model.matured_log_id = models->Integer(4);
     if (absl::Status status = visit(model); !status.ok()) {
       return status;
     }
@@ -306,6 +330,7 @@ absl::Status Store::DeleteModel(std::int64_t id) {
   absl::Status status = statements_->delete_model.Bind(1, id).Run();
   status.Update(statements_->delete_cursors.Bind(1, id).Run());
   status.Update(statements_->delete_snapshot.Bind(1, id).Run());
+  status.Update(statements_->delete_maturity.Bind(1, id).Run());
   return status;
 }
 
@@ -334,6 +359,29 @@ absl::Status Store::PutCursor(const StoredCursor& cursor) {
 
 absl::Status Store::PutSnapshot(std::int64_t model_id, std::int64_t log_id, std::string_view data) {
   return statements_->put_snapshot.Bind(1, model_id).Bind(2, log_id).BindBlob(3, data).Run();
+}
+
+absl::Status Store::PutMaturity(std::int64_t model_id, std::int64_t matured_log_id) {
+  return statements_->put_maturity.Bind(1, model_id).Bind(2, matured_log_id).Run();
+}
+
+absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
+  Statement& read = statements_->read_batch.Bind(1, log_id);
+  absl::StatusOr<bool> row = read.Next();
+  if (!row.ok()) {
+    return row.status();
+  }
+  if (!*row) {
+    return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+                     absl::StrCat("batch ", log_id, " of the log is missing"));
+  }
+  std::string data(read.Blob(0));
+  // To the end, so that it may be run again.
+  row = read.Next();
+  if (!row.ok()) {
+    return row.status();
+  }
+  return data;
 }
 
 absl::Status Store::DeleteBatches(std::span<const std::int64_t> log_ids) {

@@ -38,6 +38,8 @@ class Store {
     // `snapshot_log_id` did.
     std::string snapshot;
     std::int64_t snapshot_log_id = 0;
+    // Predictions up to this batch have matured.
+    std::int64_t matured_log_id = 0;
   };
   // By id, ascending. Visitors end the reading by an error.
   [[nodiscard]] absl::Status ReadModels(
@@ -66,6 +68,9 @@ class Store {
   [[nodiscard]] absl::Status ReadLog(
       const std::function<absl::Status(const StoredBatch&)>& visit) const;
 
+  // The data of one batch. Errors also: DataLoss when it is not there.
+  [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id);
+
   // A transaction: what is written between Begin and Commit is on disk, all of it, when
   // Commit returns OK, and none of it after any error and Rollback.
   [[nodiscard]] absl::Status Begin();
@@ -74,7 +79,7 @@ class Store {
 
   // Ids are never used again.
   [[nodiscard]] absl::Status InsertModel(std::int64_t id, const v1::Model& declaration);
-  // With its cursors and snapshot; its batches are for DeleteBatches.
+  // With its cursors, snapshot and maturity; its batches are for DeleteBatches.
   [[nodiscard]] absl::Status DeleteModel(std::int64_t id);
   // Returns the batch's number in the log, above all before it.
   [[nodiscard]] absl::StatusOr<std::int64_t> AppendBatch(std::int64_t model_id,
@@ -83,6 +88,7 @@ class Store {
   [[nodiscard]] absl::Status PutCursor(const StoredCursor& cursor);
   [[nodiscard]] absl::Status PutSnapshot(std::int64_t model_id, std::int64_t log_id,
                                          std::string_view data);
+  [[nodiscard]] absl::Status PutMaturity(std::int64_t model_id, std::int64_t matured_log_id);
   [[nodiscard]] absl::Status DeleteBatches(std::span<const std::int64_t> log_ids);
 
   // Above the ids of all models ever.

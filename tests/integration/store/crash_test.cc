@@ -116,43 +116,62 @@ PredictionSet Stream(const std::string& address, std::size_t producer, Lives& li
   return sent;
 }
 
+// Calls Observe under the next number until it is answered, whatever happens to the server.
+class NumberedCaller {
+ public:
+  NumberedCaller(const std::string& address, const std::string& model,
+                 const std::string& producer) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
+    stub_ = v1::IngestService::NewStub(
+        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    request_.set_model(model);
+    request_.mutable_producer()->set_producer_id(producer);
+    request_.mutable_producer()->set_epoch(1);
+  }
+
+  // What is to be sent next.
+  v1::ObserveRequest& request() { return request_; }
+
+  bool Call() {
+    request_.mutable_producer()->set_sequence(request_.producer().sequence() + 1);
+    grpc::Status status(grpc::UNAVAILABLE, "");
+    while (status.error_code() == grpc::UNAVAILABLE) {
+      grpc::ClientContext context;
+      context.set_wait_for_ready(true);
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+      v1::ObserveResponse response;
+      status = stub_->Observe(&context, request_, &response);
+    }
+    EXPECT_TRUE(status.ok()) << status.error_code() << " " << status.error_message();
+    return status.ok();
+  }
+
+ private:
+  std::unique_ptr<v1::IngestService::Stub> stub_;
+  v1::ObserveRequest request_;
+};
+
 // The same without the SDK: calls of one batch each, sent again under their number until they
 // are answered, so that a batch that was committed comes again when its answer was lost.
 PredictionSet Observe(const std::string& address, std::size_t producer, Lives& lives,
                       std::latch& ready) {
   std::mt19937 random(static_cast<unsigned>(1000 + producer));
   auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 100 + producer);
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
-  const auto stub = v1::IngestService::NewStub(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  NumberedCaller caller(address, "models/crash", "producer-" + std::to_string(producer));
   PredictionSet sent;
-  v1::ObserveRequest request;
-  request.set_model("models/crash");
-  request.mutable_producer()->set_producer_id("producer-" + std::to_string(producer));
-  request.mutable_producer()->set_epoch(1);
   ready.count_down();
   int life = 0;
   while (lives.WaitForLifeAfter(life)) {
     for (std::size_t rows = 0; rows < kRowsPerLife;) {
       const PredictionSet piece = NextPiece(*generator, random);
-      request.mutable_producer()->set_sequence(request.producer().sequence() + 1);
-      v1::Observations& observations = *request.mutable_observations();
+      v1::Observations& observations = *caller.request().mutable_observations();
       observations.mutable_probabilities()->mutable_values()->Assign(piece.probabilities.begin(),
                                                                      piece.probabilities.end());
       observations.mutable_labels()->Assign(piece.labels.begin(), piece.labels.end());
-      grpc::Status status(grpc::UNAVAILABLE, "");
-      while (status.error_code() == grpc::UNAVAILABLE) {
-        grpc::ClientContext context;
-        context.set_wait_for_ready(true);
-        context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-        v1::ObserveResponse response;
-        status = stub->Observe(&context, request, &response);
-      }
-      EXPECT_TRUE(status.ok()) << status.error_code() << " " << status.error_message();
-      if (!status.ok()) return sent;
+      if (!caller.Call()) return sent;
       Append(piece, sent);
       rows += piece.labels.size();
     }
@@ -220,8 +239,9 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
         store::v1::LoggedBatch batch;
         EXPECT_TRUE(batch.ParseFromArray(stored.data.data(), static_cast<int>(stored.data.size())));
         EXPECT_EQ(batch.sequence(), ++last_sequence[batch.producer_id()]) << "seed " << seed;
-        const auto decoded = server::DecodeLogged(stored.data, kClasses);
-        if (!decoded.ok()) return decoded.status();
+        const auto row = server::DecodeLogged(stored.data, kClasses);
+        if (!row.ok()) return row.status();
+        const server::DecodedBatch* const decoded = &row->batch;
         PredictionSet& all = logged[batch.producer_id()];
         all.probabilities.insert(all.probabilities.end(), decoded->probabilities.begin(),
                                  decoded->probabilities.end());
@@ -242,6 +262,138 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   ASSERT_GT(answer->estimates_size(), 0);
   EXPECT_EQ(answer->estimates(0).skce(), running->moments().mean) << "seed " << seed;
   EXPECT_EQ(answer->estimates(0).block_count(), running->moments().count);
+}
+
+// Posts predictions by id and labels most of them, some twice, in another order.
+PredictionSet PostAndLabel(const std::string& address, Lives& lives, std::latch& ready,
+                           std::vector<bool>& labelled) {
+  std::mt19937 random(77);
+  auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 78);
+  NumberedCaller predictions(address, "models/later", "predictor");
+  NumberedCaller labels(address, "models/later", "labeller");
+  PredictionSet sent;
+  sent.class_count = kClasses;
+  ready.count_down();
+  int life = 0;
+  while (lives.WaitForLifeAfter(life)) {
+    for (std::size_t rows = 0; rows < kRowsPerLife;) {
+      const PredictionSet piece = NextPiece(*generator, random);
+      v1::Observations& observations = *predictions.request().mutable_observations();
+      observations.Clear();
+      observations.mutable_probabilities()->mutable_values()->Assign(piece.probabilities.begin(),
+                                                                     piece.probabilities.end());
+      v1::Labels& later = *labels.request().mutable_labels();
+      later.Clear();
+      for (std::size_t i = 0; i < piece.labels.size(); ++i) {
+        observations.add_prediction_ids(std::to_string(sent.labels.size() + i));
+        labelled.push_back(random() % 8 != 0);
+      }
+      for (std::size_t i = piece.labels.size(); i-- > 0;) {
+        if (labelled[sent.labels.size() + i]) {
+          later.add_prediction_ids(std::to_string(sent.labels.size() + i));
+          later.add_labels(piece.labels[i]);
+        }
+      }
+      Append(piece, sent);
+      if (!predictions.Call() || (later.labels_size() > 0 && !labels.Call())) return sent;
+      rows += piece.labels.size();
+    }
+  }
+  return sent;
+}
+
+TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
+  const int kills = std::max(1, Kills() / 4);
+  const TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  auto server = ServerProcess::Start({"--data-dir", data});
+  ASSERT_NE(server, nullptr);
+  const std::string address = server->grpc_address();
+  v1::Model model;
+  model.set_name("models/later");
+  model.set_class_count(kClasses);
+  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.set_window(kWindow);
+  // Short enough that some mature between two kills.
+  model.mutable_label_grace()->set_nanos(400000000);
+  ASSERT_TRUE(ConnectTo(address)->CreateModel(model).ok());
+  Lives lives;
+  std::latch ready(1);
+  PredictionSet sent;
+  std::vector<bool> labelled;
+  std::thread producer([&] { sent = PostAndLabel(address, lives, ready, labelled); });
+  ready.wait();
+  const unsigned seed = std::random_device()();
+  RecordProperty("seed", std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int kill = 0; kill < kills && server != nullptr; ++kill) {
+    lives.Begin();
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 150));
+    server->Kill();
+    server = ServerProcess::Start({"--data-dir", data, "--listen", address});
+  }
+  lives.End();
+  producer.join();
+  ASSERT_NE(server, nullptr) << "seed " << seed;
+  const auto client = ConnectTo(address);
+  ASSERT_NE(client, nullptr);
+  v1::GetCalibrationResponse answer;
+  ASSERT_TRUE(WaitFor([&] {
+    const auto response = client->GetCalibration("models/later");
+    if (response.ok()) answer = *response;
+    return response.ok() && answer.label_coverage().pending() == 0;
+  }));
+  EXPECT_EQ(server->Terminate(), 0);
+
+  // The judge: what matured, in the order of the log, is what was sent, in its order, with its
+  // label or as missing; and the state is what it makes.
+  const auto store = server::Store::Open(data);
+  ASSERT_TRUE(store.ok()) << store.status();
+  auto running =
+      RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));
+  std::size_t next = 0;
+  std::int64_t counted = 0;
+  std::int64_t missing = 0;
+  const absl::Status read =
+      (*store)->ReadLog([&](const server::Store::StoredBatch& stored) -> absl::Status {
+        const auto row = server::DecodeLogged(stored.data, kClasses);
+        if (!row.ok()) return row.status();
+        if (row->kind != server::LoggedBatch::Kind::kMatured) return absl::OkStatus();
+        missing += static_cast<std::int64_t>(row->missing_predicted_classes.size());
+        for (std::size_t i = 0; i < row->batch.labels.size(); ++i) {
+          const auto values = row->batch.view().row(i);
+          while (next < sent.labels.size() &&
+                 !std::equal(values.begin(), values.end(), sent.view().row(next).begin())) {
+            ++next;
+          }
+          if (next == sent.labels.size()) {
+            return absl::InternalError("a row that matured was not sent, or matured before");
+          }
+          EXPECT_TRUE(labelled[next]);
+          EXPECT_EQ(row->batch.labels[i], sent.labels[next]);
+          running->Add(values, row->batch.labels[i]);
+          ++counted;
+          ++next;
+        }
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(read.ok()) << read << ", seed " << seed;
+  const v1::LabelCoverage& coverage = answer.label_coverage();
+  const auto labels_sent =
+      static_cast<std::int64_t>(std::count(labelled.begin(), labelled.end(), true));
+  EXPECT_EQ(coverage.predictions(), static_cast<std::int64_t>(sent.labels.size()));
+  EXPECT_EQ(coverage.duplicate_predictions(), 0);
+  EXPECT_EQ(coverage.matured(), coverage.predictions());
+  EXPECT_EQ(coverage.labels().matched(), counted);
+  EXPECT_EQ(coverage.labels().matched() + coverage.labels().late() + coverage.labels().unknown(),
+            labels_sent);
+  EXPECT_EQ(coverage.labels().repeated() + coverage.labels().conflicting(), 0);
+  EXPECT_EQ(coverage.missing(), missing);
+  EXPECT_EQ(counted + missing, coverage.matured());
+  EXPECT_EQ(answer.observations(), counted);
+  ASSERT_GT(answer.estimates_size(), 0);
+  EXPECT_EQ(answer.estimates(0).skce(), running->moments().mean) << "seed " << seed;
+  EXPECT_GT(counted, 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <string>
@@ -124,6 +125,85 @@ TEST(DecodeTest, HashTellsContentsApart) {
       hash);
   EXPECT_NE(DecodeAfter([](auto& o) { o.set_dropped_rows(1); }).content_hash, hash);
   EXPECT_NE(DecodeAfter([](auto& o) { o.add_labels(0); }).content_hash, hash);
+}
+
+ModelDeclaration DeclarationWithGrace() {
+  ModelDeclaration declaration = Declaration();
+  declaration.label_grace = std::chrono::seconds(1);
+  declaration.max_pending = 10;
+  return declaration;
+}
+
+TEST(DecodeTest, PredictionsWithIdsNeedNoLabels) {
+  v1::Observations observations = Valid();
+  observations.add_prediction_ids("a");
+  observations.add_prediction_ids("b");
+  const DecodedBatch labelled = Decode(observations, DeclarationWithGrace());
+  ASSERT_TRUE(labelled.validity.ok()) << labelled.validity;
+  EXPECT_EQ(labelled.kind, DecodedBatch::Kind::kPredictions);
+  EXPECT_THAT(labelled.labels, ElementsAre(0, 1));
+  EXPECT_THAT(labelled.ids, ElementsAre(HashId("a"), HashId("b")));
+  observations.clear_labels();
+  const DecodedBatch waiting = Decode(observations, DeclarationWithGrace());
+  ASSERT_TRUE(waiting.validity.ok()) << waiting.validity;
+  EXPECT_TRUE(waiting.labels.empty());
+  EXPECT_EQ(waiting.rows, 2);
+  EXPECT_NE(waiting.content_hash, labelled.content_hash);
+  observations.set_prediction_ids(1, "c");
+  EXPECT_NE(Decode(observations, DeclarationWithGrace()).content_hash, waiting.content_hash);
+}
+
+TEST(DecodeTest, SaysWhatIsWrongWithIds) {
+  const auto refusal = [](const std::function<void(v1::Observations&)>& change,
+                          const ModelDeclaration& declaration) {
+    v1::Observations observations = Valid();
+    observations.add_prediction_ids("a");
+    observations.add_prediction_ids("b");
+    change(observations);
+    const DecodedBatch batch = Decode(observations, declaration);
+    EXPECT_EQ(batch.validity.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(batch.ids.empty());
+    return std::string(batch.validity.message());
+  };
+  const ModelDeclaration declaration = DeclarationWithGrace();
+  EXPECT_THAT(refusal([](auto&) {}, Declaration()), HasSubstr("no label_grace"));
+  EXPECT_THAT(refusal([](auto& o) { o.set_prediction_ids(1, ""); }, declaration),
+              HasSubstr("prediction_ids[1] is \"\" of 0 bytes, expected 1..128"));
+  EXPECT_THAT(refusal([](auto& o) { o.set_prediction_ids(0, std::string(129, 'x')); }, declaration),
+              HasSubstr("of 129 bytes"));
+  EXPECT_THAT(refusal([](auto& o) { o.mutable_labels()->RemoveLast(); }, declaration),
+              HasSubstr("has 2 ids with 1 labels"));
+  EXPECT_THAT(refusal([](auto& o) { o.mutable_prediction_ids()->RemoveLast(); }, declaration),
+              HasSubstr("has 1 ids with 2 labels"));
+  EXPECT_THAT(refusal(
+                  [](auto& o) {
+                    o.clear_labels();
+                    o.add_prediction_ids("c");
+                  },
+                  declaration),
+              HasSubstr("has 4 values with 3 ids"));
+}
+
+TEST(DecodeTest, LabelsByIdAreChecked) {
+  v1::Labels labels;
+  for (const char* id : {"a", "b"}) labels.add_prediction_ids(id);
+  labels.add_labels(1);
+  const auto message = [&labels](const ModelDeclaration& declaration) {
+    return std::string(Decode(labels, declaration).validity.message());
+  };
+  EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("has 2 ids with 1 labels"));
+  labels.add_labels(2);
+  EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("labels[1] is 2, expected 0..1"));
+  labels.set_labels(1, 0);
+  EXPECT_THAT(message(Declaration()), HasSubstr("no label_grace"));
+  const DecodedBatch batch = Decode(labels, DeclarationWithGrace());
+  ASSERT_TRUE(batch.validity.ok()) << batch.validity;
+  EXPECT_EQ(batch.kind, DecodedBatch::Kind::kLabels);
+  EXPECT_EQ(batch.rows, 2);
+  EXPECT_THAT(batch.labels, ElementsAre(1, 0));
+  EXPECT_THAT(batch.ids, ElementsAre(HashId("a"), HashId("b")));
+  labels.Clear();
+  EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("expected 1.."));
 }
 
 }  // namespace

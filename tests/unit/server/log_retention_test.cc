@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace calibd::server {
 namespace {
 
@@ -11,17 +14,23 @@ using ::testing::IsEmpty;
 
 const auto kNow = LogRetention::Clock::now();
 
+std::vector<std::int64_t> Snapshot(LogRetention& retention) {
+  std::vector<std::int64_t> unneeded = retention.BeginSnapshot(kNow);
+  retention.EndSnapshot(true);
+  return unneeded;
+}
+
 TEST(LogRetentionTest, KeepsTheWindow) {
   LogRetention retention(10);
   retention.Add(1, 4);
   retention.Add(2, 4);
   retention.Add(3, 4);
   // Without the first there would be 8.
-  EXPECT_THAT(retention.TakeUnneeded(kNow), IsEmpty());
+  EXPECT_THAT(Snapshot(retention), IsEmpty());
   retention.Add(4, 3);
-  EXPECT_THAT(retention.TakeUnneeded(kNow), ElementsAre(1));
+  EXPECT_THAT(Snapshot(retention), ElementsAre(1));
   retention.Add(5, 100);
-  EXPECT_THAT(retention.TakeUnneeded(kNow), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Snapshot(retention), ElementsAre(2, 3, 4));
   EXPECT_EQ(retention.last_log_id(), 5);
   EXPECT_THAT(retention.TakeAll(), ElementsAre(5));
 }
@@ -30,13 +39,13 @@ TEST(LogRetentionTest, RejectedBatchesGoWithTheNextSnapshot) {
   LogRetention retention(10);
   retention.Add(1, 4);
   retention.Add(2, 0);
-  EXPECT_THAT(retention.TakeUnneeded(kNow), ElementsAre(2));
-  EXPECT_THAT(retention.TakeUnneeded(kNow), IsEmpty());
+  EXPECT_THAT(Snapshot(retention), ElementsAre(2));
+  EXPECT_THAT(Snapshot(retention), IsEmpty());
 }
 
 TEST(LogRetentionTest, SnapshotsAreDueByRowsBatchesAndTime) {
   LogRetention retention(10);
-  static_cast<void>(retention.TakeUnneeded(kNow));
+  static_cast<void>(Snapshot(retention));
   EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
   retention.AddOld(1, LogRetention::kSnapshotRows);
   EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
@@ -45,12 +54,53 @@ TEST(LogRetentionTest, SnapshotsAreDueByRowsBatchesAndTime) {
   EXPECT_TRUE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
   retention.Add(3, LogRetention::kSnapshotRows - 1);
   EXPECT_TRUE(retention.SnapshotDue(kNow));
-  static_cast<void>(retention.TakeUnneeded(kNow));
+  static_cast<void>(Snapshot(retention));
   for (std::size_t i = 0; i < LogRetention::kSnapshotBatches; ++i) {
     EXPECT_FALSE(retention.SnapshotDue(kNow));
-    retention.Add(4 + static_cast<std::int64_t>(i), 0);
+    retention.Add(4 + static_cast<std::int64_t>(i), 1);
   }
   EXPECT_TRUE(retention.SnapshotDue(kNow));
+  static_cast<void>(Snapshot(retention));
+  for (std::size_t i = 0; i < LogRetention::kSnapshotBatches; ++i) {
+    retention.AddTracked(5000 + static_cast<std::int64_t>(i));
+  }
+  EXPECT_TRUE(retention.SnapshotDue(kNow));
+}
+
+TEST(LogRetentionTest, RejectedBatchesAloneAreDueLate) {
+  LogRetention retention(10);
+  static_cast<void>(Snapshot(retention));
+  for (std::size_t i = 0; i < LogRetention::kSnapshotRejected; ++i) {
+    EXPECT_FALSE(retention.SnapshotDue(kNow));
+    retention.Add(1 + static_cast<std::int64_t>(i), 0);
+  }
+  EXPECT_TRUE(retention.SnapshotDue(kNow));
+}
+
+TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsMadeAgain) {
+  LogRetention retention(1);
+  retention.Add(1, 1);
+  retention.Add(2, LogRetention::kSnapshotRows);
+  EXPECT_THAT(retention.BeginSnapshot(kNow), ElementsAre(1));
+  retention.Add(3, LogRetention::kSnapshotRows);
+  EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
+  retention.EndSnapshot(false);
+  EXPECT_FALSE(retention.SnapshotDue(kNow));
+  EXPECT_TRUE(retention.SnapshotDue(kNow + LogRetention::kRetryInterval));
+  EXPECT_THAT(retention.BeginSnapshot(kNow), ElementsAre(1, 2));
+  retention.EndSnapshot(true);
+  EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kRetryInterval));
+  EXPECT_THAT(retention.TakeAll(), ElementsAre(3));
+}
+
+TEST(LogRetentionTest, TrackedBatchesAreKeptForOthers) {
+  LogRetention retention(1);
+  retention.AddTracked(1);
+  retention.Add(2, 1);
+  retention.AddOldTracked(3);
+  EXPECT_EQ(retention.last_log_id(), 3);
+  EXPECT_THAT(Snapshot(retention), IsEmpty());
+  EXPECT_THAT(retention.TakeAll(), ElementsAre(2));
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <utility>
+
 #include "calibd/store/v1/store.pb.h"
 
 namespace calibd::server {
@@ -20,21 +23,27 @@ DecodedBatch Batch(std::vector<double> probabilities) {
   return batch;
 }
 
+LoggedBatch Logged(DecodedBatch batch) { return MakeLoggedBatch(std::move(batch)); }
+
 TEST(LoggedBatchTest, ComesBackAsItWas) {
   // The first are exact in single precision, the others are not.
   for (const auto& values :
        {std::vector<double>{0.25, 0.75, 0.5, 0.5}, std::vector<double>{0.1, 0.9, 0.5, 0.5}}) {
-    const std::string logged = EncodeLogged(
-        Batch(values), ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7});
-    const auto decoded = DecodeLogged(logged, 2);
+    std::string encoded = EncodeLogged(
+        Logged(Batch(values)), ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7});
+    AppendElapsed(std::chrono::microseconds(99), encoded);
+    const auto decoded = DecodeLogged(encoded, 2);
     ASSERT_TRUE(decoded.ok()) << decoded.status();
-    EXPECT_TRUE(decoded->validity.ok());
-    EXPECT_EQ(decoded->probabilities, values);
-    EXPECT_THAT(decoded->labels, ElementsAre(1, 0));
-    EXPECT_EQ(decoded->rows, 2);
-    EXPECT_EQ(decoded->dropped_rows, 3);
+    EXPECT_EQ(decoded->kind, LoggedBatch::Kind::kObservations);
+    EXPECT_FALSE(decoded->tracked());
+    EXPECT_EQ(decoded->elapsed, std::chrono::microseconds(99));
+    EXPECT_TRUE(decoded->batch.validity.ok());
+    EXPECT_EQ(decoded->batch.probabilities, values);
+    EXPECT_THAT(decoded->batch.labels, ElementsAre(1, 0));
+    EXPECT_EQ(decoded->batch.rows, 2);
+    EXPECT_EQ(decoded->batch.dropped_rows, 3);
     store::v1::LoggedBatch message;
-    ASSERT_TRUE(message.ParseFromString(logged));
+    ASSERT_TRUE(message.ParseFromString(encoded));
     EXPECT_EQ(message.producer_id(), "p");
     EXPECT_EQ(message.epoch(), 2);
     EXPECT_EQ(message.sequence(), 7);
@@ -44,28 +53,110 @@ TEST(LoggedBatchTest, ComesBackAsItWas) {
 TEST(LoggedBatchTest, SinglePrecisionTakesHalfTheRoom) {
   const std::vector<double> exact(2000, 0.5);
   const std::vector<double> other(2000, 0.1);
-  EXPECT_LT(EncodeLogged(Batch(exact), {}).size(), 8100U);
-  EXPECT_GT(EncodeLogged(Batch(other), {}).size(), 16000U);
+  EXPECT_LT(EncodeLogged(Logged(Batch(exact)), {}).size(), 8100U);
+  EXPECT_GT(EncodeLogged(Logged(Batch(other)), {}).size(), 16000U);
 }
 
 TEST(LoggedBatchTest, RejectedBatchesLeaveTheirRows) {
   DecodedBatch rejected;
   rejected.validity = absl::InvalidArgumentError("is bad");
   rejected.rows = 5;
-  const auto decoded = DecodeLogged(EncodeLogged(rejected, {}), 2);
+  const auto decoded = DecodeLogged(EncodeLogged(Logged(rejected), {}), 2);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_FALSE(decoded->validity.ok());
-  EXPECT_EQ(decoded->rows, 5);
+  EXPECT_EQ(decoded->kind, LoggedBatch::Kind::kRejected);
+  EXPECT_FALSE(decoded->batch.validity.ok());
+  EXPECT_EQ(decoded->batch.rows, 5);
+}
+
+TEST(LoggedBatchTest, PredictionsThatWaitComeBack) {
+  for (const bool labelled : {false, true}) {
+    DecodedBatch batch = Batch({0.25, 0.75, 0.5, 0.5});
+    batch.kind = DecodedBatch::Kind::kPredictions;
+    batch.ids = {HashId("a"), HashId("b")};
+    if (!labelled) batch.labels.clear();
+    LoggedBatch logged = Logged(batch);
+    logged.duplicate_predictions = 4;
+    const auto decoded = DecodeLogged(EncodeLogged(logged, {}), 2);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(decoded->kind, LoggedBatch::Kind::kPredictions);
+    EXPECT_TRUE(decoded->tracked());
+    EXPECT_EQ(decoded->batch.ids, batch.ids);
+    EXPECT_EQ(decoded->batch.labels, batch.labels);
+    EXPECT_EQ(decoded->batch.probabilities, batch.probabilities);
+    EXPECT_EQ(decoded->batch.rows, 2);
+    EXPECT_EQ(decoded->duplicate_predictions, 4);
+  }
+}
+
+TEST(LoggedBatchTest, ABatchOfKnownPredictionsOnlyComesBack) {
+  LoggedBatch logged;
+  logged.kind = LoggedBatch::Kind::kPredictions;
+  logged.batch.class_count = 2;
+  logged.duplicate_predictions = 4;
+  const auto decoded = DecodeLogged(EncodeLogged(logged, {}), 2);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->kind, LoggedBatch::Kind::kPredictions);
+  EXPECT_FALSE(decoded->tracked());
+  EXPECT_EQ(decoded->duplicate_predictions, 4);
+}
+
+TEST(LoggedBatchTest, LabelsComeBack) {
+  LoggedBatch logged;
+  logged.kind = LoggedBatch::Kind::kLabels;
+  logged.batch.ids = {HashId("a"), HashId("b")};
+  logged.batch.labels = {1, 0};
+  logged.label_counts = {.matched = 2, .repeated = 3, .conflicting = 4, .late = 5, .unknown = 6};
+  const auto decoded = DecodeLogged(EncodeLogged(logged, {}), 2);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->kind, LoggedBatch::Kind::kLabels);
+  EXPECT_TRUE(decoded->tracked());
+  EXPECT_EQ(decoded->batch.ids, logged.batch.ids);
+  EXPECT_THAT(decoded->batch.labels, ElementsAre(1, 0));
+  EXPECT_EQ(decoded->label_counts.matched, 2);
+  EXPECT_EQ(decoded->label_counts.repeated, 3);
+  EXPECT_EQ(decoded->label_counts.conflicting, 4);
+  EXPECT_EQ(decoded->label_counts.late, 5);
+  EXPECT_EQ(decoded->label_counts.unknown, 6);
+}
+
+TEST(LoggedBatchTest, MaturedPredictionsComeBack) {
+  LoggedBatch logged;
+  logged.kind = LoggedBatch::Kind::kMatured;
+  logged.batch = Batch({0.25, 0.75, 0.5, 0.5});
+  logged.through_log_id = 17;
+  logged.missing_predicted_classes = {0, 1, 1};
+  const auto decoded = DecodeLogged(EncodeLogged(logged, {}), 2);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->kind, LoggedBatch::Kind::kMatured);
+  EXPECT_FALSE(decoded->tracked());
+  EXPECT_EQ(decoded->batch.probabilities, logged.batch.probabilities);
+  EXPECT_EQ(decoded->through_log_id, 17);
+  EXPECT_THAT(decoded->missing_predicted_classes, ElementsAre(0, 1, 1));
 }
 
 TEST(LoggedBatchTest, DamageIsDataLoss) {
-  const std::string logged = EncodeLogged(Batch({0.25, 0.75, 0.5, 0.5}), {});
+  const std::string logged = EncodeLogged(Logged(Batch({0.25, 0.75, 0.5, 0.5})), {});
   EXPECT_EQ(DecodeLogged(logged, 3).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(DecodeLogged(logged.substr(0, 5), 2).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(DecodeLogged("", 2).status().code(), absl::StatusCode::kDataLoss);
+  const auto code = [](const LoggedBatch& damaged) {
+    return DecodeLogged(EncodeLogged(damaged, {}), 2).status().code();
+  };
   DecodedBatch label = Batch({0.25, 0.75, 0.5, 0.5});
   label.labels[0] = 2;
-  EXPECT_EQ(DecodeLogged(EncodeLogged(label, {}), 2).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code(Logged(label)), absl::StatusCode::kDataLoss);
+  LoggedBatch ids = Logged(Batch({0.25, 0.75, 0.5, 0.5}));
+  ids.kind = LoggedBatch::Kind::kPredictions;
+  ids.batch.ids = {HashId("a")};
+  EXPECT_EQ(code(ids), absl::StatusCode::kDataLoss);
+  LoggedBatch labels;
+  labels.kind = LoggedBatch::Kind::kLabels;
+  labels.batch.labels = {1};
+  EXPECT_EQ(code(labels), absl::StatusCode::kDataLoss);
+  LoggedBatch matured = Logged(Batch({0.25, 0.75, 0.5, 0.5}));
+  matured.kind = LoggedBatch::Kind::kMatured;
+  matured.missing_predicted_classes = {2};
+  EXPECT_EQ(code(matured), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class ModelTest : public ::testing::Test {
     Model model(1, declaration, {}, 10, pool_, nullptr);
     std::size_t done = 0;
     for (const std::size_t size : batches) {
-      model.Apply(set.view().rows(done, size), 0, std::chrono::system_clock::now());
+      model.Apply(set.view().rows(done, size));
       done += size;
     }
     EXPECT_EQ(done, set.labels.size());
@@ -130,7 +130,8 @@ TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
     const auto whole = StateAfter(declared, set, {1000});
     for (const std::size_t cut : {0U, 57U, 100U, 101U, 555U, 1000U}) {
       Model before(1, declared, {}, 10, pool_, nullptr);
-      before.Apply(set.view().rows(0, cut), 2, ModelSnapshot::Time(std::chrono::seconds(9)));
+      before.Apply(set.view().rows(0, cut));
+      before.CountAccepted(2, ModelSnapshot::Time(std::chrono::seconds(9)));
       before.CountRejected(3);
       const store::v1::ModelState saved = before.Save();
       Model after(1, declared, {}, 10, pool_, nullptr);
@@ -138,7 +139,7 @@ TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
       ASSERT_TRUE(restored.ok()) << restored;
       EXPECT_EQ(after.Save().SerializeAsString(), saved.SerializeAsString());
       after.RestoreWindow(set.view().rows(0, cut));
-      after.Apply(set.view().rows(cut, 1000 - cut), 0, std::chrono::system_clock::now());
+      after.Apply(set.view().rows(cut, 1000 - cut));
       after.Publish();
       const auto state = after.snapshot();
       EXPECT_EQ(state->observations, 1000);
@@ -167,7 +168,7 @@ TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
 TEST_F(ModelTest, DoesNotRestoreWhatIsNotItsOwn) {
   const PredictionSet set = Draw(200);
   Model model(1, Declaration(300, 100), {}, 10, pool_, nullptr);
-  model.Apply(set.view(), 0, {});
+  model.Apply(set.view());
   const store::v1::ModelState good = model.Save();
   const auto code_after = [&](const std::function<void(store::v1::ModelState&)>& change) {
     store::v1::ModelState state = good;
@@ -235,7 +236,7 @@ TEST_F(ModelTest, SnapshotsStayAsTheyWere) {
   Model model(1, Declaration(8, 0, 0.5), {}, 10, pool_, nullptr);
   std::vector<std::shared_ptr<const ModelSnapshot>> snapshots;
   for (std::size_t i = 0; i < 100; ++i) {
-    model.Apply(set.view().rows(i, 1), 0, std::chrono::system_clock::now());
+    model.Apply(set.view().rows(i, 1));
     model.Publish();
     snapshots.push_back(model.snapshot());
   }

@@ -1,0 +1,44 @@
+#ifndef CALIBD_SERVER_STATE_LABEL_COVERAGE_H_
+#define CALIBD_SERVER_STATE_LABEL_COVERAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "server/state/prediction_tracker.h"
+
+namespace calibd::server {
+
+// The most probable class; the first of several.
+[[nodiscard]] std::size_t PredictedClass(std::span<const double> probabilities) noexcept;
+
+// Of the predictions whose most probable class is this one.
+struct ClassCoverage {
+  std::int64_t matured = 0;
+  // Of those, without a label.
+  std::int64_t missing = 0;
+};
+
+// How many predictions with an id got their labels in time; see calibd.v1.LabelCoverage.
+struct LabelCoverage {
+  std::int64_t predictions = 0;
+  std::int64_t duplicate_predictions = 0;
+  // With their label: when they came, or matched later.
+  std::int64_t labelled = 0;
+  LabelCounts labels;
+  std::int64_t matured = 0;
+  std::int64_t missing = 0;
+  // m of them. Replaced when it changes: readers keep what they have.
+  std::shared_ptr<const std::vector<ClassCoverage>> classes;
+
+  [[nodiscard]] std::int64_t pending() const noexcept { return predictions - matured; }
+  [[nodiscard]] std::int64_t pending_labelled() const noexcept {
+    return labelled - (matured - missing);
+  }
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_LABEL_COVERAGE_H_

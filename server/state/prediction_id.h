@@ -1,0 +1,36 @@
+#ifndef CALIBD_SERVER_STATE_PREDICTION_ID_H_
+#define CALIBD_SERVER_STATE_PREDICTION_ID_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace calibd::server {
+
+// What is kept of a caller's id: its XXH3 128-bit hash, so that two ids of one model are
+// taken for the same with a probability below 1e-24 for a million of them.
+struct PredictionId {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+
+  friend bool operator==(const PredictionId&, const PredictionId&) = default;
+  template <typename H>
+  friend H AbslHashValue(H hash, const PredictionId& id) {
+    return H::combine(std::move(hash), id.low, id.high);
+  }
+};
+
+[[nodiscard]] PredictionId HashId(std::string_view id) noexcept;
+
+// As the store holds them: 16 bytes each, low first, little-endian.
+[[nodiscard]] std::string EncodeIds(std::span<const PredictionId> ids);
+// Empty unless `bytes` is a multiple of 16 long.
+[[nodiscard]] std::vector<PredictionId> DecodeIds(std::string_view bytes);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_PREDICTION_ID_H_

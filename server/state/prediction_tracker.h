@@ -1,0 +1,180 @@
+#ifndef CALIBD_SERVER_STATE_PREDICTION_TRACKER_H_
+#define CALIBD_SERVER_STATE_PREDICTION_TRACKER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/state/prediction_id.h"
+
+namespace calibd::server {
+
+// What became of labels that came by id: see calibd.v1.LabelCounts.
+struct LabelCounts {
+  std::int64_t matched = 0;
+  std::int64_t repeated = 0;
+  std::int64_t conflicting = 0;
+  std::int64_t late = 0;
+  std::int64_t unknown = 0;
+
+  LabelCounts& operator+=(const LabelCounts& other) noexcept {
+    matched += other.matched;
+    repeated += other.repeated;
+    conflicting += other.conflicting;
+    late += other.late;
+    unknown += other.unknown;
+    return *this;
+  }
+};
+
+// The predictions of one model whose ids are known: those that wait for their labels, and
+// for about as long again those that matured. Their values are in the log; this holds where,
+// and the labels. One batch of predictions in the log is a run; runs mature whole, oldest
+// first, and are forgotten so.
+//
+// Owned by the storage thread: it says what a batch does as of the end of the log, and takes
+// that back (Undo...) when the batch does not come to be on disk. next_due and
+// oldest_pending_time are for any thread.
+class PredictionTracker {
+ public:
+  // By a clock that never goes back, see LogClock.
+  using Elapsed = std::chrono::microseconds;
+  static constexpr std::int32_t kNoLabel = -1;
+
+  // Memory of one prediction that is known, at most: its entry, and the index at its emptiest.
+  static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7;
+
+  // grace > 0; max_pending >= 1.
+  PredictionTracker(Elapsed grace, std::size_t max_pending)
+      : grace_(grace), max_pending_(max_pending) {}
+
+  // ---- What comes
+
+  [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
+  [[nodiscard]] std::size_t max_pending() const noexcept { return max_pending_; }
+  // Which of the ids are not known, each for its first time: ascending indices.
+  [[nodiscard]] std::vector<std::uint32_t> FindNew(std::span<const PredictionId> ids) const;
+
+  // A batch of predictions of the log. ids: new, at least one. labels: as many, or none.
+  // time_us: of the wall clock, to be shown.
+  void Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
+           std::span<const PredictionId> ids, std::span<const std::int32_t> labels);
+  // Of the newest Add.
+  void UndoAdd();
+
+  struct Labelling {
+    LabelCounts counts;
+    // Indices of the labels that matched, ascending.
+    std::vector<std::uint32_t> matched;
+  };
+  // Looks up each id: labels of predictions that wait, and are younger than the grace at
+  // `elapsed`, match.
+  [[nodiscard]] Labelling Label(Elapsed elapsed, std::span<const PredictionId> ids,
+                                std::span<const std::int32_t> labels);
+  // ids: that matched.
+  void UndoLabel(std::span<const PredictionId> ids);
+
+  // A batch of matched labels of the log, which is needed until all of their predictions
+  // have matured.
+  void KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids);
+  void UndoKeepLabels() noexcept { label_batches_.pop_back(); }
+
+  // ---- What goes
+
+  // Batches that matured, oldest first.
+  struct Matured {
+    struct Run {
+      std::int64_t log_id = 0;
+      // Of each prediction, or kNoLabel.
+      std::vector<std::int32_t> labels;
+    };
+    std::vector<Run> runs;
+  };
+  // Takes runs that are due, until they hold max_rows or more.
+  [[nodiscard]] Matured Mature(Elapsed elapsed, std::size_t max_rows);
+  void UndoMature(const Matured& matured) noexcept;
+
+  // Batches of the log that are not needed any more: labels whose predictions all matured,
+  // and predictions that matured long ago or are too many to remember. Only such as are in
+  // the snapshot that is on disk.
+  struct Unneeded {
+    std::vector<std::int64_t> log_ids;
+    std::size_t runs = 0;
+    std::size_t label_batches = 0;
+  };
+  [[nodiscard]] Unneeded FindUnneeded(Elapsed elapsed, std::size_t most) const;
+  // They are deleted: forgets them. Nothing was forgotten since.
+  void Forget(const Unneeded& unneeded);
+  // The snapshot on disk holds what all batches up to this one did.
+  void SetSnapshot(std::int64_t log_id) noexcept;
+  // Every batch of the log that is held for this, when the model is deleted.
+  [[nodiscard]] std::vector<std::int64_t> TakeAll();
+
+  // ---- At a start, in the order of the log
+
+  // Labels of a batch that was resolved before.
+  void RestoreLabels(std::int64_t log_id, std::span<const PredictionId> ids,
+                     std::span<const std::int32_t> labels);
+  // All runs up to this batch have matured.
+  void RestoreMatured(std::int64_t log_id);
+
+  // ---- From any thread
+
+  // When there is something to do for Mature or FindUnneeded; Elapsed::max() if there is not.
+  [[nodiscard]] Elapsed next_due() const noexcept { return Elapsed(next_due_us_.load()); }
+  // Of the wall clock, microseconds since 1970; 0 if nothing waits.
+  [[nodiscard]] std::int64_t oldest_pending_time_us() const noexcept {
+    return oldest_pending_time_us_;
+  }
+
+ private:
+  struct Entry {
+    PredictionId id;
+    std::int32_t label = kNoLabel;
+  };
+  struct Run {
+    std::int64_t log_id = 0;
+    Elapsed elapsed{};
+    std::int64_t time_us = 0;
+    // Number of its first entry, and how many they are.
+    std::uint64_t first = 0;
+    std::size_t rows = 0;
+  };
+  struct LabelBatch {
+    std::int64_t log_id = 0;
+    // Number of the newest entry that it labels.
+    std::uint64_t newest = 0;
+  };
+
+  [[nodiscard]] Entry& entry(std::uint64_t number) { return entries_[number - first_entry_]; }
+  // Number of the first entry that has not matured.
+  [[nodiscard]] std::uint64_t first_pending() const noexcept;
+  // Tells the other threads.
+  void Publish() noexcept;
+
+  const Elapsed grace_;
+  const std::size_t max_pending_;
+  // Entries are numbered without end, in the order of the log; entries_.front() is first_entry_.
+  std::uint64_t first_entry_ = 0;
+  std::deque<Entry> entries_;
+  absl::flat_hash_map<PredictionId, std::uint64_t> index_;
+  // The first matured_runs_ of them have matured.
+  std::deque<Run> runs_;
+  std::size_t matured_runs_ = 0;
+  std::size_t pending_ = 0;
+  std::deque<LabelBatch> label_batches_;
+  std::int64_t snapshot_log_id_ = 0;
+
+  std::atomic<std::int64_t> next_due_us_ = Elapsed::max().count();
+  std::atomic<std::int64_t> oldest_pending_time_us_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_PREDICTION_TRACKER_H_

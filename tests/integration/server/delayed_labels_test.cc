@@ -1,0 +1,272 @@
+// Predictions by id whose labels come later, over the wire.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "calibd/core/running_skce.h"
+#include "integration/server/service_client.h"
+#include "support/http_get.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kModel[] = "models/later";
+constexpr std::size_t kClasses = 3;
+constexpr double kBandwidth = 0.5;
+
+class DelayedLabelsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Start(); }
+
+  void Start() {
+    client_.reset();
+    server_ = ServerProcess::Start({"--data-dir", data_});
+    ASSERT_NE(server_, nullptr);
+    client_.emplace(server_->grpc_address());
+  }
+
+  void Create(std::chrono::milliseconds grace, int max_pending = 0) {
+    v1::Model model;
+    model.set_name(kModel);
+    model.set_class_count(kClasses);
+    model.mutable_bandwidth()->set_fixed(kBandwidth);
+    model.mutable_label_grace()->set_seconds(grace.count() / 1000);
+    model.mutable_label_grace()->set_nanos(static_cast<int>(grace.count() % 1000) * 1000000);
+    model.set_max_pending(max_pending);
+    const grpc::Status status = client_->Create(model);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+
+  v1::ObserveRequest Predictions(std::size_t first, std::size_t count) const {
+    v1::ObserveRequest request;
+    request.set_model(kModel);
+    *request.mutable_observations() = ToProto(set_.view().rows(first, count));
+    request.mutable_observations()->clear_labels();
+    for (std::size_t i = first; i < first + count; ++i) {
+      request.mutable_observations()->add_prediction_ids(Id(i));
+    }
+    return request;
+  }
+
+  v1::ObserveRequest Labels(const std::vector<std::size_t>& rows, std::int32_t shift = 0) const {
+    v1::ObserveRequest request;
+    request.set_model(kModel);
+    for (const std::size_t i : rows) {
+      request.mutable_labels()->add_prediction_ids(Id(i));
+      request.mutable_labels()->add_labels((set_.labels[i] + shift) %
+                                           static_cast<std::int32_t>(kClasses));
+    }
+    return request;
+  }
+
+  v1::ObserveResponse Observe(const v1::ObserveRequest& request) {
+    v1::ObserveResponse response;
+    const grpc::Status status = client_->Observe(request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+
+  v1::LabelCoverage Coverage() { return client_->GetCalibration(kModel).label_coverage(); }
+
+  static std::string Id(std::size_t row) { return "request-" + std::to_string(row); }
+
+  TemporaryFolder folder_;
+  const std::string data_ = (folder_.path() / "data").string();
+  const PredictionSet set_ = Draw(400, kClasses);
+  std::unique_ptr<ServerProcess> server_;
+  std::optional<ServiceClient> client_;
+};
+
+// SKCE_ul of these rows of the set in this order.
+double Recomputed(const PredictionSet& set, const std::vector<std::size_t>& rows) {
+  auto running =
+      RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));
+  for (const std::size_t i : rows) running->Add(set.view().row(i), set.labels[i]);
+  return running->moments().mean;
+}
+
+TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsWhateverTheOrderOfTheLabels) {
+  Create(std::chrono::milliseconds(2000));
+  for (std::size_t first = 0; first < 400; first += 50) {
+    EXPECT_EQ(Observe(Predictions(first, 50)).accepted_rows(), 50);
+  }
+  std::vector<std::size_t> labelled;
+  for (std::size_t i = 0; i < 400; ++i) {
+    if (i % 7 != 3) labelled.push_back(i);
+  }
+  std::vector<std::size_t> shuffled = labelled;
+  std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(1));
+  const auto labels = Observe(Labels(shuffled)).labels();
+  EXPECT_EQ(labels.matched(), static_cast<std::int64_t>(labelled.size()));
+  v1::LabelCoverage coverage = Coverage();
+  EXPECT_EQ(coverage.predictions(), 400);
+  EXPECT_EQ(coverage.pending(), 400);
+  EXPECT_EQ(coverage.pending_labelled(), static_cast<std::int64_t>(labelled.size()));
+  EXPECT_TRUE(coverage.has_oldest_pending_time());
+  EXPECT_EQ(client_->GetCalibration(kModel).observations(), 0);
+
+  ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+  coverage = Coverage();
+  EXPECT_EQ(coverage.matured(), 400);
+  EXPECT_EQ(coverage.missing(), 400 - static_cast<std::int64_t>(labelled.size()));
+  EXPECT_EQ(coverage.pending_labelled(), 0);
+  EXPECT_FALSE(coverage.has_oldest_pending_time());
+  std::int64_t matured = 0;
+  for (const auto& one : coverage.predicted_classes()) matured += one.matured();
+  EXPECT_EQ(matured, 400);
+  const auto answer = client_->GetCalibration(kModel);
+  EXPECT_EQ(answer.observations(), static_cast<std::int64_t>(labelled.size()));
+  ASSERT_GT(answer.estimates_size(), 0);
+  EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
+  // What comes now is late.
+  EXPECT_EQ(Observe(Labels({3, 10, 17, 24, 31})).labels().late(), 5);
+  EXPECT_THAT(Coverage().warnings(), ::testing::Contains(HasSubstr("longer label_grace")));
+}
+
+TEST_F(DelayedLabelsTest, EveryLabelAndIdIsCountedAsOneThing) {
+  Create(std::chrono::hours(1));
+  EXPECT_EQ(Observe(Predictions(0, 10)).accepted_rows(), 10);
+  const auto again = Observe(Predictions(5, 10));
+  EXPECT_EQ(again.accepted_rows(), 5);
+  EXPECT_EQ(again.duplicate_rows(), 5);
+  const auto all_known = Observe(Predictions(0, 15));
+  EXPECT_EQ(all_known.accepted_rows(), 0);
+  EXPECT_EQ(all_known.duplicate_rows(), 15);
+  EXPECT_EQ(Observe(Labels({1, 2})).labels().matched(), 2);
+  EXPECT_EQ(Observe(Labels({1, 2})).labels().repeated(), 2);
+  EXPECT_EQ(Observe(Labels({2, 3}, 1)).labels().conflicting(), 1);
+  EXPECT_EQ(Observe(Labels({100})).labels().unknown(), 1);
+  const auto expect_counts = [this] {
+    const v1::LabelCoverage coverage = Coverage();
+    EXPECT_EQ(coverage.predictions(), 15);
+    EXPECT_EQ(coverage.duplicate_predictions(), 20);
+    EXPECT_EQ(coverage.pending(), 15);
+    EXPECT_EQ(coverage.pending_labelled(), 3);
+    EXPECT_EQ(coverage.labels().matched(), 3);
+    EXPECT_EQ(coverage.labels().repeated(), 2);
+    EXPECT_EQ(coverage.labels().conflicting(), 1);
+    EXPECT_EQ(coverage.labels().unknown(), 1);
+    EXPECT_EQ(coverage.labels().late(), 0);
+  };
+  expect_counts();
+  server_->Kill();
+  Start();
+  expect_counts();
+  // Still known.
+  EXPECT_EQ(Observe(Predictions(0, 15)).duplicate_rows(), 15);
+  EXPECT_EQ(Observe(Labels({1})).labels().repeated(), 1);
+}
+
+TEST_F(DelayedLabelsTest, AStreamCarriesBothAndTellsWhatBecameOfThem) {
+  Create(std::chrono::hours(1));
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  Request predictions;
+  predictions.mutable_batch()->set_sequence(1);
+  *predictions.mutable_batch()->mutable_observations() = Predictions(0, 20).observations();
+  ASSERT_TRUE(call.Send(predictions));
+  Request labels;
+  labels.mutable_batch()->set_sequence(2);
+  *labels.mutable_batch()->mutable_labels() = Labels({0, 5, 200}).labels();
+  ASSERT_TRUE(call.Send(labels));
+  // Sent again, it counts once.
+  ASSERT_TRUE(call.Send(labels));
+  Request bad;
+  bad.mutable_batch()->set_sequence(3);
+  *bad.mutable_batch()->mutable_labels() = Labels({7, 8}).labels();
+  bad.mutable_batch()->mutable_labels()->set_labels(1, 3);
+  ASSERT_TRUE(call.Send(bad));
+  ASSERT_TRUE(call.SendFinish(3));
+  std::optional<Response> finished;
+  std::string rejected;
+  while (auto response = call.Read()) {
+    if (response->has_rejected()) rejected = response->rejected().status().message();
+    if (response->has_finished()) finished = response;
+  }
+  EXPECT_THAT(rejected, HasSubstr("labels[1] is 3, expected 0..2"));
+  ASSERT_TRUE(finished.has_value());
+  EXPECT_EQ(finished->finished().accepted_rows(), 20);
+  EXPECT_EQ(finished->finished().rejected_rows(), 2);
+  EXPECT_EQ(finished->finished().labels().matched(), 2);
+  EXPECT_EQ(finished->finished().labels().unknown(), 1);
+  EXPECT_EQ(Coverage().labels().matched(), 2);
+}
+
+TEST_F(DelayedLabelsTest, TooManyThatWaitAreRefusedUntilSomeMature) {
+  Create(std::chrono::milliseconds(1500), 30);
+  EXPECT_EQ(Observe(Predictions(0, 30)).accepted_rows(), 30);
+  v1::ObserveResponse response;
+  const grpc::Status refused = client_->Observe(Predictions(30, 1), &response);
+  EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(refused), "PENDING_FULL");
+  EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30"));
+  // Known ids need no room.
+  EXPECT_EQ(Observe(Predictions(0, 5)).duplicate_rows(), 5);
+  ASSERT_TRUE(WaitFor([&] { return client_->Observe(Predictions(30, 1), &response).ok(); }));
+  EXPECT_EQ(Coverage().matured(), 30);
+}
+
+TEST_F(DelayedLabelsTest, AModelWithoutGraceTakesNoIds) {
+  client_->CreateFixed(kModel, kClasses, kBandwidth);
+  v1::ObserveResponse response;
+  const grpc::Status predictions = client_->Observe(Predictions(0, 2), &response);
+  EXPECT_EQ(predictions.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(predictions.error_message(), HasSubstr("no label_grace"));
+  EXPECT_EQ(client_->Observe(Labels({1}), &response).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_FALSE(client_->GetCalibration(kModel).has_label_coverage());
+}
+
+TEST_F(DelayedLabelsTest, LabelsThatAreMissingForOneClassAreWarnedOf) {
+  Create(std::chrono::milliseconds(300));
+  std::vector<std::size_t> labelled;
+  for (std::size_t i = 0; i < 400; ++i) {
+    const auto row = set_.view().row(i);
+    const bool first_class = std::max_element(row.begin(), row.end()) == row.begin();
+    if (!first_class) labelled.push_back(i);
+  }
+  v1::ObserveRequest request = Predictions(0, 400);
+  EXPECT_EQ(Observe(request).accepted_rows(), 400);
+  EXPECT_EQ(Observe(Labels(labelled)).labels().matched(),
+            static_cast<std::int64_t>(labelled.size()));
+  ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+  const v1::LabelCoverage coverage = Coverage();
+  EXPECT_LT(coverage.missing_p_value(), 1e-10);
+  EXPECT_THAT(coverage.warnings(),
+              ::testing::Contains(HasSubstr("100.0 % of the predictions of class 0")));
+  EXPECT_EQ(coverage.predicted_classes(0).predicted_class(), 0);
+  EXPECT_EQ(coverage.predicted_classes(0).missing(), coverage.missing());
+}
+
+TEST_F(DelayedLabelsTest, WhatMaturedWhileTheServerWasDownCountsAfterTheStart) {
+  Create(std::chrono::milliseconds(700));
+  EXPECT_EQ(Observe(Predictions(0, 100)).accepted_rows(), 100);
+  std::vector<std::size_t> labelled;
+  for (std::size_t i = 0; i < 100; i += 2) labelled.push_back(i);
+  EXPECT_EQ(Observe(Labels(labelled)).labels().matched(), 50);
+  server_->Kill();
+  Start();
+  ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+  const auto answer = client_->GetCalibration(kModel);
+  EXPECT_EQ(answer.observations(), 50);
+  EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
+  // And not again.
+  server_->Kill();
+  Start();
+  const auto after = client_->GetCalibration(kModel);
+  EXPECT_EQ(after.observations(), 50);
+  EXPECT_EQ(after.label_coverage().matured(), 100);
+  EXPECT_EQ(after.label_coverage().missing(), 50);
+  EXPECT_EQ(after.estimates(0).skce(), Recomputed(set_, labelled));
+}
+
+}  // namespace
+}  // namespace calibd::testing

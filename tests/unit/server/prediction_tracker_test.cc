@@ -1,0 +1,268 @@
+#include "server/state/prediction_tracker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+
+namespace calibd::server {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr seconds kGrace{100};
+
+std::vector<PredictionId> Ids(const std::vector<std::string>& names) {
+  std::vector<PredictionId> ids;
+  for (const std::string& name : names) ids.push_back(HashId(name));
+  return ids;
+}
+
+class PredictionTrackerTest : public ::testing::Test {
+ protected:
+  void Add(std::int64_t log_id, seconds elapsed, const std::vector<std::string>& names,
+           const std::vector<std::int32_t>& labels = {}) {
+    tracker_.Add(log_id, elapsed, log_id * 1000, Ids(names), labels);
+  }
+
+  LabelCounts Label(seconds elapsed, const std::vector<std::string>& names,
+                    const std::vector<std::int32_t>& labels) {
+    return tracker_.Label(elapsed, Ids(names), labels).counts;
+  }
+
+  // Labels of the runs that mature.
+  std::vector<std::vector<std::int32_t>> Mature(seconds elapsed, std::size_t max_rows = 1000) {
+    std::vector<std::vector<std::int32_t>> labels;
+    for (const auto& run : tracker_.Mature(elapsed, max_rows).runs) labels.push_back(run.labels);
+    return labels;
+  }
+
+  PredictionTracker tracker_{kGrace, 10};
+};
+
+TEST_F(PredictionTrackerTest, PredictionsMatureInTheirOrderWithTheLabelsThatCameInTime) {
+  Add(1, seconds(0), {"a", "b"});
+  Add(2, seconds(10), {"c"}, {7});
+  EXPECT_EQ(tracker_.pending(), 3U);
+  EXPECT_EQ(tracker_.next_due(), kGrace);
+  EXPECT_EQ(tracker_.oldest_pending_time_us(), 1000);
+  EXPECT_EQ(Label(seconds(20), {"b"}, {4}).matched, 1);
+  EXPECT_THAT(Mature(seconds(99)), IsEmpty());
+  EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(PredictionTracker::kNoLabel, 4)));
+  EXPECT_EQ(tracker_.pending(), 1U);
+  EXPECT_EQ(tracker_.oldest_pending_time_us(), 2000);
+  EXPECT_THAT(Mature(seconds(500)), ElementsAre(ElementsAre(7)));
+  EXPECT_EQ(tracker_.oldest_pending_time_us(), 0);
+  EXPECT_EQ(tracker_.next_due(), PredictionTracker::Elapsed::max());
+}
+
+TEST_F(PredictionTrackerTest, EachLabelIsCountedAsOneThing) {
+  Add(1, seconds(0), {"a", "b"});
+  Add(2, seconds(50), {"c", "d"});
+  const LabelCounts counts = Label(seconds(60), {"a", "a", "a", "c", "nobody"}, {1, 1, 2, 0, 1});
+  EXPECT_EQ(counts.matched, 2);
+  EXPECT_EQ(counts.repeated, 1);
+  EXPECT_EQ(counts.conflicting, 1);
+  EXPECT_EQ(counts.unknown, 1);
+  EXPECT_EQ(counts.late, 0);
+  // Late by its age, whether Mature was called or not.
+  EXPECT_EQ(Label(seconds(100), {"b"}, {1}).late, 1);
+  EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(1, PredictionTracker::kNoLabel)));
+  EXPECT_EQ(Label(seconds(100), {"a", "d"}, {1, 1}).late, 1);
+}
+
+TEST_F(PredictionTrackerTest, KnownIdsAreFoundOnce) {
+  Add(1, seconds(0), {"a", "b"});
+  EXPECT_THAT(tracker_.FindNew(Ids({"b", "c", "c", "d", "a"})), ElementsAre(1, 3));
+}
+
+TEST_F(PredictionTrackerTest, MaturesWholeRunsUpToTheLimit) {
+  Add(1, seconds(0), {"a", "b"});
+  Add(2, seconds(0), {"c"});
+  Add(3, seconds(0), {"d"});
+  EXPECT_EQ(Mature(seconds(100), 1).size(), 1U);
+  EXPECT_EQ(Mature(seconds(100), 2).size(), 2U);
+}
+
+TEST_F(PredictionTrackerTest, MaturedIdsAreKnownForAboutAsLongAgain) {
+  Add(1, seconds(0), {"a"});
+  Add(2, seconds(1), {"b"});
+  static_cast<void>(Mature(seconds(150)));
+  tracker_.SetSnapshot(2);
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(199), 100).log_ids, IsEmpty());
+  const auto unneeded = tracker_.FindUnneeded(seconds(200), 100);
+  EXPECT_THAT(unneeded.log_ids, ElementsAre(1));
+  tracker_.Forget(unneeded);
+  EXPECT_EQ(Label(seconds(200), {"a", "b"}, {1, 1}).unknown, 1);
+  EXPECT_THAT(tracker_.FindNew(Ids({"a", "b"})), ElementsAre(0));
+  EXPECT_EQ(tracker_.next_due(), seconds(201));
+}
+
+TEST_F(PredictionTrackerTest, NothingGoesThatNoSnapshotHolds) {
+  Add(1, seconds(0), {"a"});
+  EXPECT_EQ(Label(seconds(1), {"a"}, {1}).matched, 1);
+  tracker_.KeepLabels(2, Ids({"a"}));
+  static_cast<void>(Mature(seconds(150)));
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(999), 100).log_ids, IsEmpty());
+  tracker_.SetSnapshot(1);
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(999), 100).log_ids, ElementsAre(1));
+  tracker_.SetSnapshot(2);
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(999), 100).log_ids, ElementsAre(2, 1));
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(999), 1).log_ids, ElementsAre(2));
+}
+
+TEST_F(PredictionTrackerTest, LabelsAreKeptUntilAllTheirPredictionsMatured) {
+  Add(1, seconds(0), {"a"});
+  Add(2, seconds(50), {"b"});
+  static_cast<void>(Label(seconds(60), {"a", "b"}, {1, 1}));
+  tracker_.KeepLabels(3, Ids({"a", "b"}));
+  tracker_.SetSnapshot(3);
+  static_cast<void>(Mature(seconds(100)));
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(100), 100).log_ids, IsEmpty());
+  static_cast<void>(Mature(seconds(150)));
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(150), 100).log_ids, ElementsAre(3));
+}
+
+TEST_F(PredictionTrackerTest, TooManyMaturedIdsAreForgottenEarly) {
+  Add(1, seconds(0), {"a", "b", "c", "d", "e", "f"});
+  Add(2, seconds(0), {"g", "h", "i", "j"});
+  static_cast<void>(Mature(seconds(100)));
+  tracker_.SetSnapshot(2);
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(100), 100).log_ids, IsEmpty());
+  Add(3, seconds(100), {"k"});
+  static_cast<void>(Mature(seconds(200)));
+  tracker_.SetSnapshot(3);
+  // Eleven matured ids, of which ten may stay; by age the first two could go as well.
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(199), 100).log_ids, ElementsAre(1));
+}
+
+// The log as the store has it, and a tracker made from it after each step must do the same
+// as the one that lived through all of it; and so must one whose last step was taken back.
+TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
+  struct Row {
+    bool labels = false;
+    seconds elapsed{};
+    std::vector<PredictionId> ids;
+    std::vector<std::int32_t> values;
+  };
+  std::mt19937 random(3);
+  std::map<std::int64_t, Row> log;
+  std::int64_t next = 1;
+  std::int64_t matured_log_id = 0;
+  seconds now{0};
+  const auto rebuilt = [&] {
+    auto tracker = std::make_unique<PredictionTracker>(kGrace, 40);
+    for (const auto& [id, row] : log) {
+      if (row.labels) {
+        tracker->RestoreLabels(id, row.ids, row.values);
+      } else {
+        tracker->Add(id, row.elapsed, 0, row.ids, row.values);
+      }
+    }
+    tracker->RestoreMatured(matured_log_id);
+    tracker->SetSnapshot(next - 1);
+    return tracker;
+  };
+  auto live = std::make_unique<PredictionTracker>(kGrace, 40);
+  const auto name = [&] { return HashId(std::to_string(random() % 60)); };
+  for (int step = 0; step < 3000; ++step) {
+    now += seconds(random() % 10);
+    if (random() % 3 == 0) live = rebuilt();
+    auto other = rebuilt();
+    std::vector<PredictionId> ids;
+    for (std::size_t i = 0; i < 1 + random() % 5; ++i) ids.push_back(name());
+    std::vector<std::int32_t> values;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      values.push_back(static_cast<std::int32_t>(random() % 3));
+    }
+    ASSERT_EQ(live->pending(), other->pending());
+    ASSERT_EQ(live->next_due(), other->next_due());
+    switch (random() % 4) {
+      case 0: {
+        const auto found = live->FindNew(ids);
+        ASSERT_EQ(other->FindNew(ids), found);
+        std::vector<PredictionId> fresh;
+        for (const std::uint32_t i : found) fresh.push_back(ids[i]);
+        if (fresh.empty() || live->pending() + fresh.size() > 40) break;
+        live->Add(next, now, 0, fresh, {});
+        live->UndoAdd();
+        live->Add(next, now, 0, fresh, {});
+        log[next++] = {.labels = false, .elapsed = now, .ids = fresh, .values = {}};
+        break;
+      }
+      case 1: {
+        const auto first = live->Label(now, ids, values);
+        std::vector<PredictionId> matched;
+        std::vector<std::int32_t> labels;
+        for (const std::uint32_t i : first.matched) {
+          matched.push_back(ids[i]);
+          labels.push_back(values[i]);
+        }
+        live->UndoLabel(matched);
+        const auto labelling = live->Label(now, ids, values);
+        ASSERT_EQ(labelling.matched, first.matched);
+        const auto expected = other->Label(now, ids, values);
+        ASSERT_EQ(labelling.matched, expected.matched);
+        ASSERT_EQ(labelling.counts.late, expected.counts.late);
+        ASSERT_EQ(labelling.counts.unknown, expected.counts.unknown);
+        ASSERT_EQ(labelling.counts.repeated, expected.counts.repeated);
+        ASSERT_EQ(labelling.counts.conflicting, expected.counts.conflicting);
+        if (matched.empty()) break;
+        live->KeepLabels(next, matched);
+        live->UndoKeepLabels();
+        live->KeepLabels(next, matched);
+        log[next++] = {.labels = true, .elapsed = now, .ids = matched, .values = labels};
+        break;
+      }
+      case 2: {
+        const auto undone = live->Mature(now, 8);
+        live->UndoMature(undone);
+        const auto matured = live->Mature(now, 8);
+        const auto expected = other->Mature(now, 8);
+        ASSERT_EQ(matured.runs.size(), expected.runs.size());
+        for (std::size_t i = 0; i < matured.runs.size(); ++i) {
+          ASSERT_EQ(matured.runs[i].log_id, expected.runs[i].log_id);
+          ASSERT_EQ(matured.runs[i].labels, expected.runs[i].labels);
+          matured_log_id = matured.runs[i].log_id;
+        }
+        break;
+      }
+      case 3: {
+        live->SetSnapshot(next - 1);
+        const auto unneeded = live->FindUnneeded(now, 5);
+        const auto expected = other->FindUnneeded(now, 5);
+        ASSERT_EQ(unneeded.log_ids, expected.log_ids);
+        live->Forget(unneeded);
+        for (const std::int64_t id : unneeded.log_ids) log.erase(id);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  EXPECT_GT(next, 500);
+  std::vector<std::int64_t> left;
+  for (const auto& [id, row] : log) left.push_back(id);
+  std::vector<std::int64_t> all = live->TakeAll();
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, left);
+  EXPECT_EQ(live->pending(), 0U);
+}
+
+TEST(PredictionIdTest, ComesBackAsItWas) {
+  const std::vector<PredictionId> ids = Ids({"a", "b", ""});
+  EXPECT_EQ(DecodeIds(EncodeIds(ids)), ids);
+  EXPECT_THAT(DecodeIds("123456789012345"), IsEmpty());
+  EXPECT_THAT(DecodeIds(""), IsEmpty());
+  EXPECT_FALSE(ids[0] == ids[1]);
+}
+
+}  // namespace
+}  // namespace calibd::server
