@@ -475,7 +475,10 @@ void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
                  },
                  .undo = nullptr,
                  .done =
-                     [model, log_id](const absl::Status& committed) {
+                     [this, model, log_id](const absl::Status& committed) {
+                       if (committed.ok()) {
+                         model->set_stored_time_us(clock_.wall_us());
+                       }
                        if (committed.ok() && model->tracker() != nullptr) {
                          model->tracker()->SetSnapshot(log_id);
                        }

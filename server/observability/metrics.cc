@@ -90,11 +90,14 @@ std::string KernelName(const KernelSpec& kernel) {
 }
 
 // The series of all models, one family a metric.
+// Of models with more, classes are exported together.
+constexpr std::size_t kMostClassSeries = 32;
+
 class ModelFamilies {
  public:
   explicit ModelFamilies(std::size_t max_series) : room_(max_series) {}
 
-  void AddModel(const Model& model) {
+  void AddModel(Model& model) {
     const ModelDeclaration& declaration = model.declaration();
     const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
     const Labels labels{{"model", declaration.name.model}, {"version", declaration.name.version}};
@@ -116,6 +119,13 @@ class ModelFamilies {
                 std::chrono::duration<double>(snapshot->last_observation_time->time_since_epoch())
                     .count());
     }
+    if (const std::int64_t stored_us = model.stored_time_us(); stored_us != 0) {
+      AddSeries(stored_, labels, static_cast<double>(stored_us) / 1e6);
+    }
+    if (snapshot->label_coverage.has_value()) {
+      AddLabelCoverage(labels, declaration, *snapshot->label_coverage,
+                       model.tracker()->oldest_pending_time_us());
+    }
     for (const LensSnapshot& lens : snapshot->lenses) {
       AddLens(labels, lens);
     }
@@ -126,9 +136,12 @@ class ModelFamilies {
 
   void MoveTo(std::vector<MetricFamily>& families) {
     for (MetricFamily* family :
-         {&info_, &observations_, &batches_, &rejected_rows_, &dropped_rows_, &window_,
-          &bandwidth_failed_, &last_observation_, &bandwidth_, &skce_, &noise_floor_, &lower_bound_,
-          &samples_, &p_value_, &statistic_}) {
+         {&info_,         &observations_, &batches_,          &rejected_rows_,
+          &dropped_rows_, &window_,       &bandwidth_failed_, &last_observation_,
+          &stored_,       &predictions_,  &pending_,          &oldest_pending_,
+          &matured_,      &missing_,      &labels_,           &bandwidth_,
+          &skce_,         &noise_floor_,  &lower_bound_,      &samples_,
+          &p_value_,      &statistic_}) {
       if (!family->metric.empty()) {
         families.push_back(std::move(*family));
       }
@@ -148,6 +161,38 @@ class ModelFamilies {
   void AddBatches(Labels labels, const char* outcome, std::int64_t count) {
     labels.push_back({"outcome", outcome});
     AddSeries(batches_, std::move(labels), Count(count));
+  }
+
+  void AddLabelCoverage(const Labels& labels, const ModelDeclaration& declaration,
+                        const LabelCoverage& coverage, std::int64_t oldest_pending_us) {
+    const auto with = [&labels](const char* name, const std::string& value) {
+      Labels all = labels;
+      all.push_back({name, value});
+      return all;
+    };
+    AddSeries(predictions_, with("outcome", "taken"), Count(coverage.predictions));
+    AddSeries(predictions_, with("outcome", "duplicate"), Count(coverage.duplicate_predictions));
+    AddSeries(pending_, with("labelled", "true"), Count(coverage.pending_labelled()));
+    AddSeries(pending_, with("labelled", "false"),
+              Count(coverage.pending() - coverage.pending_labelled()));
+    if (oldest_pending_us != 0) {
+      AddSeries(oldest_pending_, labels, static_cast<double>(oldest_pending_us) / 1e6);
+    }
+    AddSeries(labels_, with("outcome", "matched"), Count(coverage.labels.matched));
+    AddSeries(labels_, with("outcome", "repeated"), Count(coverage.labels.repeated));
+    AddSeries(labels_, with("outcome", "conflicting"), Count(coverage.labels.conflicting));
+    AddSeries(labels_, with("outcome", "late"), Count(coverage.labels.late));
+    AddSeries(labels_, with("outcome", "unknown"), Count(coverage.labels.unknown));
+    if (declaration.class_count > kMostClassSeries) {
+      AddSeries(matured_, with("predicted_class", ""), Count(coverage.matured));
+      AddSeries(missing_, with("predicted_class", ""), Count(coverage.missing));
+      return;
+    }
+    for (std::size_t k = 0; k < declaration.class_count; ++k) {
+      const ClassCoverage& one = (*coverage.classes)[k];
+      AddSeries(matured_, with("predicted_class", absl::StrCat(k)), Count(one.matured));
+      AddSeries(missing_, with("predicted_class", absl::StrCat(k)), Count(one.missing));
+    }
   }
 
   void AddLens(Labels labels, const LensSnapshot& lens) {
@@ -207,6 +252,36 @@ class ModelFamilies {
   MetricFamily last_observation_ =
       Family("calibd_last_observation_timestamp_seconds",
              "Time of the newest accepted batch since the Unix epoch.", MetricType::Gauge);
+  MetricFamily stored_ =
+      Family("calibd_snapshot_timestamp_seconds",
+             "When the newest snapshot of the model's state was stored since the server started, "
+             "since the Unix epoch. What came after it is counted again at a start.",
+             MetricType::Gauge);
+  MetricFamily predictions_ = Family(
+      "calibd_predictions_total", "Predictions with an id: taken, or duplicate (the id was known).",
+      MetricType::Counter);
+  MetricFamily pending_ =
+      Family("calibd_predictions_pending",
+             "Predictions that are younger than label_grace, with their label and without.",
+             MetricType::Gauge);
+  MetricFamily oldest_pending_ = Family(
+      "calibd_oldest_pending_timestamp_seconds",
+      "When the oldest prediction that waits came, since the Unix epoch.", MetricType::Gauge);
+  MetricFamily matured_ =
+      Family("calibd_predictions_matured_total",
+             "Predictions that reached label_grace, by their most probable class; of models with "
+             "more than 32 classes together.",
+             MetricType::Counter);
+  MetricFamily missing_ =
+      Family("calibd_predictions_unlabelled_total",
+             "Of calibd_predictions_matured_total, those without a label. Estimates say nothing "
+             "of them.",
+             MetricType::Counter);
+  MetricFamily labels_ =
+      Family("calibd_labels_total",
+             "Labels that came by id: matched, repeated, conflicting (the first stays), late "
+             "(after label_grace) or unknown (no such prediction).",
+             MetricType::Counter);
   MetricFamily bandwidth_ = Family(
       "calibd_bandwidth", "Bandwidth of the kernel in units of its distance.", MetricType::Gauge);
   MetricFamily skce_ = Family(

@@ -119,6 +119,9 @@ class Model {
   [[nodiscard]] absl::Status Restore(const store::v1::ModelState& state);
   // After Restore: an observation that it has counted, for the window.
   void RestoreWindow(const PredictionBatch& batch);
+  // When the newest snapshot since the start was stored, microseconds since 1970; 0 before.
+  void set_stored_time_us(std::int64_t time_us) noexcept { stored_time_us_ = time_us; }
+  [[nodiscard]] std::int64_t stored_time_us() const noexcept { return stored_time_us_; }
   // Strand only. Makes the state visible to readers. May throw bad_alloc, and
   // then readers see the older state until the next call.
   void Publish();
@@ -146,6 +149,7 @@ class Model {
   const ModelSnapshot::Time create_time_;
   const std::shared_ptr<void> reservation_;
   std::atomic<bool> deleted_ = false;
+  std::atomic<std::int64_t> stored_time_us_ = 0;
   Strand strand_;
 
   ProducerCursors cursors_;                   // storage thread only

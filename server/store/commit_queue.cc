@@ -82,6 +82,7 @@ void CommitQueue::Stop() {
     stopping_ = true;
   }
   changed_.notify_all();
+  wal_grew_.notify_all();
   for (std::thread* thread : {&storage_thread_, &checkpoint_thread_}) {
     if (thread->joinable()) {
       thread->join();
@@ -157,6 +158,7 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
     }
     wal_pages_ = store_->wal_pages();
   }
+  wal_grew_.notify_one();
   HandleError(status);
   for (Operation& operation : operations) {
     if (operation.done) {
@@ -200,7 +202,7 @@ void CommitQueue::RunCheckpoints() {
     {
       std::unique_lock lock(mutex_);
       // The log is begun anew by the first commit after all of it was moved.
-      changed_.wait(lock, [&] {
+      wal_grew_.wait(lock, [&] {
         done_at = std::min(done_at, wal_pages_);
         return stopping_ || wal_pages_ - done_at > kCheckpointPages;
       });

@@ -80,6 +80,7 @@ class CommitQueue {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable wal_grew_;
   std::vector<Operation> queue_;  // guarded by mutex_
   std::size_t writing_ = 0;       // guarded by mutex_
   bool stopping_ = false;         // guarded by mutex_
