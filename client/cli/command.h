@@ -46,6 +46,7 @@ inline constexpr std::chrono::minutes kTestTimeout{10};
 // Adds a command with its options to the program.
 void AddModelCommand(CLI::App& app, Context& context);
 void AddSendCommand(CLI::App& app, Context& context);
+void AddLabelCommand(CLI::App& app, Context& context);
 void AddShowCommand(CLI::App& app, Context& context);
 void AddTestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);

@@ -94,6 +94,52 @@ std::string_view HeaderHint(std::size_t line, bool header) {
   return line == 1 && !header ? " (if the first line holds names, say --header)" : "";
 }
 
+// Takes the id at the start of a line. What is wrong with it, or nothing; rest: what follows.
+std::optional<std::string> TakeId(std::string_view line, std::string& id, std::string_view& rest) {
+  id.clear();
+  const std::size_t first = std::min(line.find_first_not_of(" \t"), line.size());
+  if (line.substr(first).starts_with('"')) {
+    std::size_t at = first + 1;
+    bool closed = false;
+    for (; at < line.size() && !closed; ++at) {
+      const bool quote = line[at] == '"';
+      const bool doubled = quote && line.substr(at + 1).starts_with('"');
+      closed = quote && !doubled;
+      if (doubled) ++at;
+      if (!closed) id.push_back(line[at]);
+    }
+    if (!closed) return "the quote is not closed";
+    rest = Trim(line.substr(at));
+    if (!rest.empty() && rest.front() != ',') return "the quoted id is followed by " + Quote(rest);
+  } else {
+    const std::size_t stop = std::min(line.find(','), line.size());
+    id = Trim(line.substr(0, stop));
+    rest = line.substr(stop);
+  }
+  if (!id.empty() && id.size() <= kMaxIdBytes) return std::nullopt;
+  return absl::StrCat("the id is of ", id.size(), " bytes, expected 1 to ", kMaxIdBytes);
+}
+
+// take(reader, id, rest) handles one line: OK, or why not.
+template <typename Take>
+absl::Status ForEachId(std::istream& input, const std::string& source, bool header,
+                       const Take& take) {
+  LineReader reader(input, source);
+  if (header) {
+    if (const auto more = reader.Next(); !more.ok()) return more.status();
+  }
+  std::string id;
+  for (bool any = false;; any = true) {
+    const auto more = reader.Next();
+    if (!more.ok()) return more.status();
+    if (!*more)
+      return any ? absl::OkStatus() : absl::InvalidArgumentError(source + " holds no rows");
+    std::string_view rest;
+    if (const auto fault = TakeId(reader.line(), id, rest)) return reader.Error(1, *fault);
+    if (absl::Status status = take(reader, id, rest); !status.ok()) return status;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Table> ReadCsv(std::istream& input, const std::string& source,
@@ -153,6 +199,46 @@ absl::StatusOr<std::vector<std::int64_t>> ReadCsvLabels(std::istream& input,
                                                    " columns, expected one label a line"));
   }
   return table->labels;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadCsvIds(std::istream& input, const std::string& source,
+                                                    bool header) {
+  std::vector<std::string> ids;
+  absl::Status status = ForEachId(
+      input, source, header,
+      [&](const LineReader& reader, const std::string& id, std::string_view rest) {
+        if (!rest.empty()) {
+          return reader.Error(2, "the line goes on, expected one id; one with a comma in quotes");
+        }
+        ids.push_back(id);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  return ids;
+}
+
+absl::StatusOr<LabelsById> ReadCsvLabelsById(std::istream& input, const std::string& source,
+                                             bool header) {
+  LabelsById result;
+  absl::Status status = ForEachId(
+      input, source, header,
+      [&](const LineReader& reader, const std::string& id, std::string_view rest) {
+        const auto columns = std::count(rest.begin(), rest.end(), ',') + 1;
+        if (columns != 2) {
+          return reader.Error(
+              std::min<std::size_t>(static_cast<std::size_t>(columns), 2),
+              absl::StrCat("the line has ", columns, " columns, expected two: an id and a label"));
+        }
+        std::int64_t label = 0;
+        if (const auto fault = ParseInteger(Trim(rest.substr(1)), label)) {
+          return reader.Error(2, *fault + std::string(HeaderHint(reader.number(), header)));
+        }
+        result.ids.push_back(id);
+        result.labels.push_back(label);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  return result;
 }
 
 }  // namespace calibd::cli

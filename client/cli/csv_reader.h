@@ -44,6 +44,21 @@ inline constexpr std::size_t kMaxCsvLineBytes = 4'000'000;
                                                                       const std::string& source,
                                                                       bool header);
 
+// Ids of predictions, 1 to kMaxIdBytes bytes each, and their labels.
+struct LabelsById {
+  std::vector<std::string> ids;
+  std::vector<std::int64_t> labels;
+};
+inline constexpr std::size_t kMaxIdBytes = 128;
+
+// One id a line, and one "id,integer" a line, with the same rules. An id may stand in double
+// quotes, with two for one within; with a comma or blanks around it, it has to.
+[[nodiscard]] absl::StatusOr<std::vector<std::string>> ReadCsvIds(std::istream& input,
+                                                                  const std::string& source,
+                                                                  bool header);
+[[nodiscard]] absl::StatusOr<LabelsById> ReadCsvLabelsById(std::istream& input,
+                                                           const std::string& source, bool header);
+
 }  // namespace calibd::cli
 
 #endif  // CALIBD_CLI_CSV_READER_H_

@@ -44,6 +44,7 @@ int Run(int argc, char** argv) {
       ->check(CLI::Range(0.001, 1e6));
   AddModelCommand(app, context);
   AddSendCommand(app, context);
+  AddLabelCommand(app, context);
   AddShowCommand(app, context);
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "command.h"
+#include "duration_option.h"
 #include "kernel_option.h"
 #include "lens_option.h"
 
@@ -20,6 +21,8 @@ struct CreateOptions {
   std::vector<std::int32_t> block_sizes;
   std::int32_t window = 0;
   double row_sum_tolerance = 0;
+  std::string label_grace;
+  std::int32_t max_pending = 0;
 };
 
 ExitCode PrintModel(const Context& context, const absl::StatusOr<v1::Model>& model) {
@@ -71,6 +74,12 @@ ExitCode Create(const Context& context, const CreateOptions& options) {
   for (const std::int32_t size : options.block_sizes) model.add_block_sizes(size);
   model.set_window(options.window);
   model.set_row_sum_tolerance(options.row_sum_tolerance);
+  if (!options.label_grace.empty()) {
+    const auto grace = ParseDuration(options.label_grace);
+    if (!grace.ok()) return UsageFault("--label-grace: " + std::string(grace.status().message()));
+    *model.mutable_label_grace() = *grace;
+  }
+  model.set_max_pending(options.max_pending);
   const auto client = ConnectTo(context);
   if (!client.ok()) return Fail(client.status());
   return PrintModel(context, (*client)->CreateModel(model));
@@ -117,7 +126,9 @@ void AddCreate(CLI::App& model, Context& context) {
   auto options = std::make_shared<CreateOptions>();
   CLI::App* const command = model.add_subcommand(
       "create", "Declare a model. Repeating an equal declaration does nothing");
-  command->footer("Example: calibctl model create resnet18 --classes 10");
+  command->footer(
+      "Examples: calibctl model create resnet18 --classes 10\n"
+      "          calibctl model create clicks --classes 2 --label-grace 7d");
   command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
   CLI::Option* const classes =
       command->add_option("--classes", options->class_count, "number of classes, 2..100000");
@@ -149,6 +160,16 @@ void AddCreate(CLI::App& model, Context& context) {
       ->add_option("--row-sum-tolerance", options->row_sum_tolerance,
                    "a row is valid when |sum - 1| is at most this; default 0.001")
       ->check(CLI::Range(1e-12, 0.1));
+  CLI::Option* const grace = command->add_option(
+      "--label-grace", options->label_grace,
+      "how long a prediction with an id waits for its label, longer than nearly all labels take: a "
+      "number and a unit, s, m, h or d, e.g. 90s, 1.5h, 7d; default: labels come with their "
+      "predictions");
+  command
+      ->add_option("--max-pending", options->max_pending,
+                   "predictions that may wait for their labels; default 100000")
+      ->needs(grace)
+      ->check(CLI::Range(1, 10'000'000));
   command->callback([options, &context] { context.exit_code = Create(context, *options); });
 }
 

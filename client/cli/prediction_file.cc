@@ -43,6 +43,26 @@ absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options
                              : ReadCsvLabels(*file, options.labels, options.header);
 }
 
+absl::StatusOr<std::vector<std::string>> ReadIds(const InputOptions& options) {
+  auto file = Open(options.ids);
+  if (!file.ok()) return file.status();
+  return ReadCsvIds(*file, options.ids, options.header);
+}
+
+constexpr char kLabelBaseMissing[] =
+    "--label-base is missing: say --label-base 0 if the first class is numbered 0 in the labels, "
+    "or --label-base 1 if it is numbered 1. A wrong guess would shift every label by one class, "
+    "so calibctl does not guess";
+
+std::string ExpectedLabels(std::int64_t base, std::size_t class_count) {
+  return absl::StrCat(", expected ", base, "..", base + static_cast<std::int64_t>(class_count) - 1,
+                      " with --label-base ", base);
+}
+
+bool IsClass(std::int64_t label, std::int64_t base, std::size_t class_count) {
+  return label >= base && label - base < static_cast<std::int64_t>(class_count);
+}
+
 }  // namespace
 
 void AddInputOptions(CLI::App& command, InputOptions& input) {
@@ -66,11 +86,9 @@ void AddInputOptions(CLI::App& command, InputOptions& input) {
 
 std::optional<std::string> FindUsageFault(const InputOptions& input) {
   if (input.predictions.empty()) return "PREDICTIONS is missing: give a CSV or NumPy file";
-  if (!input.label_base.has_value()) {
-    return "--label-base is missing: say --label-base 0 if the first class is numbered 0 in the "
-           "labels, or --label-base 1 if it is numbered 1. A wrong guess would shift every label "
-           "by one class, so calibctl does not guess";
-  }
+  const bool labelled = input.labels_last_column || !input.labels.empty();
+  if (!input.ids.empty() && !labelled) return std::nullopt;
+  if (!input.label_base.has_value()) return kLabelBaseMissing;
   if (input.labels_last_column != input.labels.empty()) {
     return input.labels_last_column ? "give LABELS or --labels-last-column, not both"
                                     : "LABELS is missing: give a file, or --labels-last-column if "
@@ -82,12 +100,13 @@ std::optional<std::string> FindUsageFault(const InputOptions& input) {
 absl::StatusOr<Input> ReadInput(const InputOptions& options) {
   auto table = ReadTable(options);
   if (!table.ok()) return table.status();
-  if (!options.labels_last_column) {
+  const bool labelled = options.labels_last_column || !options.labels.empty();
+  if (!options.labels.empty()) {
     auto labels = ReadLabels(options);
     if (!labels.ok()) return labels.status();
     table->labels = *std::move(labels);
   }
-  if (table->labels.size() != table->row_count) {
+  if (labelled && table->labels.size() != table->row_count) {
     return absl::InvalidArgumentError(absl::StrCat(options.labels, " holds ", table->labels.size(),
                                                    " labels, expected ", table->row_count,
                                                    ", one for each prediction"));
@@ -100,21 +119,57 @@ absl::StatusOr<Input> ReadInput(const InputOptions& options) {
   Input input;
   input.class_count = table->column_count;
   input.values = std::move(table->values);
-  input.labels.reserve(table->row_count);
-  const std::int64_t base = *options.label_base;
-  for (std::size_t i = 0; i < table->row_count; ++i) {
+  if (!options.ids.empty()) {
+    auto ids = ReadIds(options);
+    if (!ids.ok()) return ids.status();
+    if (ids->size() != table->row_count) {
+      return absl::InvalidArgumentError(absl::StrCat(options.ids, " holds ", ids->size(),
+                                                     " ids, expected ", table->row_count,
+                                                     ", one for each prediction"));
+    }
+    input.ids = *std::move(ids);
+  }
+  input.labels.reserve(table->labels.size());
+  const std::int64_t base = options.label_base.value_or(0);
+  for (std::size_t i = 0; i < table->labels.size(); ++i) {
     const std::int64_t label = table->labels[i];
-    const bool valid =
-        label >= base && label - base < static_cast<std::int64_t>(table->column_count);
+    const bool valid = IsClass(label, base, table->column_count);
     if (!valid && !options.drop_invalid) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options.labels_last_column ? options.predictions : options.labels, ": label ", i + 1,
-          " = ", label, ", expected ", base, "..",
-          base + static_cast<std::int64_t>(table->column_count) - 1, " with --label-base ", base));
+      return absl::InvalidArgumentError(
+          absl::StrCat(options.labels_last_column ? options.predictions : options.labels,
+                       ": label ", i + 1, " = ", label, ExpectedLabels(base, table->column_count)));
     }
     input.labels.push_back(valid ? static_cast<std::int32_t>(label - base) : -1);
   }
   return input;
+}
+
+std::optional<std::string> FindUsageFault(const LabelFileOptions& options) {
+  if (options.label_base.has_value()) return std::nullopt;
+  return kLabelBaseMissing;
+}
+
+absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options) {
+  auto file = Open(options.path);
+  if (!file.ok()) return file.status();
+  return ReadCsvLabelsById(*file, options.path, options.header);
+}
+
+absl::StatusOr<std::vector<std::int32_t>> ToClasses(const LabelFileOptions& options,
+                                                    const LabelsById& file,
+                                                    std::size_t class_count) {
+  const std::int64_t base = *options.label_base;
+  std::vector<std::int32_t> classes;
+  classes.reserve(file.labels.size());
+  for (const std::int64_t label : file.labels) {
+    if (!IsClass(label, base, class_count)) {
+      const std::size_t line = classes.size() + (options.header ? 2 : 1);
+      return absl::InvalidArgumentError(absl::StrCat(options.path, " line ", line, ": label ",
+                                                     label, ExpectedLabels(base, class_count)));
+    }
+    classes.push_back(static_cast<std::int32_t>(label - base));
+  }
+  return classes;
 }
 
 }  // namespace calibd::cli

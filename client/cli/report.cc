@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
 #include "lens_option.h"
 
@@ -285,6 +286,10 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
   if (models.empty()) return "no models\n";
   Rows rows = {
       {"model", "classes", "kernel", "bandwidth", "lenses", "blocks", "window", "created"}};
+  // Most models have none.
+  const bool any_grace = std::any_of(models.begin(), models.end(),
+                                     [](const auto& model) { return model.has_label_grace(); });
+  if (any_grace) rows[0].insert(rows[0].end() - 1, {"label grace", "max pending"});
   for (const auto& model : models) {
     const auto& rule = model.bandwidth();
     std::vector<std::string> lenses = {"canonical"};
@@ -295,6 +300,11 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
                         : (rule.has_fixed() ? Number(rule.fixed()) : RuleText(rule)),
                     absl::StrJoin(lenses, ","), absl::StrJoin(model.block_sizes(), ","),
                     absl::StrCat(model.window()), TimeUtil::ToString(model.create_time())});
+    if (!any_grace) continue;
+    const bool has_grace = model.has_label_grace();
+    rows.back().insert(rows.back().end() - 1,
+                       {has_grace ? ShortDuration(model.label_grace()) : "-",
+                        has_grace ? absl::StrCat(model.max_pending()) : "-"});
   }
   return FormatTable(rows);
 }
@@ -389,6 +399,45 @@ Json EvaluationJson(const v1::Evaluation& evaluation) {
   return json;
 }
 
+std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
+  const auto rate = [](std::int64_t missing, std::int64_t matured) {
+    return absl::StrFormat("%.4g %%",
+                           100 * static_cast<double>(missing) / static_cast<double>(matured));
+  };
+  std::string text = absl::StrFormat(
+      "predictions with ids: %d taken, %d duplicates; %d pending, %d of them labelled",
+      coverage.predictions(), coverage.duplicate_predictions(), coverage.pending(),
+      coverage.pending_labelled());
+  if (coverage.has_oldest_pending_time()) {
+    absl::StrAppend(&text, ", the oldest of ", TimeUtil::ToString(coverage.oldest_pending_time()));
+  }
+  absl::StrAppendFormat(&text, "; %d matured, %d of them missing their label", coverage.matured(),
+                        coverage.missing());
+  if (coverage.matured() > 0) {
+    absl::StrAppend(&text, " (", rate(coverage.missing(), coverage.matured()), ")");
+  }
+  const v1::LabelCounts& labels = coverage.labels();
+  absl::StrAppendFormat(
+      &text, "\nlabels by id: %d matched, %d repeated, %d conflicting, %d late, %d unknown\n",
+      labels.matched(), labels.repeated(), labels.conflicting(), labels.late(), labels.unknown());
+  Rows rows = {{"predicted class", "matured", "missing", "rate"}};
+  for (const auto& predicted : coverage.predicted_classes()) {
+    if (predicted.missing() == 0) continue;
+    rows.push_back({absl::StrCat(predicted.predicted_class()), absl::StrCat(predicted.matured()),
+                    absl::StrCat(predicted.missing()),
+                    rate(predicted.missing(), predicted.matured())});
+  }
+  if (rows.size() > 1) text += FormatTable(rows);
+  if (coverage.has_missing_p_value()) {
+    absl::StrAppend(&text, "labels are missing as often whatever class was predicted: p = ",
+                    PValue(coverage.missing_p_value()), " (one look)\n");
+  }
+  for (const std::string& warning : coverage.warnings()) {
+    absl::StrAppend(&text, "WARNING: ", warning, "\n");
+  }
+  return text;
+}
+
 std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
   std::string text = absl::StrFormat("%s: %d observations accepted, %d rows rejected, %d dropped",
                                      response.model(), response.observations(),
@@ -397,6 +446,7 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
     absl::StrAppend(&text, ", newest at ", TimeUtil::ToString(response.last_observation_time()));
   }
   text += "\n";
+  if (response.has_label_coverage()) text += DescribeLabelCoverage(response.label_coverage());
   if (!response.bandwidth_error().empty()) {
     absl::StrAppend(&text, "The bandwidth cannot be chosen: ", response.bandwidth_error(), "\n");
   }

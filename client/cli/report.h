@@ -23,6 +23,8 @@ namespace calibd::cli {
 [[nodiscard]] std::string DescribeEstimates(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates);
 [[nodiscard]] std::string DescribeQuadratic(const v1::QuadraticTestResult& result);
+// How many predictions got their labels, what may make the estimates false.
+[[nodiscard]] std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage);
 [[nodiscard]] std::string DescribeCalibration(const v1::GetCalibrationResponse& response);
 
 // The whole report: what was found in a sentence, lenses side by side, estimates, scores,

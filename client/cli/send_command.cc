@@ -26,21 +26,26 @@ struct SendOptions {
 absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
   const std::size_t m = input.class_count;
   const std::span<const double> values(input.values);
+  const std::size_t n = input.values.size() / m;
   const std::span<const std::int32_t> labels(input.labels);
+  const std::span<const std::string> ids(input.ids);
   const auto kind = options.input.logits ? client::PredictionKind::kLogits
                                          : client::PredictionKind::kProbabilities;
-  ProgressBar bar("sending", "rows", static_cast<double>(labels.size()));
-  for (std::size_t first = 0; first < labels.size(); first += kRowsPerSend) {
-    const std::size_t count = std::min(kRowsPerSend, labels.size() - first);
-    absl::Status status = stream.stream().Send(kind, values.subspan(first * m, count * m),
-                                               labels.subspan(first, count));
+  ProgressBar bar("sending", "rows", static_cast<double>(n));
+  for (std::size_t first = 0; first < n; first += kRowsPerSend) {
+    const std::size_t count = std::min(kRowsPerSend, n - first);
+    const auto rows = values.subspan(first * m, count * m);
+    const auto row_labels = labels.empty() ? labels : labels.subspan(first, count);
+    absl::Status status = ids.empty() ? stream.stream().Send(kind, rows, row_labels)
+                                      : stream.stream().SendWithIds(
+                                            kind, rows, ids.subspan(first, count), row_labels);
     if (absl::IsInvalidArgument(status)) {
       return absl::InvalidArgumentError(
           absl::StrCat(options.input.predictions, ": ", std::string(status.message()),
                        " (rows are counted from 0; --drop-invalid leaves such rows out)"));
     }
     if (!status.ok()) return status;
-    bar.Update(stream.settled_rows());
+    bar.Update(stream.settled());
     stream.TellRejected();
   }
   return absl::OkStatus();
@@ -48,6 +53,11 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
 
 ExitCode Run(const Context& context, const SendOptions& options) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
+  if (options.create && !options.input.ids.empty()) {
+    return UsageFault(
+        "--create makes a model without a label grace, which --ids needs: say calibctl model "
+        "create NAME --label-grace 7d");
+  }
   const auto input = ReadInput(options.input);
   if (!input.ok()) return Fail(input.status());
   const auto client = ConnectTo(context);
@@ -67,7 +77,9 @@ ExitCode Run(const Context& context, const SendOptions& options) {
   stream_options.producer_id = options.producer_id;
   stream_options.class_names = options.class_names;
   if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
-  auto stream = ReportedStream::Open(context, **client, name, stream_options);
+  auto stream =
+      ReportedStream::Open(context, **client, name, stream_options,
+                           input->ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds);
   if (!stream.ok()) return Fail(stream.status());
   if (stream->stream().class_count() != input->class_count) {
     return Fail(absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
@@ -81,14 +93,19 @@ ExitCode Run(const Context& context, const SendOptions& options) {
 
 void AddSendCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<SendOptions>();
-  CLI::App* const command =
-      app.add_subcommand("send", "Send the labelled predictions in files to a model");
+  CLI::App* const command = app.add_subcommand(
+      "send", "Send the predictions in files, with their labels or with ids, to a model");
   command->footer(
       "Every row is counted once, also when the connection breaks on the way. Running the command "
-      "again counts the rows again.\n"
-      "Example: calibctl send resnet18 predictions.csv labels.csv --label-base 0");
+      "again counts the rows again, but for those whose ids the server knows.\n"
+      "With --ids, LABELS may be left out and come later, by `calibctl label`; the model needs a "
+      "label grace.\n"
+      "Examples: calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
+      "          calibctl send clicks predictions.csv --ids ids.csv");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddInputOptions(*command, options->input);
+  command->add_option("--ids", options->input.ids,
+                      "CSV: the id of each prediction, the caller's own, one a line");
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer to the server; default: a random one");
   command

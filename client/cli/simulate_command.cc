@@ -164,7 +164,7 @@ ExitCode Run(const Context& context, const SimulateOptions& options) {
   if (absl::Status status = EnsureModel(**client, name, options.class_count); !status.ok()) {
     return Fail(status);
   }
-  auto stream = ReportedStream::Open(context, **client, name, {});
+  auto stream = ReportedStream::Open(context, **client, name, {}, StreamContent::kRows);
   if (!stream.ok()) return Fail(stream.status());
   const Truth truth{ExpectedCalibrationError(*spec), MeanTotalVariation(spec->alpha)};
   const ExitCode code = stream->Finish(context, SendAll(context, options, *generator, *stream),

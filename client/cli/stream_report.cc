@@ -7,38 +7,53 @@
 #include "absl/strings/str_format.h"
 
 namespace calibd::cli {
+namespace {
+
+// Labels of which the server was not there to say what became of them.
+std::int64_t Untold(const client::LabelCounts& labels) {
+  return labels.accepted - labels.matched - labels.repeated - labels.conflicting - labels.late -
+         labels.unknown;
+}
+
+}  // namespace
 
 absl::StatusOr<ReportedStream> ReportedStream::Open(const Context& context, client::Client& client,
                                                     const std::string& model,
-                                                    client::StreamOptions options) {
+                                                    client::StreamOptions options,
+                                                    StreamContent content) {
   options.stall_timeout = context.Timeout(kCallTimeout);
   auto stream = client.OpenStream(model, options);
   if (!stream.ok()) return stream.status();
-  return ReportedStream(model, *std::move(stream), context.stop);
+  return ReportedStream(model, *std::move(stream), context.stop, content);
 }
 
 ReportedStream::ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,
-                               std::stop_token stop)
+                               std::stop_token stop, StreamContent content)
     : model_(std::move(model)),
+      content_(content),
       started_(std::chrono::steady_clock::now()),
       stream_(std::move(stream)),
       cancel_(std::make_unique<std::stop_callback<Canceller>>(std::move(stop),
                                                               Canceller{stream_.get()})) {}
 
-double ReportedStream::settled_rows() const {
+double ReportedStream::settled() const {
   const client::StreamCounts counts = stream_->counts();
-  return static_cast<double>(counts.accepted_rows + counts.rejected_rows + counts.dropped_rows);
+  return static_cast<double>(content_ == StreamContent::kLabels
+                                 ? counts.labels.accepted + counts.labels.rejected
+                                 : counts.accepted_rows + counts.rejected_rows +
+                                       counts.dropped_rows);
 }
 
 void ReportedStream::TellRejected() {
   for (const client::RejectedBatch& batch : stream_->TakeRejected()) {
-    std::cerr << "calibctl: the server rejected rows " << batch.first_row << " to "
+    const char* const what = batch.labels ? "label" : "row";
+    std::cerr << "calibctl: the server rejected " << what << "s " << batch.first_row << " to "
               << batch.last_row << ": ";
     if (batch.errors.empty()) std::cerr << std::string(batch.status.message());
     const char* separator = "";
     for (const client::RowError& error : batch.errors) {
       std::cerr << separator;
-      if (error.row >= 0) std::cerr << "row " << error.row << ", ";
+      if (error.row >= 0) std::cerr << what << " " << error.row << ", ";
       std::cerr << error.field << " " << error.description;
       separator = "; ";
     }
@@ -53,31 +68,82 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
   if (!sent.ok()) {
     const ExitCode code = Fail(sent);
-    std::cerr << "calibctl: " << counts.accepted_rows
-              << " rows are known to be counted; rows on their way may be too\n";
+    if (content_ == StreamContent::kLabels) {
+      std::cerr << "calibctl: " << counts.labels.accepted
+                << " labels are known to be taken; run the command again for the others\n";
+    } else {
+      std::cerr << "calibctl: " << counts.accepted_rows
+                << " rows are known to be counted; rows on their way may be too\n";
+    }
     return code;
   }
   if (context.json()) {
-    Json json;
-    json["model"] = model_;
-    json["producer_id"] = stream_->producer_id();
-    json["rows"] = counts.rows;
-    json["accepted_rows"] = counts.accepted_rows;
-    json["rejected_rows"] = counts.rejected_rows;
-    json["dropped_rows"] = counts.dropped_rows;
-    json["rejected_batches"] = counts.rejected_batches;
-    json["reconnects"] = counts.reconnects;
-    json["resent_batches"] = counts.resent_batches;
-    json["elapsed_seconds"] = elapsed.count();
+    Json json = CountsJson(elapsed.count());
     json.update(more);
     PrintJson(json);
   } else {
-    Print(absl::StrFormat("%s: %d rows accepted, %d rejected, %d dropped in %.1f s (%.0f rows/s)\n",
-                          model_, counts.accepted_rows, counts.rejected_rows, counts.dropped_rows,
-                          elapsed.count(),
-                          static_cast<double>(counts.accepted_rows) / elapsed.count()));
+    Print(CountsText(elapsed.count()));
   }
-  return counts.rejected_rows > 0 ? ExitCode::kError : ExitCode::kOk;
+  return counts.rejected_batches > 0 ? ExitCode::kError : ExitCode::kOk;
+}
+
+Json ReportedStream::CountsJson(double elapsed_seconds) const {
+  const client::StreamCounts counts = stream_->counts();
+  Json json;
+  json["model"] = model_;
+  json["producer_id"] = stream_->producer_id();
+  if (content_ == StreamContent::kLabels) {
+    json["labels"] = counts.labels.labels;
+    json["accepted_labels"] = counts.labels.accepted;
+    json["rejected_labels"] = counts.labels.rejected;
+    json["matched"] = counts.labels.matched;
+    json["repeated"] = counts.labels.repeated;
+    json["conflicting"] = counts.labels.conflicting;
+    json["late"] = counts.labels.late;
+    json["unknown"] = counts.labels.unknown;
+    json["untold"] = Untold(counts.labels);
+  } else {
+    json["rows"] = counts.rows;
+    json["accepted_rows"] = counts.accepted_rows;
+    json["duplicate_rows"] = counts.duplicate_rows;
+    json["rejected_rows"] = counts.rejected_rows;
+    json["dropped_rows"] = counts.dropped_rows;
+  }
+  json["rejected_batches"] = counts.rejected_batches;
+  json["reconnects"] = counts.reconnects;
+  json["resent_batches"] = counts.resent_batches;
+  json["elapsed_seconds"] = elapsed_seconds;
+  return json;
+}
+
+std::string ReportedStream::CountsText(double elapsed_seconds) const {
+  const client::StreamCounts counts = stream_->counts();
+  const auto rate = [&](std::int64_t count) {
+    return static_cast<double>(count) / elapsed_seconds;
+  };
+  if (content_ != StreamContent::kLabels) {
+    std::string text = absl::StrFormat("%s: %d rows accepted, ", model_, counts.accepted_rows);
+    if (content_ == StreamContent::kRowsWithIds) {
+      absl::StrAppendFormat(&text, "%d duplicates%s, ", counts.duplicate_rows,
+                            counts.reconnects > 0 ? " (since the connection broke)" : "");
+    }
+    return absl::StrCat(text, absl::StrFormat("%d rejected, %d dropped in %.1f s (%.0f rows/s)\n",
+                                              counts.rejected_rows, counts.dropped_rows,
+                                              elapsed_seconds, rate(counts.accepted_rows)));
+  }
+  const client::LabelCounts& labels = counts.labels;
+  std::string text = absl::StrFormat(
+      "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d rejected in "
+      "%.1f s (%.0f labels/s)\n",
+      model_, labels.matched, labels.repeated, labels.conflicting, labels.late, labels.unknown,
+      labels.rejected, elapsed_seconds, rate(labels.accepted));
+  if (Untold(labels) > 0) {
+    absl::StrAppendFormat(&text,
+                          "%d more were taken before the connection broke; `calibctl show` counts "
+                          "what became of all.\n",
+                          Untold(labels));
+  }
+  return text;
 }
 
 }  // namespace calibd::cli

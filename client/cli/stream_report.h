@@ -9,19 +9,23 @@
 
 namespace calibd::cli {
 
-// What `send` and `simulate` have in common: a stream that Ctrl-C cancels, whose
+// What goes over a stream.
+enum class StreamContent { kRows, kRowsWithIds, kLabels };
+
+// What `send`, `label` and `simulate` have in common: a stream that Ctrl-C cancels, whose
 // rejected batches are told on standard error.
 class ReportedStream {
  public:
   [[nodiscard]] static absl::StatusOr<ReportedStream> Open(const Context& context,
                                                            client::Client& client,
                                                            const std::string& model,
-                                                           client::StreamOptions options);
+                                                           client::StreamOptions options,
+                                                           StreamContent content);
 
   [[nodiscard]] client::ObservationStream& stream() { return *stream_; }
 
-  // Rows that the server has settled, for a progress bar.
-  [[nodiscard]] double settled_rows() const;
+  // Rows or labels that the server has settled, for a progress bar.
+  [[nodiscard]] double settled() const;
 
   // Tells of the batches rejected since the last call.
   void TellRejected();
@@ -33,7 +37,11 @@ class ReportedStream {
 
  private:
   ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,
-                 std::stop_token stop);
+                 std::stop_token stop, StreamContent content);
+
+  // What a stream that has finished came to.
+  [[nodiscard]] Json CountsJson(double elapsed_seconds) const;
+  [[nodiscard]] std::string CountsText(double elapsed_seconds) const;
 
   struct Canceller {
     client::ObservationStream* stream;
@@ -41,6 +49,7 @@ class ReportedStream {
   };
 
   std::string model_;
+  StreamContent content_;
   std::chrono::steady_clock::time_point started_;
   std::unique_ptr<client::ObservationStream> stream_;
   std::unique_ptr<std::stop_callback<Canceller>> cancel_;

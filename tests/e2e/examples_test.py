@@ -1,6 +1,6 @@
 """The examples for users do what the README says, against a real server.
 
-    examples_test.py CALIBD CPP_EXAMPLE
+    examples_test.py CALIBD CPP_EXAMPLE CPP_LABEL_EXAMPLE
 """
 import os
 import pathlib
@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
 
-CALIBD, CPP_EXAMPLE = sys.argv.pop(1), sys.argv.pop(1)
+CALIBD, CPP_EXAMPLE, CPP_LABEL_EXAMPLE = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 
 
 def run(*command, **options):
@@ -31,6 +31,16 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("accepted rows: 4\n", result.stdout)
         self.assertIn("SKCE (blocks of 2): ", result.stdout)
+
+    def test_cpp_label_example_is_taken_once_when_run_twice(self):
+        outputs = []
+        for _ in range(2):
+            result = run(CPP_LABEL_EXAMPLE, self.server.grpc)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            outputs.append(result.stdout)
+        self.assertEqual(outputs, [
+            "accepted rows: 3, known before: 0, labels matched: 2, repeated: 0\n",
+            "accepted rows: 0, known before: 3, labels matched: 0, repeated: 2\n"])
 
     def test_cpp_example_reports_an_unreachable_server(self):
         result = run(CPP_EXAMPLE, "127.0.0.1:1")

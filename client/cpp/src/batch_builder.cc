@@ -14,16 +14,17 @@ namespace {
 // lengths of five nested fields, the sequence and the dropped rows.
 constexpr std::int64_t kEnvelopeBytes = 96;
 // A label below 100000 takes at most three bytes as a varint; two spare for more.
-constexpr std::int64_t kLabelBytes = 5;
+constexpr std::size_t kLabelBytes = 5;
+// Tag and length of an id.
+constexpr std::size_t kIdEnvelopeBytes = 3;
 
-std::size_t RowsThatFit(const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows,
-                        std::int64_t value_bytes) {
-  const std::int64_t row_bytes = value_bytes * limits.class_count() + kLabelBytes;
-  std::int64_t rows = (limits.max_bytes_per_batch() - kEnvelopeBytes) / row_bytes;
-  rows = std::min<std::int64_t>(rows, limits.max_rows_per_batch());
-  if (max_rows > 0) rows = std::min<std::int64_t>(rows, max_rows);
-  return static_cast<std::size_t>(std::max<std::int64_t>(rows, 0));
+std::size_t IdBytes(std::string_view id) { return id.empty() ? 0 : kIdEnvelopeBytes + id.size(); }
+
+template <typename T>
+std::size_t BytesOf(const PredictionRow<T>& row) {
+  return row.values.size_bytes() + kLabelBytes + IdBytes(row.id);
 }
+std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + IdBytes(row.id); }
 
 template <typename T>
 v1::Observations::PredictionsCase FieldOf(PredictionKind kind) {
@@ -48,51 +49,85 @@ auto* MutableValues(PredictionKind kind, v1::Observations& observations) {
   }
 }
 
+// Whether the row may follow those of a batch that is not empty.
+template <typename T>
+bool IsOfSameKind(const PredictionRow<T>& row, const v1::StreamObservationsRequest::Batch& batch) {
+  const v1::Observations& observations = batch.observations();
+  return batch.has_observations() && observations.predictions_case() == FieldOf<T>(row.kind) &&
+         row.label.has_value() == (observations.labels_size() > 0) &&
+         row.id.empty() == observations.prediction_ids().empty();
+}
+bool IsOfSameKind(const LabelRow& /*row*/, const v1::StreamObservationsRequest::Batch& batch) {
+  return batch.has_labels();
+}
+
+template <typename T>
+void Append(const PredictionRow<T>& row, v1::StreamObservationsRequest::Batch& batch) {
+  v1::Observations& observations = *batch.mutable_observations();
+  MutableValues<T>(row.kind, observations)->Add(row.values.begin(), row.values.end());
+  if (row.label.has_value()) observations.add_labels(*row.label);
+  if (!row.id.empty()) observations.add_prediction_ids(row.id.data(), row.id.size());
+}
+void Append(const LabelRow& row, v1::StreamObservationsRequest::Batch& batch) {
+  v1::Labels& labels = *batch.mutable_labels();
+  labels.add_prediction_ids(row.id.data(), row.id.size());
+  labels.add_labels(row.label);
+}
+
 }  // namespace
 
 absl::StatusOr<BatchBuilder> BatchBuilder::Create(
     const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows) {
-  const std::size_t double_rows = RowsThatFit(limits, max_rows, sizeof(double));
-  if (limits.class_count() < 2 || double_rows == 0) {
+  std::int64_t rows = limits.max_rows_per_batch();
+  if (max_rows > 0) rows = std::min<std::int64_t>(rows, max_rows);
+  const std::int64_t bytes = limits.max_bytes_per_batch() - kEnvelopeBytes;
+  const std::int64_t row_bytes =
+      std::int64_t{sizeof(double)} * limits.class_count() + static_cast<std::int64_t>(kLabelBytes);
+  if (limits.class_count() < 2 || rows < 1 || bytes < row_bytes) {
     return absl::FailedPreconditionError(absl::StrCat(
         "one prediction of ", limits.class_count(),
         " classes does not fit into the server's limit of ", limits.max_bytes_per_batch(),
         " bytes and ", limits.max_rows_per_batch(), " rows a batch"));
   }
-  return BatchBuilder(double_rows, RowsThatFit(limits, max_rows, sizeof(float)));
+  return BatchBuilder(static_cast<std::size_t>(rows), static_cast<std::size_t>(bytes));
 }
 
-BatchBuilder::BatchBuilder(std::size_t max_double_rows, std::size_t max_float_rows)
-    : max_double_rows_(max_double_rows), max_float_rows_(max_float_rows) {}
+template <typename Row>
+bool BatchBuilder::Fits(const Row& row) const {
+  return BytesOf(row) <= max_bytes_;
+}
 
-template <typename T>
-bool BatchBuilder::NeedsNewBatch(PredictionKind kind) const {
+template <typename Row>
+bool BatchBuilder::NeedsNewBatch(const Row& row) const {
   if (empty()) return false;
-  const std::size_t max_rows = std::is_same_v<T, double> ? max_double_rows_ : max_float_rows_;
-  return batch_.row_numbers.size() >= max_rows ||
-         batch_.request.batch().observations().predictions_case() != FieldOf<T>(kind);
+  return batch_.row_numbers.size() >= max_rows_ || bytes_ + BytesOf(row) > max_bytes_ ||
+         !IsOfSameKind(row, batch_.request.batch());
 }
 
-template <typename T>
-void BatchBuilder::Add(PredictionKind kind, std::span<const T> row, std::int32_t label,
-                       std::int64_t row_number) {
-  v1::Observations& observations = *batch_.request.mutable_batch()->mutable_observations();
-  MutableValues<T>(kind, observations)->Add(row.begin(), row.end());
-  observations.add_labels(label);
+template <typename Row>
+void BatchBuilder::Add(const Row& row, std::int64_t row_number) {
+  Append(row, *batch_.request.mutable_batch());
   batch_.row_numbers.push_back(row_number);
+  bytes_ += BytesOf(row);
 }
 
 OutgoingBatch BatchBuilder::Take() {
-  batch_.request.mutable_batch()->mutable_observations()->set_dropped_rows(
-      std::exchange(dropped_rows_, 0));
+  if (!batch_.has_labels()) {
+    batch_.request.mutable_batch()->mutable_observations()->set_dropped_rows(
+        std::exchange(dropped_rows_, 0));
+  }
+  bytes_ = 0;
   return std::exchange(batch_, OutgoingBatch());
 }
 
-template bool BatchBuilder::NeedsNewBatch<double>(PredictionKind) const;
-template bool BatchBuilder::NeedsNewBatch<float>(PredictionKind) const;
-template void BatchBuilder::Add<double>(PredictionKind, std::span<const double>, std::int32_t,
-                                        std::int64_t);
-template void BatchBuilder::Add<float>(PredictionKind, std::span<const float>, std::int32_t,
-                                       std::int64_t);
+template bool BatchBuilder::Fits(const PredictionRow<double>&) const;
+template bool BatchBuilder::Fits(const PredictionRow<float>&) const;
+template bool BatchBuilder::Fits(const LabelRow&) const;
+template bool BatchBuilder::NeedsNewBatch(const PredictionRow<double>&) const;
+template bool BatchBuilder::NeedsNewBatch(const PredictionRow<float>&) const;
+template bool BatchBuilder::NeedsNewBatch(const LabelRow&) const;
+template void BatchBuilder::Add(const PredictionRow<double>&, std::int64_t);
+template void BatchBuilder::Add(const PredictionRow<float>&, std::int64_t);
+template void BatchBuilder::Add(const LabelRow&, std::int64_t);
 
 }  // namespace calibd::client

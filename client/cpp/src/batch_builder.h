@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,7 +14,8 @@
 
 namespace calibd::client {
 
-// A batch on its way: the message and the caller's number of each of its rows.
+// A batch on its way: the message and the caller's number of each of its rows, which
+// are predictions or labels by id.
 struct OutgoingBatch {
   v1::StreamObservationsRequest request;
   std::vector<std::int64_t> row_numbers;
@@ -21,6 +24,24 @@ struct OutgoingBatch {
   [[nodiscard]] std::int64_t row_count() const {
     return static_cast<std::int64_t>(row_numbers.size());
   }
+  [[nodiscard]] bool has_labels() const { return request.batch().has_labels(); }
+};
+
+// One prediction; T: float or double. The views outlive the call they are given to.
+template <typename T>
+struct PredictionRow {
+  PredictionKind kind;
+  // class_count values.
+  std::span<const T> values;
+  // Empty: none.
+  std::string_view id;
+  std::optional<std::int32_t> label;
+};
+
+// The label of a prediction that was sent before.
+struct LabelRow {
+  std::string_view id;
+  std::int32_t label;
 };
 
 // Gathers rows into batches that fit the server's limits. Not thread-safe.
@@ -31,31 +52,38 @@ class BatchBuilder {
   [[nodiscard]] static absl::StatusOr<BatchBuilder> Create(
       const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows);
 
-  // True when a row of these values must go into another batch than the rows
-  // gathered so far: no room, or another kind of numbers. T: float or double.
-  template <typename T>
-  [[nodiscard]] bool NeedsNewBatch(PredictionKind kind) const;
+  // Row: PredictionRow or LabelRow, here and below. Whether it fits into a batch of its own.
+  template <typename Row>
+  [[nodiscard]] bool Fits(const Row& row) const;
 
-  // row: class_count valid values. Precondition: !NeedsNewBatch<T>(kind).
-  template <typename T>
-  void Add(PredictionKind kind, std::span<const T> row, std::int32_t label,
-           std::int64_t row_number);
+  // True when a row must go into another batch than the rows gathered so far: no room, or
+  // another kind of content.
+  template <typename Row>
+  [[nodiscard]] bool NeedsNewBatch(const Row& row) const;
 
-  // Counts a dropped row with the rows gathered.
+  // row is valid. Precondition: !NeedsNewBatch(row).
+  template <typename Row>
+  void Add(const Row& row, std::int64_t row_number);
+
+  // Counts a dropped prediction with the rows gathered.
   void AddDropped() { ++dropped_rows_; }
 
   [[nodiscard]] bool empty() const { return batch_.row_numbers.empty(); }
 
-  // The batch without its number. Dropped rows stay here until a batch with
-  // rows carries them. Precondition: !empty().
+  // The batch without its number. Dropped predictions stay here until a batch with
+  // others carries them. Precondition: !empty().
   [[nodiscard]] OutgoingBatch Take();
 
  private:
-  BatchBuilder(std::size_t max_double_rows, std::size_t max_float_rows);
+  BatchBuilder(std::size_t max_rows, std::size_t max_bytes)
+      : max_rows_(max_rows), max_bytes_(max_bytes) {}
 
-  std::size_t max_double_rows_;
-  std::size_t max_float_rows_;
+  std::size_t max_rows_;
+  // Of the rows of one batch.
+  std::size_t max_bytes_;
   OutgoingBatch batch_;
+  // At least what the rows gathered take.
+  std::size_t bytes_ = 0;
   std::int64_t dropped_rows_ = 0;
 };
 

@@ -19,6 +19,23 @@ absl::Status ObservationStream::Send(PredictionKind kind, std::span<const float>
   return impl_->Send(kind, values, labels);
 }
 
+absl::Status ObservationStream::SendWithIds(PredictionKind kind, std::span<const double> values,
+                                            std::span<const std::string> ids,
+                                            std::span<const std::int32_t> labels) {
+  return impl_->SendWithIds(kind, values, ids, labels);
+}
+
+absl::Status ObservationStream::SendWithIds(PredictionKind kind, std::span<const float> values,
+                                            std::span<const std::string> ids,
+                                            std::span<const std::int32_t> labels) {
+  return impl_->SendWithIds(kind, values, ids, labels);
+}
+
+absl::Status ObservationStream::Label(std::span<const std::string> ids,
+                                      std::span<const std::int32_t> labels) {
+  return impl_->Label(ids, labels);
+}
+
 absl::Status ObservationStream::Flush() { return impl_->Flush(); }
 absl::StatusOr<StreamCounts> ObservationStream::Finish() { return impl_->Finish(); }
 void ObservationStream::Cancel() { impl_->Cancel(); }

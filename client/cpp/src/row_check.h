@@ -7,22 +7,30 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/client/observation_stream.h"
 
 namespace calibd::client {
 
-// What is wrong with one labelled prediction, judged by the server's rules: the
+// What is wrong with one prediction or label, judged by the server's rules: the
 // field and a text as "sums to 1.31, expected 1 +- 0.001". Unset when it is valid.
 struct RowFault {
   const char* field;
   std::string description;
 };
 
+std::optional<RowFault> FindIdFault(std::string_view id);
+
+inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t class_count) {
+  if (label >= 0 && static_cast<std::size_t>(label) < class_count) return std::nullopt;
+  return RowFault{"labels", absl::StrCat("is ", label, ", expected [0, ", class_count, ")")};
+}
+
 template <typename T>
-std::optional<RowFault> FindFault(PredictionKind kind, std::span<const T> row, std::int32_t label,
-                                  double row_sum_tolerance) {
+std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row,
+                                     double row_sum_tolerance) {
   double sum = 0;
   for (std::size_t k = 0; k < row.size(); ++k) {
     const auto value = static_cast<double>(row[k]);
@@ -40,9 +48,6 @@ std::optional<RowFault> FindFault(PredictionKind kind, std::span<const T> row, s
   if (kind == PredictionKind::kProbabilities && !(std::abs(sum - 1) <= row_sum_tolerance)) {
     return RowFault{"probabilities",
                     absl::StrCat("sums to ", sum, ", expected 1 +- ", row_sum_tolerance)};
-  }
-  if (label < 0 || static_cast<std::size_t>(label) >= row.size()) {
-    return RowFault{"labels", absl::StrCat("is ", label, ", expected [0, ", row.size(), ")")};
   }
   return std::nullopt;
 }

@@ -29,7 +29,12 @@ absl::StatusOr<SendWindow::Settled> SendWindow::Acknowledge(std::int64_t sequenc
   Settled settled;
   while (!entries_.empty() && first_sequence() <= sequence) {
     const Entry& entry = entries_.front();
-    (entry.rejected ? settled.rejected_rows : settled.accepted_rows) += entry.batch->row_count();
+    if (entry.batch->has_labels()) {
+      (entry.rejected ? settled.rejected_labels : settled.accepted_labels) +=
+          entry.batch->row_count();
+    } else {
+      (entry.rejected ? settled.rejected_rows : settled.accepted_rows) += entry.batch->row_count();
+    }
     entries_.pop_front();
     --written_;
   }

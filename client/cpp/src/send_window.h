@@ -37,10 +37,12 @@ class SendWindow {
   // True when the last one taken has been written on an earlier connection too.
   [[nodiscard]] bool last_taken_is_resent() const { return last_taken_is_resent_; }
 
-  // Rows settled by an acknowledgement.
+  // Predictions and labels by id settled by an acknowledgement.
   struct Settled {
     std::int64_t accepted_rows = 0;
     std::int64_t rejected_rows = 0;
+    std::int64_t accepted_labels = 0;
+    std::int64_t rejected_labels = 0;
   };
   // Settles every batch up to and including `sequence`. An old number settles
   // nothing. Errors: Internal when the number was not written on this connection.

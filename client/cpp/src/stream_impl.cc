@@ -15,7 +15,7 @@
 namespace calibd::client {
 namespace {
 
-constexpr std::size_t kMaxReportedRows = 5;
+constexpr std::int64_t kMaxReportedRows = 5;
 constexpr std::size_t kMaxKeptRejections = 100;
 constexpr std::chrono::seconds kClosingTime{1};
 
@@ -37,15 +37,44 @@ bool IsResumable(const absl::Status& status) {
                                absl::IsCancelled(status));
 }
 
-// "rows[17].probabilities" -> 17; -1 when the path names no row.
+// "rows[17].probabilities" or "prediction_ids[17]" -> 17; -1 when the path names no row.
 std::int64_t RowOfField(std::string_view field) {
-  constexpr std::string_view kRows = "rows[";
-  const std::size_t at = field.find(kRows);
+  const std::size_t bracket = field.find('[');
   std::int64_t row = -1;
-  if (at == std::string_view::npos) return row;
-  const std::string_view rest = field.substr(at + kRows.size());
+  if (bracket == std::string_view::npos || field.starts_with("class_names[")) return row;
+  const std::string_view rest = field.substr(bracket + 1);
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), row);
   return error == std::errc() && end != rest.data() + rest.size() && *end == ']' ? row : -1;
+}
+
+// The rows of one call that are not valid.
+struct InvalidSet {
+  std::vector<bool> flags;
+  std::int64_t count = 0;
+  // InvalidArgument naming the first of them, when there are any.
+  absl::Status status;
+};
+
+// check(i): what is wrong with row i of n, or nothing. Named as what[first + i].
+template <typename Check>
+InvalidSet FindInvalid(const char* what, std::int64_t first, std::size_t n, const Check& check) {
+  InvalidSet invalid;
+  invalid.flags.resize(n);
+  std::vector<std::string> faults;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto fault = check(i);
+    if (!fault.has_value()) continue;
+    invalid.flags[i] = true;
+    if (++invalid.count <= kMaxReportedRows) {
+      faults.push_back(absl::StrCat(what, "[", first + static_cast<std::int64_t>(i), "].",
+                                    fault->field, " ", fault->description));
+    }
+  }
+  if (invalid.count > kMaxReportedRows) {
+    faults.push_back(absl::StrCat(invalid.count - kMaxReportedRows, " more"));
+  }
+  if (invalid.count > 0) invalid.status = absl::InvalidArgumentError(absl::StrJoin(faults, "; "));
+  return invalid;
 }
 
 absl::Status CheckOptions(const StreamOptions& options) {
@@ -117,47 +146,61 @@ void ObservationStream::Impl::Fail(absl::Status status) {
 template <typename T>
 absl::Status ObservationStream::Impl::Send(PredictionKind kind, std::span<const T> values,
                                            std::span<const std::int32_t> labels) {
-  if (absl::Status status = CheckOpen(); !status.ok()) return status;
-  const std::size_t m = class_count_;
-  if (values.size() % m != 0 || values.size() / m != labels.size()) {
+  if (values.size() % class_count_ != 0 || values.size() / class_count_ != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values and ", labels.size(),
-                                                   " labels, expected ", m,
+                                                   " labels, expected ", class_count_,
                                                    " values for each label"));
   }
+  return SendRows(kind, values, {}, labels);
+}
+
+template <typename T>
+absl::Status ObservationStream::Impl::SendWithIds(PredictionKind kind, std::span<const T> values,
+                                                  std::span<const std::string> ids,
+                                                  std::span<const std::int32_t> labels) {
+  if (values.size() % class_count_ != 0 || values.size() / class_count_ != ids.size() ||
+      (!labels.empty() && labels.size() != ids.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        values.size(), " values, ", ids.size(), " ids and ", labels.size(), " labels, expected ",
+        class_count_, " values and a label, or no labels, for each id"));
+  }
+  return SendRows(kind, values, ids, labels);
+}
+
+template <typename T>
+absl::Status ObservationStream::Impl::SendRows(PredictionKind kind, std::span<const T> values,
+                                               std::span<const std::string> ids,
+                                               std::span<const std::int32_t> labels) {
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  const std::size_t n = values.size() / class_count_;
+  const auto row = [&](std::size_t i) {
+    PredictionRow<T> result{kind, values.subspan(i * class_count_, class_count_), {}, {}};
+    if (!ids.empty()) result.id = ids[i];
+    if (!labels.empty()) result.label = labels[i];
+    return result;
+  };
   std::int64_t row_number = counts().rows;
-  std::vector<bool> invalid(labels.size());
-  std::vector<std::string> faults;
-  std::size_t invalid_count = 0;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    const auto fault = FindFault(kind, values.subspan(i * m, m), labels[i], row_sum_tolerance_);
-    if (!fault.has_value()) continue;
-    invalid[i] = true;
-    if (++invalid_count <= kMaxReportedRows) {
-      faults.push_back(absl::StrCat("rows[", row_number + static_cast<std::int64_t>(i), "].",
-                                    fault->field, " ", fault->description));
+  const auto check = [&](std::size_t i) {
+    auto fault = FindRowFault(kind, row(i).values, row_sum_tolerance_);
+    if (!fault.has_value() && !labels.empty()) fault = FindLabelFault(labels[i], class_count_);
+    if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
+    if (!fault.has_value() && !builder_->Fits(row(i))) {
+      fault = RowFault{"prediction_ids", "makes the row larger than the server's largest batch"};
     }
-  }
-  if (invalid_count > 0 && options_.invalid_rows == InvalidRows::kReject) {
-    if (invalid_count > faults.size()) {
-      faults.push_back(absl::StrCat(invalid_count - faults.size(), " more"));
-    }
-    return absl::InvalidArgumentError(absl::StrJoin(faults, "; "));
-  }
-  for (std::size_t i = 0; i < labels.size(); ++i, ++row_number) {
-    if (invalid[i]) {
+    return fault;
+  };
+  const InvalidSet invalid = FindInvalid("rows", row_number, n, check);
+  if (invalid.count > 0 && options_.invalid_rows == InvalidRows::kReject) return invalid.status;
+  for (std::size_t i = 0; i < n; ++i, ++row_number) {
+    if (invalid.flags[i]) {
       builder_->AddDropped();
-      continue;
+    } else if (absl::Status status = Add(row(i), row_number); !status.ok()) {
+      return status;
     }
-    // The batch goes when the next row needs room, not when it is full: the last
-    // one then is still here to carry the count of dropped rows.
-    if (builder_->NeedsNewBatch<T>(kind)) {
-      if (absl::Status status = PushBatch(); !status.ok()) return status;
-    }
-    builder_->Add<T>(kind, values.subspan(i * m, m), labels[i], row_number);
   }
   const Lock lock(mutex_);
   counts_.rows = row_number;
-  counts_.dropped_rows += static_cast<std::int64_t>(invalid_count);
+  counts_.dropped_rows += invalid.count;
   return failure_;
 }
 
@@ -165,6 +208,53 @@ template absl::Status ObservationStream::Impl::Send<double>(PredictionKind, std:
                                                             std::span<const std::int32_t>);
 template absl::Status ObservationStream::Impl::Send<float>(PredictionKind, std::span<const float>,
                                                            std::span<const std::int32_t>);
+template absl::Status ObservationStream::Impl::SendWithIds<double>(PredictionKind,
+                                                                   std::span<const double>,
+                                                                   std::span<const std::string>,
+                                                                   std::span<const std::int32_t>);
+template absl::Status ObservationStream::Impl::SendWithIds<float>(PredictionKind,
+                                                                  std::span<const float>,
+                                                                  std::span<const std::string>,
+                                                                  std::span<const std::int32_t>);
+
+absl::Status ObservationStream::Impl::Label(std::span<const std::string> ids,
+                                            std::span<const std::int32_t> labels) {
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (ids.size() != labels.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(ids.size(), " ids and ", labels.size(),
+                                                   " labels, expected a label for each id"));
+  }
+  std::int64_t number = counts().labels.labels;
+  const auto check = [&](std::size_t i) {
+    auto fault = FindLabelFault(labels[i], class_count_);
+    if (!fault.has_value()) fault = FindIdFault(ids[i]);
+    if (!fault.has_value() && !builder_->Fits(LabelRow{ids[i], labels[i]})) {
+      fault = RowFault{"prediction_ids", "is larger than the server's largest batch"};
+    }
+    return fault;
+  };
+  const InvalidSet invalid = FindInvalid("labels", number, ids.size(), check);
+  if (invalid.count > 0 && options_.invalid_rows == InvalidRows::kReject) return invalid.status;
+  for (std::size_t i = 0; i < ids.size(); ++i, ++number) {
+    if (invalid.flags[i]) continue;
+    if (absl::Status status = Add(LabelRow{ids[i], labels[i]}, number); !status.ok()) return status;
+  }
+  const Lock lock(mutex_);
+  counts_.labels.labels = number;
+  counts_.labels.dropped += invalid.count;
+  return failure_;
+}
+
+template <typename Row>
+absl::Status ObservationStream::Impl::Add(const Row& row, std::int64_t row_number) {
+  // The batch goes when the next row needs room, not when it is full: the last
+  // one then is still here to carry the count of dropped rows.
+  if (builder_->NeedsNewBatch(row)) {
+    if (absl::Status status = PushBatch(); !status.ok()) return status;
+  }
+  builder_->Add(row, row_number);
+  return absl::OkStatus();
+}
 
 absl::Status ObservationStream::Impl::CheckOpen() const {
   const Lock lock(mutex_);
@@ -179,8 +269,10 @@ absl::Status ObservationStream::Impl::WaitFor(Lock& lock, const Done& done) {
     const Clock::time_point deadline = last_progress_ + options_.stall_timeout;
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout &&
         Clock::now() >= last_progress_ + options_.stall_timeout) {
-      Fail(absl::DeadlineExceededError(absl::StrCat("the server acknowledged nothing for ",
-                                                    options_.stall_timeout.count(), " ms")));
+      Fail(!refusal_.ok()
+               ? refusal_
+               : absl::DeadlineExceededError(absl::StrCat("the server acknowledged nothing for ",
+                                                          options_.stall_timeout.count(), " ms")));
     }
   }
   return failure_;
@@ -248,9 +340,12 @@ void ObservationStream::Impl::RunConnections() {
       Fail(status);
       return;
     }
+    refusal_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
     if (last_progress_ > started) backoff.Reset();
+    // However long the server wants, it is asked again before a caller that waits gives up.
+    const auto delay = std::min(backoff.Next(RetryDelay(status)), options_.stall_timeout / 2);
     // Woken by Fail alone; the delay is waited out otherwise.
-    changed_.wait_for(lock, backoff.Next(RetryDelay(status)), [&] { return !failure_.ok(); });
+    changed_.wait_for(lock, delay, [&] { return !failure_.ok(); });
     if (!failure_.ok()) return;
   }
 }
@@ -263,6 +358,8 @@ absl::Status ObservationStream::Impl::RunConnection() {
     context_ = &context;
     connection_ended_ = false;
     rows_on_connection_ = 0;
+    resent_rows_on_connection_ = 0;
+    resent_labels_on_connection_ = 0;
   }
   const auto stream = stub_->StreamObservations(&context);
   if (OpenOn(*stream)) {
@@ -346,7 +443,11 @@ void ObservationStream::Impl::WriteTo(GrpcStream& stream) {
     } else {
       const std::shared_ptr<const OutgoingBatch> batch = window_->TakeNextToWrite();
       rows_on_connection_ += batch->row_count();
-      if (window_->last_taken_is_resent()) ++counts_.resent_batches;
+      if (window_->last_taken_is_resent()) {
+        ++counts_.resent_batches;
+        (batch->has_labels() ? resent_labels_on_connection_ : resent_rows_on_connection_) +=
+            batch->row_count();
+      }
       lock.unlock();
       written = stream.Write(batch->request);
     }
@@ -363,6 +464,7 @@ void ObservationStream::Impl::ReadFrom(GrpcStream& stream) {
   while (stream.Read(&response)) {
     const Lock lock(mutex_);
     last_progress_ = Clock::now();
+    refusal_ = absl::OkStatus();
     if (absl::Status status = Handle(response); !status.ok()) Fail(std::move(status));
     changed_.notify_all();
   }
@@ -391,6 +493,8 @@ absl::Status ObservationStream::Impl::Settle(std::int64_t sequence) {
   if (!settled.ok()) return settled.status();
   counts_.accepted_rows += settled->accepted_rows;
   counts_.rejected_rows += settled->rejected_rows;
+  counts_.labels.accepted += settled->accepted_labels;
+  counts_.labels.rejected += settled->rejected_labels;
   return absl::OkStatus();
 }
 
@@ -404,6 +508,7 @@ absl::Status ObservationStream::Impl::HandleRejected(
   if (rejected_.size() >= kMaxKeptRejections) return absl::OkStatus();
   RejectedBatch& rejected = rejected_.emplace_back();
   rejected.sequence = message.sequence();
+  rejected.labels = (*batch)->has_labels();
   rejected.first_row = row_numbers.front();
   rejected.last_row = row_numbers.back();
   rejected.row_count = (*batch)->row_count();
@@ -424,15 +529,27 @@ absl::Status ObservationStream::Impl::HandleFinished(
     const v1::StreamObservationsResponse::Finished& message) {
   // Finished settles what no acknowledgement has settled yet.
   if (absl::Status status = Settle(message.last_sequence()); !status.ok()) return status;
-  const std::int64_t rows =
-      message.accepted_rows() + message.duplicate_rows() + message.rejected_rows();
+  const v1::LabelCounts& labels = message.labels();
+  const std::int64_t rows = message.accepted_rows() + message.duplicate_rows() +
+                            message.rejected_rows() + labels.matched() + labels.repeated() +
+                            labels.conflicting() + labels.late() + labels.unknown();
+  // Labels that were taken on an earlier connection are in none of the counts.
   if (!finishing_ || !window_->empty() || message.last_sequence() != window_->last_sequence() ||
-      rows != rows_on_connection_) {
+      rows > rows_on_connection_ || rows < rows_on_connection_ - resent_labels_on_connection_) {
     return absl::DataLossError(
         absl::StrCat("the server finished at batch ", message.last_sequence(), " with ", rows,
                      " rows on this connection, expected batch ", window_->last_sequence(),
                      " with ", rows_on_connection_, " rows"));
   }
+  counts_.labels.matched = labels.matched();
+  counts_.labels.repeated = labels.repeated();
+  counts_.labels.conflicting = labels.conflicting();
+  counts_.labels.late = labels.late();
+  counts_.labels.unknown = labels.unknown();
+  // Of rows that were sent again, an earlier connection may have had them taken.
+  counts_.duplicate_rows =
+      std::max<std::int64_t>(message.duplicate_rows() - resent_rows_on_connection_, 0);
+  counts_.accepted_rows -= counts_.duplicate_rows;
   finished_ = true;
   return absl::OkStatus();
 }

@@ -36,6 +36,12 @@ class ObservationStream::Impl {
   template <typename T>
   [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const T> values,
                                   std::span<const std::int32_t> labels);
+  template <typename T>
+  [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const T> values,
+                                         std::span<const std::string> ids,
+                                         std::span<const std::int32_t> labels);
+  [[nodiscard]] absl::Status Label(std::span<const std::string> ids,
+                                   std::span<const std::int32_t> labels);
   [[nodiscard]] absl::Status Flush();
   [[nodiscard]] absl::StatusOr<StreamCounts> Finish();
   void Cancel();
@@ -72,6 +78,13 @@ class ObservationStream::Impl {
 
   // Caller's thread. PushBatch waits for room.
   [[nodiscard]] absl::Status CheckOpen() const;
+  // Spans of n elements, or ids or labels empty: there are none.
+  template <typename T>
+  [[nodiscard]] absl::Status SendRows(PredictionKind kind, std::span<const T> values,
+                                      std::span<const std::string> ids,
+                                      std::span<const std::int32_t> labels);
+  template <typename Row>
+  [[nodiscard]] absl::Status Add(const Row& row, std::int64_t row_number);
   [[nodiscard]] absl::Status PushBatch();
   // Waits until done() with the stall timeout; OK, or why the stream is over.
   template <typename Done>
@@ -99,11 +112,15 @@ class ObservationStream::Impl {
   // The caller has asked to finish; the server has agreed.
   bool finishing_ = false;
   bool finished_ = false;
-  // Of the current connection: its context, whether it has ended, and the rows
-  // written on it.
+  // Of the current connection: its context, whether it has ended, the rows and labels
+  // written on it, and those of them that an earlier connection has carried too.
   grpc::ClientContext* context_ = nullptr;
   bool connection_ended_ = false;
   std::int64_t rows_on_connection_ = 0;
+  std::int64_t resent_rows_on_connection_ = 0;
+  std::int64_t resent_labels_on_connection_ = 0;
+  // How the server ended the last connection when it can take no more for now.
+  absl::Status refusal_;
   // Of the last answer, or of when waiting for one began.
   Clock::time_point last_progress_;
   StreamCounts counts_;

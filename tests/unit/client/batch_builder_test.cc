@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace calibd::client {
 namespace {
 
@@ -15,6 +17,13 @@ v1::StreamObservationsResponse::Opened Limits(std::int32_t class_count, std::int
   limits.set_max_rows_per_batch(rows);
   limits.set_max_bytes_per_batch(bytes);
   return limits;
+}
+
+template <typename T>
+PredictionRow<T> RowOf(const std::vector<T>& values, std::optional<std::int32_t> label,
+                       std::string_view id = {},
+                       PredictionKind kind = PredictionKind::kProbabilities) {
+  return {kind, values, id, label};
 }
 
 TEST(BatchBuilderTest, FillsMessagesUpToTheServersBytes) {
@@ -30,9 +39,7 @@ TEST(BatchBuilderTest, FillsMessagesUpToTheServersBytes) {
       const std::vector<double> row(static_cast<std::size_t>(m), 1.0 / m);
       for (int i = 0; i < 3; ++i) builder->AddDropped();
       std::int64_t rows = 0;
-      while (!builder->NeedsNewBatch<double>(PredictionKind::kProbabilities)) {
-        builder->Add<double>(PredictionKind::kProbabilities, row, m - 1, rows++);
-      }
+      while (!builder->NeedsNewBatch(RowOf(row, m - 1))) builder->Add(RowOf(row, m - 1), rows++);
       OutgoingBatch batch = builder->Take();
       batch.request.mutable_batch()->set_sequence(std::numeric_limits<std::int64_t>::max());
       batch.request.mutable_batch()->mutable_observations()->set_dropped_rows(
@@ -49,29 +56,97 @@ TEST(BatchBuilderTest, KeepsRowLimitsAndTakesMoreFloatsThanDoubles) {
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1000), 0);
   ASSERT_TRUE(builder.ok());
   std::int64_t count = 0;
-  while (!builder->NeedsNewBatch<float>(PredictionKind::kProbabilities)) {
-    builder->Add<float>(PredictionKind::kProbabilities, floats, 0, count++);
-  }
+  while (!builder->NeedsNewBatch(RowOf(floats, 0))) builder->Add(RowOf(floats, 0), count++);
   EXPECT_GT(count, (1000 - 96) / (2 * 8 + 5));
   EXPECT_LE(builder->Take().request.ByteSizeLong(), 1000u);
 
   auto small = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 3);
   ASSERT_TRUE(small.ok());
   for (int i = 0; i < 3; ++i) {
-    ASSERT_FALSE(small->NeedsNewBatch<float>(PredictionKind::kProbabilities));
-    small->Add<float>(PredictionKind::kProbabilities, floats, 0, i);
+    ASSERT_FALSE(small->NeedsNewBatch(RowOf(floats, 0)));
+    small->Add(RowOf(floats, 0), i);
   }
-  EXPECT_TRUE(small->NeedsNewBatch<float>(PredictionKind::kProbabilities));
+  EXPECT_TRUE(small->NeedsNewBatch(RowOf(floats, 0)));
 }
 
 TEST(BatchBuilderTest, DoesNotMixKindsOfNumbers) {
   const std::vector<double> row = {0.5, 0.5};
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
   ASSERT_TRUE(builder.ok());
-  builder->Add<double>(PredictionKind::kProbabilities, row, 0, 0);
-  EXPECT_FALSE(builder->NeedsNewBatch<double>(PredictionKind::kProbabilities));
-  EXPECT_TRUE(builder->NeedsNewBatch<double>(PredictionKind::kLogits));
-  EXPECT_TRUE(builder->NeedsNewBatch<float>(PredictionKind::kProbabilities));
+  builder->Add(RowOf(row, 0), 0);
+  EXPECT_FALSE(builder->NeedsNewBatch(RowOf(row, 0)));
+  EXPECT_TRUE(builder->NeedsNewBatch(RowOf(row, 0, {}, PredictionKind::kLogits)));
+  EXPECT_TRUE(builder->NeedsNewBatch(RowOf(std::vector<float>{0.5F, 0.5F}, 0)));
+}
+
+TEST(BatchBuilderTest, DoesNotMixRowsWithAndWithoutIdsOrLabels) {
+  const std::vector<double> row = {0.5, 0.5};
+  const std::vector<PredictionRow<double>> kinds = {RowOf(row, 0), RowOf(row, 0, "a"),
+                                                    RowOf(row, std::nullopt, "a")};
+  const LabelRow label{"a", 1};
+  for (const auto& first : kinds) {
+    auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
+    ASSERT_TRUE(builder.ok());
+    builder->Add(first, 0);
+    for (const auto& second : kinds) {
+      EXPECT_EQ(builder->NeedsNewBatch(second), &first != &second);
+    }
+    EXPECT_TRUE(builder->NeedsNewBatch(label));
+    (void)builder->Take();
+    EXPECT_FALSE(builder->NeedsNewBatch(label));
+    builder->Add(label, 0);
+    EXPECT_FALSE(builder->NeedsNewBatch(label));
+    EXPECT_TRUE(builder->NeedsNewBatch(first));
+  }
+}
+
+TEST(BatchBuilderTest, CountsTheBytesOfIds) {
+  const std::vector<float> row = {0.5F, 0.5F};
+  const auto fill = [&](auto next) {
+    auto builder = BatchBuilder::Create(Limits(2, 1 << 30, 100000), 0);
+    EXPECT_TRUE(builder.ok());
+    std::mt19937 random(1);
+    std::string id;
+    for (std::int64_t rows = 0;; ++rows) {
+      id = std::string(1 + (random() % 128), 'i');
+      if (builder->NeedsNewBatch(next(id))) break;
+      builder->Add(next(id), rows);
+    }
+    return builder->Take();
+  };
+  for (const OutgoingBatch& batch :
+       {fill([&](const std::string& id) { return RowOf(row, std::nullopt, id); }),
+        fill([&](const std::string& id) { return RowOf(row, 99999, id); }),
+        fill([&](const std::string& id) {
+          return LabelRow{id, 99999};
+        })}) {
+    EXPECT_LE(batch.request.ByteSizeLong(), 100000u);
+    EXPECT_GT(batch.request.ByteSizeLong(), 80000u);
+  }
+  auto tight = BatchBuilder::Create(Limits(2, 10, 130), 0);
+  ASSERT_TRUE(tight.ok());
+  EXPECT_TRUE(tight->Fits(RowOf(row, 0, "a")));
+  EXPECT_FALSE(tight->Fits(RowOf(row, 0, "a long id of some forty characters or so")));
+}
+
+TEST(BatchBuilderTest, KeepsIdsAndLabelsWithTheirRows) {
+  const std::vector<double> row = {0.5, 0.5};
+  auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
+  ASSERT_TRUE(builder.ok());
+  builder->AddDropped();
+  builder->Add(LabelRow{"b", 1}, 4);
+  builder->Add(LabelRow{"a", 0}, 6);
+  const OutgoingBatch labels = builder->Take();
+  ASSERT_TRUE(labels.has_labels());
+  EXPECT_THAT(labels.request.batch().labels().prediction_ids(), ElementsAre("b", "a"));
+  EXPECT_THAT(labels.request.batch().labels().labels(), ElementsAre(1, 0));
+  EXPECT_THAT(labels.row_numbers, ElementsAre(4, 6));
+  builder->Add(RowOf(row, std::nullopt, "c"), 1);
+  const OutgoingBatch rows = builder->Take();
+  EXPECT_FALSE(rows.has_labels());
+  EXPECT_THAT(rows.request.batch().observations().prediction_ids(), ElementsAre("c"));
+  EXPECT_EQ(rows.request.batch().observations().labels_size(), 0);
+  EXPECT_EQ(rows.request.batch().observations().dropped_rows(), 1) << "labels cannot carry it";
 }
 
 TEST(BatchBuilderTest, CarriesDroppedRowsOnceAndKeepsRowNumbers) {
@@ -79,15 +154,15 @@ TEST(BatchBuilderTest, CarriesDroppedRowsOnceAndKeepsRowNumbers) {
   auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
   ASSERT_TRUE(builder.ok());
   builder->AddDropped();
-  builder->Add<double>(PredictionKind::kProbabilities, row, 1, 1);
+  builder->Add(RowOf(row, 1), 1);
   builder->AddDropped();
-  builder->Add<double>(PredictionKind::kProbabilities, row, 0, 3);
+  builder->Add(RowOf(row, 0), 3);
   const OutgoingBatch first = builder->Take();
   EXPECT_THAT(first.row_numbers, ElementsAre(1, 3));
   EXPECT_THAT(first.request.batch().observations().labels(), ElementsAre(1, 0));
   EXPECT_EQ(first.request.batch().observations().dropped_rows(), 2);
   EXPECT_TRUE(builder->empty());
-  builder->Add<double>(PredictionKind::kProbabilities, row, 0, 4);
+  builder->Add(RowOf(row, 0), 4);
   EXPECT_EQ(builder->Take().request.batch().observations().dropped_rows(), 0);
 }
 

@@ -111,5 +111,49 @@ TEST(ReadCsvLabelsTest, ReadsOneIntegerALine) {
   EXPECT_FALSE(ReadCsvLabels(huge, "l.csv", false).ok());
 }
 
+absl::StatusOr<LabelsById> ReadLabels(const std::string& text, bool header = false) {
+  std::istringstream input(text);
+  return ReadCsvLabelsById(input, "l.csv", header);
+}
+
+absl::StatusOr<std::vector<std::string>> ReadIds(const std::string& text) {
+  std::istringstream input(text);
+  return ReadCsvIds(input, "i.csv", false);
+}
+
+TEST(ReadCsvLabelsByIdTest, ReadsAnIdAndAnIntegerALine) {
+  const auto labels = ReadLabels("id,label\r\na-1,3\r\n b 2 , -4 \n\"c,\"\"3\"\"\" ,5", true);
+  ASSERT_TRUE(labels.ok()) << labels.status();
+  EXPECT_THAT(labels->ids, ElementsAre("a-1", "b 2", "c,\"3\""));
+  EXPECT_THAT(labels->labels, ElementsAre(3, -4, 5));
+}
+
+TEST(ReadCsvLabelsByIdTest, NamesTheLineThatIsWrong) {
+  const auto error = [](const std::string& text) {
+    return std::string(ReadLabels(text).status().message());
+  };
+  EXPECT_THAT(error("a,1\nb,x\n"), HasSubstr("l.csv line 2, column 2: \"x\" is not an integer"));
+  EXPECT_THAT(error("id,label\n"), HasSubstr("--header"));
+  EXPECT_THAT(error("a,1\nb\n"), HasSubstr("line 2, column 1: the line has 1 columns"));
+  EXPECT_THAT(error("a,2024-05-01,1\n"), HasSubstr("line 1, column 2: the line has 3 columns"));
+  EXPECT_THAT(error("a,1\n\n"), HasSubstr("line 2, column 1: the id is of 0 bytes"));
+  EXPECT_THAT(error(",1\n"), HasSubstr("the id is of 0 bytes, expected 1 to 128"));
+  EXPECT_THAT(error(std::string(129, 'x') + ",1\n"), HasSubstr("the id is of 129 bytes"));
+  EXPECT_THAT(error("\"a,1\n"), HasSubstr("line 1, column 1: the quote is not closed"));
+  EXPECT_THAT(error("\"a\"\"\n"), HasSubstr("the quote is not closed"));
+  EXPECT_THAT(error("\"\n"), HasSubstr("the quote is not closed"));
+  EXPECT_THAT(error("\"a\"b,1\n"), HasSubstr("the quoted id is followed by \"b,1\""));
+  EXPECT_THAT(error(""), HasSubstr("holds no rows"));
+}
+
+TEST(ReadCsvIdsTest, ReadsOneIdALine) {
+  const auto ids = ReadIds("a\n\"b,c\"\r\n\"\"\"\"");
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_THAT(*ids, ElementsAre("a", "b,c", "\""));
+  EXPECT_THAT(std::string(ReadIds("a\nb,c\n").status().message()),
+              HasSubstr("i.csv line 2, column 2: the line goes on, expected one id"));
+  EXPECT_THAT(std::string(ReadIds("a\n\nb\n").status().message()), HasSubstr("line 2"));
+}
+
 }  // namespace
 }  // namespace calibd::cli

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
 
 #include "calibd/client/client.h"
 #include "scripted_server.h"
@@ -221,6 +222,246 @@ TEST(ObservationStreamTest, BlocksWhileTooMuchIsUnacknowledged) {
   const auto counts = stream->Finish();
   ASSERT_TRUE(counts.ok()) << counts.status();
   EXPECT_EQ(counts->accepted_rows, 20);
+}
+
+// What a server gets, until Finish or the end of the stream.
+struct Received {
+  std::vector<std::string> contents;
+  std::int64_t rows = 0;
+  std::int64_t labels = 0;
+};
+
+void Receive(Stream& stream, Received& received) {
+  Request request;
+  while (stream.Read(&request) && request.has_batch()) {
+    const Request::Batch& batch = request.batch();
+    std::string text;
+    if (batch.has_labels()) {
+      for (const std::string& id : batch.labels().prediction_ids()) text += "l:" + id + " ";
+      received.labels += batch.labels().labels_size();
+    } else {
+      const v1::Observations& observations = batch.observations();
+      const int rows = observations.probabilities().values_size() / 2;
+      for (int i = 0; i < rows; ++i) {
+        text += observations.prediction_ids_size() > 0 ? "p:" + observations.prediction_ids(i) : "";
+        if (observations.labels_size() > 0) text += "=" + std::to_string(observations.labels(i));
+        text += " ";
+      }
+      received.rows += rows;
+    }
+    received.contents.push_back(text);
+    ScriptedServer::Ack(stream, batch.sequence());
+  }
+}
+
+grpc::Status PendingFull(std::chrono::seconds delay) {
+  rpc::Status status;
+  status.set_code(8);
+  status.set_message("2 predictions wait for their labels");
+  rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(delay.count());
+  auto& any = *status.add_details();
+  any.set_type_url("type.googleapis.com/google.rpc.RetryInfo");
+  retry.SerializeToString(any.mutable_value());
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED, status.message(), status.SerializeAsString()};
+}
+
+TEST(ObservationStreamTest, KeepsTheOrderOfRowsAndLabels) {
+  Received received;
+  ScriptedServer server([&](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1, 10);
+    Receive(stream, received);
+    v1::StreamObservationsResponse response;
+    auto& finished = *response.mutable_finished();
+    finished.set_last_sequence(6);
+    finished.set_accepted_rows(5);
+    finished.set_duplicate_rows(1);
+    finished.mutable_labels()->set_matched(2);
+    finished.mutable_labels()->set_unknown(1);
+    stream.Write(response);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  const std::vector<double> rows = {0.25, 0.75, 1, 0};
+  using Ids = std::vector<std::string>;
+  const std::vector<std::int32_t> labels = {1, 0};
+  constexpr PredictionKind kKind = PredictionKind::kProbabilities;
+  ASSERT_TRUE(stream->SendWithIds(kKind, rows, Ids{"a", "b"}).ok());
+  ASSERT_TRUE(stream->Label(Ids{"a", "b"}, labels).ok());
+  ASSERT_TRUE(stream->SendWithIds(kKind, rows, Ids{"b", "c"}, labels).ok());
+  ASSERT_TRUE(stream->Send(kKind, kRow, kLabel).ok());
+  ASSERT_TRUE(stream->SendWithIds(kKind, kRow, Ids{"d"}).ok());
+  ASSERT_TRUE(stream->Label(Ids{"x"}, kLabel).ok());
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_THAT(received.contents,
+              testing::ElementsAre("p:a p:b ", "l:a l:b ", "p:b=1 p:c=0 ", "=1 ", "p:d ", "l:x "));
+  EXPECT_EQ(counts->rows, 6);
+  EXPECT_EQ(counts->accepted_rows, 5);
+  EXPECT_EQ(counts->duplicate_rows, 1);
+  EXPECT_EQ(counts->labels.labels, 3);
+  EXPECT_EQ(counts->labels.accepted, 3);
+  EXPECT_EQ(counts->labels.matched, 2);
+  EXPECT_EQ(counts->labels.unknown, 1);
+}
+
+TEST(ObservationStreamTest, RefusesInvalidIdsAndLabelsOrDropsThem) {
+  const std::vector<std::string> ids = {"a", ""};
+  const std::vector<double> rows = {0.25, 0.75, 1, 0};
+  for (const InvalidRows invalid_rows : {InvalidRows::kReject, InvalidRows::kDrop}) {
+    Received received;
+    ScriptedServer server([&](int, Stream& stream) {
+      ScriptedServer::Opened(stream, 1, 10);
+      Receive(stream, received);
+      v1::StreamObservationsResponse response;
+      auto& finished = *response.mutable_finished();
+      finished.set_last_sequence(static_cast<std::int64_t>(received.contents.size()));
+      finished.set_accepted_rows(received.rows);
+      finished.mutable_labels()->set_matched(received.labels);
+      stream.Write(response);
+      return grpc::Status::OK;
+    });
+    const auto stream = Open(server, {.invalid_rows = invalid_rows});
+    ASSERT_NE(stream, nullptr);
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(stream->SendWithIds(PredictionKind::kProbabilities, kRow, ids)));
+    EXPECT_TRUE(absl::IsInvalidArgument(stream->SendWithIds(
+        PredictionKind::kProbabilities, rows, ids, std::vector<std::int32_t>{0, 0, 0})));
+    EXPECT_TRUE(absl::IsInvalidArgument(stream->Label(ids, kLabel)));
+    const absl::Status sent = stream->SendWithIds(PredictionKind::kProbabilities, rows, ids);
+    const absl::Status labelled = stream->Label(std::vector<std::string>{"a", "\xff", "b"},
+                                                std::vector<std::int32_t>{2, 0, 1});
+    const auto counts = stream->Finish();
+    ASSERT_TRUE(counts.ok()) << counts.status();
+    if (invalid_rows == InvalidRows::kReject) {
+      EXPECT_EQ(std::string(sent.message()),
+                "rows[1].prediction_ids is of 0 bytes, expected 1 to 128");
+      EXPECT_EQ(std::string(labelled.message()),
+                "labels[0].labels is 2, expected [0, 2); "
+                "labels[1].prediction_ids is not valid UTF-8");
+      EXPECT_EQ(counts->rows + counts->labels.labels, 0);
+    } else {
+      EXPECT_THAT(received.contents, testing::ElementsAre("p:a ", "l:b "));
+      EXPECT_EQ(counts->dropped_rows, 1);
+      EXPECT_EQ(counts->reported_dropped_rows, 1);
+      EXPECT_EQ(counts->labels.labels, 3);
+      EXPECT_EQ(counts->labels.dropped, 2);
+      EXPECT_EQ(counts->labels.matched, 1);
+    }
+  }
+}
+
+TEST(ObservationStreamTest, TellsRejectedLabelsByTheirOwnNumbers) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    stream.Read(&request);
+    ScriptedServer::Ack(stream, 1);
+    stream.Read(&request);
+    v1::StreamObservationsResponse response;
+    response.mutable_rejected()->set_sequence(2);
+    *response.mutable_rejected()->mutable_status() = Rejection("prediction_ids[1]");
+    stream.Write(response);
+    ScriptedServer::Ack(stream, 2);
+    stream.Read(&request);
+    auto& finished = *response.mutable_finished();
+    finished.set_last_sequence(2);
+    finished.set_accepted_rows(1);
+    finished.set_rejected_rows(2);
+    stream.Write(response);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  ASSERT_TRUE(
+      stream->Label(std::vector<std::string>{"a", "b"}, std::vector<std::int32_t>{0, 1}).ok());
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->rejected_rows, 0);
+  EXPECT_EQ(counts->labels.rejected, 2);
+  const auto rejected = stream->TakeRejected();
+  ASSERT_EQ(rejected.size(), 1u);
+  EXPECT_TRUE(rejected[0].labels);
+  EXPECT_EQ(rejected[0].first_row, 0);
+  ASSERT_EQ(rejected[0].errors.size(), 1u);
+  EXPECT_EQ(rejected[0].errors[0].row, 1);
+}
+
+TEST(ObservationStreamTest, KnowsWhatBecameOfTheLastConnectionsLabelsAlone) {
+  // The first connection breaks after it has taken both batches and acknowledged one.
+  ScriptedServer server([](int attempt, Stream& stream) {
+    Request request;
+    if (attempt == 1) {
+      ScriptedServer::Opened(stream, 1);
+      stream.Read(&request);
+      stream.Read(&request);
+      ScriptedServer::Ack(stream, 1);
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "restart");
+    }
+    ScriptedServer::Opened(stream, 3);
+    Received received;
+    Receive(stream, received);
+    EXPECT_THAT(received.contents, testing::ElementsAre("l:b ", "l:c "));
+    v1::StreamObservationsResponse response;
+    auto& finished = *response.mutable_finished();
+    finished.set_last_sequence(3);
+    finished.mutable_labels()->set_late(1);
+    stream.Write(response);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server, {.max_rows_per_batch = 1});
+  ASSERT_NE(stream, nullptr);
+  for (const char* id : {"a", "b"}) {
+    ASSERT_TRUE(stream->Label(std::vector<std::string>{id}, kLabel).ok());
+    ASSERT_TRUE(stream->Flush().ok());
+  }
+  while (stream->counts().reconnects == 0) std::this_thread::yield();
+  ASSERT_TRUE(stream->Label(std::vector<std::string>{"c"}, kLabel).ok());
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->labels.accepted, 3);
+  EXPECT_EQ(counts->labels.late, 1);
+  EXPECT_EQ(counts->labels.matched, 0);
+}
+
+TEST(ObservationStreamTest, WaitsWhileTheServerCanTakeNoMore) {
+  ScriptedServer server([](int attempt, Stream& stream) {
+    ScriptedServer::Opened(stream, attempt == 1 ? 1 : 2);
+    Request request;
+    if (attempt <= 3) {
+      stream.Read(&request);
+      if (attempt == 1) ScriptedServer::Ack(stream, 1);
+      return PendingFull(std::chrono::seconds(0));
+    }
+    return ScriptedServer::Behave(stream);
+  });
+  const auto stream = Open(server);
+  ASSERT_NE(stream, nullptr);
+  for (int row = 0; row < 4; ++row) ASSERT_TRUE(SendRow(*stream).ok());
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->accepted_rows, 4);
+  EXPECT_EQ(counts->reconnects, 3);
+}
+
+TEST(ObservationStreamTest, GivesUpWithTheServersWordsWhenItTakesNoMore) {
+  std::atomic<int> attempts = 0;
+  ScriptedServer server([&](int attempt, Stream& stream) {
+    attempts = attempt;
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    stream.Read(&request);
+    return PendingFull(std::chrono::seconds(3600));
+  });
+  const auto stream = Open(server, {.stall_timeout = std::chrono::milliseconds(400)});
+  ASSERT_NE(stream, nullptr);
+  ASSERT_TRUE(SendRow(*stream).ok());
+  const absl::Status status = stream->Finish().status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("wait for their labels"));
+  EXPECT_GE(attempts, 2) << "asked again however long the server wants";
 }
 
 TEST(ObservationStreamTest, FailsWhenNothingIsAcknowledgedInTime) {

@@ -78,6 +78,45 @@ TEST_F(PredictionFileTest, ReadsLabelsFromTheLastColumn) {
   EXPECT_THAT(input->values, ElementsAre(0.5, 0.5, 1, 0));
 }
 
+TEST_F(PredictionFileTest, ReadsIdsWithAndWithoutLabels) {
+  InputOptions options;
+  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
+  options.ids = Write("i.csv", "a\nb\n");
+  EXPECT_FALSE(FindUsageFault(options).has_value()) << "the labels may come later";
+  const auto without = ReadInput(options);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_THAT(without->ids, ElementsAre("a", "b"));
+  EXPECT_TRUE(without->labels.empty());
+  options.labels = Write("l.csv", "1\n2\n");
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--label-base is missing"));
+  options.label_base = 1;
+  const auto with = ReadInput(options);
+  ASSERT_TRUE(with.ok()) << with.status();
+  EXPECT_THAT(with->labels, ElementsAre(0, 1));
+  EXPECT_THAT(with->ids, ElementsAre("a", "b"));
+  options.ids = Write("i3.csv", "a\nb\nc\n");
+  EXPECT_THAT(std::string(ReadInput(options).status().message()),
+              HasSubstr("i3.csv holds 3 ids, expected 2, one for each prediction"));
+}
+
+TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfOneThatIsNoClass) {
+  LabelFileOptions options;
+  options.path = Write("l.csv", "id,label\na,1\nb,3\n");
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--label-base is missing"));
+  options.label_base = 1;
+  options.header = true;
+  EXPECT_FALSE(FindUsageFault(options).has_value());
+  const auto file = ReadLabelFile(options);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto classes = ToClasses(options, *file, 3);
+  ASSERT_TRUE(classes.ok()) << classes.status();
+  EXPECT_THAT(*classes, ElementsAre(0, 2));
+  EXPECT_THAT(std::string(ToClasses(options, *file, 2).status().message()),
+              HasSubstr("l.csv line 3: label 3, expected 1..2 with --label-base 1"));
+  options.path += ".absent";
+  EXPECT_TRUE(absl::IsNotFound(ReadLabelFile(options).status()));
+}
+
 TEST(InputOptionsTest, AsksForTheLabelBaseRatherThanGuess) {
   InputOptions options;
   options.predictions = "p.csv";

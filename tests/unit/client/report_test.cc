@@ -7,6 +7,7 @@ namespace calibd::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(ReportTest, JsonNumbersReadBackAsTheSameDoubles) {
   v1::BlockEstimate estimate;
@@ -62,6 +63,60 @@ TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
   EXPECT_EQ(json.at("classes").size(), 0u);
   result.set_replicates(0);
   EXPECT_TRUE(ToJson(result).at("p_value").is_null());
+}
+
+TEST(ReportTest, TellsOfLabelsThatComeLater) {
+  v1::GetCalibrationResponse response;
+  response.set_model("models/clicks");
+  EXPECT_THAT(DescribeCalibration(response), Not(HasSubstr("predictions with ids")));
+  EXPECT_TRUE(ToJson(response).at("label_coverage").is_null());
+  v1::LabelCoverage& coverage = *response.mutable_label_coverage();
+  coverage.set_predictions(1300);
+  coverage.set_duplicate_predictions(3);
+  coverage.set_pending(300);
+  coverage.set_pending_labelled(150);
+  EXPECT_THAT(DescribeCalibration(response),
+              HasSubstr("; 0 matured, 0 of them missing their label\n"));
+  coverage.set_matured(1000);
+  coverage.set_missing(40);
+  coverage.mutable_labels()->set_matched(1110);
+  coverage.mutable_labels()->set_conflicting(2);
+  coverage.mutable_labels()->set_late(5);
+  coverage.mutable_labels()->set_unknown(1);
+  for (const std::int64_t missing : {30, 10, 0}) {
+    auto& predicted = *coverage.add_predicted_classes();
+    predicted.set_predicted_class(static_cast<std::int32_t>(missing));
+    predicted.set_matured(200);
+    predicted.set_missing(missing);
+  }
+  coverage.set_missing_p_value(0);
+  coverage.add_warnings("labels are missing more often for class 30");
+  const std::string text = DescribeCalibration(response);
+  EXPECT_THAT(text, HasSubstr("1300 taken, 3 duplicates; 300 pending, 150 of them labelled; 1000 "
+                              "matured, 40 of them missing their label (4 %)"));
+  EXPECT_THAT(text, HasSubstr("1110 matched, 0 repeated, 2 conflicting, 5 late, 1 unknown"));
+  EXPECT_THAT(text, HasSubstr("predicted class  matured  missing  rate\n"
+                              "30                   200       30  15 %\n"
+                              "10                   200       10   5 %\n"
+                              "labels are missing"));
+  EXPECT_THAT(text, HasSubstr("p = <1e-300 (one look)"));
+  EXPECT_THAT(text, HasSubstr("WARNING: labels are missing more often for class 30\n"));
+}
+
+TEST(ReportTest, ShowsTheLabelGraceOfModelsThatHaveOne) {
+  v1::Model plain;
+  plain.set_name("models/plain");
+  v1::Model clicks;
+  clicks.set_name("models/clicks");
+  clicks.mutable_label_grace()->set_seconds(5400);
+  clicks.set_max_pending(100000);
+  EXPECT_THAT(DescribeModels({plain}), Not(HasSubstr("label grace")));
+  const std::string text = DescribeModels({plain, clicks});
+  EXPECT_THAT(text, HasSubstr("label grace  max pending"));
+  EXPECT_THAT(text, HasSubstr("1.5h       100000"));
+  EXPECT_EQ(ToJson(clicks).at("label_grace_seconds"), 5400);
+  EXPECT_EQ(ToJson(clicks).at("max_pending"), 100000);
+  EXPECT_TRUE(ToJson(plain).at("label_grace_seconds").is_null());
 }
 
 TEST(FormatTableTest, AlignsColumns) {

@@ -9,7 +9,8 @@ namespace calibd::client {
 namespace {
 
 std::string Fault(PredictionKind kind, std::vector<double> row, std::int32_t label) {
-  const auto fault = FindFault<double>(kind, row, label, 1e-3);
+  auto fault = FindRowFault<double>(kind, row, 1e-3);
+  if (!fault.has_value()) fault = FindLabelFault(label, row.size());
   return fault.has_value() ? std::string(fault->field) + " " + fault->description : "none";
 }
 
@@ -31,6 +32,24 @@ TEST(FindFaultTest, NamesFieldAndValue) {
             "logits value 1 = inf, expected a finite number");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0, 1}, 2), "labels is 2, expected [0, 2)");
   EXPECT_EQ(Fault(PredictionKind::kLogits, {0, 1}, -1), "labels is -1, expected [0, 2)");
+}
+
+TEST(FindIdFaultTest, TakesOneTo128BytesOfUtf8) {
+  for (const char* id : {"a", "2024-05-01/17", "\x7f", "\u00e9", "\u20ac", "\U0001F600",
+                         "\xed\x9f\xbf", "\xee\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_FALSE(FindIdFault(id).has_value()) << id;
+  }
+  EXPECT_FALSE(FindIdFault(std::string(128, 'x')).has_value());
+  EXPECT_FALSE(FindIdFault(std::string_view("\0", 1)).has_value());
+  EXPECT_EQ(FindIdFault("")->description, "is of 0 bytes, expected 1 to 128");
+  EXPECT_EQ(FindIdFault(std::string(129, 'x'))->description, "is of 129 bytes, expected 1 to 128");
+  // A lone continuation, overlong forms, surrogates, too large, cut off.
+  for (const char* id : {"\x80", "a\xff", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                         "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3",
+                         "\xe2\x82", "\xf0\x9f\x98", "\xe2\x82\x41"}) {
+    ASSERT_TRUE(FindIdFault(id).has_value()) << id;
+    EXPECT_EQ(FindIdFault(id)->description, "is not valid UTF-8");
+  }
 }
 
 }  // namespace

@@ -37,6 +37,23 @@ TEST(SendWindowTest, SettlesCumulatively) {
   EXPECT_TRUE(window.empty());
 }
 
+TEST(SendWindowTest, SettlesLabelsByThemselves) {
+  SendWindow window(1, 4);
+  for (const std::int64_t rows : {10, 20, 30, 40}) {
+    OutgoingBatch batch = BatchOf(rows);
+    if (rows != 10) batch.request.mutable_batch()->mutable_labels();
+    window.Push(std::move(batch));
+  }
+  while (!window.all_written()) (void)window.TakeNextToWrite();
+  ASSERT_TRUE(window.Reject(3).ok());
+  const auto settled = window.Acknowledge(4);
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  EXPECT_EQ(settled->accepted_rows, 10);
+  EXPECT_EQ(settled->rejected_rows, 0);
+  EXPECT_EQ(settled->accepted_labels, 60);
+  EXPECT_EQ(settled->rejected_labels, 30);
+}
+
 TEST(SendWindowTest, ResendsAllThatIsUnacknowledgedUnderItsNumbers) {
   SendWindow window(1, 4);
   for (int i = 0; i < 4; ++i) window.Push(BatchOf(1));

@@ -17,7 +17,7 @@ namespace calibd::client {
 // softmax, which the server applies in double.
 enum class PredictionKind { kProbabilities, kLogits };
 
-// What happens to a row that is not a valid labelled prediction.
+// What happens to a prediction or a label by id that is not valid.
 enum class InvalidRows {
   // Send fails and takes none of the rows it was given.
   kReject,
@@ -39,18 +39,22 @@ struct StreamOptions {
   // limit. 0: that limit. With as many, Send blocks.
   std::int32_t max_unacknowledged_batches = 0;
   // The stream fails with DEADLINE_EXCEEDED when a call waits for the server and
-  // this long nothing was acknowledged, reconnecting included; > 0.
+  // this long nothing was acknowledged, reconnecting included; > 0. With
+  // RESOURCE_EXHAUSTED when the server took nothing more for as long and said so, as
+  // it does while max_pending predictions wait for their labels.
   std::chrono::milliseconds stall_timeout{60000};
   // The producer's class order; checked against the model's. Empty: not checked.
   std::vector<std::string> class_names{};
 };
 
-// Rows are numbered from 0 in the order in which they were given to Send, dropped
-// ones included; the rows of a Send that failed are not numbered.
+// Rows are numbered from 0 in the order in which they were given to Send and
+// SendWithIds, dropped ones included; the rows of a call that failed are not
+// numbered. The labels given to Label are numbered by themselves in the same way.
 struct RowError {
   // Unset (-1) when the error is not about one row.
   std::int64_t row = -1;
-  // "probabilities", "logits", "labels", or the server's path of the field.
+  // "probabilities", "logits", "labels", "prediction_ids", or the server's path of the
+  // field.
   std::string field;
   // What was found and what was expected.
   std::string description;
@@ -59,6 +63,8 @@ struct RowError {
 // A batch that the server rejected, whole: none of its rows was counted.
 struct RejectedBatch {
   std::int64_t sequence = 0;
+  // Its rows are labels that were given to Label, numbered as those.
+  bool labels = false;
   // The caller's rows: the first, the last, and how many of them were sent.
   std::int64_t first_row = 0;
   std::int64_t last_row = 0;
@@ -68,11 +74,39 @@ struct RejectedBatch {
   std::vector<RowError> errors;
 };
 
+// What became of the labels given to Label.
+struct LabelCounts {
+  // Given to Label, dropped ones included.
+  std::int64_t labels = 0;
+  // Taken by the server, once, whatever then became of them.
+  std::int64_t accepted = 0;
+  // Of batches that the server rejected.
+  std::int64_t rejected = 0;
+  // Left out as invalid before sending; the server is not told.
+  std::int64_t dropped = 0;
+
+  // What became of those that were taken; each is in one of these. The server tells it at
+  // Finish alone, and of one connection: after a reconnect it is known of the labels taken
+  // on the last connection only, so that these add up to less than `accepted`.
+  //
+  // Now known of a prediction that waits; known before; not the label known before, which
+  // stays; of a prediction that matured before; of no prediction that is known.
+  std::int64_t matched = 0;
+  std::int64_t repeated = 0;
+  std::int64_t conflicting = 0;
+  std::int64_t late = 0;
+  std::int64_t unknown = 0;
+};
+
 struct StreamCounts {
-  // Rows given to Send, dropped ones included.
+  // Rows given to Send and SendWithIds, dropped ones included.
   std::int64_t rows = 0;
-  // Rows that the server has counted, once.
+  // Rows that the server has counted, once, or with an id taken.
   std::int64_t accepted_rows = 0;
+  // Rows that the server did not take as it knew their ids. Told at Finish alone, and
+  // counted as accepted until then; after a reconnect it is known of the last connection
+  // only, and of rows that were sent again not at all.
+  std::int64_t duplicate_rows = 0;
   // Rows of batches that the server rejected.
   std::int64_t rejected_rows = 0;
   // Rows left out as invalid before sending.
@@ -80,25 +114,32 @@ struct StreamCounts {
   // Dropped rows that the server was told of: all, unless no valid row followed
   // the last Flush.
   std::int64_t reported_dropped_rows = 0;
+  LabelCounts labels;
+  // Of rows and of labels.
   std::int64_t rejected_batches = 0;
   // Connections after the first, and batches sent again on them.
   std::int64_t reconnects = 0;
   std::int64_t resent_batches = 0;
 };
 
-// A producer's stream of labelled predictions to one model.
+// A producer's stream of predictions to one model, with their labels or with ids by
+// which the labels come later, on this stream or another. Ids need a model with a
+// label_grace.
 //
 // Rows are checked, gathered into batches within the server's limits, numbered,
-// and kept until acknowledged. A lost connection is opened again with growing,
-// jittered delays and what was not acknowledged is sent again; the server counts
-// each batch once. Memory: max_unacknowledged_batches batches and one in the
-// making.
+// and kept until acknowledged. They arrive in the order in which they were given;
+// to alternate between rows with and without ids or labels, and labels by id, makes
+// small batches. A lost connection is opened again with growing, jittered delays and
+// what was not acknowledged is sent again; the server counts each batch once. A
+// server that can take no more for now is asked again after the delay it names. Memory:
+// max_unacknowledged_batches batches and one in the making.
 //
 // Once a function has failed for another reason than invalid rows, the stream is
 // over: the others return the same error. Rows that were not acknowledged then
 // may or may not have been counted.
 //
-// Threads: Send, Flush and Finish from one thread at a time; the others from any.
+// Threads: Send, SendWithIds, Label, Flush and Finish from one thread at a time; the
+// others from any.
 // The stream runs two threads of its own.
 class ObservationStream {
  public:
@@ -116,6 +157,22 @@ class ObservationStream {
                                   std::span<const std::int32_t> labels);
   [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const float> values,
                                   std::span<const std::int32_t> labels);
+
+  // As Send, each row with an id of 1 to 128 bytes of UTF-8, the caller's own. labels:
+  // one for each row, or none if they come later. A row whose id the server knows is not
+  // taken again.
+  [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const double> values,
+                                         std::span<const std::string> ids,
+                                         std::span<const std::int32_t> labels = {});
+  [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const float> values,
+                                         std::span<const std::string> ids,
+                                         std::span<const std::int32_t> labels = {});
+
+  // Takes the labels, in [0, class_count()), of predictions that were sent with these ids,
+  // on this stream or another. Waits, blocks and fails as Send does. A label that the
+  // server cannot use is no error: see LabelCounts.
+  [[nodiscard]] absl::Status Label(std::span<const std::string> ids,
+                                   std::span<const std::int32_t> labels);
 
   // Sends the rows that wait, without waiting for the acknowledgement.
   [[nodiscard]] absl::Status Flush();

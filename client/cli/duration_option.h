@@ -1,0 +1,21 @@
+#ifndef CALIBD_CLI_DURATION_OPTION_H_
+#define CALIBD_CLI_DURATION_OPTION_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "google/protobuf/duration.pb.h"
+
+namespace calibd::cli {
+
+// "90s", "1.5h", "7d": a number > 0 and one of the units s, m, h, d; to the nanosecond.
+// Errors: InvalidArgument saying what was expected.
+[[nodiscard]] absl::StatusOr<google::protobuf::Duration> ParseDuration(std::string_view text);
+
+// In the largest of these units that it reaches, with six digits.
+[[nodiscard]] std::string ShortDuration(const google::protobuf::Duration& duration);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLI_DURATION_OPTION_H_

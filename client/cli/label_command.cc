@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "command.h"
+#include "prediction_file.h"
+#include "progress_bar.h"
+#include "stream_report.h"
+
+namespace calibd::cli {
+namespace {
+
+// Labels given to the stream at a time; it cuts them to the server's batches.
+constexpr std::size_t kLabelsPerSend = 4096;
+
+struct LabelOptions {
+  std::string model;
+  LabelFileOptions file;
+  std::string producer_id;
+};
+
+absl::Status SendAll(const LabelOptions& options, const LabelsById& file,
+                     std::span<const std::int32_t> labels, ReportedStream& stream) {
+  const std::span<const std::string> ids(file.ids);
+  ProgressBar bar("labelling", "labels", static_cast<double>(ids.size()));
+  for (std::size_t first = 0; first < ids.size(); first += kLabelsPerSend) {
+    const std::size_t count = std::min(kLabelsPerSend, ids.size() - first);
+    absl::Status status =
+        stream.stream().Label(ids.subspan(first, count), labels.subspan(first, count));
+    if (absl::IsInvalidArgument(status)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.file.path, ": ", std::string(status.message()), " (labels are counted from 0)"));
+    }
+    if (!status.ok()) return status;
+    bar.Update(stream.settled());
+    stream.TellRejected();
+  }
+  return absl::OkStatus();
+}
+
+ExitCode Run(const Context& context, const LabelOptions& options) {
+  if (const auto fault = FindUsageFault(options.file)) return UsageFault(*fault);
+  const auto file = ReadLabelFile(options.file);
+  if (!file.ok()) return Fail(file.status());
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  client::StreamOptions stream_options;
+  stream_options.producer_id = options.producer_id;
+  auto stream = ReportedStream::Open(context, **client, ModelArgument(options.model),
+                                     stream_options, StreamContent::kLabels);
+  if (!stream.ok()) return Fail(stream.status());
+  // Nothing is sent of a file in which a label is wrong.
+  const auto labels = ToClasses(options.file, *file, stream->stream().class_count());
+  if (!labels.ok()) return Fail(labels.status());
+  return stream->Finish(context, SendAll(options, *file, *labels, *stream));
+}
+
+}  // namespace
+
+void AddLabelCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<LabelOptions>();
+  CLI::App* const command =
+      app.add_subcommand("label", "Send the labels of predictions that were sent with ids before");
+  command->footer(
+      "The model needs a label grace (calibctl model create --label-grace). A label that cannot "
+      "be used is counted and no error: of a prediction that is not known, that came too late, or "
+      "that had another label before. Running the command again changes nothing.\n"
+      "Example: calibctl label clicks labels.csv --label-base 0");
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  command
+      ->add_option("FILE", options->file.path,
+                   "CSV: the id of a prediction and its class number on each line")
+      ->required();
+  command
+      ->add_option("--label-base", options->file.label_base,
+                   "number of the first class in FILE, 0 or 1; must be said, is never guessed")
+      ->check(CLI::IsMember({0, 1}));
+  command->add_flag("--header", options->file.header, "the first line holds names; skip it");
+  command->add_option("--producer-id", options->producer_id,
+                      "name of this producer to the server; default: a random one");
+  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+}
+
+}  // namespace calibd::cli
