@@ -22,6 +22,7 @@
 #include "server/rpc/ingest_service.h"
 #include "server/rpc/model_service.h"
 #include "server/rpc/rpc_interceptor.h"
+#include "server/rpc/store_service.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 
@@ -69,6 +70,7 @@ struct Server::Parts {
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
         calibration(registry, jobs),
+        upkeep(options.data_dir),
         metrics({.registry = registry,
                  .ingestor = ingestor,
                  .streams = streams,
@@ -83,9 +85,11 @@ struct Server::Parts {
   // Calls end first, then the threads whose tasks use the other parts.
   ~Parts() {
     jobs.Drain();
+    upkeep.Drain();
     grpc.reset();
     http.reset();
     computers.Stop();
+    upkeep.Stop();
     maturation.Stop();
     // What was submitted is settled; what settling it posts is written.
     commits.Flush();
@@ -109,6 +113,7 @@ struct Server::Parts {
   ModelServiceImpl models;
   IngestServiceImpl ingest;
   CalibrationServiceImpl calibration;
+  StoreServiceImpl upkeep;
   RpcStatistics rpcs;
   Metrics metrics;
   std::unique_ptr<HttpEndpoint> http;
@@ -142,9 +147,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     return http.status();
   }
   parts->http = *std::move(http);
-  absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc =
-      GrpcEndpoint::Start(options, {&parts->models, &parts->ingest, &parts->calibration},
-                          std::make_unique<RpcInterceptorFactory>(parts->rpcs));
+  absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc = GrpcEndpoint::Start(
+      options, {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
+      std::make_unique<RpcInterceptorFactory>(parts->rpcs));
   if (!grpc.ok()) {
     return grpc.status();
   }
@@ -157,6 +162,7 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   parts_->ready = false;
   parts_->grpc->StopServing();
   parts_->jobs.Drain();
+  parts_->upkeep.Drain();
   parts_->streams.Drain();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() +
                          (deadline - std::chrono::steady_clock::now()));

@@ -42,6 +42,7 @@ struct Context {
 
 inline constexpr std::chrono::seconds kCallTimeout{30};
 inline constexpr std::chrono::minutes kTestTimeout{10};
+inline constexpr std::chrono::hours kStoreTimeout{1};
 
 // Adds a command with its options to the program.
 void AddModelCommand(CLI::App& app, Context& context);
@@ -51,6 +52,7 @@ void AddShowCommand(CLI::App& app, Context& context);
 void AddTestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddSimulateCommand(CLI::App& app, Context& context);
+void AddStoreCommands(CLI::App& app, Context& context);
 
 [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context);
 

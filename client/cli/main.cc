@@ -40,7 +40,8 @@ int Run(int argc, char** argv) {
   app.add_option("--output", context.output, "table (for people) or json; default table")
       ->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", context.timeout_seconds,
-                 "seconds to wait for an answer; default 30, for `test` 600")
+                 "seconds to wait for an answer; default 30, for `test` 600, for `backup` and "
+                 "`verify` 3600")
       ->check(CLI::Range(0.001, 1e6));
   AddModelCommand(app, context);
   AddSendCommand(app, context);
@@ -49,6 +50,7 @@ int Run(int argc, char** argv) {
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddSimulateCommand(app, context);
+  AddStoreCommands(app, context);
 
   try {
     app.parse(argc, argv);

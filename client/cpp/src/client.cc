@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "backoff.h"
+#include "backup_file.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
+#include "calibd/v1/store_service.grpc.pb.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "status_conversion.h"
@@ -52,6 +54,7 @@ struct Client::Impl {
         channel(std::move(the_channel)),
         models(v1::ModelService::NewStub(channel)),
         calibration(v1::CalibrationService::NewStub(channel)),
+        store(v1::StoreService::NewStub(channel)),
         ingest(v1::IngestService::NewStub(channel)) {}
 
   // call(context) makes one attempt. Repeats it while that is safe and within
@@ -120,6 +123,7 @@ struct Client::Impl {
   const std::shared_ptr<grpc::Channel> channel;
   const std::unique_ptr<v1::ModelService::Stub> models;
   const std::unique_ptr<v1::CalibrationService::Stub> calibration;
+  const std::unique_ptr<v1::StoreService::Stub> store;
   // Shared with the streams, which may outlive the client.
   const std::shared_ptr<v1::IngestService::Stub> ingest;
 };
@@ -215,6 +219,40 @@ absl::StatusOr<v1::Evaluation> Client::Evaluate(const v1::EvaluateRequest& reque
   return impl_->Long<v1::EvaluateResponse, v1::Evaluation>(
       options, [&](auto* context) { return impl_->calibration->Evaluate(context, request); },
       [](v1::EvaluateResponse& response) { return response.mutable_evaluation(); });
+}
+
+absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
+                                            const LongCallOptions& options) {
+  absl::StatusOr<BackupFile> file = BackupFile::Create(path);
+  if (!file.ok()) return file.status();
+  absl::Status status = impl_->Retry(options.timeout, [&](grpc::ClientContext& context, int) {
+    const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
+    if (absl::Status begun = file->Begin(); !begun.ok()) return begun;
+    const auto reader = impl_->store->Backup(&context, v1::BackupRequest());
+    v1::BackupResponse response;
+    absl::Status written;
+    while (written.ok() && reader->Read(&response)) {
+      if (response.has_progress()) {
+        if (options.on_progress) options.on_progress(response.progress().fraction());
+      } else if (response.has_complete()) {
+        written = file->Complete(response.complete());
+      } else {
+        written = file->Append(response.data());
+      }
+    }
+    if (!written.ok()) context.TryCancel();
+    absl::Status called = FromGrpcStatus(reader->Finish());
+    return written.ok() ? called : written;
+  });
+  if (options.stop.stop_requested()) return absl::CancelledError("the call was cancelled");
+  if (!status.ok()) return status;
+  return file->Keep();
+}
+
+absl::StatusOr<v1::Verification> Client::Verify(const LongCallOptions& options) {
+  return impl_->Long<v1::VerifyResponse, v1::Verification>(
+      options, [&](auto* context) { return impl_->store->Verify(context, v1::VerifyRequest()); },
+      [](v1::VerifyResponse& response) { return response.mutable_verification(); });
 }
 
 absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(

@@ -2,6 +2,7 @@
 #define CALIBD_CLIENT_CLIENT_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -14,6 +15,7 @@
 #include "calibd/client/observation_stream.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
+#include "calibd/v1/store_service.pb.h"
 
 namespace calibd::client {
 
@@ -76,6 +78,15 @@ class Client {
   // All that can be said of the newest window. CANCELLED after a stop.
   [[nodiscard]] absl::StatusOr<v1::Evaluation> Evaluate(const v1::EvaluateRequest& request,
                                                         const LongCallOptions& options = {});
+
+  // Writes a copy of the server's database, as it is at one moment, to a new file `path`;
+  // nothing is there unless all of it came. CANCELLED after a stop; ALREADY_EXISTS when there
+  // is a file; UNAVAILABLE when it cannot be written. Returns its size in bytes.
+  [[nodiscard]] absl::StatusOr<std::int64_t> Backup(const std::string& path,
+                                                    const LongCallOptions& options = {});
+
+  // Has the server read all of its database and say what is wrong with it.
+  [[nodiscard]] absl::StatusOr<v1::Verification> Verify(const LongCallOptions& options = {});
 
   // Opens a stream of labelled predictions to a model and waits, for the call
   // timeout at most, until the server is ready for it.

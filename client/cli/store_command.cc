@@ -1,0 +1,77 @@
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "command.h"
+#include "progress_bar.h"
+
+namespace calibd::cli {
+namespace {
+
+client::LongCallOptions LongCall(const Context& context, ProgressBar& bar) {
+  client::LongCallOptions options;
+  options.on_progress = [&bar](double fraction) { bar.Update(fraction); };
+  options.stop = context.stop;
+  options.timeout = context.Timeout(kStoreTimeout);
+  return options;
+}
+
+ExitCode Backup(const Context& context, const std::string& path) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  std::optional<ProgressBar> bar(std::in_place, "copying", "", 1);
+  const auto size = (*client)->Backup(path, LongCall(context, *bar));
+  bar.reset();
+  if (!size.ok()) return Fail(size.status());
+  if (context.json()) {
+    Json json;
+    json["file"] = path;
+    json["size_bytes"] = *size;
+    PrintJson(json);
+  } else {
+    Print(absl::StrCat(path, ": ", *size, " bytes"));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode Verify(const Context& context) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  std::optional<ProgressBar> bar(std::in_place, "verifying", "", 1);
+  const auto found = (*client)->Verify(LongCall(context, *bar));
+  bar.reset();
+  if (!found.ok()) return Fail(found.status());
+  if (context.json()) {
+    PrintJson(ToJson(*found));
+  } else {
+    Print(absl::StrCat(
+        found->models(), " models, ", found->producers(), " producers, ", found->snapshots(),
+        " snapshots, ", found->batches(), " batches of the log with ", found->observations(),
+        " observations: ", found->problems_size() == 0 ? "all is well" : "PROBLEMS"));
+    for (const std::string& problem : found->problems()) Print("  " + problem);
+  }
+  return found->problems_size() == 0 ? ExitCode::kOk : ExitCode::kError;
+}
+
+}  // namespace
+
+void AddStoreCommands(CLI::App& app, Context& context) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* const backup =
+      app.add_subcommand("backup", "Copy the server's database to a file, while it serves");
+  backup->footer(
+      "The file is complete or not there. To go back to it, put it as calibd.db into an empty "
+      "folder and start calibd with that as --data-dir.\n"
+      "Example: calibctl backup calibd-2026-01-31.db");
+  backup->add_option("FILE", *path, "a new file")->required();
+  backup->callback([path, &context] { context.exit_code = Backup(context, *path); });
+
+  CLI::App* const verify = app.add_subcommand(
+      "verify", "Have the server check all that it has on disk; exit 0 if all is well, else 1");
+  verify->footer(
+      "Reads the whole database, while the server serves: is the file sound, can every batch and "
+      "snapshot be read, do they fit together.\n"
+      "Example: calibctl verify --output json");
+  verify->callback([&context] { context.exit_code = Verify(context); });
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,42 @@
+#ifndef CALIBD_CLIENT_SRC_BACKUP_FILE_H_
+#define CALIBD_CLIENT_SRC_BACKUP_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/v1/store_service.pb.h"
+
+namespace calibd::client {
+
+// A backup that is being written: under another name until all of it is on disk. Goes with
+// this object unless it is kept.
+class BackupFile {
+ public:
+  // Errors: AlreadyExists, Unavailable.
+  [[nodiscard]] static absl::StatusOr<BackupFile> Create(const std::string& path);
+  ~BackupFile();
+  BackupFile(BackupFile&&) noexcept;
+  BackupFile& operator=(BackupFile&&) = delete;
+
+  // Errors below: Unavailable when it cannot be written.
+  // Begins from the start, with nothing.
+  [[nodiscard]] absl::Status Begin();
+  [[nodiscard]] absl::Status Append(const std::string& data);
+  // Errors also: DataLoss when what came is not what was sent.
+  [[nodiscard]] absl::Status Complete(const v1::BackupResponse::Complete& complete);
+  // Gives the file its name; its size. Errors also: DataLoss without Complete.
+  [[nodiscard]] absl::StatusOr<std::int64_t> Keep();
+
+ private:
+  struct State;
+  explicit BackupFile(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_CLIENT_SRC_BACKUP_FILE_H_

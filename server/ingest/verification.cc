@@ -1,0 +1,271 @@
+#include "server/ingest/verification.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/errors.h"
+#include "server/executor/thread_pool.h"
+#include "server/ingest/logged_batch.h"
+#include "server/state/model_declaration.h"
+#include "server/store/sqlite.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr int kMostProblems = 100;
+// Instructions of SQLite between two looks at whether to go on.
+constexpr int kInstructions = 100000;
+
+class Verifier {
+ public:
+  Verifier(Database& database, const std::function<bool(double)>& progress)
+      : database_(database), progress_(progress) {}
+
+  absl::StatusOr<v1::Verification> Run() {
+    // One state of the database for all that is read.
+    absl::Status status = database_.Execute("BEGIN");
+    status.Update(CheckFile());
+    status.Update(ReadModels());
+    status.Update(ReadCursors());
+    status.Update(ReadLog());
+    if (!status.ok()) {
+      return status;
+    }
+    CheckModels();
+    return std::move(result_);
+  }
+
+ private:
+  struct Producer {
+    std::int64_t cursor = 0;
+    // Of the newest batch in the log.
+    std::int64_t last_sequence = 0;
+  };
+  struct StoredModel {
+    std::string name;
+    std::size_t class_count = 0;
+    std::size_t window = 0;
+    bool tracks = false;
+    std::int64_t snapshot_log_id = 0;
+    std::int64_t snapshot_observations = 0;
+    std::int64_t matured_log_id = 0;
+    // Of the log: all, and after the snapshot.
+    std::int64_t observations = 0;
+    std::int64_t new_observations = 0;
+    std::map<std::string, Producer> producers;
+  };
+
+  template <typename... Parts>
+  void Report(const Parts&... parts) {
+    if (result_.problems_size() < kMostProblems) {
+      result_.add_problems(absl::StrCat(parts...));
+    }
+  }
+
+  // Damage becomes a problem; what is left are errors of this call.
+  absl::Status Judge(const absl::Status& status) {
+    if (absl::IsDataLoss(status)) {
+      Report(status.message());
+      return absl::OkStatus();
+    }
+    return status;
+  }
+
+  // visit: called for each row.
+  template <typename Visit>
+  absl::Status Read(const char* sql, const Visit& visit) {
+    absl::StatusOr<Statement> statement = Statement::Prepare(database_, sql);
+    if (!statement.ok()) {
+      return Judge(statement.status());
+    }
+    absl::StatusOr<bool> row = statement->Next();
+    for (; row.ok() && *row; row = statement->Next()) {
+      visit(*statement);
+      if (stopped_) {
+        return absl::CancelledError("the verification was stopped");
+      }
+    }
+    return Judge(row.status());
+  }
+
+  absl::Status CheckFile() {
+    // Asks while the check, one statement, runs.
+    sqlite3_progress_handler(
+        database_.handle(), kInstructions,
+        [](void* self) { return static_cast<Verifier*>(self)->GoOn(0) ? 0 : 1; }, this);
+    const absl::Status status = Read("PRAGMA integrity_check(100)", [this](const Statement& row) {
+      if (row.Text(0) != "ok") {
+        Report("the file is damaged: ", std::string(row.Text(0)));
+      }
+    });
+    sqlite3_progress_handler(database_.handle(), 0, nullptr, nullptr);
+    return stopped_ ? absl::CancelledError("the verification was stopped") : status;
+  }
+
+  bool GoOn(double fraction) {
+    stopped_ = stopped_ || !progress_(fraction);
+    return !stopped_;
+  }
+
+  absl::Status ReadModels() {
+    return Read(
+        "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data, maturity.log_id "
+        "FROM models LEFT JOIN snapshots ON snapshots.model_id = models.id "
+        "LEFT JOIN maturity ON maturity.model_id = models.id ORDER BY models.id",
+        [this](const Statement& row) { ReadModel(row); });
+  }
+
+  void ReadModel(const Statement& row) {
+    result_.set_models(result_.models() + 1);
+    const std::int64_t id = row.Integer(0);
+    v1::Model declared;
+    const std::string_view blob = row.Blob(1);
+    if (!declared.ParseFromArray(blob.data(), static_cast<int>(blob.size()))) {
+      Report("the declaration of model ", id, " cannot be read");
+      return;
+    }
+    const absl::StatusOr<ModelDeclaration> declaration =
+        CheckDeclaration(declared, std::numeric_limits<std::size_t>::max());
+    if (!declaration.ok()) {
+      Report("the declaration of model ", id,
+             " is none: ", std::string(declaration.status().message()));
+      return;
+    }
+    StoredModel model;
+    model.name = declaration->name.ToString();
+    model.class_count = declaration->class_count;
+    model.window = declaration->window;
+    model.tracks = declaration->max_pending > 0;
+    model.snapshot_log_id = row.Integer(2);
+    model.matured_log_id = row.Integer(4);
+    const std::string_view snapshot = row.Blob(3);
+    if (model.snapshot_log_id != 0) {
+      result_.set_snapshots(result_.snapshots() + 1);
+      CheckSnapshot(*declaration, snapshot, model);
+    }
+    models_.emplace(id, std::move(model));
+  }
+
+  // A model that is made for it alone says whether it would go on from it.
+  void CheckSnapshot(const ModelDeclaration& declaration, std::string_view snapshot,
+                     StoredModel& model) {
+    store::v1::ModelState state;
+    if (!state.ParseFromArray(snapshot.data(), static_cast<int>(snapshot.size()))) {
+      Report("the snapshot of ", model.name, " cannot be read");
+      return;
+    }
+    model.snapshot_observations = state.observations();
+    const absl::Status restored = Model(0, declaration, {}, 1, no_threads_, nullptr).Restore(state);
+    if (!restored.ok()) {
+      Report(std::string(restored.message()));
+    }
+  }
+
+  absl::Status ReadCursors() {
+    return Read("SELECT model_id, producer_id, last_sequence, contents FROM cursors",
+                [this](const Statement& row) {
+                  result_.set_producers(result_.producers() + 1);
+                  const auto model = models_.find(row.Integer(0));
+                  const std::string producer(row.Text(1));
+                  ProducerCursors::Cursor cursor;
+                  if (model == models_.end() || !DecodeContents(row.Blob(3), cursor)) {
+                    Report("the cursor of producer ", Quoted(producer), " is of no model, or cut");
+                    return;
+                  }
+                  model->second.producers[producer].cursor = row.Integer(2);
+                });
+  }
+
+  absl::Status ReadLog() {
+    const absl::StatusOr<std::int64_t> rows = database_.QueryInteger("SELECT count(*) FROM log");
+    if (!rows.ok()) {
+      return Judge(rows.status());
+    }
+    return Read("SELECT id, model_id, data FROM log ORDER BY id", [&](const Statement& row) {
+      result_.set_batches(result_.batches() + 1);
+      const auto model = models_.find(row.Integer(1));
+      // Those of deleted models go at the next start.
+      if (model != models_.end()) {
+        ReadBatch(row.Integer(0), row.Blob(2), model->second);
+      }
+      static_cast<void>(GoOn(static_cast<double>(result_.batches()) /
+                             static_cast<double>(std::max<std::int64_t>(1, *rows))));
+    });
+  }
+
+  void ReadBatch(std::int64_t log_id, std::string_view data, StoredModel& model) {
+    const absl::StatusOr<LoggedBatch> logged = DecodeLogged(data, model.class_count);
+    store::v1::LoggedBatch stored;
+    if (!logged.ok() || !stored.ParseFromArray(data.data(), static_cast<int>(data.size()))) {
+      Report(model.name, ": batch ", log_id, " of the log cannot be read");
+      return;
+    }
+    const bool counted = logged->kind == LoggedBatch::Kind::kObservations ||
+                         logged->kind == LoggedBatch::Kind::kMatured;
+    const bool of_tracker = logged->kind != LoggedBatch::Kind::kObservations &&
+                            logged->kind != LoggedBatch::Kind::kRejected;
+    if (of_tracker && !model.tracks) {
+      Report(model.name, ": batch ", log_id, " of the log is of a model with a label_grace");
+    }
+    if (logged->kind == LoggedBatch::Kind::kMatured &&
+        logged->through_log_id > model.matured_log_id) {
+      Report(model.name, ": predictions up to ", logged->through_log_id, " have matured by batch ",
+             log_id, ", but only ", model.matured_log_id, " is noted as the last");
+    }
+    if (counted) {
+      const auto rows = static_cast<std::int64_t>(logged->batch.labels.size());
+      result_.set_observations(result_.observations() + rows);
+      model.observations += rows;
+      model.new_observations += log_id > model.snapshot_log_id ? rows : 0;
+    }
+    if (!stored.producer_id().empty()) {
+      Producer& producer = model.producers[stored.producer_id()];
+      if (stored.sequence() <= producer.last_sequence || stored.sequence() > producer.cursor) {
+        Report(model.name, ": batch ", log_id, " of the log is number ", stored.sequence(),
+               " of producer ", Quoted(stored.producer_id()), ", after ", producer.last_sequence,
+               " and with a cursor at ", producer.cursor);
+      }
+      producer.last_sequence = stored.sequence();
+    }
+  }
+
+  void CheckModels() {
+    for (const auto& [id, model] : models_) {
+      const std::int64_t all = model.snapshot_observations + model.new_observations;
+      const std::int64_t needed = std::min(all, static_cast<std::int64_t>(model.window));
+      if (model.observations < needed) {
+        Report(model.name, ": the log holds ", model.observations, " observations of ", all,
+               ", expected at least the window, ", needed);
+      }
+    }
+  }
+
+  Database& database_;
+  const std::function<bool(double)>& progress_;
+  // Models want one; nothing is run on it.
+  ThreadPool no_threads_{"calibd-verify", 0};
+  v1::Verification result_;
+  std::map<std::int64_t, StoredModel> models_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::Verification> VerifyDatabase(const std::string& path,
+                                                const std::function<bool(double)>& progress) {
+  absl::StatusOr<Database> database = Database::Open(path);
+  if (!database.ok()) {
+    return database.status();
+  }
+  return Verifier(*database, progress).Run();
+}
+
+}  // namespace calibd::server

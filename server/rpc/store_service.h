@@ -1,0 +1,43 @@
+#ifndef CALIBD_SERVER_RPC_STORE_SERVICE_H_
+#define CALIBD_SERVER_RPC_STORE_SERVICE_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "calibd/v1/store_service.grpc.pb.h"
+#include "server/executor/thread_pool.h"
+
+namespace calibd::server {
+
+// StoreService. Reads the database by connections of its own, on a thread of its own.
+class StoreServiceImpl final : public v1::StoreService::CallbackService {
+ public:
+  // folder: the store's. Removes what an earlier process left there half done.
+  explicit StoreServiceImpl(std::string folder);
+
+  grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
+                                                       const v1::BackupRequest* request) override;
+  grpc::ServerWriteReactor<v1::VerifyResponse>* Verify(grpc::CallbackServerContext* context,
+                                                       const v1::VerifyRequest* request) override;
+
+  // Ends what runs and takes nothing more.
+  void Drain() noexcept { draining_ = true; }
+  void Stop() { thread_.Stop(); }
+
+ private:
+  // Runs work, which answers by the writer and returns how the call ends, unless another runs.
+  template <typename Response, typename Work>
+  grpc::ServerWriteReactor<Response>* Begin(const Work& work);
+
+  [[nodiscard]] std::string database() const { return folder_ + "/calibd.db"; }
+
+  const std::string folder_;
+  std::atomic<bool> busy_ = false;
+  std::atomic<bool> draining_ = false;
+  ThreadPool thread_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_RPC_STORE_SERVICE_H_

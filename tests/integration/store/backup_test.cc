@@ -1,0 +1,185 @@
+// Backups and verification of a store that is written meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "calibd/client/client.h"
+#include "calibd/core/generator.h"
+#include "server/store/sqlite.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+using client::PredictionKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class BackupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = ServerProcess::Start({"--data-dir", data_});
+    ASSERT_NE(server_, nullptr);
+    client_ = Connect(*server_);
+    ASSERT_NE(client_, nullptr);
+    v1::Model model;
+    model.set_name("models/m");
+    model.set_class_count(4);
+    model.mutable_bandwidth()->set_fixed(0.5);
+    model.set_window(3000);
+    ASSERT_TRUE(client_->CreateModel(model).ok());
+    model.set_name("models/later");
+    model.mutable_label_grace()->set_seconds(3600);
+    ASSERT_TRUE(client_->CreateModel(model).ok());
+  }
+
+  static std::unique_ptr<Client> Connect(const ServerProcess& server) {
+    auto client = Client::Connect(server.grpc_address());
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+
+  // Rows until `enough` says so; how many were acknowledged.
+  std::int64_t Send(const std::function<bool(std::int64_t)>& enough) {
+    auto generator = Generator::Create(GeneratorSpec::M3(4), 5);
+    auto stream = client_->OpenStream("models/m", {.producer_id = "p", .max_rows_per_batch = 50});
+    if (!stream.ok()) return -1;
+    std::int64_t rows = 0;
+    while (!enough(rows)) {
+      PredictionSet set;
+      generator->Draw(500, set);
+      if (!(*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels).ok()) {
+        return -1;
+      }
+      rows += 500;
+    }
+    return (*stream)->Finish().ok() ? rows : -1;
+  }
+
+  std::vector<std::string> Problems() {
+    const auto found = client_->Verify();
+    EXPECT_TRUE(found.ok()) << found.status();
+    if (!found.ok()) return {"no answer"};
+    return {found->problems().begin(), found->problems().end()};
+  }
+
+  TemporaryFolder folder_;
+  const std::string data_ = (folder_.path() / "data").string();
+  const std::string backup_ = (folder_.path() / "backup.db").string();
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(BackupTest, ACopyMadeUnderLoadIsAStoreOfItsOwn) {
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 20000; }), 20000);
+  std::atomic<bool> copied = false;
+  std::int64_t sent = 0;
+  std::thread load(
+      [&] { sent = Send([&](std::int64_t rows) { return copied.load() || rows > 5000000; }); });
+  const auto size = client_->Backup(backup_);
+  EXPECT_TRUE(size.ok()) << size.status();
+  EXPECT_THAT(Problems(), IsEmpty());
+  copied = true;
+  load.join();
+  ASSERT_GT(sent, 0);
+  EXPECT_EQ(static_cast<std::uintmax_t>(*size), std::filesystem::file_size(backup_));
+  EXPECT_EQ(client_->Backup(backup_).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(client_->GetCalibration("models/m")->observations(), 20000 + sent);
+
+  const std::filesystem::path restored = folder_.path() / "restored";
+  std::filesystem::create_directories(restored);
+  std::filesystem::copy_file(backup_, restored / "calibd.db");
+  const auto other = ServerProcess::Start({"--data-dir", restored.string()});
+  ASSERT_NE(other, nullptr);
+  const auto client = Connect(*other);
+  const auto answer = client->GetCalibration("models/m");
+  ASSERT_TRUE(answer.ok());
+  EXPECT_GE(answer->observations(), 20000);
+  EXPECT_LE(answer->observations(), 20000 + sent);
+  const auto found = client->Verify();
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->problems(), IsEmpty());
+  EXPECT_EQ(found->models(), 2);
+  EXPECT_EQ(found->producers(), 1);
+  EXPECT_GE(found->observations(), 3000);
+}
+
+TEST_F(BackupTest, NothingIsLeftOfABackupThatCannotBeWritten) {
+  const std::string nowhere = (folder_.path() / "nowhere" / "backup.db").string();
+  EXPECT_EQ(client_->Backup(nowhere).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(client_->Backup("/dev/full/x").status().code(), absl::StatusCode::kUnavailable);
+  std::stop_source stop;
+  stop.request_stop();
+  client::LongCallOptions stopped;
+  stopped.stop = stop.get_token();
+  EXPECT_EQ(client_->Backup(backup_, stopped).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(backup_));
+  EXPECT_FALSE(std::filesystem::exists(backup_ + ".part"));
+  EXPECT_TRUE(WaitFor([&] { return client_->Backup(backup_).ok(); }));
+  EXPECT_FALSE(std::filesystem::exists(data_ + "/backup.tmp"));
+}
+
+TEST_F(BackupTest, SaysWhatDoesNotFit) {
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
+  EXPECT_THAT(Problems(), IsEmpty());
+  client_.reset();
+  EXPECT_EQ(server_->Terminate(), 0);
+  const std::string path = data_ + "/calibd.db";
+  const auto change = [&](const char* sql) {
+    const absl::Status status = server::Database::Open(path)->Execute(sql);
+    EXPECT_TRUE(status.ok()) << status;
+  };
+  // The server starts on these, but they are not as it left them.
+  change("UPDATE cursors SET last_sequence = last_sequence - 1");
+  change("DELETE FROM log WHERE id < (SELECT max(id) FROM log) - 3");
+  server_ = ServerProcess::Start({"--data-dir", data_});
+  ASSERT_NE(server_, nullptr);
+  client_ = Connect(*server_);
+  EXPECT_THAT(Problems(), ElementsAre(HasSubstr("with a cursor at 179"),
+                                      HasSubstr("expected at least the window, 3000")));
+}
+
+TEST_F(BackupTest, ADamagedPageIsFound) {
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
+  client_.reset();
+  EXPECT_EQ(server_->Terminate(), 0);
+  server_ = ServerProcess::Start({"--data-dir", data_});
+  ASSERT_NE(server_, nullptr);
+  client_ = Connect(*server_);
+  EXPECT_THAT(Problems(), IsEmpty());
+  // Under its hands, as a failing disk does it.
+  {
+    std::fstream file(data_ + "/calibd.db", std::ios::in | std::ios::out | std::ios::binary);
+    const auto size = static_cast<std::streamoff>(std::filesystem::file_size(data_ + "/calibd.db"));
+    for (std::streamoff page = 4096 * 3; page < size; page += 4096) {
+      file.seekp(page);
+      file.write("damage!!", 8);
+    }
+  }
+  EXPECT_FALSE(Problems().empty());
+}
+
+TEST_F(BackupTest, CalibctlDoesBoth) {
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {CALIBD_BIN_DIR "/calibctl", "--server",
+                                         server_->grpc_address(), "--output", "json"});
+    ChildProcess child(arguments, folder_.path() / "output");
+    const auto code = child.WaitForExit();
+    EXPECT_EQ(code, 0) << child.Output();
+    return nlohmann::json::parse(child.Output(), nullptr, false);
+  };
+  const auto backup = run({"backup", backup_});
+  EXPECT_EQ(backup["size_bytes"], std::filesystem::file_size(backup_));
+  const auto verification = run({"verify"});
+  EXPECT_EQ(verification["models"], 2);
+  EXPECT_TRUE(verification["problems"].empty());
+}
+
+}  // namespace
+}  // namespace calibd::testing
