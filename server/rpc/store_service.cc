@@ -20,7 +20,7 @@ namespace calibd::server {
 namespace {
 
 constexpr int kNiceness = 10;
-constexpr std::chrono::milliseconds kBusyRetryDelay{5000};
+constexpr std::chrono::milliseconds kUpkeepRetryDelay{5000};
 constexpr std::chrono::milliseconds kProgressInterval{200};
 constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
@@ -97,7 +97,7 @@ grpc::ServerWriteReactor<Response>* StoreServiceImpl::Begin(const Work& work) {
   } else if (busy_.exchange(true)) {
     writer->End(WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "STORE_BUSY",
                                          "another backup or verification runs"),
-                               kBusyRetryDelay));
+                               kUpkeepRetryDelay));
   } else {
     thread_.Post([this, writer, work] {
       absl::Status status = CatchExceptions([&] { return work(*writer); });
