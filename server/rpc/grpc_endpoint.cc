@@ -13,7 +13,9 @@
 #include <boost/asio/io_context.hpp>
 #include <utility>
 
+#include "server/errors.h"
 #include "server/listen_address.h"
+#include "server/rpc/status_mapping.h"
 
 namespace calibd::server {
 namespace {
@@ -37,6 +39,23 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
     std::erase_if(*plugins,
                   [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
+// Ends every call: the server is not ready yet.
+class WaitingService final : public grpc::CallbackGenericService {
+ public:
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* /*context*/) override {
+    class Reactor final : public grpc::ServerGenericBidiReactor {
+     public:
+      Reactor() {
+        Finish(ToGrpcStatus(MakeError(absl::StatusCode::kUnavailable, "STARTING",
+                                      "the server is starting: it reads its store")));
+      }
+      void OnDone() override { delete this; }
+    };
+    return new Reactor();  // Deletes itself.
   }
 };
 
@@ -82,8 +101,9 @@ void SetLimits(const Options& options, grpc::ServerBuilder& builder) {
 // The names of the services of calibd's API, for the health service.
 std::vector<std::string> ServiceNames() {
   std::vector<std::string> names;
-  for (const char* file : {"calibd/v1/model_service.proto", "calibd/v1/ingest_service.proto",
-                           "calibd/v1/calibration_service.proto"}) {
+  for (const char* file :
+       {"calibd/v1/model_service.proto", "calibd/v1/ingest_service.proto",
+        "calibd/v1/calibration_service.proto", "calibd/v1/store_service.proto"}) {
     const google::protobuf::FileDescriptor* descriptor =
         google::protobuf::DescriptorPool::generated_pool()->FindFileByName(file);
     for (int i = 0; descriptor != nullptr && i < descriptor->service_count(); ++i) {
@@ -95,24 +115,38 @@ std::vector<std::string> ServiceNames() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
-    const Options& options, const std::vector<grpc::Service*>& services,
-    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
+GrpcEndpoint::GrpcEndpoint() : waiting_(std::make_unique<WaitingService>()) {}
+
+absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Listen(const Options& options) {
   const auto endpoint = ParseListenAddress(options.listen);
   if (!endpoint.ok()) {
     return endpoint.status();
   }
   auto context = std::make_unique<boost::asio::io_context>(1);
-  absl::StatusOr<boost::asio::ip::tcp::acceptor> listener = Listen(*context, *endpoint);
+  absl::StatusOr<boost::asio::ip::tcp::acceptor> listener = server::Listen(*context, *endpoint);
   if (!listener.ok()) {
     return listener.status();
   }
   std::unique_ptr<GrpcEndpoint> result(new GrpcEndpoint());
   result->address_ = FormatAddress(listener->local_endpoint());
-
+  result->acceptor_ = std::make_unique<ConnectionAcceptor>(std::move(context), *std::move(listener),
+                                                           MaxDescriptor(options));
   grpc::EnableDefaultHealthCheckService(true);
   // Makes the linker keep the library.
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetLimits(options, builder);
+  builder.SetOption(std::make_unique<WithoutReflection>());
+  builder.RegisterCallbackGenericService(result->waiting_.get());
+  if (absl::Status status = result->Replace(builder, false); !status.ok()) {
+    return status;
+  }
+  return result;
+}
+
+absl::Status GrpcEndpoint::Serve(
+    const Options& options, const std::vector<grpc::Service*>& services,
+    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
   if (!options.reflection) {
@@ -126,21 +160,28 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   for (grpc::Service* service : services) {
     builder.RegisterService(service);
   }
+  return Replace(builder, true);
+}
+
+absl::Status GrpcEndpoint::Replace(grpc::ServerBuilder& builder, bool serving) {
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());
-  result->server_ = builder.BuildAndStart();
-  if (result->server_ == nullptr) {
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) {
     return absl::UnavailableError("gRPC did not start");
   }
-  result->acceptor_ = std::make_unique<ConnectionAcceptor>(
-      std::move(context), *std::move(listener), std::move(connections), MaxDescriptor(options));
-  grpc::HealthCheckServiceInterface* health = result->server_->GetHealthCheckService();
+  grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
   for (const std::string& name : ServiceNames()) {
-    health->SetServingStatus(name, true);
+    health->SetServingStatus(name, serving);
   }
-  result->acceptor_->Start();
-  return result;
+  health->SetServingStatus(serving);
+  server_.swap(server);
+  acceptor_->HandTo(std::move(connections));
+  if (server != nullptr) {
+    server->Shutdown(std::chrono::system_clock::now());
+  }
+  return absl::OkStatus();
 }
 
 GrpcEndpoint::~GrpcEndpoint() {
