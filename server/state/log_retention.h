@@ -16,8 +16,8 @@ class LogRetention {
   using Clock = std::chrono::steady_clock;
   // A snapshot follows on so many observations, batches or rejected batches, or after this
   // time if there were any: they bound what a start has to count again.
-  static constexpr std::size_t kSnapshotRows = 4096;
-  static constexpr std::size_t kSnapshotBatches = 1024;
+  static constexpr std::size_t kSnapshotRows = 1024;
+  static constexpr std::size_t kSnapshotBatches = 256;
   static constexpr std::size_t kSnapshotRejected = 16384;
   static constexpr std::chrono::seconds kSnapshotInterval{60};
   // After one that could not be stored.
