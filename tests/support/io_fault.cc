@@ -1,8 +1,10 @@
-// A library to preload: one call of the system that concerns the database fails.
+// A library to preload: calls of the system that concern the database fail or wait.
 //
 // CALIBD_IO_FAULT=CALL:K:ERRNO, CALL being write, short or sync: the K-th of them, from 1, on a
 // file whose name has "calibd.db" in it fails with this error; a short one writes half of what
 // it should. All others are passed on.
+//
+// CALIBD_IO_STALL=PATH: while this file exists, no sync of the database comes to an end.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -51,7 +53,16 @@ Function* Next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
+// As a disk that does not answer.
+void Stall(int file) {
+  static const char* const path = std::getenv("CALIBD_IO_STALL");
+  if (path == nullptr || !IsDatabase(file)) return;
+  constexpr useconds_t kInterval = 5000;
+  while (access(path, F_OK) == 0) usleep(kInterval);
+}
+
 int Sync(const char* name, int file) {
+  Stall(file);
   if (Fails("sync", file)) {
     errno = TheFault().error;
     return -1;

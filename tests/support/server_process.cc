@@ -6,12 +6,10 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 namespace calibd::testing {
 namespace {
@@ -19,30 +17,6 @@ namespace {
 constexpr char kCalibd[] = CALIBD_BIN_DIR "/calibd";
 
 }  // namespace
-
-bool WaitFor(const std::function<bool()>& condition, std::chrono::milliseconds deadline) {
-  const auto end = std::chrono::steady_clock::now() + deadline;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= end) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "calibd-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    std::abort();
-  }
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
                            const std::filesystem::path& output)

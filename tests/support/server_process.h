@@ -5,31 +5,15 @@
 
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "support/temporary_folder.h"
+#include "support/wait_for.h"
+
 namespace calibd::testing {
-
-// Waits until condition() holds, asking every few milliseconds. Returns whether
-// it held before the deadline.
-bool WaitFor(const std::function<bool()>& condition,
-             std::chrono::milliseconds deadline = std::chrono::seconds(20));
-
-// A folder that is removed with its content.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // A program run by a test: killed with it, its stderr and stdout kept in a file.
 class ChildProcess {

@@ -1,0 +1,265 @@
+#include "integration/engine/engine.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <utility>
+
+#include "server/errors.h"
+
+namespace calibd::testing {
+namespace {
+
+using server::CommitQueue;
+using server::Model;
+using server::Store;
+
+constexpr std::size_t kModelMemory = std::size_t{256} << 20;
+
+template <typename T>
+T OrAbort(absl::StatusOr<T> result) {
+  if (!result.ok()) {
+    std::cerr << result.status() << "\n";
+    std::abort();
+  }
+  return *std::move(result);
+}
+
+// Without a message it is one word, which threads share as they do an integer.
+absl::Status Bare(const absl::Status& status) { return absl::Status(status.code(), ""); }
+
+v1::Model Describe(const Model& model) {
+  v1::Model proto = ToProto(model.declaration());
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(model.create_time().time_since_epoch());
+  proto.mutable_create_time()->set_seconds(seconds.count());
+  return proto;
+}
+
+}  // namespace
+
+Blocker::Blocker(CommitQueue& commits) {
+  const auto begun = std::make_shared<Signal>();
+  commits.Post({.write =
+                    [begun, release = release_](Store& /*store*/) {
+                      begun->Set();
+                      release->Wait();
+                      return absl::OkStatus();
+                    },
+                .undo = nullptr,
+                .done = nullptr});
+  begun->Wait();
+}
+
+Engine::Engine(const std::filesystem::path& folder, const Options& options)
+    : writers_("calibd-writer", 2),
+      registry_({.max_models = 100,
+                 .state_memory_bytes = std::size_t{1} << 30,
+                 .max_producers_per_model = 1000},
+                writers_),
+      store_(OrAbort(Store::Open(folder.string()))),
+      recovery_(OrAbort(Recover(*store_, registry_, kModelMemory, options.clock))),
+      commits_(std::move(store_), [failed = failed_](const absl::Status&) { *failed = true; }),
+      ingestor_(commits_, server::LogClock(options.clock, recovery_.elapsed), options.queue_bytes),
+      maturation_(options.matures ? std::make_unique<server::Maturation>(registry_, ingestor_)
+                                  : nullptr) {}
+
+Engine::~Engine() {
+  if (maturation_ != nullptr) maturation_->Stop();
+  commits_.Flush();
+  writers_.Stop();
+  commits_.Stop();
+}
+
+absl::Status Engine::CreateModel(const v1::Model& proto) {
+  absl::StatusOr<server::ModelDeclaration> declaration =
+      server::CheckDeclaration(proto, kModelMemory);
+  if (!declaration.ok()) return declaration.status();
+  absl::Status answer;
+  Signal answered;
+  const absl::Status status = registry_.Create(
+      *std::move(declaration), [&](const std::shared_ptr<Model>& model, bool created) {
+        CommitQueue::Operation operation;
+        auto gone = std::make_shared<bool>(false);
+        if (created) {
+          operation.write = [model](Store& store) {
+            return store.InsertModel(model->id(), Describe(*model));
+          };
+          operation.undo = [model] { model->MarkDeleted(true); };
+        } else {
+          operation.write = [model, gone](Store& /*store*/) {
+            *gone = model->deleted();
+            return absl::OkStatus();
+          };
+        }
+        operation.done = [&, this, model, created, gone](const absl::Status& committed) {
+          if (!committed.ok() && created) registry_.Remove(*model);
+          answer = *gone ? absl::Status(absl::StatusCode::kAborted, "") : Bare(committed);
+          answered.Set();
+        };
+        commits_.Post(std::move(operation));
+      });
+  if (!status.ok()) return status;
+  answered.Wait();
+  return answer;
+}
+
+absl::Status Engine::DeleteModel(const std::string& name) {
+  const std::shared_ptr<Model> model = Find(name);
+  if (model == nullptr) return absl::Status(absl::StatusCode::kNotFound, "");
+  auto deletes = std::make_shared<bool>(false);
+  absl::Status answer;
+  Signal answered;
+  commits_.Post({.write = [model, deletes](Store& store) -> absl::Status {
+                   if (model->deleted()) return absl::OkStatus();
+                   *deletes = true;
+                   model->MarkDeleted(true);
+                   return store.DeleteModel(model->id());
+                 },
+                 .undo =
+                     [model, deletes] {
+                       if (*deletes) model->MarkDeleted(false);
+                     },
+                 .done =
+                     [&, this, model, deletes](const absl::Status& committed) {
+                       if (committed.ok() && *deletes) {
+                         registry_.Remove(*model);
+                         model->strand().Post([this, model] {
+                           commits_.Post({.write = [model, batches = model->retention().TakeAll()](
+                                                       Store& store) -> absl::Status {
+                                            absl::Status status = store.DeleteBatches(batches);
+                                            if (status.ok() && model->tracker() != nullptr) {
+                                              status =
+                                                  store.DeleteBatches(model->tracker()->TakeAll());
+                                            }
+                                            return status;
+                                          },
+                                          .undo = nullptr,
+                                          .done = nullptr});
+                         });
+                       }
+                       answer = !committed.ok() ? Bare(committed)
+                                : *deletes      ? absl::OkStatus()
+                                                : absl::Status(absl::StatusCode::kNotFound, "");
+                       answered.Set();
+                     }});
+  answered.Wait();
+  return answer;
+}
+
+std::shared_ptr<Model> Engine::Find(const std::string& name) const {
+  const absl::StatusOr<server::ModelName> parsed = server::ParseModelName("name", name);
+  const absl::StatusOr<std::shared_ptr<Model>> model =
+      parsed.ok() ? registry_.Find(*parsed) : parsed.status();
+  return model.ok() ? *model : nullptr;
+}
+
+server::Settlement Engine::Submit(const std::shared_ptr<Model>& model,
+                                  std::optional<server::ProducerPosition> position,
+                                  server::DecodedBatch batch) {
+  server::Settlement settlement;
+  Signal settled;
+  ingestor_.OpenAndSubmit(model, std::move(position), std::move(batch),
+                          [&](server::Settlement became) {
+                            settlement = std::move(became);
+                            settled.Set();
+                          });
+  settled.Wait();
+  return settlement;
+}
+
+bool Engine::Mature(const std::shared_ptr<Model>& model) {
+  bool ok = false;
+  Signal done;
+  ingestor_.Mature(model, [&](bool written) {
+    ok = written;
+    done.Set();
+  });
+  done.Wait();
+  return ok;
+}
+
+Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
+                              const std::vector<std::string>& producers) {
+  State state;
+  Signal done;
+  // Through the storage thread and then the strand, as all that came before. In `done`, as
+  // it may come into a transaction that fails.
+  commits_.Post({.write = nullptr, .undo = nullptr, .done = [&](const absl::Status& /*status*/) {
+                   if (server::PredictionTracker* const tracker = model->tracker()) {
+                     state.pending = tracker->pending();
+                     state.next_due = tracker->next_due();
+                   }
+                   for (const std::string& producer : producers) {
+                     const auto cursor = model->cursors().Get(producer);
+                     if (cursor.has_value()) {
+                       state.last_sequences[producer] = cursor->last_sequence;
+                     }
+                   }
+                   model->strand().Post([&] {
+                     state.saved = model->Save().SerializeAsString();
+                     state.window = model->snapshot()->window.size();
+                     done.Set();
+                   });
+                 }});
+  done.Wait();
+  return state;
+}
+
+v1::Model Declare(const std::string& name, int class_count, std::chrono::milliseconds grace) {
+  v1::Model model;
+  model.set_name(name);
+  model.set_class_count(class_count);
+  model.mutable_bandwidth()->set_fixed(0.5);
+  if (grace.count() > 0) {
+    model.mutable_label_grace()->set_seconds(grace.count() / 1000);
+    model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(grace.count() % 1000) *
+                                           1000000);
+  }
+  return model;
+}
+
+server::DecodedBatch MakeBatch(const Model& model, std::size_t n, std::uint64_t seed,
+                               const std::vector<std::string>& ids) {
+  const std::size_t m = model.declaration().class_count;
+  v1::Observations observations;
+  auto& values = *observations.mutable_probabilities()->mutable_values();
+  values.Reserve(static_cast<int>(n * m));
+  std::uint64_t random = seed * 2 + 1;
+  for (std::size_t i = 0; i < n; ++i) {
+    random = random * 6364136223846793005U + 1442695040888963407U;
+    const std::size_t top = (random >> 33) % m;
+    const double most = 0.5 + static_cast<double>((random >> 40) % 1000) / 2500;
+    for (std::size_t j = 0; j < m; ++j) {
+      values.Add(j == top ? most : (1 - most) / static_cast<double>(m - 1));
+    }
+    if (ids.empty()) observations.add_labels(static_cast<std::int32_t>((random >> 50) % m));
+  }
+  observations.mutable_prediction_ids()->Assign(ids.begin(), ids.end());
+  return Decode(observations, model.declaration());
+}
+
+server::DecodedBatch MakeInvalidBatch(const Model& model) {
+  v1::Observations observations;
+  observations.mutable_probabilities()->add_values(2);
+  observations.add_labels(0);
+  return Decode(observations, model.declaration());
+}
+
+server::DecodedBatch MakeLabels(const Model& model, const std::vector<std::string>& ids,
+                                std::int32_t label) {
+  v1::Labels labels;
+  for (const std::string& id : ids) {
+    labels.add_prediction_ids(id);
+    labels.add_labels(label);
+  }
+  return Decode(labels, model.declaration());
+}
+
+std::vector<std::string> MakeIds(const std::string& prefix, std::size_t n) {
+  std::vector<std::string> ids;
+  ids.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) ids.push_back(prefix + std::to_string(i));
+  return ids;
+}
+
+}  // namespace calibd::testing

@@ -1,0 +1,158 @@
+#ifndef CALIBD_TESTS_INTEGRATION_ENGINE_ENGINE_H_
+#define CALIBD_TESTS_INTEGRATION_ENGINE_ENGINE_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/executor/thread_pool.h"
+#include "server/ingest/ingestor.h"
+#include "server/ingest/log_clock.h"
+#include "server/ingest/maturation.h"
+#include "server/ingest/recovery.h"
+#include "server/state/model_registry.h"
+#include "server/store/commit_queue.h"
+
+namespace calibd::testing {
+
+// Clocks that stand until they are moved.
+class FakeClock {
+ public:
+  [[nodiscard]] server::Clock clock() {
+    return {.wall = [this] { return std::chrono::system_clock::time_point(wall_.load()); },
+            .steady = [this] { return std::chrono::steady_clock::time_point(steady_.load()); }};
+  }
+  void MoveWall(std::chrono::seconds by) { wall_ = wall_.load() + by; }
+  void MoveSteady(std::chrono::milliseconds by) { steady_ = steady_.load() + by; }
+
+ private:
+  std::atomic<std::chrono::system_clock::duration> wall_{std::chrono::hours(24 * 365 * 50)};
+  std::atomic<std::chrono::steady_clock::duration> steady_{std::chrono::hours(1)};
+};
+
+// Something that others wait for.
+class Signal {
+ public:
+  void Set() {
+    // Under the lock: whoever waits may destroy this once it is released.
+    const std::lock_guard lock(mutex_);
+    set_ = true;
+    changed_.notify_all();
+  }
+  void Wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return set_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool set_ = false;
+};
+
+// Holds up the storage thread: what is posted meanwhile comes into one transaction.
+class Blocker {
+ public:
+  explicit Blocker(server::CommitQueue& commits);
+  ~Blocker() { Release(); }
+  Blocker(const Blocker&) = delete;
+  Blocker& operator=(const Blocker&) = delete;
+  void Release() { release_->Set(); }
+
+ private:
+  std::shared_ptr<Signal> release_ = std::make_shared<Signal>();
+};
+
+// The parts of calibd that count, over a real store, without gRPC.
+class Engine {
+ public:
+  struct Options {
+    server::Clock clock{};
+    std::size_t queue_bytes = std::size_t{64} << 20;
+    // Whether predictions mature by themselves.
+    bool matures = true;
+  };
+
+  // Aborts the test when the folder cannot be opened or read.
+  explicit Engine(const std::filesystem::path& folder) : Engine(folder, Options{}) {}
+  Engine(const std::filesystem::path& folder, const Options& options);
+  // As the server ends.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] server::CommitQueue& commits() { return commits_; }
+  [[nodiscard]] server::Ingestor& ingestor() { return ingestor_; }
+  [[nodiscard]] const server::ModelRegistry& registry() const { return registry_; }
+  [[nodiscard]] const server::Recovery& recovery() const { return recovery_; }
+  // The store failed.
+  [[nodiscard]] bool failed() const { return *failed_; }
+
+  // As CreateModel and DeleteModel of the service, when they are on disk.
+  absl::Status CreateModel(const v1::Model& model);
+  absl::Status DeleteModel(const std::string& name);
+  // Null if there is none.
+  [[nodiscard]] std::shared_ptr<server::Model> Find(const std::string& name) const;
+
+  // Waits for what becomes of it.
+  server::Settlement Submit(const std::shared_ptr<server::Model>& model,
+                            std::optional<server::ProducerPosition> position,
+                            server::DecodedBatch batch);
+  // Whether it was written; what is due has matured then, up to one transaction's worth.
+  bool Mature(const std::shared_ptr<server::Model>& model);
+  // Nothing matures by itself from here on.
+  void StopMaturation() { maturation_->Stop(); }
+
+  // What a model is after all that was submitted.
+  struct State {
+    // Serialized, as a snapshot would be.
+    std::string saved;
+    std::size_t window = 0;
+    // Of its tracker.
+    std::size_t pending = 0;
+    std::chrono::microseconds next_due{};
+    std::map<std::string, std::int64_t> last_sequences;
+
+    friend bool operator==(const State&, const State&) = default;
+  };
+  // producers: whose sequences are asked for.
+  [[nodiscard]] State StateOf(const std::shared_ptr<server::Model>& model,
+                              const std::vector<std::string>& producers = {});
+
+ private:
+  server::ThreadPool writers_;
+  server::ModelRegistry registry_;
+  std::unique_ptr<server::Store> store_;
+  server::Recovery recovery_;
+  std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
+  server::CommitQueue commits_;
+  server::Ingestor ingestor_;
+  std::unique_ptr<server::Maturation> maturation_;
+};
+
+// A model with a fixed bandwidth. grace: 0 for none.
+v1::Model Declare(const std::string& name, int class_count = 4,
+                  std::chrono::milliseconds grace = std::chrono::milliseconds(0));
+
+// A valid batch of n rows, the same for the same arguments. ids: of the predictions if not
+// empty, which come without labels then.
+server::DecodedBatch MakeBatch(const server::Model& model, std::size_t n, std::uint64_t seed,
+                               const std::vector<std::string>& ids = {});
+server::DecodedBatch MakeInvalidBatch(const server::Model& model);
+// All of this class.
+server::DecodedBatch MakeLabels(const server::Model& model, const std::vector<std::string>& ids,
+                                std::int32_t label = 1);
+// prefix0, prefix1, ...
+std::vector<std::string> MakeIds(const std::string& prefix, std::size_t n);
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_INTEGRATION_ENGINE_ENGINE_H_

@@ -1,0 +1,167 @@
+// When predictions mature: told by a clock that does not jump, also from one process to the next.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "integration/engine/engine.h"
+#include "server/ingest/log_clock.h"
+#include "support/temporary_folder.h"
+#include "support/wait_for.h"
+
+namespace calibd::testing {
+namespace {
+
+using server::Model;
+using std::chrono::hours;
+using std::chrono::seconds;
+
+constexpr seconds kGrace{10};
+constexpr hours kDay{24};
+
+TEST(LogClockTest, RunsOnWithTheSteadyClockAlone) {
+  FakeClock fake;
+  const server::LogClock clock(fake.clock(), seconds(7));
+  EXPECT_EQ(clock.elapsed(), seconds(7));
+  const std::int64_t wall_us = clock.wall_us();
+  fake.MoveWall(400 * kDay);
+  EXPECT_EQ(clock.elapsed(), seconds(7));
+  EXPECT_EQ(clock.wall_us() - wall_us, std::chrono::microseconds(400 * kDay).count());
+  fake.MoveWall(-500 * kDay);
+  EXPECT_EQ(clock.elapsed(), seconds(7));
+  fake.MoveSteady(std::chrono::milliseconds(1500));
+  EXPECT_EQ(clock.elapsed(), std::chrono::milliseconds(8500));
+}
+
+class MaturityTest : public ::testing::Test {
+ protected:
+  void Start(bool matures = false) {
+    engine_.emplace(folder_.path(), Engine::Options{.clock = clock_.clock(), .matures = matures});
+    model_ = engine_->Find("models/m");
+    if (model_ == nullptr) {
+      ASSERT_TRUE(engine_->CreateModel(Declare("models/m", 4, kGrace)).ok());
+      model_ = engine_->Find("models/m");
+    }
+  }
+  // And starts again after this time of the wall clock. The steady clock begins elsewhere.
+  void Restart(seconds after) {
+    const Engine::State before = engine_->StateOf(model_);
+    model_.reset();
+    engine_.reset();
+    clock_.MoveWall(after);
+    clock_.MoveSteady(std::chrono::milliseconds(-12345));
+    Start();
+    const Engine::State now = engine_->StateOf(model_);
+    EXPECT_TRUE(now.saved == before.saved);
+    EXPECT_EQ(now.pending, before.pending);
+    EXPECT_EQ(now.next_due, before.next_due);
+  }
+
+  void Predict(const std::string& prefix, std::size_t n) {
+    EXPECT_EQ(Submit(MakeBatch(*model_, n, 1, MakeIds(prefix, n))).accepted_rows,
+              static_cast<std::int64_t>(n));
+  }
+  server::LabelCounts Label(const std::string& prefix, std::size_t n) {
+    return Submit(MakeLabels(*model_, MakeIds(prefix, n))).labels;
+  }
+  server::Settlement Submit(server::DecodedBatch batch) {
+    return engine_->Submit(model_, std::nullopt, std::move(batch));
+  }
+
+  // Has mature what is due; how many have in all.
+  std::int64_t Matured() {
+    EXPECT_TRUE(engine_->Mature(model_));
+    return model_->snapshot()->label_coverage->matured;
+  }
+
+  const TemporaryFolder folder_;
+  FakeClock clock_;
+  std::optional<Engine> engine_;
+  std::shared_ptr<Model> model_;
+};
+
+TEST_F(MaturityTest, AWallClockThatJumpsDecidesNothing) {
+  Start();
+  Predict("a", 5);
+  clock_.MoveWall(400 * kDay);
+  EXPECT_EQ(Matured(), 0);
+  EXPECT_EQ(Label("a", 1).matched, 1);
+  Predict("b", 3);
+  clock_.MoveWall(-401 * kDay);
+  EXPECT_EQ(Matured(), 0);
+  EXPECT_EQ(Label("b", 1).matched, 1);
+  // It stands still from here on.
+  clock_.MoveSteady(kGrace - seconds(1));
+  EXPECT_EQ(Matured(), 0);
+  Predict("c", 2);
+  EXPECT_EQ(Label("a", 2).matched, 1);
+  clock_.MoveSteady(seconds(1));
+  EXPECT_EQ(Label("a", 3).late, 3);
+  EXPECT_EQ(Matured(), 8);
+  EXPECT_EQ(Matured(), 8);
+  clock_.MoveSteady(kGrace);
+  EXPECT_EQ(Matured(), 10);
+  const auto snapshot = model_->snapshot();
+  EXPECT_EQ(snapshot->observations, 3);
+  EXPECT_EQ(snapshot->label_coverage->missing, 7);
+  Restart(seconds(0));
+  EXPECT_EQ(Matured(), 10);
+}
+
+TEST_F(MaturityTest, TheThreadGoesByTheSteadyClock) {
+  Start(/*matures=*/true);
+  Predict("a", 5);
+  clock_.MoveWall(400 * kDay);
+  const auto matured = [this] { return model_->snapshot()->label_coverage->matured; };
+  // Looks in between.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(matured(), 0);
+  clock_.MoveSteady(kGrace);
+  EXPECT_TRUE(WaitFor([&] { return matured() == 5; }));
+}
+
+TEST_F(MaturityTest, AWallClockSetBackBetweenTwoProcessesMakesNothingYounger) {
+  Start();
+  Predict("a", 4);
+  clock_.MoveSteady(seconds(6));
+  Predict("b", 3);
+  EXPECT_EQ(Label("a", 2).matched, 2);
+  Restart(-kDay);
+  // As of the newest row of the log: nothing has passed since, as far as one can know.
+  EXPECT_EQ(engine_->recovery().elapsed, seconds(6));
+  EXPECT_EQ(Matured(), 0);
+  EXPECT_EQ(Label("a", 3).matched, 1);
+  Predict("c", 1);
+  clock_.MoveSteady(seconds(4));
+  EXPECT_EQ(Matured(), 4);
+  // The rows of the log are not in the order of the wall clock now.
+  Restart(seconds(1));
+  EXPECT_EQ(Matured(), 4);
+  clock_.MoveSteady(seconds(5));
+  EXPECT_EQ(Matured(), 8);
+  EXPECT_EQ(model_->snapshot()->observations, 3);
+  EXPECT_EQ(model_->snapshot()->label_coverage->missing, 5);
+  Restart(-kDay);
+  clock_.MoveSteady(3 * kGrace);
+  EXPECT_EQ(Matured(), 8);
+}
+
+TEST_F(MaturityTest, WhatBecameDueWhileNothingRanMaturesOnce) {
+  Start();
+  Predict("a", 4);
+  EXPECT_EQ(Label("a", 3).matched, 3);
+  clock_.MoveSteady(seconds(5));
+  Predict("b", 2);
+  Restart(2 * kGrace);
+  EXPECT_EQ(engine_->recovery().elapsed, seconds(5) + 2 * kGrace);
+  EXPECT_EQ(Label("b", 2).late, 2);
+  EXPECT_EQ(Matured(), 6);
+  EXPECT_EQ(Matured(), 6);
+  EXPECT_EQ(model_->snapshot()->observations, 3);
+  Restart(2 * kGrace);
+  EXPECT_EQ(Matured(), 6);
+  EXPECT_EQ(model_->snapshot()->observations, 3);
+  EXPECT_EQ(model_->snapshot()->label_coverage->missing, 3);
+}
+
+}  // namespace
+}  // namespace calibd::testing
