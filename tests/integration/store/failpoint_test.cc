@@ -7,6 +7,8 @@
 
 #include "calibd/client/client.h"
 #include "integration/store/crash_judge.h"
+#include "integration/store/golden_store.h"
+#include "server/store/sqlite.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -168,6 +170,23 @@ TEST(MigrationFailpointTest, ANewDatabaseIsMadeWholeOrNotAtAll) {
   ASSERT_NE(server, nullptr);
   EXPECT_TRUE((*Client::Connect(server->grpc_address()))->CreateModel(Declared(3, 100)).ok());
   EXPECT_EQ(server->Terminate(), 0);
+  ExpectIntegrity(data);
+}
+
+TEST(MigrationFailpointTest, AnOlderDatabaseIsBroughtUpWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  CopyGoldenStore(1, data);
+  const auto version = [&] {
+    return *server::Database::Open(data + "/calibd.db")->QueryInteger("PRAGMA user_version");
+  };
+  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable("migration", 1)}).exit_code, kKilled);
+  EXPECT_EQ(version(), 1);
+  const auto server = ServerProcess::Start({"--data-dir", data});
+  ASSERT_NE(server, nullptr);
+  ExpectGoldenAnswers(1, **Client::Connect(server->grpc_address()));
+  EXPECT_EQ(server->Terminate(), 0);
+  EXPECT_EQ(version(), 2);
   ExpectIntegrity(data);
 }
 
