@@ -251,8 +251,8 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   ASSERT_TRUE(ConnectTo(address)->CreateModel(model).ok());
   Lives lives;
   std::latch ready(1);
-  LaterLabeller caller(address, "models/later");
-  std::thread producer([&] { PostAndLabel(caller, lives, ready); });
+  auto caller = std::make_unique<LaterLabeller>(address, "models/later");
+  std::thread producer([&] { PostAndLabel(*caller, lives, ready); });
   ready.wait();
   const unsigned seed = std::random_device()();
   RecordProperty("seed", std::to_string(seed));
@@ -274,11 +274,13 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
     if (response.ok()) answer = *response;
     return response.ok() && answer.label_coverage().pending() == 0;
   }));
-  // An idle client may take seconds to see that the server closes.
+  const PredictionSet sent = caller->sent();
+  const std::vector<bool> labelled = caller->labelled();
+  caller.reset();
   client.reset();
   EXPECT_EQ(server->Terminate(), 0);
   SCOPED_TRACE(seed);
-  ExpectMaturedAsSent(data, answer, caller.sent(), caller.labelled());
+  ExpectMaturedAsSent(data, answer, sent, labelled);
 }
 
 }  // namespace
