@@ -7,6 +7,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 option(CALIBD_BUILD_TESTS "Build the tests" ON)
+option(CALIBD_FAILPOINTS "Let tests end calibd at certain points" OFF)
+if(CALIBD_FAILPOINTS AND NOT CALIBD_BUILD_TESTS)
+  message(FATAL_ERROR "CALIBD_FAILPOINTS is for builds with tests")
+endif()
 set(CALIBD_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 set(CALIBD_TEST_DATA "${CMAKE_SOURCE_DIR}/../shared/data" CACHE PATH
     "Folder with cifar10/ and small_cases.json; tests that need it are skipped without it")

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/failpoint.h"
 #include "server/ingest/logged_batch.h"
 
 namespace calibd::server {
@@ -267,6 +268,7 @@ struct Ingestor::Maturing {
       return id.status();
     }
     log_id = *id;
+    Failpoint("maturity");
     return store.PutMaturity(model->id(), logged.through_log_id);
   }
 
@@ -470,6 +472,7 @@ void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
                    if (!model->deleted()) {
                      status = store.PutSnapshot(model->id(), log_id, data);
                    }
+                   Failpoint("snapshot");
                    status.Update(store.DeleteBatches(unneeded));
                    return status;
                  },

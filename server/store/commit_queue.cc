@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/failpoint.h"
 
 namespace calibd::server {
 namespace {
@@ -128,7 +129,11 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
       }
     }
     if (status.ok()) {
+      Failpoint("before_commit");
       status = store_->Commit();
+    }
+    if (status.ok()) {
+      Failpoint("after_commit");
     }
     if (!status.ok()) {
       store_->Rollback();
@@ -211,8 +216,10 @@ void CommitQueue::RunCheckpoints() {
       }
       done_at = wal_pages_;
     }
+    Failpoint("checkpoint");
     const int code = sqlite3_wal_checkpoint_v2(database->handle(), nullptr,
                                                SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+    Failpoint("checkpoint");
     if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY && (code & 0xff) != SQLITE_FULL) {
       Fail(SqliteError(database->handle(), code, "make a checkpoint"));
       return;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/failpoint.h"
 
 namespace calibd::server {
 namespace {
@@ -88,8 +89,12 @@ absl::Status Migrate(Database& database, std::int64_t from) {
   }
   if (status.ok()) {
     status = database.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId,
-                                           "; PRAGMA user_version = ", kVersion, "; COMMIT")
+                                           "; PRAGMA user_version = ", kVersion)
                                   .c_str());
+  }
+  if (status.ok()) {
+    Failpoint("migration");
+    status = database.Execute("COMMIT");
   }
   if (!status.ok() && database.in_transaction()) {
     static_cast<void>(database.Execute("ROLLBACK"));
@@ -394,6 +399,7 @@ absl::Status Store::DeleteBatches(std::span<const std::int64_t> log_ids) {
 }
 
 absl::Status Store::Checkpoint() {
+  Failpoint("checkpoint");
   const int code = sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_RESTART,
                                              nullptr, nullptr);
   // Another connection is at it: the next time will do.

@@ -16,6 +16,13 @@ namespace {
 
 constexpr char kCalibd[] = CALIBD_BIN_DIR "/calibd";
 
+// The beginning of a command that is run with these variables, and is the same process.
+std::vector<std::string> WithEnvironment(const std::vector<std::string>& environment) {
+  std::vector<std::string> command{"env"};
+  command.insert(command.end(), environment.begin(), environment.end());
+  return command;
+}
+
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
@@ -76,13 +83,14 @@ std::string ChildProcess::Output() const {
   return text.str();
 }
 
-std::unique_ptr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& arguments) {
+std::unique_ptr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& arguments,
+                                                    const std::vector<std::string>& environment) {
   std::unique_ptr<ServerProcess> server(new ServerProcess());
   const std::filesystem::path ready = server->folder_.path() / "ready.json";
-  std::vector<std::string> command{
-      kCalibd,         "--listen",    "127.0.0.1:0",
-      "--http-listen", "127.0.0.1:0", "--ready-file",
-      ready.string(),  "--data-dir",  (server->folder_.path() / "data").string()};
+  std::vector<std::string> command = WithEnvironment(environment);
+  command.insert(command.end(), {kCalibd, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+                                 "--ready-file", ready.string(), "--data-dir",
+                                 (server->folder_.path() / "data").string()});
   command.insert(command.end(), arguments.begin(), arguments.end());
   server->process_ = std::make_unique<ChildProcess>(command, server->folder_.path() / "output.txt");
   WaitFor([&] {
@@ -110,11 +118,12 @@ void ServerProcess::Kill() {
   process_->WaitForExit();
 }
 
-FinishedRun RunCalibd(const std::vector<std::string>& arguments) {
+FinishedRun RunCalibd(const std::vector<std::string>& arguments,
+                      const std::vector<std::string>& environment) {
   const TemporaryFolder folder;
   // A flag would be in the way of subcommands.
-  std::vector<std::string> command{"env", "CALIBD_DATA_DIR=" + (folder.path() / "data").string(),
-                                   kCalibd};
+  std::vector<std::string> command = WithEnvironment(environment);
+  command.insert(command.end(), {"CALIBD_DATA_DIR=" + (folder.path() / "data").string(), kCalibd});
   command.insert(command.end(), arguments.begin(), arguments.end());
   ChildProcess process(command, folder.path() / "output.txt");
   FinishedRun run;

@@ -43,9 +43,10 @@ class ChildProcess {
 class ServerProcess {
  public:
   // Starts it and waits until it serves. arguments: after --listen, --http-listen,
-  // --ready-file and --data-dir, which they may override. Returns null, with
-  // the output on stderr, when it does not come to serve.
-  static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {});
+  // --ready-file and --data-dir, which they may override. environment: NAME=VALUE, besides the
+  // test's own. Returns null, with the output on stderr, when it does not come to serve.
+  static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {},
+                                              const std::vector<std::string>& environment = {});
 
   // "127.0.0.1:PORT".
   [[nodiscard]] const std::string& grpc_address() const { return grpc_address_; }
@@ -70,12 +71,13 @@ class ServerProcess {
   std::string http_address_;
 };
 
-// Runs calibd with these arguments until it ends by itself.
+// Runs calibd with these arguments until it ends by itself. environment: as Start.
 struct FinishedRun {
   std::optional<int> exit_code;
   std::string output;
 };
-FinishedRun RunCalibd(const std::vector<std::string>& arguments);
+FinishedRun RunCalibd(const std::vector<std::string>& arguments,
+                      const std::vector<std::string>& environment = {});
 
 }  // namespace calibd::testing
 

@@ -1,5 +1,4 @@
 // SIGKILL at random moments under load: every acknowledged batch is there, once.
-#include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -14,7 +13,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
-#include "calibd/v1/ingest_service.grpc.pb.h"
+#include "integration/store/crash_judge.h"
 #include "server/ingest/logged_batch.h"
 #include "server/store/store.h"
 #include "support/server_process.h"
@@ -27,7 +26,6 @@ using client::ObservationStream;
 using client::PredictionKind;
 
 constexpr std::size_t kClasses = 3;
-constexpr double kBandwidth = 0.5;
 constexpr std::size_t kProducers = 4;
 // That a producer may send between two kills.
 constexpr std::size_t kRowsPerLife = 300;
@@ -78,19 +76,13 @@ PredictionSet NextPiece(Generator& generator, std::mt19937& random) {
   return piece;
 }
 
-void Append(const PredictionSet& piece, PredictionSet& all) {
-  all.probabilities.insert(all.probabilities.end(), piece.probabilities.begin(),
-                           piece.probabilities.end());
-  all.labels.insert(all.labels.end(), piece.labels.begin(), piece.labels.end());
-}
-
 // Sends pieces of a few rows as batches until the lives end. Returns all it has sent.
 PredictionSet Stream(const std::string& address, std::size_t producer, Lives& lives,
                      std::latch& ready) {
   std::mt19937 random(static_cast<unsigned>(1000 + producer));
   auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 100 + producer);
   PredictionSet sent;
-  const auto client = ConnectTo(address);
+  auto client = ConnectTo(address);
   auto stream =
       client->OpenStream("models/crash", {.producer_id = "producer-" + std::to_string(producer),
                                           .epoch = 1,
@@ -116,44 +108,6 @@ PredictionSet Stream(const std::string& address, std::size_t producer, Lives& li
   return sent;
 }
 
-// Calls Observe under the next number until it is answered, whatever happens to the server.
-class NumberedCaller {
- public:
-  NumberedCaller(const std::string& address, const std::string& model,
-                 const std::string& producer) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
-    stub_ = v1::IngestService::NewStub(
-        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
-    request_.set_model(model);
-    request_.mutable_producer()->set_producer_id(producer);
-    request_.mutable_producer()->set_epoch(1);
-  }
-
-  // What is to be sent next.
-  v1::ObserveRequest& request() { return request_; }
-
-  bool Call() {
-    request_.mutable_producer()->set_sequence(request_.producer().sequence() + 1);
-    grpc::Status status(grpc::UNAVAILABLE, "");
-    while (status.error_code() == grpc::UNAVAILABLE) {
-      grpc::ClientContext context;
-      context.set_wait_for_ready(true);
-      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-      v1::ObserveResponse response;
-      status = stub_->Observe(&context, request_, &response);
-    }
-    EXPECT_TRUE(status.ok()) << status.error_code() << " " << status.error_message();
-    return status.ok();
-  }
-
- private:
-  std::unique_ptr<v1::IngestService::Stub> stub_;
-  v1::ObserveRequest request_;
-};
-
 // The same without the SDK: calls of one batch each, sent again under their number until they
 // are answered, so that a batch that was committed comes again when its answer was lost.
 PredictionSet Observe(const std::string& address, std::size_t producer, Lives& lives,
@@ -167,10 +121,7 @@ PredictionSet Observe(const std::string& address, std::size_t producer, Lives& l
   while (lives.WaitForLifeAfter(life)) {
     for (std::size_t rows = 0; rows < kRowsPerLife;) {
       const PredictionSet piece = NextPiece(*generator, random);
-      v1::Observations& observations = *caller.request().mutable_observations();
-      observations.mutable_probabilities()->mutable_values()->Assign(piece.probabilities.begin(),
-                                                                     piece.probabilities.end());
-      observations.mutable_labels()->Assign(piece.labels.begin(), piece.labels.end());
+      caller.SetObservations(piece);
       if (!caller.Call()) return sent;
       Append(piece, sent);
       rows += piece.labels.size();
@@ -220,10 +171,12 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   ASSERT_NE(server, nullptr) << "seed " << seed;
   EXPECT_LE(slowest, std::chrono::seconds(5)) << "seed " << seed;
 
-  const auto client = ConnectTo(address);
+  auto client = ConnectTo(address);
   ASSERT_NE(client, nullptr);
   const auto answer = client->GetCalibration("models/crash");
   ASSERT_TRUE(answer.ok()) << answer.status();
+  // An idle client may take seconds to see that the server closes.
+  client.reset();
   EXPECT_EQ(server->Terminate(), 0);
 
   // The judge: the log in its order, against what each producer sent, and counted here.
@@ -264,42 +217,21 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   EXPECT_EQ(answer->estimates(0).block_count(), running->moments().count);
 }
 
-// Posts predictions by id and labels most of them, some twice, in another order.
-PredictionSet PostAndLabel(const std::string& address, Lives& lives, std::latch& ready,
-                           std::vector<bool>& labelled) {
+// Posts predictions by id and labels most of them until the lives end.
+void PostAndLabel(LaterLabeller& caller, Lives& lives, std::latch& ready) {
   std::mt19937 random(77);
   auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 78);
-  NumberedCaller predictions(address, "models/later", "predictor");
-  NumberedCaller labels(address, "models/later", "labeller");
-  PredictionSet sent;
-  sent.class_count = kClasses;
   ready.count_down();
   int life = 0;
   while (lives.WaitForLifeAfter(life)) {
     for (std::size_t rows = 0; rows < kRowsPerLife;) {
       const PredictionSet piece = NextPiece(*generator, random);
-      v1::Observations& observations = *predictions.request().mutable_observations();
-      observations.Clear();
-      observations.mutable_probabilities()->mutable_values()->Assign(piece.probabilities.begin(),
-                                                                     piece.probabilities.end());
-      v1::Labels& later = *labels.request().mutable_labels();
-      later.Clear();
-      for (std::size_t i = 0; i < piece.labels.size(); ++i) {
-        observations.add_prediction_ids(std::to_string(sent.labels.size() + i));
-        labelled.push_back(random() % 8 != 0);
-      }
-      for (std::size_t i = piece.labels.size(); i-- > 0;) {
-        if (labelled[sent.labels.size() + i]) {
-          later.add_prediction_ids(std::to_string(sent.labels.size() + i));
-          later.add_labels(piece.labels[i]);
-        }
-      }
-      Append(piece, sent);
-      if (!predictions.Call() || (later.labels_size() > 0 && !labels.Call())) return sent;
+      std::vector<bool> labelled;
+      for (std::size_t i = 0; i < piece.labels.size(); ++i) labelled.push_back(random() % 8 != 0);
+      if (!caller.Post(piece, labelled)) return;
       rows += piece.labels.size();
     }
   }
-  return sent;
 }
 
 TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
@@ -319,9 +251,8 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   ASSERT_TRUE(ConnectTo(address)->CreateModel(model).ok());
   Lives lives;
   std::latch ready(1);
-  PredictionSet sent;
-  std::vector<bool> labelled;
-  std::thread producer([&] { sent = PostAndLabel(address, lives, ready, labelled); });
+  auto caller = std::make_unique<LaterLabeller>(address, "models/later");
+  std::thread producer([&] { PostAndLabel(*caller, lives, ready); });
   ready.wait();
   const unsigned seed = std::random_device()();
   RecordProperty("seed", std::to_string(seed));
@@ -335,7 +266,7 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   lives.End();
   producer.join();
   ASSERT_NE(server, nullptr) << "seed " << seed;
-  const auto client = ConnectTo(address);
+  auto client = ConnectTo(address);
   ASSERT_NE(client, nullptr);
   v1::GetCalibrationResponse answer;
   ASSERT_TRUE(WaitFor([&] {
@@ -343,57 +274,13 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
     if (response.ok()) answer = *response;
     return response.ok() && answer.label_coverage().pending() == 0;
   }));
+  const PredictionSet sent = caller->sent();
+  const std::vector<bool> labelled = caller->labelled();
+  caller.reset();
+  client.reset();
   EXPECT_EQ(server->Terminate(), 0);
-
-  // The judge: what matured, in the order of the log, is what was sent, in its order, with its
-  // label or as missing; and the state is what it makes.
-  const auto store = server::Store::Open(data);
-  ASSERT_TRUE(store.ok()) << store.status();
-  auto running =
-      RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));
-  std::size_t next = 0;
-  std::int64_t counted = 0;
-  std::int64_t missing = 0;
-  const absl::Status read =
-      (*store)->ReadLog([&](const server::Store::StoredBatch& stored) -> absl::Status {
-        const auto row = server::DecodeLogged(stored.data, kClasses);
-        if (!row.ok()) return row.status();
-        if (row->kind != server::LoggedBatch::Kind::kMatured) return absl::OkStatus();
-        missing += static_cast<std::int64_t>(row->missing_predicted_classes.size());
-        for (std::size_t i = 0; i < row->batch.labels.size(); ++i) {
-          const auto values = row->batch.view().row(i);
-          while (next < sent.labels.size() &&
-                 !std::equal(values.begin(), values.end(), sent.view().row(next).begin())) {
-            ++next;
-          }
-          if (next == sent.labels.size()) {
-            return absl::InternalError("a row that matured was not sent, or matured before");
-          }
-          EXPECT_TRUE(labelled[next]);
-          EXPECT_EQ(row->batch.labels[i], sent.labels[next]);
-          running->Add(values, row->batch.labels[i]);
-          ++counted;
-          ++next;
-        }
-        return absl::OkStatus();
-      });
-  ASSERT_TRUE(read.ok()) << read << ", seed " << seed;
-  const v1::LabelCoverage& coverage = answer.label_coverage();
-  const auto labels_sent =
-      static_cast<std::int64_t>(std::count(labelled.begin(), labelled.end(), true));
-  EXPECT_EQ(coverage.predictions(), static_cast<std::int64_t>(sent.labels.size()));
-  EXPECT_EQ(coverage.duplicate_predictions(), 0);
-  EXPECT_EQ(coverage.matured(), coverage.predictions());
-  EXPECT_EQ(coverage.labels().matched(), counted);
-  EXPECT_EQ(coverage.labels().matched() + coverage.labels().late() + coverage.labels().unknown(),
-            labels_sent);
-  EXPECT_EQ(coverage.labels().repeated() + coverage.labels().conflicting(), 0);
-  EXPECT_EQ(coverage.missing(), missing);
-  EXPECT_EQ(counted + missing, coverage.matured());
-  EXPECT_EQ(answer.observations(), counted);
-  ASSERT_GT(answer.estimates_size(), 0);
-  EXPECT_EQ(answer.estimates(0).skce(), running->moments().mean) << "seed " << seed;
-  EXPECT_GT(counted, 0);
+  SCOPED_TRACE(seed);
+  ExpectMaturedAsSent(data, answer, sent, labelled);
 }
 
 }  // namespace

@@ -1,0 +1,194 @@
+// The end of calibd at the points where much is half done: every batch is there once, and the
+// state is what the batches make.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "calibd/client/client.h"
+#include "integration/store/crash_judge.h"
+#include "integration/store/golden_store.h"
+#include "server/store/sqlite.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+
+// 128 + SIGKILL.
+constexpr int kKilled = 137;
+
+struct Case {
+  const char* point;
+  int classes = 3;
+  std::size_t rows_per_batch = 300;
+  std::int64_t batches = 20;
+  std::size_t window = 100000;
+};
+
+std::string Variable(const std::string& point, int at) {
+  return "CALIBD_FAILPOINT=" + point + ":" + std::to_string(at);
+}
+
+v1::Model Declared(int classes, std::size_t window) {
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(classes);
+  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.set_window(static_cast<std::int32_t>(window));
+  return model;
+}
+
+// A data folder with one model, and a server on it that ends at a point.
+class DyingServer {
+ public:
+  DyingServer(const v1::Model& model, const std::string& point, int at) {
+    server_ = ServerProcess::Start({"--data-dir", data_});
+    if (server_ == nullptr) return;
+    address_ = server_->grpc_address();
+    auto client = Client::Connect(address_);
+    EXPECT_TRUE(client.ok() && (*client)->CreateModel(model).ok());
+    server_->Kill();
+    server_ =
+        ServerProcess::Start({"--data-dir", data_, "--listen", address_}, {Variable(point, at)});
+  }
+
+  [[nodiscard]] bool started() const { return server_ != nullptr; }
+  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const std::string& data() const { return data_; }
+
+  // Waits for its end, and starts it again without the point.
+  void AwaitEndAndRestart() {
+    EXPECT_EQ(server_->WaitForExit(), kKilled);
+    server_.reset();
+    server_ = ServerProcess::Start({"--data-dir", data_, "--listen", address_});
+  }
+
+  // What it answers when nothing waits, and the end.
+  v1::GetCalibrationResponse AnswerAndTerminate() {
+    v1::GetCalibrationResponse answer;
+    auto client = *Client::Connect(address_);
+    EXPECT_TRUE(WaitFor([&] {
+      const auto response = client->GetCalibration("models/m");
+      if (response.ok()) answer = *response;
+      return response.ok() && answer.label_coverage().pending() == 0;
+    }));
+    // An idle client may take seconds to see that the server closes.
+    client.reset();
+    EXPECT_EQ(server_->Terminate(), 0);
+    return answer;
+  }
+
+ private:
+  const TemporaryFolder folder_;
+  const std::string data_ = (folder_.path() / "data").string();
+  std::string address_;
+  std::unique_ptr<ServerProcess> server_;
+};
+
+class FailpointTest : public ::testing::TestWithParam<std::tuple<Case, int>> {};
+
+TEST_P(FailpointTest, EveryBatchIsThereOnce) {
+  const auto& [tested, at] = GetParam();
+  DyingServer server(Declared(tested.classes, tested.window), tested.point, at);
+  ASSERT_TRUE(server.started());
+  auto generator =
+      Generator::Create(GeneratorSpec::M2(static_cast<std::size_t>(tested.classes)), 1);
+  PredictionSet sent;
+  std::thread producer([&, batches = tested.batches, rows = tested.rows_per_batch] {
+    NumberedCaller caller(server.address(), "models/m", "p");
+    for (std::int64_t i = 0; i < batches; ++i) {
+      PredictionSet piece;
+      generator->Draw(rows, piece);
+      caller.SetObservations(piece);
+      Append(piece, sent);
+      if (!caller.Call()) return;
+    }
+  });
+  server.AwaitEndAndRestart();
+  producer.join();
+  ASSERT_TRUE(server.started());
+  const v1::GetCalibrationResponse answer = server.AnswerAndTerminate();
+  ExpectCountedAsSent(server.data(), answer, sent, tested.batches, tested.window);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Points, FailpointTest,
+    ::testing::Combine(
+        ::testing::Values(
+            Case{.point = "before_commit"}, Case{.point = "after_commit"},
+            // One is due every 4096 rows, and takes batches away that left the window.
+            Case{.point = "snapshot", .rows_per_batch = 700, .batches = 30, .window = 1000},
+            // One begins every 2000 pages of 4 KiB, about 10 batches.
+            Case{.point = "checkpoint", .classes = 100, .rows_per_batch = 1000, .batches = 40}),
+        ::testing::Values(1, 2, 3)),
+    [](const auto& parameter) {
+      return std::string(std::get<0>(parameter.param).point) + "_" +
+             std::to_string(std::get<1>(parameter.param));
+    });
+
+class MaturityFailpointTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
+  constexpr int kBatchesAfter = 10;
+  v1::Model model = Declared(3, 100000);
+  model.mutable_label_grace()->set_nanos(50000000);
+  DyingServer server(model, "maturity", GetParam());
+  ASSERT_TRUE(server.started());
+  auto generator = Generator::Create(GeneratorSpec::M2(3), 1);
+  PredictionSet sent;
+  std::vector<bool> all_labelled;
+  std::atomic<bool> restarted = false;
+  std::thread producer([&] {
+    LaterLabeller caller(server.address(), "models/m");
+    for (int after = 0; after < kBatchesAfter; after += restarted ? 1 : 0) {
+      PredictionSet piece;
+      generator->Draw(20, piece);
+      std::vector<bool> labelled(20);
+      for (std::size_t i = 0; i < labelled.size(); ++i) labelled[i] = i % 8 != 0;
+      if (!caller.Post(piece, labelled)) return;
+    }
+    sent = caller.sent();
+    all_labelled = caller.labelled();
+  });
+  server.AwaitEndAndRestart();
+  restarted = true;
+  producer.join();
+  ASSERT_TRUE(server.started());
+  const v1::GetCalibrationResponse answer = server.AnswerAndTerminate();
+  ExpectMaturedAsSent(server.data(), answer, sent, all_labelled);
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
+
+TEST(MigrationFailpointTest, ANewDatabaseIsMadeWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable("migration", 1)}).exit_code, kKilled);
+  const auto server = ServerProcess::Start({"--data-dir", data});
+  ASSERT_NE(server, nullptr);
+  EXPECT_TRUE((*Client::Connect(server->grpc_address()))->CreateModel(Declared(3, 100)).ok());
+  EXPECT_EQ(server->Terminate(), 0);
+  ExpectIntegrity(data);
+}
+
+TEST(MigrationFailpointTest, AnOlderDatabaseIsBroughtUpWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  CopyGoldenStore(1, data);
+  const auto version = [&] {
+    return *server::Database::Open(data + "/calibd.db")->QueryInteger("PRAGMA user_version");
+  };
+  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable("migration", 1)}).exit_code, kKilled);
+  EXPECT_EQ(version(), 1);
+  const auto server = ServerProcess::Start({"--data-dir", data});
+  ASSERT_NE(server, nullptr);
+  ExpectGoldenAnswers(1, **Client::Connect(server->grpc_address()));
+  EXPECT_EQ(server->Terminate(), 0);
+  EXPECT_EQ(version(), 2);
+  ExpectIntegrity(data);
+}
+
+}  // namespace
+}  // namespace calibd::testing

@@ -1,0 +1,116 @@
+#include "integration/store/golden_store.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "server/store/sqlite.h"
+
+namespace calibd::testing {
+namespace {
+
+nlohmann::json ToJson(const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates) {
+  auto out = nlohmann::json::array();
+  for (const v1::BlockEstimate& estimate : estimates) {
+    nlohmann::json one{{"block_size", estimate.block_size()},
+                       {"block_count", estimate.block_count()},
+                       {"pending_observations", estimate.pending_observations()},
+                       {"skce", estimate.skce()},
+                       {"standard_deviation", estimate.standard_deviation()}};
+    if (estimate.has_noise_floor()) {
+      one["noise_floor"]["standard_deviation"] = estimate.noise_floor().standard_deviation();
+    }
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
+  auto classes = nlohmann::json::array();
+  for (const auto& one : coverage.predicted_classes()) {
+    classes.push_back({{"predicted_class", one.predicted_class()},
+                       {"matured", one.matured()},
+                       {"missing", one.missing()}});
+  }
+  const v1::LabelCounts& labels = coverage.labels();
+  return {{"predictions", coverage.predictions()},
+          {"duplicate_predictions", coverage.duplicate_predictions()},
+          {"pending", coverage.pending()},
+          {"pending_labelled", coverage.pending_labelled()},
+          {"matured", coverage.matured()},
+          {"missing", coverage.missing()},
+          {"labels",
+           {{"matched", labels.matched()},
+            {"repeated", labels.repeated()},
+            {"conflicting", labels.conflicting()},
+            {"late", labels.late()},
+            {"unknown", labels.unknown()}}},
+          {"predicted_classes", std::move(classes)}};
+}
+
+// All that `actual` says is also in `expected`, which may say more.
+void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
+              const std::string& where) {
+  ASSERT_EQ(expected.is_structured(), actual.is_structured()) << where;
+  if (!actual.is_structured()) {
+    EXPECT_EQ(actual, expected) << where;
+    return;
+  }
+  if (actual.is_array()) {
+    ASSERT_EQ(actual.size(), expected.size()) << where;
+  }
+  for (const auto& [key, value] : actual.items()) {
+    const auto child = nlohmann::json::json_pointer("/" + key);
+    ASSERT_TRUE(expected.contains(child)) << where << "." << key;
+    ExpectIn(expected.at(child), value, where + "." + key);
+  }
+}
+
+}  // namespace
+
+std::filesystem::path GoldenStore(int format, const std::string& suffix) {
+  return std::filesystem::path(CALIBD_GOLDEN_DIR) / "store" /
+         ("format_" + std::to_string(format) + suffix);
+}
+
+void CopyGoldenStore(int format, const std::filesystem::path& data) {
+  std::filesystem::create_directories(data);
+  std::filesystem::copy_file(GoldenStore(format, ".db"), data / "calibd.db");
+  auto database = server::Database::Open((data / "calibd.db").string());
+  ASSERT_TRUE(database.ok()) << database.status();
+  const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
+  const std::string later = std::to_string(now_us) + " - (SELECT max(time_us) FROM log)";
+  const absl::Status status =
+      database->Execute(("UPDATE log SET time_us = time_us + " + later).c_str());
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+nlohmann::json ToJson(const v1::GetCalibrationResponse& answer) {
+  nlohmann::json out{{"observations", answer.observations()},
+                     {"rejected_rows", answer.rejected_rows()},
+                     {"dropped_rows", answer.dropped_rows()},
+                     {"estimates", ToJson(answer.estimates())},
+                     {"lenses", nlohmann::json::array()}};
+  for (const v1::RunningLens& lens : answer.lenses()) {
+    out["lenses"].push_back({{"lens", lens.lens()}, {"estimates", ToJson(lens.estimates())}});
+  }
+  if (answer.has_label_coverage()) {
+    out["label_coverage"] = ToJson(answer.label_coverage());
+  }
+  return out;
+}
+
+void ExpectGoldenAnswers(int format, client::Client& client) {
+  const auto expected = nlohmann::json::parse(std::ifstream(GoldenStore(format, ".json")));
+  EXPECT_FALSE(expected.empty());
+  for (const auto& [name, answer] : expected.items()) {
+    const auto now = client.GetCalibration("models/" + name);
+    ASSERT_TRUE(now.ok()) << now.status();
+    ExpectIn(answer, ToJson(*now), name);
+  }
+}
+
+}  // namespace calibd::testing

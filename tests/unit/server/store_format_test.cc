@@ -1,0 +1,333 @@
+// What the store's blobs are, byte by byte: the files in tests/golden/store hold what was
+// written once, and what calibd writes and reads is that for ever.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/ingest/decode.h"
+#include "server/ingest/logged_batch.h"
+#include "server/state/model.h"
+#include "server/state/producer_cursors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kClasses = 3;
+constexpr std::chrono::microseconds kElapsed{123456789};
+
+std::filesystem::path GoldenFile(const std::string& name) {
+  return std::filesystem::path(CALIBD_GOLDEN_DIR) / "store" / (name + ".hex");
+}
+
+// The bytes of the file: lines of hexadecimal digits.
+std::string ReadGolden(const std::string& name) {
+  std::ifstream file(GoldenFile(name));
+  EXPECT_TRUE(file.is_open()) << GoldenFile(name);
+  std::string digits;
+  for (std::string line; std::getline(file, line);) digits += line;
+  return absl::HexStringToBytes(digits);
+}
+
+// Expects that `encoded` is what the file holds; CALIBD_TEST_WRITE_GOLDEN: makes it so first.
+void ExpectGolden(const std::string& name, const std::string& encoded) {
+  constexpr std::size_t kBytesPerLine = 48;
+  if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
+    std::ofstream file(GoldenFile(name));
+    for (std::size_t i = 0; i < encoded.size(); i += kBytesPerLine) {
+      file << absl::BytesToHexString(encoded.substr(i, kBytesPerLine)) << "\n";
+    }
+  }
+  EXPECT_EQ(absl::BytesToHexString(encoded), absl::BytesToHexString(ReadGolden(name))) << name;
+}
+
+DecodedBatch Batch(std::vector<double> probabilities, std::vector<std::int32_t> labels) {
+  DecodedBatch batch;
+  batch.rows = static_cast<std::int64_t>(probabilities.size() / kClasses);
+  batch.probabilities = std::move(probabilities);
+  batch.labels = std::move(labels);
+  batch.class_count = kClasses;
+  return batch;
+}
+
+DecodedBatch Predictions(std::vector<std::int32_t> labels) {
+  DecodedBatch batch = Batch({0.25, 0.5, 0.25, 0.125, 0.125, 0.75}, std::move(labels));
+  batch.kind = DecodedBatch::Kind::kPredictions;
+  batch.ids = {HashId("order-1"), HashId("order-2")};
+  return batch;
+}
+
+struct Row {
+  std::string name;
+  LoggedBatch logged;
+  std::optional<ProducerPosition> position;
+};
+
+// Each kind.
+std::vector<Row> Rows() {
+  const ProducerPosition position{.producer_id = "producer", .epoch = 3, .sequence = 70000};
+  std::vector<Row> rows;
+
+  DecodedBatch rejected;
+  rejected.validity = absl::InvalidArgumentError("is bad");
+  rejected.class_count = kClasses;
+  rejected.rows = 300;
+  rows.push_back({"batch_rejected", MakeLoggedBatch(rejected), position});
+
+  DecodedBatch single = Batch({0.25, 0.5, 0.25, 0, 0, 1}, {1, 2});
+  single.dropped_rows = 5;
+  rows.push_back({"batch_observations_float", MakeLoggedBatch(single), position});
+  rows.push_back({"batch_observations_double",
+                  MakeLoggedBatch(Batch({0.1, 0.2, 0.7, 0.25, 0.5, 0.25}, {0, 2})), std::nullopt});
+
+  LoggedBatch predictions = MakeLoggedBatch(Predictions({}));
+  predictions.duplicate_predictions = 4;
+  rows.push_back({"batch_predictions", predictions, position});
+  rows.push_back(
+      {"batch_predictions_labelled", MakeLoggedBatch(Predictions({1, 0})), std::nullopt});
+  LoggedBatch known;
+  known.kind = LoggedBatch::Kind::kPredictions;
+  known.batch.class_count = kClasses;
+  known.duplicate_predictions = 7;
+  rows.push_back({"batch_predictions_known", known, position});
+
+  LoggedBatch labels;
+  labels.kind = LoggedBatch::Kind::kLabels;
+  labels.batch.class_count = kClasses;
+  labels.batch.ids = {HashId("order-2"), HashId("order-1")};
+  labels.batch.labels = {2, 0};
+  labels.batch.rows = 2;
+  labels.label_counts = {.matched = 2, .repeated = 3, .conflicting = 4, .late = 5, .unknown = 6};
+  rows.push_back({"batch_labels", labels, position});
+
+  LoggedBatch matured;
+  matured.kind = LoggedBatch::Kind::kMatured;
+  matured.batch = Batch({0.25, 0.5, 0.25}, {1});
+  matured.through_log_id = 41;
+  matured.missing_predicted_classes = {2, 2, 0};
+  rows.push_back({"batch_matured", matured, std::nullopt});
+
+  for (Row& row : rows) row.logged.elapsed = kElapsed;
+  return rows;
+}
+
+TEST(StoreFormatTest, BatchesAreWrittenAsEver) {
+  for (const Row& row : Rows()) {
+    std::string encoded = EncodeLogged(row.logged, row.position);
+    AppendElapsed(row.logged.elapsed, encoded);
+    ExpectGolden(row.name, encoded);
+  }
+}
+
+TEST(StoreFormatTest, BatchesAreReadAsEver) {
+  for (const Row& row : Rows()) {
+    SCOPED_TRACE(row.name);
+    const std::string golden = ReadGolden(row.name);
+    const auto read = DecodeLogged(golden, kClasses);
+    ASSERT_TRUE(read.ok()) << read.status();
+    const LoggedBatch& expected = row.logged;
+    EXPECT_EQ(read->kind, expected.kind);
+    EXPECT_EQ(read->elapsed, expected.elapsed);
+    EXPECT_EQ(read->duplicate_predictions, expected.duplicate_predictions);
+    EXPECT_EQ(read->label_counts.matched, expected.label_counts.matched);
+    EXPECT_EQ(read->label_counts.repeated, expected.label_counts.repeated);
+    EXPECT_EQ(read->label_counts.conflicting, expected.label_counts.conflicting);
+    EXPECT_EQ(read->label_counts.late, expected.label_counts.late);
+    EXPECT_EQ(read->label_counts.unknown, expected.label_counts.unknown);
+    EXPECT_EQ(read->through_log_id, expected.through_log_id);
+    EXPECT_EQ(read->missing_predicted_classes, expected.missing_predicted_classes);
+    EXPECT_EQ(read->batch.validity.ok(), expected.batch.validity.ok());
+    EXPECT_EQ(read->batch.probabilities, expected.batch.probabilities);
+    EXPECT_EQ(read->batch.labels, expected.batch.labels);
+    EXPECT_EQ(read->batch.ids, expected.batch.ids);
+    EXPECT_EQ(read->batch.class_count, expected.batch.class_count);
+    EXPECT_EQ(read->batch.rows, expected.batch.rows);
+    EXPECT_EQ(read->batch.dropped_rows, expected.batch.dropped_rows);
+    store::v1::LoggedBatch message;
+    ASSERT_TRUE(message.ParseFromString(golden));
+    const ProducerPosition position = row.position.value_or(ProducerPosition{});
+    EXPECT_EQ(message.producer_id(), position.producer_id);
+    EXPECT_EQ(message.epoch(), position.epoch);
+    EXPECT_EQ(message.sequence(), position.sequence);
+  }
+}
+
+ModelDeclaration Declaration() {
+  ModelDeclaration declaration;
+  declaration.name = {"m", ""};
+  declaration.class_count = kClasses;
+  declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+  declaration.kernel.rule.bandwidth.fixed = 0.5;
+  declaration.lenses = {Lens::Canonical(), Lens::TopLabel()};
+  declaration.block_sizes = {2, 7};
+  declaration.window = 100;
+  declaration.row_sum_tolerance = 1e-3;
+  declaration.label_grace = std::chrono::seconds(60);
+  declaration.max_pending = 100;
+  return declaration;
+}
+
+store::v1::Moments Moments(std::int64_t count, double mean, double m2) {
+  store::v1::Moments moments;
+  moments.set_count(count);
+  moments.set_mean(mean);
+  moments.set_m2(m2);
+  return moments;
+}
+
+// shown: what the lens shows of each row.
+store::v1::LensState StateOfLens(double bandwidth, const std::vector<double>& shown) {
+  store::v1::LensState lens;
+  lens.set_bandwidth(bandwidth);
+  store::v1::BlockState& pairs = *lens.add_blocks();
+  *pairs.mutable_moments() = Moments(8, 0.1 * bandwidth, 0.2);
+  pairs.mutable_pending_probabilities()->Add(shown.begin(), shown.end());
+  pairs.add_pending_labels(1);
+  store::v1::BlockState& sevens = *lens.add_blocks();
+  *sevens.mutable_moments() = Moments(2, 0.3 * bandwidth, 0.4);
+  sevens.set_block_sum(-0.7);
+  for (int i = 0; i < 3; ++i) {
+    sevens.mutable_pending_probabilities()->Add(shown.begin(), shown.end());
+    sevens.add_pending_labels(i % 2);
+  }
+  *lens.mutable_null_squares() = Moments(16, 0.01, 0.02);
+  lens.mutable_previous_probabilities()->Add(shown.begin(), shown.end());
+  return lens;
+}
+
+store::v1::ModelState State() {
+  store::v1::ModelState state;
+  state.set_observations(17);
+  state.set_accepted_batches(5);
+  state.set_rejected_batches(6);
+  state.set_rejected_rows(700);
+  state.set_dropped_rows(8);
+  state.set_last_observation_time_us(1700000000123456);
+  *state.add_lenses() = StateOfLens(0.5, {0.2, 0.3, 0.5});
+  *state.add_lenses() = StateOfLens(0.25, {0.5, 0.5});
+  store::v1::LabelCoverage& coverage = *state.mutable_label_coverage();
+  coverage.set_predictions(31);
+  coverage.set_duplicate_predictions(2);
+  coverage.set_labelled(19);
+  coverage.set_matched_labels(14);
+  coverage.set_repeated_labels(15);
+  coverage.set_conflicting_labels(16);
+  coverage.set_late_labels(17);
+  coverage.set_unknown_labels(18);
+  for (int i = 0; i < 3; ++i) {
+    coverage.add_matured(7 + i);
+    coverage.add_missing(3 - i);
+  }
+  return state;
+}
+
+TEST(StoreFormatTest, StatesAreWrittenAsEver) {
+  ThreadPool pool("test", 1);
+  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  const absl::Status restored = model.Restore(State());
+  ASSERT_TRUE(restored.ok()) << restored;
+  ExpectGolden("model_state", model.Save().SerializeAsString());
+}
+
+TEST(StoreFormatTest, StatesAreReadAsEver) {
+  store::v1::ModelState golden;
+  ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state")));
+  ThreadPool pool("test", 1);
+  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  const absl::Status restored = model.Restore(golden);
+  ASSERT_TRUE(restored.ok()) << restored;
+  model.Publish();
+  const auto state = model.snapshot();
+  EXPECT_EQ(state->observations, 17);
+  EXPECT_EQ(state->accepted_batches, 5);
+  EXPECT_EQ(state->rejected_batches, 6);
+  EXPECT_EQ(state->rejected_rows, 700);
+  EXPECT_EQ(state->dropped_rows, 8);
+  EXPECT_EQ(state->last_observation_time,
+            ModelSnapshot::Time(std::chrono::microseconds(1700000000123456)));
+  ASSERT_EQ(state->lenses.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double bandwidth = i == 0 ? 0.5 : 0.25;
+    const LensSnapshot& lens = state->lenses[i];
+    EXPECT_EQ(std::get<Kernel>(*lens.kernel).bandwidth(), bandwidth);
+    ASSERT_EQ(lens.blocks.size(), 2U);
+    EXPECT_EQ(lens.blocks[0].moments, (RunningMoments{8, 0.1 * bandwidth, 0.2}));
+    EXPECT_EQ(lens.blocks[0].pending, 1U);
+    EXPECT_EQ(lens.blocks[1].moments, (RunningMoments{2, 0.3 * bandwidth, 0.4}));
+    EXPECT_EQ(lens.blocks[1].pending, 3U);
+    // Of 8 pairs.
+    EXPECT_DOUBLE_EQ(lens.blocks[0].noise_floor->standard_deviation, std::sqrt(0.01 / 8));
+  }
+  const LabelCoverage& coverage = *state->label_coverage;
+  EXPECT_EQ(coverage.predictions, 31);
+  EXPECT_EQ(coverage.duplicate_predictions, 2);
+  EXPECT_EQ(coverage.labelled, 19);
+  EXPECT_EQ(coverage.labels.matched, 14);
+  EXPECT_EQ(coverage.labels.repeated, 15);
+  EXPECT_EQ(coverage.labels.conflicting, 16);
+  EXPECT_EQ(coverage.labels.late, 17);
+  EXPECT_EQ(coverage.labels.unknown, 18);
+  EXPECT_EQ(coverage.matured, 7 + 8 + 9);
+  EXPECT_EQ(coverage.missing, 3 + 2 + 1);
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    EXPECT_EQ((*coverage.classes)[i].matured, static_cast<std::int64_t>(7 + i));
+    EXPECT_EQ((*coverage.classes)[i].missing, static_cast<std::int64_t>(3 - i));
+  }
+}
+
+// The hashes of what a producer sent as its batches 63 to 66: of each kind.
+ProducerCursors::Cursor Cursor() {
+  v1::Observations doubles;
+  for (const double value : {0.1, 0.2, 0.7}) {
+    doubles.mutable_probabilities()->add_values(value);
+  }
+  doubles.add_labels(2);
+  v1::Observations floats;
+  for (const float value : {0.25F, 0.5F, 0.25F}) {
+    floats.mutable_probabilities_float32()->add_values(value);
+  }
+  floats.add_labels(1);
+  v1::Observations predictions = doubles;
+  predictions.clear_labels();
+  predictions.add_prediction_ids("order-1");
+  v1::Labels labels;
+  labels.add_prediction_ids("order-1");
+  labels.add_labels(2);
+  ProducerCursors cursors(1);
+  EXPECT_TRUE(cursors.Open("p", 1).ok());
+  std::int64_t sequence = 63;
+  for (const DecodedBatch& batch :
+       {Decode(doubles, Declaration()), Decode(floats, Declaration()),
+        Decode(predictions, Declaration()), Decode(labels, Declaration())}) {
+    EXPECT_TRUE(batch.validity.ok()) << batch.validity;
+    cursors.Advance({.producer_id = "p", .epoch = 1, .sequence = sequence++}, batch.content_hash);
+  }
+  return *cursors.Get("p");
+}
+
+TEST(StoreFormatTest, CursorsAreWrittenAsEver) {
+  ExpectGolden("cursor_contents", EncodeContents(Cursor()));
+}
+
+TEST(StoreFormatTest, CursorsAreReadAsEver) {
+  ProducerCursors::Cursor read;
+  ASSERT_TRUE(DecodeContents(ReadGolden("cursor_contents"), read));
+  EXPECT_EQ(read.content_hashes, Cursor().content_hashes);
+  // 63, then 64, 65 and 66.
+  EXPECT_NE(read.content_hashes[63], 0U);
+  EXPECT_NE(read.content_hashes[2], 0U);
+  EXPECT_EQ(read.content_hashes[3], 0U);
+}
+
+}  // namespace
+}  // namespace calibd::server
