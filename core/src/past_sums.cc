@@ -1,0 +1,177 @@
+#include "past_sums.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace calibd {
+namespace {
+
+// Row-major rows x from values to rows x to of them.
+template <typename From, typename To>
+void CopyRows(const From& source, std::size_t from, To& target, std::size_t to) {
+  for (std::size_t row = 0; row * from < source.size(); ++row) {
+    const auto begin = source.begin() + static_cast<std::ptrdiff_t>(row * from);
+    std::copy_n(begin, std::min(from, to), target.begin() + static_cast<std::ptrdiff_t>(row * to));
+  }
+}
+
+// Where feature j of class k stands.
+std::size_t WitnessIndex(std::size_t j, std::size_t k) {
+  return (k / kGroup * kFeatureCount + j) * kGroup + k % kGroup;
+}
+
+bool IsFinite(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
+}
+
+bool AreCounts(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](double v) { return std::isfinite(v) && v >= 0; });
+}
+
+}  // namespace
+
+PastSums::PastSums(std::size_t class_count, double retention)
+    : class_count_(class_count),
+      size_(Padded(class_count)),
+      growth_(1 / retention),
+      witness_(size_ * kFeatureCount),
+      class_observed_(kBinCount * size_),
+      class_expected_(kBinCount * size_),
+      label_counts_(class_count) {}
+
+void PastSums::AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
+                              std::size_t stride, double* witness, double* match) noexcept {
+  std::array<double, kRowsAtOnce> before;
+  std::array<double, kRowsAtOnce> after;
+  double weight = weight_;
+  for (std::size_t row = 0; row < rows; ++row) {
+    before[row] = weight;
+    weight *= growth_;
+    after[row] = weight;
+    const double* const phi = features + row * kFeatureCount;
+    match[row] = std::max(FeatureProduct(phi, feature_sums_.data()) / before[row], 0.0);
+    for (std::size_t j = 0; j < kFeatureCount; ++j) feature_sums_[j] += weight * phi[j];
+  }
+  for (std::size_t k = 0; k < size_; k += kGroup) {
+    calibd::AdvanceWitness({.sums = &witness_[k * kFeatureCount],
+                            .rows = rows,
+                            .features = features,
+                            .residuals = residuals + k,
+                            .out = witness + k,
+                            .stride = stride,
+                            .before = before.data(),
+                            .after = after.data()});
+  }
+}
+
+PastTerms PastSums::Terms(const PredictionTerms& prediction, double* witness, double match,
+                          std::size_t label) const noexcept {
+  const double prior = 3 * weight_;
+  const std::size_t bin = prediction.bins[label];
+  const std::size_t cell = bin * size_ + label;
+  return {
+      .witness_at_label = witness[label],
+      .match = match,
+      .witness = ReduceWitness(prediction, witness, match),
+      .pooled_ratio = (pooled_observed_[bin] + prior) / (pooled_expected_[bin] + prior),
+      .pooled_sums = SumHistogram(prediction.p_in_bin.data(), pooled_observed_.data(),
+                                  pooled_expected_.data(), weight_),
+      .class_ratio = (class_observed_[cell] + prior) / (class_expected_[cell] + prior),
+      .class_sums =
+          SumClassHistogram(prediction, class_observed_.data(), class_expected_.data(), weight_),
+      .label_share = (label_counts_[label] + weight_ / 2) /
+                     (count_ + weight_ * static_cast<double>(class_count_) / 2),
+  };
+}
+
+void PastSums::AddLabel(const PredictionTerms& prediction, const double* g,
+                        std::size_t label) noexcept {
+  weight_ *= growth_;
+  for (std::size_t b = 0; b < kBinCount; ++b) {
+    pooled_expected_[b] += weight_ * prediction.given_in_bin[b];
+  }
+  for (std::size_t k = 0; k < class_count_; ++k) {
+    class_expected_[static_cast<std::size_t>(prediction.cells[k])] += weight_ * g[k];
+  }
+  const std::size_t bin = prediction.bins[label];
+  pooled_observed_[bin] += weight_;
+  class_observed_[bin * size_ + label] += weight_;
+  label_counts_[label] += weight_;
+  count_ += weight_;
+}
+
+void PastSums::Rescale() noexcept {
+  if (weight_ == 1) return;
+  const double scale = 1 / weight_;
+  const auto rescale = [scale](auto& values) {
+    for (double& value : values) value *= scale;
+  };
+  rescale(feature_sums_);
+  rescale(witness_);
+  rescale(pooled_observed_);
+  rescale(pooled_expected_);
+  rescale(class_observed_);
+  rescale(class_expected_);
+  rescale(label_counts_);
+  count_ *= scale;
+  weight_ = 1;
+}
+
+PastState PastSums::Save() const {
+  PastState state;
+  state.weight = weight_;
+  state.count = count_;
+  state.feature_sums.assign(feature_sums_.begin(), feature_sums_.end());
+  state.witness.resize(kFeatureCount * class_count_);
+  for (std::size_t j = 0; j < kFeatureCount; ++j) {
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      state.witness[j * class_count_ + k] = witness_[WitnessIndex(j, k)];
+    }
+  }
+  state.pooled_observed.assign(pooled_observed_.begin(), pooled_observed_.end());
+  state.pooled_expected.assign(pooled_expected_.begin(), pooled_expected_.end());
+  state.class_observed.resize(kBinCount * class_count_);
+  CopyRows(class_observed_, size_, state.class_observed, class_count_);
+  state.class_expected.resize(kBinCount * class_count_);
+  CopyRows(class_expected_, size_, state.class_expected, class_count_);
+  state.label_counts = label_counts_;
+  return state;
+}
+
+bool PastSums::Fits(const PastState& state, std::size_t class_count) {
+  return state.weight >= 1 && std::isfinite(state.weight) && state.count >= 0 &&
+         std::isfinite(state.count) && state.feature_sums.size() == kFeatureCount &&
+         state.witness.size() == kFeatureCount * class_count &&
+         state.pooled_observed.size() == kBinCount && state.pooled_expected.size() == kBinCount &&
+         state.class_observed.size() == kBinCount * class_count &&
+         state.class_expected.size() == kBinCount * class_count &&
+         state.label_counts.size() == class_count && IsFinite(state.feature_sums) &&
+         IsFinite(state.witness) && AreCounts(state.pooled_observed) &&
+         AreCounts(state.pooled_expected) && AreCounts(state.class_observed) &&
+         AreCounts(state.class_expected) && AreCounts(state.label_counts);
+}
+
+void PastSums::Restore(const PastState& state) {
+  weight_ = state.weight;
+  count_ = state.count;
+  std::copy(state.feature_sums.begin(), state.feature_sums.end(), feature_sums_.begin());
+  for (std::size_t j = 0; j < kFeatureCount; ++j) {
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      witness_[WitnessIndex(j, k)] = state.witness[j * class_count_ + k];
+    }
+  }
+  std::copy(state.pooled_observed.begin(), state.pooled_observed.end(), pooled_observed_.begin());
+  std::copy(state.pooled_expected.begin(), state.pooled_expected.end(), pooled_expected_.begin());
+  CopyRows(state.class_observed, class_count_, class_observed_, size_);
+  CopyRows(state.class_expected, class_count_, class_expected_, size_);
+  label_counts_ = state.label_counts;
+}
+
+std::size_t PastSums::Memory(std::size_t class_count) noexcept {
+  return sizeof(PastSums) +
+         (Padded(class_count) * (kFeatureCount + 2 * kBinCount) + class_count) * sizeof(double);
+}
+
+}  // namespace calibd
