@@ -136,7 +136,7 @@ struct EvidenceProcess::Scratch {
   static std::size_t Memory(std::size_t class_count) noexcept {
     return sizeof(Scratch) + kRowsAtOnce * kFeatureCount * sizeof(double) +
            Padded(class_count) * ((3 * kRowsAtOnce + 2) * sizeof(double) + sizeof(std::int64_t) +
-                                  sizeof(std::uint8_t));
+                                  sizeof(std::int32_t));
   }
 
   std::size_t size;
@@ -150,7 +150,7 @@ struct EvidenceProcess::Scratch {
   LineVector p;
   LineVector log_p;
   std::vector<std::int64_t> cells;
-  std::vector<std::uint8_t> bins;
+  std::vector<std::int32_t> bins;
   PredictionTerms prediction{};
 };
 
@@ -253,18 +253,15 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   const double penalty = std::log1p(std::max(0.0, prediction.total - 1) + tolerance_);
   ++count_;
 
-  std::array<double, kPaddedExperts> log_e;
   const PastTerms all = all_->Terms(prediction, all_witness, scratch.all_match[row], label);
-  LogEValues(prediction, all, label, penalty, log_e.data());
-  for (std::size_t j = 0; j < kExpertCount; ++j) log_e_[j] += log_e[j];
-  maximum_.Add(LogMixture(log_e_.data()), count_);
+  maximum_.Add(AdvanceProcess(Bets(prediction, all, label), penalty, log_e_.data()), count_);
 
   const PastTerms recent =
       recent_->Terms(prediction, recent_witness, scratch.recent_match[row], label);
-  LogEValues(prediction, recent, label, penalty, log_e.data());
-  AdvanceDetectors(log_e.data(), log_shiryaev_roberts_.data(), log_cusum_.data());
-  shiryaev_roberts_maximum_.Add(LogMixture(log_shiryaev_roberts_.data()), count_);
-  cusum_maximum_.Add(LogMixture(log_cusum_.data()), count_);
+  const DetectorMixtures drift = AdvanceDetectors(Bets(prediction, recent, label), penalty,
+                                                  log_shiryaev_roberts_.data(), log_cusum_.data());
+  shiryaev_roberts_maximum_.Add(drift.log_r1, count_);
+  cusum_maximum_.Add(drift.log_c1, count_);
 
   const double* const residual = &scratch.residuals[row * scratch.size];
   const Projection projection =

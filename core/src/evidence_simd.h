@@ -27,8 +27,8 @@ inline constexpr std::size_t kBinCount = 24;
 void AddPhases(std::span<const double> g, const double* frequencies, double* phases) noexcept;
 // In place: 64 phases in turns, and as much room, to the 128 features.
 void PhasesToFeatures(double* features) noexcept;
-// x'z of two rows of features.
-[[nodiscard]] double FeatureProduct(const double* x, const double* z) noexcept;
+// Returns features' sums, then sums += weight features.
+[[nodiscard]] double AdvanceMatch(const double* features, double weight, double* sums) noexcept;
 
 // The sums A of kGroup classes, kFeatureCount x kGroup, as rows pass one after the other:
 // out = phi'A / before, then A += after phi d'.
@@ -41,9 +41,11 @@ struct WitnessTask {
   const double* residuals;
   double* out;
   std::size_t stride;
-  // The weight of the newest row before and after each of these joins.
-  const double* before;
+  // The weight of the newest row before each of these joins, inverted, and after.
+  const double* inverse_before;
   const double* after;
+  // Whether sums of more classes follow in memory.
+  bool has_next;
 };
 void AdvanceWitness(const WitnessTask& task) noexcept;
 
@@ -54,7 +56,7 @@ struct PredictionTerms {
   double* log_p;
   // bin * size + class.
   std::int64_t* cells;
-  std::uint8_t* bins;
+  std::int32_t* bins;
   std::size_t class_count;
   std::size_t size;
   // Sum over the classes of a bin of the prediction as given, and smoothed.
@@ -97,11 +99,24 @@ using HistogramSums = std::array<double, kHistogramPowers.size()>;
 [[nodiscard]] HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* observed,
                                               const double* expected, double weight) noexcept;
 
-// Arrays over kPaddedExperts.
-// out = linear + log(ratio) - penalty, 0 where padded.
-void FinishLogs(const double* linear, const double* ratio, double penalty, double* out) noexcept;
-// log_r1 = log(1 + R), R <- (1 + R) e;  log_c1 = log max(1, C), C <- max(1, C) e.
-void AdvanceDetectors(const double* log_e, double* log_r1, double* log_c1) noexcept;
+// The e-values of all experts as e^linear numerator / denominator, so that their logarithms
+// are taken together; 0, 1, 1 where padded.
+struct ExpertBets {
+  std::array<double, kPaddedExperts> linear;
+  std::array<double, kPaddedExperts> numerator;
+  std::array<double, kPaddedExperts> denominator;
+};
+// Arrays over kPaddedExperts. penalty: subtracted from each log e-value.
+// log W += log e; returns the logarithm of the mixture.
+double AdvanceProcess(const ExpertBets& bets, double penalty, double* log_e) noexcept;
+// log_r1 = log(1 + R), R <- (1 + R) e;  log_c1 = log max(1, C), C <- max(1, C) e. Returns the
+// logarithms of the mixtures.
+struct DetectorMixtures {
+  double log_r1;
+  double log_c1;
+};
+DetectorMixtures AdvanceDetectors(const ExpertBets& bets, double penalty, double* log_r1,
+                                  double* log_c1) noexcept;
 // log sum_j prior_j e^{values_j}.
 [[nodiscard]] double LogMixture(const double* values) noexcept;
 

@@ -8,9 +8,9 @@
 
 namespace calibd {
 
-// log E(label) of each expert, less the penalty of the smoothing. out: kPaddedExperts.
-void LogEValues(const PredictionTerms& prediction, const PastTerms& past, std::size_t label,
-                double penalty, double* out) noexcept;
+// E(label) of each expert.
+[[nodiscard]] ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
+                              std::size_t label) noexcept;
 
 }  // namespace calibd
 

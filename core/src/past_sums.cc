@@ -43,16 +43,16 @@ PastSums::PastSums(std::size_t class_count, double retention)
 
 void PastSums::AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
                               std::size_t stride, double* witness, double* match) noexcept {
-  std::array<double, kRowsAtOnce> before;
+  std::array<double, kRowsAtOnce> inverse_before;
   std::array<double, kRowsAtOnce> after;
   double weight = weight_;
   for (std::size_t row = 0; row < rows; ++row) {
-    before[row] = weight;
+    inverse_before[row] = 1 / weight;
     weight *= growth_;
     after[row] = weight;
     const double* const phi = features + row * kFeatureCount;
-    match[row] = std::max(FeatureProduct(phi, feature_sums_.data()) / before[row], 0.0);
-    for (std::size_t j = 0; j < kFeatureCount; ++j) feature_sums_[j] += weight * phi[j];
+    const double match_sum = AdvanceMatch(phi, weight, feature_sums_.data());
+    match[row] = std::max(match_sum * inverse_before[row], 0.0);
   }
   for (std::size_t k = 0; k < size_; k += kGroup) {
     calibd::AdvanceWitness({.sums = &witness_[k * kFeatureCount],
@@ -61,15 +61,16 @@ void PastSums::AdvanceWitness(std::size_t rows, const double* features, const do
                             .residuals = residuals + k,
                             .out = witness + k,
                             .stride = stride,
-                            .before = before.data(),
-                            .after = after.data()});
+                            .inverse_before = inverse_before.data(),
+                            .after = after.data(),
+                            .has_next = k + kGroup < size_});
   }
 }
 
 PastTerms PastSums::Terms(const PredictionTerms& prediction, double* witness, double match,
                           std::size_t label) const noexcept {
   const double prior = 3 * weight_;
-  const std::size_t bin = prediction.bins[label];
+  const auto bin = static_cast<std::size_t>(prediction.bins[label]);
   const std::size_t cell = bin * size_ + label;
   return {
       .witness_at_label = witness[label],
@@ -95,7 +96,7 @@ void PastSums::AddLabel(const PredictionTerms& prediction, const double* g,
   for (std::size_t k = 0; k < class_count_; ++k) {
     class_expected_[static_cast<std::size_t>(prediction.cells[k])] += weight_ * g[k];
   }
-  const std::size_t bin = prediction.bins[label];
+  const auto bin = static_cast<std::size_t>(prediction.bins[label]);
   pooled_observed_[bin] += weight_;
   class_observed_[bin * size_ + label] += weight_;
   label_counts_[label] += weight_;

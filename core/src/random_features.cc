@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kFrequencySeed = 0x63616c69626421ULL;
 constexpr double kMaxFrequency = 1e6;
 // Frequencies of so many classes fit in the cache beside the phases of some rows.
-constexpr std::size_t kClassesAtOnce = 64;
+constexpr std::size_t kClassesAtOnce = 32;
 
 double StandardNormal(Rng& rng) noexcept {
   const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
