@@ -227,7 +227,8 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
     hn::StoreU(hn::Log(d, p), d, terms.log_p + k);
     const V cell = hn::MulAdd(bin, hn::Set(d, static_cast<double>(terms.size)),
                               hn::Iota(d, static_cast<double>(k)));
-    hn::StoreU(hn::ConvertTo(di, cell), di, terms.cells + k);
+    const V index = hn::Add(cell, cell);
+    hn::StoreU(hn::ConvertTo(di, index), di, terms.cells + k);
     hn::StoreU(hn::DemoteTo(d32, bin), d32, terms.bins + k);
   }
   for (std::size_t k = m; k < terms.size; ++k) {
@@ -327,41 +328,24 @@ Projection Project(const double* HWY_RESTRICT residual, const double* HWY_RESTRI
   return out;
 }
 
-// 1 / sqrt(x) for x that a float can hold. Square roots and quotients of doubles take longer
-// than all else about a histogram.
-HWY_INLINE V ReciprocalSqrt(V x) {
-  const D d;
-  const hn::Rebind<float, D> df;
-  const V half = hn::Mul(x, hn::Set(d, 0.5));
-  V y = hn::PromoteTo(d, hn::ApproximateReciprocalSqrt(hn::DemoteTo(df, x)));
-  // Newton's steps double the digits, of which there are 11 bits or more.
-  for (int step = 0; step < 3; ++step) {
-    y = hn::Mul(y, hn::NegMulAdd(half, hn::Mul(y, y), hn::Set(d, 1.5)));
-  }
-  return y;
-}
-
-// r^theta for r = root^2.
 template <std::size_t kIndex>
-HWY_INLINE V RatioPower(V root) {
+HWY_INLINE V RatioPower(V ratio) {
   const D d;
   constexpr double kTheta = kHistogramPowers[kIndex];
   if constexpr (kTheta == 1) {
-    return hn::Mul(root, root);
+    return ratio;
   } else if constexpr (kTheta == .5) {
-    return root;
+    return hn::Sqrt(ratio);
   } else {
-    return hn::Exp(d, hn::Mul(hn::Set(d, 2 * kTheta), hn::Log(d, root)));
+    return hn::Exp(d, hn::Mul(hn::Set(d, kTheta), hn::Log(d, ratio)));
   }
 }
 
 template <std::size_t... kIndices>
 HWY_INLINE void AddRatios(V p, V observed, V expected, V prior, V* sums,
                           std::index_sequence<kIndices...> /*unused*/) {
-  observed = hn::Add(observed, prior);
-  expected = hn::Add(expected, prior);
-  const V root = hn::Mul(observed, ReciprocalSqrt(hn::Mul(observed, expected)));
-  ((sums[kIndices] = hn::MulAdd(p, RatioPower<kIndices>(root), sums[kIndices])), ...);
+  const V ratio = hn::Div(hn::Add(observed, prior), hn::Add(expected, prior));
+  ((sums[kIndices] = hn::MulAdd(p, RatioPower<kIndices>(ratio), sums[kIndices])), ...);
 }
 
 constexpr auto kHistogramIndices = std::make_index_sequence<kHistogramPowers.size()>();
@@ -381,8 +365,8 @@ HistogramSums Histogram(const double* HWY_RESTRICT p, const double* HWY_RESTRICT
   return out;
 }
 
-HistogramSums ClassHistogram(const PredictionTerms& terms, const double* HWY_RESTRICT observed,
-                             const double* HWY_RESTRICT expected, double weight) {
+HistogramSums ClassHistogram(const PredictionTerms& terms, const double* HWY_RESTRICT counts,
+                             double weight) {
   const D d;
   const hn::RebindToSigned<D> di;
   const V prior = hn::Set(d, 3 * weight);
@@ -390,8 +374,8 @@ HistogramSums ClassHistogram(const PredictionTerms& terms, const double* HWY_RES
   for (V& sum : sums) sum = hn::Zero(d);
   for (std::size_t k = 0; k < terms.size; k += hn::Lanes(d)) {
     const auto cells = hn::LoadU(di, terms.cells + k);
-    AddRatios(hn::LoadU(d, terms.p + k), hn::GatherIndex(d, observed, cells),
-              hn::GatherIndex(d, expected, cells), prior, sums, kHistogramIndices);
+    AddRatios(hn::LoadU(d, terms.p + k), hn::GatherIndex(d, counts, cells),
+              hn::GatherIndex(d, counts + 1, cells), prior, sums, kHistogramIndices);
   }
   HistogramSums out;
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = Sum(sums[i]);
@@ -538,9 +522,9 @@ HistogramSums SumHistogram(const double* p, const double* observed, const double
                            double weight) noexcept {
   return HWY_DYNAMIC_DISPATCH(Histogram)(p, observed, expected, weight);
 }
-HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* observed,
-                                const double* expected, double weight) noexcept {
-  return HWY_DYNAMIC_DISPATCH(ClassHistogram)(terms, observed, expected, weight);
+HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* counts,
+                                double weight) noexcept {
+  return HWY_DYNAMIC_DISPATCH(ClassHistogram)(terms, counts, weight);
 }
 double AdvanceProcess(const ExpertBets& bets, double penalty, double* log_e) noexcept {
   return HWY_DYNAMIC_DISPATCH(Process)(bets, penalty, log_e);

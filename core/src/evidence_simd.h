@@ -54,7 +54,7 @@ struct PredictionTerms {
   // Smoothed, 0 where padded.
   double* p;
   double* log_p;
-  // bin * size + class.
+  // 2 (bin * size + class): where the counts of each class's bin stand.
   std::int64_t* cells;
   std::int32_t* bins;
   std::size_t class_count;
@@ -95,9 +95,9 @@ using HistogramSums = std::array<double, kHistogramPowers.size()>;
 // Over bins; kBinCount values each.
 [[nodiscard]] HistogramSums SumHistogram(const double* p, const double* observed,
                                          const double* expected, double weight) noexcept;
-// Over classes, each with its own bin.
-[[nodiscard]] HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* observed,
-                                              const double* expected, double weight) noexcept;
+// Over classes, each with its own bin; counts: O and E of a cell beside each other.
+[[nodiscard]] HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* counts,
+                                              double weight) noexcept;
 
 // The e-values of all experts as e^linear numerator / denominator, so that their logarithms
 // are taken together; 0, 1, 1 where padded.

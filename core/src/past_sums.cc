@@ -7,15 +7,6 @@
 namespace calibd {
 namespace {
 
-// Row-major rows x from values to rows x to of them.
-template <typename From, typename To>
-void CopyRows(const From& source, std::size_t from, To& target, std::size_t to) {
-  for (std::size_t row = 0; row * from < source.size(); ++row) {
-    const auto begin = source.begin() + static_cast<std::ptrdiff_t>(row * from);
-    std::copy_n(begin, std::min(from, to), target.begin() + static_cast<std::ptrdiff_t>(row * to));
-  }
-}
-
 // Where feature j of class k stands.
 std::size_t WitnessIndex(std::size_t j, std::size_t k) {
   return (k / kGroup * kFeatureCount + j) * kGroup + k % kGroup;
@@ -37,8 +28,7 @@ PastSums::PastSums(std::size_t class_count, double retention)
       size_(Padded(class_count)),
       growth_(1 / retention),
       witness_(size_ * kFeatureCount),
-      class_observed_(kBinCount * size_),
-      class_expected_(kBinCount * size_),
+      class_counts_(kBinCount * size_ * 2),
       label_counts_(class_count) {}
 
 void PastSums::AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
@@ -71,7 +61,7 @@ PastTerms PastSums::Terms(const PredictionTerms& prediction, double* witness, do
                           std::size_t label) const noexcept {
   const double prior = 3 * weight_;
   const auto bin = static_cast<std::size_t>(prediction.bins[label]);
-  const std::size_t cell = bin * size_ + label;
+  const double* const cell = &class_counts_[static_cast<std::size_t>(prediction.cells[label])];
   return {
       .witness_at_label = witness[label],
       .match = match,
@@ -79,9 +69,8 @@ PastTerms PastSums::Terms(const PredictionTerms& prediction, double* witness, do
       .pooled_ratio = (pooled_observed_[bin] + prior) / (pooled_expected_[bin] + prior),
       .pooled_sums = SumHistogram(prediction.p_in_bin.data(), pooled_observed_.data(),
                                   pooled_expected_.data(), weight_),
-      .class_ratio = (class_observed_[cell] + prior) / (class_expected_[cell] + prior),
-      .class_sums =
-          SumClassHistogram(prediction, class_observed_.data(), class_expected_.data(), weight_),
+      .class_ratio = (cell[0] + prior) / (cell[1] + prior),
+      .class_sums = SumClassHistogram(prediction, class_counts_.data(), weight_),
       .label_share = (label_counts_[label] + weight_ / 2) /
                      (count_ + weight_ * static_cast<double>(class_count_) / 2),
   };
@@ -94,11 +83,11 @@ void PastSums::AddLabel(const PredictionTerms& prediction, const double* g,
     pooled_expected_[b] += weight_ * prediction.given_in_bin[b];
   }
   for (std::size_t k = 0; k < class_count_; ++k) {
-    class_expected_[static_cast<std::size_t>(prediction.cells[k])] += weight_ * g[k];
+    class_counts_[static_cast<std::size_t>(prediction.cells[k]) + 1] += weight_ * g[k];
   }
   const auto bin = static_cast<std::size_t>(prediction.bins[label]);
   pooled_observed_[bin] += weight_;
-  class_observed_[bin * size_ + label] += weight_;
+  class_counts_[static_cast<std::size_t>(prediction.cells[label])] += weight_;
   label_counts_[label] += weight_;
   count_ += weight_;
 }
@@ -113,8 +102,7 @@ void PastSums::Rescale() noexcept {
   rescale(witness_);
   rescale(pooled_observed_);
   rescale(pooled_expected_);
-  rescale(class_observed_);
-  rescale(class_expected_);
+  rescale(class_counts_);
   rescale(label_counts_);
   count_ *= scale;
   weight_ = 1;
@@ -133,10 +121,12 @@ PastState PastSums::Save() const {
   }
   state.pooled_observed.assign(pooled_observed_.begin(), pooled_observed_.end());
   state.pooled_expected.assign(pooled_expected_.begin(), pooled_expected_.end());
-  state.class_observed.resize(kBinCount * class_count_);
-  CopyRows(class_observed_, size_, state.class_observed, class_count_);
-  state.class_expected.resize(kBinCount * class_count_);
-  CopyRows(class_expected_, size_, state.class_expected, class_count_);
+  for (std::size_t b = 0; b < kBinCount; ++b) {
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      state.class_observed.push_back(class_counts_[2 * (b * size_ + k)]);
+      state.class_expected.push_back(class_counts_[2 * (b * size_ + k) + 1]);
+    }
+  }
   state.label_counts = label_counts_;
   return state;
 }
@@ -165,8 +155,12 @@ void PastSums::Restore(const PastState& state) {
   }
   std::copy(state.pooled_observed.begin(), state.pooled_observed.end(), pooled_observed_.begin());
   std::copy(state.pooled_expected.begin(), state.pooled_expected.end(), pooled_expected_.begin());
-  CopyRows(state.class_observed, class_count_, class_observed_, size_);
-  CopyRows(state.class_expected, class_count_, class_expected_, size_);
+  for (std::size_t b = 0; b < kBinCount; ++b) {
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      class_counts_[2 * (b * size_ + k)] = state.class_observed[b * class_count_ + k];
+      class_counts_[2 * (b * size_ + k) + 1] = state.class_expected[b * class_count_ + k];
+    }
+  }
   label_counts_ = state.label_counts;
 }
 

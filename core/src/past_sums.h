@@ -88,9 +88,9 @@ class PastSums {
   LineVector witness_;
   std::array<double, kBinCount> pooled_observed_{};
   std::array<double, kBinCount> pooled_expected_{};
-  // kBinCount x size: most classes are in the same few bins, and so beside each other.
-  LineVector class_observed_;
-  LineVector class_expected_;
+  // kBinCount x size x 2, O and E of a class in a bin: most classes are in the same few bins,
+  // and so beside each other.
+  LineVector class_counts_;
   std::vector<double> label_counts_;
 };
 
