@@ -98,7 +98,7 @@ struct EvidenceReading {
   RunningMaximum maximum;
   Drift drift;
   // Unbiased estimate SKCE_uq of the squared kernel calibration error with the kernel
-  // phi'phi: 2 / (n (n-1)) sum_{i<j} h_ij = (|A|_F^2 - sum_i |d_i|^2) / (n (n-1)) with
+  // phi'phi (see confidence_sequence.h): 2 / (n (n-1)) sum_{i<j} h_ij = (|A|_F^2 - sum_i |d_i|^2) / (n (n-1)) with
   // A = sum_i phi(g_i) d_i'. Signed. Unset for n < 2. Source: Widmann, Lindsten & Zachariah,
   // NeurIPS 2019, Table 1 row 2; Rahimi & Recht 2007.
   std::optional<double> skce_unbiased;
