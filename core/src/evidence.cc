@@ -198,12 +198,12 @@ EvidenceProcess::~EvidenceProcess() = default;
 
 absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(
     std::shared_ptr<const RandomFeatures> features, double tolerance) {
-  if (const absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
+  if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
   return EvidenceProcess(std::move(features), tolerance);
 }
 
 absl::Status EvidenceProcess::SetTolerance(double tolerance) {
-  if (const absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
+  if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
   tolerance_ = tolerance;
   return absl::OkStatus();
 }

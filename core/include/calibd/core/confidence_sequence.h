@@ -28,7 +28,7 @@ inline constexpr double kConfidenceOptimum = 2000;
 //   rho^2 = (-2 log 2 alpha + log(1 - 2 log 2 alpha)) / 2000
 // with the sample deviation, divisor t - 1. It may be negative; SKCE >= max(0, L_t)^2.
 // Source: Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas, arXiv:2103.06476, the one-sided
-// asymptotic confidence sequence (App. B).
+// asymptotic confidence sequence.
 //
 // alpha: in (0, 0.25]. Unset with fewer than 100 projections.
 [[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& projections,

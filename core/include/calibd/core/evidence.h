@@ -73,7 +73,7 @@ struct Evidence {
 //   R_t = (1 + R_{t-1}) e_t,  R_0 = 0;   C_t = max(1, C_{t-1}) e_t,  C_0 = 1,
 // mixed with the experts' priors. Without a change E R_T <= E T for every stopping time T, so
 // that stopping when R >= c has an average run length of at least c predictions; C <= R.
-// Source: Shin, Ramdas & Rinaldo, "E-detectors", Sec. 2, Theorem 2.4.
+// Source: Shin, Ramdas & Rinaldo, "E-detectors", the e-SR and e-CUSUM procedures.
 struct DriftStatistic {
   // log10(1 + R), log10 max(1, C): 0 or more. Alarm at DriftThreshold(c).
   double log10_now = 0;
@@ -98,9 +98,9 @@ struct EvidenceReading {
   RunningMaximum maximum;
   Drift drift;
   // Unbiased estimate SKCE_uq of the squared kernel calibration error with the kernel
-  // phi'phi (see confidence_sequence.h): 2 / (n (n-1)) sum_{i<j} h_ij = (|A|_F^2 - sum_i |d_i|^2) / (n (n-1)) with
-  // A = sum_i phi(g_i) d_i'. Signed. Unset for n < 2. Source: Widmann, Lindsten & Zachariah,
-  // NeurIPS 2019, Table 1 row 2; Rahimi & Recht 2007.
+  // phi'phi (see confidence_sequence.h): 2 / (n (n-1)) sum_{i<j} h_ij = (|A|_F^2 - sum_i |d_i|^2) /
+  // (n (n-1)) with A = sum_i phi(g_i) d_i'. Signed. Unset for n < 2. Source: Widmann, Lindsten &
+  // Zachariah, NeurIPS 2019, Table 1 row 2; Rahimi & Recht 2007.
   std::optional<double> skce_unbiased;
   // u_t = <d_t, f_{t-1}(g_t)> / |f_{t-1}| for the witness f_{t-1}(g) = A_{t-1}' phi(g), in
   // [-sqrt 2, sqrt 2], 0 where f is; and the sum of its variances under the null hypothesis,
