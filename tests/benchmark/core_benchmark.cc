@@ -11,6 +11,7 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/bootstrap_test.h"
+#include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/running_skce.h"
@@ -146,6 +147,31 @@ void RunningBlocks(benchmark::State& state) {
   state.SetItemsProcessed(2000 * static_cast<std::int64_t>(state.iterations()));
 }
 BENCHMARK(RunningBlocks)->ArgNames({"b", "m"})->Args({2, 10})->Args({100, 10})->Args({2, 1000});
+
+// Evidence, drift detectors and estimates together, in batches of `rows`.
+void EvidenceAdd(benchmark::State& state) {
+  const auto m = static_cast<std::size_t>(state.range(0));
+  const auto rows = static_cast<std::size_t>(state.range(1));
+  const PredictionBatch batch = Predictions(2048, m).view();
+  auto process = *EvidenceProcess::Create(*RandomFeatures::Create(MakeKernel(), m));
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < 2048; i += rows) process.Add(batch.rows(i, rows));
+  }
+  state.SetItemsProcessed(2048 * static_cast<std::int64_t>(state.iterations()));
+  // Shown as seconds a prediction.
+  state.counters["each"] = benchmark::Counter(
+      2048, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["memory"] = static_cast<double>(EvidenceProcess::MaxMemory(m));
+}
+BENCHMARK(EvidenceAdd)
+    ->ArgNames({"m", "rows"})
+    ->Args({2, 64})
+    ->Args({10, 64})
+    ->Args({10, 1})
+    ->Args({100, 64})
+    ->Args({1000, 64})
+    ->Args({1000, 1})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace calibd

@@ -1,0 +1,110 @@
+#ifndef CALIBD_CORE_EXPERTS_H_
+#define CALIBD_CORE_EXPERTS_H_
+
+#include <array>
+#include <cstddef>
+
+namespace calibd {
+
+// What an expert bets on. An expert is a function E(y) of the label, chosen from the
+// prediction and the past before y is seen, with E >= 0 and sum_y p_y E(y) <= 1 for the
+// prediction p: an e-value. Betting against a calibrated model no expert gains in the mean;
+// how fast the best one gains against another is the strength of the evidence.
+// Sources: Shekhar & Ramdas, arXiv:2112.09162 (betting on a witness function); Arnold,
+// Henzi & Ziegel, Ann. Appl. Stat. 17 (2023) 1909 (calibration).
+//
+// Of the past: F = phi' A, the residuals of similar predictions summed by similarity;
+// M = max(0, phi' S), how many such there were; O and E, how often labels fell into a bin of
+// a class's log odds and how often predictions said so; c_y the labels of each class, n all.
+enum class ExpertKind {
+  // 1 + c v_y / L with v = F - <p, F>, L = -min_k v_k; 1 where L <= 1e-12.
+  kWitness,
+  // e^{a_y} / sum_k p_k e^{a_k} with a = eta F / (10 + M).
+  kTilt,
+  // q_y / p_y with q ~ p_k r^theta, r = (O + 3) / (E + 3) of the bin of p_k among 24 of
+  // the log odds in [-12, 12], all classes together.
+  kPooledHistogram,
+  // The same with bins for each class.
+  kClassHistogram,
+  // q_y / p_y with q ~ p^beta: predictions too bold (beta < 1) or too timid.
+  kPower,
+  // q_y / p_y with q = (1 - pi) p + pi / m: some labels are noise.
+  kUniformShare,
+  // q_y / p_y with q_y = (1 - pi) p_y + pi (c_y + 1/2) / (n + m/2): some labels ignore the
+  // prediction.
+  kLabelShare,
+};
+
+struct Expert {
+  ExpertKind kind;
+  // c, eta, theta, beta or pi.
+  double parameter;
+};
+
+inline constexpr std::array kWitnessBets = {1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, .9};
+inline constexpr std::array kTiltRates = {.5, 1., 2., 4., 8., 16.};
+inline constexpr std::array kHistogramPowers = {.5, 1.};
+inline constexpr std::array kPowers = {1. / 3, .5, 2. / 3, .8, .9, 1 / .9, 1.25, 1.5, 2., 3.};
+inline constexpr std::array kUniformShares = {.001, .01, .05, .2};
+inline constexpr std::array kLabelShares = {.02, .1, .4};
+
+inline constexpr std::size_t kExpertCount = kWitnessBets.size() + kTiltRates.size() +
+                                            2 * kHistogramPowers.size() + kPowers.size() +
+                                            kUniformShares.size() + kLabelShares.size();
+
+// All experts. A new one is a number in an array above; a new kind has its formula in
+// src/experts.cc. The order is that of saved state.
+[[nodiscard]] constexpr std::array<Expert, kExpertCount> MakeExperts() {
+  std::array<Expert, kExpertCount> experts{};
+  std::size_t count = 0;
+  const auto add = [&](ExpertKind kind, const auto& parameters) {
+    for (const double parameter : parameters) experts[count++] = {kind, parameter};
+  };
+  add(ExpertKind::kWitness, kWitnessBets);
+  add(ExpertKind::kTilt, kTiltRates);
+  add(ExpertKind::kPooledHistogram, kHistogramPowers);
+  add(ExpertKind::kClassHistogram, kHistogramPowers);
+  add(ExpertKind::kPower, kPowers);
+  add(ExpertKind::kUniformShare, kUniformShares);
+  add(ExpertKind::kLabelShare, kLabelShares);
+  return experts;
+}
+inline constexpr std::array<Expert, kExpertCount> kExperts = MakeExperts();
+
+// Experts are mixed with equal shares for the families, and equal ones within.
+enum class ExpertFamily { kWitness, kTilt, kPooledHistogram, kClassHistogram, kParametric };
+inline constexpr std::size_t kFamilyCount = 5;
+
+[[nodiscard]] constexpr ExpertFamily FamilyOf(ExpertKind kind) {
+  switch (kind) {
+    case ExpertKind::kWitness:
+      return ExpertFamily::kWitness;
+    case ExpertKind::kTilt:
+      return ExpertFamily::kTilt;
+    case ExpertKind::kPooledHistogram:
+      return ExpertFamily::kPooledHistogram;
+    case ExpertKind::kClassHistogram:
+      return ExpertFamily::kClassHistogram;
+    case ExpertKind::kPower:
+    case ExpertKind::kUniformShare:
+    case ExpertKind::kLabelShare:
+      break;
+  }
+  return ExpertFamily::kParametric;
+}
+
+// "witness", "tilt", "pooled_histogram", "class_histogram", "parametric".
+[[nodiscard]] const char* FamilyName(ExpertFamily family) noexcept;
+
+// Share of an expert in the mixture; they sum to 1.
+[[nodiscard]] constexpr double PriorOf(std::size_t expert) {
+  const ExpertFamily family = FamilyOf(kExperts[expert].kind);
+  std::size_t members = 0;
+  for (const Expert& other : kExperts)
+    if (FamilyOf(other.kind) == family) ++members;
+  return 1.0 / (static_cast<double>(kFamilyCount) * static_cast<double>(members));
+}
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_EXPERTS_H_

@@ -1,0 +1,406 @@
+#include "calibd/core/evidence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "evidence_simd.h"
+#include "expert_terms.h"
+#include "past_sums.h"
+
+namespace calibd {
+namespace {
+
+// Below this share of sum |d|^2 the witness is rounding and taken for zero.
+constexpr double kNoWitness = 1e-9;
+
+// The lower edges of bins 1..23 of the log odds, as probabilities.
+std::array<double, kBinCount - 1> BinEdges() {
+  std::array<double, kBinCount - 1> edges;
+  for (std::size_t b = 0; b < edges.size(); ++b) {
+    edges[b] = 1 / (1 + std::exp(kBinCount / 2.0 - static_cast<double>(b + 1)));
+  }
+  return edges;
+}
+
+double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
+
+// log sum_j e^{values_j}. values: not empty.
+double LogSumExp(std::span<const double> values) {
+  const double max = *std::max_element(values.begin(), values.end());
+  double sum = 0;
+  for (const double value : values) sum += std::exp(value - max);
+  return max + std::log(sum);
+}
+
+// log sum_j prior_j e^{values_j} of the experts.
+double LogMean(std::span<const double> values) {
+  std::vector<double> shares(values.begin(), values.end());
+  for (std::size_t j = 0; j < shares.size(); ++j) shares[j] += std::log(PriorOf(j));
+  return LogSumExp(shares);
+}
+
+Evidence EvidenceOf(std::span<const double> log_e) {
+  Evidence evidence;
+  std::array<double, kFamilyCount> log_family{};
+  for (std::size_t f = 0; f < kFamilyCount; ++f) {
+    std::vector<double> members;
+    for (std::size_t j = 0; j < kExpertCount; ++j) {
+      if (FamilyOf(kExperts[j].kind) == static_cast<ExpertFamily>(f)) members.push_back(log_e[j]);
+    }
+    log_family[f] = LogSumExp(members) - std::log(static_cast<double>(members.size()));
+    evidence.family_log10_e_value[f] = ToLog10(log_family[f]);
+  }
+  const double log_all = LogSumExp(log_family);
+  for (std::size_t f = 0; f < kFamilyCount; ++f) {
+    evidence.family_share[f] = std::exp(log_family[f] - log_all);
+  }
+  evidence.log10_e_value = ToLog10(log_all - std::log(static_cast<double>(kFamilyCount)));
+  return evidence;
+}
+
+// norm2: |A|_F^2.
+std::optional<double> SkceUnbiasedOf(double norm2, double square_sum, std::int64_t count) {
+  if (count < 2) return std::nullopt;
+  const auto n = static_cast<double>(count);
+  return (norm2 - square_sum) / (n * (n - 1));
+}
+
+bool AreExpertValues(const std::vector<double>& values, double least) {
+  return values.size() == kExpertCount &&
+         std::all_of(values.begin(), values.end(),
+                     [least](double v) { return std::isfinite(v) && v >= least; });
+}
+
+bool IsMaximum(const RunningMaximum& maximum, std::int64_t count) {
+  return std::isfinite(maximum.log_value) && maximum.log_value >= 0 && maximum.at >= 0 &&
+         maximum.at <= count;
+}
+
+bool Fits(const EvidenceState& state, std::size_t class_count) {
+  constexpr double kLowest = std::numeric_limits<double>::lowest();
+  return state.count >= 0 && AreExpertValues(state.log_e, kLowest) &&
+         AreExpertValues(state.log_shiryaev_roberts, 0) && AreExpertValues(state.log_cusum, 0) &&
+         IsMaximum(state.maximum, state.count) &&
+         IsMaximum(state.shiryaev_roberts_maximum, state.count) &&
+         IsMaximum(state.cusum_maximum, state.count) && std::isfinite(state.pair_sum) &&
+         std::isfinite(state.square_sum) && state.square_sum >= 0 &&
+         state.projections.count == state.count && std::isfinite(state.projections.mean) &&
+         std::isfinite(state.projections.m2) && state.projections.m2 >= 0 &&
+         std::isfinite(state.projection_variance) && state.projection_variance >= 0 &&
+         PastSums::Fits(state.all, class_count) && state.all.weight == 1 &&
+         PastSums::Fits(state.recent, class_count);
+}
+
+absl::Status CheckTolerance(double tolerance) {
+  if (tolerance >= kMinTolerance && tolerance <= kMaxTolerance) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tolerance is ", tolerance, ", expected ", kMinTolerance, "..", kMaxTolerance));
+}
+
+}  // namespace
+
+double AnytimePValue(const RunningMaximum& e_value) noexcept {
+  return std::max(std::exp(-e_value.log_value), std::numeric_limits<double>::min());
+}
+
+double DriftThreshold(double average_run_length) noexcept {
+  return ToLog10(std::log1p(average_run_length));
+}
+
+// What is written anew for every prediction.
+struct EvidenceProcess::Scratch {
+  explicit Scratch(std::size_t class_count)
+      : size(Padded(class_count)),
+        features(kRowsAtOnce * kFeatureCount),
+        residuals(kRowsAtOnce * size),
+        all_witness(kRowsAtOnce * size),
+        recent_witness(kRowsAtOnce * size),
+        p(size),
+        log_p(size),
+        cells(size),
+        bins(size) {
+    prediction.p = p.data();
+    prediction.log_p = log_p.data();
+    prediction.cells = cells.data();
+    prediction.bins = bins.data();
+    prediction.class_count = class_count;
+    prediction.size = size;
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  static std::size_t Memory(std::size_t class_count) noexcept {
+    return sizeof(Scratch) + kRowsAtOnce * kFeatureCount * sizeof(double) +
+           Padded(class_count) * ((3 * kRowsAtOnce + 2) * sizeof(double) + sizeof(std::int64_t) +
+                                  sizeof(std::int32_t));
+  }
+
+  std::size_t size;
+  std::array<double, kBinCount - 1> edges = BinEdges();
+  LineVector features;
+  LineVector residuals;
+  LineVector all_witness;
+  LineVector recent_witness;
+  std::array<double, kRowsAtOnce> all_match{};
+  std::array<double, kRowsAtOnce> recent_match{};
+  LineVector p;
+  LineVector log_p;
+  std::vector<std::int64_t> cells;
+  std::vector<std::int32_t> bins;
+  PredictionTerms prediction{};
+};
+
+EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance)
+    : features_(std::move(features)),
+      tolerance_(tolerance),
+      log_e_(kPaddedExperts),
+      log_shiryaev_roberts_(kPaddedExperts),
+      log_cusum_(kPaddedExperts),
+      all_(std::make_unique<PastSums>(features_->class_count(), 1.0)),
+      recent_(std::make_unique<PastSums>(features_->class_count(), 1 - 1 / kMemory)),
+      scratch_(std::make_unique<Scratch>(features_->class_count())) {}
+
+EvidenceProcess::EvidenceProcess(const EvidenceProcess& other)
+    : EvidenceProcess(other.features_, other.tolerance_) {
+  *this = other;
+}
+
+EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
+  if (this == &other) return *this;
+  if (features_->class_count() != other.features_->class_count()) {
+    scratch_ = std::make_unique<Scratch>(other.features_->class_count());
+  }
+  features_ = other.features_;
+  tolerance_ = other.tolerance_;
+  count_ = other.count_;
+  log_e_ = other.log_e_;
+  log_shiryaev_roberts_ = other.log_shiryaev_roberts_;
+  log_cusum_ = other.log_cusum_;
+  maximum_ = other.maximum_;
+  shiryaev_roberts_maximum_ = other.shiryaev_roberts_maximum_;
+  cusum_maximum_ = other.cusum_maximum_;
+  pair_sum_ = other.pair_sum_;
+  square_sum_ = other.square_sum_;
+  projections_ = other.projections_;
+  projection_variance_ = other.projection_variance_;
+  *all_ = *other.all_;
+  *recent_ = *other.recent_;
+  return *this;
+}
+
+EvidenceProcess::EvidenceProcess(EvidenceProcess&& other) noexcept = default;
+EvidenceProcess& EvidenceProcess::operator=(EvidenceProcess&& other) noexcept = default;
+EvidenceProcess::~EvidenceProcess() = default;
+
+absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(
+    std::shared_ptr<const RandomFeatures> features, double tolerance) {
+  if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
+  return EvidenceProcess(std::move(features), tolerance);
+}
+
+absl::Status EvidenceProcess::SetTolerance(double tolerance) {
+  if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
+  tolerance_ = tolerance;
+  return absl::OkStatus();
+}
+
+void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
+  Add(PredictionBatch{g, std::span(&y, 1), g.size()});
+}
+
+void EvidenceProcess::Add(const PredictionBatch& batch) noexcept {
+  std::size_t first = 0;
+  while (first < batch.size()) {
+    // Some rows end where the weights are brought back, however the stream is cut.
+    const std::int64_t until_rescale = kRescalePeriod - count_ % kRescalePeriod;
+    const std::size_t rows =
+        std::min({batch.size() - first, kRowsAtOnce, static_cast<std::size_t>(until_rescale)});
+    AddSome(batch.rows(first, rows));
+    first += rows;
+  }
+}
+
+void EvidenceProcess::AddSome(const PredictionBatch& batch) noexcept {
+  Scratch& scratch = *scratch_;
+  const std::size_t rows = batch.size();
+  features_->Map(batch.probabilities, rows, scratch.features);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::span<const double> g = batch.row(row);
+    double* const residual = &scratch.residuals[row * scratch.size];
+    for (std::size_t k = 0; k < g.size(); ++k) residual[k] = -g[k];
+    residual[batch.labels[row]] += 1;
+  }
+  all_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(), scratch.size,
+                       scratch.all_witness.data(), scratch.all_match.data());
+  recent_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(), scratch.size,
+                          scratch.recent_witness.data(), scratch.recent_match.data());
+  for (std::size_t row = 0; row < rows; ++row) AddRow(batch, row);
+  if (count_ % kRescalePeriod == 0) recent_->Rescale();
+}
+
+void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noexcept {
+  Scratch& scratch = *scratch_;
+  const std::span<const double> g = batch.row(row);
+  const auto label = static_cast<std::size_t>(batch.labels[row]);
+  double* const all_witness = &scratch.all_witness[row * scratch.size];
+  double* const recent_witness = &scratch.recent_witness[row * scratch.size];
+  PredictionTerms& prediction = scratch.prediction;
+  Smooth(g.data(), tolerance_ / static_cast<double>(g.size()), scratch.edges.data(), prediction);
+  const double penalty = std::log1p(std::max(0.0, prediction.total - 1) + tolerance_);
+  ++count_;
+
+  const PastTerms all = all_->Terms(prediction, all_witness, scratch.all_match[row], label);
+  maximum_.Add(AdvanceProcess(Bets(prediction, all, label), penalty, log_e_.data()), count_);
+
+  const PastTerms recent =
+      recent_->Terms(prediction, recent_witness, scratch.recent_match[row], label);
+  const DetectorMixtures drift = AdvanceDetectors(Bets(prediction, recent, label), penalty,
+                                                  log_shiryaev_roberts_.data(), log_cusum_.data());
+  shiryaev_roberts_maximum_.Add(drift.log_r1, count_);
+  cusum_maximum_.Add(drift.log_c1, count_);
+
+  const double* const residual = &scratch.residuals[row * scratch.size];
+  const Projection projection =
+      ProjectResidual(residual, all_witness, all_witness[label], scratch.size);
+  const double norm2 = WitnessNorm2();
+  double u = 0;
+  if (norm2 > kNoWitness * square_sum_) {
+    u = std::clamp(projection.product / std::sqrt(norm2), -std::numbers::sqrt2,
+                   std::numbers::sqrt2);
+    projection_variance_ += std::max(projection.variance, 0.0) / norm2;
+  }
+  projections_.Add(u);
+  pair_sum_ += projection.product;
+  double square = 0;
+  for (std::size_t k = 0; k < g.size(); ++k) square += residual[k] * residual[k];
+  square_sum_ += square;
+
+  all_->AddLabel(prediction, g.data(), label);
+  recent_->AddLabel(prediction, g.data(), label);
+}
+
+double EvidenceProcess::WitnessNorm2() const noexcept { return 2 * pair_sum_ + square_sum_; }
+
+EvidenceReading EvidenceProcess::Read() const {
+  EvidenceReading reading;
+  reading.count = count_;
+  reading.evidence = EvidenceOf(log_e_);
+  reading.maximum = maximum_;
+  reading.drift.shiryaev_roberts = {ToLog10(LogMixture(log_shiryaev_roberts_.data())),
+                                    shiryaev_roberts_maximum_};
+  reading.drift.cusum = {ToLog10(LogMixture(log_cusum_.data())), cusum_maximum_};
+  reading.skce_unbiased = SkceUnbiasedOf(WitnessNorm2(), square_sum_, count_);
+  reading.projections = projections_;
+  reading.projection_variance = projection_variance_;
+  return reading;
+}
+
+void EvidenceProcess::RestartDrift() noexcept {
+  std::fill(log_shiryaev_roberts_.begin(), log_shiryaev_roberts_.end(), 0.0);
+  std::fill(log_cusum_.begin(), log_cusum_.end(), 0.0);
+  shiryaev_roberts_maximum_ = {0, count_};
+  cusum_maximum_ = {0, count_};
+}
+
+EvidenceProcess::State EvidenceProcess::Save() const {
+  const auto experts = [](const std::vector<double>& padded) {
+    return std::vector<double>(padded.begin(), padded.begin() + kExpertCount);
+  };
+  return {.count = count_,
+          .log_e = experts(log_e_),
+          .maximum = maximum_,
+          .log_shiryaev_roberts = experts(log_shiryaev_roberts_),
+          .log_cusum = experts(log_cusum_),
+          .shiryaev_roberts_maximum = shiryaev_roberts_maximum_,
+          .cusum_maximum = cusum_maximum_,
+          .pair_sum = pair_sum_,
+          .square_sum = square_sum_,
+          .projections = projections_,
+          .projection_variance = projection_variance_,
+          .all = all_->Save(),
+          .recent = recent_->Save()};
+}
+
+absl::Status EvidenceProcess::Restore(const State& state) {
+  if (!Fits(state, features_->class_count())) {
+    return absl::InvalidArgumentError(absl::StrCat("the state is not of ", kExpertCount,
+                                                   " experts over ", features_->class_count(),
+                                                   " classes"));
+  }
+  count_ = state.count;
+  std::copy(state.log_e.begin(), state.log_e.end(), log_e_.begin());
+  std::copy(state.log_shiryaev_roberts.begin(), state.log_shiryaev_roberts.end(),
+            log_shiryaev_roberts_.begin());
+  std::copy(state.log_cusum.begin(), state.log_cusum.end(), log_cusum_.begin());
+  maximum_ = state.maximum;
+  shiryaev_roberts_maximum_ = state.shiryaev_roberts_maximum;
+  cusum_maximum_ = state.cusum_maximum;
+  pair_sum_ = state.pair_sum;
+  square_sum_ = state.square_sum;
+  projections_ = state.projections;
+  projection_variance_ = state.projection_variance;
+  all_->Restore(state.all);
+  recent_->Restore(state.recent);
+  return absl::OkStatus();
+}
+
+std::size_t EvidenceProcess::MaxMemory(std::size_t class_count) noexcept {
+  return sizeof(EvidenceProcess) + 3 * kPaddedExperts * sizeof(double) +
+         2 * PastSums::Memory(class_count) + Scratch::Memory(class_count);
+}
+
+absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* const> parts) {
+  if (parts.empty()) return absl::InvalidArgumentError("no parts, expected one or more");
+  const std::size_t class_count = parts.front()->all.label_counts.size();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!Fits(*parts[i], class_count)) {
+      return absl::InvalidArgumentError(absl::StrCat("parts[", i, "] is not of ", kExpertCount,
+                                                     " experts over ", class_count, " classes"));
+    }
+  }
+  EvidenceReading reading;
+  std::vector<double> log_e(kExpertCount);
+  std::vector<double> witness(kFeatureCount * class_count);
+  double square_sum = 0;
+  std::vector<double> shiryaev_roberts;
+  std::vector<double> cusum;
+  for (const EvidenceState* const part : parts) {
+    reading.count += part->count;
+    for (std::size_t j = 0; j < kExpertCount; ++j) log_e[j] += part->log_e[j];
+    for (std::size_t i = 0; i < witness.size(); ++i) witness[i] += part->all.witness[i];
+    square_sum += part->square_sum;
+    reading.projections.Merge(part->projections);
+    reading.projection_variance += part->projection_variance;
+    shiryaev_roberts.push_back(LogMean(part->log_shiryaev_roberts));
+    cusum.push_back(LogMean(part->log_cusum));
+  }
+  reading.evidence = EvidenceOf(log_e);
+  reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);
+  const double log_parts = std::log(static_cast<double>(parts.size()));
+  const auto average = [&](const std::vector<double>& values) {
+    // Parts at 1 each average to 1, whatever the rounding.
+    const double log_mean = std::max(LogSumExp(values) - log_parts, 0.0);
+    DriftStatistic statistic{.log10_now = ToLog10(log_mean), .maximum = {}};
+    statistic.maximum.Add(log_mean, reading.count);
+    return statistic;
+  };
+  reading.drift = {average(shiryaev_roberts), average(cusum)};
+  double norm2 = 0;
+  for (const double value : witness) norm2 += value * value;
+  reading.skce_unbiased = SkceUnbiasedOf(norm2, square_sum, reading.count);
+  return reading;
+}
+
+double AverageLog10EValue(std::span<const double> log10_e_values) noexcept {
+  if (log10_e_values.empty()) return 0;
+  const double max = *std::max_element(log10_e_values.begin(), log10_e_values.end());
+  double sum = 0;
+  for (const double value : log10_e_values) sum += std::pow(10, value - max);
+  return max + std::log10(sum / static_cast<double>(log10_e_values.size()));
+}
+
+}  // namespace calibd

@@ -1,0 +1,125 @@
+#ifndef CALIBD_CORE_SRC_EVIDENCE_SIMD_H_
+#define CALIBD_CORE_SRC_EVIDENCE_SIMD_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "calibd/core/experts.h"
+
+namespace calibd {
+
+// The loops over classes and experts of the evidence, with Highway's choice of instructions
+// at run time. Sums differ between CPUs in their last bits.
+
+// Rows over classes or experts are padded to whole groups of so many values, whatever the CPU.
+inline constexpr std::size_t kGroup = 8;
+[[nodiscard]] constexpr std::size_t Padded(std::size_t n) {
+  return (n + kGroup - 1) / kGroup * kGroup;
+}
+inline constexpr std::size_t kPaddedExperts = Padded(kExpertCount);
+
+// Bins of the log odds: bin b holds [b - 12, b - 11), the ends what lies beyond.
+inline constexpr std::size_t kBinCount = 24;
+
+// phases[r] += sum_k g[k] frequencies[k][r], k ascending.
+void AddPhases(std::span<const double> g, const double* frequencies, double* phases) noexcept;
+// In place: 64 phases in turns, and as much room, to the 128 features.
+void PhasesToFeatures(double* features) noexcept;
+// Returns features' sums, then sums += weight features.
+[[nodiscard]] double AdvanceMatch(const double* features, double weight, double* sums) noexcept;
+
+// The sums A of kGroup classes, kFeatureCount x kGroup, as rows pass one after the other:
+// out = phi'A / before, then A += after phi d'.
+struct WitnessTask {
+  double* sums;
+  std::size_t rows;
+  // rows x kFeatureCount.
+  const double* features;
+  // rows x stride, where these classes begin.
+  const double* residuals;
+  double* out;
+  std::size_t stride;
+  // The weight of the newest row before each of these joins, inverted, and after.
+  const double* inverse_before;
+  const double* after;
+  // Whether sums of more classes follow in memory.
+  bool has_next;
+};
+void AdvanceWitness(const WitnessTask& task) noexcept;
+
+// A prediction before its label is known. Arrays over classes, padded to `size`.
+struct PredictionTerms {
+  // Smoothed, 0 where padded.
+  double* p;
+  double* log_p;
+  // 2 (bin * size + class): where the counts of each class's bin stand.
+  std::int64_t* cells;
+  std::int32_t* bins;
+  std::size_t class_count;
+  std::size_t size;
+  // Sum over the classes of a bin of the prediction as given, and smoothed.
+  std::array<double, kBinCount> given_in_bin;
+  std::array<double, kBinCount> p_in_bin;
+  // sum_k p_k^beta.
+  std::array<double, kPowers.size()> power_sums;
+  // Sum of the prediction as given.
+  double total;
+};
+// g: class_count values. eps: added to each. edges: the 23 lower edges of bins 1..23, as
+// probabilities.
+void Smooth(const double* g, double eps, const double* edges, PredictionTerms& terms) noexcept;
+
+// F of a prediction, and what experts need of it; pads of F become copies of its first.
+struct WitnessTerms {
+  double min;
+  double max;
+  // L = <p, F> - min as sum_k p_k (F_k - min), which keeps its digits where F hardly varies.
+  double largest_loss;
+  // sum_k p_k e^{eta (F_k - max) / (10 + M)}.
+  std::array<double, kTiltRates.size()> tilt_sums;
+};
+[[nodiscard]] WitnessTerms ReduceWitness(const PredictionTerms& terms, double* witness,
+                                         double match) noexcept;
+// d'F and sum_k g_k (F_k - <g, F>)^2 for g = e_y - d. `at_label` is F_y; pads of d are 0.
+struct Projection {
+  double product;
+  double variance;
+};
+[[nodiscard]] Projection ProjectResidual(const double* residual, const double* witness,
+                                         double at_label, std::size_t size) noexcept;
+
+// sum_k p_k r_k^theta with r_k = (observed_k + 3 w) / (expected_k + 3 w).
+using HistogramSums = std::array<double, kHistogramPowers.size()>;
+// Over bins; kBinCount values each.
+[[nodiscard]] HistogramSums SumHistogram(const double* p, const double* observed,
+                                         const double* expected, double weight) noexcept;
+// Over classes, each with its own bin; counts: O and E of a cell beside each other.
+[[nodiscard]] HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* counts,
+                                              double weight) noexcept;
+
+// The e-values of all experts as e^linear numerator / denominator, so that their logarithms
+// are taken together; 0, 1, 1 where padded.
+struct ExpertBets {
+  std::array<double, kPaddedExperts> linear;
+  std::array<double, kPaddedExperts> numerator;
+  std::array<double, kPaddedExperts> denominator;
+};
+// Arrays over kPaddedExperts. penalty: subtracted from each log e-value.
+// log W += log e; returns the logarithm of the mixture.
+double AdvanceProcess(const ExpertBets& bets, double penalty, double* log_e) noexcept;
+// log_r1 = log(1 + R), R <- (1 + R) e;  log_c1 = log max(1, C), C <- max(1, C) e. Returns the
+// logarithms of the mixtures.
+struct DetectorMixtures {
+  double log_r1;
+  double log_c1;
+};
+DetectorMixtures AdvanceDetectors(const ExpertBets& bets, double penalty, double* log_r1,
+                                  double* log_c1) noexcept;
+// log sum_j prior_j e^{values_j}.
+[[nodiscard]] double LogMixture(const double* values) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_EVIDENCE_SIMD_H_

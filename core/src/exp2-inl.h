@@ -1,0 +1,62 @@
+// The exponential function of vectors, for each instruction set that includes it.
+#if defined(CALIBD_CORE_SRC_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef CALIBD_CORE_SRC_EXP2_INL_H_
+#undef CALIBD_CORE_SRC_EXP2_INL_H_
+#else
+#define CALIBD_CORE_SRC_EXP2_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace calibd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Coefficients of 2^f = sum_k (ln 2)^k / k! f^k; on |f| <= 1/2 the first one left out
+// is below half an ulp.
+constexpr double kExp2Coefficients[] = {
+    1.0,
+    6.93147180559945309417e-01,
+    2.40226506959100712333e-01,
+    5.55041086648215799532e-02,
+    9.61812910762847716197e-03,
+    1.33335581464284434234e-03,
+    1.54035303933816099544e-04,
+    1.52527338040598402800e-05,
+    1.32154867901443094884e-06,
+    1.01780860092396997275e-07,
+    7.05491162080112332988e-09,
+    4.44553827187081149760e-10,
+    2.56784359934882051420e-11,
+    1.36914888539041288808e-12,
+};
+
+// 2^x for x <= 0; below the smallest normal number about 0.
+template <class D, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
+HWY_INLINE V Exp2(D d, V x) {
+  constexpr bool kFloat = sizeof(T) == 4;
+  constexpr int kMantissaBits = kFloat ? 23 : 52;
+  constexpr int kDegree = kFloat ? 7 : 13;
+  const hn::RebindToSigned<D> di;
+  // Adding it rounds to an integer and leaves that in the low bits of the mantissa.
+  const V magic = hn::Set(d, kFloat ? static_cast<T>(0x1.8p23) : static_cast<T>(0x1.8p52));
+  x = hn::Max(x, hn::Set(d, kFloat ? static_cast<T>(-126) : static_cast<T>(-1022)));
+  const V shifted = hn::Add(x, magic);
+  const V fraction = hn::Sub(x, hn::Sub(shifted, magic));
+  V power = hn::Set(d, static_cast<T>(kExp2Coefficients[kDegree]));
+  for (int k = kDegree - 1; k >= 0; --k) {
+    power = hn::MulAdd(power, fraction, hn::Set(d, static_cast<T>(kExp2Coefficients[k])));
+  }
+  // 2^n is an addition of n to the exponent: the power is in [0.7, 1.5] and n >= -126,
+  // so that the exponent stays above 0, or drops to it and gives about 0.
+  return hn::BitCast(
+      d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<kMantissaBits>(hn::BitCast(di, shifted))));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace calibd
+HWY_AFTER_NAMESPACE();
+
+#endif  // CALIBD_CORE_SRC_EXP2_INL_H_

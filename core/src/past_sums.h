@@ -1,0 +1,99 @@
+#ifndef CALIBD_CORE_SRC_PAST_SUMS_H_
+#define CALIBD_CORE_SRC_PAST_SUMS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <vector>
+
+#include "calibd/core/evidence.h"
+#include "evidence_simd.h"
+
+namespace calibd {
+
+// Memory that vectors of any width load without crossing a line of cache.
+template <typename T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{64};
+
+  LineAllocator() = default;
+  template <typename U>
+  explicit LineAllocator(const LineAllocator<U>& /*other*/) noexcept {}
+  [[nodiscard]] T* allocate(std::size_t n) {
+    return static_cast<T*>(::operator new(n * sizeof(T), kAlignment));
+  }
+  void deallocate(T* pointer, std::size_t /*n*/) noexcept {
+    ::operator delete(pointer, kAlignment);
+  }
+  friend bool operator==(const LineAllocator&, const LineAllocator&) = default;
+};
+using LineVector = std::vector<double, LineAllocator<double>>;
+
+// Predictions that are taken together, for the sums to be read once for all.
+inline constexpr std::size_t kRowsAtOnce = 16;
+// After so many predictions the weight is brought back to 1: (1 - 1/5000)^-16384 is 26.
+inline constexpr std::int64_t kRescalePeriod = 16384;
+
+// What the past says of a prediction whose label is y.
+struct PastTerms {
+  // F_y, and M.
+  double witness_at_label;
+  double match;
+  WitnessTerms witness;
+  // (O + 3) / (E + 3) of the label's bin, and sum_k p_k r_k^theta.
+  double pooled_ratio;
+  HistogramSums pooled_sums;
+  double class_ratio;
+  HistogramSums class_sums;
+  // (c_y + 1/2) / (n + m/2).
+  double label_share;
+};
+
+// The sums over the past from which experts bet. Each prediction that joins multiplies what
+// was there by `retention`; rather than that, it joins with a weight that grows.
+class PastSums {
+ public:
+  PastSums(std::size_t class_count, double retention);
+
+  // features: rows x kFeatureCount; residuals: rows x stride, padded with 0. Writes F of each
+  // row, rows x stride, and M, from what was before it, and lets the rows join A and S.
+  void AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
+                      std::size_t stride, double* witness, double* match) noexcept;
+
+  // witness: F of the prediction, padded. Of the past before the prediction joins.
+  [[nodiscard]] PastTerms Terms(const PredictionTerms& prediction, double* witness, double match,
+                                std::size_t label) const noexcept;
+  // Lets the prediction join all but A and S. g: as given.
+  void AddLabel(const PredictionTerms& prediction, const double* g, std::size_t label) noexcept;
+  // Brings the weight back to 1; at multiples of kRescalePeriod, after all sums have advanced.
+  void Rescale() noexcept;
+
+  [[nodiscard]] PastState Save() const;
+  // Whether the state is of so many classes and finite.
+  [[nodiscard]] static bool Fits(const PastState& state, std::size_t class_count);
+  // state: one that fits.
+  void Restore(const PastState& state);
+  [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
+
+ private:
+  std::size_t class_count_;
+  std::size_t size_;
+  double growth_;
+  double weight_ = 1;
+  double count_ = 0;
+  std::array<double, kFeatureCount> feature_sums_{};
+  // Groups of kGroup classes, each kFeatureCount x kGroup.
+  LineVector witness_;
+  std::array<double, kBinCount> pooled_observed_{};
+  std::array<double, kBinCount> pooled_expected_{};
+  // kBinCount x size x 2, O and E of a class in a bin: most classes are in the same few bins,
+  // and so beside each other.
+  LineVector class_counts_;
+  std::vector<double> label_counts_;
+};
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_PAST_SUMS_H_

@@ -1,0 +1,137 @@
+#include "calibd/core/random_features.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "calibd/core/validation.h"
+#include "evidence_simd.h"
+#include "rng.h"
+
+namespace calibd {
+namespace {
+
+// Part of what merged sums mean: never to be changed.
+constexpr std::uint64_t kFrequencySeed = 0x63616c69626421ULL;
+constexpr double kMaxFrequency = 1e6;
+// Frequencies of so many classes fit in the cache beside the phases of some rows.
+constexpr std::size_t kClassesAtOnce = 32;
+
+double StandardNormal(Rng& rng) noexcept {
+  const double radius = std::sqrt(-2 * std::log(rng.Uniform()));
+  return radius * std::cos(2 * std::numbers::pi * rng.Uniform());
+}
+
+double StandardCauchy(Rng& rng) noexcept {
+  return std::tan(std::numbers::pi * (rng.Uniform() - 0.5));
+}
+
+// The factor of one frequency that all classes share.
+struct Frequency {
+  Kernel kernel;
+  double scale;
+};
+
+Frequency MakeFrequency(const Kernel& kernel, Rng& rng) {
+  const double inverse = 1 / kernel.bandwidth();
+  switch (kernel.distance()) {
+    case Distance::kTotalVariation:
+      return {kernel, inverse / 2};
+    case Distance::kCityblock:
+      return {kernel, inverse};
+    case Distance::kEuclidean:
+      return {kernel, inverse / std::abs(StandardNormal(rng))};
+    case Distance::kSquaredEuclidean:
+      break;
+  }
+  return {kernel, std::sqrt(2 * inverse)};
+}
+
+double Draw(const Frequency& frequency, Rng& rng) noexcept {
+  const Distance distance = frequency.kernel.distance();
+  const bool cauchy = distance == Distance::kTotalVariation || distance == Distance::kCityblock;
+  const double variate = cauchy ? StandardCauchy(rng) : StandardNormal(rng);
+  const double turns = frequency.scale * variate / (2 * std::numbers::pi);
+  return std::clamp(turns, -kMaxFrequency, kMaxFrequency);
+}
+
+// The kernel of one frequency: that of a term of a matrix-valued kernel, with a
+// probability in proportion to the term's trace.
+const Kernel& PickKernel(const RunningKernel& kernel, Rng& rng) {
+  if (const auto* const scalar = std::get_if<Kernel>(&kernel)) return *scalar;
+  const MatrixKernel& matrix = **std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
+  const std::size_t m = matrix.class_count();
+  std::vector<double> cumulative;
+  double sum = 0;
+  for (const MatrixKernel::Term& term : matrix.terms()) {
+    for (std::size_t k = 0; k < m; ++k) sum += term.matrix[k * m + k];
+    cumulative.push_back(sum);
+  }
+  const double u = rng.Uniform() * sum;
+  std::size_t term = 0;
+  while (term + 1 < cumulative.size() && u >= cumulative[term]) ++term;
+  return matrix.terms()[term].kernel;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const RandomFeatures>> RandomFeatures::Create(
+    const RunningKernel& kernel, std::size_t class_count) {
+  if (class_count < kMinClassCount || class_count > kMaxClassCount) {
+    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
+                                                   kMinClassCount, "..", kMaxClassCount));
+  }
+  if (const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel)) {
+    if ((*matrix)->class_count() != class_count) {
+      return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
+                                                     (*matrix)->class_count(), ", the kernel's"));
+    }
+    if ((*matrix)->terms().empty()) {
+      return absl::InvalidArgumentError("the kernel is zero, expected a matrix that is not");
+    }
+  }
+  std::vector<Frequency> shared;
+  shared.reserve(kFrequencyCount);
+  for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+    Rng rng(kFrequencySeed, r);
+    shared.push_back(MakeFrequency(PickKernel(kernel, rng), rng));
+  }
+  std::vector<double> frequencies;
+  frequencies.reserve(class_count * kFrequencyCount);
+  for (std::size_t k = 0; k < class_count; ++k) {
+    // A stream for each class, after that of what they share.
+    for (std::size_t r = 0; r < kFrequencyCount; ++r) {
+      Rng rng(kFrequencySeed, (k + 1) * kFrequencyCount + r);
+      frequencies.push_back(Draw(shared[r], rng));
+    }
+  }
+  return std::shared_ptr<const RandomFeatures>(
+      new RandomFeatures(class_count, std::move(frequencies)));
+}
+
+void RandomFeatures::Map(std::span<const double> g, std::span<double> out) const noexcept {
+  Map(g, 1, out);
+}
+
+void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
+                         std::span<double> out) const noexcept {
+  const std::size_t m = class_count_;
+  // The phases stand in the first half of each row's features until all classes are in.
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::fill_n(&out[row * kFeatureCount], kFrequencyCount, 0.0);
+  }
+  for (std::size_t first = 0; first < m; first += kClassesAtOnce) {
+    const std::size_t count = std::min(kClassesAtOnce, m - first);
+    for (std::size_t row = 0; row < rows; ++row) {
+      AddPhases(g.subspan(row * m + first, count), &frequencies_[first * kFrequencyCount],
+                &out[row * kFeatureCount]);
+    }
+  }
+  for (std::size_t row = 0; row < rows; ++row) PhasesToFeatures(&out[row * kFeatureCount]);
+}
+
+}  // namespace calibd

@@ -1,0 +1,113 @@
+// Every instruction set that this CPU has gives the same evidence as scalar code, and sums
+// over a long stream do not drift.
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <cmath>
+#include <vector>
+
+#include "calibd/core/evidence.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/simd_target.h"
+#include "support/evidence_reference.h"
+
+namespace calibd {
+namespace {
+
+EvidenceState Compute(const PredictionSet& set, const Kernel& kernel) {
+  auto process = *EvidenceProcess::Create(*RandomFeatures::Create(kernel, set.class_count));
+  process.Add(set.view());
+  return process.Save();
+}
+
+void ExpectNear(const std::vector<double>& actual, const std::vector<double>& expected,
+                double tolerance, const char* what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], tolerance) << what << "[" << i << "]";
+  }
+}
+
+TEST(EvidenceSimdTest, EveryTargetAgreesWithScalarCode) {
+  for (const std::size_t m : {2u, 7u, 10u, 70u, 101u}) {
+    PredictionSet set;
+    Generator::Create(GeneratorSpec::M2(m), m)->Draw(150, set);
+    for (const Kernel& kernel : {*Kernel::ExponentialTotalVariation(0.8), *Kernel::Gaussian(2)}) {
+      hwy::SetSupportedTargetsForTest(HWY_SCALAR);
+      ASSERT_STREQ(SimdTarget(), hwy::TargetName(HWY_SCALAR));
+      const EvidenceState scalar = Compute(set, kernel);
+      hwy::SetSupportedTargetsForTest(0);
+      std::int64_t targets = hwy::SupportedTargets();
+      while (targets != 0) {
+        const std::int64_t target = targets & -targets;
+        targets &= targets - 1;
+        hwy::SetSupportedTargetsForTest(target);
+        const EvidenceState simd = Compute(set, kernel);
+        ExpectNear(simd.log_e, scalar.log_e, 1e-8, "log_e");
+        ExpectNear(simd.log_shiryaev_roberts, scalar.log_shiryaev_roberts, 1e-8, "log R");
+        ExpectNear(simd.log_cusum, scalar.log_cusum, 1e-8, "log C");
+        ExpectNear(simd.all.witness, scalar.all.witness, 1e-9, "A");
+        ExpectNear(simd.recent.class_expected, scalar.recent.class_expected, 1e-12, "E");
+        EXPECT_EQ(simd.all.class_observed, scalar.all.class_observed);
+        EXPECT_EQ(simd.all.pooled_observed, scalar.all.pooled_observed);
+        EXPECT_NEAR(simd.maximum.log_value, scalar.maximum.log_value, 1e-8);
+        EXPECT_NEAR(simd.projections.mean, scalar.projections.mean, 1e-10);
+        EXPECT_NEAR(simd.projection_variance, scalar.projection_variance, 1e-8);
+        EXPECT_NEAR(simd.pair_sum, scalar.pair_sum, 1e-8);
+      }
+      hwy::SetSupportedTargetsForTest(0);
+    }
+  }
+}
+
+TEST(EvidencePrecisionTest, AMillionPredictionsDoNotDrift) {
+  constexpr std::size_t kDistinct = 5000;
+  constexpr std::size_t kTimes = 200;
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M1(2), 6)->Draw(kDistinct, set);
+  const auto features = *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.8), 2);
+  auto process = *EvidenceProcess::Create(features);
+  for (std::size_t i = 0; i < kTimes; ++i) process.Add(set.view());
+  const EvidenceState state = process.Save();
+
+  // What one pass adds, in long double.
+  testing::ReferenceExperts reference(*features, kDefaultTolerance);
+  std::vector<long double> log_w(kExpertCount);
+  long double square_sum = 0;
+  for (std::size_t i = 0; i < kDistinct; ++i) {
+    const auto g = set.view().row(i);
+    const auto y = static_cast<std::size_t>(set.labels[i]);
+    const auto log_e = reference.LogE(g, y);
+    for (std::size_t j = 0; j < kExpertCount; ++j) log_w[j] += log_e[j];
+    for (std::size_t k = 0; k < 2; ++k) square_sum += std::pow((k == y ? 1 : 0) - g[k], 2);
+    reference.Join(g, y);
+  }
+  const auto expect_all = [&](const std::vector<double>& sums,
+                              const std::vector<long double>& pass) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      // A million roundings of sums of up to a million.
+      EXPECT_NEAR(sums[i], static_cast<double>(kTimes * pass[i]), 1e-6) << i;
+    }
+  };
+  expect_all(state.all.feature_sums, reference.feature_sums());
+  expect_all(state.all.witness, reference.witness());
+  expect_all(state.all.pooled_expected, reference.pooled_expected());
+  expect_all(state.all.class_expected, reference.class_expected());
+  EXPECT_NEAR(state.square_sum / static_cast<double>(kTimes * square_sum), 1, 1e-11);
+  EXPECT_EQ(state.count, static_cast<std::int64_t>(kDistinct * kTimes));
+  // Experts that bet the same whatever the past: the sum of a million logarithms.
+  for (std::size_t j = 0; j < kExpertCount; ++j) {
+    const ExpertKind kind = kExperts[j].kind;
+    if (kind != ExpertKind::kPower && kind != ExpertKind::kUniformShare) continue;
+    EXPECT_NEAR(state.log_e[j] / static_cast<double>(kTimes * log_w[j]), 1, 1e-10) << j;
+  }
+  // The estimate is that of the sums themselves.
+  long double norm2 = 0;
+  for (const double value : state.all.witness) norm2 += static_cast<long double>(value) * value;
+  const long double n = kDistinct * kTimes;
+  const auto skce = static_cast<double>((norm2 - state.square_sum) / (n * (n - 1)));
+  EXPECT_NEAR(*process.Read().skce_unbiased, skce, 1e-13);
+}
+
+}  // namespace
+}  // namespace calibd

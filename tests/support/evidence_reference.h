@@ -1,0 +1,170 @@
+#ifndef CALIBD_TESTS_SUPPORT_EVIDENCE_REFERENCE_H_
+#define CALIBD_TESTS_SUPPORT_EVIDENCE_REFERENCE_H_
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "calibd/core/experts.h"
+#include "calibd/core/random_features.h"
+
+namespace calibd::testing {
+
+// The experts written down from their formulas, in long double and without any of the
+// shortcuts of core. retention: what the past is multiplied by when a prediction joins.
+class ReferenceExperts {
+ public:
+  using Real = long double;
+
+  ReferenceExperts(const RandomFeatures& features, double tolerance, double retention = 1)
+      : features_(features),
+        m_(features.class_count()),
+        tolerance_(tolerance),
+        retention_(retention),
+        feature_sums_(kFeatureCount),
+        witness_(kFeatureCount * m_),
+        pooled_observed_(24),
+        pooled_expected_(24),
+        class_observed_(24 * m_),
+        class_expected_(24 * m_),
+        labels_(m_) {}
+
+  // log E(y) of each expert.
+  std::vector<Real> LogE(std::span<const double> g, std::size_t y) const {
+    Real total = 0;
+    for (const double value : g) total += value;
+    const Real eps = static_cast<Real>(tolerance_) / static_cast<Real>(m_);
+    std::vector<Real> p(m_);
+    for (std::size_t k = 0; k < m_; ++k) p[k] = (g[k] + eps) / (total + tolerance_);
+    const Real penalty = std::log(std::max<Real>(total, 1) + tolerance_);
+
+    const std::vector<Real> f = Witness(g);
+    Real mean = 0;
+    for (std::size_t k = 0; k < m_; ++k) mean += p[k] * f[k];
+    const Real loss = mean - *std::min_element(f.begin(), f.end());
+    const Real match = std::max<Real>(0, Match(g));
+
+    std::vector<Real> log_e;
+    for (const double c : kWitnessBets) {
+      log_e.push_back(loss <= 1e-12 ? 0 : std::log1p(c * (f[y] - mean) / loss));
+    }
+    for (const double eta : kTiltRates) {
+      std::vector<Real> tilted(m_);
+      for (std::size_t k = 0; k < m_; ++k) tilted[k] = p[k] * std::exp(eta * f[k] / (10 + match));
+      log_e.push_back(LogRatio(tilted, p, y));
+    }
+    for (const bool pooled : {true, false}) {
+      for (const double theta : kHistogramPowers) {
+        std::vector<Real> q(m_);
+        for (std::size_t k = 0; k < m_; ++k) {
+          const std::size_t bin = Bin(g[k]);
+          const Real o = pooled ? pooled_observed_[bin] : class_observed_[bin * m_ + k];
+          const Real e = pooled ? pooled_expected_[bin] : class_expected_[bin * m_ + k];
+          q[k] = p[k] * std::pow((o + 3) / (e + 3), static_cast<Real>(theta));
+        }
+        log_e.push_back(LogRatio(q, p, y));
+      }
+    }
+    for (const double beta : kPowers) {
+      std::vector<Real> q(m_);
+      for (std::size_t k = 0; k < m_; ++k) q[k] = std::pow(p[k], static_cast<Real>(beta));
+      log_e.push_back(LogRatio(q, p, y));
+    }
+    for (const Real pi : kUniformShares) {
+      log_e.push_back(std::log(((1 - pi) * p[y] + pi / static_cast<Real>(m_)) / p[y]));
+    }
+    for (const Real pi : kLabelShares) {
+      const Real share = (labels_[y] + 0.5L) / (count_ + static_cast<Real>(m_) / 2);
+      log_e.push_back(std::log(((1 - pi) * p[y] + pi * share) / p[y]));
+    }
+    for (Real& value : log_e) value -= penalty;
+    return log_e;
+  }
+
+  void Join(std::span<const double> g, std::size_t y) {
+    for (auto* const sums : {&feature_sums_, &witness_, &pooled_observed_, &pooled_expected_,
+                             &class_observed_, &class_expected_, &labels_}) {
+      if (retention_ == 1) break;
+      for (Real& value : *sums) value *= retention_;
+    }
+    count_ = count_ * retention_ + 1;
+    const std::vector<double> phi = Features(g);
+    for (std::size_t j = 0; j < kFeatureCount; ++j) {
+      feature_sums_[j] += phi[j];
+      for (std::size_t k = 0; k < m_; ++k) {
+        witness_[j * m_ + k] += static_cast<Real>(phi[j]) * ((k == y ? 1 : 0) - Real{g[k]});
+      }
+    }
+    for (std::size_t k = 0; k < m_; ++k) {
+      pooled_expected_[Bin(g[k])] += g[k];
+      class_expected_[Bin(g[k]) * m_ + k] += g[k];
+    }
+    pooled_observed_[Bin(g[y])] += 1;
+    class_observed_[Bin(g[y]) * m_ + y] += 1;
+    labels_[y] += 1;
+  }
+
+  // F = A' phi(g).
+  std::vector<Real> Witness(std::span<const double> g) const {
+    const std::vector<double> phi = Features(g);
+    std::vector<Real> f(m_);
+    for (std::size_t j = 0; j < kFeatureCount; ++j) {
+      for (std::size_t k = 0; k < m_; ++k) f[k] += phi[j] * witness_[j * m_ + k];
+    }
+    return f;
+  }
+  Real WitnessNorm() const {
+    Real sum = 0;
+    for (const Real value : witness_) sum += value * value;
+    return std::sqrt(sum);
+  }
+
+  const std::vector<Real>& feature_sums() const { return feature_sums_; }
+  const std::vector<Real>& witness() const { return witness_; }
+  const std::vector<Real>& pooled_expected() const { return pooled_expected_; }
+  const std::vector<Real>& class_expected() const { return class_expected_; }
+
+ private:
+  std::vector<double> Features(std::span<const double> g) const {
+    std::vector<double> phi(kFeatureCount);
+    features_.Map(g, phi);
+    return phi;
+  }
+  Real Match(std::span<const double> g) const {
+    const std::vector<double> phi = Features(g);
+    Real match = 0;
+    for (std::size_t j = 0; j < kFeatureCount; ++j) match += phi[j] * feature_sums_[j];
+    return match;
+  }
+  // Of the log odds, cut off at -12 and 12.
+  static std::size_t Bin(double g) {
+    if (g <= 0) return 0;
+    if (g >= 1) return 23;
+    const double log_odds = std::log(g / (1 - g));
+    return static_cast<std::size_t>(std::clamp(std::floor(log_odds + 12), 0.0, 23.0));
+  }
+  // log of (q_y / sum q) / p_y.
+  static Real LogRatio(const std::vector<Real>& q, const std::vector<Real>& p, std::size_t y) {
+    Real sum = 0;
+    for (const Real value : q) sum += value;
+    return std::log(q[y] / sum / p[y]);
+  }
+
+  const RandomFeatures& features_;
+  std::size_t m_;
+  double tolerance_;
+  double retention_;
+  Real count_ = 0;
+  std::vector<Real> feature_sums_;
+  std::vector<Real> witness_;
+  std::vector<Real> pooled_observed_;
+  std::vector<Real> pooled_expected_;
+  std::vector<Real> class_observed_;
+  std::vector<Real> class_expected_;
+  std::vector<Real> labels_;
+};
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_SUPPORT_EVIDENCE_REFERENCE_H_

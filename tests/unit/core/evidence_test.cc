@@ -1,0 +1,562 @@
+#include "calibd/core/evidence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "calibd/core/generator.h"
+#include "calibd/core/kernel.h"
+#include "support/evidence_reference.h"
+
+namespace calibd {
+namespace {
+
+using testing::ReferenceExperts;
+
+std::shared_ptr<const RandomFeatures> MakeFeatures(std::size_t m, double bandwidth = 0.8) {
+  return *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), m);
+}
+
+PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed) {
+  PredictionSet set;
+  Generator::Create(spec, seed)->Draw(n, set);
+  return set;
+}
+
+void Append(PredictionSet& set, const std::vector<double>& g, std::int32_t y) {
+  set.probabilities.insert(set.probabilities.end(), g.begin(), g.end());
+  set.labels.push_back(y);
+}
+
+// Predictions of the reference models and, between them, what is at the edge of the valid.
+PredictionSet Mixed(std::size_t m, std::size_t n, std::uint64_t seed) {
+  PredictionSet set = Draw(GeneratorSpec::M2(m), n / 2, seed);
+  std::vector<double> one_hot(m);
+  one_hot[m - 1] = 1;
+  Append(set, one_hot, 0);
+  Append(set, one_hot, static_cast<std::int32_t>(m) - 1);
+  Append(set, std::vector<double>(m, 1 / static_cast<double>(m)), 1);
+  std::vector<double> heavy(m, 1 / static_cast<double>(m));
+  heavy[0] += 9e-4;
+  Append(set, heavy, 0);
+  heavy[0] -= 18e-4;
+  Append(set, heavy, 1);
+  Generator::Create(GeneratorSpec::M1(m), seed + 1)->Draw(n / 2, set);
+  return set;
+}
+
+TEST(ExpertsTest, PriorsAreEqualByFamilyAndSumToOne) {
+  double sum = 0;
+  std::array<double, kFamilyCount> of_family{};
+  for (std::size_t j = 0; j < kExpertCount; ++j) {
+    sum += PriorOf(j);
+    of_family[static_cast<std::size_t>(FamilyOf(kExperts[j].kind))] += PriorOf(j);
+  }
+  EXPECT_EQ(kExpertCount, 34u);
+  EXPECT_NEAR(sum, 1, 1e-15);
+  for (const double share : of_family) EXPECT_NEAR(share, 0.2, 1e-15);
+}
+
+TEST(EvidenceTest, EveryExpertIsItsFormulaAtEveryStep) {
+  for (const std::size_t m : {2u, 3u, 10u, 17u}) {
+    const auto features = MakeFeatures(m);
+    for (const double tolerance : {1e-9, 1e-5, 0.1}) {
+      const PredictionSet set = Mixed(m, 60, 7 * m);
+      auto process = *EvidenceProcess::Create(features, tolerance);
+      ReferenceExperts all(*features, tolerance);
+      ReferenceExperts recent(*features, tolerance, 1 - 1 / kMemory);
+      std::vector<long double> log_w(kExpertCount);
+      std::vector<long double> log_r1(kExpertCount);
+      std::vector<long double> log_c1(kExpertCount);
+      for (std::size_t i = 0; i < set.labels.size(); ++i) {
+        const auto g = set.view().row(i);
+        const auto y = static_cast<std::size_t>(set.labels[i]);
+        process.Add(g, set.labels[i]);
+        const auto log_e = all.LogE(g, y);
+        const auto log_recent = recent.LogE(g, y);
+        all.Join(g, y);
+        recent.Join(g, y);
+        const EvidenceState state = process.Save();
+        for (std::size_t j = 0; j < kExpertCount; ++j) {
+          log_w[j] += log_e[j];
+          log_r1[j] = std::log1p(std::exp(log_r1[j] + log_recent[j]));
+          log_c1[j] = std::max<long double>(0, log_c1[j] + log_recent[j]);
+          ASSERT_NEAR(state.log_e[j], static_cast<double>(log_w[j]), 1e-9)
+              << "expert " << j << " step " << i;
+          ASSERT_NEAR(state.log_shiryaev_roberts[j], static_cast<double>(log_r1[j]), 1e-9)
+              << j << " step " << i;
+          ASSERT_NEAR(state.log_cusum[j], static_cast<double>(log_c1[j]), 1e-9)
+              << j << " step " << i;
+        }
+      }
+    }
+  }
+}
+
+// The largest sum_y p_y e_y over all p with p_y <= g_y + eps: as much as may be on the best.
+double WorstMean(std::span<const double> g, double eps, const std::vector<double>& e) {
+  std::vector<std::size_t> order(g.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return e[a] > e[b]; });
+  double left = 1;
+  double mean = 0;
+  for (const std::size_t y : order) {
+    const double p = std::min(left, g[y] + eps);
+    mean += p * e[y];
+    left -= p;
+  }
+  return mean;
+}
+
+TEST(EvidenceTest, NoExpertGainsInTheMeanWhateverThePastAndThePrediction) {
+  for (const std::size_t m : {2u, 3u, 10u, 40u}) {
+    const auto features = MakeFeatures(m);
+    for (const double tolerance : {1e-9, 1e-5, 0.1}) {
+      const double eps = tolerance / static_cast<double>(m);
+      for (const std::size_t past : {0u, 1u, 30u, 200u}) {
+        auto process = *EvidenceProcess::Create(features, tolerance);
+        process.Add(Mixed(m, past, 11 + m).view());
+        ASSERT_TRUE(process
+                        .Restore([&] {
+                          // Small numbers, so that differences of logarithms keep their digits.
+                          EvidenceState state = process.Save();
+                          std::fill(state.log_e.begin(), state.log_e.end(), 0.0);
+                          std::fill(state.log_cusum.begin(), state.log_cusum.end(), 0.0);
+                          std::fill(state.log_shiryaev_roberts.begin(),
+                                    state.log_shiryaev_roberts.end(), 0.0);
+                          return state;
+                        }())
+                        .ok());
+        const PredictionSet candidates = Mixed(m, 6, 5 + past);
+        for (std::size_t i = 0; i < candidates.labels.size(); ++i) {
+          const auto g = candidates.view().row(i);
+          std::vector<std::vector<double>> e(kExpertCount, std::vector<double>(m));
+          std::vector<std::vector<double>> recent = e;
+          for (std::size_t y = 0; y < m; ++y) {
+            EvidenceProcess copy = process;
+            copy.Add(g, static_cast<std::int32_t>(y));
+            const EvidenceState state = copy.Save();
+            for (std::size_t j = 0; j < kExpertCount; ++j) {
+              e[j][y] = std::exp(state.log_e[j]);
+              // R_1 = e.
+              recent[j][y] = std::expm1(state.log_shiryaev_roberts[j]);
+              EXPECT_GE(e[j][y], 0);
+            }
+          }
+          for (std::size_t j = 0; j < kExpertCount; ++j) {
+            EXPECT_LE(WorstMean(g, eps, e[j]), 1 + 1e-12) << "expert " << j << " m " << m;
+            EXPECT_LE(WorstMean(g, eps, recent[j]), 1 + 1e-12) << "expert " << j << " m " << m;
+            // Nothing is given away either: of the smoothed prediction the mean is 1 less
+            // the penalty.
+            const double total = std::accumulate(g.begin(), g.end(), 0.0);
+            double mean = 0;
+            for (std::size_t y = 0; y < m; ++y) {
+              mean += (g[y] + eps) / (total + tolerance) * e[j][y];
+            }
+            EXPECT_NEAR(mean * (std::max(total, 1.0) + tolerance), 1, 1e-11) << "expert " << j;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
+  const auto features = MakeFeatures(5);
+  auto process = *EvidenceProcess::Create(features);
+  RunningMaximum maximum;
+  RunningMaximum r_maximum;
+  RunningMaximum c_maximum;
+  const PredictionSet set = Draw(GeneratorSpec::M2(5), 40, 2);
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    process.Add(set.view().row(i), set.labels[i]);
+    const EvidenceState state = process.Save();
+    const EvidenceReading reading = process.Read();
+    double e = 0;
+    double r = 0;
+    double c = 0;
+    std::array<double, kFamilyCount> family{};
+    for (std::size_t j = 0; j < kExpertCount; ++j) {
+      e += PriorOf(j) * std::exp(state.log_e[j]);
+      family[static_cast<std::size_t>(FamilyOf(kExperts[j].kind))] +=
+          PriorOf(j) * std::exp(state.log_e[j]);
+      r += PriorOf(j) * std::exp(state.log_shiryaev_roberts[j]);
+      c += PriorOf(j) * std::exp(state.log_cusum[j]);
+    }
+    EXPECT_EQ(reading.count, static_cast<std::int64_t>(i) + 1);
+    EXPECT_NEAR(reading.evidence.log10_e_value, std::log10(e), 1e-12);
+    EXPECT_NEAR(reading.drift.shiryaev_roberts.log10_now, std::log10(r), 1e-12);
+    EXPECT_NEAR(reading.drift.cusum.log10_now, std::log10(c), 1e-12);
+    EXPECT_LE(c, r);
+    for (std::size_t f = 0; f < kFamilyCount; ++f) {
+      EXPECT_NEAR(reading.evidence.family_share[f], family[f] / e, 1e-12);
+      EXPECT_NEAR(reading.evidence.family_log10_e_value[f], std::log10(5 * family[f]), 1e-12);
+    }
+    maximum.Add(std::log(e), reading.count);
+    r_maximum.Add(std::log(r), reading.count);
+    c_maximum.Add(std::log(c), reading.count);
+    EXPECT_NEAR(reading.maximum.log_value, maximum.log_value, 1e-12);
+    EXPECT_EQ(reading.maximum.at, maximum.at);
+    EXPECT_NEAR(reading.drift.shiryaev_roberts.maximum.log_value, r_maximum.log_value, 1e-12);
+    EXPECT_NEAR(reading.drift.cusum.maximum.log_value, c_maximum.log_value, 1e-12);
+  }
+}
+
+TEST(EvidenceTest, TheAnytimePValueIsOneOverTheLargestEValueAndNeverZero) {
+  EXPECT_EQ(AnytimePValue({}), 1);
+  EXPECT_NEAR(AnytimePValue({std::log(40), 3}), 1 / 40.0, 1e-16);
+  EXPECT_GT(AnytimePValue({1e6, 3}), 0);
+}
+
+TEST(EvidenceTest, DriftThresholdIsThatOfOneMoreThanTheRunLength) {
+  EXPECT_NEAR(DriftThreshold(999), 3, 1e-15);
+}
+
+TEST(EvidenceTest, EstimatesAreTheirFormulas) {
+  const std::size_t m = 4;
+  const auto features = MakeFeatures(m);
+  const PredictionSet set = Draw(GeneratorSpec::M3(m), 80, 5);
+  auto process = *EvidenceProcess::Create(features);
+  ReferenceExperts reference(*features, kDefaultTolerance);
+  RunningMoments projections;
+  double variance = 0;
+  double pairs = 0;
+  std::vector<std::vector<double>> phi;
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    const auto g = set.view().row(i);
+    const auto y = static_cast<std::size_t>(set.labels[i]);
+    // sum_{j<i} h_ij.
+    phi.emplace_back(kFeatureCount);
+    features->Map(g, phi.back());
+    for (std::size_t j = 0; j < i; ++j) {
+      const double k = std::inner_product(phi[i].begin(), phi[i].end(), phi[j].begin(), 0.0);
+      const auto y_j = static_cast<std::size_t>(set.labels[j]);
+      double product = 0;
+      for (std::size_t c = 0; c < m; ++c) {
+        product += ((c == y ? 1 : 0) - g[c]) * ((c == y_j ? 1 : 0) - set.view().row(j)[c]);
+      }
+      pairs += k * product;
+    }
+    const auto f = reference.Witness(g);
+    long double mean = 0;
+    for (std::size_t c = 0; c < m; ++c) mean += g[c] * f[c];
+    const long double norm = reference.WitnessNorm();
+    projections.Add(i == 0 ? 0 : static_cast<double>((f[y] - mean) / norm));
+    for (std::size_t c = 0; c < m && i > 0; ++c) {
+      variance += static_cast<double>(g[c] * (f[c] - mean) * (f[c] - mean) / (norm * norm));
+    }
+    reference.Join(g, y);
+    process.Add(g, set.labels[i]);
+    const EvidenceReading reading = process.Read();
+    const auto n = static_cast<double>(i + 1);
+    EXPECT_EQ(reading.skce_unbiased.has_value(), i > 0);
+    if (i > 0) {
+      EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-13);
+    }
+    EXPECT_EQ(reading.projections.count, projections.count);
+    EXPECT_NEAR(reading.projections.mean, projections.mean, 1e-13);
+    EXPECT_NEAR(reading.projections.m2, projections.m2, 1e-12);
+    EXPECT_NEAR(reading.projection_variance, variance, 1e-12);
+  }
+}
+
+TEST(EvidenceTest, DoesNotDependOnHowTheStreamIsCut) {
+  const std::size_t m = 11;
+  // Beyond the first time that the weights are brought back to 1.
+  const PredictionSet set = Draw(GeneratorSpec::M2(m), 16500, 4);
+  const auto features = MakeFeatures(m);
+  auto whole = *EvidenceProcess::Create(features);
+  whole.Add(set.view());
+  for (const std::size_t step : {1u, 7u, 16u, 1000u}) {
+    auto cut = *EvidenceProcess::Create(features);
+    for (std::size_t i = 0; i < set.labels.size(); i += step) {
+      cut.Add(set.view().rows(i, std::min(step, set.labels.size() - i)));
+    }
+    EXPECT_TRUE(cut.Save() == whole.Save()) << step;
+  }
+}
+
+TEST(EvidenceTest, TheWeightsComeBackToOneAndForgettingGoesOn) {
+  // 16384 predictions and a few more, against the formula that forgets at each step.
+  const std::size_t m = 2;
+  const auto features = MakeFeatures(m);
+  const PredictionSet set = Draw(GeneratorSpec::M1(m), 16390, 4);
+  auto process = *EvidenceProcess::Create(features);
+  ReferenceExperts recent(*features, kDefaultTolerance, 1 - 1 / kMemory);
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    recent.Join(set.view().row(i), static_cast<std::size_t>(set.labels[i]));
+    process.Add(set.view().row(i), set.labels[i]);
+  }
+  const PastState state = process.Save().recent;
+  EXPECT_LT(state.weight, 1.01);
+  for (std::size_t i = 0; i < state.witness.size(); ++i) {
+    EXPECT_NEAR(state.witness[i] / state.weight, static_cast<double>(recent.witness()[i]), 1e-10);
+  }
+  for (std::size_t i = 0; i < state.class_expected.size(); ++i) {
+    EXPECT_NEAR(state.class_expected[i] / state.weight,
+                static_cast<double>(recent.class_expected()[i]), 1e-9);
+  }
+}
+
+TEST(EvidenceTest, GoesOnFromASavedStateBitForBit) {
+  const std::size_t m = 6;
+  const auto features = MakeFeatures(m);
+  for (const std::size_t cut : {0u, 1u, 333u, 16384u}) {
+    const PredictionSet set = Draw(GeneratorSpec::M2(m), cut + 400, 8);
+    auto whole = *EvidenceProcess::Create(features);
+    whole.Add(set.view());
+    auto before = *EvidenceProcess::Create(features);
+    before.Add(set.view().rows(0, cut));
+    auto after = *EvidenceProcess::Create(features);
+    ASSERT_TRUE(after.Restore(before.Save()).ok());
+    EXPECT_TRUE(after.Save() == before.Save());
+    after.Add(set.view().rows(cut, 400));
+    EXPECT_TRUE(after.Save() == whole.Save()) << cut;
+  }
+}
+
+TEST(EvidenceTest, RefusesAStateOfAnotherAndChangesNothing) {
+  const auto features = MakeFeatures(3);
+  auto process = *EvidenceProcess::Create(features);
+  process.Add(Draw(GeneratorSpec::M1(3), 20, 1).view());
+  const EvidenceState good = process.Save();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<EvidenceState> bad(12, good);
+  bad[0].log_e.pop_back();
+  bad[1].log_e[3] = nan;
+  bad[2].log_cusum[0] = -1;
+  bad[3].log_shiryaev_roberts.push_back(0);
+  bad[4].count = -1;
+  bad[5].maximum.at = 21;
+  bad[6].all.weight = 2;
+  bad[7].recent.weight = 0;
+  bad[8].all.witness.pop_back();
+  bad[9].recent.class_expected[5] = -1;
+  bad[10].projections.count = 3;
+  bad[11].recent.feature_sums[0] = nan;
+  bad.push_back(EvidenceProcess::Create(MakeFeatures(4))->Save());
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    EXPECT_EQ(process.Restore(bad[i]).code(), absl::StatusCode::kInvalidArgument) << i;
+    EXPECT_TRUE(process.Save() == good) << i;
+  }
+}
+
+TEST(EvidenceTest, CopiesGoTheirOwnWay) {
+  const auto features = MakeFeatures(3);
+  const PredictionSet set = Draw(GeneratorSpec::M2(3), 50, 1);
+  auto process = *EvidenceProcess::Create(features);
+  process.Add(set.view().rows(0, 30));
+  EvidenceProcess copy = process;
+  auto other = *EvidenceProcess::Create(MakeFeatures(9), 0.1);
+  other = process;
+  process.Add(set.view().rows(30, 20));
+  EXPECT_EQ(copy.Read().count, 30);
+  copy.Add(set.view().rows(30, 20));
+  other.Add(set.view().rows(30, 20));
+  EXPECT_TRUE(copy.Save() == process.Save());
+  EXPECT_TRUE(other.Save() == process.Save());
+}
+
+TEST(EvidenceTest, RestartedDetectorsKeepWhatTheyLearnt) {
+  const auto features = MakeFeatures(3);
+  const PredictionSet set = Draw(GeneratorSpec::M3(3), 300, 1);
+  auto process = *EvidenceProcess::Create(features);
+  process.Add(set.view().rows(0, 200));
+  const EvidenceState before = process.Save();
+  process.RestartDrift();
+  const EvidenceState after = process.Save();
+  EXPECT_NEAR(process.Read().drift.shiryaev_roberts.log10_now, 0, 1e-15);
+  EXPECT_NEAR(process.Read().drift.cusum.log10_now, 0, 1e-15);
+  EXPECT_EQ(after.shiryaev_roberts_maximum, (RunningMaximum{0, 200}));
+  EXPECT_EQ(after.recent, before.recent);
+  EXPECT_EQ(after.log_e, before.log_e);
+  process.Add(set.view().rows(200, 100));
+  EXPECT_GT(process.Read().drift.cusum.log10_now, 1);
+  EXPECT_GT(process.Read().drift.cusum.maximum.at, 200);
+}
+
+TEST(EvidenceTest, ToleranceIsCheckedAndMayChange) {
+  const auto features = MakeFeatures(3);
+  for (const double tolerance : {0.0, -1.0, 1e-10, 0.6, std::nan("")}) {
+    EXPECT_EQ(EvidenceProcess::Create(features, tolerance).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  auto process = *EvidenceProcess::Create(features);
+  EXPECT_FALSE(process.SetTolerance(1).ok());
+  EXPECT_EQ(process.tolerance(), kDefaultTolerance);
+  EXPECT_TRUE(process.SetTolerance(0.3).ok());
+  // With almost nothing past its tolerance, every prediction costs log 1.3.
+  process.Add(std::vector<double>{0.2, 0.3, 0.5}, 1);
+  EXPECT_LT(process.Read().evidence.log10_e_value, 0);
+}
+
+TEST(EvidenceTest, BrokenPromisesAreFiniteEvidence) {
+  // Label 1 where its probability is 0: each is worth about log(1/eps), not infinity.
+  const auto features = MakeFeatures(3);
+  auto process = *EvidenceProcess::Create(features);
+  double before = 0;
+  for (int i = 0; i < 2000; ++i) {
+    process.Add(std::vector<double>{1, 0, 0}, 1);
+    const EvidenceReading reading = process.Read();
+    ASSERT_TRUE(std::isfinite(reading.evidence.log10_e_value));
+    ASSERT_GE(reading.evidence.log10_e_value, before);
+    ASSERT_EQ(reading.maximum.at, i + 1);
+    before = reading.evidence.log10_e_value;
+  }
+  EXPECT_GT(before, 2000 * 4);
+  EXPECT_GT(AnytimePValue(process.Read().maximum), 0);
+}
+
+TEST(EvidenceTest, KeptPromisesAreNoEvidence) {
+  for (const std::size_t m : {2u, 5u}) {
+    auto process = *EvidenceProcess::Create(MakeFeatures(m));
+    for (std::size_t i = 0; i < 3000; ++i) {
+      std::vector<double> g(m);
+      g[i % m] = 1;
+      process.Add(g, static_cast<std::int32_t>(i % m));
+    }
+    const EvidenceReading reading = process.Read();
+    EXPECT_LE(reading.maximum.log_value, 1e-12);
+    EXPECT_EQ(*reading.skce_unbiased, 0);
+    EXPECT_EQ(reading.projections.mean, 0);
+    EXPECT_EQ(reading.projection_variance, 0);
+    for (const double value : process.Save().log_e) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST(EvidenceTest, HostileStreamsStayFinite) {
+  for (const double bandwidth : {1e-300, 1e-3, 1e300}) {
+    for (const std::size_t m : {2u, 10u, 1000u}) {
+      auto process = *EvidenceProcess::Create(MakeFeatures(m, bandwidth), kMinTolerance);
+      PredictionSet set = Draw(GeneratorSpec::M3(m), 200, m);
+      // Printed with three digits.
+      for (double& value : set.probabilities) value = std::round(value * 1000) / 1000;
+      for (std::size_t i = 0; i < 100; ++i) {
+        std::vector<double> g(m);
+        g[0] = 1;
+        Append(set, g, static_cast<std::int32_t>(i % m));
+        g[0] = 5e-324;
+        g[1] = 1;
+        Append(set, g, 0);
+      }
+      process.Add(set.view());
+      const EvidenceState state = process.Save();
+      for (const auto* const values : {&state.log_e, &state.log_cusum, &state.log_shiryaev_roberts,
+                                       &state.all.witness, &state.recent.witness}) {
+        for (const double value : *values) ASSERT_TRUE(std::isfinite(value));
+      }
+      const EvidenceReading reading = process.Read();
+      EXPECT_TRUE(std::isfinite(reading.evidence.log10_e_value));
+      EXPECT_TRUE(std::isfinite(*reading.skce_unbiased));
+      EXPECT_TRUE(std::isfinite(reading.projections.m2));
+      EXPECT_TRUE(std::isfinite(reading.projection_variance));
+      EXPECT_LE(std::abs(reading.projections.mean), std::sqrt(2));
+      double shares = 0;
+      for (const double share : reading.evidence.family_share) shares += share;
+      EXPECT_NEAR(shares, 1, 1e-12);
+    }
+  }
+}
+
+TEST(EvidenceTest, ALongRunAheadStaysFinite) {
+  // A state as after 1e8 predictions.
+  const auto features = MakeFeatures(3);
+  auto process = *EvidenceProcess::Create(features);
+  process.Add(Draw(GeneratorSpec::M1(3), 100, 1).view());
+  EvidenceState state = process.Save();
+  constexpr double kFactor = 1e6;
+  state.count = state.projections.count = 100000000;
+  for (double& value : state.log_e) value = value < 0 ? -1e8 : 1e8;
+  for (auto* const values :
+       {&state.all.feature_sums, &state.all.witness, &state.all.pooled_observed,
+        &state.all.pooled_expected, &state.all.class_observed, &state.all.class_expected,
+        &state.all.label_counts, &state.log_shiryaev_roberts}) {
+    for (double& value : *values) value *= kFactor;
+  }
+  state.all.count *= kFactor;
+  state.pair_sum *= kFactor * kFactor;
+  state.square_sum *= kFactor;
+  ASSERT_TRUE(process.Restore(state).ok());
+  const RunningMaximum before = process.Read().maximum;
+  process.Add(Draw(GeneratorSpec::M1(3), 100, 2).view());
+  const EvidenceReading reading = process.Read();
+  EXPECT_TRUE(std::isfinite(reading.evidence.log10_e_value));
+  EXPECT_TRUE(std::isfinite(reading.drift.shiryaev_roberts.log10_now));
+  EXPECT_TRUE(std::isfinite(*reading.skce_unbiased));
+  EXPECT_GE(reading.maximum.log_value, before.log_value);
+  EXPECT_EQ(reading.count, 100000100);
+}
+
+TEST(CombineDisjointTest, OnePartIsItself) {
+  auto process = *EvidenceProcess::Create(MakeFeatures(4));
+  process.Add(Draw(GeneratorSpec::M2(4), 60, 3).view());
+  const EvidenceState state = process.Save();
+  const EvidenceState* const parts[] = {&state};
+  const EvidenceReading reading = process.Read();
+  const EvidenceReading combined = *CombineDisjoint(parts);
+  EXPECT_EQ(combined.count, 60);
+  EXPECT_EQ(combined.evidence.log10_e_value, reading.evidence.log10_e_value);
+  EXPECT_EQ(combined.projections, reading.projections);
+  EXPECT_EQ(combined.projection_variance, reading.projection_variance);
+  EXPECT_NEAR(*combined.skce_unbiased, *reading.skce_unbiased, 1e-14);
+  EXPECT_NEAR(combined.drift.cusum.log10_now, reading.drift.cusum.log10_now, 1e-12);
+  EXPECT_NEAR(combined.drift.shiryaev_roberts.log10_now, reading.drift.shiryaev_roberts.log10_now,
+              1e-12);
+}
+
+TEST(CombineDisjointTest, EvidenceMultipliesByExpertAndDetectorsAreAveraged) {
+  const auto features = MakeFeatures(4);
+  const PredictionSet set = Draw(GeneratorSpec::M2(4), 90, 3);
+  auto whole = *EvidenceProcess::Create(features);
+  whole.Add(set.view());
+  std::vector<EvidenceState> states;
+  std::vector<const EvidenceState*> parts;
+  std::vector<double> log_w(kExpertCount);
+  double r1 = 0;
+  for (std::size_t part = 0; part < 3; ++part) {
+    auto process = *EvidenceProcess::Create(features);
+    process.Add(set.view().rows(part * 30, 30));
+    states.push_back(process.Save());
+    for (std::size_t j = 0; j < kExpertCount; ++j) {
+      log_w[j] += states.back().log_e[j];
+      r1 += PriorOf(j) * std::exp(states.back().log_shiryaev_roberts[j]) / 3;
+    }
+  }
+  for (const EvidenceState& state : states) parts.push_back(&state);
+  double e = 0;
+  for (std::size_t j = 0; j < kExpertCount; ++j) e += PriorOf(j) * std::exp(log_w[j]);
+  const EvidenceReading combined = *CombineDisjoint(parts);
+  EXPECT_NEAR(combined.evidence.log10_e_value, std::log10(e), 1e-12);
+  EXPECT_NEAR(combined.drift.shiryaev_roberts.log10_now, std::log10(r1), 1e-12);
+  // Features and residuals add: pairs across parts count too.
+  EXPECT_NEAR(*combined.skce_unbiased, *whole.Read().skce_unbiased, 1e-14);
+  EXPECT_EQ(combined.projections.count, 90);
+}
+
+TEST(CombineDisjointTest, RefusesNothingAndWhatDoesNotFit) {
+  EXPECT_EQ(CombineDisjoint({}).status().code(), absl::StatusCode::kInvalidArgument);
+  const EvidenceState four = EvidenceProcess::Create(MakeFeatures(4))->Save();
+  const EvidenceState five = EvidenceProcess::Create(MakeFeatures(5))->Save();
+  const EvidenceState* const parts[] = {&four, &five};
+  EXPECT_EQ(CombineDisjoint(parts).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(AverageLog10EValueTest, IsTheMeanAndDoesNotOverflow) {
+  EXPECT_EQ(AverageLog10EValue({}), 0);
+  EXPECT_NEAR(AverageLog10EValue(std::vector<double>{1, 2}), std::log10(55), 1e-14);
+  EXPECT_NEAR(AverageLog10EValue(std::vector<double>{1e6, -1e6}), 1e6 - std::log10(2), 1e-9);
+}
+
+TEST(EvidenceTest, MemoryIsBoundedByThatOfTheSumsAndScratch) {
+  // 2 (128 + 48) doubles a class for the sums and 52 for scratch.
+  EXPECT_NEAR(static_cast<double>(EvidenceProcess::MaxMemory(1000)), 8e3 * (2 * 176 + 2 + 52),
+              60e3);
+}
+
+}  // namespace
+}  // namespace calibd
