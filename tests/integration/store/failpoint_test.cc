@@ -117,7 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
     Points, FailpointTest,
     ::testing::Combine(
         ::testing::Values(
-            Case{.point = "before_commit"}, Case{.point = "after_commit"},
+            // Between a batch and its producer's cursor.
+            Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
             // One is due every 4096 rows, and takes batches away that left the window.
             Case{.point = "snapshot", .rows_per_batch = 700, .batches = 30, .window = 1000},
             // One begins every 2000 pages of 4 KiB, about 10 batches.
