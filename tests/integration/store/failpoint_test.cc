@@ -27,6 +27,9 @@ struct Case {
   std::size_t window = 100000;
 };
 
+// Names the test.
+void PrintTo(const Case& tested, std::ostream* out) { *out << tested.point; }
+
 std::string Variable(const std::string& point, int at) {
   return "CALIBD_FAILPOINT=" + point + ":" + std::to_string(at);
 }
