@@ -104,6 +104,7 @@ struct Ingestor::Pending {
       return id.status();
     }
     log_id = *id;
+    Failpoint("append");
     outcome = Outcome::kNew;
     if (logged.tracked()) {
       Track();

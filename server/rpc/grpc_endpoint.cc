@@ -28,6 +28,7 @@ constexpr int kMinPingIntervalMs = 30 * 1000;
 constexpr int kMaxConnectionIdleMs = 10 * 60 * 1000;
 constexpr int kMaxConnectionAgeMs = 30 * 60 * 1000;
 constexpr int kMaxConnectionAgeGraceMs = 30 * 1000;
+constexpr std::chrono::milliseconds kHandOverTime{500};
 // Descriptors for everything but connections: epoll, events, logs, listeners.
 constexpr std::int64_t kOtherDescriptors = 128;
 
@@ -179,7 +180,8 @@ absl::Status GrpcEndpoint::Replace(grpc::ServerBuilder& builder, bool serving) {
   server_.swap(server);
   acceptor_->HandTo(std::move(connections));
   if (server != nullptr) {
-    server->Shutdown(std::chrono::system_clock::now());
+    // Its calls end by themselves, at once, but for those that watch its health.
+    server->Shutdown(std::chrono::system_clock::now() + kHandOverTime);
   }
   return absl::OkStatus();
 }

@@ -27,6 +27,9 @@ struct Case {
   std::size_t window = 100000;
 };
 
+// Names the test.
+void PrintTo(const Case& tested, std::ostream* out) { *out << tested.point; }
+
 std::string Variable(const std::string& point, int at) {
   return "CALIBD_FAILPOINT=" + point + ":" + std::to_string(at);
 }
@@ -117,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
     Points, FailpointTest,
     ::testing::Combine(
         ::testing::Values(
-            Case{.point = "before_commit"}, Case{.point = "after_commit"},
+            // Between a batch and its producer's cursor.
+            Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
             // One is due every 4096 rows, and takes batches away that left the window.
             Case{.point = "snapshot", .rows_per_batch = 700, .batches = 30, .window = 1000},
             // One begins every 2000 pages of 4 KiB, about 10 batches.
