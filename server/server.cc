@@ -132,11 +132,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   if (!store.ok()) {
     return store.status();
   }
-  // Says NOT_SERVING while the models are brought back.
-  absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc = GrpcEndpoint::Listen(options);
-  if (!grpc.ok()) {
-    return grpc.status();
-  }
   auto parts = std::make_unique<Parts>(options, *std::move(store), std::move(on_failure));
   if (!parts->recovery.ok()) {
     return parts->recovery.status();
@@ -152,13 +147,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     return http.status();
   }
   parts->http = *std::move(http);
-  parts->grpc = *std::move(grpc);
-  const absl::Status serving = parts->grpc->Serve(
+  absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc = GrpcEndpoint::Start(
       options, {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
       std::make_unique<RpcInterceptorFactory>(parts->rpcs));
-  if (!serving.ok()) {
-    return serving;
+  if (!grpc.ok()) {
+    return grpc.status();
   }
+  parts->grpc = *std::move(grpc);
   parts->ready = true;
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }

@@ -16,11 +16,13 @@ constexpr std::chrono::seconds kWarningInterval{10};
 
 }  // namespace
 
-ConnectionAcceptor::ConnectionAcceptor(std::unique_ptr<boost::asio::io_context> context,
-                                       boost::asio::ip::tcp::acceptor acceptor, int max_descriptor)
+ConnectionAcceptor::ConnectionAcceptor(
+    std::unique_ptr<boost::asio::io_context> context, boost::asio::ip::tcp::acceptor acceptor,
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server, int max_descriptor)
     : context_(std::move(context)),
       acceptor_(std::move(acceptor)),
       retry_(*context_),
+      server_(std::move(server)),
       max_descriptor_(max_descriptor) {}
 
 ConnectionAcceptor::~ConnectionAcceptor() {
@@ -30,15 +32,9 @@ ConnectionAcceptor::~ConnectionAcceptor() {
   }
 }
 
-void ConnectionAcceptor::HandTo(Target server) {
-  {
-    const std::lock_guard lock(mutex_);
-    server_.swap(server);
-  }
-  if (!thread_.joinable()) {
-    Accept();
-    thread_ = std::thread([this] { context_->run(); });
-  }
+void ConnectionAcceptor::Start() {
+  Accept();
+  thread_ = std::thread([this] { context_->run(); });
 }
 
 void ConnectionAcceptor::Accept() {
@@ -80,7 +76,6 @@ void ConnectionAcceptor::HandOver(boost::asio::ip::tcp::socket socket) {
   static_cast<void>(fcntl(fd, F_SETFD, FD_CLOEXEC));
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
   connection.fd = fd;
-  const std::lock_guard lock(mutex_);
   server_->HandleNewConnection(&connection);
 }
 

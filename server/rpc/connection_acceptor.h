@@ -8,7 +8,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 namespace calibd::server {
@@ -18,20 +17,20 @@ namespace calibd::server {
 // beyond the cap and goes on.
 class ConnectionAcceptor {
  public:
-  using Target = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
-
   // acceptor: listening, on `context`. max_descriptor: a connection whose file
   // descriptor has a higher number is closed; the system gives out the lowest
   // free number, so this caps the descriptors in use.
   ConnectionAcceptor(std::unique_ptr<boost::asio::io_context> context,
-                     boost::asio::ip::tcp::acceptor acceptor, int max_descriptor);
+                     boost::asio::ip::tcp::acceptor acceptor,
+                     std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server,
+                     int max_descriptor);
   // Stops accepting and joins.
   ~ConnectionAcceptor();
   ConnectionAcceptor(const ConnectionAcceptor&) = delete;
   ConnectionAcceptor& operator=(const ConnectionAcceptor&) = delete;
 
-  // From now on connections go to this server, which is started.
-  void HandTo(Target server);
+  // Call once the gRPC server is started.
+  void Start();
 
  private:
   void Accept();
@@ -40,9 +39,8 @@ class ConnectionAcceptor {
   const std::unique_ptr<boost::asio::io_context> context_;
   boost::asio::ip::tcp::acceptor acceptor_;
   boost::asio::steady_timer retry_;
+  const std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
   const int max_descriptor_;
-  std::mutex mutex_;
-  Target server_;  // guarded by mutex_
   std::chrono::steady_clock::time_point next_warning_;
   std::thread thread_;
 };

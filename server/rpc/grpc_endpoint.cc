@@ -13,9 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <utility>
 
-#include "server/errors.h"
 #include "server/listen_address.h"
-#include "server/rpc/status_mapping.h"
 
 namespace calibd::server {
 namespace {
@@ -28,7 +26,6 @@ constexpr int kMinPingIntervalMs = 30 * 1000;
 constexpr int kMaxConnectionIdleMs = 10 * 60 * 1000;
 constexpr int kMaxConnectionAgeMs = 30 * 60 * 1000;
 constexpr int kMaxConnectionAgeGraceMs = 30 * 1000;
-constexpr std::chrono::milliseconds kHandOverTime{500};
 // Descriptors for everything but connections: epoll, events, logs, listeners.
 constexpr std::int64_t kOtherDescriptors = 128;
 
@@ -40,23 +37,6 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
     std::erase_if(*plugins,
                   [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
-  }
-};
-
-// Ends every call: the server is not ready yet.
-class WaitingService final : public grpc::CallbackGenericService {
- public:
-  grpc::ServerGenericBidiReactor* CreateReactor(
-      grpc::GenericCallbackServerContext* /*context*/) override {
-    class Reactor final : public grpc::ServerGenericBidiReactor {
-     public:
-      Reactor() {
-        Finish(ToGrpcStatus(MakeError(absl::StatusCode::kUnavailable, "STARTING",
-                                      "the server is starting: it reads its store")));
-      }
-      void OnDone() override { delete this; }
-    };
-    return new Reactor();  // Deletes itself.
   }
 };
 
@@ -116,38 +96,24 @@ std::vector<std::string> ServiceNames() {
 
 }  // namespace
 
-GrpcEndpoint::GrpcEndpoint() : waiting_(std::make_unique<WaitingService>()) {}
-
-absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Listen(const Options& options) {
+absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
+    const Options& options, const std::vector<grpc::Service*>& services,
+    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
   const auto endpoint = ParseListenAddress(options.listen);
   if (!endpoint.ok()) {
     return endpoint.status();
   }
   auto context = std::make_unique<boost::asio::io_context>(1);
-  absl::StatusOr<boost::asio::ip::tcp::acceptor> listener = server::Listen(*context, *endpoint);
+  absl::StatusOr<boost::asio::ip::tcp::acceptor> listener = Listen(*context, *endpoint);
   if (!listener.ok()) {
     return listener.status();
   }
   std::unique_ptr<GrpcEndpoint> result(new GrpcEndpoint());
   result->address_ = FormatAddress(listener->local_endpoint());
-  result->acceptor_ = std::make_unique<ConnectionAcceptor>(std::move(context), *std::move(listener),
-                                                           MaxDescriptor(options));
+
   grpc::EnableDefaultHealthCheckService(true);
   // Makes the linker keep the library.
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  SetLimits(options, builder);
-  builder.SetOption(std::make_unique<WithoutReflection>());
-  builder.RegisterCallbackGenericService(result->waiting_.get());
-  if (absl::Status status = result->Replace(builder, false); !status.ok()) {
-    return status;
-  }
-  return result;
-}
-
-absl::Status GrpcEndpoint::Serve(
-    const Options& options, const std::vector<grpc::Service*>& services,
-    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
   if (!options.reflection) {
@@ -161,29 +127,21 @@ absl::Status GrpcEndpoint::Serve(
   for (grpc::Service* service : services) {
     builder.RegisterService(service);
   }
-  return Replace(builder, true);
-}
-
-absl::Status GrpcEndpoint::Replace(grpc::ServerBuilder& builder, bool serving) {
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr) {
+  result->server_ = builder.BuildAndStart();
+  if (result->server_ == nullptr) {
     return absl::UnavailableError("gRPC did not start");
   }
-  grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
+  result->acceptor_ = std::make_unique<ConnectionAcceptor>(
+      std::move(context), *std::move(listener), std::move(connections), MaxDescriptor(options));
+  grpc::HealthCheckServiceInterface* health = result->server_->GetHealthCheckService();
   for (const std::string& name : ServiceNames()) {
-    health->SetServingStatus(name, serving);
+    health->SetServingStatus(name, true);
   }
-  health->SetServingStatus(serving);
-  server_.swap(server);
-  acceptor_->HandTo(std::move(connections));
-  if (server != nullptr) {
-    // Its calls end by themselves, at once, but for those that watch its health.
-    server->Shutdown(std::chrono::system_clock::now() + kHandOverTime);
-  }
-  return absl::OkStatus();
+  result->acceptor_->Start();
+  return result;
 }
 
 GrpcEndpoint::~GrpcEndpoint() {

@@ -1,10 +1,8 @@
 #ifndef CALIBD_SERVER_RPC_GRPC_ENDPOINT_H_
 #define CALIBD_SERVER_RPC_GRPC_ENDPOINT_H_
 
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <grpcpp/support/server_interceptor.h>
 
 #include <chrono>
@@ -21,12 +19,9 @@ namespace calibd::server {
 // The gRPC server: its address, limits, health service and life.
 class GrpcEndpoint {
  public:
-  // Binds the address. The health service says NOT_SERVING, all other calls are UNAVAILABLE.
+  // Binds the address and serves. services: must live longer than this.
   // Errors: InvalidArgument or Unavailable naming the address.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Listen(const Options& options);
-  // Serves. services: must live longer than this. Connections made before are closed.
-  // Errors: Unavailable.
-  [[nodiscard]] absl::Status Serve(
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Start(
       const Options& options, const std::vector<grpc::Service*>& services,
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor);
   // Ends every call at once.
@@ -41,13 +36,9 @@ class GrpcEndpoint {
   void Shutdown(std::chrono::system_clock::time_point deadline);
 
  private:
-  GrpcEndpoint();
-  // Builds a server and has it take the connections.
-  absl::Status Replace(grpc::ServerBuilder& builder, bool serving);
+  GrpcEndpoint() = default;
 
   std::string address_;
-  // Answers while there is nothing to serve yet.
-  std::unique_ptr<grpc::CallbackGenericService> waiting_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -151,10 +151,8 @@ int RunNoOpServer(const std::string& ready_file) {
   const auto* const invocation = std::get_if<server::Invocation>(&parsed);
   Check(invocation != nullptr, "the settings are invalid");
   NoOpService service(static_cast<int>(invocation->options.max_batches_in_flight));
-  const auto endpoint = server::GrpcEndpoint::Listen(invocation->options);
+  const auto endpoint = server::GrpcEndpoint::Start(invocation->options, {&service}, nullptr);
   Check(endpoint.ok(), endpoint.status().ToString());
-  const absl::Status serving = (*endpoint)->Serve(invocation->options, {&service}, nullptr);
-  Check(serving.ok(), serving.ToString());
   const absl::Status written = server::WriteReadyFile(ready_file, (*endpoint)->address(), "");
   Check(written.ok(), written.ToString());
   while (true) {

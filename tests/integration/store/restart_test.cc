@@ -1,17 +1,12 @@
 // What a restart brings back, and what a server refuses to start with.
 #include <gmock/gmock.h>
-#include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <csignal>
 #include <fstream>
-#include <thread>
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
-#include "calibd/v1/calibration_service.grpc.pb.h"
-#include "integration/server/service_client.h"
 #include "server/store/sqlite.h"
 #include "support/server_process.h"
 
@@ -133,54 +128,6 @@ TEST_F(RestartTest, AKilledServerComesBackAsItWas) {
   // The warm-up goes on.
   Send("models/young", Draw(600, 4), 100);
   EXPECT_THAT(Answer("models/young"), HasSubstr("observations: 723"));
-}
-
-TEST_F(RestartTest, SaysNotServingWhileItReadsItsStore) {
-  Start();
-  v1::Model model = Declared("models/large");
-  model.set_class_count(100);
-  model.set_window(100000);
-  model.mutable_bandwidth()->set_fixed(0.5);
-  ASSERT_TRUE(client_->CreateModel(model).ok());
-  auto generator = Generator::Create(GeneratorSpec::M3(100), 1);
-  PredictionSet set;
-  generator->Draw(100000, set);
-  Send("models/large", set, 1000);
-  const std::string address = server_->grpc_address();
-  server_->Kill();
-  client_.reset();
-  // Asked from before it starts.
-  std::atomic<bool> started = false;
-  bool said_not_serving = false;
-  std::string refusal;
-  std::thread prober([&] {
-    while (!started && !said_not_serving) {
-      grpc::ChannelArguments arguments;
-      arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-      const auto channel =
-          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-      ServiceClient probe(address);
-      probe.channel = channel;
-      said_not_serving = probe.CheckHealth("calibd.v1.IngestService").serving == 2;
-      if (!said_not_serving) continue;
-      grpc::ClientContext call;
-      v1::GetCalibrationResponse answer;
-      v1::GetCalibrationRequest question;
-      question.set_model("models/large");
-      refusal = v1::CalibrationService::NewStub(channel)
-                    ->GetCalibration(&call, question, &answer)
-                    .error_message();
-    }
-  });
-  server_ = ServerProcess::Start({"--data-dir", data_, "--listen", address});
-  started = true;
-  prober.join();
-  ASSERT_NE(server_, nullptr);
-  EXPECT_TRUE(said_not_serving);
-  EXPECT_THAT(refusal, HasSubstr("the server is starting"));
-  auto client = Client::Connect(address);
-  ASSERT_TRUE(client.ok());
-  EXPECT_EQ((*client)->GetCalibration("models/large")->observations(), 100000);
 }
 
 TEST_F(RestartTest, DeletedModelsStayAway) {
