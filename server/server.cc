@@ -57,7 +57,6 @@ struct Server::Parts {
         ingestor(commits,
                  LogClock({}, recovery.ok() ? recovery->elapsed : std::chrono::microseconds(0)),
                  static_cast<std::size_t>(options.ingest_queue_bytes)),
-        maturation(registry, ingestor),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         models(registry, commits, static_cast<std::size_t>(options.model_memory_bytes),
                [this](const std::shared_ptr<Model>& model) {
@@ -90,7 +89,9 @@ struct Server::Parts {
     http.reset();
     computers.Stop();
     upkeep.Stop();
-    maturation.Stop();
+    if (maturation != nullptr) {
+      maturation->Stop();
+    }
     // What was submitted is settled; what settling it posts is written.
     commits.Flush();
     writers.Stop();
@@ -108,7 +109,8 @@ struct Server::Parts {
   ThreadPool computers;
   WindowJobs jobs;
   Ingestor ingestor;
-  Maturation maturation;
+  // Once the models are brought back.
+  std::unique_ptr<Maturation> maturation;
   OpenStreams streams;
   ModelServiceImpl models;
   IngestServiceImpl ingest;
@@ -139,6 +141,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   spdlog::info("{} models from {}: {} batches read, {} observations counted again, {:.3f} s",
                parts->recovery->models, options.data_dir, parts->recovery->batches,
                parts->recovery->replayed_rows, parts->recovery->seconds);
+  parts->maturation = std::make_unique<Maturation>(parts->registry, parts->ingestor);
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },

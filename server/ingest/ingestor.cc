@@ -424,7 +424,7 @@ bool Ingestor::Count(const std::shared_ptr<Model>& model, const LoggedBatch& log
     return false;
   }
   if (logged.tracked()) {
-    model->retention().AddTracked(log_id);
+    model->retention().AddTracked(log_id, logged.batch.ids.size());
   } else {
     const bool counted = logged.kind == LoggedBatch::Kind::kObservations ||
                          logged.kind == LoggedBatch::Kind::kMatured;

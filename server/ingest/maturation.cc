@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <limits>
+#include <new>
 #include <vector>
 
 namespace calibd::server {
@@ -67,14 +68,20 @@ void Maturation::Begin() {
         continue;
       }
     }
-    ingestor_.Mature(model, [this, id = model->id()](bool written) {
-      {
-        const std::lock_guard lock(mutex_);
-        under_way_.erase(id);
-        finished_ = finished_ || written;
-      }
-      changed_.notify_all();
-    });
+    try {
+      ingestor_.Mature(model, [this, id = model->id()](bool written) {
+        {
+          const std::lock_guard lock(mutex_);
+          under_way_.erase(id);
+          finished_ = finished_ || written;
+        }
+        changed_.notify_all();
+      });
+    } catch (const std::bad_alloc&) {
+      // The next look may find memory.
+      const std::lock_guard lock(mutex_);
+      under_way_.erase(model->id());
+    }
   }
 }
 

@@ -141,7 +141,7 @@ class Replay {
         return absl::OkStatus();
       }
       if (logged->tracked()) {
-        model.retention().AddTracked(log_id);
+        model.retention().AddTracked(log_id, logged->batch.ids.size());
       } else {
         model.retention().Add(log_id, rows);
       }
@@ -251,7 +251,13 @@ absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
     ++recovery.batches;
     if (target->second.model->tracker() != nullptr) {
       std::chrono::microseconds elapsed{};
-      if (absl::Status tracked = Track(*target->second.model, batch, elapsed); !tracked.ok()) {
+      absl::Status tracked;
+      try {
+        tracked = Track(*target->second.model, batch, elapsed);
+      } catch (const std::bad_alloc&) {
+        tracked = absl::ResourceExhaustedError("out of memory while the log was read");
+      }
+      if (!tracked.ok()) {
         return tracked;
       }
       // The wall clock may have been set back since.

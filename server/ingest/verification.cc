@@ -48,6 +48,8 @@ class Verifier {
     std::int64_t cursor = 0;
     // Of the newest batch in the log.
     std::int64_t last_sequence = 0;
+    // Whether it is after the snapshot: from there on the log holds every batch.
+    bool is_new = false;
   };
   struct StoredModel {
     std::string name;
@@ -124,6 +126,7 @@ class Verifier {
   }
 
   void ReadModel(const Statement& row) {
+    static_cast<void>(GoOn(0));
     result_.set_models(result_.models() + 1);
     const std::int64_t id = row.Integer(0);
     v1::Model declared;
@@ -233,12 +236,23 @@ class Verifier {
                " of producer ", Quoted(stored.producer_id()), ", after ", producer.last_sequence,
                " and with a cursor at ", producer.cursor);
       }
+      if (producer.is_new && stored.sequence() != producer.last_sequence + 1) {
+        Report(model.name, ": number ", producer.last_sequence + 1, " of producer ",
+               Quoted(stored.producer_id()), " is missing in the log after its snapshot");
+      }
       producer.last_sequence = stored.sequence();
+      producer.is_new = log_id > model.snapshot_log_id;
     }
   }
 
   void CheckModels() {
     for (const auto& [id, model] : models_) {
+      for (const auto& [name, producer] : model.producers) {
+        if (producer.is_new && producer.last_sequence < producer.cursor) {
+          Report(model.name, ": the log ends with number ", producer.last_sequence, " of producer ",
+                 Quoted(name), ", its cursor says ", producer.cursor);
+        }
+      }
       const std::int64_t all = model.snapshot_observations + model.new_observations;
       const std::int64_t needed = std::min(all, static_cast<std::int64_t>(model.window));
       if (model.observations < needed) {

@@ -43,6 +43,17 @@ class BlockingWriter final : public grpc::ServerWriteReactor<Response>,
     return true;
   }
 
+  // Writes unless a message is still on its way. False when the client is gone.
+  bool Offer(Response response) {
+    const std::lock_guard lock(mutex_);
+    if (!cancelled_ && !writing_) {
+      written_ = std::move(response);
+      writing_ = true;
+      this->StartWrite(&written_);
+    }
+    return !cancelled_;
+  }
+
   // Whether what is written may still be read.
   [[nodiscard]] bool wanted() const {
     const std::lock_guard lock(mutex_);

@@ -39,7 +39,8 @@ class ProgressWriter {
     next_ = now + kProgressInterval;
     Response response;
     response.mutable_progress()->set_fraction(fraction);
-    return !draining_ && writer_.Write(std::move(response));
+    // The database is being read: nothing waits for the client meanwhile.
+    return !draining_ && writer_.Offer(std::move(response));
   }
 
  private:

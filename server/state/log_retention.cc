@@ -20,8 +20,10 @@ void LogRetention::Add(std::int64_t log_id, std::size_t rows) {
   ++(rows == 0 ? new_rejected_ : new_batches_);
 }
 
-void LogRetention::AddTracked(std::int64_t log_id) {
+void LogRetention::AddTracked(std::int64_t log_id, std::size_t rows) {
   AddOldTracked(log_id);
+  // What has matured is forgotten once a snapshot holds it.
+  new_rows_ += rows;
   ++new_batches_;
 }
 

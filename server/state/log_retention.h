@@ -29,8 +29,8 @@ class LogRetention {
   void Add(std::int64_t log_id, std::size_t rows);
   // The same of a batch that the newest snapshot holds.
   void AddOld(std::int64_t log_id, std::size_t rows);
-  // A batch was counted that is kept for the tracker of predictions.
-  void AddTracked(std::int64_t log_id);
+  // A batch was counted that is kept for the tracker of predictions. rows: that it holds.
+  void AddTracked(std::int64_t log_id, std::size_t rows);
   // The same of a batch that the newest snapshot holds.
   void AddOldTracked(std::int64_t log_id) noexcept { last_log_id_ = log_id; }
 

@@ -47,8 +47,9 @@ class PredictionTracker {
   using Elapsed = std::chrono::microseconds;
   static constexpr std::int32_t kNoLabel = -1;
 
-  // Memory of one prediction that is known, at most: its entry, and the index at its emptiest.
-  static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7;
+  // Memory of one prediction that is known, at most: its entry, the index at its emptiest, and
+  // batches of one prediction and one label.
+  static constexpr std::size_t kBytesPerPrediction = 24 + 2 * 8 * (16 + 8 + 1) / 7 + 40 + 16;
 
   // grace > 0; max_pending >= 1.
   PredictionTracker(Elapsed grace, std::size_t max_pending)

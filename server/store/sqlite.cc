@@ -36,7 +36,7 @@ absl::StatusOr<Database> Database::Open(const std::string& path) {
     return SqliteError(handle, code, absl::StrCat("open ", path));
   }
   sqlite3_extended_result_codes(handle, 1);
-  sqlite3_busy_timeout(handle, 10000);
+  sqlite3_busy_timeout(handle, kBusyTimeoutMs);
   return database;
 }
 

@@ -13,6 +13,9 @@
 
 namespace calibd::server {
 
+// How long a statement waits for another connection.
+inline constexpr int kBusyTimeoutMs = 10000;
+
 // A connection to an SQLite database. Not thread-safe.
 //
 // Errors of this file: ResourceExhausted when the disk is full; DataLoss when the file is

@@ -400,8 +400,11 @@ absl::Status Store::DeleteBatches(std::span<const std::int64_t> log_ids) {
 
 absl::Status Store::Checkpoint() {
   Failpoint("checkpoint");
+  // Commits do not wait for whoever reads, such as a backup.
+  sqlite3_busy_timeout(database_.handle(), 0);
   const int code = sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_RESTART,
                                              nullptr, nullptr);
+  sqlite3_busy_timeout(database_.handle(), kBusyTimeoutMs);
   // Another connection is at it: the next time will do.
   if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
     return SqliteError(database_.handle(), code, "make a checkpoint");

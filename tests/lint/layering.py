@@ -33,7 +33,8 @@ RULES = {
                  "calibd/store/v1/", "server/"),
         others=True, forbidden=()),
     "client/cpp": dict(
-        allowed=("calibd/client/", "client/cpp/", "fcntl.h", "unistd.h", "xxhash.h",
+        allowed=("calibd/client/", "client/cpp/", "fcntl.h", "sys/file.h", "unistd.h",
+                 "xxhash.h",
                  *GRPC_AND_PROTO),
         others=False, forbidden=()),
     "client/cli": dict(

@@ -1,6 +1,7 @@
 #include "backup_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -52,8 +53,13 @@ absl::StatusOr<BackupFile> BackupFile::Create(const std::string& path) {
   if (state->hash == nullptr) throw std::bad_alloc();
   state->path = path;
   state->part = path + ".part";
-  state->file = open(state->part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (state->file < 0) return WriteError(state->part);
+  const int file = open(state->part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) return WriteError(state->part);
+  if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    close(file);
+    return absl::AlreadyExistsError(absl::StrCat(state->part, " is being written by another"));
+  }
+  state->file = file;
   return BackupFile(std::move(state));
 }
 

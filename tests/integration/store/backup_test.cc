@@ -145,6 +145,20 @@ TEST_F(BackupTest, SaysWhatDoesNotFit) {
                                       HasSubstr("expected at least the window")));
 }
 
+TEST_F(BackupTest, ABatchThatIsMissingAtTheEndIsFound) {
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
+  EXPECT_THAT(Problems(), IsEmpty());
+  client_.reset();
+  EXPECT_EQ(server_->Terminate(), 0);
+  ASSERT_TRUE(server::Database::Open(data_ + "/calibd.db")
+                  ->Execute("DELETE FROM log WHERE id = (SELECT max(id) FROM log)")
+                  .ok());
+  server_ = ServerProcess::Start({"--data-dir", data_});
+  ASSERT_NE(server_, nullptr);
+  client_ = Connect(*server_);
+  EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 9 of producer \"p\"")));
+}
+
 TEST_F(BackupTest, ADamagedPageIsFound) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
   client_.reset();

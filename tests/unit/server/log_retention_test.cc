@@ -62,7 +62,7 @@ TEST(LogRetentionTest, SnapshotsAreDueByRowsBatchesAndTime) {
   EXPECT_TRUE(retention.SnapshotDue(kNow));
   static_cast<void>(Snapshot(retention));
   for (std::size_t i = 0; i < LogRetention::kSnapshotBatches; ++i) {
-    retention.AddTracked(5000 + static_cast<std::int64_t>(i));
+    retention.AddTracked(5000 + static_cast<std::int64_t>(i), 1);
   }
   EXPECT_TRUE(retention.SnapshotDue(kNow));
 }
@@ -95,7 +95,8 @@ TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsMadeAgain) {
 
 TEST(LogRetentionTest, TrackedBatchesAreKeptForOthers) {
   LogRetention retention(1);
-  retention.AddTracked(1);
+  retention.AddTracked(1, LogRetention::kSnapshotRows);
+  EXPECT_TRUE(retention.SnapshotDue(kNow));
   retention.Add(2, 1);
   retention.AddOldTracked(3);
   EXPECT_EQ(retention.last_log_id(), 3);
