@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,9 @@ using ::testing::HasSubstr;
 class PredictionFileTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = ::testing::TempDir() + "prediction_file_test_" + name;
+    // Tests run beside each other.
+    const std::string path =
+        ::testing::TempDir() + "prediction_file_test_" + std::to_string(getpid()) + "_" + name;
     std::ofstream(path, std::ios::binary) << text;
     paths_.push_back(path);
     return path;
