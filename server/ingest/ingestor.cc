@@ -340,10 +340,15 @@ void Ingestor::Post(const std::shared_ptr<Model>& model, std::optional<ProducerP
   auto pending = std::make_shared<Pending>();
   pending->model = model;
   pending->logged = MakeLoggedBatch(std::move(batch));
-  pending->encoded = EncodeLogged(pending->logged, position);
+  // Labels are encoded when it is known what becomes of them, in about as much.
+  std::size_t encoded_bytes = pending->logged.batch.bytes();
+  if (pending->logged.kind != LoggedBatch::Kind::kLabels) {
+    pending->encoded = EncodeLogged(pending->logged, position);
+    encoded_bytes = pending->encoded.size();
+  }
   pending->position = std::move(position);
   pending->opens = opens;
-  pending->bytes = pending->logged.batch.bytes() + pending->encoded.size();
+  pending->bytes = pending->logged.batch.bytes() + encoded_bytes;
   pending->done = std::move(done);
   // Counted before the storage thread can give it back.
   const std::size_t bytes = pending->bytes;
