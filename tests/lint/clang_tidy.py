@@ -6,6 +6,7 @@ read once a folder. Tests are held to the compiler's warnings.
 """
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,12 +25,19 @@ def product_commands(build):
     """The compile command of each source of the product, by its path from the root."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        path = Path(entry["directory"], entry["file"]).resolve()
-        if path.is_relative_to(ROOT):
-            name = path.relative_to(ROOT).as_posix()
-            if name.startswith(tuple(folder + "/" for folder in PRODUCT)):
-                commands[name] = entry
+        for path in sources_of(Path(entry["directory"], entry["file"]).resolve()):
+            if path.is_relative_to(ROOT):
+                name = path.relative_to(ROOT).as_posix()
+                if name.startswith(tuple(folder + "/" for folder in PRODUCT)):
+                    commands[name] = entry
     return commands
+
+
+def sources_of(path):
+    """What a file that CMake made of several sources includes, or the file itself."""
+    if path.parent.name != "Unity":
+        return [path]
+    return [Path(name) for name in re.findall(r'#include "(.+)"', path.read_text())]
 
 
 def groups(names):
