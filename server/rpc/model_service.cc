@@ -138,7 +138,11 @@ grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerConte
     const auto page_size = static_cast<std::size_t>(
         request->page_size() == 0 ? kDefaultPageSize
                                   : std::min(request->page_size(), kMaxPageSize));
-    const std::vector<std::shared_ptr<Model>> models = registry_.List(after, page_size + 1);
+    const auto listed = registry_.List(after, page_size + 1);
+    if (!listed.ok()) {
+      return listed.status();
+    }
+    const std::vector<std::shared_ptr<Model>>& models = *listed;
     // A declaration with class names or matrices may be long: the page ends before it
     // becomes too large a message, but not before its first model.
     std::size_t bytes = 0;

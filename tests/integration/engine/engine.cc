@@ -15,13 +15,17 @@ using server::Store;
 
 constexpr std::size_t kModelMemory = std::size_t{256} << 20;
 
-template <typename T>
-T OrAbort(absl::StatusOr<T> result) {
-  if (!result.ok()) {
-    std::cerr << result.status() << "\n";
+void AbortUnless(const absl::Status& status) {
+  if (!status.ok()) {
+    std::cerr << status << "\n";
     std::abort();
   }
-  return *std::move(result);
+}
+
+std::unique_ptr<Store> OpenOrAbort(const std::string& folder) {
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder);
+  AbortUnless(store.status());
+  return *std::move(store);
 }
 
 // Without a message it is one word, which threads share as they do an integer.
@@ -51,17 +55,23 @@ Blocker::Blocker(CommitQueue& commits) {
 }
 
 Engine::Engine(const std::filesystem::path& folder, const Options& options)
+    : Engine(OpenOrAbort(folder.string()), options) {}
+
+Engine::Engine(std::unique_ptr<Store> store, const Options& options)
     : writers_("calibd-writer", 2),
       registry_({.max_models = 100,
                  .state_memory_bytes = std::size_t{1} << 30,
                  .max_producers_per_model = 1000},
                 writers_),
-      store_(OrAbort(Store::Open(folder.string()))),
-      recovery_(OrAbort(Recover(*store_, registry_, kModelMemory, options.clock))),
-      commits_(std::move(store_), [failed = failed_](const absl::Status&) { *failed = true; }),
-      ingestor_(commits_, server::LogClock(options.clock, recovery_.elapsed), options.queue_bytes),
-      maturation_(options.matures ? std::make_unique<server::Maturation>(registry_, ingestor_)
-                                  : nullptr) {}
+      clock_(options.clock),
+      store_(*store),
+      commits_(std::move(store), [failed = failed_](const absl::Status&) { *failed = true; }),
+      ingestor_(commits_, clock_, options.queue_bytes) {
+  AbortUnless(Recover(store_, registry_, kModelMemory, recovery_, options.clock));
+  clock_.Begin(recovery_.elapsed);
+  registry_.FinishRestoring();
+  if (options.matures) maturation_ = std::make_unique<server::Maturation>(registry_, ingestor_);
+}
 
 Engine::~Engine() {
   if (maturation_ != nullptr) maturation_->Stop();
