@@ -70,8 +70,10 @@ class StartingTest : public ::testing::Test {
                                        grpc_address_, "--http-listen", http_address_};
     arguments.insert(arguments.end(), more.begin(), more.end());
     server_ = ServerProcess::Launch(arguments, {"CALIBD_FAILPOINT=" + point + "@" + hold_});
-    ASSERT_TRUE(WaitFor([&] { return Http("/readyz").status == 503; }))
-        << server_->process().Output();
+    ASSERT_TRUE(WaitFor([&] {
+      return Http("/readyz").status == 503 &&
+             ServiceClient(grpc_address_).CheckHealth("").code == grpc::OK;
+    })) << server_->process().Output();
   }
   void Release() const { std::filesystem::remove(hold_); }
 
@@ -197,11 +199,16 @@ TEST_F(StartingTest, ClientsWaitAndGoOn) {
   Restart("recovery_batch");
   ASSERT_TRUE(send().ok());
   auto finished = std::async(std::launch::async, [&] { return (*stream)->Finish(); });
-  auto newcomer = Client::Connect(grpc_address_, {.max_attempts = 1});
-  ASSERT_TRUE(newcomer.ok());
-  auto model = std::async(std::launch::async, [&] { return (*newcomer)->GetModel(kModel); });
+  // One that comes now; the process shares with it what failed while nothing listened.
+  std::unique_ptr<Client> newcomer;
+  ASSERT_TRUE(WaitFor([&] {
+    auto connected = Client::Connect(grpc_address_, {.max_attempts = 1});
+    if (connected.ok()) newcomer = *std::move(connected);
+    return newcomer != nullptr;
+  }));
+  auto model = std::async(std::launch::async, [&] { return newcomer->GetModel(kModel); });
   auto opened = std::async(std::launch::async, [&] {
-    return (*newcomer)->OpenStream(kModel, {.producer_id = "q"}).status();
+    return newcomer->OpenStream(kModel, {.producer_id = "q"}).status();
   });
   CalibctlRun show({"--server", grpc_address_, "--output", "json", "show", "m"});
   EXPECT_TRUE(WaitFor([&] {
