@@ -130,7 +130,8 @@ struct Server::Parts {
       return recovered;
     });
     if (!status.ok()) {
-      if (!recovery.stop) {
+      // Ended by the drain is no failure.
+      if (!absl::IsCancelled(status)) {
         events.on_failure(status);
       }
       return;
