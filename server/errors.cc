@@ -64,6 +64,12 @@ absl::Status ModelNotFoundError(std::string_view name) {
                     absl::StrCat("there is no model ", View(name)));
 }
 
+absl::Status StartingError() {
+  return WithRetryDelay(MakeError(absl::StatusCode::kUnavailable, "STARTING",
+                                  "the server is starting: it brings back its models"),
+                        std::chrono::milliseconds(500));
+}
+
 absl::Status DrainingError() {
   return WithRetryDelay(
       MakeError(absl::StatusCode::kUnavailable, "DRAINING", "the server is shutting down"),

@@ -36,6 +36,9 @@ namespace calibd::server {
 // The same error with a RetryInfo.
 [[nodiscard]] absl::Status WithRetryDelay(absl::Status status, std::chrono::milliseconds delay);
 
+// What is answered before the models are back: UNAVAILABLE, to be asked again.
+[[nodiscard]] absl::Status StartingError();
+
 // What a draining server answers to a call that should go elsewhere: UNAVAILABLE.
 [[nodiscard]] absl::Status DrainingError();
 

@@ -16,7 +16,6 @@
 #include "server/ready_file.h"
 #include "server/server.h"
 #include "server/shutdown_signal.h"
-#include "server/version.h"
 
 namespace {
 
@@ -32,30 +31,31 @@ int Serve(const Options& options) {
   calibd::server::StartLogging(options.log_format, options.log_level);
   std::atomic<bool> failed = false;
   std::atomic<bool> draining = false;
-  absl::StatusOr<std::unique_ptr<Server>> server =
-      Server::Start(options, [&failed, &draining](const absl::Status& status) {
-        spdlog::error("nothing is acknowledged any more: {}", std::string(status.message()));
-        failed = true;
-        // A second signal would cut the drain short.
-        if (!draining.exchange(true)) {
-          kill(getpid(), SIGTERM);
-        }
-      });
+  const auto fail = [&failed, &draining](const absl::Status& status) {
+    spdlog::error("{}", std::string(status.message()));
+    failed = true;
+    // A second signal would cut the drain short.
+    if (!draining.exchange(true)) {
+      kill(getpid(), SIGTERM);
+    }
+  };
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
+      options, {.on_serving =
+                    [&options, &fail](const std::string& grpc, const std::string& http) {
+                      spdlog::info("serving");
+                      if (!options.ready_file.empty()) {
+                        const absl::Status written =
+                            calibd::server::WriteReadyFile(options.ready_file, grpc, http);
+                        if (!written.ok()) {
+                          fail(written);
+                        }
+                      }
+                    },
+                .on_failure = fail});
   if (!server.ok()) {
     spdlog::error("{}", std::string(server.status().message()));
     calibd::server::StopLogging();
     return 1;
-  }
-  spdlog::info("calibd {} serves gRPC on {} and HTTP on {}", calibd::server::kVersion,
-               (*server)->grpc_address(), (*server)->http_address());
-  if (!options.ready_file.empty()) {
-    const absl::Status written = calibd::server::WriteReadyFile(
-        options.ready_file, (*server)->grpc_address(), (*server)->http_address());
-    if (!written.ok()) {
-      spdlog::error("{}", std::string(written.message()));
-      calibd::server::StopLogging();
-      return 1;
-    }
   }
   signal.Wait();
   draining = true;

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -7,11 +8,13 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/compute/window_jobs.h"
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
 #include "server/ingest/ingestor.h"
+#include "server/ingest/log_clock.h"
 #include "server/ingest/maturation.h"
 #include "server/ingest/open_streams.h"
 #include "server/ingest/recovery.h"
@@ -22,9 +25,11 @@
 #include "server/rpc/ingest_service.h"
 #include "server/rpc/model_service.h"
 #include "server/rpc/rpc_interceptor.h"
+#include "server/rpc/status_mapping.h"
 #include "server/rpc/store_service.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
+#include "server/version.h"
 
 namespace calibd::server {
 namespace {
@@ -36,16 +41,22 @@ constexpr int kComputeNiceness = 10;
 
 // In the order of construction: later parts use earlier ones.
 struct Server::Parts {
-  Parts(const Options& options, std::unique_ptr<Store> store,
-        std::function<void(const absl::Status&)> on_failure)
-      : writers("calibd-writer", static_cast<std::size_t>(options.writer_threads)),
+  Parts(const Options& the_options, std::unique_ptr<Store> the_store, Events the_events)
+      : options(the_options),
+        events(std::move(the_events)),
+        writers("calibd-writer", static_cast<std::size_t>(options.writer_threads)),
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
              .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
              .max_producers_per_model = static_cast<std::size_t>(options.max_producers_per_model)},
             writers),
-        recovery(Recover(*store, registry, static_cast<std::size_t>(options.model_memory_bytes))),
-        commits(std::move(store), std::move(on_failure)),
+        store(*the_store),
+        commits(std::move(the_store),
+                [this](const absl::Status& status) {
+                  events.on_failure(absl::Status(
+                      status.code(),
+                      absl::StrCat("nothing is acknowledged any more: ", status.message())));
+                }),
         compute_threads(options.compute_threads > 0
                             ? static_cast<std::size_t>(options.compute_threads)
                             : std::max(1U, std::thread::hardware_concurrency())),
@@ -54,9 +65,7 @@ struct Server::Parts {
               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),
               .operations = options.max_test_operations},
              computers, compute_threads),
-        ingestor(commits,
-                 LogClock({}, recovery.ok() ? recovery->elapsed : std::chrono::microseconds(0)),
-                 static_cast<std::size_t>(options.ingest_queue_bytes)),
+        ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         models(registry, commits, static_cast<std::size_t>(options.model_memory_bytes),
                [this](const std::shared_ptr<Model>& model) {
@@ -69,20 +78,21 @@ struct Server::Parts {
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
         calibration(registry, jobs),
-        upkeep(options.data_dir),
+        upkeep(registry, options.data_dir),
         metrics({.registry = registry,
                  .ingestor = ingestor,
                  .streams = streams,
                  .jobs = jobs,
                  .rpcs = rpcs,
                  .commits = commits,
-                 .recovery_seconds = recovery.ok() ? recovery->seconds : 0,
+                 .recovery = recovery,
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
                  .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes)}) {}
 
   // Calls end first, then the threads whose tasks use the other parts.
   ~Parts() {
+    EndRecovery();
     jobs.Drain();
     upkeep.Drain();
     grpc.reset();
@@ -100,16 +110,61 @@ struct Server::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  std::atomic<bool> ready = false;
+  enum class Phase { kStarting, kServing, kDraining };
+
+  // On a thread of its own, once both endpoints are there: brings back the models and has
+  // calls served.
+  void RunRecovery() {
+    pthread_setname_np(pthread_self(), "calibd-recover");
+    const absl::Status status = CatchExceptions([this]() -> absl::Status {
+      absl::Status recovered =
+          Recover(store, registry, static_cast<std::size_t>(options.model_memory_bytes), recovery);
+      if (recovered.ok()) {
+        spdlog::info("{} models from {}: {} batches read, {} observations counted again, {:.3f} s",
+                     recovery.models.load(), options.data_dir, recovery.batches.load(),
+                     recovery.replayed_rows, recovery.seconds);
+        clock.Begin(recovery.elapsed);
+        registry.FinishRestoring();
+        maturation = std::make_unique<Maturation>(registry, ingestor);
+      }
+      return recovered;
+    });
+    if (!status.ok()) {
+      // Ended by the drain is no failure.
+      if (!absl::IsCancelled(status)) {
+        events.on_failure(status);
+      }
+      return;
+    }
+    Phase starting = Phase::kStarting;
+    if (phase.compare_exchange_strong(starting, Phase::kServing)) {
+      grpc->StartServing();
+      events.on_serving(grpc->address(), http->address());
+    }
+  }
+
+  void EndRecovery() {
+    recovery.stop = true;
+    if (recoverer.joinable()) {
+      recoverer.join();
+    }
+  }
+
+  const Options options;
+  const Events events;
+  std::atomic<Phase> phase = Phase::kStarting;
   ThreadPool writers;
   ModelRegistry registry;
-  absl::StatusOr<Recovery> recovery;
+  Recovery recovery;
+  // That of `commits`, which nobody posts to before the models are back.
+  Store& store;
   CommitQueue commits;
   std::size_t compute_threads;
   ThreadPool computers;
   WindowJobs jobs;
+  LogClock clock;
   Ingestor ingestor;
-  // Once the models are brought back.
+  // Once the models are back.
   std::unique_ptr<Maturation> maturation;
   OpenStreams streams;
   ModelServiceImpl models;
@@ -120,32 +175,32 @@ struct Server::Parts {
   Metrics metrics;
   std::unique_ptr<HttpEndpoint> http;
   std::unique_ptr<GrpcEndpoint> grpc;
+  std::thread recoverer;
 };
 
 Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
-const std::string& Server::grpc_address() const noexcept { return parts_->grpc->address(); }
-const std::string& Server::http_address() const noexcept { return parts_->http->address(); }
-
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(
-    const Options& options, std::function<void(const absl::Status&)> on_failure) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.data_dir);
   if (!store.ok()) {
     return store.status();
   }
-  auto parts = std::make_unique<Parts>(options, *std::move(store), std::move(on_failure));
-  if (!parts->recovery.ok()) {
-    return parts->recovery.status();
-  }
-  spdlog::info("{} models from {}: {} batches read, {} observations counted again, {:.3f} s",
-               parts->recovery->models, options.data_dir, parts->recovery->batches,
-               parts->recovery->replayed_rows, parts->recovery->seconds);
-  parts->maturation = std::make_unique<Maturation>(parts->registry, parts->ingestor);
+  auto parts = std::make_unique<Parts>(options, *std::move(store), std::move(events));
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
-       .ready = [&ready = parts->ready] { return ready.load(); }});
+       .unready = [&phase = parts->phase]() -> std::string {
+         switch (phase) {
+           case Parts::Phase::kStarting:
+             return "starting, the models are being brought back";
+           case Parts::Phase::kServing:
+             return "";
+           case Parts::Phase::kDraining:
+             break;
+         }
+         return "draining";
+       }});
   if (!http.ok()) {
     return http.status();
   }
@@ -157,12 +212,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     return grpc.status();
   }
   parts->grpc = *std::move(grpc);
-  parts->ready = true;
+  spdlog::info("calibd {} listens for gRPC on {} and for HTTP on {}", kVersion,
+               parts->grpc->address(), parts->http->address());
+  parts->recoverer = std::thread([raw = parts.get()] { raw->RunRecovery(); });
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
 
 void Server::Drain(std::chrono::steady_clock::time_point deadline) {
-  parts_->ready = false;
+  parts_->phase = Parts::Phase::kDraining;
+  parts_->EndRecovery();
   parts_->grpc->StopServing();
   parts_->jobs.Drain();
   parts_->upkeep.Drain();

@@ -15,22 +15,27 @@ namespace calibd::server {
 // makes one.
 class Server {
  public:
-  // Opens the store, brings back its models, binds both addresses and serves.
-  // on_failure: told once when the store has failed and nothing more can be acknowledged,
-  // on any thread; the process is to drain and end then.
-  // Errors: Unavailable or InvalidArgument naming the address; those of Store::Open and
-  // Recover; nothing runs then.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Server>> Start(
-      const Options& options, std::function<void(const absl::Status&)> on_failure);
+  // Told on any thread.
+  struct Events {
+    // Once, when the models are back and calls are served. Bound addresses, "127.0.0.1:8460".
+    std::function<void(const std::string& grpc_address, const std::string& http_address)>
+        on_serving;
+    // What cannot go on: the models did not come back (the errors of Recover), or the store
+    // failed and nothing more can be acknowledged. The process is to drain and end then.
+    std::function<void(const absl::Status&)> on_failure;
+  };
+
+  // Opens the store, binds both addresses, and begins to bring back the models: until they are
+  // there, health says NOT_SERVING and calls are answered with Unavailable (STARTING).
+  // Errors: Unavailable or InvalidArgument naming the address; those of Store::Open; nothing
+  // runs then.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options,
+                                                                     Events events);
   ~Server();
 
-  // Bound addresses, "127.0.0.1:8460".
-  [[nodiscard]] const std::string& grpc_address() const noexcept;
-  [[nodiscard]] const std::string& http_address() const noexcept;
-
-  // Says NOT_SERVING, refuses new streams, settles and acknowledges the batches
-  // that were accepted, ends every call and stops all threads. Clients get until
-  // `deadline` to take their answers.
+  // Says NOT_SERVING, gives up on models that are not back yet, refuses new streams, settles
+  // and acknowledges the batches that were accepted, ends every call and stops all threads.
+  // Clients get until `deadline` to take their answers.
   void Drain(std::chrono::steady_clock::time_point deadline);
 
  private:

@@ -56,8 +56,10 @@ Response Answer(const http::request<http::empty_body>& request,
     return MakeResponse(http::status::ok, "ok\n");
   }
   if (path == "/readyz") {
-    return handlers.ready() ? MakeResponse(http::status::ok, "ready\n")
-                            : MakeResponse(http::status::service_unavailable, "not ready\n");
+    const std::string reason = handlers.unready();
+    return reason.empty()
+               ? MakeResponse(http::status::ok, "ready\n")
+               : MakeResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
   }
   return MakeResponse(http::status::not_found, "not found\n");
 }

@@ -15,14 +15,15 @@
 namespace calibd::server {
 
 // GET and HEAD of /metrics, /healthz (the process runs) and /readyz (it serves;
-// 503 while it drains), on a thread of its own. Headers up to 8 KiB that come
-// within 5 seconds; no bodies.
+// 503 with the reason while it does not), on a thread of its own. Headers up to
+// 8 KiB that come within 5 seconds; no bodies.
 class HttpEndpoint {
  public:
   struct Handlers {
     // The Prometheus text format. Called on the endpoint's thread.
     std::function<std::string()> metrics;
-    std::function<bool()> ready;
+    // Why it does not serve, one line of text; empty when it does.
+    std::function<std::string()> unready;
   };
 
   // Errors: InvalidArgument or Unavailable naming the address.

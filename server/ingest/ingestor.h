@@ -51,8 +51,8 @@ class Ingestor {
  public:
   // queue_bytes: batches that wait or are being counted; from this size on
   // queue_full() holds.
-  Ingestor(CommitQueue& commits, LogClock clock, std::size_t queue_bytes)
-      : commits_(commits), clock_(std::move(clock)), queue_bytes_(queue_bytes) {}
+  Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes)
+      : commits_(commits), clock_(clock), queue_bytes_(queue_bytes) {}
 
   // Opens a producer, after the batches already submitted for the model. done is
   // called on a writer thread with the number expected next; errors: Aborted,
@@ -100,7 +100,7 @@ class Ingestor {
   void Release(std::size_t bytes);
 
   CommitQueue& commits_;
-  const LogClock clock_;
+  const LogClock& clock_;
   const std::size_t queue_bytes_;
   mutable std::mutex mutex_;
   std::size_t queued_bytes_ = 0;                // guarded by mutex_

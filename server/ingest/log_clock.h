@@ -19,9 +19,13 @@ struct Clock {
 // from one process to the next by what the wall clock says has passed. Thread-safe.
 class LogClock {
  public:
-  // start: of the newest row of the log, and what passed since.
-  LogClock(Clock clock, std::chrono::microseconds start)
-      : clock_(std::move(clock)), start_(start), begin_(clock_.steady()) {}
+  explicit LogClock(Clock clock = {}) : clock_(std::move(clock)), begin_(clock_.steady()) {}
+
+  // start: of the newest row of the log, and what passed since. Before anyone asks.
+  void Begin(std::chrono::microseconds start) {
+    start_ = start;
+    begin_ = clock_.steady();
+  }
 
   [[nodiscard]] std::chrono::microseconds elapsed() const {
     return start_ + std::chrono::duration_cast<std::chrono::microseconds>(clock_.steady() - begin_);
@@ -34,8 +38,8 @@ class LogClock {
 
  private:
   const Clock clock_;
-  const std::chrono::microseconds start_;
-  const std::chrono::steady_clock::time_point begin_;
+  std::chrono::microseconds start_{};
+  std::chrono::steady_clock::time_point begin_;
 };
 
 }  // namespace calibd::server

@@ -50,8 +50,11 @@ void Maturation::Run() {
 
 void Maturation::Begin() {
   const auto now = ingestor_.clock().elapsed();
-  const std::vector<std::shared_ptr<Model>> models =
-      registry_.List("", std::numeric_limits<std::size_t>::max());
+  const auto listed = registry_.List("", std::numeric_limits<std::size_t>::max());
+  if (!listed.ok()) {
+    return;
+  }
+  const std::vector<std::shared_ptr<Model>>& models = *listed;
   // From where the last look ended: all have their turn, however many are due.
   for (std::size_t i = 0; i < models.size(); ++i) {
     const std::shared_ptr<Model>& model = models[(first_ + i) % models.size()];

@@ -18,6 +18,7 @@ namespace calibd::server {
 // the work is the storage thread's and the strands'.
 class Maturation {
  public:
+  // registry: with all models of the store.
   Maturation(const ModelRegistry& registry, Ingestor& ingestor);
   // Stop().
   ~Maturation();

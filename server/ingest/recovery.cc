@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/errors.h"
+#include "server/failpoint.h"
 #include "server/ingest/logged_batch.h"
 
 namespace calibd::server {
@@ -27,6 +28,8 @@ absl::Status Damaged(const Model& model, absl::string_view reason) {
       absl::StrCat("the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
                    "; restore a backup, or move the folder away to begin anew"));
 }
+
+absl::Status Stopped() { return absl::CancelledError("the start was ended"); }
 
 absl::Status CheckKind(Model& model, const LoggedBatch& logged) {
   const bool of_tracker = logged.tracked() || logged.kind == LoggedBatch::Kind::kPredictions ||
@@ -63,6 +66,8 @@ class Replay {
     std::int64_t snapshot_log_id = 0;
     std::int64_t matured_log_id = 0;
   };
+
+  explicit Replay(const std::atomic<bool>& stop) : stop_(stop) {}
 
   absl::Status Post(const Target& target, const Store::StoredBatch& batch) {
     const std::size_t bytes = batch.data.size();
@@ -116,6 +121,9 @@ class Replay {
  private:
   absl::Status Count(const Target& target, const std::string& data, std::int64_t log_id,
                      std::int64_t time_us) {
+    if (stop_) {
+      return Stopped();
+    }
     Model& model = *target.model;
     try {
       const absl::StatusOr<LoggedBatch> logged =
@@ -163,6 +171,7 @@ class Replay {
     changed_.notify_all();
   }
 
+  const std::atomic<bool>& stop_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t bytes_ahead_ = 0;  // guarded by mutex_
@@ -204,24 +213,27 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
 
 }  // namespace
 
-absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
-                                 std::size_t model_memory_bytes, const Clock& clock) {
+absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_memory_bytes,
+                     Recovery& recovery, const Clock& clock) {
   const auto begin = std::chrono::steady_clock::now();
-  Recovery recovery;
   std::map<std::int64_t, Replay::Target> targets;
   absl::Status status = store.ReadModels([&](const Store::StoredModel& stored) -> absl::Status {
+    Failpoint("recovery_model");
+    if (recovery.stop) {
+      return Stopped();
+    }
     absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
     if (!target.ok()) {
       return target.status();
     }
     targets.emplace(stored.id, *std::move(target));
+    ++recovery.models;
     return absl::OkStatus();
   });
   if (!status.ok()) {
     return status;
   }
   registry.ReserveIds(store.next_model_id());
-  recovery.models = targets.size();
   status = store.ReadCursors([&](const Store::StoredCursor& stored) -> absl::Status {
     const auto target = targets.find(stored.model_id);
     ProducerCursors::Cursor cursor{.epoch = stored.epoch, .last_sequence = stored.last_sequence};
@@ -236,13 +248,17 @@ absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
   if (!status.ok()) {
     return status;
   }
-  Replay replay;
+  Replay replay(recovery.stop);
   // Of models that are deleted.
   std::vector<std::int64_t> orphans;
   const std::int64_t now_us =
       std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch())
           .count();
   status = store.ReadLog([&](const Store::StoredBatch& batch) -> absl::Status {
+    Failpoint("recovery_batch");
+    if (recovery.stop) {
+      return Stopped();
+    }
     const auto target = targets.find(batch.model_id);
     if (target == targets.end()) {
       orphans.push_back(batch.log_id);
@@ -298,7 +314,7 @@ absl::StatusOr<Recovery> Recover(Store& store, ModelRegistry& registry,
   recovery.replayed_rows = replay.rows();
   recovery.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return recovery;
+  return absl::OkStatus();
 }
 
 }  // namespace calibd::server

@@ -364,14 +364,16 @@ void Metrics::CollectServer(std::vector<MetricFamily>& families) const {
 }
 
 void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
-  const std::vector<std::shared_ptr<Model>> models =
-      sources_.registry.List("", std::numeric_limits<std::size_t>::max());
+  const auto models = sources_.registry.List("", std::numeric_limits<std::size_t>::max());
+  if (!models.ok()) {
+    return;
+  }
   ModelFamilies series(sources_.max_series);
-  for (const std::shared_ptr<Model>& model : models) {
+  for (const std::shared_ptr<Model>& model : *models) {
     series.AddModel(*model);
   }
   dropped_series_ += series.dropped();
-  families.push_back(Single("calibd_models", "Models.", MetricType::Gauge, Bytes(models.size())));
+  families.push_back(Single("calibd_models", "Models.", MetricType::Gauge, Bytes(models->size())));
   families.push_back(Single("calibd_series_dropped_total",
                             "Series of models left out of answers because there were too many.",
                             MetricType::Counter, Count(dropped_series_)));
@@ -394,9 +396,22 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_store_size_bytes",
                             "Size of the database and its write-ahead log.", MetricType::Gauge,
                             Count(store.bytes)));
-  families.push_back(Single("calibd_store_recovery_seconds",
-                            "What the start took to bring back the models.", MetricType::Gauge,
-                            sources_.recovery_seconds));
+  const bool restored = sources_.registry.CheckRestored().ok();
+  families.push_back(Single("calibd_recovering",
+                            "1 while the start brings back the models and calls are answered "
+                            "with UNAVAILABLE, then 0.",
+                            MetricType::Gauge, restored ? 0 : 1));
+  families.push_back(Single("calibd_recovery_models", "Models that the start has read.",
+                            MetricType::Gauge, Count(sources_.recovery.models)));
+  families.push_back(Single("calibd_recovery_batches",
+                            "Batches that the start has read from the log, to fill windows or to "
+                            "be counted again.",
+                            MetricType::Gauge, Count(sources_.recovery.batches)));
+  if (restored) {
+    families.push_back(Single("calibd_store_recovery_seconds",
+                              "What the start took to bring back the models.", MetricType::Gauge,
+                              sources_.recovery.seconds));
+  }
 }
 
 void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {

@@ -12,6 +12,7 @@
 #include "server/compute/window_jobs.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
+#include "server/ingest/recovery.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
@@ -30,8 +31,8 @@ class Metrics final : public prometheus::Collectable {
     const WindowJobs& jobs;
     const RpcStatistics& rpcs;
     const CommitQueue& commits;
-    // Of the start.
-    double recovery_seconds = 0;
+    // Of the start, maybe under way.
+    const Recovery& recovery;
     // Series of models in one answer; models come in order of name, and what
     // exceeds this is left out and counted.
     std::size_t max_series = 0;

@@ -138,8 +138,10 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
       std::move(context), *std::move(listener), std::move(connections), MaxDescriptor(options));
   grpc::HealthCheckServiceInterface* health = result->server_->GetHealthCheckService();
   for (const std::string& name : ServiceNames()) {
-    health->SetServingStatus(name, true);
+    health->SetServingStatus(name, false);
   }
+  // Also of the server as a whole, which has no name.
+  health->SetServingStatus(false);
   result->acceptor_->Start();
   return result;
 }
@@ -149,6 +151,8 @@ GrpcEndpoint::~GrpcEndpoint() {
     Shutdown(std::chrono::system_clock::now());
   }
 }
+
+void GrpcEndpoint::StartServing() { server_->GetHealthCheckService()->SetServingStatus(true); }
 
 void GrpcEndpoint::StopServing() { server_->GetHealthCheckService()->Shutdown(); }
 

@@ -19,7 +19,8 @@ namespace calibd::server {
 // The gRPC server: its address, limits, health service and life.
 class GrpcEndpoint {
  public:
-  // Binds the address and serves. services: must live longer than this.
+  // Binds the address and answers calls; the health service says NOT_SERVING. services: must
+  // live longer than this.
   // Errors: InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Start(
       const Options& options, const std::vector<grpc::Service*>& services,
@@ -29,6 +30,8 @@ class GrpcEndpoint {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
+  // The health service says SERVING.
+  void StartServing();
   // The health service says NOT_SERVING from now on.
   void StopServing();
   // Accepts no more connections, lets calls finish until the deadline, then

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,24 +30,34 @@ std::string ClassName(const ModelDeclaration& declaration, std::size_t k) {
 }
 
 void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverage& proto) {
-  std::vector<std::size_t> order;
+  const auto before = [&classes](std::size_t a, std::size_t b) {
+    return classes[a].missing != classes[b].missing ? classes[a].missing > classes[b].missing
+                                                    : a < b;
+  };
+  // A heap of those to be shown, the last of them in front: there may be 100000 classes, and
+  // this runs on a gRPC thread.
+  std::vector<std::size_t> shown;
   for (std::size_t k = 0; k < classes.size(); ++k) {
-    if (classes[k].matured > 0) {
-      order.push_back(k);
+    if (classes[k].matured == 0) {
+      continue;
     }
+    if (shown.size() == kShownClasses) {
+      // Of those with as many, the first are shown.
+      if (classes[k].missing <= classes[shown.front()].missing) {
+        continue;
+      }
+      std::pop_heap(shown.begin(), shown.end(), before);
+      shown.pop_back();
+    }
+    shown.push_back(k);
+    std::push_heap(shown.begin(), shown.end(), before);
   }
-  const std::size_t shown = std::min(order.size(), kShownClasses);
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(),
-                    [&classes](std::size_t a, std::size_t b) {
-                      return classes[a].missing != classes[b].missing
-                                 ? classes[a].missing > classes[b].missing
-                                 : a < b;
-                    });
-  for (std::size_t i = 0; i < shown; ++i) {
+  std::sort_heap(shown.begin(), shown.end(), before);
+  for (const std::size_t k : shown) {
     v1::LabelCoverage::PredictedClass& out = *proto.add_predicted_classes();
-    out.set_predicted_class(static_cast<std::int32_t>(order[i]));
-    out.set_matured(classes[order[i]].matured);
-    out.set_missing(classes[order[i]].missing);
+    out.set_predicted_class(static_cast<std::int32_t>(k));
+    out.set_matured(classes[k].matured);
+    out.set_missing(classes[k].missing);
   }
 }
 

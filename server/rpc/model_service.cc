@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "server/errors.h"
-#include "server/rpc/proto_time.h"
+#include "server/ingest/model_changes.h"
 #include "server/rpc/status_mapping.h"
 
 namespace calibd::server {
@@ -20,12 +20,6 @@ constexpr std::int32_t kMaxPageSize = 1000;
 constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20;
 // Before the name in a page token, so that other text is not taken for one.
 constexpr char kTokenPrefix[] = "after:";
-
-v1::Model Describe(const Model& model) {
-  v1::Model proto = ToProto(model.declaration());
-  SetProto(model.create_time(), *proto.mutable_create_time());
-  return proto;
-}
 
 // Answers a unary call with what body, returning absl::Status, says.
 template <typename Body>
@@ -49,52 +43,24 @@ grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerCont
                                                         const v1::CreateModelRequest* request,
                                                         v1::CreateModelResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  // After the model is on disk, also when another call has just made it.
-  const auto post = [&](const std::shared_ptr<Model>& model, bool created) {
-    CommitQueue::Operation operation;
-    auto gone = std::make_shared<bool>(false);
+  const auto done = [reactor, response](const absl::StatusOr<std::shared_ptr<Model>>& model,
+                                        bool created) {
     if (created) {
-      operation.write = [model](Store& store) {
-        return store.InsertModel(model->id(), Describe(*model));
-      };
-      operation.undo = [model] { model->MarkDeleted(true); };
-    } else {
-      operation.write = [model, gone](Store& /*store*/) {
-        *gone = model->deleted();
-        return absl::OkStatus();
-      };
+      spdlog::info("model {} is declared", (*model)->declaration().name.ToString());
     }
-    operation.done = [this, model, created, gone, reactor, response](const absl::Status& status) {
-      if (*gone) {
-        reactor->Finish(ToGrpcStatus(ModelError(
-            absl::StatusCode::kAborted, "MODEL_GONE", model->declaration().name.ToString(),
-            "the model of this name was being deleted, or could not be stored: "
-            "create it again")));
-        return;
+    reactor->Finish(ToGrpcStatus(CatchExceptions([&] {
+      if (model.ok()) {
+        *response->mutable_model() = Describe(**model);
       }
-      if (!status.ok()) {
-        if (created) {
-          registry_.Remove(*model);
-        }
-        reactor->Finish(ToGrpcStatus(status));
-        return;
-      }
-      const absl::Status described = CatchExceptions([&] {
-        *response->mutable_model() = Describe(*model);
-        return absl::OkStatus();
-      });
-      if (created) {
-        spdlog::info("model {} is declared", model->declaration().name.ToString());
-      }
-      reactor->Finish(ToGrpcStatus(described));
-    };
-    commits_.Post(std::move(operation));
+      return model.status();
+    })));
   };
   const absl::Status status = CatchExceptions([&]() -> absl::Status {
     absl::StatusOr<ModelDeclaration> declaration =
         CheckDeclaration(request->model(), model_memory_bytes_);
-    return declaration.ok() ? registry_.Create(*std::move(declaration), post)
-                            : declaration.status();
+    return declaration.ok()
+               ? server::CreateModel(registry_, commits_, *std::move(declaration), done)
+               : declaration.status();
   });
   if (!status.ok()) {
     reactor->Finish(ToGrpcStatus(status));
@@ -138,7 +104,11 @@ grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerConte
     const auto page_size = static_cast<std::size_t>(
         request->page_size() == 0 ? kDefaultPageSize
                                   : std::min(request->page_size(), kMaxPageSize));
-    const std::vector<std::shared_ptr<Model>> models = registry_.List(after, page_size + 1);
+    const auto listed = registry_.List(after, page_size + 1);
+    if (!listed.ok()) {
+      return listed.status();
+    }
+    const std::vector<std::shared_ptr<Model>>& models = *listed;
     // A declaration with class names or matrices may be long: the page ends before it
     // becomes too large a message, but not before its first model.
     std::size_t bytes = 0;
@@ -173,59 +143,21 @@ grpc::ServerUnaryReactor* ModelServiceImpl::DeleteModel(grpc::CallbackServerCont
     if (!found.ok()) {
       return found.status();
     }
-    // Whether it is this call that deletes it.
-    auto deletes = std::make_shared<bool>(false);
     const std::shared_ptr<Model> model = *std::move(found);
-    commits_.Post({.write = [model, deletes](Store& store) -> absl::Status {
-                     if (model->deleted()) {
-                       return absl::OkStatus();
-                     }
-                     *deletes = true;
-                     model->MarkDeleted(true);
-                     return store.DeleteModel(model->id());
-                   },
-                   .undo =
-                       [model, deletes] {
-                         if (*deletes) {
-                           model->MarkDeleted(false);
-                         }
-                       },
-                   .done =
-                       [this, model, deletes, reactor](const absl::Status& committed) {
-                         if (committed.ok() && *deletes) {
-                           FinishDelete(model);
-                         }
-                         reactor->Finish(ToGrpcStatus(
-                             !committed.ok() ? committed
-                             : *deletes
-                                 ? absl::OkStatus()
-                                 : ModelNotFoundError(model->declaration().name.ToString())));
-                       }});
+    server::DeleteModel(
+        registry_, commits_, model, [this, model, reactor](const absl::Status& deleted) {
+          if (deleted.ok()) {
+            spdlog::info("model {} is deleted", model->declaration().name.ToString());
+            on_delete_(model);
+          }
+          reactor->Finish(ToGrpcStatus(deleted));
+        });
     return absl::OkStatus();
   });
   if (!status.ok()) {
     reactor->Finish(ToGrpcStatus(status));
   }
   return reactor;
-}
-
-void ModelServiceImpl::FinishDelete(const std::shared_ptr<Model>& model) {
-  registry_.Remove(*model);
-  spdlog::info("model {} is deleted", model->declaration().name.ToString());
-  on_delete_(model);
-  // After the batches that were on their way.
-  model->strand().Post([this, model] {
-    commits_.Post(
-        {.write = [model, batches = model->retention().TakeAll()](Store& store) -> absl::Status {
-           absl::Status status = store.DeleteBatches(batches);
-           if (status.ok() && model->tracker() != nullptr) {
-             status = store.DeleteBatches(model->tracker()->TakeAll());
-           }
-           return status;
-         },
-         .undo = nullptr,
-         .done = nullptr});
-  });
 }
 
 }  // namespace calibd::server

@@ -33,9 +33,6 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
                                         v1::DeleteModelResponse* response) override;
 
  private:
-  // The model is deleted on disk.
-  void FinishDelete(const std::shared_ptr<Model>& model);
-
   ModelRegistry& registry_;
   CommitQueue& commits_;
   const std::size_t model_memory_bytes_;

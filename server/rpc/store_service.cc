@@ -82,8 +82,8 @@ absl::Status SendFile(const std::string& path, const std::atomic<bool>& draining
 
 }  // namespace
 
-StoreServiceImpl::StoreServiceImpl(std::string folder)
-    : folder_(std::move(folder)), thread_("calibd-upkeep", 1, kNiceness) {
+StoreServiceImpl::StoreServiceImpl(const ModelRegistry& registry, std::string folder)
+    : registry_(registry), folder_(std::move(folder)), thread_("calibd-upkeep", 1, kNiceness) {
   std::error_code error;
   for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
     std::filesystem::remove(folder_ + "/backup.tmp" + suffix, error);
@@ -93,8 +93,11 @@ StoreServiceImpl::StoreServiceImpl(std::string folder)
 template <typename Response, typename Work>
 grpc::ServerWriteReactor<Response>* StoreServiceImpl::Begin(const Work& work) {
   const auto writer = BlockingWriter<Response>::Make();
+  const absl::Status restored = registry_.CheckRestored();
   if (draining_) {
     writer->End(DrainingError());
+  } else if (!restored.ok()) {
+    writer->End(restored);
   } else if (busy_.exchange(true)) {
     writer->End(WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "STORE_BUSY",
                                          "another backup or verification runs"),

@@ -7,14 +7,16 @@
 
 #include "calibd/v1/store_service.grpc.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/state/model_registry.h"
 
 namespace calibd::server {
 
-// StoreService. Reads the database by connections of its own, on a thread of its own.
+// StoreService. Reads the database by connections of its own, on a thread of its own, once the
+// models are back.
 class StoreServiceImpl final : public v1::StoreService::CallbackService {
  public:
   // folder: the store's. Removes what an earlier process left there half done.
-  explicit StoreServiceImpl(std::string folder);
+  StoreServiceImpl(const ModelRegistry& registry, std::string folder);
 
   grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
                                                        const v1::BackupRequest* request) override;
@@ -32,6 +34,7 @@ class StoreServiceImpl final : public v1::StoreService::CallbackService {
 
   [[nodiscard]] std::string database() const { return folder_ + "/calibd.db"; }
 
+  const ModelRegistry& registry_;
   const std::string folder_;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> draining_ = false;

@@ -61,6 +61,9 @@ ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
 absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& found) {
   const std::string name = declaration.name.ToString();
   const std::lock_guard lock(mutex_);
+  if (absl::Status status = Check(); !status.ok()) {
+    return status;
+  }
   const auto existing = models_.find(name);
   if (existing != models_.end()) {
     const ModelDeclaration& declared = existing->second->declaration();
@@ -105,6 +108,18 @@ void ModelRegistry::ReserveIds(std::int64_t next_id) {
   next_id_ = std::max(next_id_, next_id);
 }
 
+void ModelRegistry::FinishRestoring() {
+  const std::lock_guard lock(mutex_);
+  restored_ = true;
+}
+
+absl::Status ModelRegistry::CheckRestored() const {
+  const std::lock_guard lock(mutex_);
+  return Check();
+}
+
+absl::Status ModelRegistry::Check() const { return restored_ ? absl::OkStatus() : StartingError(); }
+
 absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Add(std::int64_t id,
                                                           ModelDeclaration declaration,
                                                           ModelSnapshot::Time create_time) {
@@ -129,6 +144,9 @@ absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Add(std::int64_t id,
 absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Find(const ModelName& name) const {
   const std::string key = name.ToString();
   const std::lock_guard lock(mutex_);
+  if (absl::Status status = Check(); !status.ok()) {
+    return status;
+  }
   const auto found = models_.find(key);
   if (found == models_.end()) {
     return ModelNotFoundError(key);
@@ -147,10 +165,13 @@ void ModelRegistry::Remove(const Model& model) {
   }
 }
 
-std::vector<std::shared_ptr<Model>> ModelRegistry::List(const std::string& after,
-                                                        std::size_t limit) const {
+absl::StatusOr<std::vector<std::shared_ptr<Model>>> ModelRegistry::List(const std::string& after,
+                                                                        std::size_t limit) const {
   std::vector<std::shared_ptr<Model>> models;
   const std::lock_guard lock(mutex_);
+  if (absl::Status status = Check(); !status.ok()) {
+    return status;
+  }
   for (auto it = models_.upper_bound(after); it != models_.end() && models.size() < limit; ++it) {
     models.push_back(it->second);
   }

@@ -17,6 +17,9 @@
 namespace calibd::server {
 
 // All models by name. Thread-safe; no call takes longer than a look-up.
+//
+// Before FinishRestoring the models are not all there, or not as they were: nobody but the
+// recovery gets one. What then fails with Unavailable (STARTING) says so below.
 class ModelRegistry {
  public:
   struct Limits {
@@ -31,22 +34,26 @@ class ModelRegistry {
 
   // Returns the existing model when its declaration is equal. found: called with the model
   // and whether it is new, before any other call can find it.
-  // Errors: AlreadyExists naming what differs; ResourceExhausted.
+  // Errors: Unavailable; AlreadyExists naming what differs; ResourceExhausted.
   using Found = std::function<void(const std::shared_ptr<Model>& model, bool created)>;
   [[nodiscard]] absl::Status Create(ModelDeclaration declaration, const Found& found);
-  // A model of the store, before the first call of Create. Ids ascend. Errors: those of Create.
+  // A model of the store, before FinishRestoring. Ids ascend.
+  // Errors: ResourceExhausted.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Restore(std::int64_t id,
                                                                ModelDeclaration declaration,
                                                                ModelSnapshot::Time create_time);
   // Above all ids given so far.
   void ReserveIds(std::int64_t next_id);
-  // Errors: NotFound.
+  void FinishRestoring();
+  // Unavailable before FinishRestoring, OK after it.
+  [[nodiscard]] absl::Status CheckRestored() const;
+  // Errors: Unavailable; NotFound.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const ModelName& name) const;
   // Its memory counts as reserved until its last user lets it go.
   void Remove(const Model& model);
-  // Up to limit models whose names come after `after`, ascending.
-  [[nodiscard]] std::vector<std::shared_ptr<Model>> List(const std::string& after,
-                                                         std::size_t limit) const;
+  // Up to limit models whose names come after `after`, ascending. Errors: Unavailable.
+  [[nodiscard]] absl::StatusOr<std::vector<std::shared_ptr<Model>>> List(const std::string& after,
+                                                                         std::size_t limit) const;
 
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return *reserved_bytes_; }
 
@@ -55,11 +62,15 @@ class ModelRegistry {
   absl::StatusOr<std::shared_ptr<Model>> Add(std::int64_t id, ModelDeclaration declaration,
                                              ModelSnapshot::Time create_time);
 
+  // mutex_ is held.
+  [[nodiscard]] absl::Status Check() const;
+
   const Limits limits_;
   ThreadPool& writers_;
   // Shared with the models, which may outlive the registry.
   const std::shared_ptr<std::atomic<std::size_t>> reserved_bytes_;
   mutable std::mutex mutex_;
+  bool restored_ = false;                                 // guarded by mutex_
   std::int64_t next_id_ = 1;                              // guarded by mutex_
   std::map<std::string, std::shared_ptr<Model>> models_;  // guarded by mutex_
 };

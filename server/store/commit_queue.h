@@ -36,7 +36,7 @@ class CommitQueue {
     std::function<void(const absl::Status&)> done;
   };
 
-  // store: after recovery. on_failure: on the storage thread.
+  // store: nobody else uses it from the first operation on. on_failure: on the storage thread.
   CommitQueue(std::unique_ptr<Store> store, std::function<void(const absl::Status&)> on_failure);
   // Stop().
   ~CommitQueue();

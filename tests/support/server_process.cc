@@ -85,27 +85,39 @@ std::string ChildProcess::Output() const {
 
 std::unique_ptr<ServerProcess> ServerProcess::Start(const std::vector<std::string>& arguments,
                                                     const std::vector<std::string>& environment) {
-  std::unique_ptr<ServerProcess> server(new ServerProcess());
-  const std::filesystem::path ready = server->folder_.path() / "ready.json";
-  std::vector<std::string> command = WithEnvironment(environment);
-  command.insert(command.end(), {kCalibd, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
-                                 "--ready-file", ready.string(), "--data-dir",
-                                 (server->folder_.path() / "data").string()});
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  server->process_ = std::make_unique<ChildProcess>(command, server->folder_.path() / "output.txt");
-  WaitFor([&] {
-    return std::filesystem::exists(ready) ||
-           server->process_->WaitForExit(std::chrono::milliseconds(0)).has_value();
-  });
-  std::ifstream file(ready);
-  const nlohmann::json content = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!content.is_object()) {
+  std::unique_ptr<ServerProcess> server = Launch(arguments, environment);
+  if (!server->AwaitServing()) {
     std::cerr << "calibd did not start:\n" << server->process_->Output();
     return nullptr;
   }
-  server->grpc_address_ = content.at("grpc").get<std::string>();
-  server->http_address_ = content.at("http").get<std::string>();
   return server;
+}
+
+std::unique_ptr<ServerProcess> ServerProcess::Launch(const std::vector<std::string>& arguments,
+                                                     const std::vector<std::string>& environment) {
+  std::unique_ptr<ServerProcess> server(new ServerProcess());
+  std::vector<std::string> command = WithEnvironment(environment);
+  command.insert(command.end(), {kCalibd, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+                                 "--ready-file", server->ready_file().string(), "--data-dir",
+                                 (server->folder_.path() / "data").string()});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  server->process_ = std::make_unique<ChildProcess>(command, server->folder_.path() / "output.txt");
+  return server;
+}
+
+bool ServerProcess::serving() const { return std::filesystem::exists(ready_file()); }
+
+bool ServerProcess::AwaitServing() {
+  WaitFor(
+      [&] { return serving() || process_->WaitForExit(std::chrono::milliseconds(0)).has_value(); });
+  std::ifstream file(ready_file());
+  const nlohmann::json content = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!content.is_object()) {
+    return false;
+  }
+  grpc_address_ = content.at("grpc").get<std::string>();
+  http_address_ = content.at("http").get<std::string>();
+  return true;
 }
 
 std::optional<int> ServerProcess::Terminate(std::chrono::milliseconds deadline) {

@@ -47,8 +47,15 @@ class ServerProcess {
   // test's own. Returns null, with the output on stderr, when it does not come to serve.
   static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {},
                                               const std::vector<std::string>& environment = {});
+  // The same without waiting.
+  static std::unique_ptr<ServerProcess> Launch(const std::vector<std::string>& arguments = {},
+                                               const std::vector<std::string>& environment = {});
+  // Waits until it serves; false when it does not come to that.
+  bool AwaitServing();
+  // It has said that it serves.
+  [[nodiscard]] bool serving() const;
 
-  // "127.0.0.1:PORT".
+  // "127.0.0.1:PORT", when it serves.
   [[nodiscard]] const std::string& grpc_address() const { return grpc_address_; }
   [[nodiscard]] const std::string& http_address() const { return http_address_; }
   [[nodiscard]] const ChildProcess& process() const { return *process_; }
@@ -64,6 +71,8 @@ class ServerProcess {
 
  private:
   ServerProcess() = default;
+
+  [[nodiscard]] std::filesystem::path ready_file() const { return folder_.path() / "ready.json"; }
 
   TemporaryFolder folder_;
   std::unique_ptr<ChildProcess> process_;

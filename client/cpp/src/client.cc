@@ -63,12 +63,17 @@ struct Client::Impl {
   absl::Status Retry(std::chrono::milliseconds timeout, const Call& call) const {
     const Clock::time_point deadline = Clock::now() + timeout;
     Backoff backoff(std::random_device{}());
+    int failed = 0;
     for (int attempt = 1;; ++attempt) {
       grpc::ClientContext context;
       context.set_deadline(deadline);
       absl::Status status = call(context, attempt);
-      if (!IsRetryable(status) || attempt >= options.max_attempts) return status;
-      const auto delay = backoff.Next(RetryDelay(status));
+      if (!IsRetryable(status)) return status;
+      const auto asked = RetryDelay(status);
+      // A server that starts or ends and says when to come again is no failure.
+      const bool awaited = absl::IsUnavailable(status) && asked.has_value();
+      if (!awaited && ++failed >= options.max_attempts) return status;
+      const auto delay = backoff.Next(asked);
       if (Clock::now() + delay >= deadline) return status;
       std::this_thread::sleep_for(delay);
     }

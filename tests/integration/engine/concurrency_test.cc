@@ -126,7 +126,8 @@ void ComeAndGo(Engine& engine, std::uint64_t seed, Tally& tally) {
 void Read(Engine& engine, const std::atomic<bool>& ends) {
   std::map<std::int64_t, std::int64_t> observations;
   while (!ends) {
-    for (const std::shared_ptr<Model>& model : engine.registry().List("", 100)) {
+    const auto models = engine.registry().List("", 100);
+    for (const std::shared_ptr<Model>& model : *models) {
       const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
       EXPECT_GE(snapshot->observations, observations[model->id()]);
       observations[model->id()] = snapshot->observations;
@@ -226,7 +227,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartIsTheSameToTheBit) {
     }
   }
   Engine engine(folder.path(), {.matures = false});
-  EXPECT_EQ(engine.recovery().models, 2U);
+  EXPECT_EQ(engine.recovery().models, 2);
   for (const std::string name : {kPlain, kAwaiting}) {
     const Engine::State after = engine.StateOf(engine.Find(name), producers);
     EXPECT_TRUE(after.saved == before[name].saved) << name;

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <utility>
 
-#include "server/errors.h"
+#include "server/ingest/model_changes.h"
 
 namespace calibd::testing {
 namespace {
@@ -15,25 +15,21 @@ using server::Store;
 
 constexpr std::size_t kModelMemory = std::size_t{256} << 20;
 
-template <typename T>
-T OrAbort(absl::StatusOr<T> result) {
-  if (!result.ok()) {
-    std::cerr << result.status() << "\n";
+void AbortUnless(const absl::Status& status) {
+  if (!status.ok()) {
+    std::cerr << status << "\n";
     std::abort();
   }
-  return *std::move(result);
+}
+
+std::unique_ptr<Store> OpenOrAbort(const std::string& folder) {
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder);
+  AbortUnless(store.status());
+  return *std::move(store);
 }
 
 // Without a message it is one word, which threads share as they do an integer.
 absl::Status Bare(const absl::Status& status) { return absl::Status(status.code(), ""); }
-
-v1::Model Describe(const Model& model) {
-  v1::Model proto = ToProto(model.declaration());
-  const auto seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(model.create_time().time_since_epoch());
-  proto.mutable_create_time()->set_seconds(seconds.count());
-  return proto;
-}
 
 }  // namespace
 
@@ -51,17 +47,23 @@ Blocker::Blocker(CommitQueue& commits) {
 }
 
 Engine::Engine(const std::filesystem::path& folder, const Options& options)
+    : Engine(OpenOrAbort(folder.string()), options) {}
+
+Engine::Engine(std::unique_ptr<Store> store, const Options& options)
     : writers_("calibd-writer", 2),
-      registry_({.max_models = 100,
-                 .state_memory_bytes = std::size_t{1} << 30,
+      registry_({.max_models = 1000,
+                 .state_memory_bytes = std::size_t{4} << 30,
                  .max_producers_per_model = 1000},
                 writers_),
-      store_(OrAbort(Store::Open(folder.string()))),
-      recovery_(OrAbort(Recover(*store_, registry_, kModelMemory, options.clock))),
-      commits_(std::move(store_), [failed = failed_](const absl::Status&) { *failed = true; }),
-      ingestor_(commits_, server::LogClock(options.clock, recovery_.elapsed), options.queue_bytes),
-      maturation_(options.matures ? std::make_unique<server::Maturation>(registry_, ingestor_)
-                                  : nullptr) {}
+      clock_(options.clock),
+      store_(*store),
+      commits_(std::move(store), [failed = failed_](const absl::Status&) { *failed = true; }),
+      ingestor_(commits_, clock_, options.queue_bytes) {
+  AbortUnless(Recover(store_, registry_, kModelMemory, recovery_, options.clock));
+  clock_.Begin(recovery_.elapsed);
+  registry_.FinishRestoring();
+  if (options.matures) maturation_ = std::make_unique<server::Maturation>(registry_, ingestor_);
+}
 
 Engine::~Engine() {
   if (maturation_ != nullptr) maturation_->Stop();
@@ -76,27 +78,11 @@ absl::Status Engine::CreateModel(const v1::Model& proto) {
   if (!declaration.ok()) return declaration.status();
   absl::Status answer;
   Signal answered;
-  const absl::Status status = registry_.Create(
-      *std::move(declaration), [&](const std::shared_ptr<Model>& model, bool created) {
-        CommitQueue::Operation operation;
-        auto gone = std::make_shared<bool>(false);
-        if (created) {
-          operation.write = [model](Store& store) {
-            return store.InsertModel(model->id(), Describe(*model));
-          };
-          operation.undo = [model] { model->MarkDeleted(true); };
-        } else {
-          operation.write = [model, gone](Store& /*store*/) {
-            *gone = model->deleted();
-            return absl::OkStatus();
-          };
-        }
-        operation.done = [&, this, model, created, gone](const absl::Status& committed) {
-          if (!committed.ok() && created) registry_.Remove(*model);
-          answer = *gone ? absl::Status(absl::StatusCode::kAborted, "") : Bare(committed);
-          answered.Set();
-        };
-        commits_.Post(std::move(operation));
+  const absl::Status status = server::CreateModel(
+      registry_, commits_, *std::move(declaration),
+      [&](const absl::StatusOr<std::shared_ptr<Model>>& model, bool /*created*/) {
+        answer = Bare(model.status());
+        answered.Set();
       });
   if (!status.ok()) return status;
   answered.Wait();
@@ -106,42 +92,12 @@ absl::Status Engine::CreateModel(const v1::Model& proto) {
 absl::Status Engine::DeleteModel(const std::string& name) {
   const std::shared_ptr<Model> model = Find(name);
   if (model == nullptr) return absl::Status(absl::StatusCode::kNotFound, "");
-  auto deletes = std::make_shared<bool>(false);
   absl::Status answer;
   Signal answered;
-  commits_.Post({.write = [model, deletes](Store& store) -> absl::Status {
-                   if (model->deleted()) return absl::OkStatus();
-                   *deletes = true;
-                   model->MarkDeleted(true);
-                   return store.DeleteModel(model->id());
-                 },
-                 .undo =
-                     [model, deletes] {
-                       if (*deletes) model->MarkDeleted(false);
-                     },
-                 .done =
-                     [&, this, model, deletes](const absl::Status& committed) {
-                       if (committed.ok() && *deletes) {
-                         registry_.Remove(*model);
-                         model->strand().Post([this, model] {
-                           commits_.Post({.write = [model, batches = model->retention().TakeAll()](
-                                                       Store& store) -> absl::Status {
-                                            absl::Status status = store.DeleteBatches(batches);
-                                            if (status.ok() && model->tracker() != nullptr) {
-                                              status =
-                                                  store.DeleteBatches(model->tracker()->TakeAll());
-                                            }
-                                            return status;
-                                          },
-                                          .undo = nullptr,
-                                          .done = nullptr});
-                         });
-                       }
-                       answer = !committed.ok() ? Bare(committed)
-                                : *deletes      ? absl::OkStatus()
-                                                : absl::Status(absl::StatusCode::kNotFound, "");
-                       answered.Set();
-                     }});
+  server::DeleteModel(registry_, commits_, model, [&](const absl::Status& deleted) {
+    answer = Bare(deleted);
+    answered.Set();
+  });
   answered.Wait();
   return answer;
 }

@@ -128,10 +128,14 @@ class Engine {
                               const std::vector<std::string>& producers = {});
 
  private:
+  Engine(std::unique_ptr<server::Store> store, const Options& options);
+
   server::ThreadPool writers_;
   server::ModelRegistry registry_;
-  std::unique_ptr<server::Store> store_;
   server::Recovery recovery_;
+  server::LogClock clock_;
+  // That of commits_.
+  server::Store& store_;
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   server::CommitQueue commits_;
   server::Ingestor ingestor_;

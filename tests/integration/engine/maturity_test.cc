@@ -20,7 +20,8 @@ constexpr hours kDay{24};
 
 TEST(LogClockTest, RunsOnWithTheSteadyClockAlone) {
   FakeClock fake;
-  const server::LogClock clock(fake.clock(), seconds(7));
+  server::LogClock clock(fake.clock());
+  clock.Begin(seconds(7));
   EXPECT_EQ(clock.elapsed(), seconds(7));
   const std::int64_t wall_us = clock.wall_us();
   fake.MoveWall(400 * kDay);

@@ -16,6 +16,7 @@ namespace {
 using client::Client;
 using client::PredictionKind;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RestartTest : public ::testing::Test {
  protected:
@@ -59,6 +60,7 @@ class RestartTest : public ::testing::Test {
     const FinishedRun run =
         RunCalibd({"--data-dir", data_, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"});
     EXPECT_EQ(run.exit_code, 1) << run.output;
+    EXPECT_THAT(run.output, Not(HasSubstr("serving")));
     return run.output;
   }
 

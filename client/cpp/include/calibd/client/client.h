@@ -24,7 +24,8 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // Deadline of one call, its retries included; > 0.
   std::chrono::milliseconds call_timeout{30000};
-  // Attempts of one call, the first included; >= 1.
+  // Attempts of one call, the first included; >= 1. Those that a server answers which is
+  // starting or shutting down are not counted: the deadline bounds them.
   int max_attempts = 4;
 };
 
