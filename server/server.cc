@@ -69,7 +69,7 @@ struct Server::Parts {
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
         calibration(registry, jobs),
-        upkeep(options.data_dir),
+        upkeep(options.data_dir, commits),
         metrics({.registry = registry,
                  .ingestor = ingestor,
                  .streams = streams,

@@ -176,7 +176,8 @@ grpc::ServerUnaryReactor* ModelServiceImpl::DeleteModel(grpc::CallbackServerCont
     // Whether it is this call that deletes it.
     auto deletes = std::make_shared<bool>(false);
     const std::shared_ptr<Model> model = *std::move(found);
-    commits_.Post({.write = [model, deletes](Store& store) -> absl::Status {
+    commits_.Post({.append = nullptr,
+                   .write = [model, deletes](Store& store) -> absl::Status {
                      if (model->deleted()) {
                        return absl::OkStatus();
                      }
@@ -216,12 +217,13 @@ void ModelServiceImpl::FinishDelete(const std::shared_ptr<Model>& model) {
   // After the batches that were on their way.
   model->strand().Post([this, model] {
     commits_.Post(
-        {.write = [model, batches = model->retention().TakeAll()](Store& store) -> absl::Status {
-           absl::Status status = store.DeleteBatches(batches);
-           if (status.ok() && model->tracker() != nullptr) {
-             status = store.DeleteBatches(model->tracker()->TakeAll());
+        {.append = nullptr,
+         .write = [model, batches = model->retention().TakeAll()](Store& store) -> absl::Status {
+           store.ReleaseBatches(batches);
+           if (model->tracker() != nullptr) {
+             store.ReleaseBatches(model->tracker()->TakeAll());
            }
-           return status;
+           return absl::OkStatus();
          },
          .undo = nullptr,
          .done = nullptr});

@@ -7,14 +7,15 @@
 
 #include "calibd/v1/store_service.grpc.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
 // StoreService. Reads the database by connections of its own, on a thread of its own.
 class StoreServiceImpl final : public v1::StoreService::CallbackService {
  public:
-  // folder: the store's. Removes what an earlier process left there half done.
-  explicit StoreServiceImpl(std::string folder);
+  // folder: of the store that commits writes. Removes what an earlier process left there half done.
+  StoreServiceImpl(std::string folder, CommitQueue& commits);
 
   grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
                                                        const v1::BackupRequest* request) override;
@@ -33,6 +34,7 @@ class StoreServiceImpl final : public v1::StoreService::CallbackService {
   [[nodiscard]] std::string database() const { return folder_ + "/calibd.db"; }
 
   const std::string folder_;
+  CommitQueue& commits_;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> draining_ = false;
   ThreadPool thread_;

@@ -39,7 +39,8 @@ v1::Model Describe(const Model& model) {
 
 Blocker::Blocker(CommitQueue& commits) {
   const auto begun = std::make_shared<Signal>();
-  commits.Post({.write =
+  commits.Post({.append = nullptr,
+                .write =
                     [begun, release = release_](Store& /*store*/) {
                       begun->Set();
                       release->Wait();
@@ -56,9 +57,13 @@ Engine::Engine(const std::filesystem::path& folder, const Options& options)
                  .state_memory_bytes = std::size_t{1} << 30,
                  .max_producers_per_model = 1000},
                 writers_),
-      store_(OrAbort(Store::Open(folder.string()))),
+      store_(OrAbort(Store::Open(folder.string(), options.segment_bytes))),
       recovery_(OrAbort(Recover(*store_, registry_, kModelMemory, options.clock))),
-      commits_(std::move(store_), [failed = failed_](const absl::Status&) { *failed = true; }),
+      commits_(std::move(store_),
+               [failed = failed_](const absl::Status& status) {
+                 std::cerr << "the store failed: " << status << "\n";
+                 *failed = true;
+               }),
       ingestor_(commits_, server::LogClock(options.clock, recovery_.elapsed), options.queue_bytes),
       maturation_(options.matures ? std::make_unique<server::Maturation>(registry_, ingestor_)
                                   : nullptr) {}
@@ -109,7 +114,8 @@ absl::Status Engine::DeleteModel(const std::string& name) {
   auto deletes = std::make_shared<bool>(false);
   absl::Status answer;
   Signal answered;
-  commits_.Post({.write = [model, deletes](Store& store) -> absl::Status {
+  commits_.Post({.append = nullptr,
+                 .write = [model, deletes](Store& store) -> absl::Status {
                    if (model->deleted()) return absl::OkStatus();
                    *deletes = true;
                    model->MarkDeleted(true);
@@ -124,14 +130,14 @@ absl::Status Engine::DeleteModel(const std::string& name) {
                        if (committed.ok() && *deletes) {
                          registry_.Remove(*model);
                          model->strand().Post([this, model] {
-                           commits_.Post({.write = [model, batches = model->retention().TakeAll()](
+                           commits_.Post({.append = nullptr,
+                                          .write = [model, batches = model->retention().TakeAll()](
                                                        Store& store) -> absl::Status {
-                                            absl::Status status = store.DeleteBatches(batches);
-                                            if (status.ok() && model->tracker() != nullptr) {
-                                              status =
-                                                  store.DeleteBatches(model->tracker()->TakeAll());
+                                            store.ReleaseBatches(batches);
+                                            if (model->tracker() != nullptr) {
+                                              store.ReleaseBatches(model->tracker()->TakeAll());
                                             }
-                                            return status;
+                                            return absl::OkStatus();
                                           },
                                           .undo = nullptr,
                                           .done = nullptr});
@@ -182,25 +188,29 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
                               const std::vector<std::string>& producers) {
   State state;
   Signal done;
-  // Through the storage thread and then the strand, as all that came before. In `done`, as
-  // it may come into a transaction that fails.
-  commits_.Post({.write = nullptr, .undo = nullptr, .done = [&](const absl::Status& /*status*/) {
-                   if (server::PredictionTracker* const tracker = model->tracker()) {
-                     state.pending = tracker->pending();
-                     state.next_due = tracker->next_due();
-                   }
-                   for (const std::string& producer : producers) {
-                     const auto cursor = model->cursors().Get(producer);
-                     if (cursor.has_value()) {
-                       state.last_sequences[producer] = cursor->last_sequence;
-                     }
-                   }
-                   model->strand().Post([&] {
-                     state.saved = model->Save().SerializeAsString();
-                     state.window = model->snapshot()->window.size();
-                     done.Set();
-                   });
-                 }});
+  // Through the storage thread and then the strand, as all that came before: in a transaction
+  // after theirs. In `done`, as that may fail.
+  commits_.Post({.append = nullptr,
+                 .write = [](Store& /*store*/) { return absl::OkStatus(); },
+                 .undo = nullptr,
+                 .done =
+                     [&](const absl::Status& /*status*/) {
+                       if (server::PredictionTracker* const tracker = model->tracker()) {
+                         state.pending = tracker->pending();
+                         state.next_due = tracker->next_due();
+                       }
+                       for (const std::string& producer : producers) {
+                         const auto cursor = model->cursors().Get(producer);
+                         if (cursor.has_value()) {
+                           state.last_sequences[producer] = cursor->last_sequence;
+                         }
+                       }
+                       model->strand().Post([&] {
+                         state.saved = model->Save().SerializeAsString();
+                         state.window = model->snapshot()->window.size();
+                         done.Set();
+                       });
+                     }});
   done.Wait();
   return state;
 }
