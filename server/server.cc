@@ -78,7 +78,7 @@ struct Server::Parts {
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
         calibration(registry, jobs),
-        upkeep(registry, options.data_dir),
+        upkeep(registry, options.data_dir, commits),
         metrics({.registry = registry,
                  .ingestor = ingestor,
                  .streams = streams,

@@ -15,17 +15,55 @@
 namespace calibd::server {
 namespace {
 
-absl::Status StoreCursor(Store& store, Model& model, const std::string& producer_id) {
-  const std::optional<ProducerCursors::Cursor> cursor = model.cursors().Get(producer_id);
-  if (!cursor.has_value()) {
+// Opens a producer. Returns the number expected next and, unless the log knows it open so
+// already, the row of the log that says so.
+struct Opened {
+  std::int64_t next_sequence = 0;
+  std::string encoded;
+};
+absl::StatusOr<Opened> OpenProducer(Model& model, const std::string& producer_id,
+                                    std::int64_t epoch, std::chrono::microseconds elapsed) {
+  const std::optional<ProducerCursors::Cursor> former = model.cursors().Get(producer_id);
+  const absl::StatusOr<std::int64_t> next = model.cursors().Open(producer_id, epoch);
+  if (!next.ok()) {
+    return next.status();
+  }
+  Opened opened{.next_sequence = *next, .encoded = {}};
+  if (!former.has_value() || former->epoch < epoch) {
+    LoggedBatch logged;
+    logged.kind = LoggedBatch::Kind::kOpened;
+    opened.encoded =
+        EncodeLogged(logged, ProducerPosition{.producer_id = producer_id, .epoch = epoch});
+    AppendElapsed(elapsed, opened.encoded);
+  }
+  return opened;
+}
+
+// With the cursors that moved: those of batches that the snapshot holds are told by nothing else
+// once their rows are gone.
+absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
+                           std::string_view data, Store& store) {
+  if (model.deleted()) {
     return absl::OkStatus();
   }
-  const std::string contents = EncodeContents(*cursor);
-  return store.PutCursor({.model_id = model.id(),
-                          .producer_id = producer_id,
-                          .epoch = cursor->epoch,
-                          .last_sequence = cursor->last_sequence,
-                          .contents = contents});
+  Store::Snapshot snapshot{
+      .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
+  if (const PredictionTracker* const tracker = model.tracker()) {
+    snapshot.first_log_id = std::min(window_log_id, tracker->first_log_id());
+    snapshot.matured_log_id = tracker->matured_log_id();
+  }
+  absl::Status status = store.PutSnapshot(snapshot);
+  model.cursors().VisitMoved(
+      [&](const std::string& producer_id, const ProducerCursors::Cursor& cursor) {
+        const std::string contents = EncodeContents(cursor);
+        status.Update(store.PutCursor({.model_id = model.id(),
+                                       .producer_id = producer_id,
+                                       .epoch = cursor.epoch,
+                                       .last_sequence = cursor.last_sequence,
+                                       .contents = contents}));
+      });
+  Failpoint("snapshot");
+  return status;
 }
 
 void Publish(Model& model) {
@@ -53,8 +91,12 @@ struct Ingestor::Pending {
 
   Outcome outcome = Outcome::kRefused;
   absl::Status refusal;
+  // 0: there is no row of it.
   std::int64_t log_id = 0;
   std::int64_t time_us = 0;
+  // Of the row that says that its producer was opened, if the batch has none that says it.
+  std::int64_t opened_log_id = 0;
+  Settlement settlement;
   // What there is to undo. The cursor is the one before this batch, unset for a new producer.
   bool moved_cursor = false;
   std::optional<ProducerCursors::Cursor> former_cursor;
@@ -69,13 +111,19 @@ struct Ingestor::Pending {
       refusal = ModelNotFoundError(model->declaration().name.ToString());
       return absl::OkStatus();
     }
+    time_us = clock.wall_us();
+    logged.elapsed = clock.elapsed();
+    std::string opened;
     if (position.has_value()) {
       former_cursor = model->cursors().Get(position->producer_id);
       if (opens) {
-        refusal = model->cursors().Open(position->producer_id, position->epoch).status();
+        absl::StatusOr<Opened> open =
+            OpenProducer(*model, position->producer_id, position->epoch, logged.elapsed);
+        refusal = open.status();
         if (!refusal.ok()) {
           return absl::OkStatus();
         }
+        opened = std::move(open->encoded);
         moved_cursor = true;
       }
       const absl::StatusOr<ProducerCursors::Standing> standing =
@@ -85,39 +133,37 @@ struct Ingestor::Pending {
         outcome = Outcome::kSettledBefore;
       }
       if (!standing.ok() || outcome == Outcome::kSettledBefore) {
-        return KeepCursor(store);
+        WriteOpened(store, opened);
+        return absl::OkStatus();
       }
     }
-    time_us = clock.wall_us();
-    logged.elapsed = clock.elapsed();
     if (logged.kind == LoggedBatch::Kind::kPredictions) {
       refusal = Admit();
       if (!refusal.ok()) {
-        return KeepCursor(store);
+        WriteOpened(store, opened);
+        return absl::OkStatus();
       }
     } else if (logged.kind == LoggedBatch::Kind::kLabels) {
       Resolve();
     }
     AppendElapsed(logged.elapsed, encoded);
-    const absl::StatusOr<std::int64_t> id = store.AppendBatch(model->id(), time_us, encoded);
-    if (!id.ok()) {
-      return id.status();
-    }
-    log_id = *id;
+    log_id = store.AppendBatch(model->id(), time_us, encoded);
     Failpoint("append");
     outcome = Outcome::kNew;
     if (logged.tracked()) {
       Track();
     }
     if (position.has_value()) {
-      model->cursors().Advance(*position, logged.batch.content_hash);
       moved_cursor = true;
+      model->cursors().Advance(*position, logged.batch.content_hash);
     }
-    return KeepCursor(store);
+    return absl::OkStatus();
   }
 
-  absl::Status KeepCursor(Store& store) const {
-    return moved_cursor ? StoreCursor(store, *model, position->producer_id) : absl::OkStatus();
+  void WriteOpened(Store& store, const std::string& opened) {
+    if (!opened.empty()) {
+      opened_log_id = store.AppendBatch(model->id(), time_us, opened);
+    }
   }
 
   // Leaves out the predictions whose ids are known. An error when the rest is too many.
@@ -220,7 +266,7 @@ struct Ingestor::Maturing {
   absl::Status Write(Store& store, const LogClock& clock) {
     // Of one transaction.
     constexpr std::size_t kMostValues = std::size_t{1} << 17;
-    constexpr std::size_t kMostDeleted = 1024;
+    constexpr std::size_t kMostReleased = 1024;
     if (model->deleted()) {
       return absl::OkStatus();
     }
@@ -233,8 +279,8 @@ struct Ingestor::Maturing {
       status = WriteMatured(store, clock);
     }
     if (status.ok()) {
-      unneeded = tracker.FindUnneeded(logged.elapsed, kMostDeleted);
-      status = store.DeleteBatches(unneeded.log_ids);
+      unneeded = tracker.FindUnneeded(logged.elapsed, kMostReleased);
+      store.ReleaseBatches(unneeded.log_ids);
     }
     return status;
   }
@@ -264,13 +310,9 @@ struct Ingestor::Maturing {
     time_us = clock.wall_us();
     std::string encoded = EncodeLogged(logged, std::nullopt);
     AppendElapsed(logged.elapsed, encoded);
-    const absl::StatusOr<std::int64_t> id = store.AppendBatch(model->id(), time_us, encoded);
-    if (!id.ok()) {
-      return id.status();
-    }
-    log_id = *id;
+    log_id = store.AppendBatch(model->id(), time_us, encoded);
     Failpoint("maturity");
-    return store.PutMaturity(model->id(), logged.through_log_id);
+    return absl::OkStatus();
   }
 
   void Take(const DecodedBatch& predictions, const std::vector<std::int32_t>& labels) {
@@ -287,6 +329,11 @@ struct Ingestor::Maturing {
   }
 };
 
+Ingestor::Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes)
+    : commits_(commits), clock_(clock), queue_bytes_(queue_bytes) {
+  commits_.SetSettle([this] { Settle(); });
+}
+
 void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id,
                     std::int64_t epoch, std::function<void(absl::StatusOr<std::int64_t>)> done) {
   struct Opening {
@@ -294,21 +341,31 @@ void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id
     bool opened = false;
     std::optional<ProducerCursors::Cursor> former_cursor;
     absl::StatusOr<std::int64_t> next_sequence;
+    std::int64_t log_id = 0;
   };
   auto opening = std::make_shared<Opening>();
   opening->producer_id = std::move(producer_id);
   commits_.Post(
-      {.write = [model, opening, epoch](Store& store) -> absl::Status {
+      {.append = [this, model, opening, epoch](Store& store) -> absl::Status {
          if (model->deleted()) {
            opening->next_sequence = ModelNotFoundError(model->declaration().name.ToString());
            return absl::OkStatus();
          }
          opening->former_cursor = model->cursors().Get(opening->producer_id);
-         opening->next_sequence = model->cursors().Open(opening->producer_id, epoch);
-         opening->opened = opening->next_sequence.ok();
-         return opening->opened ? StoreCursor(store, *model, opening->producer_id)
-                                : absl::OkStatus();
+         const absl::StatusOr<Opened> opened =
+             OpenProducer(*model, opening->producer_id, epoch, clock_.elapsed());
+         opening->opened = opened.ok();
+         if (!opened.ok()) {
+           opening->next_sequence = opened.status();
+           return absl::OkStatus();
+         }
+         opening->next_sequence = opened->next_sequence;
+         if (!opened->encoded.empty()) {
+           opening->log_id = store.AppendBatch(model->id(), clock_.wall_us(), opened->encoded);
+         }
+         return absl::OkStatus();
        },
+       .write = nullptr,
        .undo =
            [model, opening] {
              if (opening->opened) {
@@ -316,11 +373,19 @@ void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id
              }
            },
        .done =
-           [model, opening, done = std::move(done)](const absl::Status& status) {
+           [this, model, opening, done = std::move(done)](const absl::Status& status) {
              if (!status.ok()) {
                opening->next_sequence = status;
              }
-             model->strand().Post([opening, done] { done(std::move(opening->next_sequence)); });
+             AddSettling(model,
+                         {.count =
+                              [model, opening, written = status.ok()] {
+                                if (written && opening->log_id != 0) {
+                                  model->retention().Add(opening->log_id, 0);
+                                }
+                                return true;
+                              },
+                          .answer = [opening, done] { done(std::move(opening->next_sequence)); }});
            }});
 }
 
@@ -357,88 +422,125 @@ void Ingestor::Post(const std::shared_ptr<Model>& model, std::optional<ProducerP
     queued_bytes_ += bytes;
   }
   try {
-    commits_.Post({.write = [this, pending](Store& store) { return pending->Write(store, clock_); },
-                   .undo = [pending] { pending->Undo(); },
-                   .done =
-                       [this, pending](const absl::Status& status) {
-                         pending->model->strand().Post(
-                             [this, pending, status] { Settle(pending, status); });
-                       }});
+    commits_.Post(
+        {.append = [this, pending](Store& store) { return pending->Write(store, clock_); },
+         .write = nullptr,
+         .undo = [pending] { pending->Undo(); },
+         .done =
+             [this, pending](const absl::Status& status) {
+               AddSettling(pending->model,
+                           {.count = [this, pending, status] { return Settle(*pending, status); },
+                            .answer =
+                                [this, pending] {
+                                  Release(pending->bytes);
+                                  pending->done(std::move(pending->settlement));
+                                }});
+             }});
   } catch (...) {
     Release(bytes);
     throw;
   }
 }
 
-// What is on disk becomes visible; the acknowledgement follows. On the model's strand, in
+void Ingestor::AddSettling(const std::shared_ptr<Model>& model, Settling settling) {
+  const auto [place, is_new] = settling_of_.try_emplace(model.get(), settling_.size());
+  if (is_new) {
+    settling_.emplace_back(model, std::vector<Settling>());
+  }
+  settling_[place->second].second.push_back(std::move(settling));
+}
+
+// What is on disk becomes visible; the acknowledgements follow. On the models' strands, in
 // the order of the log.
-void Ingestor::Settle(const std::shared_ptr<Pending>& pending, const absl::Status& committed) {
-  Model& model = *pending->model;
-  const LoggedBatch& logged = pending->logged;
+void Ingestor::Settle() {
+  for (auto& [model, settling] : settling_) {
+    model->strand().Post([this, model = model, settling = std::move(settling)] {
+      for (const Settling& one : settling) {
+        if (!one.count()) {
+          return;
+        }
+      }
+      if (model->retention().SnapshotDue(LogRetention::Clock::now())) {
+        PostSnapshot(model);
+      }
+      Publish(*model);
+      for (const Settling& one : settling) {
+        one.answer();
+      }
+    });
+  }
+  settling_.clear();
+  settling_of_.clear();
+}
+
+bool Ingestor::Settle(Pending& pending, const absl::Status& committed) {
+  Model& model = *pending.model;
+  const LoggedBatch& logged = pending.logged;
   const DecodedBatch& batch = logged.batch;
-  Settlement settlement;
+  Settlement& settlement = pending.settlement;
   if (!committed.ok()) {
     settlement.status = committed;
-  } else if (pending->outcome == Pending::Outcome::kRefused) {
-    settlement.status = pending->refusal;
-  } else if (pending->outcome == Pending::Outcome::kSettledBefore) {
+    return true;
+  }
+  if (pending.opened_log_id != 0) {
+    model.retention().Add(pending.opened_log_id, 0);
+  }
+  if (pending.outcome == Pending::Outcome::kRefused) {
+    settlement.status = pending.refusal;
+    return true;
+  }
+  settlement.status = batch.validity;
+  if (pending.outcome == Pending::Outcome::kSettledBefore) {
     model.CountDuplicate();
-    Publish(model);
-    settlement.status = batch.validity;
     settlement.kind =
         batch.validity.ok() ? Settlement::Kind::kDuplicate : Settlement::Kind::kRejected;
     settlement.rejected_rows = batch.validity.ok() ? 0 : batch.rows;
     settlement.duplicate_rows =
         batch.validity.ok() && logged.kind != LoggedBatch::Kind::kLabels ? batch.rows : 0;
-  } else {
-    if (!Count(pending->model, logged, pending->log_id, pending->time_us)) {
-      return;
-    }
-    settlement.status = batch.validity;
-    settlement.kind = Settlement::Kind::kAccepted;
-    switch (logged.kind) {
-      case LoggedBatch::Kind::kRejected:
-        settlement.kind = Settlement::Kind::kRejected;
-        settlement.rejected_rows = batch.rows;
-        break;
-      case LoggedBatch::Kind::kObservations:
-        settlement.accepted_rows = batch.rows;
-        break;
-      case LoggedBatch::Kind::kPredictions:
-        settlement.accepted_rows = static_cast<std::int64_t>(batch.ids.size());
-        settlement.duplicate_rows = logged.duplicate_predictions;
-        break;
-      case LoggedBatch::Kind::kLabels:
-        settlement.labels = logged.label_counts;
-        break;
-      case LoggedBatch::Kind::kMatured:
-        break;
-    }
+    return true;
   }
-  Release(pending->bytes);
-  pending->done(std::move(settlement));
+  if (!Count(model, logged, pending.log_id, pending.time_us)) {
+    return false;
+  }
+  settlement.kind = Settlement::Kind::kAccepted;
+  switch (logged.kind) {
+    case LoggedBatch::Kind::kRejected:
+      settlement.kind = Settlement::Kind::kRejected;
+      settlement.rejected_rows = batch.rows;
+      break;
+    case LoggedBatch::Kind::kObservations:
+      settlement.accepted_rows = batch.rows;
+      break;
+    case LoggedBatch::Kind::kPredictions:
+      settlement.accepted_rows = static_cast<std::int64_t>(batch.ids.size());
+      settlement.duplicate_rows = logged.duplicate_predictions;
+      break;
+    case LoggedBatch::Kind::kLabels:
+      settlement.labels = logged.label_counts;
+      break;
+    case LoggedBatch::Kind::kOpened:
+    case LoggedBatch::Kind::kMatured:
+      break;
+  }
+  return true;
 }
 
-bool Ingestor::Count(const std::shared_ptr<Model>& model, const LoggedBatch& logged,
-                     std::int64_t log_id, std::int64_t time_us) {
+bool Ingestor::Count(Model& model, const LoggedBatch& logged, std::int64_t log_id,
+                     std::int64_t time_us) {
   try {
-    Apply(logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), *model);
+    Apply(logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), model);
   } catch (const std::bad_alloc&) {
     // It is in the log: only a start can count it now.
     commits_.Fail(absl::UnavailableError("out of memory while a batch was counted"));
     return false;
   }
   if (logged.tracked()) {
-    model->retention().AddTracked(log_id, logged.batch.ids.size());
+    model.retention().AddTracked(log_id, logged.batch.ids.size());
   } else {
     const bool counted = logged.kind == LoggedBatch::Kind::kObservations ||
                          logged.kind == LoggedBatch::Kind::kMatured;
-    model->retention().Add(log_id, counted ? logged.batch.labels.size() : 0);
+    model.retention().Add(log_id, counted ? logged.batch.labels.size() : 0);
   }
-  if (model->retention().SnapshotDue(LogRetention::Clock::now())) {
-    PostSnapshot(model);
-  }
-  Publish(*model);
   return true;
 }
 
@@ -447,19 +549,22 @@ void Ingestor::Mature(const std::shared_ptr<Model>& model, std::function<void(bo
   maturing->model = model;
   maturing->done = std::move(done);
   commits_.Post(
-      {.write = [this, maturing](Store& store) { return maturing->Write(store, clock_); },
+      {.append = [this, maturing](Store& store) { return maturing->Write(store, clock_); },
+       .write = nullptr,
        .undo = [maturing] { maturing->model->tracker()->UndoMature(maturing->matured); },
        .done =
            [this, maturing](const absl::Status& committed) {
              if (committed.ok()) {
                maturing->model->tracker()->Forget(maturing->unneeded);
              }
-             maturing->model->strand().Post([this, maturing, ok = committed.ok()] {
-               if (!ok || maturing->log_id == 0 ||
-                   Count(maturing->model, maturing->logged, maturing->log_id, maturing->time_us)) {
-                 maturing->done(ok);
-               }
-             });
+             AddSettling(maturing->model,
+                         {.count =
+                              [this, maturing, ok = committed.ok()] {
+                                return !ok || maturing->log_id == 0 ||
+                                       Count(*maturing->model, maturing->logged, maturing->log_id,
+                                             maturing->time_us);
+                              },
+                          .answer = [maturing, ok = committed.ok()] { maturing->done(ok); }});
            }});
 }
 
@@ -471,21 +576,19 @@ void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
     return;  // It is due again with the next batch.
   }
   const std::int64_t log_id = model->retention().last_log_id();
-  commits_.Post({.write = [model, log_id, data = std::move(data),
-                           unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now())](
-                              Store& store) -> absl::Status {
-                   absl::Status status;
-                   if (!model->deleted()) {
-                     status = store.PutSnapshot(model->id(), log_id, data);
-                   }
-                   Failpoint("snapshot");
-                   status.Update(store.DeleteBatches(unneeded));
-                   return status;
-                 },
+  std::vector<std::int64_t> unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now());
+  commits_.Post({.append = nullptr,
+                 .write =
+                     [model, log_id, window_log_id = model->retention().first_log_id(),
+                      data = std::move(data), unneeded = std::move(unneeded)](Store& store) {
+                       store.ReleaseBatches(unneeded);
+                       return WriteSnapshot(*model, log_id, window_log_id, data, store);
+                     },
                  .undo = nullptr,
                  .done =
                      [this, model, log_id](const absl::Status& committed) {
                        if (committed.ok()) {
+                         model->cursors().SetStored();
                          model->set_stored_time_us(clock_.wall_us());
                        }
                        if (committed.ok() && model->tracker() != nullptr) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/ingest/decode.h"
@@ -51,8 +52,7 @@ class Ingestor {
  public:
   // queue_bytes: batches that wait or are being counted; from this size on
   // queue_full() holds.
-  Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes)
-      : commits_(commits), clock_(clock), queue_bytes_(queue_bytes) {}
+  Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes);
 
   // Opens a producer, after the batches already submitted for the model. done is
   // called on a writer thread with the number expected next; errors: Aborted,
@@ -91,17 +91,29 @@ class Ingestor {
 
   void Post(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
             bool opens, DecodedBatch batch, std::function<void(Settlement)> done);
-  void Settle(const std::shared_ptr<Pending>& pending, const absl::Status& committed);
-  // Does to the model what the row says and makes it visible. False when there is no memory
-  // for it: nothing counts any more then.
-  bool Count(const std::shared_ptr<Model>& model, const LoggedBatch& logged, std::int64_t log_id,
-             std::int64_t time_us);
+  // What a committed operation does to its model, on the model's strand.
+  struct Settling {
+    // False when there is no memory for it: nothing counts any more then.
+    std::function<bool()> count;
+    // When that is visible.
+    std::function<void()> answer;
+  };
+  // On the storage thread.
+  void AddSettling(const std::shared_ptr<Model>& model, Settling settling);
+  // Settles all that was added, the operations of a model together.
+  void Settle();
+  bool Settle(Pending& pending, const absl::Status& committed);
+  // Does to the model what the row says. False as Settling::count.
+  bool Count(Model& model, const LoggedBatch& logged, std::int64_t log_id, std::int64_t time_us);
   void PostSnapshot(const std::shared_ptr<Model>& model);
   void Release(std::size_t bytes);
 
   CommitQueue& commits_;
   const LogClock& clock_;
   const std::size_t queue_bytes_;
+  // The storage thread's: of the transaction that was just committed, and where a model is in it.
+  std::vector<std::pair<std::shared_ptr<Model>, std::vector<Settling>>> settling_;
+  absl::flat_hash_map<const Model*, std::size_t> settling_of_;
   mutable std::mutex mutex_;
   std::size_t queued_bytes_ = 0;                // guarded by mutex_
   std::vector<std::function<void()>> waiting_;  // guarded by mutex_

@@ -98,6 +98,9 @@ bool AreClasses(const google::protobuf::RepeatedField<std::int32_t>& values,
 }
 
 Kind KindOf(const store::v1::LoggedBatch& stored) {
+  if (stored.opened()) {
+    return Kind::kOpened;
+  }
   if (stored.rejected()) {
     return Kind::kRejected;
   }
@@ -119,6 +122,7 @@ bool HasShape(const LoggedBatch& logged) {
       logged.kind == Kind::kPredictions ? batch.ids.size() : batch.labels.size();
   const std::size_t values = batch.probabilities.size();
   switch (logged.kind) {
+    case Kind::kOpened:
     case Kind::kRejected:
       return rows == 0 && values == 0;
     case Kind::kObservations:
@@ -161,8 +165,12 @@ std::string EncodeLogged(const LoggedBatch& logged,
     out.set_producer_id(position->producer_id);
     out.set_epoch(position->epoch);
     out.set_sequence(position->sequence);
+    out.set_content_hash(logged.batch.content_hash);
   }
   switch (logged.kind) {
+    case Kind::kOpened:
+      out.set_opened(true);
+      break;
     case Kind::kRejected:
       out.set_rejected(true);
       out.set_rejected_rows(logged.batch.rows);
@@ -213,11 +221,17 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
   logged.kind = KindOf(stored);
   logged.elapsed = std::chrono::microseconds(stored.elapsed_us());
   logged.duplicate_predictions = stored.duplicate_predictions();
+  if (!stored.producer_id().empty()) {
+    logged.position = ProducerPosition{.producer_id = stored.producer_id(),
+                                       .epoch = stored.epoch(),
+                                       .sequence = stored.sequence()};
+  }
   const store::v1::ResolvedLabels& resolved = stored.resolved_labels();
   const auto& labels = logged.kind == Kind::kLabels ? resolved.labels() : stored.labels();
   const auto& missing = stored.maturity().missing_predicted_classes();
   DecodedBatch& batch = logged.batch;
   batch.class_count = class_count;
+  batch.content_hash = stored.content_hash();
   batch.dropped_rows = stored.dropped_rows();
   batch.labels.assign(labels.begin(), labels.end());
   batch.ids =
@@ -251,6 +265,8 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
 void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
   const DecodedBatch& batch = logged.batch;
   switch (logged.kind) {
+    case Kind::kOpened:
+      break;
     case Kind::kRejected:
       model.CountRejected(batch.rows);
       break;

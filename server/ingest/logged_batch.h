@@ -19,6 +19,8 @@ namespace calibd::server {
 // A row of the log: what it does to its model follows from it alone.
 struct LoggedBatch {
   enum class Kind {
+    // No batch: position says which producer was opened with which epoch.
+    kOpened,
     // Invalid: used up its number.
     kRejected,
     kObservations,
@@ -31,6 +33,8 @@ struct LoggedBatch {
   };
   Kind kind = Kind::kRejected;
   DecodedBatch batch;
+  // Of a row that was decoded: whose batch it is.
+  std::optional<ProducerPosition> position;
   // kPredictions: those whose ids were known.
   std::int64_t duplicate_predictions = 0;
   // kLabels
@@ -57,7 +61,7 @@ struct LoggedBatch {
 // Completes an encoded row.
 void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded);
 
-// Everything but the position. Errors: DataLoss when it is no row of a model of class_count
+// Errors: DataLoss when it is no row of a model of class_count
 // classes.
 [[nodiscard]] absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data,
                                                        std::size_t class_count);

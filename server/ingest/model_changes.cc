@@ -63,19 +63,21 @@ void DeleteModel(ModelRegistry& registry, CommitQueue& commits, const std::share
     // After the batches that were on their way.
     model->strand().Post([&commits, model] {
       commits.Post(
-          {.write = [model, batches = model->retention().TakeAll()](Store& store) -> absl::Status {
-             absl::Status status = store.DeleteBatches(batches);
-             if (status.ok() && model->tracker() != nullptr) {
-               status = store.DeleteBatches(model->tracker()->TakeAll());
+          {.append = nullptr,
+           .write = [model, batches = model->retention().TakeAll()](Store& store) -> absl::Status {
+             store.ReleaseBatches(batches);
+             if (model->tracker() != nullptr) {
+               store.ReleaseBatches(model->tracker()->TakeAll());
              }
-             return status;
+             return absl::OkStatus();
            },
            .undo = nullptr,
            .done = nullptr});
     });
   };
   commits.Post(
-      {.write = [model, deletes](Store& store) -> absl::Status {
+      {.append = nullptr,
+       .write = [model, deletes](Store& store) -> absl::Status {
          if (model->deleted()) {
            return absl::OkStatus();
          }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,15 +42,17 @@ absl::Status CheckKind(Model& model, const LoggedBatch& logged) {
              : absl::OkStatus();
 }
 
-// What a row of the log says of the predictions whose ids are known.
-absl::Status Track(Model& model, const Store::StoredBatch& stored,
-                   std::chrono::microseconds& elapsed) {
+// What a row of the log says of the predictions whose ids are known. matured_log_id: raised to
+// those that it says have matured.
+absl::Status Track(Model& model, const StoredBatch& stored, std::chrono::microseconds& elapsed,
+                   std::int64_t& matured_log_id) {
   const absl::StatusOr<LoggedBatch> logged =
       DecodeLogged(stored.data, model.declaration().class_count);
   if (!logged.ok()) {
     return Damaged(model, logged.status().message());
   }
   elapsed = logged->elapsed;
+  matured_log_id = std::max(matured_log_id, logged->through_log_id);
   const DecodedBatch& batch = logged->batch;
   if (logged->tracked() && logged->kind == LoggedBatch::Kind::kPredictions) {
     model.tracker()->Add(stored.log_id, logged->elapsed, stored.time_us, batch.ids, batch.labels);
@@ -64,12 +68,13 @@ class Replay {
   struct Target {
     std::shared_ptr<Model> model;
     std::int64_t snapshot_log_id = 0;
-    std::int64_t matured_log_id = 0;
+    // What is before this is in the snapshot and not needed.
+    std::int64_t first_log_id = 0;
   };
 
   explicit Replay(const std::atomic<bool>& stop) : stop_(stop) {}
 
-  absl::Status Post(const Target& target, const Store::StoredBatch& batch) {
+  absl::Status Post(const Target& target, const StoredBatch& batch) {
     const std::size_t bytes = batch.data.size();
     {
       std::unique_lock lock(mutex_);
@@ -134,6 +139,17 @@ class Replay {
       if (absl::Status status = CheckKind(model, *logged); !status.ok()) {
         return status;
       }
+      // The cursors of the database are those of the newest snapshot.
+      if (logged->position.has_value() &&
+          !model.cursors().Replay(*logged->position,
+                                  logged->kind == LoggedBatch::Kind::kOpened
+                                      ? std::nullopt
+                                      : std::optional(logged->batch.content_hash))) {
+        return Damaged(model, absl::StrCat("batch ", log_id, " of the log is number ",
+                                           logged->position->sequence, " of producer ",
+                                           Quoted(logged->position->producer_id),
+                                           ", and the one before it is missing"));
+      }
       const bool counted = logged->kind == LoggedBatch::Kind::kObservations ||
                            logged->kind == LoggedBatch::Kind::kMatured;
       const std::size_t rows = counted ? logged->batch.labels.size() : 0;
@@ -181,7 +197,7 @@ class Replay {
 };
 
 absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
-                                            ModelRegistry& registry,
+                                            std::int64_t next_log_id, ModelRegistry& registry,
                                             std::size_t model_memory_bytes) {
   const google::protobuf::Timestamp& created = stored.declaration.create_time();
   const ModelSnapshot::Time create_time(std::chrono::duration_cast<ModelSnapshot::Time::duration>(
@@ -196,9 +212,13 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
                         absl::StrCat("the store holds ", stored.declaration.name(), ": ",
                                      model.status().message()));
   }
+  if (stored.snapshot_log_id >= next_log_id) {
+    return Damaged(**model, absl::StrCat("its snapshot holds batch ", stored.snapshot_log_id,
+                                         ", but the log ends before ", next_log_id));
+  }
   Replay::Target target{.model = *std::move(model),
                         .snapshot_log_id = stored.snapshot_log_id,
-                        .matured_log_id = stored.matured_log_id};
+                        .first_log_id = stored.first_log_id};
   store::v1::ModelState state;
   if (!state.ParseFromString(stored.snapshot)) {
     return Damaged(*target.model, "its snapshot cannot be read");
@@ -211,22 +231,37 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
   return target;
 }
 
+// What the log still holds and nobody needs, when all of it was read.
+std::vector<std::int64_t> TakeUnneeded(Model& model, std::chrono::microseconds elapsed) {
+  std::vector<std::int64_t> unneeded = model.retention().TakeUnneededOld();
+  if (PredictionTracker* const tracker = model.tracker()) {
+    const PredictionTracker::Unneeded forgotten =
+        tracker->FindUnneeded(elapsed, std::numeric_limits<std::size_t>::max());
+    tracker->Forget(forgotten);
+    unneeded.insert(unneeded.end(), forgotten.log_ids.begin(), forgotten.log_ids.end());
+  }
+  return unneeded;
+}
+
 }  // namespace
 
 absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_memory_bytes,
                      Recovery& recovery, const Clock& clock) {
   const auto begin = std::chrono::steady_clock::now();
   std::map<std::int64_t, Replay::Target> targets;
+  std::map<std::int64_t, std::int64_t> matured_log_ids;
   absl::Status status = store.ReadModels([&](const Store::StoredModel& stored) -> absl::Status {
     Failpoint("recovery_model");
     if (recovery.stop) {
       return Stopped();
     }
-    absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
+    absl::StatusOr<Replay::Target> target =
+        RestoreModel(stored, store.next_log_id(), registry, model_memory_bytes);
     if (!target.ok()) {
       return target.status();
     }
     targets.emplace(stored.id, *std::move(target));
+    matured_log_ids.emplace(stored.id, stored.matured_log_id);
     ++recovery.models;
     return absl::OkStatus();
   });
@@ -249,19 +284,19 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     return status;
   }
   Replay replay(recovery.stop);
-  // Of models that are deleted.
-  std::vector<std::int64_t> orphans;
+  // First those of models that are deleted, and those that were not needed before.
+  std::vector<std::int64_t> unneeded;
   const std::int64_t now_us =
       std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch())
           .count();
-  status = store.ReadLog([&](const Store::StoredBatch& batch) -> absl::Status {
+  status = store.ReadLog([&](const StoredBatch& batch) -> absl::Status {
     Failpoint("recovery_batch");
     if (recovery.stop) {
       return Stopped();
     }
     const auto target = targets.find(batch.model_id);
-    if (target == targets.end()) {
-      orphans.push_back(batch.log_id);
+    if (target == targets.end() || batch.log_id < target->second.first_log_id) {
+      unneeded.push_back(batch.log_id);
       return absl::OkStatus();
     }
     ++recovery.batches;
@@ -269,7 +304,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
       std::chrono::microseconds elapsed{};
       absl::Status tracked;
       try {
-        tracked = Track(*target->second.model, batch, elapsed);
+        tracked = Track(*target->second.model, batch, elapsed, matured_log_ids.at(batch.model_id));
       } catch (const std::bad_alloc&) {
         tracked = absl::ResourceExhaustedError("out of memory while the log was read");
       }
@@ -284,7 +319,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   });
   for (const auto& [id, target] : targets) {
     if (PredictionTracker* const tracker = target.model->tracker()) {
-      tracker->RestoreMatured(target.matured_log_id);
+      tracker->RestoreMatured(matured_log_ids.at(id));
       tracker->SetSnapshot(target.snapshot_log_id);
     }
   }
@@ -292,21 +327,14 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   if (status.ok()) {
     status = replay.Publish(targets);
   }
-  if (status.ok() && !orphans.empty()) {
-    status = store.Begin();
-    if (status.ok()) {
-      status = store.DeleteBatches(orphans);
+  if (status.ok()) {
+    for (const auto& [id, target] : targets) {
+      const std::vector<std::int64_t> more = TakeUnneeded(*target.model, recovery.elapsed);
+      unneeded.insert(unneeded.end(), more.begin(), more.end());
     }
-    if (status.ok()) {
-      status = store.Commit();
-    }
-    if (!status.ok()) {
-      store.Rollback();
-    }
-    if (absl::IsResourceExhausted(status)) {
-      // The disk is full: they go at another start.
-      status = absl::OkStatus();
-    }
+    store.ReleaseBatches(unneeded);
+    // Nothing was appended.
+    status = store.CommitLog();
   }
   if (!status.ok()) {
     return status;

@@ -15,6 +15,7 @@
 #include "server/executor/thread_pool.h"
 #include "server/ingest/logged_batch.h"
 #include "server/state/model_declaration.h"
+#include "server/store/held_log.h"
 #include "server/store/sqlite.h"
 
 namespace calibd::server {
@@ -26,8 +27,8 @@ constexpr int kInstructions = 100000;
 
 class Verifier {
  public:
-  Verifier(Database& database, const std::function<bool(double)>& progress)
-      : database_(database), progress_(progress) {}
+  Verifier(Database& database, const HeldLog& log, const std::function<bool(double)>& progress)
+      : database_(database), log_(log), progress_(progress) {}
 
   absl::StatusOr<v1::Verification> Run() {
     // One state of the database for all that is read.
@@ -188,38 +189,62 @@ class Verifier {
   }
 
   absl::Status ReadLog() {
-    const absl::StatusOr<std::int64_t> rows = database_.QueryInteger("SELECT count(*) FROM log");
+    // The files are read as they are now: the log is ahead of the database.
+    const absl::StatusOr<std::vector<LogFiles::Extent>> extents = log_.extents();
+    if (!extents.ok()) {
+      return extents.status();
+    }
+    const LogFiles::Extent& newest = extents->back();
+    const std::int64_t first = extents->front().first_log_id;
+    const std::int64_t end = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
+    absl::StatusOr<std::int64_t> rows = database_.QueryInteger("SELECT count(*) FROM log");
     if (!rows.ok()) {
       return Judge(rows.status());
     }
-    return Read("SELECT id, model_id, data FROM log ORDER BY id", [&](const Statement& row) {
+    *rows += end - first;
+    const auto read_batch = [&](std::int64_t log_id, std::int64_t model_id, std::string_view data) {
       result_.set_batches(result_.batches() + 1);
-      const auto model = models_.find(row.Integer(1));
-      // Those of deleted models go at the next start.
+      const auto model = models_.find(model_id);
+      // Those of deleted models go with their files, or at the next start.
       if (model != models_.end()) {
-        ReadBatch(row.Integer(0), row.Blob(2), model->second);
+        ReadBatch(log_id, data, model->second);
       }
       static_cast<void>(GoOn(static_cast<double>(result_.batches()) /
                              static_cast<double>(std::max<std::int64_t>(1, *rows))));
-    });
+    };
+    absl::Status status = Read(
+        absl::StrCat("SELECT id, model_id, data FROM log WHERE id < ", first, " ORDER BY id")
+            .c_str(),
+        [&](const Statement& row) { read_batch(row.Integer(0), row.Integer(1), row.Blob(2)); });
+    for (const LogFiles::Extent& extent : *extents) {
+      if (!status.ok()) {
+        break;
+      }
+      status = Judge(LogFiles::ReadExtent(
+          extent, [&](const StoredBatch& batch, bool /*needed*/) -> absl::Status {
+            read_batch(batch.log_id, batch.model_id, batch.data);
+            return stopped_ ? absl::CancelledError("the verification was stopped")
+                            : absl::OkStatus();
+          }));
+    }
+    return status;
   }
 
   void ReadBatch(std::int64_t log_id, std::string_view data, StoredModel& model) {
     const absl::StatusOr<LoggedBatch> logged = DecodeLogged(data, model.class_count);
-    store::v1::LoggedBatch stored;
-    if (!logged.ok() || !stored.ParseFromArray(data.data(), static_cast<int>(data.size()))) {
+    if (!logged.ok()) {
       Report(model.name, ": batch ", log_id, " of the log cannot be read");
       return;
     }
     const bool counted = logged->kind == LoggedBatch::Kind::kObservations ||
                          logged->kind == LoggedBatch::Kind::kMatured;
     const bool of_tracker = logged->kind != LoggedBatch::Kind::kObservations &&
-                            logged->kind != LoggedBatch::Kind::kRejected;
+                            logged->kind != LoggedBatch::Kind::kRejected &&
+                            logged->kind != LoggedBatch::Kind::kOpened;
     if (of_tracker && !model.tracks) {
       Report(model.name, ": batch ", log_id, " of the log is of a model with a label_grace");
     }
-    if (logged->kind == LoggedBatch::Kind::kMatured &&
-        logged->through_log_id > model.matured_log_id) {
+    if (log_id <= model.snapshot_log_id && logged->through_log_id > model.matured_log_id) {
       Report(model.name, ": predictions up to ", logged->through_log_id, " have matured by batch ",
              log_id, ", but only ", model.matured_log_id, " is noted as the last");
     }
@@ -229,20 +254,26 @@ class Verifier {
       model.observations += rows;
       model.new_observations += log_id > model.snapshot_log_id ? rows : 0;
     }
-    if (!stored.producer_id().empty()) {
-      Producer& producer = model.producers[stored.producer_id()];
-      if (stored.sequence() <= producer.last_sequence || stored.sequence() > producer.cursor) {
-        Report(model.name, ": batch ", log_id, " of the log is number ", stored.sequence(),
-               " of producer ", Quoted(stored.producer_id()), ", after ", producer.last_sequence,
-               " and with a cursor at ", producer.cursor);
-      }
-      if (producer.is_new && stored.sequence() != producer.last_sequence + 1) {
-        Report(model.name, ": number ", producer.last_sequence + 1, " of producer ",
-               Quoted(stored.producer_id()), " is missing in the log after its snapshot");
-      }
-      producer.last_sequence = stored.sequence();
-      producer.is_new = log_id > model.snapshot_log_id;
+    if (logged->position.has_value() && logged->kind != LoggedBatch::Kind::kOpened) {
+      CheckPosition(*logged->position, log_id, model);
     }
+  }
+
+  void CheckPosition(const ProducerPosition& position, std::int64_t log_id, StoredModel& model) {
+    Producer& producer = model.producers[position.producer_id];
+    if (position.sequence <= producer.last_sequence) {
+      Report(model.name, ": batch ", log_id, " of the log is number ", position.sequence,
+             " of producer ", Quoted(position.producer_id), ", after ", producer.last_sequence);
+    }
+    // Of what the database does not know all is there.
+    const std::int64_t known = producer.is_new ? producer.last_sequence
+                                               : std::max(producer.cursor, producer.last_sequence);
+    if (position.sequence > known + 1) {
+      Report(model.name, ": number ", known + 1, " of producer ", Quoted(position.producer_id),
+             " is missing in the log after its snapshot");
+    }
+    producer.last_sequence = position.sequence;
+    producer.is_new = log_id > model.snapshot_log_id;
   }
 
   void CheckModels() {
@@ -263,6 +294,7 @@ class Verifier {
   }
 
   Database& database_;
+  const HeldLog& log_;
   const std::function<bool(double)>& progress_;
   // Models want one; nothing is run on it.
   ThreadPool no_threads_{"calibd-verify", 0};
@@ -273,13 +305,17 @@ class Verifier {
 
 }  // namespace
 
-absl::StatusOr<v1::Verification> VerifyDatabase(const std::string& path,
-                                                const std::function<bool(double)>& progress) {
+absl::StatusOr<v1::Verification> VerifyStore(const std::string& path, CommitQueue& commits,
+                                             const std::function<bool(double)>& progress) {
+  const absl::StatusOr<std::unique_ptr<HeldLog>> log = HeldLog::Hold(commits);
+  if (!log.ok()) {
+    return log.status();
+  }
   absl::StatusOr<Database> database = Database::Open(path);
   if (!database.ok()) {
     return database.status();
   }
-  return Verifier(*database, progress).Run();
+  return Verifier(*database, **log, progress).Run();
 }
 
 }  // namespace calibd::server

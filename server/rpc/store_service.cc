@@ -82,8 +82,12 @@ absl::Status SendFile(const std::string& path, const std::atomic<bool>& draining
 
 }  // namespace
 
-StoreServiceImpl::StoreServiceImpl(const ModelRegistry& registry, std::string folder)
-    : registry_(registry), folder_(std::move(folder)), thread_("calibd-upkeep", 1, kNiceness) {
+StoreServiceImpl::StoreServiceImpl(const ModelRegistry& registry, std::string folder,
+                                   CommitQueue& commits)
+    : registry_(registry),
+      folder_(std::move(folder)),
+      commits_(commits),
+      thread_("calibd-upkeep", 1, kNiceness) {
   std::error_code error;
   for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
     std::filesystem::remove(folder_ + "/backup.tmp" + suffix, error);
@@ -119,7 +123,7 @@ grpc::ServerWriteReactor<v1::BackupResponse>* StoreServiceImpl::Backup(
     grpc::CallbackServerContext* /*context*/, const v1::BackupRequest* /*request*/) {
   return Begin<v1::BackupResponse>([this](BlockingWriter<v1::BackupResponse>& writer) {
     const std::string copy = folder_ + "/backup.tmp";
-    absl::Status status = CopyDatabase(database(), copy, ProgressWriter(writer, draining_));
+    absl::Status status = CopyStore(database(), commits_, copy, ProgressWriter(writer, draining_));
     if (status.ok()) {
       status = SendFile(copy, draining_, writer);
       std::error_code error;
@@ -133,7 +137,7 @@ grpc::ServerWriteReactor<v1::VerifyResponse>* StoreServiceImpl::Verify(
     grpc::CallbackServerContext* /*context*/, const v1::VerifyRequest* /*request*/) {
   return Begin<v1::VerifyResponse>([this](BlockingWriter<v1::VerifyResponse>& writer) {
     absl::StatusOr<v1::Verification> verification =
-        VerifyDatabase(database(), ProgressWriter(writer, draining_));
+        VerifyStore(database(), commits_, ProgressWriter(writer, draining_));
     if (!verification.ok()) {
       return verification.status();
     }

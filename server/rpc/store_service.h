@@ -8,6 +8,7 @@
 #include "calibd/v1/store_service.grpc.pb.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/model_registry.h"
+#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
@@ -15,8 +16,8 @@ namespace calibd::server {
 // models are back.
 class StoreServiceImpl final : public v1::StoreService::CallbackService {
  public:
-  // folder: the store's. Removes what an earlier process left there half done.
-  StoreServiceImpl(const ModelRegistry& registry, std::string folder);
+  // folder: of the store that commits writes. Removes what an earlier process left there half done.
+  StoreServiceImpl(const ModelRegistry& registry, std::string folder, CommitQueue& commits);
 
   grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
                                                        const v1::BackupRequest* request) override;
@@ -36,6 +37,7 @@ class StoreServiceImpl final : public v1::StoreService::CallbackService {
 
   const ModelRegistry& registry_;
   const std::string folder_;
+  CommitQueue& commits_;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> draining_ = false;
   ThreadPool thread_;

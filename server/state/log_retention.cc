@@ -7,17 +7,33 @@ namespace calibd::server {
 void LogRetention::AddOld(std::int64_t log_id, std::size_t rows) {
   last_log_id_ = log_id;
   if (rows == 0) {
-    rejected_.push_back(log_id);
+    unneeded_.push_back(log_id);
     return;
   }
   batches_.push_back({log_id, rows});
   rows_ += rows;
+  LeaveOut();
 }
 
 void LogRetention::Add(std::int64_t log_id, std::size_t rows) {
-  AddOld(log_id, rows);
+  last_log_id_ = log_id;
+  if (rows == 0) {
+    rejected_.push_back(log_id);
+    ++new_rejected_;
+    return;
+  }
+  batches_.push_back({log_id, rows});
+  rows_ += rows;
   new_rows_ += rows;
-  ++(rows == 0 ? new_rejected_ : new_batches_);
+  ++new_batches_;
+}
+
+void LogRetention::LeaveOut() {
+  while (!batches_.empty() && rows_ - batches_.front().rows >= window_) {
+    unneeded_.push_back(batches_.front().log_id);
+    rows_ -= batches_.front().rows;
+    batches_.pop_front();
+  }
 }
 
 void LogRetention::AddTracked(std::int64_t log_id, std::size_t rows) {
@@ -34,7 +50,7 @@ bool LogRetention::SnapshotDue(Clock::time_point now) const noexcept {
   if (failed_) {
     return now - snapshot_time_ >= kRetryInterval;
   }
-  return new_rows_ >= kSnapshotRows || new_batches_ >= kSnapshotBatches ||
+  return new_rows_ >= snapshot_rows_ || new_batches_ >= kSnapshotBatches ||
          new_rejected_ >= kSnapshotRejected ||
          (new_batches_ + new_rejected_ > 0 && now - snapshot_time_ >= kSnapshotInterval);
 }
@@ -42,11 +58,7 @@ bool LogRetention::SnapshotDue(Clock::time_point now) const noexcept {
 std::vector<std::int64_t> LogRetention::BeginSnapshot(Clock::time_point now) {
   unneeded_.insert(unneeded_.end(), rejected_.begin(), rejected_.end());
   rejected_.clear();
-  while (!batches_.empty() && rows_ - batches_.front().rows >= window_) {
-    unneeded_.push_back(batches_.front().log_id);
-    rows_ -= batches_.front().rows;
-    batches_.pop_front();
-  }
+  LeaveOut();
   new_rows_ = 0;
   new_batches_ = 0;
   new_rejected_ = 0;
@@ -62,6 +74,8 @@ void LogRetention::EndSnapshot(bool stored) noexcept {
     unneeded_.clear();
   }
 }
+
+std::vector<std::int64_t> LogRetention::TakeUnneededOld() { return std::exchange(unneeded_, {}); }
 
 std::vector<std::int64_t> LogRetention::TakeAll() {
   std::vector<std::int64_t> all = std::exchange(unneeded_, {});

@@ -14,20 +14,22 @@ namespace calibd::server {
 class LogRetention {
  public:
   using Clock = std::chrono::steady_clock;
-  // A snapshot follows on so many observations, batches or rejected batches, or after this
-  // time if there were any: they bound what a start has to count again.
-  static constexpr std::size_t kSnapshotRows = 1024;
-  static constexpr std::size_t kSnapshotBatches = 256;
+  // A snapshot follows on so many batches or rejected batches, or after this time if there were
+  // any: they bound what a start has to count again.
+  static constexpr std::size_t kSnapshotBatches = 4096;
   static constexpr std::size_t kSnapshotRejected = 16384;
   static constexpr std::chrono::seconds kSnapshotInterval{60};
   // After one that could not be stored.
   static constexpr std::chrono::seconds kRetryInterval{1};
 
-  explicit LogRetention(std::size_t window) : window_(window) {}
+  // snapshot_rows: a snapshot also follows on so many observations or predictions.
+  LogRetention(std::size_t window, std::size_t snapshot_rows)
+      : window_(window), snapshot_rows_(snapshot_rows) {}
 
-  // A batch was counted; rows: 0 for one that was rejected.
+  // A batch was counted; rows: 0 for one that was rejected, or of which only a producer's cursor
+  // knows.
   void Add(std::int64_t log_id, std::size_t rows);
-  // The same of a batch that the newest snapshot holds.
+  // The same of a batch that the newest snapshot holds. Before the first Add.
   void AddOld(std::int64_t log_id, std::size_t rows);
   // A batch was counted that is kept for the tracker of predictions. rows: that it holds.
   void AddTracked(std::int64_t log_id, std::size_t rows);
@@ -38,11 +40,17 @@ class LogRetention {
   [[nodiscard]] bool SnapshotDue(Clock::time_point now) const noexcept;
   // Of the newest batch, 0 before the first.
   [[nodiscard]] std::int64_t last_log_id() const noexcept { return last_log_id_; }
+  // The first one that the window needs, as of BeginSnapshot; that after the newest if none.
+  [[nodiscard]] std::int64_t first_log_id() const noexcept {
+    return batches_.empty() ? last_log_id_ + 1 : batches_.front().log_id;
+  }
   // A snapshot of the state after the newest batch is on its way. Returns the batches that
   // are not needed once it is stored.
   [[nodiscard]] std::vector<std::int64_t> BeginSnapshot(Clock::time_point now);
-  // It is stored, and they are deleted; or neither.
+  // It is stored, and they are released; or neither.
   void EndSnapshot(bool stored) noexcept;
+  // Of those that AddOld told, the ones that are not needed.
+  [[nodiscard]] std::vector<std::int64_t> TakeUnneededOld();
   // All batches, none of which is needed any more.
   [[nodiscard]] std::vector<std::int64_t> TakeAll();
 
@@ -52,7 +60,11 @@ class LogRetention {
     std::size_t rows;
   };
 
+  // Takes what the window does not need from batches_.
+  void LeaveOut();
+
   const std::size_t window_;
+  const std::size_t snapshot_rows_;
   std::deque<Batch> batches_;
   // Of batches_.
   std::size_t rows_ = 0;

@@ -34,7 +34,7 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
       cursors_(max_producers),
       window_(declaration_.class_count, declaration_.window,
               WindowChunkRows(declaration_.class_count, declaration_.window)),
-      retention_(declaration_.window) {
+      retention_(declaration_.window, SnapshotRows(declaration_)) {
   if (declaration_.max_pending > 0) {
     tracker_.emplace(declaration_.label_grace, declaration_.max_pending);
     state_.label_coverage.emplace().classes =

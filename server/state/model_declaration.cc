@@ -392,6 +392,14 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   return bytes;
 }
 
+std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
+  // Some 10 ms of counting.
+  constexpr std::size_t kValues = std::size_t{1} << 17;
+  constexpr std::size_t kLeast = 64;
+  constexpr std::size_t kMost = 16384;
+  return std::clamp(kValues / declaration.class_count, kLeast, kMost);
+}
+
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
                                                   std::size_t model_memory_bytes) {
   return Checker(model, model_memory_bytes).Check();

@@ -48,6 +48,10 @@ struct ModelDeclaration {
 // warm-up predictions, blocks, class names, predictions whose ids are known.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
 
+// Observations or predictions after which a snapshot of such a model is due: their work is what a
+// start may have to do again for it.
+[[nodiscard]] std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept;
+
 // Checks a declaration and fills in the defaults, which shrink to what fits
 // into model_memory_bytes.
 // Errors: InvalidArgument with a BadRequest naming every bad field, also when

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "absl/container/flat_hash_set.h"
 
@@ -30,7 +31,7 @@ void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t t
                    .first = first,
                    .rows = ids.size()});
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    index_.emplace(ids[i], first + i);
+    index_.insert_or_assign(ids[i], first + i);
     entries_.push_back({.id = ids[i], .label = labels.empty() ? kNoLabel : labels[i]});
   }
   pending_ += ids.size();
@@ -98,13 +99,14 @@ void PredictionTracker::UndoLabel(std::span<const PredictionId> ids) {
 void PredictionTracker::KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids) {
   LabelBatch batch{.log_id = log_id};
   for (const PredictionId& id : ids) {
-    batch.newest = std::max(batch.newest, index_.at(id));
+    batch.end = std::max(batch.end, index_.at(id) + 1);
   }
   label_batches_.push_back(batch);
 }
 
 PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_t max_rows) {
   Matured matured;
+  matured.former_log_id = matured_log_id_;
   std::size_t rows = 0;
   while (matured_runs_ < runs_.size() && rows < max_rows) {
     const Run& run = runs_[matured_runs_];
@@ -118,6 +120,7 @@ PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_
       out.labels.push_back(entry(run.first + i).label);
     }
     rows += run.rows;
+    matured_log_id_ = run.log_id;
     ++matured_runs_;
   }
   pending_ -= rows;
@@ -130,6 +133,7 @@ void PredictionTracker::UndoMature(const Matured& matured) noexcept {
     pending_ += run.labels.size();
   }
   matured_runs_ -= matured.runs.size();
+  matured_log_id_ = matured.former_log_id;
   Publish();
 }
 
@@ -138,7 +142,7 @@ PredictionTracker::Unneeded PredictionTracker::FindUnneeded(Elapsed elapsed,
   Unneeded unneeded;
   const std::uint64_t pending_from = first_pending();
   for (const LabelBatch& batch : label_batches_) {
-    if (unneeded.log_ids.size() >= most || batch.newest >= pending_from ||
+    if (unneeded.log_ids.size() >= most || batch.end > pending_from ||
         batch.log_id > snapshot_log_id_) {
       break;
     }
@@ -166,10 +170,14 @@ void PredictionTracker::Forget(const Unneeded& unneeded) {
   for (std::size_t i = 0; i < unneeded.runs; ++i) {
     const Run& run = runs_.front();
     for (std::size_t row = 0; row < run.rows; ++row) {
-      index_.erase(entries_.front().id);
+      // Unless a later prediction has its id.
+      const auto found = index_.find(entries_.front().id);
+      if (found != index_.end() && found->second == first_entry_) {
+        index_.erase(found);
+      }
       entries_.pop_front();
+      ++first_entry_;
     }
-    first_entry_ += run.rows;
     runs_.pop_front();
   }
   matured_runs_ -= unneeded.runs;
@@ -179,6 +187,14 @@ void PredictionTracker::Forget(const Unneeded& unneeded) {
 void PredictionTracker::SetSnapshot(std::int64_t log_id) noexcept {
   snapshot_log_id_ = log_id;
   Publish();
+}
+
+std::int64_t PredictionTracker::first_log_id() const noexcept {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  if (!runs_.empty()) {
+    first = runs_.front().log_id;
+  }
+  return label_batches_.empty() ? first : std::min(first, label_batches_.front().log_id);
 }
 
 std::vector<std::int64_t> PredictionTracker::TakeAll() {
@@ -208,13 +224,14 @@ void PredictionTracker::RestoreLabels(std::int64_t log_id, std::span<const Predi
     const auto found = index_.find(ids[i]);
     if (found != index_.end()) {
       entry(found->second).label = labels[i];
-      batch.newest = std::max(batch.newest, found->second);
+      batch.end = std::max(batch.end, found->second + 1);
     }
   }
   label_batches_.push_back(batch);
 }
 
 void PredictionTracker::RestoreMatured(std::int64_t log_id) {
+  matured_log_id_ = log_id;
   while (matured_runs_ < runs_.size() && runs_[matured_runs_].log_id <= log_id) {
     pending_ -= runs_[matured_runs_].rows;
     ++matured_runs_;

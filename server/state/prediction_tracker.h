@@ -61,7 +61,8 @@ class PredictionTracker {
   // Which of the ids are not known, each for its first time: ascending indices.
   [[nodiscard]] std::vector<std::uint32_t> FindNew(std::span<const PredictionId> ids) const;
 
-  // A batch of predictions of the log. ids: new, at least one. labels: as many, or none.
+  // A batch of predictions of the log. ids: new, at least one; at a start also such as were
+  // forgotten before, which are then known by the newest. labels: as many, or none.
   // time_us: of the wall clock, to be shown.
   void Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
            std::span<const PredictionId> ids, std::span<const std::int32_t> labels);
@@ -95,6 +96,8 @@ class PredictionTracker {
       std::vector<std::int32_t> labels;
     };
     std::vector<Run> runs;
+    // matured_log_id before.
+    std::int64_t former_log_id = 0;
   };
   // Takes runs that are due, until they hold max_rows or more.
   [[nodiscard]] Matured Mature(Elapsed elapsed, std::size_t max_rows);
@@ -124,6 +127,11 @@ class PredictionTracker {
   // All runs up to this batch have matured.
   void RestoreMatured(std::int64_t log_id);
 
+  // Of the first batch that is held for this; INT64_MAX if there is none.
+  [[nodiscard]] std::int64_t first_log_id() const noexcept;
+  // All predictions up to this batch have matured.
+  [[nodiscard]] std::int64_t matured_log_id() const noexcept { return matured_log_id_; }
+
   // ---- From any thread
 
   // When there is something to do for Mature or FindUnneeded; Elapsed::max() if there is not.
@@ -148,8 +156,8 @@ class PredictionTracker {
   };
   struct LabelBatch {
     std::int64_t log_id = 0;
-    // Number of the newest entry that it labels.
-    std::uint64_t newest = 0;
+    // Above the numbers of the entries that it labels.
+    std::uint64_t end = 0;
   };
 
   [[nodiscard]] Entry& entry(std::uint64_t number) { return entries_[number - first_entry_]; }
@@ -170,6 +178,7 @@ class PredictionTracker {
   std::size_t pending_ = 0;
   std::deque<LabelBatch> label_batches_;
   std::int64_t snapshot_log_id_ = 0;
+  std::int64_t matured_log_id_ = 0;
 
   std::atomic<std::int64_t> next_due_us_ = Elapsed::max().count();
   std::atomic<std::int64_t> oldest_pending_time_us_ = 0;

@@ -1,5 +1,6 @@
 #include "server/state/producer_cursors.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -31,20 +32,21 @@ absl::StatusOr<std::int64_t> ProducerCursors::Open(const std::string& producer_i
                        absl::StrCat("the model has ", cursors_.size(),
                                     " producers, the most that are remembered for one"));
     }
-    cursors_.emplace(producer_id, Cursor{.epoch = epoch});
+    cursors_.emplace(producer_id, Known{.cursor = {.epoch = epoch}, .moved = true});
     return 1;
   }
-  Cursor& cursor = found->second;
+  Cursor& cursor = found->second.cursor;
   if (epoch < cursor.epoch) {
     return FencedError(producer_id, epoch, cursor.epoch);
   }
+  found->second.moved = found->second.moved || epoch > cursor.epoch;
   cursor.epoch = epoch;
   return cursor.last_sequence + 1;
 }
 
 absl::StatusOr<ProducerCursors::Standing> ProducerCursors::Check(const ProducerPosition& position,
                                                                  std::uint64_t content_hash) const {
-  const Cursor& cursor = cursors_.at(position.producer_id);
+  const Cursor& cursor = cursors_.at(position.producer_id).cursor;
   if (position.epoch < cursor.epoch) {
     return FencedError(position.producer_id, position.epoch, cursor.epoch);
   }
@@ -73,12 +75,33 @@ std::optional<ProducerCursors::Cursor> ProducerCursors::Get(const std::string& p
   if (found == cursors_.end()) {
     return std::nullopt;
   }
-  return found->second;
+  return found->second.cursor;
+}
+
+bool ProducerCursors::Replay(const ProducerPosition& position,
+                             std::optional<std::uint64_t> content_hash) {
+  const auto [place, is_new] = cursors_.try_emplace(position.producer_id);
+  Known& known = place->second;
+  known.moved = known.moved || is_new || position.epoch > known.cursor.epoch;
+  known.cursor.epoch = std::max(known.cursor.epoch, position.epoch);
+  if (content_hash.has_value() && position.sequence > known.cursor.last_sequence) {
+    if (position.sequence != known.cursor.last_sequence + 1) {
+      return false;
+    }
+    Advance(position, *content_hash);
+  }
+  return true;
+}
+
+void ProducerCursors::SetStored() noexcept {
+  for (auto& [producer_id, known] : cursors_) {
+    known.moved = false;
+  }
 }
 
 void ProducerCursors::Set(const std::string& producer_id, const std::optional<Cursor>& cursor) {
   if (cursor.has_value()) {
-    cursors_.insert_or_assign(producer_id, *cursor);
+    cursors_[producer_id].cursor = *cursor;
   } else {
     cursors_.erase(producer_id);
   }
@@ -88,8 +111,9 @@ void ProducerCursors::Advance(const ProducerPosition& position,
                               std::uint64_t content_hash) noexcept {
   const auto found = cursors_.find(position.producer_id);
   if (found != cursors_.end()) {
-    found->second.last_sequence = position.sequence;
-    found->second.content_hashes[Slot(position.sequence)] = content_hash;
+    found->second.cursor.last_sequence = position.sequence;
+    found->second.cursor.content_hashes[Slot(position.sequence)] = content_hash;
+    found->second.moved = true;
   }
 }
 

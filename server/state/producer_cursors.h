@@ -57,14 +57,38 @@ class ProducerCursors {
     // Of sequence s at s % kRememberedContents.
     std::array<std::uint64_t, kRememberedContents> content_hashes{};
   };
+  // What a row of the log, read again, says of its producer: a batch of this number, or, without
+  // a hash, only that it was opened. Rows that the cursor knows change nothing. False when numbers
+  // are missing before it.
+  [[nodiscard]] bool Replay(const ProducerPosition& position,
+                            std::optional<std::uint64_t> content_hash);
+
+  // Cursors that moved since they were stored.
+  template <typename Visit>
+  void VisitMoved(const Visit& visit) const {
+    for (const auto& [producer_id, known] : cursors_) {
+      if (known.moved) {
+        visit(producer_id, known.cursor);
+      }
+    }
+  }
+  // They are stored.
+  void SetStored() noexcept;
+
   // Unset for a producer that never was.
   [[nodiscard]] std::optional<Cursor> Get(const std::string& producer_id) const;
   // Sets what Get returned; unset: forgets the producer.
   void Set(const std::string& producer_id, const std::optional<Cursor>& cursor);
 
  private:
+  struct Known {
+    Cursor cursor;
+    // Since it was stored.
+    bool moved = false;
+  };
+
   const std::size_t max_producers_;
-  std::unordered_map<std::string, Cursor> cursors_;
+  std::unordered_map<std::string, Known> cursors_;
 };
 
 // The content hashes of a cursor as the store holds them: little-endian, 8 bytes each.

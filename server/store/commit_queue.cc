@@ -20,6 +20,8 @@ namespace {
 // beside the commits; and between two commits if that does not keep up.
 constexpr int kCheckpointPages = 2000;
 constexpr int kMostPages = 32000;
+// Of a frame of the log, from which on it takes no more.
+constexpr std::size_t kFrameBytes = std::size_t{8} << 20;
 // Between two attempts to make room on a full disk.
 constexpr std::chrono::seconds kFreeInterval{1};
 
@@ -42,12 +44,19 @@ absl::Status FailedBefore(const absl::Status& failure) {
 
 CommitQueue::CommitQueue(std::unique_ptr<Store> store,
                          std::function<void(const absl::Status&)> on_failure)
-    : store_(std::move(store)), on_failure_(std::move(on_failure)) {
+    : store_(std::move(store)),
+      on_failure_(std::move(on_failure)),
+      log_bytes_(store_->log_bytes()) {
   storage_thread_ = std::thread([this] { Run(); });
   checkpoint_thread_ = std::thread([this] { RunCheckpoints(); });
 }
 
 CommitQueue::~CommitQueue() { Stop(); }
+
+void CommitQueue::SetSettle(std::function<void()> settle) {
+  const std::lock_guard lock(mutex_);
+  settle_ = std::move(settle);
+}
 
 void CommitQueue::Post(Operation operation) {
   {
@@ -100,18 +109,37 @@ void CommitQueue::Run() {
       std::unique_lock lock(mutex_);
       writing_ = 0;
       changed_.notify_all();
-      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-      if (queue_.empty()) {
+      changed_.wait(lock, [this] { return stopping_ || !queue_.empty() || retires_; });
+      if (queue_.empty() && stopping_) {
         return;
       }
       operations.swap(queue_);
       writing_ = operations.size();
     }
-    Write(operations);
+    if (operations.empty()) {
+      MakeRoom(absl::OkStatus());
+    }
+    for (std::span<Operation> rest(operations); !rest.empty();) {
+      rest = rest.subspan(Write(rest.first(EndOfTransaction(rest))));
+    }
   }
 }
 
-void CommitQueue::Write(std::vector<Operation>& operations) {
+std::size_t CommitQueue::EndOfTransaction(std::span<const Operation> operations) {
+  bool appends = false;
+  bool writes = false;
+  std::size_t end = 0;
+  for (; end < operations.size(); ++end) {
+    appends = appends || operations[end].append;
+    writes = writes || operations[end].write;
+    if (appends && writes) {
+      break;
+    }
+  }
+  return end;
+}
+
+std::size_t CommitQueue::Write(std::span<Operation> operations) {
   absl::Status status;
   {
     const std::lock_guard lock(mutex_);
@@ -121,16 +149,24 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
   }
   const auto begin = std::chrono::steady_clock::now();
   if (status.ok()) {
-    status = store_->Begin();
-    for (auto operation = operations.begin(); status.ok() && operation != operations.end();
-         ++operation) {
-      if (operation->write) {
-        status = Guard([&] { return operation->write(*store_); });
+    const bool writes = std::any_of(operations.begin(), operations.end(),
+                                    [](const Operation& one) { return one.write != nullptr; });
+    if (writes) {
+      status = store_->Begin();
+    }
+    for (std::size_t i = 0; status.ok() && i < operations.size(); ++i) {
+      if (store_->appended_bytes() >= kFrameBytes) {
+        operations = operations.first(i);
+        break;
+      }
+      const auto& write = writes ? operations[i].write : operations[i].append;
+      if (write) {
+        status = Guard([&] { return write(*store_); });
       }
     }
     if (status.ok()) {
       Failpoint("before_commit");
-      status = store_->Commit();
+      status = writes ? store_->Commit() : Guard([&] { return store_->CommitLog(); });
     }
     if (status.ok()) {
       Failpoint("after_commit");
@@ -162,6 +198,7 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
       ++statistics_.failed_commits;
     }
     wal_pages_ = store_->wal_pages();
+    log_bytes_ = store_->log_bytes();
   }
   wal_grew_.notify_one();
   HandleError(status);
@@ -174,6 +211,24 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
       }));
     }
   }
+  if (settle_) {
+    HandleError(Guard([&] {
+      settle_();
+      return absl::OkStatus();
+    }));
+  }
+  MakeRoom(status);
+  return operations.size();
+}
+
+void CommitQueue::MakeRoom(const absl::Status& status) {
+  retires_ = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) {
+      return;
+    }
+  }
   const auto now = std::chrono::steady_clock::now();
   if (store_->wal_pages() > kMostPages ||
       (absl::IsResourceExhausted(status) && now - freed_ >= kFreeInterval)) {
@@ -181,6 +236,10 @@ void CommitQueue::Write(std::vector<Operation>& operations) {
     freed_ = now;
     HandleError(store_->Checkpoint());
   }
+  const absl::StatusOr<bool> retires = store_->Retire();
+  HandleError(retires.status());
+  // On a full disk, it is tried again with the next transaction.
+  retires_ = retires.ok() && *retires;
 }
 
 void CommitQueue::HandleError(const absl::Status& status) {
@@ -233,6 +292,7 @@ CommitQueue::Statistics CommitQueue::statistics() const {
     const std::lock_guard lock(mutex_);
     statistics = statistics_;
     statistics.queued = queue_.size() + writing_;
+    statistics.bytes = log_bytes_;
   }
   for (const char* suffix : {"", "-wal"}) {
     std::error_code error;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,8 +19,9 @@
 
 namespace calibd::server {
 
-// Makes what is posted durable, in the order of posting: one storage thread writes all that
-// waits in one transaction. Thread-safe.
+// Makes what is posted durable, in the order of posting: one storage thread writes what waits.
+// Operations that follow each other and go to the same place, the log or the database, are one
+// transaction. Thread-safe.
 //
 // A full disk fails the transaction and nothing else. After any other error nothing is
 // written any more, as what the disk holds is not known: on_failure is told once, and every
@@ -27,10 +29,12 @@ namespace calibd::server {
 class CommitQueue {
  public:
   struct Operation {
-    // Writes, on the storage thread. An error fails the whole transaction.
+    // Appends to the log, on the storage thread. An error fails the whole transaction.
+    std::function<absl::Status(Store&)> append;
+    // Writes to the database, likewise. One of the two, or neither.
     std::function<absl::Status(Store&)> write;
-    // Takes back what `write` did in memory. After a failure, newest first, on the storage
-    // thread; whether `write` was called or not.
+    // Takes back what `append` or `write` did in memory. After a failure, newest first, on the
+    // storage thread; whether they were called or not.
     std::function<void()> undo;
     // After the commit, or with the error; on the storage thread, in the order of posting.
     std::function<void(const absl::Status&)> done;
@@ -43,6 +47,9 @@ class CommitQueue {
   CommitQueue(const CommitQueue&) = delete;
   CommitQueue& operator=(const CommitQueue&) = delete;
 
+  // Calls this on the storage thread whenever all operations of a transaction are done. Before
+  // the first Post.
+  void SetSettle(std::function<void()> settle);
   // Unbounded: whoever posts bounds what waits.
   void Post(Operation operation);
   // As after a failed write: what was committed cannot be made to count.
@@ -62,15 +69,20 @@ class CommitQueue {
     std::int64_t failed_commits = 0;
     // Operations that wait or are being written.
     std::size_t queued = 0;
-    // Size of the database and its write-ahead log on disk, in bytes.
+    // Size of the log's files, the database and its write-ahead log on disk, in bytes.
     std::int64_t bytes = 0;
   };
   [[nodiscard]] Statistics statistics() const;
 
  private:
   void Run();
-  // One transaction.
-  void Write(std::vector<Operation>& operations);
+  // Returns where the first transaction of these ends.
+  [[nodiscard]] static std::size_t EndOfTransaction(std::span<const Operation> operations);
+  // One transaction. Takes of a log's only so many as make a frame of a good size; returns how
+  // many.
+  std::size_t Write(std::span<Operation> operations);
+  // Makes room on a disk that is full, or where there is much that is not needed.
+  void MakeRoom(const absl::Status& status);
   void RunCheckpoints();
   // Fail, unless the status is OK or says that the disk is full.
   void HandleError(const absl::Status& status);
@@ -88,9 +100,13 @@ class CommitQueue {
   bool told_failure_ = false;     // guarded by mutex_
   Statistics statistics_;         // guarded by mutex_; without queued and bytes
   int wal_pages_ = 0;             // guarded by mutex_
+  std::int64_t log_bytes_ = 0;    // guarded by mutex_
+  std::function<void()> settle_;  // set before the first Post
 
-  // The storage thread's: when it last tried to make room on a full disk.
+  // The storage thread's: when it last tried to make room on a full disk, and whether the log
+  // has a file that should go.
   std::chrono::steady_clock::time_point freed_{};
+  bool retires_ = false;
 
   std::thread storage_thread_;
   // Moves the write-ahead log into the database while commits go on.

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -20,7 +21,12 @@ namespace {
 
 // "cali", see the magic numbers of SQLite's file format.
 constexpr std::int64_t kApplicationId = 0x63616c69;
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
+
+// Rows that one transaction deletes besides what it is for.
+constexpr std::size_t kMostDeleted = 1024;
+// What is copied at a time from a file of the log.
+constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
 
 // What makes version N of the format out of version N - 1. Steps are only ever added.
 constexpr std::array<const char*, kVersion> kMigrations{R"sql(
@@ -54,6 +60,13 @@ CREATE TABLE maturity (
   model_id INTEGER PRIMARY KEY,
   log_id INTEGER NOT NULL
 );
+)sql",
+                                                        R"sql(
+ALTER TABLE snapshots ADD COLUMN first_log_id INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE log_files (
+  first_log_id INTEGER NOT NULL
+);
+INSERT INTO log_files (first_log_id) VALUES (0);
 )sql"};
 
 absl::Status FolderError(const std::string& folder, std::string_view reason) {
@@ -136,7 +149,8 @@ struct Store::Statements {
   Statement delete_model;
   Statement delete_cursors;
   Statement delete_snapshot;
-  Statement append_batch;
+  Statement insert_batch;
+  Statement put_first_log_id;
   Statement put_cursor;
   Statement put_snapshot;
   Statement put_maturity;
@@ -155,7 +169,8 @@ Store::~Store() {
   close(lock_);
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder,
+                                                   std::uint64_t segment_bytes) {
   const absl::StatusOr<int> lock = LockFolder(folder);
   if (!lock.ok()) {
     return lock.status();
@@ -182,6 +197,9 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
   if (status.ok()) {
     status = store->Prepare();
   }
+  if (status.ok()) {
+    status = store->OpenLog(folder, segment_bytes);
+  }
   if (!status.ok()) {
     return status;
   }
@@ -202,13 +220,15 @@ absl::Status Store::Prepare() {
   absl::StatusOr<Statement> delete_model = prepare("DELETE FROM models WHERE id = ?");
   absl::StatusOr<Statement> delete_cursors = prepare("DELETE FROM cursors WHERE model_id = ?");
   absl::StatusOr<Statement> delete_snapshot = prepare("DELETE FROM snapshots WHERE model_id = ?");
-  absl::StatusOr<Statement> append_batch =
+  absl::StatusOr<Statement> insert_batch =
       prepare("INSERT INTO log (id, model_id, time_us, data) VALUES (?, ?, ?, ?)");
+  absl::StatusOr<Statement> put_first_log_id = prepare("UPDATE log_files SET first_log_id = ?");
   absl::StatusOr<Statement> put_cursor = prepare(
       "INSERT OR REPLACE INTO cursors (model_id, producer_id, epoch, last_sequence, contents) "
       "VALUES (?, ?, ?, ?, ?)");
-  absl::StatusOr<Statement> put_snapshot =
-      prepare("INSERT OR REPLACE INTO snapshots (model_id, log_id, data) VALUES (?, ?, ?)");
+  absl::StatusOr<Statement> put_snapshot = prepare(
+      "INSERT OR REPLACE INTO snapshots (model_id, log_id, data, first_log_id) "
+      "VALUES (?, ?, ?, ?)");
   absl::StatusOr<Statement> put_maturity =
       prepare("INSERT OR REPLACE INTO maturity (model_id, log_id) VALUES (?, ?)");
   absl::StatusOr<Statement> delete_maturity = prepare("DELETE FROM maturity WHERE model_id = ?");
@@ -217,21 +237,19 @@ absl::Status Store::Prepare() {
   if (!status.ok()) {
     return status;
   }
-  statements_ = std::make_unique<Statements>(Statements{
-      *std::move(begin), *std::move(commit), *std::move(insert_model), *std::move(delete_model),
-      *std::move(delete_cursors), *std::move(delete_snapshot), *std::move(append_batch),
-      *std::move(put_cursor), *std::move(put_snapshot), *std::move(put_maturity),
-      *std::move(delete_maturity), *std::move(read_batch), *std::move(delete_batch)});
+  statements_ = std::make_unique<Statements>(
+      Statements{*std::move(begin), *std::move(commit), *std::move(insert_model),
+                 *std::move(delete_model), *std::move(delete_cursors), *std::move(delete_snapshot),
+                 *std::move(insert_batch), *std::move(put_first_log_id), *std::move(put_cursor),
+                 *std::move(put_snapshot), *std::move(put_maturity), *std::move(delete_maturity),
+                 *std::move(read_batch), *std::move(delete_batch)});
   // AUTOINCREMENT keeps the greatest id there ever was.
-  for (const auto& [table, next] :
-       {std::pair{"SELECT seq FROM sqlite_sequence WHERE name = 'models'", &next_model_id_},
-        std::pair{"SELECT seq FROM sqlite_sequence WHERE name = 'log'", &next_log_id_}}) {
-    const absl::StatusOr<std::int64_t> last = database_.QueryInteger(table);
-    if (!last.ok()) {
-      return last.status();
-    }
-    *next = *last + 1;
+  const absl::StatusOr<std::int64_t> last =
+      database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'models'");
+  if (!last.ok()) {
+    return last.status();
   }
+  next_model_id_ = *last + 1;
   sqlite3_wal_hook(
       database_.handle(),
       [](void* pages, sqlite3*, const char*, int count) {
@@ -242,12 +260,49 @@ absl::Status Store::Prepare() {
   return absl::OkStatus();
 }
 
+absl::Status Store::OpenLog(const std::string& folder, std::uint64_t segment_bytes) {
+  const absl::StatusOr<std::int64_t> first =
+      database_.QueryInteger("SELECT first_log_id FROM log_files");
+  if (!first.ok()) {
+    return first.status();
+  }
+  const absl::StatusOr<std::int64_t> last =
+      database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'log'");
+  if (!last.ok()) {
+    return last.status();
+  }
+  absl::StatusOr<std::unique_ptr<LogFiles>> log = LogFiles::Open(
+      folder, {.segment_bytes = segment_bytes, .first_log_id = *first, .next_log_id = *last + 1});
+  if (!log.ok()) {
+    return log.status();
+  }
+  log_ = *std::move(log);
+  copied_until_ = log_->first_log_id();
+  // What of the oldest file was copied before the end of another process is copied again.
+  absl::Status status = Begin();
+  if (status.ok()) {
+    status = database_.Execute(
+        absl::StrCat("DELETE FROM log WHERE id >= ", log_->first_log_id()).c_str());
+  }
+  if (status.ok() && *first == 0) {
+    status = statements_->put_first_log_id.Bind(1, log_->first_log_id()).Run();
+  }
+  if (status.ok()) {
+    status = Commit();
+  }
+  if (!status.ok()) {
+    Rollback();
+  }
+  return status;
+}
+
 absl::Status Store::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) const {
-  absl::StatusOr<Statement> models = Statement::Prepare(
-      database_,
-      "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data, maturity.log_id "
-      "FROM models LEFT JOIN snapshots ON snapshots.model_id = models.id "
-      "LEFT JOIN maturity ON maturity.model_id = models.id ORDER BY models.id");
+  absl::StatusOr<Statement> models =
+      Statement::Prepare(database_,
+                         "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data, "
+                         "snapshots.first_log_id, maturity.log_id FROM models LEFT JOIN snapshots "
+                         "ON snapshots.model_id = models.id "
+                         "LEFT JOIN maturity ON maturity.model_id = models.id ORDER BY models.id");
   if (!models.ok()) {
     return models.status();
   }
@@ -263,7 +318,8 @@ absl::Status Store::ReadModels(const std::function<absl::Status(const StoredMode
     }
     model.snapshot_log_id = models->Integer(2);
     model.snapshot = models->Blob(3);
-    model.matured_log_id = models->Integer(4);
+    model.first_log_id = models->Integer(4);
+    model.matured_log_id = models->Integer(5);
     if (absl::Status status = visit(model); !status.ok()) {
       return status;
     }
@@ -292,7 +348,7 @@ absl::Status Store::ReadCursors(
   return row.status();
 }
 
-absl::Status Store::ReadLog(const std::function<absl::Status(const StoredBatch&)>& visit) const {
+absl::Status Store::ReadLog(const VisitBatch& visit) const {
   absl::StatusOr<Statement> log =
       Statement::Prepare(database_, "SELECT id, model_id, time_us, data FROM log ORDER BY id");
   if (!log.ok()) {
@@ -308,18 +364,102 @@ absl::Status Store::ReadLog(const std::function<absl::Status(const StoredBatch&)
       return status;
     }
   }
-  return row.status();
+  return row.ok() ? log_->Read(log_->first_log_id(), visit) : row.status();
+}
+
+std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us,
+                                std::string_view data) {
+  return log_->Append(model_id, time_us, data);
+}
+
+absl::Status Store::CommitLog() {
+  absl::Status status = log_->Commit();
+  if (status.ok()) {
+    ApplyReleased();
+  }
+  return status;
 }
 
 absl::Status Store::Begin() { return statements_->begin.Run(); }
 
-absl::Status Store::Commit() { return statements_->commit.Run(); }
+absl::Status Store::Commit() {
+  const std::size_t deleted = std::min(stale_.size(), kMostDeleted);
+  for (std::size_t i = 0; i < deleted; ++i) {
+    if (absl::Status status = statements_->delete_batch.Bind(1, stale_[i]).Run(); !status.ok()) {
+      return status;
+    }
+  }
+  absl::Status status = statements_->commit.Run();
+  if (status.ok()) {
+    stale_.erase(stale_.begin(), stale_.begin() + static_cast<std::ptrdiff_t>(deleted));
+    ApplyReleased();
+  }
+  return status;
+}
+
+void Store::ReleaseBatches(std::span<const std::int64_t> log_ids) {
+  released_.insert(released_.end(), log_ids.begin(), log_ids.end());
+}
+
+void Store::ApplyReleased() {
+  for (const std::int64_t log_id : released_) {
+    if (log_id < copied_until_) {
+      stale_.push_back(log_id);
+    }
+  }
+  log_->MarkUnneeded(released_);
+  released_.clear();
+}
 
 void Store::Rollback() {
+  released_.clear();
+  log_->Rollback();
   // A full disk may have ended the transaction already.
   if (database_.in_transaction()) {
     static_cast<void>(database_.Execute("ROLLBACK"));
   }
+}
+
+absl::StatusOr<bool> Store::Retire() {
+  if (!log_->RetirementDue()) {
+    return false;
+  }
+  Failpoint("retire");
+  absl::Status status = Begin();
+  const std::int64_t end = log_->first_log_id_after_oldest();
+  std::int64_t copied_until = copied_until_;
+  if (status.ok()) {
+    const absl::StatusOr<std::int64_t> copied =
+        log_->ReadNeededOfOldest(copied_until_, kCopiedBytes, [&](const StoredBatch& batch) {
+          return statements_->insert_batch.Bind(1, batch.log_id)
+              .Bind(2, batch.model_id)
+              .Bind(3, batch.time_us)
+              .BindBlob(4, batch.data)
+              .Run();
+        });
+    status = copied.status();
+    copied_until = copied.ok() ? *copied : copied_until;
+  }
+  if (status.ok() && copied_until == end) {
+    status = statements_->put_first_log_id.Bind(1, end).Run();
+  }
+  Failpoint("retire");
+  if (status.ok()) {
+    status = Commit();
+  }
+  if (!status.ok()) {
+    Rollback();
+    return status;
+  }
+  copied_until_ = copied_until;
+  Failpoint("retire");
+  if (copied_until_ == end) {
+    status = log_->RemoveOldest();
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  return log_->RetirementDue();
 }
 
 absl::Status Store::InsertModel(std::int64_t id, const v1::Model& declaration) {
@@ -339,20 +479,6 @@ absl::Status Store::DeleteModel(std::int64_t id) {
   return status;
 }
 
-absl::StatusOr<std::int64_t> Store::AppendBatch(std::int64_t model_id, std::int64_t time_us,
-                                                std::string_view data) {
-  const std::int64_t id = next_log_id_++;
-  const absl::Status status = statements_->append_batch.Bind(1, id)
-                                  .Bind(2, model_id)
-                                  .Bind(3, time_us)
-                                  .BindBlob(4, data)
-                                  .Run();
-  if (!status.ok()) {
-    return status;
-  }
-  return id;
-}
-
 absl::Status Store::PutCursor(const StoredCursor& cursor) {
   return statements_->put_cursor.Bind(1, cursor.model_id)
       .BindText(2, cursor.producer_id)
@@ -362,15 +488,23 @@ absl::Status Store::PutCursor(const StoredCursor& cursor) {
       .Run();
 }
 
-absl::Status Store::PutSnapshot(std::int64_t model_id, std::int64_t log_id, std::string_view data) {
-  return statements_->put_snapshot.Bind(1, model_id).Bind(2, log_id).BindBlob(3, data).Run();
-}
-
-absl::Status Store::PutMaturity(std::int64_t model_id, std::int64_t matured_log_id) {
-  return statements_->put_maturity.Bind(1, model_id).Bind(2, matured_log_id).Run();
+absl::Status Store::PutSnapshot(const Snapshot& snapshot) {
+  absl::Status status = statements_->put_snapshot.Bind(1, snapshot.model_id)
+                            .Bind(2, snapshot.log_id)
+                            .BindBlob(3, snapshot.data)
+                            .Bind(4, snapshot.first_log_id)
+                            .Run();
+  if (status.ok() && snapshot.matured_log_id != 0) {
+    status =
+        statements_->put_maturity.Bind(1, snapshot.model_id).Bind(2, snapshot.matured_log_id).Run();
+  }
+  return status;
 }
 
 absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
+  if (log_id >= log_->first_log_id()) {
+    return log_->ReadBatch(log_id);
+  }
   Statement& read = statements_->read_batch.Bind(1, log_id);
   absl::StatusOr<bool> row = read.Next();
   if (!row.ok()) {
@@ -387,15 +521,6 @@ absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
     return row.status();
   }
   return data;
-}
-
-absl::Status Store::DeleteBatches(std::span<const std::int64_t> log_ids) {
-  for (const std::int64_t id : log_ids) {
-    if (absl::Status status = statements_->delete_batch.Bind(1, id).Run(); !status.ok()) {
-      return status;
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Store::Checkpoint() {

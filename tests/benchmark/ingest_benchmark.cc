@@ -400,17 +400,21 @@ double StoreCommitsPerSecond(server::CommitQueue& queue, Seconds duration) {
   const auto begin = Clock::now();
   std::int64_t commits = 0;
   std::function<void()> post = [&] {
-    queue.Post(
-        {.write = [&](server::Store& store) { return store.AppendBatch(1, 0, blob).status(); },
-         .undo = nullptr,
-         .done =
-             [&](const absl::Status& status) {
-               Check(status.ok(), status.ToString());
-               ++commits;
-               if (Clock::now() - begin < duration) {
-                 post();
-               }
-             }});
+    queue.Post({.append =
+                    [&](server::Store& store) {
+                      store.AppendBatch(1, 0, blob);
+                      return absl::OkStatus();
+                    },
+                .write = nullptr,
+                .undo = nullptr,
+                .done =
+                    [&](const absl::Status& status) {
+                      Check(status.ok(), status.ToString());
+                      ++commits;
+                      if (Clock::now() - begin < duration) {
+                        post();
+                      }
+                    }});
   };
   post();
   queue.Flush();

@@ -1,11 +1,12 @@
-// A library to preload: calls of the system that concern the database fail or wait.
+// A library to preload: calls of the system that concern the store fail or wait.
 //
-// CALIBD_IO_FAULT=CALL:K:ERRNO, CALL being write, short or sync: the K-th of them, from 1, on a
-// file whose name has "calibd.db" in it fails with this error; a short one writes half of what
-// it should. All others are passed on.
+// CALIBD_IO_FAULT=CALL:K:ERRNO, CALL being write, short, sync or room: the K-th of them, from 1,
+// on the database or a file of the log fails with this error; a short one writes half of what
+// it should; room is what a file takes before it is written. All others are passed on.
 //
-// CALIBD_IO_STALL=PATH: while this file exists, no sync of the database comes to an end.
+// CALIBD_IO_STALL=PATH: while this file exists, no sync of the store comes to an end.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,20 +33,22 @@ const Fault& TheFault() {
   return fault;
 }
 
-bool IsDatabase(int file) {
+bool IsStore(int file) {
   char link[64];
   char path[1024];
   std::snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
   const ssize_t length = readlink(link, path, sizeof(path) - 1);
   if (length <= 0) return false;
   path[length] = '\0';
-  return std::strstr(path, "calibd.db") != nullptr;
+  // log-<id>, log.new and log.spare.
+  return std::strstr(path, "calibd.db") != nullptr || std::strstr(path, "/log-") != nullptr ||
+         std::strstr(path, "/log.") != nullptr;
 }
 
 // Whether this call of this kind is the one that fails.
 bool Fails(const char* call, int file) {
   static std::atomic<int> calls = 0;
-  return std::strcmp(TheFault().call, call) == 0 && IsDatabase(file) && ++calls == TheFault().at;
+  return std::strcmp(TheFault().call, call) == 0 && IsStore(file) && ++calls == TheFault().at;
 }
 
 template <typename Function>
@@ -56,9 +59,23 @@ Function* Next(const char* name) {
 // As a disk that does not answer.
 void Stall(int file) {
   static const char* const path = std::getenv("CALIBD_IO_STALL");
-  if (path == nullptr || !IsDatabase(file)) return;
+  if (path == nullptr || !IsStore(file)) return;
   constexpr useconds_t kInterval = 5000;
   while (access(path, F_OK) == 0) usleep(kInterval);
+}
+
+ssize_t Write(const char* name, int file, const void* data, size_t size, off64_t offset) {
+  if (Fails("write", file)) {
+    errno = TheFault().error;
+    return -1;
+  }
+  if (Fails("short", file)) size /= 2;
+  return Next<ssize_t(int, const void*, size_t, off64_t)>(name)(file, data, size, offset);
+}
+
+int TakeRoom(const char* name, int file, off64_t offset, off64_t size) {
+  return Fails("room", file) ? TheFault().error
+                             : Next<int(int, off64_t, off64_t)>(name)(file, offset, size);
 }
 
 int Sync(const char* name, int file) {
@@ -74,13 +91,17 @@ int Sync(const char* name, int file) {
 
 extern "C" {
 
+ssize_t pwrite(int file, const void* data, size_t size, off_t offset) {
+  return Write("pwrite", file, data, size, offset);
+}
 ssize_t pwrite64(int file, const void* data, size_t size, off64_t offset) {
-  if (Fails("write", file)) {
-    errno = TheFault().error;
-    return -1;
-  }
-  if (Fails("short", file)) size /= 2;
-  return Next<ssize_t(int, const void*, size_t, off64_t)>("pwrite64")(file, data, size, offset);
+  return Write("pwrite64", file, data, size, offset);
+}
+int posix_fallocate(int file, off_t offset, off_t size) {
+  return TakeRoom("posix_fallocate", file, offset, size);
+}
+int posix_fallocate64(int file, off64_t offset, off64_t size) {
+  return TakeRoom("posix_fallocate64", file, offset, size);
 }
 
 int fsync(int file) { return Sync("fsync", file); }

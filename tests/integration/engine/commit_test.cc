@@ -110,11 +110,13 @@ class FailedCommitTest : public ::testing::Test {
                                       });
   }
   // As when the disk is full.
-  void PostFailure() {
-    engine_->commits().Post({.write =
-                                 [](Store& /*store*/) {
-                                   return absl::Status(absl::StatusCode::kResourceExhausted, "");
-                                 },
+  void PostFailure(bool of_log = true) {
+    const auto fail = [](Store& /*store*/) {
+      return absl::Status(absl::StatusCode::kResourceExhausted, "");
+    };
+    using Write = std::function<absl::Status(Store&)>;
+    engine_->commits().Post({.append = of_log ? Write(fail) : nullptr,
+                             .write = of_log ? nullptr : Write(fail),
                              .undo = nullptr,
                              .done = nullptr});
   }
@@ -227,7 +229,7 @@ TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredIsNone) {
     const Blocker blocker(engine_->commits());
     creator = std::thread([&] { created = engine_->CreateModel(Declare("models/m")); });
     EXPECT_TRUE(WaitFor([&] { return engine_->commits().statistics().queued == 2; }));
-    PostFailure();
+    PostFailure(/*of_log=*/false);
   }
   creator.join();
   EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted);
@@ -238,7 +240,7 @@ TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredIsNone) {
     const Blocker blocker(engine_->commits());
     creator = std::thread([&] { created = engine_->DeleteModel("models/m"); });
     EXPECT_TRUE(WaitFor([&] { return engine_->commits().statistics().queued == 2; }));
-    PostFailure();
+    PostFailure(/*of_log=*/false);
   }
   creator.join();
   EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted);
@@ -256,9 +258,14 @@ TEST(CheckpointTest, TheWriteAheadLogIsMovedWhileCommitsGoOn) {
   for (int round = 0; round < 18; ++round) {
     // More than begins a checkpoint, in several commits.
     for (int i = 0; i < 10; ++i) {
-      engine.commits().Post({.write =
-                                 [](Store& store) {
-                                   return store.AppendBatch(1, 0, std::string(kMiB, 'x')).status();
+      engine.commits().Post({.append = nullptr,
+                             .write =
+                                 [id = round * 10 + i + 1](Store& store) {
+                                   return store.PutSnapshot({.model_id = id,
+                                                             .log_id = 1,
+                                                             .data = std::string(kMiB, 'x'),
+                                                             .first_log_id = 1,
+                                                             .matured_log_id = 0});
                                  },
                              .undo = nullptr,
                              .done = nullptr});

@@ -22,6 +22,7 @@ using server::Settlement;
 constexpr int kProducers = 4;
 constexpr std::int64_t kBatches = 60;
 constexpr std::size_t kRows = 48;
+constexpr int kClasses = 60;
 constexpr char kPlain[] = "models/plain";
 constexpr char kAwaiting[] = "models/awaiting";
 
@@ -161,11 +162,14 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartIsTheSameToTheBit) {
   const std::vector<std::string> producers{"p0", "p1", "p2", "p3"};
   std::map<std::string, Engine::State> before;
   {
-    Engine engine(folder.path());
-    v1::Model plain = Declare(kPlain);
+    // Small files of the log, so that they come and go meanwhile.
+    Engine engine(folder.path(), {.segment_bytes = std::uint64_t{256} << 10});
+    // With some snapshots.
+    v1::Model plain = Declare(kPlain, kClasses);
     plain.set_window(1000);
     ASSERT_TRUE(engine.CreateModel(plain).ok());
-    ASSERT_TRUE(engine.CreateModel(Declare(kAwaiting, 4, std::chrono::milliseconds(300))).ok());
+    ASSERT_TRUE(
+        engine.CreateModel(Declare(kAwaiting, kClasses, std::chrono::milliseconds(300))).ok());
     Tallies tallies;
     std::array<Tally, 2> fleeting;
     std::atomic<bool> ends = false;
@@ -226,7 +230,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartIsTheSameToTheBit) {
       before[name] = engine.StateOf(engine.Find(name), producers);
     }
   }
-  Engine engine(folder.path(), {.matures = false});
+  Engine engine(folder.path(), {.matures = false, .segment_bytes = std::uint64_t{256} << 10});
   EXPECT_EQ(engine.recovery().models, 2);
   for (const std::string name : {kPlain, kAwaiting}) {
     const Engine::State after = engine.StateOf(engine.Find(name), producers);

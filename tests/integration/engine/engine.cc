@@ -22,8 +22,8 @@ void AbortUnless(const absl::Status& status) {
   }
 }
 
-std::unique_ptr<Store> OpenOrAbort(const std::string& folder) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder);
+std::unique_ptr<Store> OpenOrAbort(const std::string& folder, std::uint64_t segment_bytes) {
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder, segment_bytes);
   AbortUnless(store.status());
   return *std::move(store);
 }
@@ -35,7 +35,8 @@ absl::Status Bare(const absl::Status& status) { return absl::Status(status.code(
 
 Blocker::Blocker(CommitQueue& commits) {
   const auto begun = std::make_shared<Signal>();
-  commits.Post({.write =
+  commits.Post({.append = nullptr,
+                .write =
                     [begun, release = release_](Store& /*store*/) {
                       begun->Set();
                       release->Wait();
@@ -47,7 +48,7 @@ Blocker::Blocker(CommitQueue& commits) {
 }
 
 Engine::Engine(const std::filesystem::path& folder, const Options& options)
-    : Engine(OpenOrAbort(folder.string()), options) {}
+    : Engine(OpenOrAbort(folder.string(), options.segment_bytes), options) {}
 
 Engine::Engine(std::unique_ptr<Store> store, const Options& options)
     : writers_("calibd-writer", 2),
@@ -57,7 +58,11 @@ Engine::Engine(std::unique_ptr<Store> store, const Options& options)
                 writers_),
       clock_(options.clock),
       store_(*store),
-      commits_(std::move(store), [failed = failed_](const absl::Status&) { *failed = true; }),
+      commits_(std::move(store),
+               [failed = failed_](const absl::Status& status) {
+                 std::cerr << "the store failed: " << status << "\n";
+                 *failed = true;
+               }),
       ingestor_(commits_, clock_, options.queue_bytes) {
   AbortUnless(Recover(store_, registry_, kModelMemory, recovery_, options.clock));
   clock_.Begin(recovery_.elapsed);
@@ -138,25 +143,29 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
                               const std::vector<std::string>& producers) {
   State state;
   Signal done;
-  // Through the storage thread and then the strand, as all that came before. In `done`, as
-  // it may come into a transaction that fails.
-  commits_.Post({.write = nullptr, .undo = nullptr, .done = [&](const absl::Status& /*status*/) {
-                   if (server::PredictionTracker* const tracker = model->tracker()) {
-                     state.pending = tracker->pending();
-                     state.next_due = tracker->next_due();
-                   }
-                   for (const std::string& producer : producers) {
-                     const auto cursor = model->cursors().Get(producer);
-                     if (cursor.has_value()) {
-                       state.last_sequences[producer] = cursor->last_sequence;
-                     }
-                   }
-                   model->strand().Post([&] {
-                     state.saved = model->Save().SerializeAsString();
-                     state.window = model->snapshot()->window.size();
-                     done.Set();
-                   });
-                 }});
+  // Through the storage thread and then the strand, as all that came before: in a transaction
+  // after theirs. In `done`, as that may fail.
+  commits_.Post({.append = nullptr,
+                 .write = [](Store& /*store*/) { return absl::OkStatus(); },
+                 .undo = nullptr,
+                 .done =
+                     [&](const absl::Status& /*status*/) {
+                       if (server::PredictionTracker* const tracker = model->tracker()) {
+                         state.pending = tracker->pending();
+                         state.next_due = tracker->next_due();
+                       }
+                       for (const std::string& producer : producers) {
+                         const auto cursor = model->cursors().Get(producer);
+                         if (cursor.has_value()) {
+                           state.last_sequences[producer] = cursor->last_sequence;
+                         }
+                       }
+                       model->strand().Post([&] {
+                         state.saved = model->Save().SerializeAsString();
+                         state.window = model->snapshot()->window.size();
+                         done.Set();
+                       });
+                     }});
   done.Wait();
   return state;
 }

@@ -79,6 +79,7 @@ class Engine {
     std::size_t queue_bytes = std::size_t{64} << 20;
     // Whether predictions mature by themselves.
     bool matures = true;
+    std::uint64_t segment_bytes = server::LogFiles::kSegmentBytes;
   };
 
   // Aborts the test when the folder cannot be opened or read.

@@ -69,6 +69,25 @@ class BackupTest : public ::testing::Test {
     return {found->problems().begin(), found->problems().end()};
   }
 
+  // Ends the server, and begins anew with a backup of it: all of the log is in the database then.
+  // change: what is done to that first.
+  void StartFromBackup(const std::vector<const char*>& changes) {
+    ASSERT_TRUE(client_->Backup(backup_).ok());
+    client_.reset();
+    EXPECT_EQ(server_->Terminate(), 0);
+    std::filesystem::remove_all(data_);
+    std::filesystem::create_directories(data_);
+    const std::string path = data_ + "/calibd.db";
+    std::filesystem::copy_file(backup_, path);
+    for (const char* const sql : changes) {
+      const absl::Status status = server::Database::Open(path)->Execute(sql);
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    server_ = ServerProcess::Start({"--data-dir", data_});
+    ASSERT_NE(server_, nullptr);
+    client_ = Connect(*server_);
+  }
+
   TemporaryFolder folder_;
   const std::string data_ = (folder_.path() / "data").string();
   const std::string backup_ = (folder_.path() / "backup.db").string();
@@ -126,37 +145,35 @@ TEST_F(BackupTest, NothingIsLeftOfABackupThatCannotBeWritten) {
 }
 
 TEST_F(BackupTest, SaysWhatDoesNotFit) {
-  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
+  // A snapshot follows on 16384 rows.
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 20000; }), 20000);
   EXPECT_THAT(Problems(), IsEmpty());
-  client_.reset();
-  EXPECT_EQ(server_->Terminate(), 0);
-  const std::string path = data_ + "/calibd.db";
-  const auto change = [&](const char* sql) {
-    const absl::Status status = server::Database::Open(path)->Execute(sql);
-    EXPECT_TRUE(status.ok()) << status;
-  };
   // The server starts on these, but they are not as it left them.
-  change("UPDATE cursors SET last_sequence = last_sequence - 1");
-  change("DELETE FROM log WHERE id < (SELECT max(id) FROM log) - 3");
-  server_ = ServerProcess::Start({"--data-dir", data_});
-  ASSERT_NE(server_, nullptr);
-  client_ = Connect(*server_);
-  EXPECT_THAT(Problems(), ElementsAre(HasSubstr("with a cursor at 179"),
+  StartFromBackup({"UPDATE cursors SET last_sequence = last_sequence + 1000",
+                   "DELETE FROM log WHERE id < (SELECT max(id) FROM log) - 3"});
+  EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 400 of producer \"p\""),
                                       HasSubstr("expected at least the window")));
 }
 
 TEST_F(BackupTest, ABatchThatIsMissingAtTheEndIsFound) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   EXPECT_THAT(Problems(), IsEmpty());
-  client_.reset();
-  EXPECT_EQ(server_->Terminate(), 0);
-  ASSERT_TRUE(server::Database::Open(data_ + "/calibd.db")
-                  ->Execute("DELETE FROM log WHERE id = (SELECT max(id) FROM log)")
-                  .ok());
-  server_ = ServerProcess::Start({"--data-dir", data_});
-  ASSERT_NE(server_, nullptr);
-  client_ = Connect(*server_);
+  StartFromBackup({"DELETE FROM log WHERE id = (SELECT max(id) FROM log)",
+                   "INSERT INTO cursors SELECT 1, 'p', 1, 10, zeroblob(512)"});
   EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 9 of producer \"p\"")));
+}
+
+TEST_F(BackupTest, ADamagedFileOfTheLogIsFound) {
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
+  EXPECT_THAT(Problems(), IsEmpty());
+  // Under its hands, as a failing disk does it.
+  {
+    std::fstream file(data_ + "/log-0000000000000001",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(20000);
+    file.write("damage!!", 8);
+  }
+  EXPECT_THAT(Problems(), ::testing::Contains(HasSubstr("log-0000000000000001 cannot be read at")));
 }
 
 TEST_F(BackupTest, ADamagedPageIsFound) {

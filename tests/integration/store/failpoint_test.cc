@@ -25,6 +25,7 @@ struct Case {
   std::size_t rows_per_batch = 300;
   std::int64_t batches = 20;
   std::size_t window = 100000;
+  std::int32_t block_size = 10;
 };
 
 // Names the test.
@@ -34,12 +35,14 @@ std::string Variable(const std::string& point, int at) {
   return "CALIBD_FAILPOINT=" + point + ":" + std::to_string(at);
 }
 
-v1::Model Declared(int classes, std::size_t window) {
+v1::Model Declared(int classes, std::size_t window, std::int32_t block_size = 10) {
   v1::Model model;
   model.set_name("models/m");
   model.set_class_count(classes);
   model.mutable_bandwidth()->set_fixed(kBandwidth);
   model.set_window(static_cast<std::int32_t>(window));
+  model.add_block_sizes(2);
+  model.add_block_sizes(block_size);
   return model;
 }
 
@@ -94,7 +97,7 @@ class FailpointTest : public ::testing::TestWithParam<std::tuple<Case, int>> {};
 
 TEST_P(FailpointTest, EveryBatchIsThereOnce) {
   const auto& [tested, at] = GetParam();
-  DyingServer server(Declared(tested.classes, tested.window), tested.point, at);
+  DyingServer server(Declared(tested.classes, tested.window, tested.block_size), tested.point, at);
   ASSERT_TRUE(server.started());
   auto generator =
       Generator::Create(GeneratorSpec::M2(static_cast<std::size_t>(tested.classes)), 1);
@@ -122,10 +125,22 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(
             // Between a batch and its producer's cursor.
             Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
-            // One is due every 4096 rows, and takes batches away that left the window.
-            Case{.point = "snapshot", .rows_per_batch = 700, .batches = 30, .window = 1000},
-            // One begins every 2000 pages of 4 KiB, about 10 batches.
-            Case{.point = "checkpoint", .classes = 100, .rows_per_batch = 1000, .batches = 40}),
+            // Within the write of a frame.
+            Case{.point = "torn"},
+            // One is due every 1310 rows, and takes batches away that left the window.
+            Case{.point = "snapshot",
+                 .classes = 100,
+                 .rows_per_batch = 700,
+                 .batches = 30,
+                 .window = 1000},
+            // One begins every 2000 pages of 4 KiB. A snapshot, one every 131 rows, holds an
+            // incomplete block of up to 200 rows of 8 KiB.
+            Case{.point = "checkpoint",
+                 .classes = 1000,
+                 .rows_per_batch = 130,
+                 .batches = 60,
+                 .window = 2000,
+                 .block_size = 200}),
         ::testing::Values(1, 2, 3)),
     [](const auto& parameter) {
       return std::string(std::get<0>(parameter.param).point) + "_" +
@@ -190,7 +205,7 @@ TEST(MigrationFailpointTest, AnOlderDatabaseIsBroughtUpWholeOrNotAtAll) {
   ASSERT_NE(server, nullptr);
   ExpectGoldenAnswers(1, **Client::Connect(server->grpc_address()));
   EXPECT_EQ(server->Terminate(), 0);
-  EXPECT_EQ(version(), 2);
+  EXPECT_EQ(version(), 3);
   ExpectIntegrity(data);
 }
 

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
 #include <fstream>
+#include <vector>
 
+#include "server/store/log_files.h"
 #include "server/store/sqlite.h"
 
 namespace calibd::testing {
@@ -49,6 +52,32 @@ nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
           {"predicted_classes", std::move(classes)}};
 }
 
+// Moves the times in the file of the log that begins with batch 1 so that the newest is now_us.
+void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
+  using server::LogFiles;
+  using server::StoredBatch;
+  std::vector<StoredBatch> batches;
+  std::deque<std::string> data;
+  {
+    const auto log = LogFiles::Open(folder.string(), {.first_log_id = 1});
+    ASSERT_TRUE(log.ok()) << log.status();
+    const absl::Status read = (*log)->Read(1, [&](const StoredBatch& batch) {
+      batches.push_back(batch);
+      batches.back().data = data.emplace_back(batch.data);
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(read.ok()) << read;
+  }
+  std::filesystem::remove(folder / kFirstLogFile);
+  const auto log = LogFiles::Open(folder.string(), {.next_log_id = 1});
+  ASSERT_TRUE(log.ok()) << log.status();
+  for (const StoredBatch& batch : batches) {
+    (*log)->Append(batch.model_id, batch.time_us + now_us - batches.back().time_us, batch.data);
+  }
+  const absl::Status written = (*log)->Commit();
+  ASSERT_TRUE(written.ok()) << written;
+}
+
 // All that `actual` says is also in `expected`, which may say more.
 void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
               const std::string& where) {
@@ -86,6 +115,12 @@ void CopyGoldenStore(int format, const std::filesystem::path& data) {
   const absl::Status status =
       database->Execute(("UPDATE log SET time_us = time_us + " + later).c_str());
   ASSERT_TRUE(status.ok()) << status;
+  if (std::filesystem::exists(GoldenStore(format, ".log"))) {
+    // It is kept without the room that nothing was written to.
+    std::filesystem::copy_file(GoldenStore(format, ".log"), data / kFirstLogFile);
+    std::filesystem::resize_file(data / kFirstLogFile, server::LogFiles::kSegmentBytes);
+    MoveTimes(data, now_us);
+  }
 }
 
 nlohmann::json ToJson(const v1::GetCalibrationResponse& answer) {

@@ -10,9 +10,12 @@
 
 namespace calibd::testing {
 
-// Databases kept as files, each made by the calibd of its format; beside each what that
-// calibd answered, by model.
+// Databases kept as files, each made by the calibd of its format; since format 3 with a file of the
+// log. Beside each what that calibd answered, by model.
 std::filesystem::path GoldenStore(int format, const std::string& suffix);
+
+// The log's file in the data folder of a store whose log begins with it.
+inline constexpr char kFirstLogFile[] = "log-0000000000000001";
 
 // Makes `data` a data folder with the database, as if it had been closed just now: what
 // waited in it still waits.

@@ -171,18 +171,45 @@ TEST_F(RestartTest, DamageIsNamedAndNothingIsReset) {
   Start();
   ASSERT_TRUE(client_->CreateModel(Declared("models/m")).ok());
   Send("models/m", Draw(5000, 1), 500);
+  Send("models/m", Draw(5000, 2), 500);
   Stop();
-  const std::string path = data_ + "/calibd.db";
-  ASSERT_TRUE(server::Database::Open(path)
-                  ->Execute("UPDATE log SET data = x'0a' WHERE id = (SELECT max(id) FROM log)")
-                  .ok());
-  EXPECT_THAT(Refusal(), HasSubstr("the store is damaged: models/m"));
-  // A page in the middle of the file.
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(std::filesystem::file_size(path) / 2 / 4096 * 4096));
+  const std::string path = data_ + "/log-0000000000000001";
+  const auto flip = [&](std::streamoff at) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(at);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(at);
+    file.put(byte);
+  };
+  // In a batch, with others after it.
+  flip(10000);
+  EXPECT_THAT(Refusal(), HasSubstr("batches from 2 on cannot be read"));
+  flip(10000);
+  Start();
+  Stop();
+  // A page in the middle of the database.
+  std::fstream file(data_ + "/calibd.db", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096);
   file << std::string(4096, '\xff');
   file.close();
   EXPECT_THAT(Refusal(), HasSubstr("the store"));
+}
+
+TEST_F(RestartTest, ALogThatIsShorterThanItsSnapshotsIsDamage) {
+  Start();
+  v1::Model model = Declared("models/m");
+  model.mutable_bandwidth()->set_fixed(0.5);
+  ASSERT_TRUE(client_->CreateModel(model).ok());
+  const std::string log = data_ + "/log-0000000000000001";
+  std::filesystem::copy_file(log, folder_.path() / "before");
+  // Enough for a snapshot.
+  Send("models/m", Draw(17000, 1), 1000);
+  Stop();
+  std::filesystem::copy_file(folder_.path() / "before", log,
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THAT(Refusal(), HasSubstr("but the log ends before"));
+  std::filesystem::remove(log);
+  EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 is missing"));
 }
 
 }  // namespace

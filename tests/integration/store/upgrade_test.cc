@@ -10,6 +10,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "integration/store/golden_store.h"
+#include "server/store/log_files.h"
 #include "server/store/sqlite.h"
 #include "support/server_process.h"
 
@@ -76,7 +77,7 @@ TEST_F(UpgradeTest, Format1GoesOn) {
     ASSERT_TRUE(stream.ok()) << stream.status();
   }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 2);
+  EXPECT_EQ(Query("PRAGMA user_version"), 3);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = 'a'"), 2);
 }
 
@@ -121,20 +122,27 @@ v1::ObserveRequest Labels(const std::string& model, std::int64_t sequence, int f
   return request;
 }
 
-TEST_F(UpgradeTest, Format2GoesOn) {
-  ExpectItGoesOn(2);
+class NumberedUpgradeTest : public UpgradeTest, public ::testing::WithParamInterface<int> {};
+
+// They were made by the same calls.
+TEST_P(NumberedUpgradeTest, GoesOn) {
+  ExpectItGoesOn(GetParam());
   // A batch that was settled is known, the next one counts, and what waited gets its label.
-  EXPECT_EQ(Observe(Observations("counted", 1027, 5)).duplicate_rows(), 5);
-  EXPECT_EQ(Observe(Observations("counted", 1028, 5)).accepted_rows(), 5);
+  const auto last = nlohmann::json::parse(std::ifstream(GoldenStore(GetParam(), ".json")))
+                        .value("/counted/last_sequence"_json_pointer, 1027);
+  EXPECT_EQ(Observe(Observations("counted", last, 5)).duplicate_rows(), 5);
+  EXPECT_EQ(Observe(Observations("counted", last + 1, 5)).accepted_rows(), 5);
   EXPECT_EQ(Observe(Labels("waiting", 8, 15, 5)).labels().matched(), 5);
   EXPECT_EQ(Observe(Predictions("waiting", 9, 0, 1)).duplicate_rows(), 1);
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 2);
+  EXPECT_EQ(Query("PRAGMA user_version"), 3);
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3));
 
 // Makes the database of the present format. CALIBD_TEST_WRITE_GOLDEN: puts it beside the
 // others, as long as no calibd with that format was released.
-TEST_F(UpgradeTest, Format2IsMade) {
+TEST_F(UpgradeTest, Format3IsMade) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;
@@ -155,11 +163,14 @@ TEST_F(UpgradeTest, Format2IsMade) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // A snapshot is due after 1024 batches; some come after it.
-  for (std::int64_t sequence = 1; sequence <= 1026; ++sequence) {
-    Observe(Observations("counted", sequence, 1));
+  // A snapshot is due after 16384 rows; some come after it.
+  constexpr std::int64_t kLast = 23;
+  for (std::int64_t sequence = 1; sequence <= 20; ++sequence) {
+    Observe(Observations("counted", sequence, 820));
   }
-  Observe(Observations("counted", 1027, 5));
+  for (std::int64_t sequence = 21; sequence <= kLast; ++sequence) {
+    Observe(Observations("counted", sequence, 5));
+  }
 
   Observe(Predictions("matured", 1, 0, 50));
   Observe(Labels("matured", 2, 0, 30));
@@ -187,13 +198,21 @@ TEST_F(UpgradeTest, Format2IsMade) {
   for (const std::string name : {"counted", "waiting", "matured"}) {
     answers[name] = ToJson(*client_->GetCalibration("models/" + name));
   }
+  // Beside the answer, to go on after it.
+  answers["counted"]["last_sequence"] = kLast;
   Stop();
   EXPECT_GT(Query("SELECT log_id FROM snapshots WHERE model_id = 1"), 0);
-  EXPECT_GT(Query("SELECT log_id FROM maturity WHERE model_id = 3"), 0);
+  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1"), 20);
+  EXPECT_EQ(Query("SELECT first_log_id FROM log_files"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
-    std::filesystem::copy_file(data_ / "calibd.db", GoldenStore(2, ".db"),
+    std::filesystem::copy_file(data_ / "calibd.db", GoldenStore(3, ".db"),
                                std::filesystem::copy_options::overwrite_existing);
-    std::ofstream(GoldenStore(2, ".json")) << answers.dump(1) << "\n";
+    std::filesystem::copy_file(data_ / kFirstLogFile, GoldenStore(3, ".log"),
+                               std::filesystem::copy_options::overwrite_existing);
+    const auto log = server::LogFiles::Open(data_.string(), {.first_log_id = 1});
+    ASSERT_TRUE(log.ok()) << log.status();
+    std::filesystem::resize_file(GoldenStore(3, ".log"), (*log)->extents().back().end);
+    std::ofstream(GoldenStore(3, ".json")) << answers.dump(1) << "\n";
   }
 }
 

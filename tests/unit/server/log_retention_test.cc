@@ -12,6 +12,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+constexpr std::size_t kSnapshotRows = 5000;
+
 const auto kNow = LogRetention::Clock::now();
 
 std::vector<std::int64_t> Snapshot(LogRetention& retention) {
@@ -21,7 +23,7 @@ std::vector<std::int64_t> Snapshot(LogRetention& retention) {
 }
 
 TEST(LogRetentionTest, KeepsTheWindow) {
-  LogRetention retention(10);
+  LogRetention retention(10, kSnapshotRows);
   retention.Add(1, 4);
   retention.Add(2, 4);
   retention.Add(3, 4);
@@ -36,7 +38,7 @@ TEST(LogRetentionTest, KeepsTheWindow) {
 }
 
 TEST(LogRetentionTest, RejectedBatchesGoWithTheNextSnapshot) {
-  LogRetention retention(10);
+  LogRetention retention(10, kSnapshotRows);
   retention.Add(1, 4);
   retention.Add(2, 0);
   EXPECT_THAT(Snapshot(retention), ElementsAre(2));
@@ -44,15 +46,15 @@ TEST(LogRetentionTest, RejectedBatchesGoWithTheNextSnapshot) {
 }
 
 TEST(LogRetentionTest, SnapshotsAreDueByRowsBatchesAndTime) {
-  LogRetention retention(10);
+  LogRetention retention(10, kSnapshotRows);
   static_cast<void>(Snapshot(retention));
   EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
-  retention.AddOld(1, LogRetention::kSnapshotRows);
+  retention.AddOld(1, kSnapshotRows);
   EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
   retention.Add(2, 1);
   EXPECT_FALSE(retention.SnapshotDue(kNow));
   EXPECT_TRUE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
-  retention.Add(3, LogRetention::kSnapshotRows - 1);
+  retention.Add(3, kSnapshotRows - 1);
   EXPECT_TRUE(retention.SnapshotDue(kNow));
   static_cast<void>(Snapshot(retention));
   for (std::size_t i = 0; i < LogRetention::kSnapshotBatches; ++i) {
@@ -67,8 +69,26 @@ TEST(LogRetentionTest, SnapshotsAreDueByRowsBatchesAndTime) {
   EXPECT_TRUE(retention.SnapshotDue(kNow));
 }
 
+TEST(LogRetentionTest, WhatTheSnapshotHoldsIsNeededForTheWindowAlone) {
+  LogRetention retention(10, kSnapshotRows);
+  EXPECT_EQ(retention.first_log_id(), 1);
+  retention.AddOld(1, 4);
+  retention.AddOld(2, 0);
+  retention.AddOld(3, 9);
+  EXPECT_THAT(retention.TakeUnneededOld(), ElementsAre(2));
+  retention.AddOld(4, 1);
+  EXPECT_THAT(retention.TakeUnneededOld(), ElementsAre(1));
+  EXPECT_EQ(retention.first_log_id(), 3);
+  // The window as of the snapshot is needed until there is another.
+  retention.Add(5, 10);
+  retention.Add(6, 0);
+  EXPECT_THAT(retention.TakeUnneededOld(), IsEmpty());
+  EXPECT_THAT(Snapshot(retention), ElementsAre(6, 3, 4));
+  EXPECT_EQ(retention.first_log_id(), 5);
+}
+
 TEST(LogRetentionTest, RejectedBatchesAloneAreDueLate) {
-  LogRetention retention(10);
+  LogRetention retention(10, kSnapshotRows);
   static_cast<void>(Snapshot(retention));
   for (std::size_t i = 0; i < LogRetention::kSnapshotRejected; ++i) {
     EXPECT_FALSE(retention.SnapshotDue(kNow));
@@ -78,11 +98,11 @@ TEST(LogRetentionTest, RejectedBatchesAloneAreDueLate) {
 }
 
 TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsMadeAgain) {
-  LogRetention retention(1);
+  LogRetention retention(1, kSnapshotRows);
   retention.Add(1, 1);
-  retention.Add(2, LogRetention::kSnapshotRows);
+  retention.Add(2, kSnapshotRows);
   EXPECT_THAT(retention.BeginSnapshot(kNow), ElementsAre(1));
-  retention.Add(3, LogRetention::kSnapshotRows);
+  retention.Add(3, kSnapshotRows);
   EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
   retention.EndSnapshot(false);
   EXPECT_FALSE(retention.SnapshotDue(kNow));
@@ -94,8 +114,8 @@ TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsMadeAgain) {
 }
 
 TEST(LogRetentionTest, TrackedBatchesAreKeptForOthers) {
-  LogRetention retention(1);
-  retention.AddTracked(1, LogRetention::kSnapshotRows);
+  LogRetention retention(1, kSnapshotRows);
+  retention.AddTracked(1, kSnapshotRows);
   EXPECT_TRUE(retention.SnapshotDue(kNow));
   retention.Add(2, 1);
   retention.AddOldTracked(3);

@@ -43,7 +43,7 @@ class StoreTest : public ::testing::Test {
   static std::vector<std::string> Log(const Store& store) {
     std::vector<std::string> log;
     EXPECT_TRUE(store
-                    .ReadLog([&](const Store::StoredBatch& batch) {
+                    .ReadLog([&](const StoredBatch& batch) {
                       log.push_back(std::to_string(batch.log_id) + ":" +
                                     std::to_string(batch.model_id) + ":" + std::string(batch.data));
                       return absl::OkStatus();
@@ -59,7 +59,10 @@ class StoreTest : public ::testing::Test {
 TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->InsertModel(1, Named("models/a")).ok());
-  EXPECT_EQ(*store_->AppendBatch(1, 10, "first"), 1);
+  ASSERT_TRUE(store_->Commit().ok());
+  EXPECT_EQ(store_->AppendBatch(1, 10, "first"), 1);
+  ASSERT_TRUE(store_->CommitLog().ok());
+  ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_
                   ->PutCursor({.model_id = 1,
                                .producer_id = "p",
@@ -67,17 +70,21 @@ TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
                                .last_sequence = 4,
                                .contents = "hashes"})
                   .ok());
-  ASSERT_TRUE(store_->PutSnapshot(1, 1, "state").ok());
+  ASSERT_TRUE(
+      store_
+          ->PutSnapshot(
+              {.model_id = 1, .log_id = 1, .data = "state", .first_log_id = 1, .matured_log_id = 0})
+          .ok());
   ASSERT_TRUE(store_->Commit().ok());
   ASSERT_TRUE(store_->Begin().ok());
-  ASSERT_TRUE(store_->AppendBatch(1, 11, "taken back").ok());
+  ASSERT_TRUE(store_->InsertModel(2, Named("models/b")).ok());
   store_->Rollback();
-  ASSERT_TRUE(store_->Begin().ok());
-  const auto kept = store_->AppendBatch(1, 12, "second");
-  ASSERT_TRUE(kept.ok());
-  ASSERT_TRUE(store_->Commit().ok());
+  EXPECT_EQ(store_->AppendBatch(1, 11, "taken back"), 2);
+  store_->Rollback();
+  EXPECT_EQ(store_->AppendBatch(1, 12, "second"), 2);
+  ASSERT_TRUE(store_->CommitLog().ok());
   Open();
-  EXPECT_THAT(Log(*store_), ElementsAre("1:1:first", std::to_string(*kept) + ":1:second"));
+  EXPECT_THAT(Log(*store_), ElementsAre("1:1:first", "2:1:second"));
   int models = 0;
   ASSERT_TRUE(store_
                   ->ReadModels([&](const Store::StoredModel& model) {
@@ -85,6 +92,8 @@ TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
                     EXPECT_EQ(model.declaration.name(), "models/a");
                     EXPECT_EQ(model.snapshot, "state");
                     EXPECT_EQ(model.snapshot_log_id, 1);
+                    EXPECT_EQ(model.first_log_id, 1);
+                    EXPECT_EQ(model.matured_log_id, 0);
                     return absl::OkStatus();
                   })
                   .ok());
@@ -106,21 +115,127 @@ TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
 TEST_F(StoreTest, IdsAreNeverUsedAgain) {
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->InsertModel(7, Named("models/a")).ok());
-  const std::int64_t log_id = *store_->AppendBatch(7, 10, "x");
+  ASSERT_TRUE(store_->Commit().ok());
+  const std::int64_t log_id = store_->AppendBatch(7, 10, "x");
+  ASSERT_TRUE(store_->CommitLog().ok());
+  ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->DeleteModel(7).ok());
-  ASSERT_TRUE(store_->DeleteBatches(std::vector<std::int64_t>{log_id}).ok());
+  store_->ReleaseBatches(std::vector<std::int64_t>{log_id});
   ASSERT_TRUE(store_->Commit().ok());
   Open();
   EXPECT_EQ(store_->next_model_id(), 8);
-  ASSERT_TRUE(store_->Begin().ok());
-  EXPECT_GT(*store_->AppendBatch(8, 11, "y"), log_id);
-  ASSERT_TRUE(store_->Commit().ok());
+  EXPECT_GT(store_->AppendBatch(8, 11, "y"), log_id);
+}
+
+// Small files, of which many are written.
+class RetirementTest : public StoreTest {
+ protected:
+  static constexpr std::uint64_t kSegment = 65536;
+
+  void SetUp() override {
+    StoreTest::SetUp();
+    OpenSmall();
+  }
+  void OpenSmall() {
+    store_.reset();
+    std::filesystem::remove(folder_ + "/log-0000000000000001");
+    ASSERT_TRUE(Database::Open(folder_ + "/calibd.db")
+                    ->Execute("UPDATE log_files SET first_log_id = 0")
+                    .ok());
+    Reopen();
+  }
+  void Reopen() {
+    store_.reset();
+    auto store = Store::Open(folder_, kSegment);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  void Append(std::int64_t model_id, std::size_t bytes) {
+    store_->AppendBatch(model_id, 5, std::string(bytes, 'x'));
+    ASSERT_TRUE(store_->CommitLog().ok());
+  }
+  void Release(const std::vector<std::int64_t>& log_ids) {
+    ASSERT_TRUE(store_->Begin().ok());
+    store_->ReleaseBatches(log_ids);
+    ASSERT_TRUE(store_->Commit().ok());
+  }
+  std::int64_t RowsOfTheDatabase() {
+    return *Database::Open(folder_ + "/calibd.db")->QueryInteger("SELECT count(*) FROM log");
+  }
+  std::vector<std::int64_t> Ids() const {
+    std::vector<std::int64_t> ids;
+    EXPECT_TRUE(store_
+                    ->ReadLog([&](const StoredBatch& batch) {
+                      ids.push_back(batch.log_id);
+                      return absl::OkStatus();
+                    })
+                    .ok());
+    return ids;
+  }
+};
+
+TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
+  // Every 20th is of an idle model and stays needed.
+  std::vector<std::int64_t> kept;
+  std::int64_t most = 0;
+  for (std::int64_t id = 1; id <= 500; ++id) {
+    const bool idle = id % 20 == 0;
+    Append(idle ? 1 : 2, idle ? 100 : 3000);
+    if (idle) {
+      kept.push_back(id);
+    } else {
+      Release({id});
+    }
+    for (bool more = true; more;) {
+      const absl::StatusOr<bool> retired = store_->Retire();
+      ASSERT_TRUE(retired.ok()) << retired.status();
+      more = *retired;
+    }
+    most = std::max(most, store_->log_bytes());
+  }
+  EXPECT_LE(most, static_cast<std::int64_t>(6 * kSegment));
+  EXPECT_GT(RowsOfTheDatabase(), 15);
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<std::int64_t> ids = Ids();
+    EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+    EXPECT_TRUE(std::includes(ids.begin(), ids.end(), kept.begin(), kept.end()));
+    EXPECT_LT(ids.size(), kept.size() + 6 * 25);
+    EXPECT_EQ(ids.back(), 500);
+    EXPECT_EQ(*store_->ReadBatch(kept.front()), std::string(100, 'x'));
+    EXPECT_EQ(*store_->ReadBatch(kept.back()), std::string(100, 'x'));
+    Reopen();
+  }
+  EXPECT_EQ(store_->next_log_id(), 501);
+  // Rows of the database go with its later transactions.
+  Release(kept);
+  Release({});
+  EXPECT_EQ(RowsOfTheDatabase(), 0);
+}
+
+TEST_F(RetirementTest, NothingGoesWhileTheLogIsHeld) {
+  store_->HoldLog();
+  for (std::int64_t id = 1; id <= 100; ++id) {
+    Append(1, 3000);
+    Release({id});
+    ASSERT_FALSE(*store_->Retire());
+  }
+  EXPECT_EQ(store_->extents().front().first_log_id, 1);
+  store_->ReleaseLog();
+  while (*store_->Retire()) {
+  }
+  EXPECT_EQ(store_->extents().size(), 1U);
 }
 
 TEST_F(StoreTest, CheckpointsLoseNothing) {
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(store_->Begin().ok());
-    ASSERT_TRUE(store_->AppendBatch(1, i, std::string(10000, 'x')).ok());
+    ASSERT_TRUE(store_
+                    ->PutSnapshot({.model_id = i + 1,
+                                   .log_id = 1,
+                                   .data = std::string(10000, 'x'),
+                                   .first_log_id = 1,
+                                   .matured_log_id = 0})
+                    .ok());
     ASSERT_TRUE(store_->Commit().ok());
     if (i == 30) {
       EXPECT_GT(store_->wal_pages(), 90);
@@ -129,16 +244,59 @@ TEST_F(StoreTest, CheckpointsLoseNothing) {
   }
   EXPECT_LT(store_->wal_pages(), 150);
   Open();
-  EXPECT_EQ(Log(*store_).size(), 50U);
+  EXPECT_EQ(*Database::Open(folder_ + "/calibd.db")->QueryInteger("SELECT count(*) FROM snapshots"),
+            50);
+}
+
+TEST_F(StoreTest, WhatFollowsAndGoesToOnePlaceIsOneTransaction) {
+  CommitQueue queue(std::move(store_), [](const absl::Status&) { FAIL(); });
+  std::vector<std::string> events;
+  queue.SetSettle([&] { events.push_back("settle"); });
+  std::promise<void> go;
+  queue.Post({.append = nullptr,
+              .write =
+                  [&go](Store&) {
+                    go.get_future().wait();
+                    return absl::OkStatus();
+                  },
+              .undo = nullptr,
+              .done = nullptr});
+  const auto post = [&](const std::string& name, bool to_log, bool fails) {
+    const auto write = [fails](Store& store) -> absl::Status {
+      store.AppendBatch(1, 1, "x");
+      return fails ? absl::ResourceExhaustedError("full") : absl::OkStatus();
+    };
+    const auto insert = [fails, name](Store& store) -> absl::Status {
+      return fails ? absl::ResourceExhaustedError("full") : store.InsertModel(1, Named(name));
+    };
+    queue.Post({.append = to_log ? std::function<absl::Status(Store&)>(write) : nullptr,
+                .write = to_log ? nullptr : std::function<absl::Status(Store&)>(insert),
+                .undo = [&events, name] { events.push_back("undo " + name); },
+                .done =
+                    [&events, name](const absl::Status& status) {
+                      events.push_back((status.ok() ? "done " : "failed ") + name);
+                    }});
+  };
+  post("a", true, false);
+  post("b", true, true);
+  post("models/c", false, false);
+  post("d", true, false);
+  go.set_value();
+  queue.Flush();
+  EXPECT_THAT(events, ElementsAre("settle", "undo b", "undo a", "failed a", "failed b", "settle",
+                                  "done models/c", "settle", "done d", "settle"));
+  queue.Stop();
 }
 
 TEST_F(StoreTest, TheQueueWritesInOrderAndSaysWhenItIsDone) {
   CommitQueue queue(std::move(store_), [](const absl::Status&) { FAIL(); });
   std::vector<int> done;
   for (int i = 0; i < 100; ++i) {
-    queue.Post({.write = [i](Store& store) -> absl::Status {
-                  return store.AppendBatch(1, i, std::to_string(i)).status();
+    queue.Post({.append = [i](Store& store) -> absl::Status {
+                  EXPECT_EQ(store.AppendBatch(1, i, std::to_string(i)), i + 1);
+                  return absl::OkStatus();
                 },
+                .write = nullptr,
                 .undo = [] { FAIL(); },
                 .done =
                     [&done, i](const absl::Status& status) {
@@ -160,18 +318,20 @@ TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
                       [&](const absl::Status& status) { failure.set_value(status); });
     // Holds the storage thread, so that the others come into one transaction.
     std::promise<void> go;
-    queue.Post({.write = [&go](Store&) -> absl::Status {
+    queue.Post({.append = [&go](Store&) -> absl::Status {
                   go.get_future().wait();
                   return absl::OkStatus();
                 },
+                .write = nullptr,
                 .undo = nullptr,
                 .done = nullptr});
     for (const std::string& name : {std::string("a"), std::string("b")}) {
-      queue.Post({.write = [&events, name](Store& store) -> absl::Status {
+      queue.Post({.append = [&events, name](Store& store) -> absl::Status {
                     events.push_back("write " + name);
-                    const auto id = store.AppendBatch(1, 1, name);
-                    return name == "b" ? absl::UnavailableError("broken disk") : id.status();
+                    store.AppendBatch(1, 1, name);
+                    return name == "b" ? absl::UnavailableError("broken disk") : absl::OkStatus();
                   },
+                  .write = nullptr,
                   .undo = [&events, name] { events.push_back("undo " + name); },
                   .done =
                       [&events, name](const absl::Status& status) {
@@ -185,7 +345,8 @@ TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
     EXPECT_EQ(failure.get_future().get().message(), "broken disk");
     // Nothing is written after that.
     absl::Status later;
-    queue.Post({.write = [](Store&) -> absl::Status {
+    queue.Post({.append = nullptr,
+                .write = [](Store&) -> absl::Status {
                   ADD_FAILURE() << "wrote after a failure";
                   return absl::OkStatus();
                 },

@@ -1,0 +1,62 @@
+#include "server/store/held_log.h"
+
+#include <functional>
+#include <future>
+
+namespace calibd::server {
+namespace {
+
+// Waits until the storage thread has done it.
+absl::Status RunOnStorage(CommitQueue& commits, const std::function<void(Store&)>& action) {
+  // If the queue has stopped it is dropped, and the future says so by an exception.
+  const auto done = std::make_shared<std::promise<absl::Status>>();
+  std::future<absl::Status> result = done->get_future();
+  commits.Post({.append = nullptr,
+                .write =
+                    [&action](Store& store) {
+                      action(store);
+                      return absl::OkStatus();
+                    },
+                .undo = nullptr,
+                .done = [done](const absl::Status& status) { done->set_value(status); }});
+  return result.get();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HeldLog>> HeldLog::Hold(CommitQueue& commits) {
+  // Held even if the transaction that it came into could not be committed.
+  bool held = false;
+  const absl::Status status = RunOnStorage(commits, [&held](Store& store) {
+    store.HoldLog();
+    held = true;
+  });
+  std::unique_ptr<HeldLog> log(held ? new HeldLog(commits) : nullptr);
+  if (!status.ok()) {
+    return status;
+  }
+  return log;
+}
+
+HeldLog::~HeldLog() {
+  commits_.Post({.append = nullptr,
+                 .write =
+                     [](Store& store) {
+                       store.ReleaseLog();
+                       return absl::OkStatus();
+                     },
+                 .undo = nullptr,
+                 .done = nullptr});
+}
+
+absl::StatusOr<std::vector<LogFiles::Extent>> HeldLog::extents() const {
+  std::vector<LogFiles::Extent> extents;
+  absl::Status status =
+      RunOnStorage(commits_, [&extents](Store& store) { extents = store.extents(); });
+  if (!status.ok()) {
+    return status;
+  }
+  return extents;
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,189 @@
+#ifndef CALIBD_SERVER_STORE_LOG_FILES_H_
+#define CALIBD_SERVER_STORE_LOG_FILES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace calibd::server {
+
+// An open file descriptor that closes itself.
+class File {
+ public:
+  File() = default;
+  explicit File(int descriptor) noexcept : descriptor_(descriptor) {}
+  ~File();
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+
+  [[nodiscard]] int get() const noexcept { return descriptor_; }
+
+ private:
+  int descriptor_ = -1;
+};
+
+// A batch of the log.
+struct StoredBatch {
+  std::int64_t log_id = 0;
+  std::int64_t model_id = 0;
+  // Microseconds since 1970.
+  std::int64_t time_us = 0;
+  // A store.v1.LoggedBatch.
+  std::string_view data;
+};
+// Ends the reading by an error.
+using VisitBatch = std::function<absl::Status(const StoredBatch&)>;
+
+// The newest part of the log: a sequence of files (segments), each taken from the disk as a
+// whole before it is written, so that what is appended needs one write and one sync, and no
+// change of the file system's own data. FORMAT.md describes them. Batches have ids without a
+// gap; what one Commit wrote is a frame, which is there as a whole or not at all.
+//
+// It knows of each batch whether it is still needed. Segments go oldest first: what is needed
+// of the oldest has to be kept elsewhere before RemoveOldest. Not thread-safe.
+//
+// Errors: ResourceExhausted when the disk is full, and then nothing was written; DataLoss when
+// a file is damaged or missing, and it says what to do; Unavailable when a file cannot be read
+// or written: what the disk holds is not known then.
+class LogFiles {
+ public:
+  static constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;
+
+  struct Options {
+    // Of a segment, at least 4096; one for a larger frame is as large as that needs, one for a
+    // disk with less room smaller.
+    std::uint64_t segment_bytes = kSegmentBytes;
+    // Id of the batch with which the oldest segment begins; what is older is removed. 0: that is
+    // not known, and there may be no segment yet.
+    std::int64_t first_log_id = 0;
+    // Of the next batch, if there is no segment yet.
+    std::int64_t next_log_id = 1;
+  };
+  // Reads all segments, and makes the first. On return all that is read is durable.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<LogFiles>> Open(const std::string& folder,
+                                                                      const Options& options);
+
+  // Takes a copy of the batch for the next frame; returns its id.
+  std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string_view data);
+  // Of what was appended since the last frame.
+  [[nodiscard]] std::size_t appended_bytes() const noexcept { return frame_.size(); }
+  // Writes the frame; on return it is durable. After an error or without it: Rollback.
+  [[nodiscard]] absl::Status Commit();
+  void Rollback() noexcept;
+
+  // All batches that are committed and not below from_log_id, in order.
+  [[nodiscard]] absl::Status Read(std::int64_t from_log_id, const VisitBatch& visit) const;
+  // The data of one batch that is committed or appended.
+  [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id) const;
+
+  // Of the oldest batch in the files, and of the next one to be appended.
+  [[nodiscard]] std::int64_t first_log_id() const noexcept {
+    return segments_.front().first_log_id;
+  }
+  [[nodiscard]] std::int64_t next_log_id() const noexcept { return next_log_id_; }
+  // What the files take on the disk.
+  [[nodiscard]] std::int64_t bytes() const noexcept;
+
+  // Batches that are needed no more, committed; others than those in the files are left alone.
+  void MarkUnneeded(std::span<const std::int64_t> log_ids);
+
+  // Whether the oldest segment should go: nothing of it is needed, or the segments hold much
+  // more than is needed. Never while the files are held.
+  [[nodiscard]] bool RetirementDue() const noexcept;
+  // What of the oldest segment is needed, from this batch on and until it is max_bytes or more.
+  // Returns the id to go on with: that of the next segment's first batch when it is all.
+  [[nodiscard]] absl::StatusOr<std::int64_t> ReadNeededOfOldest(std::int64_t from_log_id,
+                                                                std::size_t max_bytes,
+                                                                const VisitBatch& visit) const;
+  [[nodiscard]] std::int64_t first_log_id_after_oldest() const noexcept {
+    return segments_[1].first_log_id;
+  }
+  // The file may become the next segment.
+  [[nodiscard]] absl::Status RemoveOldest();
+
+  // A part of a segment that stays as it is as long as the files are held.
+  struct Extent {
+    std::string path;
+    std::int64_t first_log_id = 0;
+    // Of the bytes that are committed.
+    std::uint64_t end = 0;
+    // Of each batch.
+    std::vector<bool> needed;
+  };
+  // While they are held, no segment goes, and what becomes unneeded counts as needed.
+  void Hold() noexcept { ++holders_; }
+  void Release();
+  [[nodiscard]] std::vector<Extent> extents() const;
+  // Reads an extent's batches, on any thread; needed: whether the batch is. Checks all of it.
+  [[nodiscard]] static absl::Status ReadExtent(
+      const Extent& extent,
+      const std::function<absl::Status(const StoredBatch&, bool needed)>& visit);
+
+ private:
+  struct Segment {
+    std::string path;
+    File file;
+    std::int64_t first_log_id = 0;
+    std::uint64_t salt = 0;
+    std::uint64_t size = 0;
+    // Where the next frame goes.
+    std::uint64_t end = 0;
+    // Of each batch where it is, in units of 8 bytes; and whether it is needed.
+    std::vector<std::uint32_t> places;
+    std::vector<bool> needed;
+    std::size_t needed_batches = 0;
+    std::uint64_t needed_bytes = 0;
+
+    [[nodiscard]] std::int64_t end_log_id() const noexcept {
+      return first_log_id + static_cast<std::int64_t>(places.size());
+    }
+    // Of a batch and what is before the next one.
+    [[nodiscard]] std::uint64_t bytes_of(std::size_t index) const noexcept;
+  };
+
+  LogFiles(std::string folder, std::uint64_t segment_bytes)
+      : folder_(std::move(folder)), segment_bytes_(segment_bytes) {}
+
+  [[nodiscard]] absl::Status OpenAll(const Options& options);
+  [[nodiscard]] static absl::StatusOr<Segment> OpenSegment(const std::string& path);
+  // Checks the frames, and finds the batches. is_newest: it may end with a frame that was not
+  // written to the end.
+  [[nodiscard]] static absl::Status Scan(Segment& segment, bool is_newest);
+  // Makes the newest segment, for a frame of so many bytes.
+  [[nodiscard]] absl::Status AddSegment(std::int64_t first_log_id, std::uint64_t frame_bytes);
+  [[nodiscard]] absl::Status SyncFolder() const;
+  [[nodiscard]] std::string PathOf(std::int64_t first_log_id) const;
+  // Of the segment that would hold it.
+  [[nodiscard]] std::size_t Find(std::int64_t log_id) const noexcept;
+  // batch: its data are in `data`.
+  [[nodiscard]] static absl::Status ReadAt(const Segment& segment, std::int64_t log_id,
+                                           std::string& data, StoredBatch& batch);
+
+  const std::string folder_;
+  const std::uint64_t segment_bytes_;
+  // Oldest first; the newest takes the frames.
+  std::deque<Segment> segments_;
+  std::int64_t next_log_id_ = 1;
+
+  // The frame to come: room for its header, and the batches. Empty without any.
+  std::string frame_;
+  // Of its batches where they are in it.
+  std::vector<std::uint64_t> frame_places_;
+
+  int holders_ = 0;
+  // What became unneeded while the files were held.
+  std::vector<std::int64_t> unneeded_later_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_LOG_FILES_H_

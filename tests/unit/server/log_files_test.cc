@@ -1,0 +1,337 @@
+#include "server/store/log_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "support/temporary_folder.h"
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kSegment = 16384;
+
+class LogFilesTest : public ::testing::Test {
+ protected:
+  absl::Status TryOpen(std::int64_t first_log_id = 0, std::int64_t next_log_id = 1) {
+    log_.reset();
+    auto log = LogFiles::Open(
+        folder(),
+        {.segment_bytes = kSegment, .first_log_id = first_log_id, .next_log_id = next_log_id});
+    if (log.ok()) log_ = *std::move(log);
+    return log.status();
+  }
+  void Open(std::int64_t first_log_id = 0, std::int64_t next_log_id = 1) {
+    const absl::Status status = TryOpen(first_log_id, next_log_id);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  // A frame of these batches.
+  void Write(const std::vector<std::string>& batches) {
+    for (const std::string& data : batches) {
+      log_->Append(7, 1000 + static_cast<std::int64_t>(data.size()), data);
+    }
+    const absl::Status status = log_->Commit();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  // Its ids and their data.
+  std::vector<std::string> Read() const {
+    std::vector<std::string> read;
+    const absl::Status status = log_->Read(0, [&](const StoredBatch& batch) {
+      EXPECT_EQ(batch.model_id, 7);
+      EXPECT_EQ(batch.time_us, 1000 + static_cast<std::int64_t>(batch.data.size()));
+      read.push_back(std::to_string(batch.log_id) + ":" + std::string(batch.data));
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return read;
+  }
+
+  [[nodiscard]] std::string folder() const { return folder_.path().string(); }
+  [[nodiscard]] std::filesystem::path PathOf(std::int64_t first) const {
+    std::ostringstream name;
+    name << "log-" << std::hex << std::setw(16) << std::setfill('0') << first;
+    return folder_.path() / name.str();
+  }
+  // Ids of the first batches of the segments.
+  [[nodiscard]] std::vector<std::int64_t> Segments() const {
+    std::vector<std::int64_t> firsts;
+    for (const LogFiles::Extent& extent : log_->extents()) firsts.push_back(extent.first_log_id);
+    return firsts;
+  }
+  static void Flip(const std::filesystem::path& path, std::uint64_t at) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(at));
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(byte);
+  }
+
+  const testing::TemporaryFolder folder_;
+  std::unique_ptr<LogFiles> log_;
+};
+
+TEST_F(LogFilesTest, HoldsWhatWasCommittedAndNothingElse) {
+  Open(0, 41);
+  EXPECT_EQ(log_->next_log_id(), 41);
+  Write({"a", "", "ccc"});
+  EXPECT_EQ(log_->Append(7, 0, "taken back"), 44);
+  EXPECT_EQ(*log_->ReadBatch(44), "taken back");
+  log_->Rollback();
+  EXPECT_EQ(log_->appended_bytes(), 0U);
+  // Nothing is no frame.
+  ASSERT_TRUE(log_->Commit().ok());
+  Write({"dddd"});
+  EXPECT_EQ(*log_->ReadBatch(43), "ccc");
+  EXPECT_EQ(*log_->ReadBatch(42), "");
+  EXPECT_EQ(log_->ReadBatch(45).status().code(), absl::StatusCode::kDataLoss);
+  log_->Append(7, 0, "never committed");
+  for (int i = 0; i < 2; ++i) {
+    Open(0, 41);
+    EXPECT_THAT(Read(), ElementsAre("41:a", "42:", "43:ccc", "44:dddd"));
+    EXPECT_EQ(log_->first_log_id(), 41);
+    EXPECT_EQ(log_->next_log_id(), 45);
+  }
+  EXPECT_EQ(*log_->ReadBatch(44), "dddd");
+  EXPECT_EQ(log_->bytes(), static_cast<std::int64_t>(kSegment));
+  EXPECT_EQ(std::filesystem::file_size(PathOf(41)), kSegment);
+}
+
+TEST_F(LogFilesTest, GoesOnInAnotherFileAndMakesRoomForALargeFrame) {
+  Open();
+  const std::string half(kSegment / 2, 'x');
+  Write({half});
+  Write({half});
+  Write({std::string(5 * kSegment, 'y')});
+  Write({"z"});
+  EXPECT_THAT(Segments(), ElementsAre(1, 2, 3, 4));
+  EXPECT_GT(std::filesystem::file_size(PathOf(3)), 5 * kSegment);
+  Open();
+  EXPECT_THAT(Read(),
+              ElementsAre("1:" + half, "2:" + half, "3:" + std::string(5 * kSegment, 'y'), "4:z"));
+}
+
+TEST_F(LogFilesTest, AFileThatIsTooSmallForItsFirstFrameIsReplaced) {
+  Open();
+  const std::string large(2 * kSegment, 'x');
+  Write({large});
+  Write({"y"});
+  EXPECT_THAT(Segments(), ElementsAre(1, 2));
+  Open();
+  EXPECT_THAT(Read(), ElementsAre("1:" + large, "2:y"));
+}
+
+// What any process that ended, or disk that lost its newest writes, may leave.
+TEST_F(LogFilesTest, AnyPrefixOfItsBytesIsAPrefixOfItsFrames) {
+  Open();
+  std::mt19937 random(1);
+  std::vector<std::string> all;
+  std::vector<std::uint64_t> ends{log_->extents().front().end};
+  std::vector<std::size_t> batches{0};
+  for (int frame = 0; frame < 6; ++frame) {
+    std::vector<std::string> data;
+    for (std::size_t i = 0; i <= random() % 3; ++i) {
+      // Zeros at the end are as what was never written.
+      data.push_back(std::string(random() % 60, static_cast<char>('a' + frame)) +
+                     std::string(random() % 20, '\0'));
+      all.push_back(std::to_string(all.size() + 1) + ":" + data.back());
+    }
+    Write(data);
+    ends.push_back(log_->extents().front().end);
+    batches.push_back(all.size());
+  }
+  log_.reset();
+  std::string bytes(kSegment, '\0');
+  std::ifstream(PathOf(1), std::ios::binary)
+      .read(bytes.data(), static_cast<std::streamsize>(kSegment));
+  for (std::uint64_t length = ends.front(); length <= ends.back(); ++length) {
+    const std::string kept = bytes.substr(0, length) + std::string(kSegment - length, '\0');
+    std::ofstream(PathOf(1), std::ios::binary) << kept;
+    Open();
+    // A frame whose missing end is zeros anyway is whole.
+    std::size_t frames = 0;
+    while (frames + 1 < ends.size() &&
+           kept.compare(0, ends[frames + 1], bytes, 0, ends[frames + 1]) == 0) {
+      ++frames;
+    }
+    ASSERT_THAT(Read(),
+                ::testing::ElementsAreArray(
+                    all.begin(), all.begin() + static_cast<std::ptrdiff_t>(batches[frames])))
+        << length;
+    if (length % 7 == 0) {
+      // It goes on from there, over what is left of the other frame.
+      Write({"new"});
+      Open();
+      ASSERT_EQ(Read().size(), batches[frames] + 1) << length;
+    }
+  }
+}
+
+TEST_F(LogFilesTest, DamageBeforeTheEndIsFound) {
+  Open();
+  std::vector<std::uint64_t> ends{log_->extents().front().end};
+  for (const std::string data : {"first", "second", "third"}) {
+    Write({data});
+    ends.push_back(log_->extents().front().end);
+  }
+  log_.reset();
+  // Every byte of the first two frames.
+  for (std::uint64_t at = ends[0]; at < ends[2]; ++at) {
+    Flip(PathOf(1), at);
+    const absl::Status status = TryOpen();
+    // Where a frame is filled up too.
+    ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << at << " " << status;
+    ASSERT_THAT(std::string(status.message()),
+                HasSubstr(at < ends[1] ? "batches from 1 on cannot be read, but 2 can"
+                                       : "batches from 2 on cannot be read, but 3 can"));
+    Flip(PathOf(1), at);
+  }
+  // The newest may not have been written to the end.
+  for (std::uint64_t at = ends[2]; at < ends[3]; ++at) {
+    Flip(PathOf(1), at);
+    Open();
+    ASSERT_THAT(Read(), ElementsAre("1:first", "2:second")) << at;
+    Flip(PathOf(1), at);
+  }
+  Open();
+  EXPECT_EQ(Read().size(), 3U);
+}
+
+TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
+  Open();
+  const std::string half(kSegment / 2, 'x');
+  for (int i = 0; i < 4; ++i) Write({half});
+  const std::string kept = folder() + "/kept";
+  const auto expect = [&](const std::string& message) {
+    const absl::Status status = TryOpen(1);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("restore a backup, or move the folder"));
+  };
+  std::filesystem::rename(PathOf(2), kept);
+  expect("ends before batch 2, and " + PathOf(3).string());
+  std::filesystem::rename(kept, PathOf(2));
+  std::filesystem::rename(PathOf(1), kept);
+  expect(PathOf(1).string() + " is missing");
+  std::filesystem::rename(kept, PathOf(1));
+  std::filesystem::resize_file(PathOf(2), kSegment - 1);
+  expect("has 16383 bytes, expected 16384: it was cut");
+  std::filesystem::resize_file(PathOf(2), kSegment);
+  Flip(PathOf(3), 17);
+  expect(PathOf(3).string() + " does not begin as a segment");
+  Flip(PathOf(3), 17);
+  Flip(PathOf(2), kSegment / 4);
+  expect(PathOf(2).string() + " ends before batch 2");
+  Flip(PathOf(2), kSegment / 4);
+  Open(1);
+  EXPECT_EQ(Read().size(), 4U);
+  log_.reset();
+  for (int i = 1; i <= 4; ++i) std::filesystem::remove(PathOf(i));
+  expect(PathOf(1).string() + " is missing");
+}
+
+TEST_F(LogFilesTest, WhatWasBegunIsFinished) {
+  Open();
+  Write({std::string(kSegment / 2, 'x')});
+  Write({std::string(kSegment / 2, 'x')});
+  log_.reset();
+  std::ofstream(folder() + "/log.new") << "half a file";
+  // Its removal is noted, but it is still there.
+  Open(2);
+  EXPECT_THAT(Segments(), ElementsAre(2));
+  EXPECT_FALSE(std::filesystem::exists(PathOf(1)));
+  EXPECT_FALSE(std::filesystem::exists(folder() + "/log.new"));
+}
+
+TEST_F(LogFilesTest, AFileThatIsUsedAgainHoldsNothingOfBefore) {
+  Open();
+  // Frames of one size: those of before stand where the new ones go.
+  const std::string quarter(kSegment / 5, 'x');
+  std::int64_t id = 0;
+  for (int i = 0; i < 8; ++i) Write({quarter + std::to_string(++id)});
+  EXPECT_THAT(Segments(), ElementsAre(1, 5));
+  log_->MarkUnneeded(std::vector<std::int64_t>{1, 2, 3, 4});
+  ASSERT_TRUE(log_->RetirementDue());
+  ASSERT_TRUE(log_->RemoveOldest().ok());
+  EXPECT_TRUE(std::filesystem::exists(folder() + "/log.spare"));
+  Write({quarter + std::to_string(++id)});
+  EXPECT_FALSE(std::filesystem::exists(folder() + "/log.spare"));
+  EXPECT_THAT(Segments(), ElementsAre(5, 9));
+  // Here a frame of before is whole.
+  Open(5);
+  EXPECT_EQ(log_->next_log_id(), 10);
+  EXPECT_EQ(Read().size(), 5U);
+  EXPECT_EQ(Read().back(), "9:" + quarter + "9");
+}
+
+TEST_F(LogFilesTest, TheOldestGoesWhenNothingOfItIsNeeded) {
+  Open();
+  const std::string third(kSegment / 3, 'x');
+  for (int i = 0; i < 6; ++i) Write({third});
+  ASSERT_THAT(Segments(), ElementsAre(1, 3, 5));
+  log_->MarkUnneeded(std::vector<std::int64_t>{2, 3, 4, 100, -1, 2});
+  EXPECT_FALSE(log_->RetirementDue());
+  log_->Hold();
+  log_->MarkUnneeded(std::vector<std::int64_t>{1});
+  EXPECT_FALSE(log_->RetirementDue());
+  EXPECT_THAT(log_->extents()[0].needed, ElementsAre(true, false));
+  log_->Release();
+  EXPECT_TRUE(log_->RetirementDue());
+  EXPECT_EQ(log_->first_log_id_after_oldest(), 3);
+  ASSERT_TRUE(log_->RemoveOldest().ok());
+  ASSERT_TRUE(log_->RemoveOldest().ok());
+  EXPECT_THAT(Segments(), ElementsAre(5));
+  // The newest stays, as it knows what comes next.
+  log_->MarkUnneeded(std::vector<std::int64_t>{5, 6});
+  EXPECT_FALSE(log_->RetirementDue());
+  Open(5);
+  EXPECT_EQ(log_->next_log_id(), 7);
+}
+
+TEST_F(LogFilesTest, TheOldestGoesWhenLittleIsNeeded) {
+  Open();
+  const std::string third(kSegment / 3, 'x');
+  for (int i = 0; i < 10; ++i) Write({third});
+  ASSERT_EQ(Segments().size(), 5U);
+  EXPECT_FALSE(log_->RetirementDue());
+  log_->MarkUnneeded(std::vector<std::int64_t>{2, 3, 4, 5, 6});
+  EXPECT_TRUE(log_->RetirementDue());
+  std::vector<std::int64_t> needed;
+  const auto visit = [&](const StoredBatch& batch) {
+    EXPECT_EQ(batch.data, third);
+    EXPECT_EQ(batch.model_id, 7);
+    needed.push_back(batch.log_id);
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(*log_->ReadNeededOfOldest(0, 1, visit), 2);
+  EXPECT_EQ(*log_->ReadNeededOfOldest(2, 1, visit), 3);
+  EXPECT_THAT(needed, ElementsAre(1));
+}
+
+TEST_F(LogFilesTest, ExtentsAreReadByThemselves) {
+  Open();
+  Write({"a", "b"});
+  log_->MarkUnneeded(std::vector<std::int64_t>{1});
+  const std::vector<LogFiles::Extent> extents = log_->extents();
+  Write({"later"});
+  std::vector<std::string> read;
+  const auto visit = [&](const StoredBatch& batch, bool needed) {
+    read.push_back(std::string(batch.data) + (needed ? "" : " not needed"));
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(LogFiles::ReadExtent(extents[0], visit).ok());
+  EXPECT_THAT(read, ElementsAre("a not needed", "b"));
+  Flip(PathOf(1), extents[0].end - 8);
+  EXPECT_EQ(LogFiles::ReadExtent(extents[0], visit).code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace calibd::server
