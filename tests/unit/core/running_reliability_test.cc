@@ -22,7 +22,7 @@ PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed)
 }
 
 TEST(RunningReliabilityTest, HasTheScoresAndTheErrorOfTheWholeBatch) {
-  for (const std::size_t m : {2, 10, 100}) {
+  for (const std::size_t m : {std::size_t{2}, std::size_t{10}, std::size_t{100}}) {
     const PredictionSet set = Draw(GeneratorSpec::M2(m), 1000, m);
     RunningReliability running;
     running.Add(set.view());
