@@ -67,8 +67,9 @@ class ReadmeTest(unittest.TestCase):
             self.assertIn("\n".join(lines), source, path)
 
     def test_links_to_files_lead_somewhere(self):
-        for target in re.findall(r"\]\((?!https?://)([^)#]+)", README):
-            self.assertTrue((ROOT / target).exists(), target)
+        for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+            for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
+                self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ import pathlib
 import tempfile
 import unittest
 
+import alert_rules
 import dockerfile_policy
 import layering
 import proto_style
@@ -123,6 +124,29 @@ class DockerfilePolicyTest(unittest.TestCase):
             self.assertIn(good, self.TEXT)
             self.assertTrue(
                 dockerfile_policy.dockerfile_violations(self.TEXT.replace(good, bad)), bad)
+
+
+class AlertRulesTest(unittest.TestCase):
+    TEXTS = {name: (alert_rules.ROOT / name).read_text(encoding="utf-8")
+             for name in (alert_rules.RULES, alert_rules.TESTS, alert_rules.PAGE)}
+
+    def problems(self, name, good, bad):
+        self.assertIn(good, self.TEXTS[name])
+        changed = dict(self.TEXTS, **{name: self.TEXTS[name].replace(good, bad)})
+        return alert_rules.violations(*changed.values())
+
+    def test_finds_each_violation(self):
+        self.assertEqual(alert_rules.violations(*self.TEXTS.values()), [])
+        for name, good, bad in (
+                (alert_rules.RULES, "monitoring.md#calibddown", "monitoring.md#calibdup"),
+                (alert_rules.RULES, 'summary: "calibd is down"', ""),
+                (alert_rules.RULES, "calibd_recovering == 1", "calibd_test_p_value < 0.05"),
+                (alert_rules.RULES, "calibd_recovering == 1", "calibd_max_log10_e_value > 2"),
+                (alert_rules.TESTS, 'alertname="CalibdQueueFull"', 'alertname="CalibdQueue"'),
+                (alert_rules.TESTS, "alertname: CalibdLabelsMissing", "alertname: Other"),
+                (alert_rules.PAGE, "### CalibdQueueFull", "### CalibdQueue"),
+        ):
+            self.assertEqual(len(self.problems(name, good, bad)), 1, bad)
 
 
 class SelfContainedTest(unittest.TestCase):

@@ -1,91 +1,43 @@
-// What the evidence promises, however often one looks: false alarms, run lengths, coverage,
-// and how soon it finds what is wrong. Seeds are fixed. With S simulations a count at rate p
-// is Binomial(S, p); bounds are 5 standard deviations away, a false-failure probability below
-// 1e-6. CALIBD_TEST_REPETITIONS multiplies the simulations.
+// What the evidence promises, however often one looks: false alarms, run lengths, coverage.
+// How soon it finds what is wrong is in monitoring_page_test.cc. Seeds are fixed. With S
+// simulations a count at rate p is Binomial(S, p); bounds are 5 standard deviations away, a
+// false-failure probability below 1e-6. CALIBD_TEST_REPETITIONS multiplies the simulations.
 #include "calibd/core/evidence.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdlib>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "calibd/core/bandwidth.h"
 #include "calibd/core/confidence_sequence.h"
+#include "calibd/core/e_bh.h"
 #include "calibd/core/generator.h"
-#include "level_bound.h"
+#include "calibd/core/running_skce.h"
+#include "evidence_streams.h"
+#include "support/evidence_reference.h"
 
 namespace calibd {
 namespace {
 
+using testing::AlarmRate;
+using testing::Dirichlet;
+using testing::Draw;
+using testing::FeaturesOf;
+using testing::FirstTime;
+using testing::KernelOf;
 using testing::kLevel;
+using testing::LabelAtTemperature;
 using testing::Margin;
-
-const double kLogTwenty = std::log(1 / kLevel);
-
-int Repeated(int simulations) {
-  const char* const times = std::getenv("CALIBD_TEST_REPETITIONS");
-  return times == nullptr ? simulations : simulations * std::max(1, std::atoi(times));
-}
+using testing::Repeated;
 
 // Kept with the test's report.
 void Record(const std::string& name, double value) {
   ::testing::Test::RecordProperty(name, std::to_string(value));
-}
-
-GeneratorSpec Dirichlet(std::size_t m, double alpha) {
-  GeneratorSpec spec = GeneratorSpec::M1(m);
-  spec.alpha.assign(m, alpha);
-  return spec;
-}
-
-PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed) {
-  PredictionSet set;
-  Generator::Create(spec, seed)->Draw(n, set);
-  return set;
-}
-
-// Labels from g^(1/T), normalised: the model is overconfident for T > 1.
-void LabelAtTemperature(PredictionSet& set, double temperature, std::size_t first,
-                        std::uint64_t seed) {
-  std::mt19937_64 rng(seed);
-  std::vector<double> q(set.class_count);
-  for (std::size_t i = first; i < set.labels.size(); ++i) {
-    const auto g = set.view().row(i);
-    for (std::size_t k = 0; k < q.size(); ++k) q[k] = std::pow(g[k], 1 / temperature);
-    std::discrete_distribution<std::int32_t> label(q.begin(), q.end());
-    set.labels[i] = label(rng);
-  }
-}
-
-// The features of a stream whose bandwidth is the median of its first 500 predictions.
-std::shared_ptr<const RandomFeatures> FeaturesOf(const GeneratorSpec& spec) {
-  const PredictionSet warmup = Draw(spec, 500, 99);
-  const double bandwidth = *MedianBandwidth(warmup.probabilities, warmup.class_count);
-  return *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), warmup.class_count);
-}
-
-// Share of streams with E >= 20 at any of their predictions, where labels are drawn from the
-// predictions, of which `digits` decimals are then passed on if it is not 0.
-double FalseAlarmRate(const GeneratorSpec& spec, int simulations, std::size_t n,
-                      double tolerance = kDefaultTolerance, int digits = 0) {
-  const auto features = FeaturesOf(spec);
-  int alarms = 0;
-  for (int i = 0; i < simulations; ++i) {
-    PredictionSet set = Draw(spec, n, 1000 + static_cast<std::uint64_t>(i));
-    const double unit = std::pow(10, digits);
-    for (double& value : set.probabilities) {
-      if (digits != 0) value = std::round(value * unit) / unit;
-    }
-    auto process = *EvidenceProcess::Create(features, tolerance);
-    process.Add(set.view());
-    // The maximum is over every prediction.
-    if (process.Read().maximum.log_value >= kLogTwenty) ++alarms;
-  }
-  return static_cast<double>(alarms) / simulations;
 }
 
 TEST(EvidenceLevelTest, FalseAlarmsStayBelowTheLevelThoughPolledAtEveryPrediction) {
@@ -94,7 +46,10 @@ TEST(EvidenceLevelTest, FalseAlarmsStayBelowTheLevelThoughPolledAtEveryPredictio
   const int simulations = Repeated(300);
   for (const std::size_t m : {2u, 10u, 100u}) {
     for (const double alpha : {0.1, 1.0}) {
-      const double rate = FalseAlarmRate(Dirichlet(m, alpha), simulations, 1000);
+      const GeneratorSpec spec = Dirichlet(m, alpha);
+      const double rate = AlarmRate(
+          FeaturesOf(spec), simulations, kDefaultTolerance,
+          [&spec](int i) { return Draw(spec, 1000, 1000 + static_cast<std::uint64_t>(i)); });
       EXPECT_LE(rate, kLevel + Margin(kLevel, simulations)) << "m=" << m << " alpha=" << alpha;
       Record("m" + std::to_string(m) + (alpha < 1 ? "_sparse" : "_flat"), rate);
       sum += rate;
@@ -104,66 +59,9 @@ TEST(EvidenceLevelTest, FalseAlarmsStayBelowTheLevelThoughPolledAtEveryPredictio
   EXPECT_LE(sum / models, kLevel + Margin(kLevel, models * simulations));
 }
 
-TEST(EvidenceLevelTest, ATolerancePaysForRoundedProbabilities) {
-  // Two decimals are off by up to .005 a class.
-  const int simulations = Repeated(200);
-  const double rate = FalseAlarmRate(GeneratorSpec::M1(), simulations, 1000, 10 * 5e-3, 2);
-  EXPECT_LE(rate, kLevel + Margin(kLevel, simulations));
-  // Without it the zeros that do occur are evidence.
-  EXPECT_GT(FalseAlarmRate(GeneratorSpec::M1(), 100, 1000, kDefaultTolerance, 2), 0.5);
-}
-
-// First prediction at which `reached` holds, counted from 1, or n + 1.
-template <typename Reached>
-std::size_t FirstTime(const PredictionSet& set,
-                      const std::shared_ptr<const RandomFeatures>& features,
-                      const Reached& reached) {
-  auto process = *EvidenceProcess::Create(features);
-  for (std::size_t i = 0; i < set.labels.size(); ++i) {
-    process.Add(set.view().row(i), set.labels[i]);
-    if (reached(process.Read())) return i + 1;
-  }
-  return set.labels.size() + 1;
-}
-
-double Median(std::vector<std::size_t> values) {
+std::size_t Median(std::vector<std::size_t> values) {
   std::sort(values.begin(), values.end());
-  return static_cast<double>(values[values.size() / 2]);
-}
-
-// spec: of predictions and labels; temperature: of the labels unless 1.
-double MedianDetection(const GeneratorSpec& spec, double temperature, std::size_t n,
-                       int simulations) {
-  const auto features = FeaturesOf(GeneratorSpec::M1());
-  std::vector<std::size_t> times;
-  for (int i = 0; i < simulations; ++i) {
-    const auto seed = 5000 + static_cast<std::uint64_t>(i);
-    PredictionSet set = Draw(spec, n, seed);
-    if (temperature != 1) LabelAtTemperature(set, temperature, 0, seed);
-    times.push_back(FirstTime(set, features, [](const EvidenceReading& reading) {
-      return reading.maximum.log_value >= kLogTwenty;
-    }));
-  }
-  const double median = Median(times);
-  Record("median_pi" + std::to_string(spec.pi) + "_T" + std::to_string(temperature), median);
-  return median;
-}
-
-TEST(EvidencePowerTest, FindsTheReferenceModelsWithinAHandfulOfPredictions) {
-  // An oracle that knows the alternative, and bets its likelihood ratio, needs 2, 1 and 25 in
-  // the median. Experts that know nothing were measured to need 4, 2 and 42 over 2001 streams.
-  GeneratorSpec one_in_twenty = GeneratorSpec::M2();
-  one_in_twenty.pi = 0.05;
-  const int simulations = Repeated(301);
-  EXPECT_LE(MedianDetection(GeneratorSpec::M2(), 1, 200, simulations), 1.3 * 4);
-  EXPECT_LE(MedianDetection(GeneratorSpec::M3(), 1, 200, simulations), 1.3 * 2);
-  EXPECT_LE(MedianDetection(one_in_twenty, 1, 1000, simulations), 1.3 * 42);
-}
-
-TEST(EvidencePowerTest, FindsAWrongTemperature) {
-  const int simulations = Repeated(101);
-  EXPECT_LE(MedianDetection(GeneratorSpec::M1(), 1.5, 1000, simulations), 1.3 * 106);
-  EXPECT_LE(MedianDetection(GeneratorSpec::M1(), 1.2, 3000, simulations), 1.3 * 517);
+  return values[values.size() / 2];
 }
 
 struct Mean {
@@ -225,8 +123,9 @@ TEST(DriftPowerTest, AChangeIsFoundSoonAfterALongCalmTime) {
     EXPECT_GT(alarm, kCalm);
     delays.push_back(alarm - kCalm);
   }
-  Record("delay", Median(delays));
-  EXPECT_LE(Median(delays), 1.3 * 87);
+  const auto delay = static_cast<double>(Median(delays));
+  Record("delay", delay);
+  EXPECT_LE(delay, 1.3 * 87);
 }
 
 TEST(ConfidenceSequenceTest, HoldsAtEveryPredictionAtOnce) {
@@ -264,6 +163,47 @@ TEST(ConfidenceSequenceTest, HoldsAtEveryPredictionAtOnce) {
       EXPECT_EQ(above_zero, simulations);
     }
   }
+}
+
+// Share of streams whose upper bound of the SKCE, from the blocks of 2, is ever below it.
+double UpperMissRate(const GeneratorSpec& spec, const Kernel& kernel, double skce) {
+  const int simulations = Repeated(300);
+  int missed = 0;
+  double last = 0;
+  for (int i = 0; i < simulations; ++i) {
+    const PredictionSet set = Draw(spec, 4000, 20000 + static_cast<std::uint64_t>(i));
+    auto blocks = *RunningBlockSkce::Create(2, set.class_count, kernel);
+    bool below = false;
+    for (std::size_t row = 0; row < set.labels.size(); ++row) {
+      blocks.Add(set.view().row(row), set.labels[row]);
+      const auto upper = UpperConfidenceSequence(blocks.moments(), kLevel);
+      if (!upper.has_value()) continue;
+      below = below || *upper < skce;
+      last = *upper;
+    }
+    if (below) ++missed;
+    // It is of use: 2000 values whose deviation is below 1 bound their mean to .062.
+    EXPECT_LT(last, skce + 0.062 + 5 / std::sqrt(2000));
+  }
+  return static_cast<double>(missed) / simulations;
+}
+
+TEST(ConfidenceSequenceTest, TheUpperBoundHoldsAtEveryBlockAtOnce) {
+  const double allowed = kLevel + Margin(kLevel, Repeated(300));
+  // Calibrated: 0 whatever the kernel is.
+  const double calibrated = UpperMissRate(GeneratorSpec::M1(), KernelOf(GeneratorSpec::M1()), 0);
+  Record("calibrated", calibrated);
+  EXPECT_LE(calibrated, allowed);
+  // With a kernel of 1 everywhere (but for 1e-9) SKCE = |E d|^2, and E d = pi (beta - E g).
+  const GeneratorSpec spec = GeneratorSpec::M2();
+  double skce = 0;
+  for (std::size_t k = 0; k < spec.beta.size(); ++k) {
+    skce += std::pow(spec.pi * (spec.beta[k] - 1 / static_cast<double>(spec.beta.size())), 2);
+  }
+  EXPECT_NEAR(skce, 0.225, 1e-12);
+  const double m2 = UpperMissRate(spec, *Kernel::ExponentialTotalVariation(1e9), skce);
+  Record("m2", m2);
+  EXPECT_LE(m2, allowed);
 }
 
 TEST(ProjectionTestTest, HasItsLevelAtOneLook) {
@@ -349,6 +289,142 @@ TEST(CombinedEvidenceTest, FalseAlarmsOfCombinedPartsStayBelowTheLevel) {
   }
   Record("rate", static_cast<double>(alarms) / simulations);
   EXPECT_LE(static_cast<double>(alarms) / simulations, kLevel + Margin(kLevel, simulations));
+}
+
+// How many of `rejected` from `first` on, as a share of all that are.
+double FalseShare(const std::vector<bool>& rejected, std::size_t first) {
+  const auto all = std::count(rejected.begin(), rejected.end(), true);
+  const auto of_null =
+      std::count(rejected.begin() + static_cast<std::ptrdiff_t>(first), rejected.end(), true);
+  return all == 0 ? 0 : static_cast<double>(of_null) / static_cast<double>(all);
+}
+
+TEST(EbhTest, KeepsTheFalseDiscoveryRateThatTheWorstDependenceReaches) {
+  // With probability alpha, spread over the sizes k, k hypotheses at random have e = K / (alpha k)
+  // and all others 0: each mean is 1, and the false discovery rate is alpha, not less.
+  constexpr std::size_t kHypotheses = 8;
+  constexpr double kAlpha = 0.2;
+  const int simulations = Repeated(40000);
+  std::mt19937_64 rng(12);
+  std::uniform_real_distribution<double> uniform;
+  std::array<std::size_t, kHypotheses> order{};
+  std::iota(order.begin(), order.end(), 0);
+  RunningMoments share;
+  for (int i = 0; i < simulations; ++i) {
+    std::vector<double> log10_e(kHypotheses, -HUGE_VAL);
+    if (uniform(rng) < kAlpha) {
+      const std::size_t k = 1 + rng() % kHypotheses;
+      std::shuffle(order.begin(), order.end(), rng);
+      for (std::size_t j = 0; j < k; ++j) {
+        // A hair more, so that rounding does not decide.
+        log10_e[order[j]] = std::log10(kHypotheses / (kAlpha * static_cast<double>(k))) + 1e-12;
+      }
+    }
+    share.Add(FalseShare(RejectedByEbh(log10_e, kAlpha), 0));
+  }
+  EXPECT_NEAR(share.mean, kAlpha, Margin(kAlpha, simulations));
+}
+
+TEST(EbhTest, FindsTheWrongModelsAmongManyAndFewOthers) {
+  // 20 models, of which the first 5 are wrong, and the rest see the same labels of the same
+  // predictions: their e-values are equal.
+  constexpr std::size_t kWrong = 5;
+  const auto features = FeaturesOf(GeneratorSpec::M1());
+  const int simulations = Repeated(100);
+  RunningMoments false_share;
+  RunningMoments found;
+  for (int i = 0; i < simulations; ++i) {
+    const auto log10_e = [&](const PredictionSet& set) {
+      auto process = *EvidenceProcess::Create(features);
+      process.Add(set.view());
+      return process.Read().evidence.log10_e_value;
+    };
+    const auto seed = 9000 + 10 * static_cast<std::uint64_t>(i);
+    std::vector<double> e(20, log10_e(Draw(GeneratorSpec::M1(), 400, seed)));
+    for (std::size_t k = 0; k < kWrong; ++k) {
+      PredictionSet set = Draw(GeneratorSpec::M1(), 400, seed + 1 + k);
+      LabelAtTemperature(set, 1.7, 0, seed + 1 + k);
+      e[k] = log10_e(set);
+    }
+    const std::vector<bool> rejected = RejectedByEbh(e, kLevel);
+    false_share.Add(FalseShare(rejected, kWrong));
+    found.Add(static_cast<double>(std::count(rejected.begin(), rejected.begin() + kWrong, true)) /
+              kWrong);
+  }
+  Record("false_discovery_rate", false_share.mean);
+  Record("found", found.mean);
+  EXPECT_LE(false_share.mean, kLevel + Margin(kLevel, simulations));
+  EXPECT_GT(found.mean, 0.8);
+}
+
+TEST(EvidenceLongRunTest, StaysFiniteAndItsSumsDoNotDriftAway) {
+  // Of two classes: predictions of the generator, every other printed with three decimals, one
+  // in 100 that is certain, one in 100000 that is certain and wrong.
+  const auto predictions = static_cast<std::size_t>(Repeated(1'000'000));
+  constexpr std::size_t kCompared = 1'000'000;
+  constexpr std::size_t kStep = 1000;
+  const GeneratorSpec spec = GeneratorSpec::M1(2);
+  const auto features = FeaturesOf(spec);
+  auto generator = *Generator::Create(spec, 5);
+  auto process = *EvidenceProcess::Create(features);
+  testing::ReferenceExperts reference(*features, kDefaultTolerance);
+  long double square_sum = 0;
+  RunningMaximum before;
+  for (std::size_t n = 0; n < predictions; n += kStep) {
+    PredictionSet set;
+    generator.Draw(kStep, set);
+    for (std::size_t i = 0; i < kStep; ++i) {
+      double* const g = &set.probabilities[2 * i];
+      if (i % 2 == 1) {
+        g[0] = std::round(g[0] * 1000) / 1000;
+        g[1] = 1 - g[0];
+      } else if (i % 100 == 0) {
+        g[0] = 1;
+        g[1] = 0;
+        set.labels[i] = (n + i) % 100'000 == 0 ? 1 : 0;
+      }
+    }
+    process.Add(set.view());
+    const EvidenceReading reading = process.Read();
+    ASSERT_EQ(reading.count, static_cast<std::int64_t>(n + kStep));
+    ASSERT_TRUE(std::isfinite(reading.evidence.log10_e_value));
+    ASSERT_TRUE(std::isfinite(reading.drift.shiryaev_roberts.log10_now));
+    ASSERT_TRUE(std::isfinite(reading.drift.cusum.log10_now));
+    ASSERT_TRUE(std::isfinite(*reading.skce_unbiased));
+    ASSERT_GE(reading.maximum.log_value, before.log_value);
+    ASSERT_GE(reading.maximum.at, before.at);
+    before = reading.maximum;
+    if (n >= kCompared) continue;
+    for (std::size_t i = 0; i < kStep; ++i) {
+      const auto g = set.view().row(i);
+      const auto y = static_cast<std::size_t>(set.labels[i]);
+      reference.Join(g, y);
+      square_sum += std::pow((y == 0 ? 1 : 0) - static_cast<long double>(g[0]), 2) +
+                    std::pow((y == 1 ? 1 : 0) - static_cast<long double>(g[1]), 2);
+    }
+    if (n + kStep != kCompared) continue;
+    // Each sum is right to 1e-12 a prediction.
+    constexpr double kAllowed = 1e-12 * kCompared;
+    const EvidenceState state = process.Save();
+    ASSERT_EQ(state.all.weight, 1);
+    for (std::size_t j = 0; j < state.all.witness.size(); ++j) {
+      ASSERT_NEAR(state.all.witness[j], static_cast<double>(reference.witness()[j]), kAllowed);
+    }
+    for (std::size_t j = 0; j < state.all.feature_sums.size(); ++j) {
+      ASSERT_NEAR(state.all.feature_sums[j], static_cast<double>(reference.feature_sums()[j]),
+                  kAllowed);
+    }
+    for (std::size_t j = 0; j < state.all.class_expected.size(); ++j) {
+      ASSERT_NEAR(state.all.class_expected[j], static_cast<double>(reference.class_expected()[j]),
+                  kAllowed);
+    }
+    EXPECT_NEAR(state.square_sum, static_cast<double>(square_sum), kAllowed);
+    const long double norm = reference.WitnessNorm();
+    const auto count = static_cast<long double>(kCompared);
+    const auto skce = static_cast<double>((norm * norm - square_sum) / (count * (count - 1)));
+    EXPECT_NEAR(*reading.skce_unbiased, skce, 1e-12);
+  }
+  Record("log10_e_value", process.Read().evidence.log10_e_value);
 }
 
 }  // namespace

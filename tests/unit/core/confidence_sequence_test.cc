@@ -31,6 +31,16 @@ TEST(LowerConfidenceSequenceTest, IsTighterWithMoreAndWithLessConfidence) {
   EXPECT_EQ(*LowerConfidenceSequence(Moments(1000, 0.3, 0), 0.01), 0.3);
 }
 
+TEST(UpperConfidenceSequenceTest, IsTheLowerOneOfTheNegatives) {
+  for (const std::int64_t count : {100, 1000, 100000}) {
+    const RunningMoments values = Moments(count, -0.2, 0.5);
+    RunningMoments negatives = values;
+    negatives.mean = -values.mean;
+    EXPECT_EQ(*UpperConfidenceSequence(values, 0.05), -*LowerConfidenceSequence(negatives, 0.05));
+  }
+  EXPECT_FALSE(UpperConfidenceSequence(Moments(99, 0, 1), 0.05).has_value());
+}
+
 TEST(TestProjectionsTest, IsASumOverItsStandardDeviation) {
   const auto test = TestProjections(Moments(100, 0.1, 1), 25);
   EXPECT_NEAR(*test->z, 2, 1e-15);

@@ -34,6 +34,14 @@ inline constexpr double kConfidenceOptimum = 2000;
 [[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& projections,
                                                             double alpha) noexcept;
 
+// U_t, an upper confidence sequence of the mean of independent values of one distribution, such
+// as the values of an estimator's disjoint blocks: P(U_t >= mean at all t >= 100) >= 1 - alpha,
+// asymptotically, however often one looks. The same bound as above of the values' negatives.
+//
+// alpha: in (0, 0.25]. Unset with fewer than 100 values.
+[[nodiscard]] std::optional<double> UpperConfidenceSequence(const RunningMoments& values,
+                                                            double alpha) noexcept;
+
 // Test of "the model is calibrated" for ONE look at a chosen n, without a bootstrap:
 //   Z = sum_t u_t / sqrt(sum_t sigma_t^2),  sigma_t^2 = Var(u_t | g_t, past) if calibrated,
 // is asymptotically standard normal by the martingale central limit theorem; large where the

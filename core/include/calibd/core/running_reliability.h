@@ -1,0 +1,90 @@
+#ifndef CALIBD_CORE_RUNNING_RELIABILITY_H_
+#define CALIBD_CORE_RUNNING_RELIABILITY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "calibd/core/prediction_batch.h"
+
+namespace calibd {
+
+inline constexpr std::size_t kReliabilityBinCount = 15;
+
+// Scores and the reliability of the top label as sums over observations, which add: those of
+// two streams are those of both together. The top label is the first of the most probable
+// classes; bins are of equal width over [0, 1], see TopLabelBins.
+struct RunningReliability {
+  struct Bin {
+    std::int64_t count = 0;
+    // Labels that are the top label.
+    std::int64_t correct = 0;
+    // Of the top label's probability c: sum c, and sum c (1 - c), the variance of `correct` if
+    // the model were calibrated.
+    double confidence = 0;
+    double variance = 0;
+
+    // (correct - sum c) / sqrt(sum c (1 - c)): about standard normal, one bin taken by itself,
+    // if the model is calibrated. 0 without variance.
+    [[nodiscard]] double Z() const noexcept;
+
+    friend bool operator==(const Bin&, const Bin&) = default;
+  };
+  std::array<Bin, kReliabilityBinCount> bins{};
+  // Sums of the scores of scores.h, by the same definitions.
+  double brier = 0;
+  double log_loss = 0;
+
+  // batch: valid. Equal bits for any cut of a sequence into calls. Cost: O(m) an observation.
+  void Add(const PredictionBatch& batch) noexcept;
+  void Merge(const RunningReliability& other) noexcept;
+
+  // All bins as one.
+  [[nodiscard]] Bin Total() const noexcept;
+  // sum_b n_b / n |mean confidence of b - accuracy of b|, in [0, 1]: the expected calibration
+  // error of the top label, biased upwards. 0 without observations. Source: Guo, Pleiss, Sun &
+  // Weinberger, ICML 2017, eq. 3.
+  [[nodiscard]] double ExpectedCalibrationError() const noexcept;
+
+  friend bool operator==(const RunningReliability&, const RunningReliability&) = default;
+};
+
+// How often each class came, and how often it was predicted to, as sums that add.
+class RunningClassFrequencies {
+ public:
+  struct Class {
+    std::int64_t labels = 0;
+    // Of the class's probability g: sum g, and sum g (1 - g).
+    double predicted = 0;
+    double variance = 0;
+
+    // (labels - sum g) / sqrt(sum g (1 - g)), as RunningReliability::Bin::Z.
+    [[nodiscard]] double Z() const noexcept;
+
+    friend bool operator==(const Class&, const Class&) = default;
+  };
+
+  // class_count: m >= 2.
+  explicit RunningClassFrequencies(std::size_t class_count) : classes_(class_count) {}
+  // Of saved classes.
+  explicit RunningClassFrequencies(std::vector<Class> classes) : classes_(std::move(classes)) {}
+
+  // batch: valid, of m classes. Equal bits for any cut of a sequence into calls. Cost: O(m) an
+  // observation.
+  void Add(const PredictionBatch& batch) noexcept;
+  // other: of m classes.
+  void Merge(const RunningClassFrequencies& other) noexcept;
+
+  [[nodiscard]] const std::vector<Class>& classes() const noexcept { return classes_; }
+  // The classes with the largest |Z|, the largest first; at most `count`, and none of 0.
+  [[nodiscard]] std::vector<std::size_t> MostDeviating(std::size_t count) const;
+
+ private:
+  std::vector<Class> classes_;
+};
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_RUNNING_RELIABILITY_H_

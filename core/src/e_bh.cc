@@ -1,0 +1,27 @@
+#include "calibd/core/e_bh.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+
+namespace calibd {
+
+std::vector<bool> RejectedByEbh(std::span<const double> log10_e_values, double alpha) {
+  std::vector<double> sorted(log10_e_values.begin(), log10_e_values.end());
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  const auto threshold = [&](std::size_t k) {
+    return std::log10(static_cast<double>(sorted.size()) / (alpha * static_cast<double>(k)));
+  };
+  std::size_t rejected = sorted.size();
+  while (rejected > 0 && sorted[rejected - 1] < threshold(rejected)) --rejected;
+  std::vector<bool> result(log10_e_values.size(), false);
+  if (rejected == 0) return result;
+  // Equal ones are rejected together: were the k-th equal to the next, the next would do too.
+  const double least = sorted[rejected - 1];
+  std::transform(log10_e_values.begin(), log10_e_values.end(), result.begin(),
+                 [least](double value) { return value >= least; });
+  return result;
+}
+
+}  // namespace calibd

@@ -1,0 +1,113 @@
+#include "calibd/core/running_reliability.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+
+#include "calibd/core/binary_predictions.h"
+#include "calibd/core/binned_error.h"
+#include "calibd/core/scores.h"
+
+namespace calibd {
+namespace {
+
+double Standardised(std::int64_t observed, double expected, double variance) noexcept {
+  return variance > 0 ? (static_cast<double>(observed) - expected) / std::sqrt(variance) : 0;
+}
+
+}  // namespace
+
+double RunningReliability::Bin::Z() const noexcept {
+  return Standardised(correct, confidence, variance);
+}
+
+void RunningReliability::Add(const PredictionBatch& batch) noexcept {
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> g = batch.row(i);
+    const auto label = static_cast<std::size_t>(batch.labels[i]);
+    const std::size_t predicted = PredictedClass(g);
+    // A row's sum may be off by the tolerance, and a probability above 1 with it.
+    const double c = std::min(g[predicted], 1.0);
+    Bin& out = bins[UniformBinIndex(c, kReliabilityBinCount) - 1];
+    ++out.count;
+    out.correct += predicted == label ? 1 : 0;
+    out.confidence += c;
+    out.variance += c * (1 - c);
+    for (std::size_t k = 0; k < g.size(); ++k) {
+      const double residual = g[k] - (k == label ? 1 : 0);
+      brier += residual * residual;
+    }
+    log_loss -= std::log(std::max(g[label], kLogLossFloor));
+  }
+}
+
+void RunningReliability::Merge(const RunningReliability& other) noexcept {
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    bins[b].count += other.bins[b].count;
+    bins[b].correct += other.bins[b].correct;
+    bins[b].confidence += other.bins[b].confidence;
+    bins[b].variance += other.bins[b].variance;
+  }
+  brier += other.brier;
+  log_loss += other.log_loss;
+}
+
+RunningReliability::Bin RunningReliability::Total() const noexcept {
+  Bin total;
+  for (const Bin& bin : bins) {
+    total.count += bin.count;
+    total.correct += bin.correct;
+    total.confidence += bin.confidence;
+    total.variance += bin.variance;
+  }
+  return total;
+}
+
+double RunningReliability::ExpectedCalibrationError() const noexcept {
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const Bin& bin : bins) {
+    sum += std::abs(bin.confidence - static_cast<double>(bin.correct));
+    count += bin.count;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : 0;
+}
+
+double RunningClassFrequencies::Class::Z() const noexcept {
+  return Standardised(labels, predicted, variance);
+}
+
+void RunningClassFrequencies::Add(const PredictionBatch& batch) noexcept {
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::span<const double> g = batch.row(i);
+    for (std::size_t k = 0; k < g.size(); ++k) {
+      classes_[k].predicted += g[k];
+      classes_[k].variance += g[k] * (1 - g[k]);
+    }
+    ++classes_[static_cast<std::size_t>(batch.labels[i])].labels;
+  }
+}
+
+void RunningClassFrequencies::Merge(const RunningClassFrequencies& other) noexcept {
+  for (std::size_t k = 0; k < classes_.size(); ++k) {
+    classes_[k].labels += other.classes_[k].labels;
+    classes_[k].predicted += other.classes_[k].predicted;
+    classes_[k].variance += other.classes_[k].variance;
+  }
+}
+
+std::vector<std::size_t> RunningClassFrequencies::MostDeviating(std::size_t count) const {
+  std::vector<std::size_t> order(classes_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto size = [this](std::size_t k) { return std::abs(classes_[k].Z()); };
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
+  std::partial_sort(order.begin(), end, order.end(), [&](std::size_t a, std::size_t b) {
+    return size(a) != size(b) ? size(a) > size(b) : a < b;
+  });
+  order.erase(std::find_if(order.begin(), end, [&](std::size_t k) { return size(k) == 0; }),
+              order.end());
+  return order;
+}
+
+}  // namespace calibd

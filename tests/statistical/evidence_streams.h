@@ -1,0 +1,96 @@
+#ifndef CALIBD_TESTS_STATISTICAL_EVIDENCE_STREAMS_H_
+#define CALIBD_TESTS_STATISTICAL_EVIDENCE_STREAMS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/evidence.h"
+#include "calibd/core/generator.h"
+#include "level_bound.h"
+
+namespace calibd::testing {
+
+// CALIBD_TEST_REPETITIONS multiplies the simulations.
+inline int Repeated(int simulations) {
+  const char* const times = std::getenv("CALIBD_TEST_REPETITIONS");
+  return times == nullptr ? simulations : simulations * std::max(1, std::atoi(times));
+}
+
+inline GeneratorSpec Dirichlet(std::size_t m, double alpha) {
+  GeneratorSpec spec = GeneratorSpec::M1(m);
+  spec.alpha.assign(m, alpha);
+  return spec;
+}
+
+inline PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed) {
+  PredictionSet set;
+  Generator::Create(spec, seed)->Draw(n, set);
+  return set;
+}
+
+// Labels from g^(1/T), normalised: the model is overconfident for T > 1.
+inline void LabelAtTemperature(PredictionSet& set, double temperature, std::size_t first,
+                               std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<double> q(set.class_count);
+  for (std::size_t i = first; i < set.labels.size(); ++i) {
+    const auto g = set.view().row(i);
+    for (std::size_t k = 0; k < q.size(); ++k) q[k] = std::pow(g[k], 1 / temperature);
+    std::discrete_distribution<std::int32_t> label(q.begin(), q.end());
+    set.labels[i] = label(rng);
+  }
+}
+
+inline void RoundProbabilities(PredictionSet& set, int decimals) {
+  const double unit = std::pow(10, decimals);
+  for (double& value : set.probabilities) value = std::round(value * unit) / unit;
+}
+
+// The kernel of a stream whose bandwidth is the median of its first 500 predictions.
+inline Kernel MedianKernel(const PredictionSet& warmup) {
+  return *Kernel::ExponentialTotalVariation(
+      *MedianBandwidth(warmup.probabilities, warmup.class_count));
+}
+inline Kernel KernelOf(const GeneratorSpec& spec) { return MedianKernel(Draw(spec, 500, 99)); }
+inline std::shared_ptr<const RandomFeatures> FeaturesOf(const GeneratorSpec& spec) {
+  return *RandomFeatures::Create(KernelOf(spec), spec.alpha.size());
+}
+
+// First prediction at which `reached` holds, counted from 1, or n + 1.
+template <typename Reached>
+std::size_t FirstTime(const PredictionSet& set,
+                      const std::shared_ptr<const RandomFeatures>& features,
+                      const Reached& reached) {
+  auto process = *EvidenceProcess::Create(features);
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    process.Add(set.view().row(i), set.labels[i]);
+    if (reached(process.Read())) return i + 1;
+  }
+  return set.labels.size() + 1;
+}
+
+inline bool EvidenceCrossed(const EvidenceReading& reading) {
+  return reading.maximum.log_value >= -std::log(kLevel);
+}
+
+// Share of streams in which E >= 20 after any of their predictions. stream(i): the i-th.
+template <typename Stream>
+double AlarmRate(const std::shared_ptr<const RandomFeatures>& features, int simulations,
+                 double tolerance, const Stream& stream) {
+  int alarms = 0;
+  for (int i = 0; i < simulations; ++i) {
+    auto process = *EvidenceProcess::Create(features, tolerance);
+    process.Add(stream(i).view());
+    if (EvidenceCrossed(process.Read())) ++alarms;
+  }
+  return static_cast<double>(alarms) / simulations;
+}
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_STATISTICAL_EVIDENCE_STREAMS_H_

@@ -1,0 +1,321 @@
+// The numbers that docs/monitoring.md shows are measured: by these simulations, with ten times
+// as many streams. What is measured here must agree with the page within the error of both,
+// 5 standard deviations of a binomial count. CALIBD_TEST_REPETITIONS multiplies the simulations;
+// --gtest_output=xml:FILE keeps what they measure.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "calibd/core/evidence.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/running_skce.h"
+#include "evidence_streams.h"
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+using testing::AlarmRate;
+using testing::Draw;
+using testing::EvidenceCrossed;
+using testing::FeaturesOf;
+using testing::FirstTime;
+using testing::KernelOf;
+using testing::kLevel;
+using testing::LabelAtTemperature;
+using testing::MedianKernel;
+using testing::Repeated;
+using testing::RoundProbabilities;
+
+// How many times as many streams as here the page's numbers are of.
+constexpr int kPageRepetitions = 10;
+
+// The rows of the table after the line <!-- measured: NAME -->: the first cell of each, and the
+// others as numbers. Decoration around a number is left out.
+std::map<std::string, std::vector<double>> Table(const std::string& name) {
+  std::ifstream page(CALIBD_MONITORING_PAGE);
+  EXPECT_TRUE(page) << CALIBD_MONITORING_PAGE;
+  std::map<std::string, std::vector<double>> table;
+  std::string line;
+  while (std::getline(page, line) && line != "<!-- measured: " + name + " -->") {
+  }
+  // Heads and rule.
+  std::getline(page, line);
+  std::getline(page, line);
+  while (std::getline(page, line) && line.rfind("| ", 0) == 0) {
+    std::istringstream cells(line.substr(2));
+    std::string first;
+    std::getline(cells, first, '|');
+    std::vector<double>& numbers = table[first.substr(0, first.find_last_not_of(' ') + 1)];
+    for (std::string cell; std::getline(cells, cell, '|');) {
+      const std::size_t digit = cell.find_first_of("0123456789.");
+      if (digit != std::string::npos) numbers.push_back(std::stod(cell.substr(digit)));
+    }
+  }
+  EXPECT_FALSE(table.empty()) << name;
+  return table;
+}
+
+// The first number of a row.
+double OnPage(const std::map<std::string, std::vector<double>>& table, const std::string& row,
+              std::size_t column = 0) {
+  const auto found = table.find(row);
+  if (found == table.end() || found->second.size() <= column) {
+    ADD_FAILURE() << "the page has no number " << column << " in the row '" << row << "'";
+    return -1;
+  }
+  return found->second[column];
+}
+
+void ExpectSameRate(double measured, double on_page, int simulations, const std::string& what) {
+  ::testing::Test::RecordProperty(what, std::to_string(measured));
+  // Both are estimates of one rate, and the page rounds to .01.
+  const double rate = std::clamp((measured + on_page) / 2, 1.0 / simulations, 0.5);
+  const double variance = rate * (1 - rate) * (1 + 1.0 / kPageRepetitions) / simulations;
+  EXPECT_NEAR(measured, on_page, 5 * std::sqrt(variance) + 0.005) << what;
+}
+
+TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
+  const auto table = Table("polling");
+  const GeneratorSpec spec = GeneratorSpec::M1();
+  const Kernel kernel = KernelOf(spec);
+  const auto features = FeaturesOf(spec);
+  const std::vector<std::size_t> looks = {100, 500, 1000, 2000, 5000, 10000, 20000};
+  const int p_streams = Repeated(300);
+  const int e_streams = Repeated(100);
+  // Of each number of looks[], streams that alarmed until then.
+  std::vector<int> p_alarms(looks.size());
+  std::vector<int> e_alarms(looks.size());
+  for (int i = 0; i < p_streams; ++i) {
+    const PredictionSet set = Draw(spec, looks.back(), 100 + static_cast<std::uint64_t>(i));
+    auto pairs = *RunningBlockSkce::Create(2, set.class_count, kernel);
+    auto process = *EvidenceProcess::Create(features);
+    std::size_t p_time = looks.back() + 1;
+    for (std::size_t n = 0; n < looks.back(); n += 100) {
+      for (std::size_t row = n; row < n + 100; ++row) {
+        pairs.Add(set.view().row(row), set.labels[row]);
+      }
+      if (p_time > n + 100 && TestMeanIsPositive(pairs.moments())->p_value < kLevel) {
+        p_time = n + 100;
+      }
+      if (i < e_streams) process.Add(set.view().rows(n, 100));
+    }
+    for (std::size_t k = 0; k < looks.size(); ++k) {
+      if (p_time <= looks[k]) ++p_alarms[k];
+    }
+    if (i >= e_streams || !EvidenceCrossed(process.Read())) continue;
+    const std::size_t e_time = FirstTime(set, features, EvidenceCrossed);
+    for (std::size_t k = 0; k < looks.size(); ++k) {
+      if (e_time <= looks[k]) ++e_alarms[k];
+    }
+  }
+  for (std::size_t k = 0; k < looks.size(); ++k) {
+    const std::string row = std::to_string(looks[k]);
+    ExpectSameRate(static_cast<double>(p_alarms[k]) / p_streams, OnPage(table, row, 0), p_streams,
+                   "p_value_" + row);
+    ExpectSameRate(static_cast<double>(e_alarms[k]) / e_streams, OnPage(table, row, 1), e_streams,
+                   "e_value_" + row);
+    EXPECT_LE(OnPage(table, row, 1), kLevel);
+  }
+}
+
+// on_page: a median. It must lie between the order statistics of `times` that are 5 standard
+// deviations of a binomial count around the middle one.
+void ExpectSameMedian(std::vector<std::size_t> times, double on_page, const std::string& what) {
+  std::sort(times.begin(), times.end());
+  const auto n = static_cast<double>(times.size());
+  ::testing::Test::RecordProperty(what, std::to_string(times[times.size() / 2]));
+  const double half_width = 2.5 * std::sqrt(n * (1 + 1.0 / kPageRepetitions));
+  const auto low = static_cast<std::size_t>(std::max(0.0, n / 2 - half_width));
+  const auto high = static_cast<std::size_t>(std::min(n - 1, n / 2 + half_width));
+  EXPECT_GE(on_page, static_cast<double>(times[low])) << what;
+  EXPECT_LE(on_page, static_cast<double>(times[high])) << what;
+}
+
+TEST(MonitoringPageTest, WhatIsWrongIsFoundAsSoonAsThePageSays) {
+  // An oracle that knows the alternative, and bets its likelihood ratio, needs 2, 1 and 25 in
+  // the median for the first three.
+  const auto table = Table("detection");
+  GeneratorSpec one_in_twenty = GeneratorSpec::M2();
+  one_in_twenty.pi = 0.05;
+  struct Case {
+    std::string name;
+    GeneratorSpec spec;
+    double temperature;
+    std::size_t longest;
+    int simulations;
+  };
+  const std::vector<Case> cases = {
+      {"every label is drawn at random", GeneratorSpec::M3(), 1, 200, 301},
+      {"half of the labels are class 0", GeneratorSpec::M2(), 1, 200, 301},
+      {"1 label in 20 is class 0", one_in_twenty, 1, 1000, 201},
+      {"temperature 1.5", GeneratorSpec::M1(), 1.5, 1500, 101},
+      {"temperature 1.2", GeneratorSpec::M1(), 1.2, 4000, 51},
+  };
+  const auto features = FeaturesOf(GeneratorSpec::M1());
+  for (const Case& one : cases) {
+    std::vector<std::size_t> times;
+    for (int i = 0; i < Repeated(one.simulations); ++i) {
+      const auto seed = 5000 + static_cast<std::uint64_t>(i);
+      PredictionSet set = Draw(one.spec, one.longest, seed);
+      if (one.temperature != 1) LabelAtTemperature(set, one.temperature, 0, seed);
+      times.push_back(FirstTime(set, features, EvidenceCrossed));
+    }
+    ExpectSameMedian(std::move(times), OnPage(table, one.name), one.name);
+  }
+}
+
+// Rows of `set` in the order of `rows`.
+PredictionSet Select(const PredictionSet& set, const std::vector<std::size_t>& rows) {
+  PredictionSet selected;
+  selected.class_count = set.class_count;
+  for (const std::size_t row : rows) {
+    const auto g = set.view().row(row);
+    selected.probabilities.insert(selected.probabilities.end(), g.begin(), g.end());
+    selected.labels.push_back(set.labels[row]);
+  }
+  return selected;
+}
+
+TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
+  const auto table = Table("detection");
+  for (const std::string network : {"resnet18", "densenet121", "googlenet"}) {
+    const auto set = testing::ReadCifar10(network);
+    if (!set.has_value()) GTEST_SKIP() << "no predictions of " << network;
+    const auto detection = [](const PredictionSet& ordered) {
+      PredictionSet warmup;
+      warmup.class_count = ordered.class_count;
+      const auto first = ordered.view().rows(0, 500);
+      warmup.probabilities.assign(first.probabilities.begin(), first.probabilities.end());
+      const auto features = *RandomFeatures::Create(MedianKernel(warmup), ordered.class_count);
+      return FirstTime(ordered, features, EvidenceCrossed);
+    };
+    const std::size_t in_file_order = detection(*set);
+    ::testing::Test::RecordProperty(network + "_in_file_order", std::to_string(in_file_order));
+    std::mt19937_64 rng(3);
+    std::vector<std::size_t> order(set->labels.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<std::size_t> times;
+    for (int i = 0; i < Repeated(15); ++i) {
+      std::shuffle(order.begin(), order.end(), rng);
+      times.push_back(detection(Select(*set, order)));
+    }
+    times.push_back(in_file_order);
+    ::testing::Test::RecordProperty(
+        network + "_not_found",
+        std::to_string(std::count(times.begin(), times.end(), set->labels.size() + 1)));
+    // The third is off by so little that ten thousand predictions do not always show it.
+    if (network != "googlenet") {
+      EXPECT_LE(*std::max_element(times.begin(), times.end()), set->labels.size() / 5) << network;
+    }
+    ExpectSameMedian(std::move(times), OnPage(table, network + " on CIFAR-10"), network);
+  }
+}
+
+TEST(MonitoringPageTest, WhatMakesTheEvidenceFalseDoesSoAsOftenAsThePageSays) {
+  const auto table = Table("assumptions");
+  const GeneratorSpec spec = GeneratorSpec::M1();
+  const auto features = FeaturesOf(spec);
+  constexpr std::size_t kN = 2000;
+  const auto drawn = [&](int i, std::size_t n) {
+    return Draw(spec, n, 1000 + static_cast<std::uint64_t>(i));
+  };
+  const auto calibrated = [&](int i) { return drawn(i, kN); };
+  const auto rounded = [&](int i, int decimals) {
+    PredictionSet set = calibrated(i);
+    RoundProbabilities(set, decimals);
+    return set;
+  };
+  // Labels of class 0 are 500 predictions late, and count as they come.
+  const auto as_they_arrive = [&](int i) {
+    const PredictionSet set = drawn(i, kN + 500);
+    std::vector<std::size_t> rows;
+    for (std::size_t now = 0; now < set.labels.size(); ++now) {
+      if (now >= 500 && set.labels[now - 500] == 0) rows.push_back(now - 500);
+      if (set.labels[now] != 0) rows.push_back(now);
+    }
+    rows.resize(kN);
+    return Select(set, rows);
+  };
+  // One in `share` of the labels of class 0 never comes.
+  const auto missing = [&](int i, std::size_t share) {
+    const PredictionSet set = calibrated(i);
+    std::vector<std::size_t> rows;
+    std::size_t of_class = 0;
+    for (std::size_t row = 0; row < kN; ++row) {
+      if (set.labels[row] != 0 || ++of_class % share != 0) rows.push_back(row);
+    }
+    return Select(set, rows);
+  };
+  // One in `share` counts twice.
+  const auto twice = [&](int i, std::size_t share) {
+    const PredictionSet set = calibrated(i);
+    std::vector<std::size_t> rows;
+    for (std::size_t row = 0; row < kN; ++row) {
+      rows.push_back(row);
+      if (row % share == 0) rows.push_back(row);
+    }
+    return Select(set, rows);
+  };
+  // Each block of 20 draws its labels with one uniform variate.
+  const auto shared_noise = [&](int i) {
+    PredictionSet set = calibrated(i);
+    std::mt19937_64 rng(static_cast<std::uint64_t>(i));
+    std::uniform_real_distribution<double> uniform;
+    double u = 0;
+    for (std::size_t row = 0; row < kN; ++row) {
+      if (row % 20 == 0) u = uniform(rng);
+      const auto g = set.view().row(row);
+      double left = u;
+      std::size_t y = 0;
+      while (y + 1 < g.size() && left >= g[y]) left -= g[y++];
+      set.labels[row] = static_cast<std::int32_t>(y);
+    }
+    return set;
+  };
+  // One label in 100 is a random one.
+  const auto wrong_labels = [&](int i) {
+    PredictionSet set = calibrated(i);
+    for (std::size_t row = static_cast<std::size_t>(i) % 100; row < kN; row += 100) {
+      set.labels[row] = static_cast<std::int32_t>((7 * row + static_cast<std::size_t>(i)) % 10);
+    }
+    return set;
+  };
+
+  const int simulations = Repeated(100);
+  const auto check = [&](const std::string& row, double tolerance, const auto& stream) {
+    ExpectSameRate(AlarmRate(features, simulations, tolerance, stream), OnPage(table, row),
+                   simulations, row);
+  };
+  check("nothing", kDefaultTolerance, calibrated);
+  check("labels of one class come later, and count as they come", kDefaultTolerance,
+        as_they_arrive);
+  check("one in ten labels of one class never comes", kDefaultTolerance,
+        [&](int i) { return missing(i, 10); });
+  check("half of the labels of one class never come", kDefaultTolerance,
+        [&](int i) { return missing(i, 2); });
+  check("one prediction in ten counts twice", kDefaultTolerance,
+        [&](int i) { return twice(i, 10); });
+  check("all predictions count twice", kDefaultTolerance, [&](int i) { return twice(i, 1); });
+  check("blocks of 20 labels share their chance", kDefaultTolerance, shared_noise);
+  check("one label in 100 is wrong", kDefaultTolerance, wrong_labels);
+  check("probabilities rounded to 2 decimals", kDefaultTolerance,
+        [&](int i) { return rounded(i, 2); });
+  check("the same with a tolerance of 0.05", 0.05, [&](int i) { return rounded(i, 2); });
+  check("probabilities rounded to 3 decimals", kDefaultTolerance,
+        [&](int i) { return rounded(i, 3); });
+  check("the same with a tolerance of 0.005", 0.005, [&](int i) { return rounded(i, 3); });
+}
+
+}  // namespace
+}  // namespace calibd
