@@ -101,6 +101,10 @@ void Describe(Model& model, const ModelSnapshot& snapshot, v1::GetCalibrationRes
 
 }  // namespace
 
+CalibrationServiceImpl::CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs,
+                                               std::size_t max_watchers)
+    : registry_(registry), jobs_(jobs), watches_(registry, max_watchers, Describe) {}
+
 grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
     grpc::CallbackServerContext* context, const v1::GetCalibrationRequest* request,
     v1::GetCalibrationResponse* response) {
@@ -132,6 +136,11 @@ grpc::ServerWriteReactor<v1::EvaluateResponse>* CalibrationServiceImpl::Evaluate
   return WindowCall<v1::EvaluateResponse>::Begin([&](const auto& response, auto watcher) {
     return SubmitEvaluate(registry_, jobs_, *request, response, std::move(watcher));
   });
+}
+
+grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* CalibrationServiceImpl::WatchCalibration(
+    grpc::CallbackServerContext* /*context*/, const v1::WatchCalibrationRequest* request) {
+  return watches_.Begin(*request);
 }
 
 }  // namespace calibd::server

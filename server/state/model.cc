@@ -200,6 +200,7 @@ void Model::Publish() {
       out.blocks = lens.running->Blocks();
     }
   }
+  snapshot->newest_log_id = std::max(state_.newest_log_id, retention_.last_log_id());
   snapshot->window = window_.View();
   std::shared_ptr<const ModelSnapshot> published = std::move(snapshot);
   const std::lock_guard lock(snapshot_mutex_);
