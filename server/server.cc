@@ -68,7 +68,7 @@ struct Server::Parts {
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        calibration(registry, jobs),
+        calibration(registry, jobs, ingestor),
         upkeep(options.data_dir),
         metrics({.registry = registry,
                  .ingestor = ingestor,

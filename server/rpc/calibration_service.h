@@ -3,6 +3,7 @@
 
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "server/compute/window_jobs.h"
+#include "server/ingest/ingestor.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
@@ -11,8 +12,8 @@ namespace calibd::server {
 // rpc thread; RunTest and Evaluate are computed elsewhere. No call blocks.
 class CalibrationServiceImpl final : public v1::CalibrationService::CallbackService {
  public:
-  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs)
-      : registry_(registry), jobs_(jobs) {}
+  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs, Ingestor& ingestor)
+      : registry_(registry), jobs_(jobs), ingestor_(ingestor) {}
 
   grpc::ServerUnaryReactor* GetCalibration(grpc::CallbackServerContext* context,
                                            const v1::GetCalibrationRequest* request,
@@ -21,10 +22,14 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
       grpc::CallbackServerContext* context, const v1::RunTestRequest* request) override;
   grpc::ServerWriteReactor<v1::EvaluateResponse>* Evaluate(
       grpc::CallbackServerContext* context, const v1::EvaluateRequest* request) override;
+  grpc::ServerUnaryReactor* AcknowledgeAlarm(grpc::CallbackServerContext* context,
+                                             const v1::AcknowledgeAlarmRequest* request,
+                                             v1::AcknowledgeAlarmResponse* response) override;
 
  private:
   ModelRegistry& registry_;
   WindowJobs& jobs_;
+  Ingestor& ingestor_;
 };
 
 }  // namespace calibd::server
