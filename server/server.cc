@@ -69,7 +69,7 @@ struct Server::Parts {
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        calibration(registry, jobs, static_cast<std::size_t>(options.max_watchers)),
+        calibration(registry, jobs, ingestor, static_cast<std::size_t>(options.max_watchers)),
         upkeep(options.data_dir),
         metrics({.registry = registry,
                  .ingestor = ingestor,

@@ -412,6 +412,7 @@ void Ingestor::Settle(const std::shared_ptr<Pending>& pending, const absl::Statu
         settlement.labels = logged.label_counts;
         break;
       case LoggedBatch::Kind::kMatured:
+      case LoggedBatch::Kind::kAcknowledgement:
         break;
     }
   }
@@ -461,6 +462,50 @@ void Ingestor::Mature(const std::shared_ptr<Model>& model, std::function<void(bo
                }
              });
            }});
+}
+
+void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t alarm_id,
+                           std::string note, std::function<void(absl::Status)> done) {
+  struct Acknowledging {
+    LoggedBatch logged;
+    absl::Status refusal;
+    std::int64_t log_id = 0;
+    std::int64_t time_us = 0;
+  };
+  auto row = std::make_shared<Acknowledging>();
+  row->logged.kind = LoggedBatch::Kind::kAcknowledgement;
+  row->logged.batch.class_count = model->declaration().class_count;
+  row->logged.alarm_id = alarm_id;
+  row->logged.note = std::move(note);
+  commits_.Post({.write = [this, model, row](Store& store) -> absl::Status {
+                   if (model->deleted()) {
+                     row->refusal = ModelNotFoundError(model->declaration().name.ToString());
+                     return absl::OkStatus();
+                   }
+                   row->time_us = clock_.wall_us();
+                   row->logged.elapsed = clock_.elapsed();
+                   std::string encoded = EncodeLogged(row->logged, std::nullopt);
+                   AppendElapsed(row->logged.elapsed, encoded);
+                   const absl::StatusOr<std::int64_t> id =
+                       store.AppendBatch(model->id(), row->time_us, encoded);
+                   if (id.ok()) {
+                     row->log_id = *id;
+                   }
+                   return id.status();
+                 },
+                 .undo = nullptr,
+                 .done =
+                     [this, model, row, done = std::move(done)](const absl::Status& committed) {
+                       model->strand().Post([this, model, row, done, committed] {
+                         if (!committed.ok() || !row->refusal.ok()) {
+                           done(committed.ok() ? row->refusal : committed);
+                         } else {
+                           done(Count(model, row->logged, row->log_id, row->time_us)
+                                    ? absl::OkStatus()
+                                    : absl::UnavailableError("out of memory"));
+                         }
+                       });
+                     }});
 }
 
 void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "server/errors.h"
 #include "server/rpc/status_mapping.h"
+#include "server/rpc/watch_proto.h"
 
 namespace calibd::server {
 namespace {
@@ -50,13 +51,18 @@ absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const Request& request) {
 // A model as it is shown to all watchers of one pass.
 struct Shown {
   std::shared_ptr<const ModelSnapshot> snapshot;
+  std::chrono::system_clock::time_point time;
   std::int64_t revision = 0;
   // Once one of them wants it.
   std::optional<v1::GetCalibrationResponse> calibration;
 };
 
-// Above 0, which no message has.
-std::int64_t Revision(const ModelSnapshot& snapshot) { return 2 * snapshot.newest_log_id + 1; }
+// Grows with the rows of the log, and where the verdict becomes stale by time alone. Above 0,
+// which stands for none.
+std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
+                      std::chrono::system_clock::time_point now) {
+  return 2 * snapshot.newest_log_id + (IsStale(model, snapshot, now) ? 2 : 1);
+}
 
 }  // namespace
 
@@ -318,12 +324,13 @@ void CalibrationWatches::Run() {
         Shown& now = shown[model.get()];
         if (now.snapshot == nullptr) {
           now.snapshot = model->snapshot();
-          now.revision = Revision(*now.snapshot);
+          now.time = std::chrono::system_clock::now();
+          now.revision = Revision(*model, *now.snapshot, now.time);
         }
         const v1::GetCalibrationResponse* change = nullptr;
         if (now.revision != one.call->revision()) {
           if (!now.calibration.has_value()) {
-            describe_(*model, *now.snapshot, now.calibration.emplace());
+            describe_(*model, *now.snapshot, now.time, now.calibration.emplace());
           }
           change = &*now.calibration;
         }

@@ -23,9 +23,10 @@ namespace calibd::server {
 // second, and writes what has changed; a call that is still being written is passed over.
 class CalibrationWatches {
  public:
-  // What GetCalibration answers of a model in this state.
+  // What GetCalibration answers at a time of a model in this state.
   using Describe =
-      std::function<void(Model&, const ModelSnapshot&, v1::GetCalibrationResponse& response)>;
+      std::function<void(Model&, const ModelSnapshot&, std::chrono::system_clock::time_point now,
+                         v1::GetCalibrationResponse& response)>;
 
   CalibrationWatches(const ModelRegistry& registry, std::size_t max_watchers, Describe describe);
   // Stop().
