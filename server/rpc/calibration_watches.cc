@@ -17,8 +17,8 @@
 namespace calibd::server {
 namespace {
 
-using Request = v1::WatchCalibrationRequest;
-using Response = v1::WatchCalibrationResponse;
+using WatchRequest = v1::WatchCalibrationRequest;
+using WatchResponse = v1::WatchCalibrationResponse;
 
 constexpr std::chrono::milliseconds kShortestInterval{100};
 constexpr std::chrono::hours kLongestInterval{1};
@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{100};
 // Watchers that come to be due one after another are looked at together.
 constexpr std::chrono::milliseconds kBetweenPasses{20};
 
-absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const Request& request) {
+absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& request) {
   if (!request.has_min_interval()) {
     return kDefaultInterval;
   }
@@ -66,7 +66,7 @@ std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
 
 }  // namespace
 
-class CalibrationWatches::Call final : public grpc::ServerWriteReactor<Response>,
+class CalibrationWatches::Call final : public grpc::ServerWriteReactor<WatchResponse>,
                                        public std::enable_shared_from_this<Call> {
  public:
   explicit Call(CalibrationWatches& watches) : watches_(watches) {}
@@ -172,7 +172,7 @@ class CalibrationWatches::Call final : public grpc::ServerWriteReactor<Response>
   // The looking thread's.
   std::int64_t revision_ = 0;
   bool silent_ = true;
-  Response written_;
+  WatchResponse written_;
   bool writing_ = false;
   std::optional<absl::Status> end_status_;
   bool finished_ = false;
@@ -187,7 +187,7 @@ CalibrationWatches::CalibrationWatches(const ModelRegistry& registry, std::size_
 
 CalibrationWatches::~CalibrationWatches() { Stop(); }
 
-grpc::ServerWriteReactor<Response>* CalibrationWatches::Begin(const Request& request) {
+grpc::ServerWriteReactor<WatchResponse>* CalibrationWatches::Begin(const WatchRequest& request) {
   auto call = std::make_shared<Call>(*this);
   call->Start();
   absl::Status status = CatchExceptions([&] { return Add(request, call); });
@@ -197,7 +197,8 @@ grpc::ServerWriteReactor<Response>* CalibrationWatches::Begin(const Request& req
   return call.get();
 }
 
-absl::Status CalibrationWatches::Add(const Request& request, const std::shared_ptr<Call>& call) {
+absl::Status CalibrationWatches::Add(const WatchRequest& request,
+                                     const std::shared_ptr<Call>& call) {
   const absl::StatusOr<ModelName> name = ParseModelName("model", request.model());
   if (!name.ok()) {
     return name.status();
