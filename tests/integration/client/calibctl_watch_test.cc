@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <csignal>
+#include <mutex>
 #include <sstream>
 
 #include "calibd/client/client.h"
+#include "calibd/v1/calibration_service.grpc.pb.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 #include "integration/client/run_calibctl.h"
 
 namespace calibd::testing {
@@ -191,6 +196,96 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   EXPECT_EQ(none->exit_code(), 1);
   EXPECT_THAT(none->error(), HasSubstr("has no alarm 99"));
   EXPECT_EQ(Run({"acknowledge", "m", "0"})->exit_code(), 2);
+}
+
+// Answers with what a test says, a model a page.
+class VerdictServer final : public v1::CalibrationService::Service {
+ public:
+  VerdictServer() {
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~VerdictServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  // Observations of models m0, m1, ..., of which the first is rejected.
+  void Set(const std::vector<std::int64_t>& observations) {
+    const std::lock_guard lock(mutex_);
+    observations_ = observations;
+  }
+  [[nodiscard]] const std::string& address() const { return address_; }
+  double rate() {
+    const std::lock_guard lock(mutex_);
+    return rate_;
+  }
+
+  grpc::Status ListVerdicts(grpc::ServerContext* /*context*/,
+                            const v1::ListVerdictsRequest* request,
+                            v1::ListVerdictsResponse* response) override {
+    const std::lock_guard lock(mutex_);
+    rate_ = request->false_discovery_rate();
+    const std::size_t k = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+    if (k < observations_.size()) {
+      auto& model = *response->add_models();
+      model.set_model("models/m" + std::to_string(k));
+      model.set_observations(observations_[k]);
+      model.mutable_verdict()->set_status(k == 0 ? v1::Verdict::STATUS_MISCALIBRATED
+                                                 : v1::Verdict::STATUS_NOT_REJECTED);
+      model.mutable_watch()->set_observations(observations_[k]);
+      model.mutable_watch()->mutable_evidence()->set_log10_e_value(k == 0 ? 7 : -1);
+      model.set_rejected_among_all(k == 0);
+    }
+    if (k + 1 < observations_.size()) response->set_next_page_token(std::to_string(k + 1));
+    response->set_tested_models(static_cast<std::int32_t>(observations_.size()));
+    response->set_rejected_models(1);
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::int64_t> observations_;
+  double rate_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+TEST(CalibctlListTest, ShowsTheVerdictsOfAllPages) {
+  VerdictServer server;
+  server.Set({10, 20, 30});
+  CalibctlRun table({"list", "--server", server.address(), "--false-discovery-rate", "0.1"});
+  ASSERT_EQ(table.exit_code(), 0) << table.error();
+  EXPECT_EQ(server.rate(), 0.1);
+  EXPECT_THAT(table.output(),
+              AllOf(HasSubstr("models/m0  MISCALIBRATED  10          +7.00"),
+                    HasSubstr("models/m2   NOT REJECTED  30          -1.00"),
+                    HasSubstr("e-BH over the 3 models with evidence rejects 1 (*): at most 10 %")));
+  CalibctlRun json({"list", "--server", server.address(), "--output", "json"});
+  ASSERT_EQ(json.exit_code(), 0) << json.error();
+  EXPECT_EQ(json.json().at("models").size(), 3u);
+  EXPECT_EQ(json.json().at("models").at(0).at("rejected_among_all"), true);
+  EXPECT_EQ(json.json().at("tested_models"), 3);
+  EXPECT_FALSE(json.json().contains("next_page_token"));
+}
+
+TEST(CalibctlListTest, AWatchOfAllPrintsWhatChanges) {
+  VerdictServer server;
+  server.Set({10, 20});
+  CalibctlRun watch({"watch", "--interval", "0.1s", "--server", server.address()});
+  const auto prints = [&](const std::string& text) {
+    return WaitFor([&] { return watch.output().find(text) != std::string::npos; });
+  };
+  ASSERT_TRUE(prints("models/m0 MISCALIBRATED n = 10, log10 e-value +7.00"));
+  ASSERT_TRUE(prints("models/m1 NOT REJECTED n = 20, log10 e-value -1.00"));
+  server.Set({10, 25});
+  ASSERT_TRUE(prints("models/m1 NOT REJECTED n = 25,"));
+  server.Set({10});
+  ASSERT_TRUE(prints("models/m1 is deleted"));
+  ASSERT_TRUE(watch.Interrupt());
+  EXPECT_EQ(watch.exit_code(), 0) << watch.error();
+  EXPECT_EQ(Lines(watch.output()).size(), 4u) << watch.output();
 }
 
 }  // namespace
