@@ -73,6 +73,8 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "Calls at a time on one gRPC connection");
   AddAmount(app, "max-ingest-streams", options.max_ingest_streams, 1, 100000,
             "Observation streams open at a time, over all connections");
+  AddAmount(app, "max-watchers", options.max_watchers, 1, 100000,
+            "Calls of WatchCalibration at a time, over all connections");
   AddAmount(app, "max-http-connections", options.max_http_connections, 1, 10000,
             "HTTP connections at a time; more are closed");
 

@@ -26,6 +26,7 @@ struct Options {
   std::int64_t max_connections = 512;
   std::int64_t max_concurrent_streams = 32;
   std::int64_t max_ingest_streams = 256;
+  std::int64_t max_watchers = 1000;
   std::int64_t max_http_connections = 64;
 
   std::int64_t max_models = 1000;

@@ -71,13 +71,14 @@ struct Server::Parts {
                [this](const std::shared_ptr<Model>& model) {
                  streams.EndStreamsOf(*model,
                                       ModelNotFoundError(model->declaration().name.ToString()));
+                 calibration.watches().EndWatchesOf(*model);
                }),
         ingest({.registry = registry,
                 .ingestor = ingestor,
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        calibration(registry, jobs),
+        calibration(registry, jobs, ingestor, static_cast<std::size_t>(options.max_watchers)),
         upkeep(registry, options.data_dir, commits),
         metrics({.registry = registry,
                  .ingestor = ingestor,
@@ -95,8 +96,10 @@ struct Server::Parts {
     EndRecovery();
     jobs.Drain();
     upkeep.Drain();
+    calibration.watches().Drain();
     grpc.reset();
     http.reset();
+    calibration.watches().Stop();
     computers.Stop();
     upkeep.Stop();
     if (maturation != nullptr) {
@@ -225,6 +228,7 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   parts_->jobs.Drain();
   parts_->upkeep.Drain();
   parts_->streams.Drain();
+  parts_->calibration.watches().Drain();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() +
                          (deadline - std::chrono::steady_clock::now()));
 }

@@ -16,6 +16,8 @@ std::string_view Prefix(absl::StatusCode code) {
       return "internal error: ";
     case absl::StatusCode::kNotFound:
       return "not found: ";
+    case absl::StatusCode::kUnimplemented:
+      return "the server does not know this call: ";
     case absl::StatusCode::kAlreadyExists:
       return "already exists: ";
     default:

@@ -53,6 +53,8 @@ void AddTestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddSimulateCommand(CLI::App& app, Context& context);
 void AddStoreCommands(CLI::App& app, Context& context);
+void AddVerdictCommands(CLI::App& app, Context& context);
+void AddWatchCommand(CLI::App& app, Context& context);
 
 [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context);
 

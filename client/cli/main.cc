@@ -18,6 +18,7 @@ constexpr char kFooter[] =
     "  calibctl model create resnet18 --classes 10\n"
     "  calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
     "  calibctl show resnet18\n"
+    "  calibctl watch resnet18\n"
     "  calibctl test resnet18\n"
     "`calibctl COMMAND --help` tells more.";
 
@@ -47,6 +48,8 @@ int Run(int argc, char** argv) {
   AddSendCommand(app, context);
   AddLabelCommand(app, context);
   AddShowCommand(app, context);
+  AddWatchCommand(app, context);
+  AddVerdictCommands(app, context);
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddSimulateCommand(app, context);

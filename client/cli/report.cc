@@ -10,6 +10,7 @@
 #include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
 #include "lens_option.h"
+#include "verdict_report.h"
 
 namespace calibd::cli {
 namespace {
@@ -22,11 +23,6 @@ constexpr char kOneLook[] =
     "a test.\n";
 // Rows of a table that may be long.
 constexpr std::size_t kMaxRows = 20;
-
-std::string Number(double value) { return absl::StrFormat("%.6g", value); }
-// A p-value of 0 is one too small for a double.
-std::string PValue(double p) { return p == 0 ? "<1e-300" : Number(p); }
-std::string Signed(double value) { return absl::StrFormat("%+.6e", value); }
 
 std::string DistanceText(v1::Distance distance) {
   switch (distance) {
@@ -264,6 +260,10 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
 
 }  // namespace
 
+std::string Number(double value) { return absl::StrFormat("%.6g", value); }
+std::string PValue(double p) { return p == 0 ? "<1e-300" : Number(p); }
+std::string Signed(double value) { return absl::StrFormat("%+.6e", value); }
+
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
@@ -439,9 +439,9 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
 }
 
 std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
-  std::string text = absl::StrFormat("%s: %d observations accepted, %d rows rejected, %d dropped",
-                                     response.model(), response.observations(),
-                                     response.rejected_rows(), response.dropped_rows());
+  std::string text = DescribeVerdict(response);
+  absl::StrAppendFormat(&text, "\n%d observations accepted, %d rows rejected, %d dropped",
+                        response.observations(), response.rejected_rows(), response.dropped_rows());
   if (response.has_last_observation_time()) {
     absl::StrAppend(&text, ", newest at ", TimeUtil::ToString(response.last_observation_time()));
   }

@@ -14,6 +14,11 @@ namespace calibd::cli {
 // Renders what calibd found, for people; for programs there is ToJson (proto_json.h), whose
 // output client/cli/OUTPUT.md documents.
 
+// Six digits; of a p-value of 0 that it is too small for a double; seven digits and a sign.
+[[nodiscard]] std::string Number(double value);
+[[nodiscard]] std::string PValue(double p);
+[[nodiscard]] std::string Signed(double value);
+
 // Left-aligned first column, the others to the right; the first row is the head.
 [[nodiscard]] std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 

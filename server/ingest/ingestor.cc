@@ -520,6 +520,7 @@ bool Ingestor::Settle(Pending& pending, const absl::Status& committed) {
       break;
     case LoggedBatch::Kind::kOpened:
     case LoggedBatch::Kind::kMatured:
+    case LoggedBatch::Kind::kAcknowledgement:
       break;
   }
   return true;
@@ -565,6 +566,50 @@ void Ingestor::Mature(const std::shared_ptr<Model>& model, std::function<void(bo
                                              maturing->time_us);
                               },
                           .answer = [maturing, ok = committed.ok()] { maturing->done(ok); }});
+           }});
+}
+
+void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t alarm_id,
+                           std::string note, std::function<void(absl::Status)> done) {
+  struct Acknowledging {
+    LoggedBatch logged;
+    absl::Status refusal;
+    std::int64_t log_id = 0;
+    std::int64_t time_us = 0;
+  };
+  auto row = std::make_shared<Acknowledging>();
+  row->logged.kind = LoggedBatch::Kind::kAcknowledgement;
+  row->logged.batch.class_count = model->declaration().class_count;
+  row->logged.alarm_id = alarm_id;
+  row->logged.note = std::move(note);
+  commits_.Post(
+      {.append = [this, model, row](Store& store) -> absl::Status {
+         if (model->deleted()) {
+           row->refusal = ModelNotFoundError(model->declaration().name.ToString());
+           return absl::OkStatus();
+         }
+         row->time_us = clock_.wall_us();
+         row->logged.elapsed = clock_.elapsed();
+         std::string encoded = EncodeLogged(row->logged, std::nullopt);
+         AppendElapsed(row->logged.elapsed, encoded);
+         row->log_id = store.AppendBatch(model->id(), row->time_us, encoded);
+         return absl::OkStatus();
+       },
+       .write = nullptr,
+       .undo = nullptr,
+       .done =
+           [this, model, row, done = std::move(done)](const absl::Status& committed) {
+             if (!committed.ok()) {
+               row->refusal = committed;
+             }
+             AddSettling(
+                 model,
+                 {.count =
+                      [this, model, row] {
+                        return !row->refusal.ok() ||
+                               Count(*model, row->logged, row->log_id, row->time_us);
+                      },
+                  .answer = [row, done] { done(row->refusal); }});
            }});
 }
 

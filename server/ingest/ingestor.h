@@ -77,6 +77,12 @@ class Ingestor {
   // matured is counted and visible (true), or could not be written.
   void Mature(const std::shared_ptr<Model>& model, std::function<void(bool written)> done);
 
+  // Notes in the log that an alarm of the model was dealt with. done: on a writer thread, when it
+  // is on disk, and has been counted and is visible. Errors: NotFound (the model was deleted), and
+  // those of the store.
+  void Acknowledge(const std::shared_ptr<Model>& model, std::int64_t alarm_id, std::string note,
+                   std::function<void(absl::Status)> done);
+
   [[nodiscard]] const LogClock& clock() const noexcept { return clock_; }
 
   [[nodiscard]] bool queue_full() const;

@@ -110,6 +110,9 @@ Kind KindOf(const store::v1::LoggedBatch& stored) {
   if (stored.has_maturity()) {
     return Kind::kMatured;
   }
+  if (stored.has_acknowledgement()) {
+    return Kind::kAcknowledgement;
+  }
   return stored.prediction_ids().empty() && stored.duplicate_predictions() == 0
              ? Kind::kObservations
              : Kind::kPredictions;
@@ -134,6 +137,8 @@ bool HasShape(const LoggedBatch& logged) {
       return values == 0 && batch.ids.size() == rows;
     case Kind::kMatured:
       return values == rows * batch.class_count && batch.ids.empty();
+    case Kind::kAcknowledgement:
+      return rows == 0 && values == 0 && batch.ids.empty() && logged.alarm_id > 0;
   }
   return false;
 }
@@ -197,6 +202,10 @@ std::string EncodeLogged(const LoggedBatch& logged,
                                                         logged.missing_predicted_classes.end());
       break;
     }
+    case Kind::kAcknowledgement:
+      out.mutable_acknowledgement()->set_alarm_id(logged.alarm_id);
+      out.mutable_acknowledgement()->set_note(logged.note);
+      break;
   }
   std::string encoded;
   encoded.reserve((has_values ? ValueBytes(logged.batch) : 0) + out.ByteSizeLong() + kRoomToAppend);
@@ -226,6 +235,8 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
                                        .epoch = stored.epoch(),
                                        .sequence = stored.sequence()};
   }
+  logged.alarm_id = stored.acknowledgement().alarm_id();
+  logged.note = stored.acknowledgement().note();
   const store::v1::ResolvedLabels& resolved = stored.resolved_labels();
   const auto& labels = logged.kind == Kind::kLabels ? resolved.labels() : stored.labels();
   const auto& missing = stored.maturity().missing_predicted_classes();
@@ -272,6 +283,7 @@ void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
       break;
     case Kind::kObservations:
       model.Apply(batch.view());
+      model.Decide(time);
       model.CountAccepted(batch.dropped_rows, time);
       break;
     case Kind::kPredictions:
@@ -285,6 +297,12 @@ void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
       break;
     case Kind::kMatured:
       model.ApplyMatured(batch.view(), logged.missing_predicted_classes);
+      if (!batch.labels.empty()) {
+        model.Decide(time);
+      }
+      break;
+    case Kind::kAcknowledgement:
+      model.Acknowledge(logged.alarm_id, logged.note, time);
       break;
   }
 }

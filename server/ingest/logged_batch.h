@@ -30,6 +30,8 @@ struct LoggedBatch {
     kLabels,
     // Made by calibd. batch holds the predictions with a label, without their ids.
     kMatured,
+    // An alarm was dealt with. batch is empty.
+    kAcknowledgement,
   };
   Kind kind = Kind::kRejected;
   DecodedBatch batch;
@@ -43,6 +45,9 @@ struct LoggedBatch {
   // predicted classes.
   std::int64_t through_log_id = 0;
   std::vector<std::int32_t> missing_predicted_classes;
+  // kAcknowledgement
+  std::int64_t alarm_id = 0;
+  std::string note;
   // When it was appended, see LogClock.
   std::chrono::microseconds elapsed{};
 
@@ -67,7 +72,7 @@ void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded);
                                                        std::size_t class_count);
 
 // Does to the model's state what the row says. On the model's strand, in the order of the log.
-// time: of the log. May throw bad_alloc, and then nothing has changed.
+// time: of the log. May throw bad_alloc, and then only a start can go on with the log.
 void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model);
 
 }  // namespace calibd::server

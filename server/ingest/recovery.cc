@@ -227,6 +227,7 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
     if (absl::Status status = target.model->Restore(state); !status.ok()) {
       return Damaged(*target.model, status.message());
     }
+    target.model->set_restored_log_id(stored.snapshot_log_id);
   }
   return target;
 }

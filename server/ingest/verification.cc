@@ -240,7 +240,8 @@ class Verifier {
                          logged->kind == LoggedBatch::Kind::kMatured;
     const bool of_tracker = logged->kind != LoggedBatch::Kind::kObservations &&
                             logged->kind != LoggedBatch::Kind::kRejected &&
-                            logged->kind != LoggedBatch::Kind::kOpened;
+                            logged->kind != LoggedBatch::Kind::kOpened &&
+                            logged->kind != LoggedBatch::Kind::kAcknowledgement;
     if (of_tracker && !model.tracks) {
       Report(model.name, ": batch ", log_id, " of the log is of a model with a label_grace");
     }

@@ -1,6 +1,7 @@
 #include "server/rpc/calibration_service.h"
 
 #include <chrono>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -8,15 +9,19 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
+#include "server/errors.h"
 #include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
 #include "server/rpc/status_mapping.h"
+#include "server/rpc/watch_proto.h"
 #include "server/rpc/window_call.h"
 #include "server/rpc/window_calls.h"
 
 namespace calibd::server {
 namespace {
+
+constexpr std::size_t kMaxNoteLength = 500;
 
 // B of the terms that a lens sums.
 double TermBound(const LensSnapshot& lens) {
@@ -51,7 +56,36 @@ void DescribeWarmup(const ModelDeclaration& declaration, const ModelSnapshot& sn
       absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup, " predictions"));
 }
 
-void Describe(Model& model, const ModelSnapshot& snapshot, v1::GetCalibrationResponse& response) {
+void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
+                     std::chrono::system_clock::time_point now,
+                     v1::GetCalibrationResponse& response) {
+  DescribeVerdict(model, snapshot, now, *response.mutable_verdict());
+  DescribeWatch(model.declaration(), snapshot, *response.mutable_watch());
+  const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
+  for (auto alarm = alarms.rbegin(); alarm != alarms.rend(); ++alarm) {
+    DescribeAlarm(*alarm, *response.add_alarms());
+  }
+}
+
+absl::Status AlarmNotFoundError(const Model& model, std::int64_t alarm_id) {
+  return MakeError(absl::StatusCode::kNotFound, "ALARM_NOT_FOUND",
+                   absl::StrCat(model.declaration().name.ToString(), " has no alarm ", alarm_id));
+}
+
+// Describes the alarm as it is now. Errors: NotFound.
+absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& proto) {
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  const Alarm* const alarm =
+      snapshot->monitor.has_value() ? snapshot->monitor->FindAlarm(alarm_id) : nullptr;
+  if (alarm == nullptr) {
+    return AlarmNotFoundError(model, alarm_id);
+  }
+  DescribeAlarm(*alarm, proto);
+  return absl::OkStatus();
+}
+
+void Describe(Model& model, const ModelSnapshot& snapshot,
+              std::chrono::system_clock::time_point now, v1::GetCalibrationResponse& response) {
   const ModelDeclaration& declaration = model.declaration();
   response.set_model(declaration.name.ToString());
   response.set_observations(snapshot.observations);
@@ -63,12 +97,14 @@ void Describe(Model& model, const ModelSnapshot& snapshot, v1::GetCalibrationRes
   if (snapshot.label_coverage.has_value()) {
     DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());
   }
+  if (snapshot.monitor.has_value()) {
+    DescribeMonitor(model, snapshot, now, response);
+  }
   if (snapshot.warming_up()) {
     DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());
     return;
   }
   const LensSnapshot& canonical = snapshot.lenses.front();
-  const auto now = std::chrono::system_clock::now();
   response.set_bandwidth_error(canonical.bandwidth_error);
   if (canonical.kernel.has_value()) {
     DescribeProvenance(declaration, 1, snapshot.observations, now, *response.mutable_provenance());
@@ -101,6 +137,13 @@ void Describe(Model& model, const ModelSnapshot& snapshot, v1::GetCalibrationRes
 
 }  // namespace
 
+CalibrationServiceImpl::CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs,
+                                               Ingestor& ingestor, std::size_t max_watchers)
+    : registry_(registry),
+      jobs_(jobs),
+      ingestor_(ingestor),
+      watches_(registry, max_watchers, Describe) {}
+
 grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
     grpc::CallbackServerContext* context, const v1::GetCalibrationRequest* request,
     v1::GetCalibrationResponse* response) {
@@ -114,9 +157,53 @@ grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
     if (!model.ok()) {
       return model.status();
     }
-    Describe(**model, *(*model)->snapshot(), *response);
+    Describe(**model, *(*model)->snapshot(), std::chrono::system_clock::now(), *response);
     return absl::OkStatus();
   })));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CalibrationServiceImpl::AcknowledgeAlarm(
+    grpc::CallbackServerContext* context, const v1::AcknowledgeAlarmRequest* request,
+    v1::AcknowledgeAlarmResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status status = CatchExceptions([&]() -> absl::Status {
+    const absl::StatusOr<ModelName> name = ParseModelName("model", request->model());
+    if (!name.ok()) {
+      return name.status();
+    }
+    const std::int64_t alarm_id = request->alarm_id();
+    if (alarm_id < 1) {
+      return InvalidFieldError("alarm_id", absl::StrCat("is ", alarm_id, ", expected >= 1"));
+    }
+    if (request->note().size() > kMaxNoteLength) {
+      return InvalidFieldError("note", absl::StrCat("has ", request->note().size(),
+                                                    " bytes, expected at most ", kMaxNoteLength));
+    }
+    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Find(*name);
+    if (!model.ok()) {
+      return model.status();
+    }
+    absl::Status found = FindAlarm(**model, alarm_id, *response->mutable_alarm());
+    if (!found.ok() || response->alarm().has_acknowledge_time()) {
+      // What is visible is on disk.
+      reactor->Finish(ToGrpcStatus(found));
+      return absl::OkStatus();
+    }
+    ingestor_.Acknowledge(
+        *model, alarm_id, request->note(),
+        [reactor, response, model = *model, alarm_id](const absl::Status& acknowledged) {
+          reactor->Finish(ToGrpcStatus(CatchExceptions([&]() -> absl::Status {
+            response->clear_alarm();
+            return acknowledged.ok() ? FindAlarm(*model, alarm_id, *response->mutable_alarm())
+                                     : acknowledged;
+          })));
+        });
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+  }
   return reactor;
 }
 
@@ -132,6 +219,11 @@ grpc::ServerWriteReactor<v1::EvaluateResponse>* CalibrationServiceImpl::Evaluate
   return WindowCall<v1::EvaluateResponse>::Begin([&](const auto& response, auto watcher) {
     return SubmitEvaluate(registry_, jobs_, *request, response, std::move(watcher));
   });
+}
+
+grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* CalibrationServiceImpl::WatchCalibration(
+    grpc::CallbackServerContext* /*context*/, const v1::WatchCalibrationRequest* request) {
+  return watches_.Begin(*request);
 }
 
 }  // namespace calibd::server

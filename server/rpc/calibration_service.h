@@ -3,6 +3,8 @@
 
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "server/compute/window_jobs.h"
+#include "server/ingest/ingestor.h"
+#include "server/rpc/calibration_watches.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
@@ -11,8 +13,8 @@ namespace calibd::server {
 // rpc thread; RunTest and Evaluate are computed elsewhere. No call blocks.
 class CalibrationServiceImpl final : public v1::CalibrationService::CallbackService {
  public:
-  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs)
-      : registry_(registry), jobs_(jobs) {}
+  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs, Ingestor& ingestor,
+                         std::size_t max_watchers);
 
   grpc::ServerUnaryReactor* GetCalibration(grpc::CallbackServerContext* context,
                                            const v1::GetCalibrationRequest* request,
@@ -21,10 +23,19 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
       grpc::CallbackServerContext* context, const v1::RunTestRequest* request) override;
   grpc::ServerWriteReactor<v1::EvaluateResponse>* Evaluate(
       grpc::CallbackServerContext* context, const v1::EvaluateRequest* request) override;
+  grpc::ServerUnaryReactor* AcknowledgeAlarm(grpc::CallbackServerContext* context,
+                                             const v1::AcknowledgeAlarmRequest* request,
+                                             v1::AcknowledgeAlarmResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* WatchCalibration(
+      grpc::CallbackServerContext* context, const v1::WatchCalibrationRequest* request) override;
+
+  [[nodiscard]] CalibrationWatches& watches() noexcept { return watches_; }
 
  private:
   ModelRegistry& registry_;
   WindowJobs& jobs_;
+  Ingestor& ingestor_;
+  CalibrationWatches watches_;
 };
 
 }  // namespace calibd::server

@@ -40,8 +40,14 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
     state_.label_coverage.emplace().classes =
         std::make_shared<std::vector<ClassCoverage>>(declaration_.class_count);
   }
+  if (!declaration_.monitoring.disabled) {
+    monitor_.emplace(declaration_.monitoring, declaration_.class_count);
+  }
   if (declaration_.warmup == 0) {
     lenses_ = CreateLenses({});
+    if (monitor_.has_value()) {
+      monitor_->Begin(PrepareWatch(lenses_));
+    }
   }
   Publish();
 }
@@ -102,11 +108,20 @@ std::vector<Model::LensState> Model::CreateLenses(const PredictionSet& warmup) c
   return lenses;
 }
 
+std::unique_ptr<EvidenceWatch> Model::PrepareWatch(const std::vector<LensState>& lenses) const {
+  const std::optional<RunningKernel>& kernel = lenses.front().kernel;
+  // From the first observation on: those of the warm-up are counted when it is complete.
+  return kernel.has_value() ? monitor_->Prepare(*kernel, 1) : nullptr;
+}
+
 void Model::Count(const PredictionBatch& batch) noexcept {
   for (LensState& lens : lenses_) {
     if (lens.running.has_value()) {
       lens.running->Add(batch);
     }
+  }
+  if (monitor_.has_value()) {
+    monitor_->Add(batch);
   }
 }
 
@@ -124,6 +139,7 @@ void Model::Apply(const PredictionBatch& batch) {
   window_.Reserve(head + kept_rest);
   PredictionSet warmup;
   std::vector<LensState> lenses;
+  std::unique_ptr<EvidenceWatch> watch;
   if (completes_warmup) {
     warmup = window_.View().CopyNewest(window_.size());
     const PredictionBatch rows = batch.rows(0, head);
@@ -131,10 +147,16 @@ void Model::Apply(const PredictionBatch& batch) {
                                 rows.probabilities.end());
     warmup.labels.insert(warmup.labels.end(), rows.labels.begin(), rows.labels.end());
     lenses = CreateLenses(warmup);
+    if (monitor_.has_value()) {
+      watch = PrepareWatch(lenses);
+    }
   }
 
   if (completes_warmup) {
     lenses_ = std::move(lenses);
+    if (monitor_.has_value()) {
+      monitor_->Begin(std::move(watch));
+    }
     Count(warmup.view());
   }
   window_.Append(batch.rows(0, head));
@@ -161,6 +183,18 @@ void Model::ApplyMatured(const PredictionBatch& labelled,
   coverage.matured += static_cast<std::int64_t>(labelled.size() + missing_predicted_classes.size());
   coverage.missing += static_cast<std::int64_t>(missing_predicted_classes.size());
   coverage.classes = std::move(classes);
+}
+
+void Model::Decide(ModelSnapshot::Time time) {
+  if (monitor_.has_value()) {
+    monitor_->Decide(time, state_.observations);
+  }
+}
+
+void Model::Acknowledge(std::int64_t alarm_id, const std::string& note, ModelSnapshot::Time time) {
+  if (monitor_.has_value()) {
+    monitor_->Acknowledge(alarm_id, note, time, state_.observations);
+  }
 }
 
 void Model::CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept {
@@ -199,6 +233,10 @@ void Model::Publish() {
     if (lens.running.has_value()) {
       out.blocks = lens.running->Blocks();
     }
+  }
+  snapshot->newest_log_id = std::max(state_.newest_log_id, retention_.last_log_id());
+  if (monitor_.has_value()) {
+    snapshot->monitor = monitor_->Snapshot();
   }
   snapshot->window = window_.View();
   std::shared_ptr<const ModelSnapshot> published = std::move(snapshot);

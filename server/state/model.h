@@ -21,6 +21,7 @@
 #include "server/state/label_coverage.h"
 #include "server/state/log_retention.h"
 #include "server/state/model_declaration.h"
+#include "server/state/model_monitor.h"
 #include "server/state/observation_window.h"
 #include "server/state/prediction_tracker.h"
 #include "server/state/producer_cursors.h"
@@ -50,8 +51,12 @@ struct ModelSnapshot {
   std::int64_t dropped_rows = 0;
   // Of the newest accepted batch with predictions.
   std::optional<Time> last_observation_time;
+  // Of the newest row of the log that did something to the model; 0 before the first.
+  std::int64_t newest_log_id = 0;
   // Of models with a label_grace.
   std::optional<LabelCoverage> label_coverage;
+  // Unless monitoring is disabled.
+  std::optional<MonitorSnapshot> monitor;
 
   // Those of the declaration, the canonical one first; empty during warm-up.
   std::vector<LensSnapshot> lenses;
@@ -99,6 +104,12 @@ class Model {
   // of those without. May throw bad_alloc, and then nothing has changed.
   void ApplyMatured(const PredictionBatch& labelled,
                     std::span<const std::int32_t> missing_predicted_classes);
+  // Strand only. After the observations of a row of the log were counted: decides about alarms.
+  // time: of the log. May throw bad_alloc, and then only a start can go on.
+  void Decide(ModelSnapshot::Time time);
+  // Strand only. An alarm was dealt with; nothing changes when there is none, or it was before.
+  // May throw as Decide.
+  void Acknowledge(std::int64_t alarm_id, const std::string& note, ModelSnapshot::Time time);
   // Strand only. A batch with predictions was accepted. time: of the log.
   void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
   // Strand only. Predictions that wait now, and how many of them have their label.
@@ -117,6 +128,8 @@ class Model {
   // Before the first batch. Goes on where Save was: the same batches after it give the same
   // bits. Errors: DataLoss when it is not of a model so declared.
   [[nodiscard]] absl::Status Restore(const store::v1::ModelState& state);
+  // With Restore: the row of the log after which the state was saved, which may be gone.
+  void set_restored_log_id(std::int64_t log_id) noexcept { state_.newest_log_id = log_id; }
   // After Restore: an observation that it has counted, for the window.
   void RestoreWindow(const PredictionBatch& batch);
   // When the newest snapshot since the start was stored, microseconds since 1970; 0 before.
@@ -141,7 +154,10 @@ class Model {
   [[nodiscard]] absl::StatusOr<LensState> RestoreLens(const Lens& lens,
                                                       const store::v1::LensState& stored) const;
   [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
-  // Counts observations in every lens.
+  // A watch over the canonical lens's kernel, or null when there is none.
+  [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
+      const std::vector<LensState>& lenses) const;
+  // Counts observations in every lens and in what is watched.
   void Count(const PredictionBatch& batch) noexcept;
 
   const std::int64_t id_;
@@ -157,6 +173,7 @@ class Model {
   // Strand only. state_ holds the counters; the rest of it is filled in by Publish.
   ModelSnapshot state_;
   std::vector<LensState> lenses_;
+  std::optional<ModelMonitor> monitor_;
   ObservationWindow window_;
   LogRetention retention_;
 

@@ -85,9 +85,12 @@ class Checker {
     CheckOperations();
     CheckBandwidthAndWindow();
     CheckLabelGrace();
+    declaration_.monitoring =
+        CheckMonitoring(model_.monitoring(), declaration_.label_grace, violations_);
     if (!violations_.empty()) {
       return Errors();
     }
+    FillMonitoring();
     FillWindow();
     if (!violations_.empty()) {
       return Errors();
@@ -298,6 +301,36 @@ class Checker {
         has_grace ? static_cast<std::size_t>(pending == 0 ? kDefaultPending : pending) : 0;
   }
 
+  static Monitoring Unwatched() {
+    Monitoring monitoring;
+    monitoring.disabled = true;
+    return monitoring;
+  }
+
+  // What nobody asked for takes a quarter of the memory at most: the window matters more.
+  void FillMonitoring() {
+    Monitoring& monitoring = declaration_.monitoring;
+    const std::size_t m = declaration_.class_count;
+    const std::size_t share = std::min(memory_limit_, kMaxSnapshotBytes) / 4;
+    if (!model_.has_monitoring() && WatchMemory(monitoring, m) > share) {
+      monitoring = Unwatched();
+    }
+    if (!monitoring.group_tag.empty() && monitoring.max_groups == 0) {
+      monitoring.max_groups = kMaxGroups;
+      while (monitoring.max_groups > 1 && WatchMemory(monitoring, m) > share) {
+        --monitoring.max_groups;
+      }
+    }
+    std::size_t bytes = WatchMemory(monitoring, m);
+    for (const Lens& lens : declaration_.lenses) {
+      bytes += LensMemory(declaration_, lens);
+    }
+    if (bytes > kMaxSnapshotBytes) {
+      Violate("model.monitoring", "needs with the lenses and ", monitoring.max_groups, " groups ",
+              bytes, " bytes, expected at most ", kMaxSnapshotBytes);
+    }
+  }
+
   // A lens chooses its bandwidth from the first predictions.
   [[nodiscard]] bool NeedsWarmup() const {
     return std::any_of(declaration_.lenses.begin(), declaration_.lenses.end(),
@@ -335,11 +368,15 @@ class Checker {
       }
     }
     ModelDeclaration filled = WithWindow(window);
+    if (!model_.has_monitoring() && StateMemory(filled) > memory_limit_) {
+      filled.monitoring = Unwatched();
+    }
     const std::size_t memory = StateMemory(filled);
     if (memory > memory_limit_) {
       Violate("model.window", "with ", window, " observations of ", filled.class_count,
-              " classes, warm-up, blocks and max_pending = ", filled.max_pending, " needs ", memory,
-              " bytes, more than the limit of ", memory_limit_, " for one model");
+              " classes, warm-up, blocks, max_pending = ", filled.max_pending, " and ",
+              WatchMemory(filled.monitoring, filled.class_count), " bytes for monitoring needs ",
+              memory, " bytes, more than the limit of ", memory_limit_, " for one model");
       return;
     }
     declaration_ = std::move(filled);
@@ -361,7 +398,8 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.class_names == b.class_names && a.kernel.rule == b.kernel.rule && equal_matrix &&
          a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
          a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
-         a.label_grace == b.label_grace && a.max_pending == b.max_pending;
+         a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
+         a.monitoring == b.monitoring;
 }
 
 std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
@@ -386,6 +424,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += 2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
              3 * m * sizeof(ClassCoverage);
   }
+  bytes += WatchMemory(declaration.monitoring, m);
   for (const std::string& name : declaration.class_names) {
     bytes += sizeof(std::string) + name.size();
   }
@@ -432,6 +471,7 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
         std::chrono::nanoseconds(declaration.label_grace - seconds).count()));
     model.set_max_pending(static_cast<std::int32_t>(declaration.max_pending));
   }
+  *model.mutable_monitoring() = ToProto(declaration.monitoring);
   return model;
 }
 

@@ -11,6 +11,7 @@
 #include "calibd/core/lens_kernel.h"
 #include "calibd/v1/model_service.pb.h"
 #include "server/state/model_name.h"
+#include "server/state/monitoring.h"
 
 namespace calibd::server {
 
@@ -37,6 +38,7 @@ struct ModelDeclaration {
   std::chrono::microseconds label_grace{};
   // Predictions that may wait for their labels; 0 without label_grace.
   std::size_t max_pending = 0;
+  Monitoring monitoring;
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };
@@ -45,7 +47,7 @@ struct ModelDeclaration {
 [[nodiscard]] std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept;
 
 // Bytes that the state of such a model may come to hold: window, copy of the
-// warm-up predictions, blocks, class names, predictions whose ids are known.
+// warm-up predictions, blocks, class names, predictions whose ids are known, what is watched.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
 
 // Observations or predictions after which a snapshot of such a model is due: their work is what a

@@ -48,6 +48,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   compare("label_grace", absl::StrCat(existing.label_grace.count(), " us"),
           absl::StrCat(declared.label_grace.count(), " us"));
   compare("max_pending", existing.max_pending, declared.max_pending);
+  compare("monitoring", was.monitoring().ShortDebugString(), is.monitoring().ShortDebugString());
   return absl::StrJoin(parts, "; ");
 }
 

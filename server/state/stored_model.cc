@@ -104,6 +104,9 @@ store::v1::ModelState Model::Save() const {
   if (state_.label_coverage.has_value()) {
     ToProto(*state_.label_coverage, *state.mutable_label_coverage());
   }
+  if (monitor_.has_value()) {
+    monitor_->Save(*state.mutable_monitor());
+  }
   for (const LensState& lens : lenses_) {
     store::v1::LensState& out = *state.add_lenses();
     out.set_bandwidth_error(lens.bandwidth_error);
@@ -185,6 +188,14 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
     coverage = FromProto(state.label_coverage(), declaration_.class_count);
     if (!coverage.has_value()) {
       return Damaged(declaration_, "has no label coverage of its classes");
+    }
+  }
+  if (monitor_.has_value()) {
+    const std::optional<RunningKernel> kernel =
+        restored.empty() ? std::nullopt : restored.front().kernel;
+    if (absl::Status status = monitor_->Restore(state.monitor(), kernel, state.observations());
+        !status.ok()) {
+      return Damaged(declaration_, status.message());
     }
   }
   state_.label_coverage = std::move(coverage);

@@ -1,6 +1,8 @@
 #include "calibd/client/client.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <thread>
@@ -13,6 +15,7 @@
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
 #include "calibd/v1/store_service.grpc.pb.h"
+#include "google/protobuf/util/time_util.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "status_conversion.h"
@@ -27,6 +30,7 @@ using Clock = std::chrono::system_clock;
 // a page of them fits into one answer.
 constexpr int kModelsPerPage = 20;
 constexpr int kMaxAnswerBytes = 32 << 20;
+constexpr int kVerdictsPerPage = 100;
 
 grpc::ChannelArguments ChannelSettings() {
   grpc::ChannelArguments arguments;
@@ -44,6 +48,14 @@ grpc::ChannelArguments ChannelSettings() {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   return arguments;
+}
+
+// Waits, unless stopped meanwhile.
+void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, stop, delay, [] { return false; });
 }
 
 }  // namespace
@@ -210,6 +222,80 @@ absl::StatusOr<v1::GetCalibrationResponse> Client::GetCalibration(std::string_vi
   return impl_->Unary<v1::GetCalibrationResponse>([&](auto* context, auto* out) {
     return impl_->calibration->GetCalibration(context, request, out);
   });
+}
+
+absl::StatusOr<v1::ListVerdictsResponse> Client::ListVerdicts(double false_discovery_rate) {
+  v1::ListVerdictsResponse all;
+  v1::ListVerdictsRequest request;
+  request.set_page_size(kVerdictsPerPage);
+  request.set_false_discovery_rate(false_discovery_rate);
+  do {
+    auto page = impl_->Unary<v1::ListVerdictsResponse>([&](auto* context, auto* out) {
+      return impl_->calibration->ListVerdicts(context, request, out);
+    });
+    if (!page.ok()) return page.status();
+    if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
+      return absl::InternalError("the server repeated a page of verdicts");
+    }
+    request.set_page_token(page->next_page_token());
+    // The models append; the counts are those of the newest page.
+    all.MergeFrom(*page);
+  } while (!request.page_token().empty());
+  all.clear_next_page_token();
+  return all;
+}
+
+absl::StatusOr<v1::Alarm> Client::AcknowledgeAlarm(std::string_view name, std::int64_t alarm_id,
+                                                   std::string_view note) {
+  v1::AcknowledgeAlarmRequest request;
+  request.set_model(std::string(name));
+  request.set_alarm_id(alarm_id);
+  request.set_note(std::string(note));
+  auto response = impl_->Unary<v1::AcknowledgeAlarmResponse>([&](auto* context, auto* out) {
+    return impl_->calibration->AcknowledgeAlarm(context, request, out);
+  });
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_alarm());
+}
+
+absl::Status Client::Watch(
+    std::string_view name,
+    const std::function<bool(const v1::WatchCalibrationResponse& change)>& on_change,
+    const WatchOptions& options) {
+  v1::WatchCalibrationRequest request;
+  request.set_model(std::string(name));
+  *request.mutable_min_interval() =
+      google::protobuf::util::TimeUtil::MillisecondsToDuration(options.min_interval.count());
+  request.set_after_revision(options.after_revision);
+  Backoff backoff(std::random_device{}());
+  bool lost = false;
+  while (!options.stop.stop_requested()) {
+    grpc::ClientContext context;
+    const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
+    const auto reader = impl_->calibration->WatchCalibration(&context, request);
+    v1::WatchCalibrationResponse change;
+    while (reader->Read(&change)) {
+      backoff.Reset();
+      if (std::exchange(lost, false) && options.on_connection) {
+        options.on_connection(absl::OkStatus());
+      }
+      request.set_after_revision(change.revision());
+      // The first message may say only that there is none.
+      if (change.has_calibration() && !on_change(change)) {
+        context.TryCancel();
+        reader->Finish();
+        return absl::OkStatus();
+      }
+    }
+    absl::Status status = FromGrpcStatus(reader->Finish());
+    if (options.stop.stop_requested()) break;
+    // A broken message can look like a clean end of a stream.
+    if (status.ok()) status = absl::UnavailableError("the server ended the call");
+    if (!IsRetryable(status)) return status;
+    if (!std::exchange(lost, true) && options.on_connection) options.on_connection(status);
+    WaitFor(backoff.Next(RetryDelay(status)), options.stop);
+  }
+  return absl::CancelledError("the watch was stopped");
 }
 
 absl::StatusOr<v1::QuadraticTestResult> Client::RunTest(const v1::RunTestRequest& request,

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "calibd/core/evidence.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/logged_batch.h"
@@ -32,6 +33,16 @@ void ExpectEstimates(const v1::GetCalibrationResponse& answer, const PredictionS
     EXPECT_EQ(estimate.block_count(), running->moments().count);
     EXPECT_EQ(static_cast<std::size_t>(estimate.pending_observations()), running->pending());
   }
+  auto process = EvidenceProcess::Create(
+      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), counted.class_count));
+  ASSERT_TRUE(process.ok()) << process.status();
+  process->Add(counted.view());
+  const EvidenceReading expected = process->Read();
+  EXPECT_EQ(answer.watch().observations(), expected.count);
+  EXPECT_EQ(answer.watch().evidence().log10_e_value(), expected.evidence.log10_e_value);
+  EXPECT_EQ(answer.watch().evidence().max_observation(), expected.maximum.at);
+  EXPECT_EQ(answer.watch().drift().log10_statistic(), expected.drift.shiryaev_roberts.log10_now);
+  EXPECT_EQ(answer.watch().effect_size().skce(), expected.skce_unbiased.value_or(0));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
@@ -44,6 +46,126 @@ TEST(ModelDeclarationTest, FillsInTheDefaults) {
   EXPECT_EQ(declaration->row_sum_tolerance, 1e-3);
   EXPECT_EQ(declaration->kernel.rule, KernelRule());
   EXPECT_THAT(declaration->lenses, ElementsAre(Lens::Canonical()));
+  const Monitoring& monitoring = declaration->monitoring;
+  EXPECT_FALSE(monitoring.disabled);
+  EXPECT_EQ(monitoring.significance_level, 0.05);
+  EXPECT_EQ(monitoring.average_run_length, 1e6);
+  EXPECT_EQ(monitoring.tolerance, 1e-5);
+  EXPECT_EQ(monitoring.stale_after, std::chrono::hours(24));
+  EXPECT_EQ(monitoring.min_observations, 100);
+  EXPECT_EQ(monitoring.group_tag, "");
+  EXPECT_EQ(monitoring.max_groups, 0U);
+}
+
+TEST(ModelDeclarationTest, MonitoringDeclaresTheSameAgain) {
+  v1::Model model = Declared();
+  v1::Monitoring& monitoring = *model.mutable_monitoring();
+  monitoring.set_significance_level(0.01);
+  monitoring.set_average_run_length(1e4);
+  monitoring.set_tolerance(0.001);
+  monitoring.mutable_stale_after()->set_nanos(1500000);
+  monitoring.set_min_observations(7);
+  monitoring.set_group_tag("region_2");
+  monitoring.set_max_groups(5);
+  const auto declaration = CheckDeclaration(model, kMemory);
+  ASSERT_TRUE(declaration.ok()) << declaration.status();
+  EXPECT_EQ(declaration->monitoring.significance_level, 0.01);
+  EXPECT_EQ(declaration->monitoring.stale_after, std::chrono::microseconds(1500));
+  EXPECT_EQ(declaration->monitoring.max_groups, 5U);
+  EXPECT_EQ(declaration->monitoring.min_group_observations, 7);
+  monitoring.set_disabled(true);
+  const auto disabled = CheckDeclaration(model, kMemory);
+  ASSERT_TRUE(disabled.ok()) << disabled.status();
+  for (const auto& declared : {declaration, disabled}) {
+    const auto again = CheckDeclaration(ToProto(*declared), kMemory);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, *declared);
+  }
+  EXPECT_FALSE(*disabled == *declaration);
+}
+
+TEST(ModelDeclarationTest, StaleAfterIsAtLeastTwiceTheGraceByDefault) {
+  v1::Model model = Declared();
+  model.mutable_label_grace()->set_seconds(13 * 3600);
+  EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.stale_after, std::chrono::hours(26));
+  model.mutable_label_grace()->set_seconds(60);
+  EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.stale_after, std::chrono::hours(24));
+}
+
+TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessAskedFor) {
+  // The evidence of 1000 classes takes more than a quarter of 8 MiB.
+  v1::Model model = Declared(1000);
+  const std::size_t memory = std::size_t{8} << 20;
+  const auto unwatched = CheckDeclaration(model, memory);
+  ASSERT_TRUE(unwatched.ok()) << unwatched.status();
+  EXPECT_TRUE(unwatched->monitoring.disabled);
+  EXPECT_LE(StateMemory(*unwatched), memory);
+  model.mutable_monitoring();
+  const auto watched = CheckDeclaration(model, memory);
+  ASSERT_TRUE(watched.ok()) << watched.status();
+  EXPECT_FALSE(watched->monitoring.disabled);
+  EXPECT_LE(StateMemory(*watched), memory);
+  EXPECT_LT(watched->window, unwatched->window);
+
+  // As many groups as a quarter holds.
+  model.set_class_count(100);
+  model.mutable_monitoring()->set_group_tag("region");
+  const auto grouped = CheckDeclaration(model, memory);
+  ASSERT_TRUE(grouped.ok()) << grouped.status();
+  EXPECT_LT(grouped->monitoring.max_groups, kMaxGroups);
+  EXPECT_GT(grouped->monitoring.max_groups, 0U);
+  EXPECT_LE(WatchMemory(grouped->monitoring, 100), memory / 4);
+  Monitoring more = grouped->monitoring;
+  ++more.max_groups;
+  EXPECT_GT(WatchMemory(more, 100), memory / 4);
+  EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.max_groups, kMaxGroups);
+  model.mutable_monitoring()->set_max_groups(64);
+  model.set_window(10);
+  EXPECT_THAT(Refusal(model, memory), HasSubstr("bytes for monitoring"));
+
+  // One that was stored before monitoring, with a window that leaves no room.
+  v1::Model full = Declared();
+  full.set_window(5000);
+  full.mutable_monitoring()->set_disabled(true);
+  const std::size_t tight = StateMemory(*CheckDeclaration(full, kMemory));
+  full.clear_monitoring();
+  const auto fits = CheckDeclaration(full, tight);
+  ASSERT_TRUE(fits.ok()) << fits.status();
+  EXPECT_TRUE(fits->monitoring.disabled);
+}
+
+TEST(ModelDeclarationTest, RefusalsNameTheFieldOfMonitoring) {
+  const auto refusal_after = [](const std::function<void(v1::Monitoring&)>& change) {
+    return RefusalAfter([&](v1::Model& model) { change(*model.mutable_monitoring()); });
+  };
+  const std::string field = "model.monitoring.";
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_significance_level(0.3); }),
+              HasSubstr(field + "significance_level is 0.3, expected 1e-09..0.25"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_significance_level(NAN); }),
+              HasSubstr(field + "significance_level is nan"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_average_run_length(99); }),
+              HasSubstr(field + "average_run_length is 99, expected 100..1e+12"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_tolerance(-1); }),
+              HasSubstr(field + "tolerance is -1, expected 1e-09..0.5"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.mutable_stale_after(); }),
+              HasSubstr(field + "stale_after is 0 s and 0 ns"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.mutable_stale_after()->set_seconds(1L << 60); }),
+              HasSubstr(field + "stale_after is"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_min_observations(-1); }),
+              HasSubstr(field + "min_observations is -1, expected 1..1000000000"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_group_tag("Region"); }),
+              HasSubstr(field + "group_tag is \"Region\", expected ^[a-z][a-z0-9_]{0,31}$"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_group_tag(std::string(33, 'a')); }),
+              HasSubstr(field + "group_tag is"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_max_groups(3); }),
+              HasSubstr(field + "max_groups is 3, expected none without a group_tag"));
+  EXPECT_THAT(refusal_after([](auto& m) { m.set_min_group_observations(3); }),
+              HasSubstr(field + "min_group_observations is 3, expected none without"));
+  EXPECT_THAT(refusal_after([](auto& m) {
+                m.set_group_tag("region");
+                m.set_max_groups(65);
+              }),
+              HasSubstr(field + "max_groups is 65, expected 1..64"));
 }
 
 TEST(ModelDeclarationTest, ItsProtoDeclaresTheSame) {

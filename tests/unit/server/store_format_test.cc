@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "calibd/core/experts.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/decode.h"
 #include "server/ingest/logged_batch.h"
@@ -122,6 +123,13 @@ std::vector<Row> Rows() {
   matured.missing_predicted_classes = {2, 2, 0};
   rows.push_back({"batch_matured", matured, std::nullopt});
 
+  LoggedBatch acknowledgement;
+  acknowledgement.kind = LoggedBatch::Kind::kAcknowledgement;
+  acknowledgement.batch.class_count = kClasses;
+  acknowledgement.alarm_id = 3;
+  acknowledgement.note = "retrained";
+  rows.push_back({"batch_acknowledgement", acknowledgement, std::nullopt});
+
   for (Row& row : rows) {
     row.logged.elapsed = kElapsed;
     if (row.position.has_value()) row.logged.batch.content_hash = 0x0123456789abcdef;
@@ -154,6 +162,8 @@ TEST(StoreFormatTest, BatchesAreReadAsEver) {
     EXPECT_EQ(read->label_counts.unknown, expected.label_counts.unknown);
     EXPECT_EQ(read->through_log_id, expected.through_log_id);
     EXPECT_EQ(read->missing_predicted_classes, expected.missing_predicted_classes);
+    EXPECT_EQ(read->alarm_id, expected.alarm_id);
+    EXPECT_EQ(read->note, expected.note);
     EXPECT_EQ(read->batch.validity.ok(), expected.batch.validity.ok());
     EXPECT_EQ(read->batch.probabilities, expected.batch.probabilities);
     EXPECT_EQ(read->batch.labels, expected.batch.labels);
@@ -183,6 +193,13 @@ ModelDeclaration Declaration() {
   declaration.row_sum_tolerance = 1e-3;
   declaration.label_grace = std::chrono::seconds(60);
   declaration.max_pending = 100;
+  declaration.monitoring.disabled = true;
+  return declaration;
+}
+
+ModelDeclaration WatchedDeclaration() {
+  ModelDeclaration declaration = Declaration();
+  declaration.monitoring = {};
   return declaration;
 }
 
@@ -238,6 +255,144 @@ store::v1::ModelState State() {
     coverage.add_missing(3 - i);
   }
   return state;
+}
+
+// Values that tell their places.
+void Fill(int count, double scale, google::protobuf::RepeatedField<double>& out) {
+  for (int i = 0; i < count; ++i) out.Add(scale * (i % 5));
+}
+
+store::v1::PastState Past(double scale) {
+  constexpr int kM = static_cast<int>(kClasses);
+  store::v1::PastState past;
+  past.set_weight(scale == 1 ? 1 : 2);
+  past.set_count(17 * scale);
+  Fill(128, scale, *past.mutable_feature_sums());
+  Fill(128 * kM, -scale, *past.mutable_witness());
+  Fill(24, scale, *past.mutable_pooled_observed());
+  Fill(24, 2 * scale, *past.mutable_pooled_expected());
+  Fill(24 * kM, 3 * scale, *past.mutable_class_observed());
+  Fill(24 * kM, 4 * scale, *past.mutable_class_expected());
+  Fill(kM, scale, *past.mutable_label_counts());
+  return past;
+}
+
+void SetMaximum(double log_value, std::int64_t at, store::v1::RunningMaximum& maximum) {
+  maximum.set_log_value(log_value);
+  maximum.set_at(at);
+}
+
+store::v1::MonitorState MonitorOf17() {
+  constexpr int kExperts = static_cast<int>(kExpertCount);
+  store::v1::MonitorState monitor;
+  store::v1::WatchState& watch = *monitor.mutable_watch();
+  watch.set_first_observation(11);
+  store::v1::EvidenceState& evidence = *watch.mutable_evidence();
+  evidence.set_count(7);
+  Fill(kExperts, -0.25, *evidence.mutable_log_e());
+  SetMaximum(0.5, 3, *evidence.mutable_maximum());
+  Fill(kExperts, 0.25, *evidence.mutable_log_shiryaev_roberts());
+  Fill(kExperts, 0.125, *evidence.mutable_log_cusum());
+  SetMaximum(0.75, 4, *evidence.mutable_shiryaev_roberts_maximum());
+  SetMaximum(0.625, 5, *evidence.mutable_cusum_maximum());
+  evidence.set_pair_sum(1.5);
+  evidence.set_square_sum(2.5);
+  *evidence.mutable_projections() = Moments(7, 0.1, 0.2);
+  evidence.set_projection_variance(0.3);
+  *evidence.mutable_all() = Past(1);
+  *evidence.mutable_recent() = Past(0.5);
+  store::v1::ReliabilityState& reliability = *watch.mutable_reliability();
+  for (int i = 0; i < 15; ++i) {
+    reliability.add_counts(i < 7 ? 1 : 0);
+    reliability.add_correct(i < 4 ? 1 : 0);
+  }
+  Fill(15, 0.1, *reliability.mutable_confidences());
+  Fill(15, 0.2, *reliability.mutable_variances());
+  reliability.set_brier(3.5);
+  reliability.set_log_loss(4.5);
+  store::v1::Alarm& dealt_with = *monitor.add_alarms();
+  dealt_with.set_id(4);
+  dealt_with.set_kind(1);
+  dealt_with.set_raise_time_us(1700000000000001);
+  dealt_with.set_observation(9);
+  dealt_with.set_log10_value(1.5);
+  dealt_with.set_threshold(1.25);
+  dealt_with.set_skce(0.01);
+  dealt_with.set_skce_lower_bound(0.001);
+  dealt_with.set_gap(-0.5);
+  Fill(5, 0.1, *dealt_with.mutable_family_shares());
+  dealt_with.set_acknowledge_time_us(1700000000000002);
+  dealt_with.set_note("retrained");
+  store::v1::Alarm& active = *monitor.add_alarms();
+  active.set_id(5);
+  active.set_kind(2);
+  active.set_raise_time_us(1700000000000003);
+  active.set_observation(16);
+  active.set_log10_value(7);
+  active.set_threshold(6);
+  Fill(5, 0.1, *active.mutable_family_shares());
+  monitor.set_last_counted_time_us(1700000000000004);
+  return monitor;
+}
+
+TEST(StoreFormatTest, WatchedStatesAreWrittenAsEver) {
+  ThreadPool pool("test", 1);
+  Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
+  store::v1::ModelState state = State();
+  *state.mutable_monitor() = MonitorOf17();
+  const absl::Status restored = model.Restore(state);
+  ASSERT_TRUE(restored.ok()) << restored;
+  ExpectGolden("model_state_watched", model.Save().SerializeAsString());
+}
+
+TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
+  store::v1::ModelState golden;
+  ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_watched")));
+  ThreadPool pool("test", 1);
+  Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
+  const absl::Status restored = model.Restore(golden);
+  ASSERT_TRUE(restored.ok()) << restored;
+  model.Publish();
+  const MonitorSnapshot& monitor = *model.snapshot()->monitor;
+  const auto time = [](std::int64_t microseconds) {
+    return Alarm::Time(std::chrono::microseconds(microseconds));
+  };
+  EXPECT_EQ(monitor.last_counted_time, time(1700000000000004));
+  EXPECT_EQ(monitor.watch->first_observation, 11);
+  const EvidenceReading& reading = monitor.watch->reading;
+  EXPECT_EQ(reading.count, 7);
+  EXPECT_EQ(reading.maximum, (RunningMaximum{0.5, 3}));
+  EXPECT_EQ(reading.drift.shiryaev_roberts.maximum, (RunningMaximum{0.75, 4}));
+  EXPECT_EQ(reading.drift.cusum.maximum, (RunningMaximum{0.625, 5}));
+  EXPECT_EQ(reading.projections, (RunningMoments{7, 0.1, 0.2}));
+  EXPECT_EQ(reading.projection_variance, 0.3);
+  // |A|^2 = 2 * 1.5 + 2.5.
+  EXPECT_DOUBLE_EQ(*reading.skce_unbiased, 2 * 1.5 / (7 * 6));
+  const RunningReliability::Bin total = monitor.watch->reliability.Total();
+  EXPECT_EQ(total.count, 7);
+  EXPECT_EQ(total.correct, 4);
+  EXPECT_DOUBLE_EQ(total.confidence, 3.0);
+  EXPECT_DOUBLE_EQ(total.variance, 6.0);
+  EXPECT_EQ(monitor.watch->reliability.brier, 3.5);
+  EXPECT_EQ(monitor.watch->reliability.log_loss, 4.5);
+  ASSERT_EQ(monitor.alarms->size(), 2U);
+  const Alarm& dealt_with = monitor.alarms->front();
+  EXPECT_EQ(dealt_with.id, 4);
+  EXPECT_EQ(dealt_with.kind, Alarm::Kind::kEvidence);
+  EXPECT_EQ(dealt_with.raise_time, time(1700000000000001));
+  EXPECT_EQ(dealt_with.observation, 9);
+  EXPECT_EQ(dealt_with.log10_value, 1.5);
+  EXPECT_EQ(dealt_with.threshold, 1.25);
+  EXPECT_EQ(dealt_with.skce, 0.01);
+  EXPECT_EQ(dealt_with.skce_lower_bound, 0.001);
+  EXPECT_EQ(dealt_with.gap, -0.5);
+  EXPECT_EQ(dealt_with.family_share[4], 0.1 * 4);
+  EXPECT_EQ(dealt_with.acknowledge_time, time(1700000000000002));
+  EXPECT_EQ(dealt_with.note, "retrained");
+  const Alarm& active = *monitor.FindActive(Alarm::Kind::kDrift);
+  EXPECT_EQ(active.id, 5);
+  EXPECT_FALSE(active.skce.has_value());
+  EXPECT_FALSE(active.acknowledge_time.has_value());
 }
 
 TEST(StoreFormatTest, StatesAreWrittenAsEver) {

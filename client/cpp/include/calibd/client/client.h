@@ -40,6 +40,19 @@ struct LongCallOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes{10}};
 };
 
+// How a model is watched.
+struct WatchOptions {
+  // Between two changes told, 100 ms..1 h.
+  std::chrono::milliseconds min_interval{1000};
+  // Revision of the newest change known, to be told the next one first. 0: the state now.
+  std::int64_t after_revision = 0;
+  // Ends the watch, from any thread.
+  std::stop_token stop;
+  // Told, on the thread that called, when the server is lost or can take no more watchers, with
+  // why, and with OK when the watch goes on. May be empty.
+  std::function<void(const absl::Status& status)> on_connection;
+};
+
 // A connection to one calibd server.
 //
 // Errors of every function: the server's status code, its message and, appended,
@@ -71,6 +84,26 @@ class Client {
 
   // The running estimates.
   [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(std::string_view name);
+
+  // The verdicts of all models, ascending by name, with those that e-BH rejects together.
+  // false_discovery_rate: in [1e-9, 0.25], or 0 for 0.05.
+  [[nodiscard]] absl::StatusOr<v1::ListVerdictsResponse> ListVerdicts(
+      double false_discovery_rate = 0);
+
+  // Says that an alarm was dealt with. note: what was done, or by whom, at most 500 bytes.
+  // Idempotent.
+  [[nodiscard]] absl::StatusOr<v1::Alarm> AcknowledgeAlarm(std::string_view name,
+                                                           std::int64_t alarm_id,
+                                                           std::string_view note);
+
+  // Tells every change of a model's calibration, the newest where several came within
+  // min_interval, on the thread that called, until on_change returns false (OK), a stop
+  // (CANCELLED) or an error. A lost server is asked again, with growing, jittered delays, for as
+  // long as it takes; no change is told twice.
+  [[nodiscard]] absl::Status Watch(
+      std::string_view name,
+      const std::function<bool(const v1::WatchCalibrationResponse& change)>& on_change,
+      const WatchOptions& options = {});
 
   // The quadratic test on the newest window. CANCELLED after a stop.
   [[nodiscard]] absl::StatusOr<v1::QuadraticTestResult> RunTest(

@@ -1,0 +1,516 @@
+#include "verdict_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "google/protobuf/util/time_util.h"
+#include "report.h"
+
+namespace calibd::cli {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+using Status = v1::Verdict::Status;
+
+// Of a bar, and where its threshold is.
+constexpr std::size_t kBarColumns = 20;
+constexpr std::size_t kThresholdColumn = 16;
+constexpr int kMaxGroups = 20;
+// Of |z|: what stands out.
+constexpr double kNotable = 2;
+
+std::string Plain(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+std::string StatusName(Status status) {
+  switch (status) {
+    case v1::Verdict::STATUS_INSUFFICIENT_DATA:
+      return "INSUFFICIENT DATA";
+    case v1::Verdict::STATUS_NOT_REJECTED:
+      return "NOT REJECTED";
+    case v1::Verdict::STATUS_MISCALIBRATED:
+      return "MISCALIBRATED";
+    case v1::Verdict::STATUS_DRIFTED:
+      return "DRIFTED";
+    case v1::Verdict::STATUS_STALE:
+      return "STALE";
+    default:
+      return "UNKNOWN";
+  }
+}
+
+// 10^x; of one that is too long to read, the power.
+std::string PowerOfTen(double x) {
+  return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.1f", x);
+}
+
+std::string GapText(double gap) {
+  const double points = 100 * std::abs(gap);
+  if (points < 0.05) return "neither over- nor under-confident on average";
+  return absl::StrFormat("%s-confident by %.1f points", gap > 0 ? "over" : "under", points);
+}
+
+std::string ClassText(const v1::Whereabouts::ClassShare& share) {
+  return share.class_name().empty()
+             ? absl::StrCat("class ", share.class_index())
+             : absl::StrCat("class ", share.class_index(), " (", Plain(share.class_name()), ")");
+}
+
+std::string BinText(const v1::Whereabouts::ConfidenceBin& bin) {
+  return absl::StrFormat("confidence %.2f..%.2f", bin.lower(), bin.upper());
+}
+
+// The bin that is off the most, or null.
+const v1::Whereabouts::ConfidenceBin* WorstBin(const v1::Whereabouts& whereabouts) {
+  const auto& bins = whereabouts.confidence_bins();
+  const auto worst = std::max_element(bins.begin(), bins.end(), [](const auto& a, const auto& b) {
+    return std::abs(a.z()) < std::abs(b.z());
+  });
+  return worst == bins.end() ? nullptr : &*worst;
+}
+
+// "at confidence 0.80..0.90 and for class 3 (cat)"; empty where nothing stands out.
+std::string Where(const v1::Whereabouts& whereabouts) {
+  std::vector<std::string> places;
+  const auto* const bin = WorstBin(whereabouts);
+  if (bin != nullptr && std::abs(bin->z()) >= kNotable) places.push_back("at " + BinText(*bin));
+  if (whereabouts.classes_size() > 0 && std::abs(whereabouts.classes(0).z()) >= kNotable) {
+    places.push_back("for " + ClassText(whereabouts.classes(0)));
+  }
+  return absl::StrJoin(places, " and ");
+}
+
+std::string Since(const v1::Verdict& verdict) {
+  return verdict.has_since() ? absl::StrCat(" since ", TimeUtil::ToString(verdict.since()),
+                                            " (observation ", verdict.since_observation(), ")")
+                             : "";
+}
+
+std::string Headline(const std::string& model, const v1::Verdict& verdict, const v1::Watch& watch) {
+  std::vector<std::string> facts = {
+      absl::StrCat(model, ": ", StatusName(verdict.status()), Since(verdict)),
+      absl::StrCat("n = ", watch.observations())};
+  if (watch.effect_size().has_skce()) {
+    facts.push_back("SKCE " + Signed(watch.effect_size().skce()));
+  }
+  if (watch.observations() > 0 && verdict.has_direction()) {
+    facts.push_back(GapText(verdict.direction().gap()));
+  }
+  const std::string where = Where(verdict.whereabouts());
+  if (!where.empty()) facts.push_back("most off " + where);
+  return absl::StrJoin(facts, "; ") + "\n";
+}
+
+std::string StatusText(const v1::GetCalibrationResponse& response) {
+  const v1::Verdict& verdict = response.verdict();
+  std::string text;
+  switch (verdict.status()) {
+    case v1::Verdict::STATUS_INSUFFICIENT_DATA:
+      text = response.watch().unavailable_reason().empty()
+                 ? "There are too few observations for a verdict.\n"
+                 : absl::StrCat("Nothing can be said of its calibration: ",
+                                Plain(response.watch().unavailable_reason()), ".\n");
+      break;
+    case v1::Verdict::STATUS_NOT_REJECTED:
+      text =
+          "The data do not contradict calibration so far: that is no proof of calibration, only "
+          "too little evidence against it.\n";
+      break;
+    case v1::Verdict::STATUS_MISCALIBRATED:
+      text =
+          "The evidence against calibration has crossed the alarm's threshold; that stays so until "
+          "the alarm is acknowledged.\n";
+      break;
+    case v1::Verdict::STATUS_DRIFTED:
+      text =
+          "A detector of change has crossed its threshold: the calibration became worse; that "
+          "stays "
+          "so until the alarm is acknowledged.\n";
+      break;
+    case v1::Verdict::STATUS_STALE:
+      text = "No observation was counted for too long: what follows may not hold any more.\n";
+      break;
+    default:
+      // Of a server that knows more.
+      text = absl::StrCat(Plain(verdict.summary()), "\n");
+      break;
+  }
+  if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) {
+    absl::StrAppend(&text,
+                    "STALE: no observation was counted for long; this may not hold any more.\n");
+  }
+  return text;
+}
+
+// 100 (1 - alpha) % as the alarm's threshold says.
+std::string Confidence(const v1::Evidence& evidence) {
+  return absl::StrFormat("%.6g %%", 100 * (1 - std::pow(10, -evidence.threshold())));
+}
+
+std::string EvidenceText(const v1::Verdict& verdict, const v1::Evidence& evidence) {
+  const double most = evidence.max_log10_e_value();
+  if (most <= 0) {
+    return absl::StrFormat(
+        "Evidence: none against calibration so far; the e-value is %s (log10 %+.2f), the alarm is "
+        "at %s.\n",
+        PowerOfTen(evidence.log10_e_value()), evidence.log10_e_value(),
+        PowerOfTen(evidence.threshold()));
+  }
+  std::string text = absl::StrFormat(
+      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d, odds of 1 : %s against "
+      "calibration: a calibrated model would ever show this with a probability of at most %s, "
+      "however often one looks. It is %s now, the alarm is at %s.\n",
+      PowerOfTen(most), most, evidence.max_observation(), PowerOfTen(most),
+      most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
+      PowerOfTen(evidence.log10_e_value()), PowerOfTen(evidence.threshold()));
+  if (verdict.evidence_families_size() > 0) {
+    absl::StrAppend(&text, "Most of it comes from: ",
+                    Plain(absl::StrJoin(verdict.evidence_families(), ", ")), ".\n");
+  }
+  return text;
+}
+
+// The interval that holds at all times; empty without one.
+std::string IntervalText(const v1::EffectSize& size) {
+  if (!size.has_skce_lower_bound()) return "";
+  return size.has_skce_upper_bound()
+             ? absl::StrFormat("in %.6e..%.6e", size.skce_lower_bound(), size.skce_upper_bound())
+             : absl::StrFormat("%.6e or more", size.skce_lower_bound());
+}
+
+std::string EffectText(const v1::Watch& watch) {
+  const v1::EffectSize& size = watch.effect_size();
+  if (!size.has_skce()) return "";
+  std::string text = absl::StrCat("Effect size: SKCE ", Signed(size.skce()));
+  const std::string interval = IntervalText(size);
+  if (!interval.empty()) {
+    absl::StrAppend(&text, "; the true one is ", interval, " with ", Confidence(watch.evidence()),
+                    " confidence, however often one looks");
+  }
+  if (size.has_noise_floor()) {
+    absl::StrAppend(&text, "; a calibrated model with these predictions stays below ",
+                    Signed(size.noise_floor()), " 19 times in 20");
+  }
+  return text + ".\n";
+}
+
+std::string DirectionText(const v1::Direction& direction) {
+  return absl::StrFormat(
+      "Direction: %s, as confidence is %.4f and accuracy %.4f on average; were it calibrated, the "
+      "gap would deviate by %.1f points.\n",
+      GapText(direction.gap()), direction.mean_confidence(), direction.accuracy(),
+      100 * direction.gap_standard_deviation());
+}
+
+std::string WhereText(const v1::Whereabouts& whereabouts) {
+  std::string text;
+  const auto* const bin = WorstBin(whereabouts);
+  if (bin != nullptr) {
+    absl::StrAppendFormat(&text, "%s (confidence %.4f, accuracy %.4f, n = %d, z = %+.1f)",
+                          BinText(*bin), bin->mean_confidence(), bin->accuracy(),
+                          bin->observations(), bin->z());
+  }
+  for (const auto& share : whereabouts.classes()) {
+    if (&share != &whereabouts.classes(0) && std::abs(share.z()) < kNotable) break;
+    absl::StrAppendFormat(&text, "%s%s (predicted %.4f, came %.4f, z = %+.1f)",
+                          text.empty() ? "" : "; ", ClassText(share), share.predicted(),
+                          share.observed(), share.z());
+  }
+  return text.empty() ? ""
+                      : absl::StrCat("Most off: ", text, ". To know where to look; not a test.\n");
+}
+
+std::string DriftText(const v1::Drift& drift) {
+  return absl::StrFormat(
+      "Drift: log10 of the detector is %.2f now and was %.2f at most; the alarm is at %.2f.\n",
+      drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
+}
+
+std::string OneLookText(const v1::EffectSize& size) {
+  if (!size.has_one_look_p_value()) return "";
+  return absl::StrCat(
+      "Z test: ",
+      size.has_one_look_z() ? absl::StrCat("z = ", Number(size.one_look_z()), ", ") : "",
+      "p = ", PValue(size.one_look_p_value()),
+      " (one look at a chosen n: watching it until it is small is not a test).\n");
+}
+
+std::string DescribeGroups(const google::protobuf::RepeatedPtrField<v1::GroupWatch>& groups) {
+  if (groups.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {
+      {"group", "n", "log10 e-value", "at most", "SKCE", "confidence - accuracy", "rejected"}};
+  int rejected = 0;
+  for (const v1::GroupWatch& group : groups) {
+    rejected += group.rejected() ? 1 : 0;
+    if (rows.size() > kMaxGroups) continue;
+    const v1::Watch& watch = group.watch();
+    rows.push_back(
+        {group.overflow() ? "(others)" : Plain(group.value()), absl::StrCat(watch.observations()),
+         absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
+         absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
+         watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
+         absl::StrFormat("%+.4f", group.direction().gap()), group.rejected() ? "*" : ""});
+  }
+  return absl::StrFormat(
+      "\nGroups, those with the most evidence first; %d of %d rejected together (e-BH):\n%s",
+      rejected, groups.size(), FormatTable(rows));
+}
+
+int ActiveAlarms(const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
+  return static_cast<int>(std::count_if(alarms.begin(), alarms.end(), [](const v1::Alarm& alarm) {
+    return !alarm.has_acknowledge_time();
+  }));
+}
+
+std::string KindName(v1::Alarm::Kind kind) {
+  switch (kind) {
+    case v1::Alarm::KIND_EVIDENCE:
+      return "evidence";
+    case v1::Alarm::KIND_DRIFT:
+      return "drift";
+    default:
+      return "unknown";
+  }
+}
+
+std::string CountAlarms(int active) {
+  return active == 0 ? "no alarm active"
+                     : absl::StrCat(active, active == 1 ? " alarm active" : " alarms active");
+}
+
+// What changes of a model, for a line.
+std::string ChangeText(const std::string& model, const v1::Verdict& verdict,
+                       const v1::Watch& watch) {
+  std::string text =
+      absl::StrCat(model, " ", StatusName(verdict.status()), " n = ", watch.observations());
+  if (watch.has_evidence()) {
+    absl::StrAppendFormat(&text, ", log10 e-value %+.2f (%+.2f at most, alarm at %.2f)",
+                          watch.evidence().log10_e_value(), watch.evidence().max_log10_e_value(),
+                          watch.evidence().threshold());
+    absl::StrAppendFormat(&text, ", drift %.2f (alarm at %.2f)", watch.drift().log10_statistic(),
+                          watch.drift().threshold());
+  }
+  if (watch.effect_size().has_skce()) {
+    absl::StrAppend(&text, ", SKCE ", Signed(watch.effect_size().skce()));
+  }
+  if (watch.observations() > 0 && verdict.has_direction()) {
+    absl::StrAppend(&text, ", ", GapText(verdict.direction().gap()));
+  }
+  if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) text += ", stale";
+  return text;
+}
+
+}  // namespace
+
+std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
+  if (!response.has_verdict()) {
+    return absl::StrCat(response.model(), ": no verdict, as it is not monitored\n");
+  }
+  const v1::Verdict& verdict = response.verdict();
+  const v1::Watch& watch = response.watch();
+  std::string text = Headline(response.model(), verdict, watch) + StatusText(response);
+  if (watch.has_evidence()) {
+    absl::StrAppend(&text, EvidenceText(verdict, watch.evidence()), EffectText(watch));
+  }
+  if (watch.observations() > 0 && verdict.has_direction()) {
+    text += DirectionText(verdict.direction());
+  }
+  text += WhereText(verdict.whereabouts());
+  if (watch.has_drift()) text += DriftText(watch.drift());
+  text += OneLookText(watch.effect_size());
+  if (watch.first_observation() > 1) {
+    absl::StrAppend(&text, "All this is of the observations from number ",
+                    watch.first_observation(), " on, when the watch began anew.\n");
+  }
+  for (const std::string& warning : response.warnings()) {
+    absl::StrAppend(&text, "WARNING: ", Plain(warning), "\n");
+  }
+  if (!response.alarms().empty()) {
+    absl::StrAppend(&text, "\n", DescribeAlarms(response.model(), response.alarms()));
+  }
+  return text + DescribeGroups(response.groups());
+}
+
+std::string DescribeAlarms(const std::string& model,
+                           const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
+  if (alarms.empty()) return absl::StrCat(model, ": no alarms\n");
+  std::vector<std::vector<std::string>> rows = {
+      {"alarm", "of", "raised", "observation", "log10", "threshold", "SKCE", "acknowledged"}};
+  std::string notes;
+  for (const v1::Alarm& alarm : alarms) {
+    rows.push_back(
+        {absl::StrCat(alarm.id()), KindName(alarm.kind()), TimeUtil::ToString(alarm.raise_time()),
+         absl::StrCat(alarm.observation()), absl::StrFormat("%.2f", alarm.log10_value()),
+         absl::StrFormat("%.2f", alarm.threshold()), alarm.has_skce() ? Signed(alarm.skce()) : "-",
+         alarm.has_acknowledge_time() ? TimeUtil::ToString(alarm.acknowledge_time()) : "no"});
+    if (!alarm.note().empty()) {
+      absl::StrAppend(&notes, "alarm ", alarm.id(), ": ", Plain(alarm.note()), "\n");
+    }
+  }
+  const int active = ActiveAlarms(alarms);
+  std::string text = absl::StrCat(model, ": ", CountAlarms(active), "\n", FormatTable(rows), notes);
+  if (active > 0) text += "`calibctl acknowledge MODEL ALARM` says that one was dealt with.\n";
+  return text;
+}
+
+std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm) {
+  return absl::StrFormat("%s: alarm %d (%s) is acknowledged since %s; %s\n", model, alarm.id(),
+                         KindName(alarm.kind()), TimeUtil::ToString(alarm.acknowledge_time()),
+                         alarm.kind() == v1::Alarm::KIND_DRIFT
+                             ? "the detectors of change began anew, the evidence goes on"
+                             : "the watch began anew with the observations after it");
+}
+
+std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
+                             double false_discovery_rate) {
+  if (response.models().empty()) return "no models\n";
+  std::vector<std::vector<std::string>> rows = {{"model", "status", "n", "log10 e-value", "at most",
+                                                 "SKCE", "confidence - accuracy", "newest",
+                                                 "e-BH"}};
+  for (const auto& model : response.models()) {
+    const v1::Watch& watch = model.watch();
+    const bool evidence = watch.has_evidence();
+    const bool direction = watch.observations() > 0 && model.verdict().has_direction();
+    std::string status = "not monitored";
+    if (model.has_verdict()) {
+      const v1::Verdict& verdict = model.verdict();
+      status = StatusName(verdict.status());
+      if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) status += ", STALE";
+    }
+    rows.push_back({model.model(), status, absl::StrCat(model.observations()),
+                    evidence ? absl::StrFormat("%+.2f", watch.evidence().log10_e_value()) : "-",
+                    evidence ? absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()) : "-",
+                    watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
+                    direction ? absl::StrFormat("%+.4f", model.verdict().direction().gap()) : "-",
+                    model.has_last_observation_time()
+                        ? TimeUtil::ToString(model.last_observation_time())
+                        : "-",
+                    model.rejected_among_all() ? "*" : ""});
+  }
+  return absl::StrFormat(
+      "%se-BH over the %d models with evidence rejects %d (*): at most %s %% of those it rejects "
+      "are expected to be calibrated.\n",
+      FormatTable(rows), response.tested_models(), response.rejected_models(),
+      Number(100 * false_discovery_rate));
+}
+
+std::string ChangeLine(const v1::GetCalibrationResponse& response) {
+  if (!response.has_verdict()) {
+    return absl::StrCat(response.model(), " not monitored, n = ", response.observations());
+  }
+  return absl::StrCat(ChangeText(response.model(), response.verdict(), response.watch()), ", ",
+                      CountAlarms(ActiveAlarms(response.alarms())));
+}
+
+std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict) {
+  if (!verdict.has_verdict()) {
+    return absl::StrCat(verdict.model(), " not monitored, n = ", verdict.observations());
+  }
+  return ChangeText(verdict.model(), verdict.verdict(), verdict.watch());
+}
+
+std::string ThresholdBar(double value, double threshold) {
+  const double reached = value / threshold * static_cast<double>(kThresholdColumn);
+  // Not so of NaN.
+  const auto filled = static_cast<std::size_t>(
+      reached > 0 ? std::min(reached, static_cast<double>(kBarColumns)) : 0.0);
+  std::string bar = std::string(filled, '#') + std::string(kBarColumns - filled, '.');
+  bar.insert(kThresholdColumn, "|");
+  return absl::StrCat("[", bar, "]");
+}
+
+std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
+  std::string text;
+  const auto add = [&text](const char* name, const std::string& value) {
+    if (!value.empty()) absl::StrAppendFormat(&text, "%-14s%s\n", name, value);
+  };
+  add("model", response.model());
+  const v1::Verdict& verdict = response.verdict();
+  const v1::Watch& watch = response.watch();
+  if (response.has_verdict()) {
+    add("verdict", absl::StrCat(StatusName(verdict.status()), Since(verdict),
+                                verdict.stale() ? ", no observation for long" : ""));
+  } else {
+    add("verdict", "none, as it is not monitored");
+  }
+  add("n", watch.first_observation() > 1
+               ? absl::StrFormat("%d, %d of them since the watch began anew",
+                                 response.observations(), watch.observations())
+               : absl::StrCat(response.observations()));
+  if (watch.has_evidence()) {
+    const v1::Evidence& evidence = watch.evidence();
+    add("log10 e-value",
+        absl::StrFormat("%s %+.2f, %+.2f at most, alarm at %.2f",
+                        ThresholdBar(evidence.log10_e_value(), evidence.threshold()),
+                        evidence.log10_e_value(), evidence.max_log10_e_value(),
+                        evidence.threshold()));
+  }
+  if (watch.has_drift()) {
+    const v1::Drift& drift = watch.drift();
+    add("drift",
+        absl::StrFormat("%s %+.2f, %+.2f at most, alarm at %.2f",
+                        ThresholdBar(drift.log10_statistic(), drift.threshold()),
+                        drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold()));
+  }
+  const v1::EffectSize& size = watch.effect_size();
+  if (size.has_skce()) {
+    add("SKCE", Signed(size.skce()));
+    const std::string interval = IntervalText(size);
+    if (!interval.empty()) {
+      add("", absl::StrCat(interval, " with ", Confidence(watch.evidence()),
+                           " confidence at all times"));
+    }
+    if (size.has_noise_floor()) {
+      add("", absl::StrCat("noise floor ", Signed(size.noise_floor()), " (95 %)"));
+    }
+  }
+  if (watch.observations() > 0 && verdict.has_direction()) {
+    add("direction", GapText(verdict.direction().gap()));
+  }
+  const std::string where = Where(verdict.whereabouts());
+  if (!where.empty()) add("most off", where);
+  if (response.has_label_coverage()) {
+    const v1::LabelCoverage& coverage = response.label_coverage();
+    add("labels", absl::StrFormat("%d of %d matured predictions without, %d wait",
+                                  coverage.missing(), coverage.matured(), coverage.pending()));
+  }
+  for (const v1::Alarm& alarm : response.alarms()) {
+    if (alarm.has_acknowledge_time()) continue;
+    add("ALARM", absl::StrCat(alarm.id(), ", ", KindName(alarm.kind()), ", raised ",
+                              TimeUtil::ToString(alarm.raise_time()), " at observation ",
+                              alarm.observation()));
+  }
+  add("", Plain(watch.unavailable_reason()));
+  for (const std::string& warning : response.warnings()) add("WARNING", Plain(warning));
+  return text;
+}
+
+std::string CutLines(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) {
+    std::size_t characters = 0;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      // A byte that begins a character.
+      if ((static_cast<unsigned char>(line[i]) & 0xc0U) == 0x80U) continue;
+      if (characters == width) {
+        line.resize(i);
+        break;
+      }
+      ++characters;
+    }
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+}  // namespace calibd::cli

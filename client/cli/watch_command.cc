@@ -1,0 +1,211 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "command.h"
+#include "duration_option.h"
+#include "google/protobuf/util/time_util.h"
+#include "verdict_report.h"
+
+namespace calibd::cli {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+using ModelVerdict = v1::ListVerdictsResponse::ModelVerdict;
+
+constexpr std::size_t kDefaultColumns = 80;
+constexpr std::int64_t kShortestMs = 100;
+constexpr std::int64_t kLongestMs = 3'600'000;
+
+struct WatchCommandOptions {
+  std::string model;
+  std::string interval = "1s";
+};
+
+std::string TimeNow() {
+  google::protobuf::Timestamp now = TimeUtil::GetCurrentTime();
+  now.set_nanos(0);
+  return TimeUtil::ToString(now);
+}
+
+// What is seen of a watch: a screen that is drawn anew on a terminal, else a line a change.
+class WatchView {
+ public:
+  explicit WatchView(const Context& context)
+      : json_(context.json()), server_(context.server), screen_(!json_ && isatty(STDOUT_FILENO)) {}
+
+  [[nodiscard]] bool json() const { return json_; }
+  [[nodiscard]] bool screen() const { return screen_; }
+
+  void ShowLine(const std::string& line) {
+    std::cout << (json_ ? "" : TimeNow() + " ") << line << std::endl;
+  }
+
+  void ShowScreen(std::string text) {
+    text_ = std::move(text);
+    Draw();
+  }
+
+  // status: why the server was lost, or OK when it is back.
+  void TellConnection(const absl::Status& status) {
+    connection_ = status.ok() ? ""
+                              : absl::StrCat("LOST ", server_, ": ", status.message(),
+                                             "; it is asked again until it is back");
+    if (screen_) {
+      Draw();
+    } else {
+      std::cerr << TimeNow()
+                << " calibctl: " << (status.ok() ? absl::StrCat(server_, " is back") : connection_)
+                << std::endl;
+    }
+  }
+
+ private:
+  void Draw() {
+    winsize size{};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    const std::string page =
+        CutLines(absl::StrCat(text_, "\n", connection_.empty() ? "as of " + TimeNow() : connection_,
+                              "; Ctrl-C ends\n"),
+                 known ? size.ws_col : kDefaultColumns);
+    // Over what is there, so that it does not flicker.
+    std::cout << (drawn_ ? "\x1b[H" : "\x1b[2J\x1b[H");
+    for (const auto line : absl::StrSplit(page, '\n')) {
+      std::cout << std::string(line) << "\x1b[K\r\n";
+    }
+    std::cout << "\x1b[J" << std::flush;
+    drawn_ = true;
+  }
+
+  const bool json_;
+  const std::string server_;
+  const bool screen_;
+  bool drawn_ = false;
+  std::string text_;
+  // Why the server is lost; empty while it is there.
+  std::string connection_;
+};
+
+ExitCode WatchModel(const Context& context, const std::string& model,
+                    std::chrono::milliseconds interval) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  WatchView view(context);
+  client::WatchOptions options;
+  options.min_interval = interval;
+  options.stop = context.stop;
+  options.on_connection = [&view](const absl::Status& status) { view.TellConnection(status); };
+  const absl::Status status = (*client)->Watch(
+      model,
+      [&view](const v1::WatchCalibrationResponse& change) {
+        if (view.json()) {
+          view.ShowLine(ToJson(change).dump());
+        } else if (view.screen()) {
+          view.ShowScreen(DescribeScreen(change.calibration()));
+        } else {
+          view.ShowLine(ChangeLine(change.calibration()));
+        }
+        return static_cast<bool>(std::cout);
+      },
+      options);
+  // OK: nobody reads any more, which main says.
+  const bool stopped = absl::IsCancelled(status) && context.stop.stop_requested();
+  return status.ok() || stopped ? ExitCode::kOk : Fail(status);
+}
+
+// False when it is to end.
+bool WaitInterval(std::chrono::milliseconds interval, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, stop, interval, [] { return false; });
+  return !stop.stop_requested();
+}
+
+// Of all models: what is new since `shown`, which then holds it.
+void ShowChanges(const v1::ListVerdictsResponse& verdicts,
+                 std::map<std::string, std::string>& shown, WatchView& view) {
+  std::map<std::string, std::string> now;
+  for (const ModelVerdict& one : verdicts.models()) {
+    now[one.model()] = one.SerializeAsString();
+    const auto before = shown.find(one.model());
+    if (before != shown.end() && before->second == now[one.model()]) continue;
+    view.ShowLine(view.json() ? ToJson(one).dump() : ChangeLine(one));
+  }
+  for (const auto& [model, state] : shown) {
+    if (now.find(model) != now.end()) continue;
+    Json json;
+    json["model"] = model;
+    json["deleted"] = true;
+    view.ShowLine(view.json() ? json.dump() : model + " is deleted");
+  }
+  shown = std::move(now);
+}
+
+ExitCode WatchAll(const Context& context, std::chrono::milliseconds interval) {
+  const auto client = ConnectTo(context);
+  if (!client.ok()) return Fail(client.status());
+  WatchView view(context);
+  std::map<std::string, std::string> shown;
+  bool lost = false;
+  do {
+    const auto verdicts = (*client)->ListVerdicts();
+    if (context.stop.stop_requested()) break;
+    if (!verdicts.ok()) {
+      if (!absl::IsUnavailable(verdicts.status()) && !absl::IsDeadlineExceeded(verdicts.status())) {
+        return Fail(verdicts.status());
+      }
+      if (!lost) view.TellConnection(verdicts.status());
+      lost = true;
+      continue;
+    }
+    if (lost) view.TellConnection(absl::OkStatus());
+    lost = false;
+    if (view.screen()) {
+      constexpr double kDefaultRate = 0.05;
+      view.ShowScreen(DescribeVerdicts(*verdicts, kDefaultRate));
+    } else {
+      ShowChanges(*verdicts, shown, view);
+    }
+  } while (std::cout && WaitInterval(interval, context.stop));
+  return ExitCode::kOk;
+}
+
+ExitCode Run(const Context& context, const WatchCommandOptions& options) {
+  const auto interval = ParseDuration(options.interval);
+  if (!interval.ok()) return UsageFault("--interval: " + std::string(interval.status().message()));
+  const std::int64_t milliseconds = TimeUtil::DurationToMilliseconds(*interval);
+  if (milliseconds < kShortestMs || milliseconds > kLongestMs) {
+    return UsageFault(absl::StrCat("--interval is ", options.interval, ", expected 0.1s to 1h"));
+  }
+  return options.model.empty() ? WatchAll(context, std::chrono::milliseconds(milliseconds))
+                               : WatchModel(context, ModelArgument(options.model),
+                                            std::chrono::milliseconds(milliseconds));
+}
+
+}  // namespace
+
+void AddWatchCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<WatchCommandOptions>();
+  CLI::App* const command =
+      app.add_subcommand("watch", "Show what is said of a model, or of all, and every change");
+  command->footer(
+      "On a terminal the screen is drawn anew; else a line is printed for each change, with "
+      "--output json an object a line.\nCtrl-C ends it; a server that is away is waited for.\n"
+      "Example: calibctl watch resnet18");
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION; default: all models");
+  command->add_option("--interval", options->interval,
+                      "between two changes told of a model, or two looks at all: a number and a "
+                      "unit, 0.1s to 1h; default 1s");
+  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+}
+
+}  // namespace calibd::cli

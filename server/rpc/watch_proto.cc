@@ -1,0 +1,254 @@
+#include "server/rpc/watch_proto.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/core/confidence_sequence.h"
+#include "server/rpc/proto_time.h"
+
+namespace calibd::server {
+namespace {
+
+using Time = std::chrono::system_clock::time_point;
+
+// Of the evidence, for a family to be named.
+constexpr double kLeastShare = 0.1;
+
+double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
+
+// Those that carry the evidence, the strongest first.
+void NameFamilies(const std::array<double, kFamilyCount>& shares,
+                  google::protobuf::RepeatedPtrField<std::string>& names) {
+  std::array<std::size_t, kFamilyCount> order{};
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+  for (const std::size_t family : order) {
+    if (shares[family] >= kLeastShare) {
+      *names.Add() = FamilyName(static_cast<ExpertFamily>(family));
+    }
+  }
+}
+
+std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
+  if (snapshot.monitor->watch.has_value()) {
+    return "";
+  }
+  if (snapshot.warming_up()) {
+    return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
+                        " observations, which are watched then");
+  }
+  const std::string& error = snapshot.lenses.front().bandwidth_error;
+  return error.empty() ? "the kernel is zero" : error;
+}
+
+// When the model's newest observation was counted, or when there came to be none.
+Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
+  return snapshot.monitor->last_counted_time.value_or(model.create_time());
+}
+
+std::string Plural(std::int64_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+// "by 4.1 points over-confident".
+std::string DescribeGap(double gap) {
+  return absl::StrFormat("%s-confident by %.2g points", gap < 0 ? "under" : "over",
+                         100 * (gap < 0 ? -gap : gap));
+}
+
+std::string DescribeEvidence(const EvidenceReading& reading, double threshold) {
+  return absl::StrFormat("log10 of the e-value is %.2f and was %.2f at most, the alarm is at %.2f",
+                         reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value),
+                         threshold);
+}
+
+std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                      const v1::Verdict& verdict, const Alarm* alarm) {
+  const Monitoring& monitoring = declaration.monitoring;
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  const std::int64_t watched = monitor.watch.has_value() ? monitor.watch->reading.count : 0;
+  std::string text;
+  switch (verdict.status()) {
+    case v1::Verdict::STATUS_MISCALIBRATED:
+      text = absl::StrFormat(
+          "Not calibrated: the e-value crossed %.4g at observation %d (%s on average then), which "
+          "a calibrated model ever does with a probability of at most %.3g.",
+          1 / monitoring.significance_level, alarm->observation, DescribeGap(alarm->gap),
+          monitoring.significance_level);
+      break;
+    case v1::Verdict::STATUS_DRIFTED:
+      text = absl::StrFormat(
+          "The calibration has changed for the worse: the drift detector crossed its threshold at "
+          "observation %d, which happens to a calibrated model once in %.4g observations at most, "
+          "on average.",
+          alarm->observation, monitoring.average_run_length);
+      break;
+    case v1::Verdict::STATUS_INSUFFICIENT_DATA:
+    case v1::Verdict::STATUS_STALE:
+    case v1::Verdict::STATUS_NOT_REJECTED:
+      if (!monitor.watch.has_value()) {
+        text = absl::StrCat("Nothing can be said: ", UnavailableReason(declaration, snapshot), ".");
+      } else if (watched < monitoring.min_observations) {
+        text = absl::StrCat("Too little is known: ", Plural(watched, "observation"), " of ",
+                            monitoring.min_observations, ".");
+      } else {
+        text = absl::StrCat("That the model is calibrated is not rejected after ",
+                            Plural(watched, "observation"), ": ",
+                            DescribeEvidence(monitor.watch->reading,
+                                             EvidenceThreshold(monitoring.significance_level)),
+                            ".");
+      }
+      break;
+    default:
+      break;
+  }
+  if (verdict.stale()) {
+    const double seconds = std::chrono::duration<double>(monitoring.stale_after).count();
+    absl::StrAppend(&text, absl::StrFormat(" No observation was counted for %.4g s or longer: "
+                                           "this may not hold any more.",
+                                           seconds));
+  }
+  return text;
+}
+
+void DescribeEffectSize(const EvidenceReading& reading, double significance_level,
+                        v1::EffectSize& proto) {
+  if (reading.skce_unbiased.has_value()) {
+    proto.set_skce(*reading.skce_unbiased);
+  }
+  if (const auto bound = SkceLowerBound(reading, significance_level)) {
+    proto.set_skce_lower_bound(*bound);
+  }
+  if (const std::optional<NormalTest> test =
+          TestProjections(reading.projections, reading.projection_variance)) {
+    proto.set_one_look_p_value(test->p_value);
+    if (test->z.has_value()) {
+      proto.set_one_look_z(*test->z);
+    }
+  }
+}
+
+void DescribeEvidence(const EvidenceReading& reading, double significance_level,
+                      v1::Evidence& proto) {
+  proto.set_log10_e_value(reading.evidence.log10_e_value);
+  proto.set_max_log10_e_value(ToLog10(reading.maximum.log_value));
+  proto.set_max_observation(reading.maximum.at);
+  proto.set_anytime_p_value(AnytimePValue(reading.maximum));
+  proto.set_threshold(EvidenceThreshold(significance_level));
+  for (std::size_t i = 0; i < kFamilyCount; ++i) {
+    v1::Evidence::Family& family = *proto.add_families();
+    family.set_name(FamilyName(static_cast<ExpertFamily>(i)));
+    family.set_log10_e_value(reading.evidence.family_log10_e_value[i]);
+    family.set_share(reading.evidence.family_share[i]);
+  }
+}
+
+void DescribeDrift(const Drift& drift, double average_run_length, v1::Drift& proto) {
+  proto.set_log10_statistic(drift.shiryaev_roberts.log10_now);
+  proto.set_max_log10_statistic(ToLog10(drift.shiryaev_roberts.maximum.log_value));
+  proto.set_cusum_log10_statistic(drift.cusum.log10_now);
+  proto.set_max_cusum_log10_statistic(ToLog10(drift.cusum.maximum.log_value));
+  proto.set_threshold(DriftThreshold(average_run_length));
+}
+
+void DescribeDirection(const RunningReliability& reliability, v1::Verdict& proto) {
+  const RunningReliability::Bin total = reliability.Total();
+  if (total.count == 0) {
+    return;
+  }
+  const auto n = static_cast<double>(total.count);
+  v1::Direction& direction = *proto.mutable_direction();
+  direction.set_mean_confidence(total.confidence / n);
+  direction.set_accuracy(static_cast<double>(total.correct) / n);
+  direction.set_gap(direction.mean_confidence() - direction.accuracy());
+  direction.set_gap_standard_deviation(std::sqrt(total.variance) / n);
+}
+
+}  // namespace
+
+bool IsStale(const Model& model, const ModelSnapshot& snapshot, Time now) {
+  return snapshot.monitor.has_value() &&
+         now >= LastCounted(model, snapshot) + model.declaration().monitoring.stale_after;
+}
+
+void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now,
+                     v1::Verdict& proto) {
+  const ModelDeclaration& declaration = model.declaration();
+  const Monitoring& monitoring = declaration.monitoring;
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  const Time stale_since = LastCounted(model, snapshot) + monitoring.stale_after;
+  proto.set_stale(IsStale(model, snapshot, now));
+  const Alarm* alarm = monitor.FindActive(Alarm::Kind::kEvidence);
+  if (alarm != nullptr) {
+    proto.set_status(v1::Verdict::STATUS_MISCALIBRATED);
+  } else if ((alarm = monitor.FindActive(Alarm::Kind::kDrift)) != nullptr) {
+    proto.set_status(v1::Verdict::STATUS_DRIFTED);
+  } else if (proto.stale()) {
+    proto.set_status(v1::Verdict::STATUS_STALE);
+    SetProto(stale_since, *proto.mutable_since());
+    proto.set_since_observation(snapshot.observations);
+  } else if (!monitor.watch.has_value() ||
+             monitor.watch->reading.count < monitoring.min_observations) {
+    proto.set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  } else {
+    proto.set_status(v1::Verdict::STATUS_NOT_REJECTED);
+  }
+  if (alarm != nullptr) {
+    SetProto(alarm->raise_time, *proto.mutable_since());
+    proto.set_since_observation(alarm->observation);
+  }
+  if (monitor.watch.has_value()) {
+    NameFamilies(monitor.watch->reading.evidence.family_share, *proto.mutable_evidence_families());
+    DescribeDirection(monitor.watch->reliability, proto);
+  }
+  proto.set_summary(Summarize(declaration, snapshot, proto, alarm));
+}
+
+void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                   v1::Watch& proto) {
+  const std::optional<WatchSnapshot>& watch = snapshot.monitor->watch;
+  if (!watch.has_value()) {
+    proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
+    return;
+  }
+  const Monitoring& monitoring = declaration.monitoring;
+  const EvidenceReading& reading = watch->reading;
+  proto.set_observations(reading.count);
+  proto.set_first_observation(watch->first_observation);
+  DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
+  DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
+  DescribeEffectSize(reading, monitoring.significance_level, *proto.mutable_effect_size());
+}
+
+void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
+  proto.set_id(alarm.id);
+  proto.set_kind(static_cast<v1::Alarm::Kind>(alarm.kind));
+  SetProto(alarm.raise_time, *proto.mutable_raise_time());
+  proto.set_observation(alarm.observation);
+  proto.set_log10_value(alarm.log10_value);
+  proto.set_threshold(alarm.threshold);
+  if (alarm.skce.has_value()) {
+    proto.set_skce(*alarm.skce);
+  }
+  if (alarm.skce_lower_bound.has_value()) {
+    proto.set_skce_lower_bound(*alarm.skce_lower_bound);
+  }
+  proto.set_gap(alarm.gap);
+  NameFamilies(alarm.family_share, *proto.mutable_evidence_families());
+  if (alarm.acknowledge_time.has_value()) {
+    SetProto(*alarm.acknowledge_time, *proto.mutable_acknowledge_time());
+  }
+  proto.set_note(alarm.note);
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,29 @@
+#ifndef CALIBD_SERVER_RPC_WATCH_PROTO_H_
+#define CALIBD_SERVER_RPC_WATCH_PROTO_H_
+
+#include <chrono>
+
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/monitoring.pb.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+
+// Whether no observation was counted for stale_after: the only thing that comes by time alone.
+// Never so of a model that is not watched.
+[[nodiscard]] bool IsStale(const Model& model, const ModelSnapshot& snapshot,
+                           std::chrono::system_clock::time_point now);
+
+// What may be said of the model's calibration now. snapshot: of a model that is watched.
+void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
+                     std::chrono::system_clock::time_point now, v1::Verdict& proto);
+
+// snapshot: of a model that is watched.
+void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                   v1::Watch& proto);
+
+void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_RPC_WATCH_PROTO_H_

@@ -1,0 +1,135 @@
+#include "server/state/model_monitor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "calibd/core/confidence_sequence.h"
+
+namespace calibd::server {
+namespace {
+
+const Alarm* FindActiveIn(const std::vector<Alarm>& alarms, Alarm::Kind kind) noexcept {
+  const auto found = std::find_if(alarms.begin(), alarms.end(), [kind](const Alarm& alarm) {
+    return alarm.kind == kind && !alarm.acknowledge_time.has_value();
+  });
+  return found == alarms.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const Alarm* MonitorSnapshot::FindAlarm(std::int64_t id) const noexcept {
+  const auto found = std::find_if(alarms->begin(), alarms->end(),
+                                  [id](const Alarm& alarm) { return alarm.id == id; });
+  return found == alarms->end() ? nullptr : &*found;
+}
+
+const Alarm* MonitorSnapshot::FindActive(Alarm::Kind kind) const noexcept {
+  return FindActiveIn(*alarms, kind);
+}
+
+std::optional<double> SkceLowerBound(const EvidenceReading& reading,
+                                     double significance_level) noexcept {
+  const std::optional<double> kce =
+      LowerConfidenceSequence(reading.projections, significance_level / 2);
+  if (!kce.has_value()) {
+    return std::nullopt;
+  }
+  const double positive = std::max(0.0, *kce);
+  return positive * positive;
+}
+
+double EvidenceThreshold(double significance_level) noexcept {
+  return -std::log10(significance_level);
+}
+
+std::unique_ptr<EvidenceWatch> ModelMonitor::Prepare(const RunningKernel& kernel,
+                                                     std::int64_t next_observation) const {
+  absl::StatusOr<std::shared_ptr<const RandomFeatures>> features =
+      RandomFeatures::Create(kernel, class_count_);
+  if (!features.ok()) {
+    return nullptr;
+  }
+  return std::make_unique<EvidenceWatch>(*std::move(features), monitoring_.tolerance,
+                                         next_observation);
+}
+
+void ModelMonitor::Add(const PredictionBatch& batch) noexcept {
+  if (watch_ != nullptr) {
+    watch_->Add(batch);
+  }
+}
+
+void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
+  last_counted_time_ = time;
+  if (watch_ == nullptr) {
+    return;
+  }
+  const EvidenceReading reading = watch_->Read();
+  Alarm alarm;
+  alarm.raise_time = time;
+  alarm.observation = observations;
+  const auto crosses = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold) {
+    alarm.kind = kind;
+    alarm.log10_value = maximum.log_value / std::numbers::ln10;
+    alarm.threshold = threshold;
+    return alarm.log10_value >= threshold && FindActiveIn(*alarms_, kind) == nullptr;
+  };
+  if (crosses(Alarm::Kind::kEvidence, reading.maximum,
+              EvidenceThreshold(monitoring_.significance_level))) {
+    Raise(alarm, reading);
+  }
+  if (crosses(Alarm::Kind::kDrift, reading.drift.shiryaev_roberts.maximum,
+              DriftThreshold(monitoring_.average_run_length))) {
+    Raise(alarm, reading);
+  }
+}
+
+void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
+  alarm.id = alarms_->empty() ? 1 : alarms_->back().id + 1;
+  alarm.skce = reading.skce_unbiased;
+  alarm.skce_lower_bound = SkceLowerBound(reading, monitoring_.significance_level);
+  const RunningReliability::Bin total = watch_->reliability().Total();
+  alarm.gap =
+      (total.confidence - static_cast<double>(total.correct)) / static_cast<double>(total.count);
+  alarm.family_share = reading.evidence.family_share;
+  auto alarms = std::make_shared<Alarms>(*alarms_);
+  alarms->push_back(std::move(alarm));
+  if (alarms->size() > kMostAlarms) {
+    alarms->erase(std::find_if(alarms->begin(), alarms->end(),
+                               [](const Alarm& one) { return one.acknowledge_time.has_value(); }));
+  }
+  alarms_ = std::move(alarms);
+}
+
+void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
+                               std::int64_t observations) {
+  auto alarms = std::make_shared<Alarms>(*alarms_);
+  const auto alarm = std::find_if(alarms->begin(), alarms->end(),
+                                  [alarm_id](const Alarm& one) { return one.id == alarm_id; });
+  if (alarm == alarms->end() || alarm->acknowledge_time.has_value()) {
+    return;
+  }
+  alarm->acknowledge_time = time;
+  alarm->note = note;
+  if (watch_ != nullptr && alarm->kind == Alarm::Kind::kEvidence) {
+    watch_ = std::make_unique<EvidenceWatch>(watch_->features(), monitoring_.tolerance,
+                                             observations + 1);
+  } else if (watch_ != nullptr) {
+    watch_->RestartDrift();
+  }
+  alarms_ = std::move(alarms);
+}
+
+MonitorSnapshot ModelMonitor::Snapshot() const {
+  MonitorSnapshot snapshot;
+  if (watch_ != nullptr) {
+    snapshot.watch = watch_->Snapshot();
+  }
+  snapshot.alarms = alarms_;
+  snapshot.last_counted_time = last_counted_time_;
+  return snapshot;
+}
+
+}  // namespace calibd::server

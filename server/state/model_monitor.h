@@ -1,0 +1,119 @@
+#ifndef CALIBD_SERVER_STATE_MODEL_MONITOR_H_
+#define CALIBD_SERVER_STATE_MODEL_MONITOR_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "calibd/core/experts.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/state/evidence_watch.h"
+#include "server/state/monitoring.h"
+
+namespace calibd::server {
+
+// See v1.Alarm.
+struct Alarm {
+  using Time = std::chrono::system_clock::time_point;
+  // As in v1.Alarm and in the store.
+  enum class Kind { kEvidence = 1, kDrift = 2 };
+
+  std::int64_t id = 0;
+  Kind kind = Kind::kEvidence;
+  // Of the row of the log that raised it, so that a replay raises the same.
+  Time raise_time;
+  std::int64_t observation = 0;
+  // log10 of the maximum that crossed the threshold.
+  double log10_value = 0;
+  double threshold = 0;
+  std::optional<double> skce;
+  std::optional<double> skce_lower_bound;
+  double gap = 0;
+  std::array<double, kFamilyCount> family_share{};
+  // Unset while it is active.
+  std::optional<Time> acknowledge_time;
+  std::string note;
+};
+
+// What is watched of a model at one moment.
+struct MonitorSnapshot {
+  // Unset while there is no kernel.
+  std::optional<WatchSnapshot> watch;
+  // Ascending by id; never null.
+  std::shared_ptr<const std::vector<Alarm>> alarms;
+  // Of the newest row of the log with an observation that was counted.
+  std::optional<Alarm::Time> last_counted_time;
+
+  // Nothing when it is not there.
+  [[nodiscard]] const Alarm* FindAlarm(std::int64_t id) const noexcept;
+  // The one of this kind that is active, if any.
+  [[nodiscard]] const Alarm* FindActive(Alarm::Kind kind) const noexcept;
+};
+
+// max(0, L)^2 for the lower half of the interval of v1.EffectSize: each half errs with
+// significance_level / 2. Unset with too few observations.
+[[nodiscard]] std::optional<double> SkceLowerBound(const EvidenceReading& reading,
+                                                   double significance_level) noexcept;
+// log10 of the e-value at which the evidence alarm is raised.
+[[nodiscard]] double EvidenceThreshold(double significance_level) noexcept;
+
+// Watches the observations of a model and decides about alarms. A decision is made once a row of
+// the log, and follows from the rows before it alone. Not thread-safe.
+class ModelMonitor {
+ public:
+  // Alarms that are kept, the newest and those that are active.
+  static constexpr std::size_t kMostAlarms = 100;
+
+  ModelMonitor(Monitoring monitoring, std::size_t class_count)
+      : monitoring_(std::move(monitoring)), class_count_(class_count) {}
+
+  // A watch that has seen nothing, for Begin; null if the kernel has no features. next_observation:
+  // of the model, the one it is to see first, numbered from 1. May throw bad_alloc.
+  [[nodiscard]] std::unique_ptr<EvidenceWatch> Prepare(const RunningKernel& kernel,
+                                                       std::int64_t next_observation) const;
+  // The kernel is known. watch: or null, when there is none.
+  void Begin(std::unique_ptr<EvidenceWatch> watch) noexcept { watch_ = std::move(watch); }
+
+  // Nothing happens before Begin.
+  void Add(const PredictionBatch& batch) noexcept;
+  // After the observations of a row of the log. time: of the row. observations: of the model.
+  // May throw bad_alloc, and then the model is to be left alone: a start counts the log again.
+  void Decide(Alarm::Time time, std::int64_t observations);
+  // The alarm was dealt with; nothing changes when there is none, or it was before. observations:
+  // of the model. May throw as Decide.
+  void Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
+                   std::int64_t observations);
+
+  [[nodiscard]] MonitorSnapshot Snapshot() const;
+  void Save(store::v1::MonitorState& out) const;
+  // Before the first observation. kernel: of the canonical lens, if it is known. observations: of
+  // the model. What was stored without a watch begins one. Errors: InvalidArgument.
+  [[nodiscard]] absl::Status Restore(const store::v1::MonitorState& stored,
+                                     const std::optional<RunningKernel>& kernel,
+                                     std::int64_t observations);
+
+ private:
+  using Alarms = std::vector<Alarm>;
+
+  void Raise(Alarm alarm, const EvidenceReading& reading);
+
+  Monitoring monitoring_;
+  std::size_t class_count_;
+  std::unique_ptr<EvidenceWatch> watch_;
+  // Replaced, as snapshots share it.
+  std::shared_ptr<const Alarms> alarms_ = std::make_shared<Alarms>();
+  std::optional<Alarm::Time> last_counted_time_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_MODEL_MONITOR_H_

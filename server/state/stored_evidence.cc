@@ -1,0 +1,252 @@
+// What is watched of a model, as the store holds it.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/state/evidence_watch.h"
+#include "server/state/model_monitor.h"
+
+namespace calibd::server {
+namespace {
+
+using Reals = google::protobuf::RepeatedField<double>;
+
+void Put(const std::vector<double>& values, Reals& out) { out.Add(values.begin(), values.end()); }
+
+std::vector<double> Get(const Reals& values) { return {values.begin(), values.end()}; }
+
+void Put(const RunningMaximum& maximum, store::v1::RunningMaximum& out) {
+  out.set_log_value(maximum.log_value);
+  out.set_at(maximum.at);
+}
+
+RunningMaximum Get(const store::v1::RunningMaximum& stored) {
+  return {.log_value = stored.log_value(), .at = stored.at()};
+}
+
+void Put(const PastState& past, store::v1::PastState& out) {
+  out.set_weight(past.weight);
+  out.set_count(past.count);
+  Put(past.feature_sums, *out.mutable_feature_sums());
+  Put(past.witness, *out.mutable_witness());
+  Put(past.pooled_observed, *out.mutable_pooled_observed());
+  Put(past.pooled_expected, *out.mutable_pooled_expected());
+  Put(past.class_observed, *out.mutable_class_observed());
+  Put(past.class_expected, *out.mutable_class_expected());
+  Put(past.label_counts, *out.mutable_label_counts());
+}
+
+PastState Get(const store::v1::PastState& stored) {
+  return {.weight = stored.weight(),
+          .count = stored.count(),
+          .feature_sums = Get(stored.feature_sums()),
+          .witness = Get(stored.witness()),
+          .pooled_observed = Get(stored.pooled_observed()),
+          .pooled_expected = Get(stored.pooled_expected()),
+          .class_observed = Get(stored.class_observed()),
+          .class_expected = Get(stored.class_expected()),
+          .label_counts = Get(stored.label_counts())};
+}
+
+void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
+  out.set_count(state.count);
+  Put(state.log_e, *out.mutable_log_e());
+  Put(state.maximum, *out.mutable_maximum());
+  Put(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
+  Put(state.log_cusum, *out.mutable_log_cusum());
+  Put(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
+  Put(state.cusum_maximum, *out.mutable_cusum_maximum());
+  out.set_pair_sum(state.pair_sum);
+  out.set_square_sum(state.square_sum);
+  out.mutable_projections()->set_count(state.projections.count);
+  out.mutable_projections()->set_mean(state.projections.mean);
+  out.mutable_projections()->set_m2(state.projections.m2);
+  out.set_projection_variance(state.projection_variance);
+  Put(state.all, *out.mutable_all());
+  Put(state.recent, *out.mutable_recent());
+}
+
+EvidenceState Get(const store::v1::EvidenceState& stored) {
+  return {.count = stored.count(),
+          .log_e = Get(stored.log_e()),
+          .maximum = Get(stored.maximum()),
+          .log_shiryaev_roberts = Get(stored.log_shiryaev_roberts()),
+          .log_cusum = Get(stored.log_cusum()),
+          .shiryaev_roberts_maximum = Get(stored.shiryaev_roberts_maximum()),
+          .cusum_maximum = Get(stored.cusum_maximum()),
+          .pair_sum = stored.pair_sum(),
+          .square_sum = stored.square_sum(),
+          .projections = {.count = stored.projections().count(),
+                          .mean = stored.projections().mean(),
+                          .m2 = stored.projections().m2()},
+          .projection_variance = stored.projection_variance(),
+          .all = Get(stored.all()),
+          .recent = Get(stored.recent())};
+}
+
+void Put(const RunningReliability& reliability, store::v1::ReliabilityState& out) {
+  for (const RunningReliability::Bin& bin : reliability.bins) {
+    out.add_counts(bin.count);
+    out.add_correct(bin.correct);
+    out.add_confidences(bin.confidence);
+    out.add_variances(bin.variance);
+  }
+  out.set_brier(reliability.brier);
+  out.set_log_loss(reliability.log_loss);
+}
+
+bool IsSum(double value) { return std::isfinite(value) && value >= 0; }
+
+bool Get(const store::v1::ReliabilityState& stored, RunningReliability& out) {
+  const auto bins = static_cast<int>(out.bins.size());
+  if (stored.counts_size() != bins || stored.correct_size() != bins ||
+      stored.confidences_size() != bins || stored.variances_size() != bins ||
+      !IsSum(stored.brier()) || !IsSum(stored.log_loss())) {
+    return false;
+  }
+  for (int i = 0; i < bins; ++i) {
+    RunningReliability::Bin& bin = out.bins[static_cast<std::size_t>(i)];
+    bin = {.count = stored.counts(i),
+           .correct = stored.correct(i),
+           .confidence = stored.confidences(i),
+           .variance = stored.variances(i)};
+    if (bin.correct < 0 || bin.correct > bin.count || !IsSum(bin.confidence) ||
+        !IsSum(bin.variance)) {
+      return false;
+    }
+  }
+  out.brier = stored.brier();
+  out.log_loss = stored.log_loss();
+  return true;
+}
+
+std::int64_t ToMicroseconds(Alarm::Time time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+
+Alarm::Time ToTime(std::int64_t microseconds) {
+  return Alarm::Time(std::chrono::microseconds(microseconds));
+}
+
+void Put(const Alarm& alarm, store::v1::Alarm& out) {
+  out.set_id(alarm.id);
+  out.set_kind(static_cast<std::int32_t>(alarm.kind));
+  out.set_raise_time_us(ToMicroseconds(alarm.raise_time));
+  out.set_observation(alarm.observation);
+  out.set_log10_value(alarm.log10_value);
+  out.set_threshold(alarm.threshold);
+  if (alarm.skce.has_value()) {
+    out.set_skce(*alarm.skce);
+  }
+  if (alarm.skce_lower_bound.has_value()) {
+    out.set_skce_lower_bound(*alarm.skce_lower_bound);
+  }
+  out.set_gap(alarm.gap);
+  out.mutable_family_shares()->Add(alarm.family_share.begin(), alarm.family_share.end());
+  if (alarm.acknowledge_time.has_value()) {
+    out.set_acknowledge_time_us(ToMicroseconds(*alarm.acknowledge_time));
+  }
+  out.set_note(alarm.note);
+}
+
+// Nothing when it is none.
+std::optional<Alarm> Get(const store::v1::Alarm& stored) {
+  if (stored.id() < 1 || (stored.kind() != static_cast<int>(Alarm::Kind::kEvidence) &&
+                          stored.kind() != static_cast<int>(Alarm::Kind::kDrift))) {
+    return std::nullopt;
+  }
+  Alarm alarm;
+  alarm.id = stored.id();
+  alarm.kind = static_cast<Alarm::Kind>(stored.kind());
+  alarm.raise_time = ToTime(stored.raise_time_us());
+  alarm.observation = stored.observation();
+  alarm.log10_value = stored.log10_value();
+  alarm.threshold = stored.threshold();
+  if (stored.has_skce()) {
+    alarm.skce = stored.skce();
+  }
+  if (stored.has_skce_lower_bound()) {
+    alarm.skce_lower_bound = stored.skce_lower_bound();
+  }
+  alarm.gap = stored.gap();
+  std::copy_n(
+      stored.family_shares().begin(),
+      std::min<std::size_t>(kFamilyCount, static_cast<std::size_t>(stored.family_shares_size())),
+      alarm.family_share.begin());
+  if (stored.has_acknowledge_time_us()) {
+    alarm.acknowledge_time = ToTime(stored.acknowledge_time_us());
+  }
+  alarm.note = stored.note();
+  return alarm;
+}
+
+}  // namespace
+
+void EvidenceWatch::Save(store::v1::WatchState& out) const {
+  out.set_first_observation(first_observation_);
+  Put(process_.Save(), *out.mutable_evidence());
+  Put(reliability_, *out.mutable_reliability());
+}
+
+absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
+  if (absl::Status status = process_.Restore(Get(stored.evidence())); !status.ok()) {
+    return status;
+  }
+  if (!Get(stored.reliability(), reliability_) ||
+      reliability_.Total().count != stored.evidence().count()) {
+    return absl::InvalidArgumentError("the reliability is not that of the evidence");
+  }
+  first_observation_ = stored.first_observation();
+  return absl::OkStatus();
+}
+
+void ModelMonitor::Save(store::v1::MonitorState& out) const {
+  if (watch_ != nullptr) {
+    watch_->Save(*out.mutable_watch());
+  }
+  for (const Alarm& alarm : *alarms_) {
+    Put(alarm, *out.add_alarms());
+  }
+  if (last_counted_time_.has_value()) {
+    out.set_last_counted_time_us(ToMicroseconds(*last_counted_time_));
+  }
+}
+
+absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
+                                   const std::optional<RunningKernel>& kernel,
+                                   std::int64_t observations) {
+  std::unique_ptr<EvidenceWatch> watch;
+  if (kernel.has_value()) {
+    watch = Prepare(*kernel, observations + 1);
+  }
+  if (stored.has_watch()) {
+    if (watch == nullptr) {
+      return absl::InvalidArgumentError("has evidence without a kernel");
+    }
+    if (absl::Status status = watch->Restore(stored.watch()); !status.ok()) {
+      return status;
+    }
+  }
+  auto alarms = std::make_shared<Alarms>();
+  for (const store::v1::Alarm& alarm : stored.alarms()) {
+    std::optional<Alarm> read = Get(alarm);
+    if (!read.has_value() || (!alarms->empty() && read->id <= alarms->back().id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("has an alarm ", alarm.id(), " that cannot be"));
+    }
+    alarms->push_back(*std::move(read));
+  }
+  watch_ = std::move(watch);
+  alarms_ = std::move(alarms);
+  if (stored.last_counted_time_us() != 0) {
+    last_counted_time_ = ToTime(stored.last_counted_time_us());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,292 @@
+// calibctl watch, show, alarms and acknowledge as processes against the real server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <mutex>
+#include <sstream>
+
+#include "calibd/client/client.h"
+#include "calibd/v1/calibration_service.grpc.pb.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "integration/client/run_calibctl.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+using client::PredictionKind;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::size_t kClasses = 4;
+
+class CalibctlWatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Start({});
+    v1::Model model;
+    model.set_name("models/m");
+    model.set_class_count(kClasses);
+    model.mutable_bandwidth()->set_fixed(0.5);
+    ASSERT_TRUE(client_->CreateModel(model).ok());
+  }
+
+  void Start(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--data-dir", data_});
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+    auto client = Client::Connect(server_->grpc_address());
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+
+  void Send(std::size_t rows, const GeneratorSpec& spec = GeneratorSpec::M1(kClasses)) {
+    auto generator = Generator::Create(spec, 7);
+    PredictionSet set;
+    generator->Draw(rows, set);
+    auto stream = client_->OpenStream("models/m");
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    ASSERT_TRUE(
+        (*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels).ok());
+    ASSERT_TRUE((*stream)->Finish().ok());
+  }
+
+  std::unique_ptr<CalibctlRun> Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--server", server_->grpc_address()});
+    return std::make_unique<CalibctlRun>(arguments);
+  }
+
+  // The output of a run that must be good.
+  std::string RunToEnd(const std::vector<std::string>& arguments) {
+    const auto run = Run(arguments);
+    EXPECT_EQ(run->exit_code(), 0) << run->error();
+    return run->output();
+  }
+
+  // Waits until the run has printed this.
+  static ::testing::AssertionResult Prints(const CalibctlRun& run, const std::string& text) {
+    if (WaitFor([&] { return run.output().find(text) != std::string::npos; })) {
+      return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure() << run.output() << run.error();
+  }
+
+  TemporaryFolder folder_;
+  const std::string data_ = (folder_.path() / "data").string();
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> client_;
+};
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(CalibctlWatchTest, PrintsALineAChangeOverARestartUntilCtrlC) {
+  const auto watch = Run({"watch", "m", "--interval", "0.1s"});
+  ASSERT_TRUE(Prints(*watch, "Z models/m INSUFFICIENT DATA n = 0"));
+  Send(50);
+  ASSERT_TRUE(Prints(*watch, "n = 50, log10 e-value "));
+  const std::string address = server_->grpc_address();
+  client_.reset();
+  server_->Kill();
+  ASSERT_TRUE(WaitFor([&] { return watch->error().find("LOST " + address) != std::string::npos; }));
+  Start({"--listen", address});
+  ASSERT_TRUE(WaitFor([&] {
+    return watch->error().find(address + " is back") != std::string::npos;
+  })) << watch->error();
+  Send(60);
+  ASSERT_TRUE(Prints(*watch, "n = 110, log10 e-value "));
+  ASSERT_TRUE(watch->Interrupt());
+  EXPECT_EQ(watch->exit_code(), 0) << watch->error();
+  // Each change once.
+  std::vector<std::string> lines = Lines(watch->output());
+  const auto of_50 = [](const std::string& line) {
+    return line.find("n = 50,") != std::string::npos;
+  };
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(), of_50), 1) << watch->output();
+}
+
+TEST_F(CalibctlWatchTest, PrintsAJsonObjectALine) {
+  const auto watch = Run({"watch", "m", "--interval", "0.1s", "--output", "json"});
+  ASSERT_TRUE(Prints(*watch, "\"observations\":0"));
+  Send(50);
+  ASSERT_TRUE(Prints(*watch, "\"observations\":50"));
+  ASSERT_TRUE(watch->Interrupt());
+  EXPECT_EQ(watch->exit_code(), 0);
+  std::int64_t revision = 0;
+  for (const std::string& line : Lines(watch->output())) {
+    const auto json = nlohmann::json::parse(line);
+    EXPECT_EQ(json.at("calibration").at("model"), "models/m");
+    EXPECT_GT(json.at("revision").get<std::int64_t>(), revision);
+    revision = json.at("revision").get<std::int64_t>();
+  }
+}
+
+TEST_F(CalibctlWatchTest, DrawsAScreenOnATerminal) {
+  // script gives it a terminal of its own.
+  const ChildProcess terminal(
+      {"script", "-qec",
+       CALIBD_BIN_DIR "/calibctl watch m --interval 0.1s --server " + server_->grpc_address(),
+       "/dev/null"},
+      folder_.path() / "screen.txt");
+  const auto draws = [&](const std::string& text) {
+    return WaitFor([&] { return terminal.Output().find(text) != std::string::npos; });
+  };
+  ASSERT_TRUE(draws("\x1b[2J\x1b[Hmodel         models/m\x1b[K")) << terminal.Output();
+  Send(50);
+  ASSERT_TRUE(draws("n             50\x1b[K")) << terminal.Output();
+  EXPECT_THAT(terminal.Output(), AllOf(HasSubstr("log10 e-value ["), HasSubstr("; Ctrl-C ends")));
+}
+
+TEST_F(CalibctlWatchTest, EndsWithAnErrorWhenTheModelIsDeleted) {
+  const auto watch = Run({"watch", "m"});
+  ASSERT_TRUE(Prints(*watch, "models/m INSUFFICIENT DATA"));
+  ASSERT_TRUE(client_->DeleteModel("models/m").ok());
+  EXPECT_EQ(watch->exit_code(), 1);
+  EXPECT_THAT(watch->error(), HasSubstr("not found: "));
+  const auto unknown = Run({"watch", "other"});
+  EXPECT_EQ(unknown->exit_code(), 1);
+  const auto hasty = Run({"watch", "m", "--interval", "0.01s"});
+  EXPECT_EQ(hasty->exit_code(), 2);
+  EXPECT_THAT(hasty->error(), HasSubstr("--interval is 0.01s, expected 0.1s to 1h"));
+}
+
+TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
+  Send(600, GeneratorSpec::M2(kClasses));
+  EXPECT_THAT(
+      RunToEnd({"show", "m"}),
+      AllOf(::testing::StartsWith("models/m: MISCALIBRATED since 20"),
+            HasSubstr("; n = 600; SKCE +"), HasSubstr("\nEvidence: the e-value reached "),
+            HasSubstr("often one looks. It is "), HasSubstr("\n600 observations accepted, "),
+            HasSubstr("models/m: 2 alarms active\n"), HasSubstr("ONE look"),
+            Not(HasSubstr("proven"))));
+  const auto json = Run({"show", "m", "--output", "json"});
+  ASSERT_EQ(json->exit_code(), 0);
+  EXPECT_EQ(json->json().at("verdict").at("status"), "miscalibrated");
+
+  const auto alarms = Run({"alarms", "m", "--output", "json"});
+  ASSERT_EQ(alarms->exit_code(), 0) << alarms->error();
+  // Of the evidence and, newest first, of drift.
+  ASSERT_EQ(alarms->json().at("alarms").size(), 2u);
+  EXPECT_EQ(alarms->json().at("alarms").at(0).at("kind"), "drift");
+  const auto evidence = Run({"acknowledge", "m", "1", "--note", "recalibrated"});
+  ASSERT_EQ(evidence->exit_code(), 0) << evidence->error();
+  EXPECT_THAT(evidence->output(),
+              HasSubstr("models/m: alarm 1 (evidence) is acknowledged since 20"));
+  EXPECT_THAT(RunToEnd({"show", "m"}), ::testing::StartsWith("models/m: DRIFTED since 20"));
+  // Once acknowledged, the note stays.
+  const auto again = Run({"acknowledge", "m", "1", "--note", "no", "--output", "json"});
+  ASSERT_EQ(again->exit_code(), 0) << again->error();
+  EXPECT_EQ(again->json().at("alarm").at("note"), "recalibrated");
+  EXPECT_THAT(RunToEnd({"acknowledge", "m", "2"}), HasSubstr("alarm 2 (drift) is acknowledged"));
+  EXPECT_THAT(RunToEnd({"alarms", "m"}),
+              AllOf(HasSubstr("no alarm active"), HasSubstr("alarm 1: recalibrated\n")));
+  EXPECT_THAT(RunToEnd({"show", "m"}),
+              AllOf(::testing::StartsWith("models/m: INSUFFICIENT DATA; n = 0\n"),
+                    HasSubstr("from number 601 on, when the watch began anew")));
+  const auto none = Run({"acknowledge", "m", "99"});
+  EXPECT_EQ(none->exit_code(), 1);
+  EXPECT_THAT(none->error(), HasSubstr("has no alarm 99"));
+  EXPECT_EQ(Run({"acknowledge", "m", "0"})->exit_code(), 2);
+}
+
+// Answers with what a test says, a model a page.
+class VerdictServer final : public v1::CalibrationService::Service {
+ public:
+  VerdictServer() {
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~VerdictServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  // Observations of models m0, m1, ..., of which the first is rejected.
+  void Set(const std::vector<std::int64_t>& observations) {
+    const std::lock_guard lock(mutex_);
+    observations_ = observations;
+  }
+  [[nodiscard]] const std::string& address() const { return address_; }
+  double rate() {
+    const std::lock_guard lock(mutex_);
+    return rate_;
+  }
+
+  grpc::Status ListVerdicts(grpc::ServerContext* /*context*/,
+                            const v1::ListVerdictsRequest* request,
+                            v1::ListVerdictsResponse* response) override {
+    const std::lock_guard lock(mutex_);
+    rate_ = request->false_discovery_rate();
+    const std::size_t k = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+    if (k < observations_.size()) {
+      auto& model = *response->add_models();
+      model.set_model("models/m" + std::to_string(k));
+      model.set_observations(observations_[k]);
+      model.mutable_verdict()->set_status(k == 0 ? v1::Verdict::STATUS_MISCALIBRATED
+                                                 : v1::Verdict::STATUS_NOT_REJECTED);
+      model.mutable_watch()->set_observations(observations_[k]);
+      model.mutable_watch()->mutable_evidence()->set_log10_e_value(k == 0 ? 7 : -1);
+      model.set_rejected_among_all(k == 0);
+    }
+    if (k + 1 < observations_.size()) response->set_next_page_token(std::to_string(k + 1));
+    response->set_tested_models(static_cast<std::int32_t>(observations_.size()));
+    response->set_rejected_models(1);
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::int64_t> observations_;
+  double rate_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+TEST(CalibctlListTest, ShowsTheVerdictsOfAllPages) {
+  VerdictServer server;
+  server.Set({10, 20, 30});
+  CalibctlRun table({"list", "--server", server.address(), "--false-discovery-rate", "0.1"});
+  ASSERT_EQ(table.exit_code(), 0) << table.error();
+  EXPECT_EQ(server.rate(), 0.1);
+  EXPECT_THAT(table.output(),
+              AllOf(HasSubstr("models/m0  MISCALIBRATED  10          +7.00"),
+                    HasSubstr("models/m2   NOT REJECTED  30          -1.00"),
+                    HasSubstr("e-BH over the 3 models with evidence rejects 1 (*): at most 10 %")));
+  CalibctlRun json({"list", "--server", server.address(), "--output", "json"});
+  ASSERT_EQ(json.exit_code(), 0) << json.error();
+  EXPECT_EQ(json.json().at("models").size(), 3u);
+  EXPECT_EQ(json.json().at("models").at(0).at("rejected_among_all"), true);
+  EXPECT_EQ(json.json().at("tested_models"), 3);
+  EXPECT_FALSE(json.json().contains("next_page_token"));
+}
+
+TEST(CalibctlListTest, AWatchOfAllPrintsWhatChanges) {
+  VerdictServer server;
+  server.Set({10, 20});
+  CalibctlRun watch({"watch", "--interval", "0.1s", "--server", server.address()});
+  const auto prints = [&](const std::string& text) {
+    return WaitFor([&] { return watch.output().find(text) != std::string::npos; });
+  };
+  ASSERT_TRUE(prints("models/m0 MISCALIBRATED n = 10, log10 e-value +7.00"));
+  ASSERT_TRUE(prints("models/m1 NOT REJECTED n = 20, log10 e-value -1.00"));
+  server.Set({10, 25});
+  ASSERT_TRUE(prints("models/m1 NOT REJECTED n = 25,"));
+  server.Set({10});
+  ASSERT_TRUE(prints("models/m1 is deleted"));
+  ASSERT_TRUE(watch.Interrupt());
+  EXPECT_EQ(watch.exit_code(), 0) << watch.error();
+  EXPECT_EQ(Lines(watch.output()).size(), 4u) << watch.output();
+}
+
+}  // namespace
+}  // namespace calibd::testing

@@ -1,0 +1,338 @@
+#include "verdict_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "report.h"
+
+namespace calibd::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// Of an over-confident model with e-value 340 at most.
+v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
+  v1::GetCalibrationResponse response;
+  response.set_model("models/m");
+  response.set_observations(12480);
+  v1::Verdict& verdict = *response.mutable_verdict();
+  verdict.set_status(status);
+  verdict.set_summary("The server's words.");
+  verdict.add_evidence_families("witness");
+  verdict.add_evidence_families("tilt");
+  v1::Direction& direction = *verdict.mutable_direction();
+  direction.set_mean_confidence(0.871);
+  direction.set_accuracy(0.83);
+  direction.set_gap(0.041);
+  direction.set_gap_standard_deviation(0.003);
+  auto& share = *verdict.mutable_whereabouts()->add_classes();
+  share.set_class_index(3);
+  share.set_class_name("cat");
+  share.set_observed(0.08);
+  share.set_predicted(0.12);
+  share.set_z(-5.13);
+  for (const double z : {1.0, -7.25}) {
+    auto& bin = *verdict.mutable_whereabouts()->add_confidence_bins();
+    bin.set_lower(z < 0 ? 0.8 : 0.7);
+    bin.set_upper(z < 0 ? 0.9 : 0.8);
+    bin.set_observations(2310);
+    bin.set_mean_confidence(0.85);
+    bin.set_accuracy(0.71);
+    bin.set_z(z);
+  }
+  v1::Watch& watch = *response.mutable_watch();
+  watch.set_observations(12480);
+  watch.set_first_observation(1);
+  v1::Evidence& evidence = *watch.mutable_evidence();
+  evidence.set_log10_e_value(std::log10(120));
+  evidence.set_max_log10_e_value(std::log10(340));
+  evidence.set_max_observation(900);
+  evidence.set_anytime_p_value(1.0 / 340);
+  evidence.set_threshold(std::log10(20));
+  v1::Drift& drift = *watch.mutable_drift();
+  drift.set_log10_statistic(1.2);
+  drift.set_max_log10_statistic(2.5);
+  drift.set_threshold(6);
+  v1::EffectSize& size = *watch.mutable_effect_size();
+  size.set_skce(1.5e-3);
+  size.set_skce_lower_bound(1e-3);
+  size.set_skce_upper_bound(2e-3);
+  size.set_noise_floor(1e-4);
+  size.set_one_look_z(4.5);
+  size.set_one_look_p_value(3.4e-6);
+  return response;
+}
+
+void Since(v1::GetCalibrationResponse& response) {
+  response.mutable_verdict()->mutable_since()->set_seconds(86400);
+  response.mutable_verdict()->set_since_observation(310);
+}
+
+TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  Since(response);
+  EXPECT_EQ(
+      DescribeVerdict(response),
+      "models/m: MISCALIBRATED since 1970-01-02T00:00:00Z (observation 310); n = 12480; SKCE "
+      "+1.500000e-03; over-confident by 4.1 points; most off at confidence 0.80..0.90 and for "
+      "class 3 (cat)\n"
+      "The evidence against calibration has crossed the alarm's threshold; that stays so until the "
+      "alarm is acknowledged.\n"
+      "Evidence: the e-value reached 340 (log10 +2.53) at observation 900, odds of 1 : 340 against "
+      "calibration: a calibrated model would ever show this with a probability of at most "
+      "0.00294118, however often one looks. It is 120 now, the alarm is at 20.\n"
+      "Most of it comes from: witness, tilt.\n"
+      "Effect size: SKCE +1.500000e-03; the true one is in 1.000000e-03..2.000000e-03 with 95 % "
+      "confidence, however often one looks; a calibrated model with these predictions stays below "
+      "+1.000000e-04 19 times in 20.\n"
+      "Direction: over-confident by 4.1 points, as confidence is 0.8710 and accuracy 0.8300 on "
+      "average; were it calibrated, the gap would deviate by 0.3 points.\n"
+      "Most off: confidence 0.80..0.90 (confidence 0.8500, accuracy 0.7100, n = 2310, z = -7.2); "
+      "class 3 (cat) (predicted 0.1200, came 0.0800, z = -5.1). To know where to look; not a "
+      "test.\n"
+      "Drift: log10 of the detector is 1.20 now and was 2.50 at most; the alarm is at 6.00.\n"
+      "Z test: z = 4.5, p = 3.4e-06 (one look at a chosen n: watching it until it is small is not "
+      "a test).\n");
+}
+
+TEST(VerdictReportTest, HasAHeadAndASentenceForEachStatus) {
+  const auto head = [](const v1::GetCalibrationResponse& response) {
+    const std::string text = DescribeVerdict(response);
+    return text.substr(0, text.find('\n', text.find('\n') + 1));
+  };
+  const std::string facts =
+      "; n = 12480; SKCE +1.500000e-03; over-confident by 4.1 points; most off at confidence "
+      "0.80..0.90 and for class 3 (cat)\n";
+  EXPECT_EQ(head(Response(v1::Verdict::STATUS_NOT_REJECTED)),
+            "models/m: NOT REJECTED" + facts +
+                "The data do not contradict calibration so far: that is no proof of calibration, "
+                "only too little evidence against it.");
+  EXPECT_EQ(
+      head(Response(v1::Verdict::STATUS_INSUFFICIENT_DATA)),
+      "models/m: INSUFFICIENT DATA" + facts + "There are too few observations for a verdict.");
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_DRIFTED);
+  Since(response);
+  EXPECT_EQ(head(response),
+            "models/m: DRIFTED since 1970-01-02T00:00:00Z (observation 310)" + facts +
+                "A detector of change has crossed its threshold: the calibration became worse; "
+                "that stays so until the alarm is acknowledged.");
+  response = Response(v1::Verdict::STATUS_STALE);
+  response.mutable_verdict()->set_stale(true);
+  Since(response);
+  EXPECT_EQ(head(response),
+            "models/m: STALE since 1970-01-02T00:00:00Z (observation 310)" + facts +
+                "No observation was counted for too long: what follows may not hold any more.");
+  // With another status, and of a server that knows more.
+  response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  response.mutable_verdict()->set_stale(true);
+  EXPECT_THAT(DescribeVerdict(response),
+              HasSubstr("\nSTALE: no observation was counted for long; this may not hold any "
+                        "more.\n"));
+  EXPECT_EQ(head(Response(v1::Verdict::STATUS_UNSPECIFIED)),
+            "models/m: UNKNOWN" + facts + "The server's words.");
+}
+
+TEST(VerdictReportTest, NeverSaysThatAModelIsCalibrated) {
+  for (int status = v1::Verdict::Status_MIN; status <= v1::Verdict::Status_MAX; ++status) {
+    const auto response = Response(static_cast<v1::Verdict::Status>(status));
+    for (const std::string& text :
+         {DescribeVerdict(response), DescribeScreen(response), ChangeLine(response)}) {
+      EXPECT_THAT(text, AllOf(Not(HasSubstr("is calibrated")), Not(HasSubstr("proven")),
+                              Not(HasSubstr("well calibrated")), Not(HasSubstr(" CALIBRATED"))))
+          << text;
+    }
+  }
+}
+
+TEST(VerdictReportTest, SaysLittleWhereLittleIsKnown) {
+  v1::GetCalibrationResponse response;
+  response.set_model("models/young");
+  EXPECT_EQ(DescribeVerdict(response), "models/young: no verdict, as it is not monitored\n");
+  response.mutable_verdict()->set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  response.mutable_watch()->set_unavailable_reason("the bandwidth is chosen later");
+  EXPECT_EQ(DescribeVerdict(response),
+            "models/young: INSUFFICIENT DATA; n = 0\n"
+            "Nothing can be said of its calibration: the bandwidth is chosen later.\n");
+  response.mutable_watch()->mutable_evidence()->set_log10_e_value(-0.5);
+  response.mutable_watch()->mutable_evidence()->set_threshold(std::log10(20));
+  EXPECT_THAT(DescribeVerdict(response),
+              HasSubstr("Evidence: none against calibration so far; the e-value is 0.316 (log10 "
+                        "-0.50), the alarm is at 20.\n"));
+  // An interval without an upper end.
+  response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  response.mutable_watch()->mutable_effect_size()->clear_skce_upper_bound();
+  EXPECT_THAT(DescribeVerdict(response),
+              HasSubstr("the true one is 1.000000e-03 or more with 95 %"));
+  response.mutable_watch()->set_first_observation(501);
+  EXPECT_THAT(DescribeVerdict(response),
+              HasSubstr("of the observations from number 501 on, when the watch began anew.\n"));
+}
+
+TEST(VerdictReportTest, DirectionHasASign) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  response.mutable_verdict()->mutable_direction()->set_gap(-0.02);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr("; under-confident by 2.0 points;"));
+  response.mutable_verdict()->mutable_direction()->set_gap(0.0001);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr("; neither over- nor under-confident"));
+}
+
+TEST(VerdictReportTest, LargeEvidenceIsAPowerOfTen) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  response.mutable_watch()->mutable_evidence()->set_max_log10_e_value(412.34);
+  response.mutable_watch()->mutable_evidence()->set_anytime_p_value(0);
+  EXPECT_THAT(DescribeVerdict(response),
+              AllOf(HasSubstr("reached 10^412.3 (log10 +412.34)"),
+                    HasSubstr("odds of 1 : 10^412.3"), HasSubstr("of at most 10^-412.3, however")));
+}
+
+TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  v1::Alarm& active = *response.add_alarms();
+  active.set_id(2);
+  active.set_kind(v1::Alarm::KIND_EVIDENCE);
+  active.mutable_raise_time()->set_seconds(86400);
+  active.set_observation(310);
+  active.set_log10_value(1.5);
+  active.set_threshold(1.3);
+  active.set_skce(0.002);
+  v1::Alarm& old = *response.add_alarms();
+  old = active;
+  old.set_id(1);
+  old.set_kind(v1::Alarm::KIND_DRIFT);
+  old.mutable_acknowledge_time()->set_seconds(86401);
+  old.set_note("re\x1b[31mcalibrated");
+  old.clear_skce();
+  for (const bool overflow : {false, true}) {
+    v1::GroupWatch& group = *response.add_groups();
+    group.set_value("eu");
+    group.set_overflow(overflow);
+    group.set_rejected(!overflow);
+    group.mutable_watch()->set_observations(500);
+    group.mutable_watch()->mutable_evidence()->set_log10_e_value(1.25);
+    group.mutable_watch()->mutable_evidence()->set_max_log10_e_value(2.5);
+    group.mutable_direction()->set_gap(0.0625);
+  }
+  response.add_warnings("half of the predictions are duplicates");
+  const std::string text = DescribeVerdict(response);
+  EXPECT_THAT(text, HasSubstr("\nWARNING: half of the predictions are duplicates\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("models/m: 1 alarm active\n"
+                "alarm        of                raised  observation  log10  threshold           "
+                "SKCE          acknowledged\n"
+                "2      evidence  1970-01-02T00:00:00Z          310   1.50       1.30  "
+                "+2.000000e-03                    no\n"
+                "1         drift  1970-01-02T00:00:00Z          310   1.50       1.30              "
+                "-  1970-01-02T00:00:01Z\n"
+                "alarm 1: re?[31mcalibrated\n"));
+  EXPECT_THAT(text, HasSubstr("1 of 2 rejected together (e-BH)"));
+  EXPECT_THAT(text,
+              HasSubstr("eu        500          +1.25    +2.50     -                +0.0625   "
+                        "      *\n"));
+  EXPECT_THAT(text, HasSubstr("(others)  500"));
+  EXPECT_EQ(DescribeAcknowledged("models/m", old),
+            "models/m: alarm 1 (drift) is acknowledged since 1970-01-02T00:00:01Z; the detectors "
+            "of change began anew, the evidence goes on\n");
+  old.set_kind(v1::Alarm::KIND_EVIDENCE);
+  EXPECT_THAT(DescribeAcknowledged("models/m", old),
+              HasSubstr("the watch began anew with the observations after it"));
+  EXPECT_EQ(DescribeAlarms("models/m", {}), "models/m: no alarms\n");
+}
+
+TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
+  v1::ListVerdictsResponse response;
+  EXPECT_EQ(DescribeVerdicts(response, 0.05), "no models\n");
+  for (const char* name : {"models/a", "models/b", "models/c"}) {
+    auto& model = *response.add_models();
+    model.set_model(name);
+    model.set_observations(7);
+  }
+  const v1::GetCalibrationResponse known = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  *response.mutable_models(0)->mutable_verdict() = known.verdict();
+  response.mutable_models(0)->mutable_verdict()->set_stale(true);
+  *response.mutable_models(0)->mutable_watch() = known.watch();
+  response.mutable_models(0)->set_rejected_among_all(true);
+  response.mutable_models(1)->mutable_verdict()->set_status(v1::Verdict::STATUS_STALE);
+  response.mutable_models(1)->mutable_verdict()->set_stale(true);
+  response.set_tested_models(1);
+  response.set_rejected_models(1);
+  EXPECT_EQ(DescribeVerdicts(response, 0.1),
+            "model                   status  n  log10 e-value  at most           SKCE  confidence "
+            "- accuracy  newest  e-BH\n"
+            "models/a  MISCALIBRATED, STALE  7          +2.08    +2.53  +1.500000e-03            "
+            "    +0.0410       -     *\n"
+            "models/b                 STALE  7              -        -              -            "
+            "          -       -\n"
+            "models/c         not monitored  7              -        -              -            "
+            "          -       -\n"
+            "e-BH over the 1 models with evidence rejects 1 (*): at most 10 % of those it rejects "
+            "are expected to be calibrated.\n");
+}
+
+TEST(VerdictReportTest, AChangeIsALine) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  response.add_alarms()->set_id(1);
+  EXPECT_EQ(ChangeLine(response),
+            "models/m MISCALIBRATED n = 12480, log10 e-value +2.08 (+2.53 at most, alarm at 1.30), "
+            "drift 1.20 (alarm at 6.00), SKCE +1.500000e-03, over-confident by 4.1 points, 1 alarm "
+            "active");
+  response.clear_verdict();
+  EXPECT_EQ(ChangeLine(response), "models/m not monitored, n = 12480");
+}
+
+TEST(VerdictReportTest, AScreenShowsBarsAndAlarms) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  Since(response);
+  response.mutable_label_coverage()->set_matured(100);
+  response.mutable_label_coverage()->set_missing(4);
+  v1::Alarm& alarm = *response.add_alarms();
+  alarm.set_id(1);
+  alarm.set_kind(v1::Alarm::KIND_EVIDENCE);
+  alarm.mutable_raise_time()->set_seconds(86400);
+  alarm.set_observation(310);
+  EXPECT_EQ(DescribeScreen(response),
+            "model         models/m\n"
+            "verdict       MISCALIBRATED since 1970-01-02T00:00:00Z (observation 310)\n"
+            "n             12480\n"
+            "log10 e-value [################|####] +2.08, +2.53 at most, alarm at 1.30\n"
+            "drift         [###.............|....] +1.20, +2.50 at most, alarm at 6.00\n"
+            "SKCE          +1.500000e-03\n"
+            "              in 1.000000e-03..2.000000e-03 with 95 % confidence at all times\n"
+            "              noise floor +1.000000e-04 (95 %)\n"
+            "direction     over-confident by 4.1 points\n"
+            "most off      at confidence 0.80..0.90 and for class 3 (cat)\n"
+            "labels        4 of 100 matured predictions without, 0 wait\n"
+            "ALARM         1, evidence, raised 1970-01-02T00:00:00Z at observation 310\n");
+}
+
+TEST(VerdictReportTest, ABarReachesItsThreshold) {
+  const std::string none = "[................|....]";
+  EXPECT_EQ(ThresholdBar(0, 2), none);
+  EXPECT_EQ(ThresholdBar(-3, 2), none);
+  EXPECT_EQ(ThresholdBar(std::numeric_limits<double>::quiet_NaN(), 2), none);
+  EXPECT_EQ(ThresholdBar(1, 2), "[########........|....]");
+  EXPECT_EQ(ThresholdBar(1.999, 2), "[###############.|....]");
+  EXPECT_EQ(ThresholdBar(2, 2), "[################|....]");
+  EXPECT_EQ(ThresholdBar(std::numeric_limits<double>::infinity(), 2), "[################|####]");
+}
+
+TEST(VerdictReportTest, LinesAreCutBetweenCharacters) {
+  EXPECT_EQ(CutLines("abc\nabcdef\n", 4), "abc\nabcd\n");
+  EXPECT_EQ(CutLines("\xc3\xa4\xc3\xb6\xc3\xbc", 2), "\xc3\xa4\xc3\xb6");
+  EXPECT_EQ(CutLines("abc", 0), "");
+}
+
+TEST(VerdictReportTest, ShowBeginsWithTheVerdict) {
+  const std::string text = DescribeCalibration(Response(v1::Verdict::STATUS_NOT_REJECTED));
+  EXPECT_THAT(text, StartsWith("models/m: NOT REJECTED; n = 12480; "));
+  EXPECT_THAT(text, HasSubstr("\n12480 observations accepted, 0 rows rejected, 0 dropped\n"));
+}
+
+}  // namespace
+}  // namespace calibd::cli

@@ -1,0 +1,178 @@
+// Client::Watch against a server that does what a test says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "calibd/client/client.h"
+#include "calibd/v1/calibration_service.grpc.pb.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+
+namespace calibd::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Writer = grpc::ServerWriter<v1::WatchCalibrationResponse>;
+
+class ScriptedWatches final : public v1::CalibrationService::Service {
+ public:
+  // One call; attempt counts from 1.
+  using Script = std::function<grpc::Status(int attempt, grpc::ServerContext&, Writer&)>;
+
+  explicit ScriptedWatches(Script script) : script_(std::move(script)) {
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    client_ = *Client::Connect("127.0.0.1:" + std::to_string(port));
+  }
+  ~ScriptedWatches() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  grpc::Status WatchCalibration(grpc::ServerContext* context,
+                                const v1::WatchCalibrationRequest* request,
+                                Writer* writer) override {
+    {
+      const std::lock_guard lock(mutex_);
+      requests_.push_back(*request);
+    }
+    return script_(++attempts_, *context, *writer);
+  }
+
+  static void Write(Writer& writer, std::int64_t revision, bool change = true) {
+    v1::WatchCalibrationResponse response;
+    response.set_revision(revision);
+    if (change) response.mutable_calibration()->set_observations(10 * revision);
+    writer.Write(response);
+  }
+
+  Client& client() { return *client_; }
+  // Of the calls so far.
+  std::vector<v1::WatchCalibrationRequest> requests() {
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
+
+ private:
+  const Script script_;
+  std::atomic<int> attempts_ = 0;
+  std::mutex mutex_;
+  std::vector<v1::WatchCalibrationRequest> requests_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST(ClientWatchTest, GoesOnAfterTheNewestChangeItKnows) {
+  ScriptedWatches server([](int attempt, grpc::ServerContext&, Writer& writer) -> grpc::Status {
+    switch (attempt) {
+      case 1:
+        ScriptedWatches::Write(writer, 3);
+        ScriptedWatches::Write(writer, 5);
+        return {grpc::UNAVAILABLE, "draining"};
+      case 2:
+        return {grpc::UNAVAILABLE, "starting"};
+      case 3:
+        // A clean end means as little.
+        ScriptedWatches::Write(writer, 5, /*change=*/false);
+        return grpc::Status::OK;
+      default:
+        ScriptedWatches::Write(writer, 8);
+        return {grpc::NOT_FOUND, "models/m is deleted"};
+    }
+  });
+  std::vector<std::int64_t> revisions;
+  std::vector<std::string> connections;
+  WatchOptions options;
+  options.min_interval = std::chrono::milliseconds(1500);
+  options.after_revision = 2;
+  options.on_connection = [&](const absl::Status& status) {
+    connections.push_back(status.ok() ? "back" : std::string(status.message()));
+  };
+  const absl::Status status = server.client().Watch(
+      "models/m",
+      [&](const v1::WatchCalibrationResponse& change) {
+        EXPECT_EQ(change.calibration().observations(), 10 * change.revision());
+        revisions.push_back(change.revision());
+        return true;
+      },
+      options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(revisions, ElementsAre(3, 5, 8));
+  // Once for each time that it was lost.
+  EXPECT_THAT(connections, ElementsAre("draining", "back", "the server ended the call", "back"));
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 4u);
+  EXPECT_EQ(requests[0].model(), "models/m");
+  EXPECT_EQ(requests[0].min_interval().seconds(), 1);
+  EXPECT_EQ(requests[0].min_interval().nanos(), 500'000'000);
+  EXPECT_EQ(requests[0].after_revision(), 2);
+  EXPECT_EQ(requests[1].after_revision(), 5);
+  EXPECT_EQ(requests[2].after_revision(), 5);
+  EXPECT_EQ(requests[3].after_revision(), 5);
+}
+
+TEST(ClientWatchTest, EndsWhenItIsToldTo) {
+  ScriptedWatches server([](int, grpc::ServerContext& context, Writer& writer) -> grpc::Status {
+    for (std::int64_t revision = 1; !context.IsCancelled(); ++revision) {
+      ScriptedWatches::Write(writer, revision);
+    }
+    return grpc::Status::CANCELLED;
+  });
+  int changes = 0;
+  EXPECT_TRUE(
+      server.client()
+          .Watch("models/m", [&](const v1::WatchCalibrationResponse&) { return ++changes < 3; })
+          .ok());
+  EXPECT_EQ(changes, 3);
+
+  std::stop_source stop;
+  WatchOptions options;
+  options.stop = stop.get_token();
+  const absl::Status stopped = server.client().Watch(
+      "models/m",
+      [&](const v1::WatchCalibrationResponse&) {
+        stop.request_stop();
+        return true;
+      },
+      options);
+  EXPECT_TRUE(absl::IsCancelled(stopped));
+}
+
+TEST(ClientWatchTest, AStopEndsTheWaitForALostServer) {
+  std::stop_source stop;
+  ScriptedWatches server([](int, grpc::ServerContext&, Writer&) -> grpc::Status {
+    return {grpc::UNAVAILABLE, "away"};
+  });
+  WatchOptions options;
+  options.stop = stop.get_token();
+  options.on_connection = [&](const absl::Status& status) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("away"));
+    stop.request_stop();
+  };
+  const absl::Status status = server.client().Watch(
+      "models/m", [](const v1::WatchCalibrationResponse&) { return true; }, options);
+  EXPECT_TRUE(absl::IsCancelled(status));
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+TEST(ClientWatchTest, AnErrorThatStaysIsReturned) {
+  ScriptedWatches server([](int, grpc::ServerContext&, Writer&) -> grpc::Status {
+    return {grpc::INVALID_ARGUMENT, "min_interval: is 0 s"};
+  });
+  const absl::Status status =
+      server.client().Watch("models/m", [](const v1::WatchCalibrationResponse&) { return true; });
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+}  // namespace
+}  // namespace calibd::client

@@ -1,0 +1,355 @@
+#include "server/state/model_monitor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calibd/core/bandwidth.h"
+#include "calibd/core/confidence_sequence.h"
+#include "calibd/core/generator.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kClasses = 3;
+
+Alarm::Time At(std::int64_t second) { return Alarm::Time(std::chrono::seconds(second)); }
+
+PredictionSet DrawFrom(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed = 5) {
+  PredictionSet set;
+  auto generator = Generator::Create(spec, seed);
+  generator->Draw(n, set);
+  return set;
+}
+
+ModelDeclaration Watched(std::size_t warmup = 0) {
+  ModelDeclaration declaration;
+  declaration.name = {"m", ""};
+  declaration.class_count = kClasses;
+  declaration.block_sizes = {2};
+  declaration.window = 300;
+  declaration.row_sum_tolerance = 1e-3;
+  declaration.warmup = warmup;
+  if (warmup == 0) {
+    declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    declaration.kernel.rule.bandwidth.fixed = 0.5;
+  }
+  return declaration;
+}
+
+// A monitor that sees rows as a model's does, without the model.
+class MonitorTest : public ::testing::Test {
+ protected:
+  void Begin() {
+    monitor_.Begin(monitor_.Prepare(*Kernel::ExponentialTotalVariation(0.5), observations_ + 1));
+  }
+
+  void Send(const PredictionSet& set, std::size_t batch) {
+    for (std::size_t done = 0; done < set.labels.size(); done += batch) {
+      monitor_.Add(set.view().rows(done, batch));
+      observations_ += static_cast<std::int64_t>(batch);
+      monitor_.Decide(At(observations_), observations_);
+    }
+  }
+
+  Monitoring monitoring_;
+  ModelMonitor monitor_{monitoring_, kClasses};
+  std::int64_t observations_ = 0;
+};
+
+TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
+  const PredictionSet set = DrawFrom(GeneratorSpec::M3(kClasses), 1000);
+  ThreadPool pool("test", 1);
+  for (const std::size_t warmup : {0U, 100U}) {
+    const ModelDeclaration declaration = Watched(warmup);
+    const double bandwidth =
+        warmup == 0 ? 0.5 : *MedianBandwidth(set.view().rows(0, warmup).probabilities, kClasses);
+    const auto features =
+        RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kClasses);
+    auto process = EvidenceProcess::Create(*features);
+    process->Add(set.view());
+    const EvidenceReading expected = process->Read();
+    for (const std::vector<std::size_t>& cut :
+         std::vector<std::vector<std::size_t>>{{1000}, {99, 1, 900}, {99, 2, 899}, {7, 993}}) {
+      Model model(1, declaration, {}, 10, pool, nullptr);
+      std::size_t done = 0;
+      for (const std::size_t size : cut) {
+        model.Apply(set.view().rows(done, size));
+        done += size;
+      }
+      model.Publish();
+      const auto snapshot = model.snapshot();
+      ASSERT_TRUE(snapshot->monitor.has_value());
+      ASSERT_TRUE(snapshot->monitor->watch.has_value());
+      const EvidenceReading& reading = snapshot->monitor->watch->reading;
+      EXPECT_EQ(snapshot->monitor->watch->first_observation, 1);
+      EXPECT_EQ(reading.count, 1000);
+      EXPECT_EQ(reading.evidence.log10_e_value, expected.evidence.log10_e_value);
+      EXPECT_EQ(reading.maximum, expected.maximum);
+      EXPECT_EQ(reading.drift.shiryaev_roberts.log10_now,
+                expected.drift.shiryaev_roberts.log10_now);
+      EXPECT_EQ(reading.skce_unbiased, expected.skce_unbiased);
+      EXPECT_EQ(reading.projections, expected.projections);
+      EXPECT_EQ(snapshot->monitor->watch->reliability.Total().count, 1000);
+    }
+  }
+}
+
+TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
+  ThreadPool pool("test", 1);
+  Model young(1, Watched(100), {}, 10, pool, nullptr);
+  EXPECT_FALSE(young.snapshot()->monitor->watch.has_value());
+  PredictionSet equal;
+  equal.class_count = kClasses;
+  for (int i = 0; i < 20; ++i) {
+    equal.probabilities.insert(equal.probabilities.end(), {0.2, 0.3, 0.5});
+    equal.labels.push_back(i % 3);
+  }
+  Model without_kernel(1, Watched(10), {}, 10, pool, nullptr);
+  without_kernel.Apply(equal.view());
+  without_kernel.Decide(At(1));
+  without_kernel.Publish();
+  EXPECT_FALSE(without_kernel.snapshot()->lenses.front().kernel.has_value());
+  EXPECT_FALSE(without_kernel.snapshot()->monitor->watch.has_value());
+  EXPECT_EQ(without_kernel.snapshot()->monitor->last_counted_time, At(1));
+  ModelDeclaration disabled = Watched();
+  disabled.monitoring.disabled = true;
+  EXPECT_FALSE(Model(1, disabled, {}, 10, pool, nullptr).snapshot()->monitor.has_value());
+}
+
+TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
+  Begin();
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 500);
+  auto features = RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses);
+  auto process = EvidenceProcess::Create(*features);
+  std::int64_t evidence_at = 0;
+  std::int64_t drift_at = 0;
+  EvidenceReading at_alarm;
+  for (std::size_t i = 0; i < 500; ++i) {
+    process->Add(bad.view().row(i), bad.labels[i]);
+    const EvidenceReading reading = process->Read();
+    if (evidence_at == 0 && reading.maximum.log_value >= std::log(20)) {
+      evidence_at = reading.count;
+      at_alarm = reading;
+    }
+    if (drift_at == 0 && reading.drift.shiryaev_roberts.maximum.log_value >= std::log1p(1e6)) {
+      drift_at = reading.count;
+    }
+  }
+  ASSERT_GT(evidence_at, 1);
+  ASSERT_GT(drift_at, evidence_at);
+  Send(bad, 1);
+  const auto alarms = monitor_.Snapshot().alarms;
+  ASSERT_EQ(alarms->size(), 2U);
+  const Alarm& evidence = alarms->front();
+  EXPECT_EQ(evidence.id, 1);
+  EXPECT_EQ(evidence.kind, Alarm::Kind::kEvidence);
+  EXPECT_EQ(evidence.observation, evidence_at);
+  EXPECT_EQ(evidence.raise_time, At(evidence_at));
+  EXPECT_DOUBLE_EQ(evidence.threshold, std::log10(20));
+  EXPECT_DOUBLE_EQ(evidence.log10_value, at_alarm.maximum.log_value / std::log(10));
+  EXPECT_EQ(evidence.skce, at_alarm.skce_unbiased);
+  EXPECT_EQ(evidence.skce_lower_bound.has_value(), evidence_at >= kConfidenceBurnIn);
+  EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
+  EXPECT_FALSE(evidence.acknowledge_time.has_value());
+  const Alarm& drift = alarms->back();
+  EXPECT_EQ(drift.id, 2);
+  EXPECT_EQ(drift.kind, Alarm::Kind::kDrift);
+  EXPECT_EQ(drift.observation, drift_at);
+  EXPECT_DOUBLE_EQ(drift.threshold, std::log10(1e6 + 1));
+
+  // Good data take nothing back.
+  Send(DrawFrom(GeneratorSpec::M1(kClasses), 2000), 100);
+  ASSERT_EQ(monitor_.Snapshot().alarms->size(), 2U);
+  EXPECT_EQ(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->observation, evidence_at);
+}
+
+TEST_F(MonitorTest, TheGapOfAnAlarmIsConfidenceMinusAccuracy) {
+  Begin();
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 200);
+  Send(bad, 200);
+  double confidence = 0;
+  double correct = 0;
+  for (std::size_t i = 0; i < 200; ++i) {
+    const auto row = bad.view().row(i);
+    const auto top = std::max_element(row.begin(), row.end());
+    confidence += *top;
+    correct += top - row.begin() == bad.labels[i] ? 1 : 0;
+  }
+  EXPECT_NEAR(monitor_.Snapshot().alarms->front().gap, (confidence - correct) / 200, 1e-12);
+}
+
+TEST_F(MonitorTest, AnEvidenceAlarmThatWasDealtWithBeginsTheWatchAnew) {
+  Begin();
+  Send(DrawFrom(GeneratorSpec::M2(kClasses), 300), 100);
+  ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
+  monitor_.Acknowledge(1, "retrained", At(1000), observations_);
+  MonitorSnapshot snapshot = monitor_.Snapshot();
+  EXPECT_EQ(snapshot.FindAlarm(1)->acknowledge_time, At(1000));
+  EXPECT_EQ(snapshot.FindAlarm(1)->note, "retrained");
+  EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kEvidence), nullptr);
+  EXPECT_EQ(snapshot.watch->first_observation, 301);
+  EXPECT_EQ(snapshot.watch->reading.count, 0);
+  EXPECT_EQ(snapshot.watch->reading.maximum.log_value, 0);
+  EXPECT_EQ(snapshot.watch->reliability.Total().count, 0);
+
+  // Neither again nor an unknown one.
+  monitor_.Acknowledge(1, "again", At(2000), observations_);
+  monitor_.Acknowledge(77, "", At(2000), observations_);
+  EXPECT_EQ(monitor_.Snapshot().FindAlarm(1)->note, "retrained");
+  EXPECT_EQ(monitor_.Snapshot().FindAlarm(77), nullptr);
+
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 1000);
+  Send(good, 100);
+  snapshot = monitor_.Snapshot();
+  EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kEvidence), nullptr);
+  auto process = EvidenceProcess::Create(
+      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses));
+  process->Add(good.view());
+  EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, process->Read().evidence.log10_e_value);
+  // And a new one may come.
+  Send(DrawFrom(GeneratorSpec::M3(kClasses), 2000), 100);
+  ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
+  EXPECT_GT(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->id, 1);
+}
+
+TEST_F(MonitorTest, DriftAfterManyGoodObservationsAlarmsOnceAndAnewWhenDealtWith) {
+  Begin();
+  Send(DrawFrom(GeneratorSpec::M1(kClasses), 5000), 100);
+  ASSERT_TRUE(monitor_.Snapshot().alarms->empty());
+  Send(DrawFrom(GeneratorSpec::M2(kClasses), 500), 50);
+  const Alarm* drift = monitor_.Snapshot().FindActive(Alarm::Kind::kDrift);
+  ASSERT_NE(drift, nullptr);
+  EXPECT_GT(drift->observation, 5000);
+  const EvidenceReading before = monitor_.Snapshot().watch->reading;
+  monitor_.Acknowledge(drift->id, "", At(1), observations_);
+  MonitorSnapshot snapshot = monitor_.Snapshot();
+  EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
+  EXPECT_NEAR(snapshot.watch->reading.drift.shiryaev_roberts.log10_now, 0, 1e-12);
+  // The evidence goes on.
+  EXPECT_EQ(snapshot.watch->reading.count, before.count);
+  EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, before.evidence.log10_e_value);
+  const std::size_t alarms = snapshot.alarms->size();
+  Send(DrawFrom(GeneratorSpec::M2(kClasses), 500, 6), 50);
+  snapshot = monitor_.Snapshot();
+  ASSERT_NE(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
+  EXPECT_GT(snapshot.alarms->size(), alarms);
+}
+
+TEST_F(MonitorTest, KeepsTheNewestAlarmsAndThoseThatAreActive) {
+  Begin();
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 100);
+  // The drift alarm that comes with the first stays active all the time.
+  std::int64_t acknowledged = 0;
+  for (int i = 0; i < 120; ++i) {
+    Send(bad, 100);
+    const MonitorSnapshot snapshot = monitor_.Snapshot();
+    const Alarm* const alarm = snapshot.FindActive(Alarm::Kind::kEvidence);
+    ASSERT_NE(alarm, nullptr);
+    monitor_.Acknowledge(alarm->id, std::to_string(i), At(i), observations_);
+    acknowledged = alarm->id;
+  }
+  const MonitorSnapshot snapshot = monitor_.Snapshot();
+  EXPECT_EQ(snapshot.alarms->size(), ModelMonitor::kMostAlarms);
+  EXPECT_EQ(snapshot.alarms->back().id, acknowledged);
+  EXPECT_EQ(acknowledged, 121);
+  ASSERT_NE(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
+  EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kDrift)->id, 2);
+  EXPECT_EQ(snapshot.FindAlarm(1), nullptr);
+}
+
+class StoredMonitorTest : public ::testing::Test {
+ protected:
+  static void Apply(Model& model, const PredictionSet& set, std::size_t first, std::size_t last,
+                    std::size_t batch) {
+    for (std::size_t done = first; done < last; done += batch) {
+      model.Apply(set.view().rows(done, batch));
+      model.Decide(At(static_cast<std::int64_t>(done)));
+    }
+  }
+
+  ThreadPool pool_{"test", 1};
+  const PredictionSet set_ = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
+};
+
+TEST_F(StoredMonitorTest, GoesOnWithTheSameBitsAndAlarmsWhereItWasSaved) {
+  for (const std::size_t warmup : {0U, 100U}) {
+    const auto play = [&](Model& model, std::size_t first, std::size_t last) {
+      for (std::size_t at = first; at < last; at += 50) {
+        Apply(model, set_, at, at + 50, 50);
+        if (at == 500) model.Acknowledge(1, "note", At(77));
+      }
+    };
+    Model whole(1, Watched(warmup), {}, 10, pool_, nullptr);
+    play(whole, 0, 1000);
+    whole.Publish();
+    ASSERT_GE(whole.snapshot()->monitor->alarms->size(), 3U);
+    const std::string expected = whole.Save().SerializeAsString();
+    for (const std::size_t cut : {0U, 50U, 100U, 500U, 550U, 1000U}) {
+      Model before(1, Watched(warmup), {}, 10, pool_, nullptr);
+      play(before, 0, cut);
+      Model after(1, Watched(warmup), {}, 10, pool_, nullptr);
+      const absl::Status restored = after.Restore(before.Save());
+      ASSERT_TRUE(restored.ok()) << restored;
+      EXPECT_EQ(after.Save().SerializeAsString(), before.Save().SerializeAsString());
+      after.RestoreWindow(set_.view().rows(0, cut));
+      play(after, cut, 1000);
+      EXPECT_EQ(after.Save().SerializeAsString(), expected) << cut;
+    }
+  }
+}
+
+TEST_F(StoredMonitorTest, AStateOfBeforeMonitoringIsWatchedFromItsNextObservation) {
+  Model before(1, Watched(), {}, 10, pool_, nullptr);
+  Apply(before, set_, 0, 400, 100);
+  store::v1::ModelState state = before.Save();
+  state.clear_monitor();
+  Model after(1, Watched(), {}, 10, pool_, nullptr);
+  ASSERT_TRUE(after.Restore(state).ok());
+  Apply(after, set_, 400, 500, 100);
+  after.Publish();
+  const MonitorSnapshot& monitor = *after.snapshot()->monitor;
+  EXPECT_EQ(monitor.watch->first_observation, 401);
+  EXPECT_EQ(monitor.watch->reading.count, 100);
+}
+
+TEST_F(StoredMonitorTest, RefusesWhatCannotBe) {
+  Model model(1, Watched(), {}, 10, pool_, nullptr);
+  Apply(model, set_, 0, 400, 100);
+  const store::v1::ModelState good = model.Save();
+  const auto code_after = [&](const std::function<void(store::v1::MonitorState&)>& change) {
+    store::v1::ModelState state = good;
+    change(*state.mutable_monitor());
+    return Model(1, Watched(), {}, 10, pool_, nullptr).Restore(state).code();
+  };
+  EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
+  const std::vector<std::function<void(store::v1::MonitorState&)>> changes{
+      [](auto& state) { state.mutable_watch()->clear_evidence(); },
+      [](auto& state) { state.mutable_watch()->clear_reliability(); },
+      [](auto& state) { state.mutable_watch()->mutable_evidence()->add_log_e(0); },
+      [](auto& state) { state.mutable_watch()->mutable_evidence()->set_log_cusum(0, NAN); },
+      [](auto& state) {
+        state.mutable_watch()->mutable_evidence()->mutable_all()->mutable_witness()->RemoveLast();
+      },
+      [](auto& state) { state.mutable_watch()->mutable_reliability()->set_counts(3, -1); },
+      [](auto& state) { state.mutable_watch()->mutable_reliability()->set_correct(14, 1 << 20); },
+      [](auto& state) { state.mutable_watch()->mutable_reliability()->add_variances(0); },
+      [](auto& state) { state.mutable_watch()->mutable_reliability()->set_log_loss(NAN); },
+      [](auto& state) { state.mutable_alarms(0)->set_id(0); },
+      [](auto& state) { state.mutable_alarms(0)->set_kind(3); },
+      [](auto& state) { *state.add_alarms() = state.alarms(0); }};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    EXPECT_EQ(code_after(changes[i]), absl::StatusCode::kDataLoss) << i;
+  }
+}
+
+}  // namespace
+}  // namespace calibd::server
