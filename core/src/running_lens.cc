@@ -37,9 +37,12 @@ absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_cou
   return running;
 }
 
-void RunningLens::Add(std::span<const double> g, std::int32_t y) noexcept {
+void RunningLens::Add(std::span<const double> g, std::int32_t y, RunningMoments* pairs) noexcept {
   lens_.Reduce(g, y, probabilities_, labels_, order_);
-  for (RunningBlockSkce& block : blocks_) block.Add(probabilities_, labels_);
+  for (RunningBlockSkce& block : blocks_) {
+    const std::optional<double> value = block.Add(probabilities_, labels_);
+    if (pairs != nullptr && value.has_value() && block.block_size() == 2) pairs->Add(*value);
+  }
   const Kernel* const kernel = std::get_if<Kernel>(&kernel_);
   if (kernel == nullptr) return;
   if (!previous_.empty()) {
@@ -48,8 +51,8 @@ void RunningLens::Add(std::span<const double> g, std::int32_t y) noexcept {
   previous_.assign(probabilities_.begin(), probabilities_.end());
 }
 
-void RunningLens::Add(const PredictionBatch& batch) noexcept {
-  for (std::size_t i = 0; i < batch.size(); ++i) Add(batch.row(i), batch.labels[i]);
+void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) noexcept {
+  for (std::size_t i = 0; i < batch.size(); ++i) Add(batch.row(i), batch.labels[i], pairs);
 }
 
 RunningLens::State RunningLens::Save() const {

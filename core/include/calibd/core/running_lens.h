@@ -40,9 +40,10 @@ class RunningLens {
 
   // g: a valid prediction, m probabilities; y: its label. Equal bits for any cut of a
   // sequence. Cost: that of RunningBlockSkce::Add for each block size and part.
-  void Add(std::span<const double> g, std::int32_t y) noexcept;
-  // batch: valid.
-  void Add(const PredictionBatch& batch) noexcept;
+  void Add(std::span<const double> g, std::int32_t y, RunningMoments* pairs = nullptr) noexcept;
+  // batch: valid. pairs: if given, gets the value of each block of two observations that this
+  // completes, in their order; with a block size of 2 only.
+  void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr) noexcept;
 
   // As RunningBlockSkce::Save and Restore.
   struct State {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -64,8 +65,10 @@ class RunningBlockSkce {
 
   // g: a valid prediction, m probabilities; y: its label. Of one part.
   void Add(std::span<const double> g, std::int32_t y) noexcept { Add(g, std::span(&y, 1)); }
-  // g: parts x m probabilities; labels: one a part.
-  void Add(std::span<const double> g, std::span<const std::int32_t> labels) noexcept;
+  // g: parts x m probabilities; labels: one a part. Returns the value of the block that this
+  // completed, if it did.
+  std::optional<double> Add(std::span<const double> g,
+                            std::span<const std::int32_t> labels) noexcept;
 
   // Adds the complete blocks of other, as if they had been counted here.
   // Incomplete blocks do not merge: FailedPrecondition when other has
