@@ -11,6 +11,7 @@
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
+#include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/maturation.h"
 #include "server/ingest/open_streams.h"
@@ -68,7 +69,8 @@ struct Server::Parts {
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        calibration(registry, jobs, ingestor),
+        history(options.data_dir + "/calibd.db"),
+        calibration(registry, jobs, ingestor, history),
         upkeep(options.data_dir),
         metrics({.registry = registry,
                  .ingestor = ingestor,
@@ -89,6 +91,8 @@ struct Server::Parts {
     http.reset();
     computers.Stop();
     upkeep.Stop();
+    // Histories are read on the writer threads first, then on their own.
+    history.Stop();
     if (maturation != nullptr) {
       maturation->Stop();
     }
@@ -114,6 +118,7 @@ struct Server::Parts {
   OpenStreams streams;
   ModelServiceImpl models;
   IngestServiceImpl ingest;
+  HistoryReader history;
   CalibrationServiceImpl calibration;
   StoreServiceImpl upkeep;
   RpcStatistics rpcs;

@@ -28,6 +28,31 @@ absl::Status StoreCursor(Store& store, Model& model, const std::string& producer
                           .contents = contents});
 }
 
+// The buckets of the history that wait, as the store holds them.
+std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
+  std::vector<Store::StoredBucket> buckets;
+  buckets.reserve(model.history().waiting().size());
+  for (const History::Entry& entry : model.history().waiting()) {
+    buckets.push_back({.model_id = model.id(),
+                       .resolution = static_cast<std::int64_t>(entry.resolution),
+                       .start_s = entry.start.time_since_epoch().count(),
+                       .data = EncodeHistoryBucket(entry.bucket)});
+  }
+  return buckets;
+}
+
+// And deletes what is older than it is kept.
+absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& buckets) {
+  absl::Status status;
+  for (const Store::StoredBucket& bucket : buckets) {
+    const auto kept = RetentionOf(static_cast<HistoryResolution>(bucket.resolution));
+    status.Update(store.PutHistory(bucket));
+    status.Update(
+        store.DeleteHistory(bucket.model_id, bucket.resolution, bucket.start_s - kept.count()));
+  }
+  return status;
+}
+
 void Publish(Model& model) {
   try {
     model.Publish();
@@ -436,6 +461,9 @@ bool Ingestor::Count(const std::shared_ptr<Model>& model, const LoggedBatch& log
                          logged.kind == LoggedBatch::Kind::kMatured;
     model->retention().Add(log_id, counted ? logged.batch.labels.size() : 0);
   }
+  if (model->history().waiting().size() > History::kMostWaiting) {
+    model->retention().HastenSnapshot();
+  }
   if (model->retention().SnapshotDue(LogRetention::Clock::now())) {
     PostSnapshot(model);
   }
@@ -510,18 +538,22 @@ void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t ala
 
 void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
   std::string data;
+  std::vector<Store::StoredBucket> history;
   try {
     data = model->Save().SerializeAsString();
+    history = EncodeHistory(*model);
   } catch (const std::bad_alloc&) {
     return;  // It is due again with the next batch.
   }
   const std::int64_t log_id = model->retention().last_log_id();
-  commits_.Post({.write = [model, log_id, data = std::move(data),
+  const std::size_t stored_history = history.size();
+  commits_.Post({.write = [model, log_id, data = std::move(data), history = std::move(history),
                            unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now())](
                               Store& store) -> absl::Status {
                    absl::Status status;
                    if (!model->deleted()) {
                      status = store.PutSnapshot(model->id(), log_id, data);
+                     status.Update(StoreHistory(store, history));
                    }
                    Failpoint("snapshot");
                    status.Update(store.DeleteBatches(unneeded));
@@ -529,15 +561,16 @@ void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
                  },
                  .undo = nullptr,
                  .done =
-                     [this, model, log_id](const absl::Status& committed) {
+                     [this, model, log_id, stored_history](const absl::Status& committed) {
                        if (committed.ok()) {
                          model->set_stored_time_us(clock_.wall_us());
                        }
                        if (committed.ok() && model->tracker() != nullptr) {
                          model->tracker()->SetSnapshot(log_id);
                        }
-                       model->strand().Post([model, stored = committed.ok()] {
+                       model->strand().Post([model, stored_history, stored = committed.ok()] {
                          model->retention().EndSnapshot(stored);
+                         model->DropStoredHistory(stored ? stored_history : 0);
                        });
                      }});
 }

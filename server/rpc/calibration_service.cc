@@ -10,6 +10,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
 #include "server/errors.h"
+#include "server/rpc/history_calls.h"
 #include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
@@ -212,6 +213,31 @@ grpc::ServerWriteReactor<v1::EvaluateResponse>* CalibrationServiceImpl::Evaluate
   return WindowCall<v1::EvaluateResponse>::Begin([&](const auto& response, auto watcher) {
     return SubmitEvaluate(registry_, jobs_, *request, response, std::move(watcher));
   });
+}
+
+grpc::ServerUnaryReactor* CalibrationServiceImpl::GetHistory(grpc::CallbackServerContext* context,
+                                                             const v1::GetHistoryRequest* request,
+                                                             v1::GetHistoryResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status status = CatchExceptions([&]() -> absl::Status {
+    const absl::StatusOr<HistoryQuery> query = CheckHistoryRequest(registry_, *request);
+    if (!query.ok()) {
+      return query.status();
+    }
+    return history_.Read(query->model, query->range,
+                         [reactor, response, query = *query](const auto& buckets) {
+                           reactor->Finish(ToGrpcStatus(CatchExceptions([&]() -> absl::Status {
+                             if (buckets.ok()) {
+                               DescribeHistory(query, *buckets, *response);
+                             }
+                             return buckets.status();
+                           })));
+                         });
+  });
+  if (!status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+  }
+  return reactor;
 }
 
 }  // namespace calibd::server

@@ -3,17 +3,19 @@
 
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "server/compute/window_jobs.h"
+#include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
 
 // CalibrationService. GetCalibration answers from the published snapshot on the
-// rpc thread; RunTest and Evaluate are computed elsewhere. No call blocks.
+// rpc thread; RunTest and Evaluate are computed, and histories read, elsewhere. No call blocks.
 class CalibrationServiceImpl final : public v1::CalibrationService::CallbackService {
  public:
-  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs, Ingestor& ingestor)
-      : registry_(registry), jobs_(jobs), ingestor_(ingestor) {}
+  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs, Ingestor& ingestor,
+                         HistoryReader& history)
+      : registry_(registry), jobs_(jobs), ingestor_(ingestor), history_(history) {}
 
   grpc::ServerUnaryReactor* GetCalibration(grpc::CallbackServerContext* context,
                                            const v1::GetCalibrationRequest* request,
@@ -25,11 +27,15 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
   grpc::ServerUnaryReactor* AcknowledgeAlarm(grpc::CallbackServerContext* context,
                                              const v1::AcknowledgeAlarmRequest* request,
                                              v1::AcknowledgeAlarmResponse* response) override;
+  grpc::ServerUnaryReactor* GetHistory(grpc::CallbackServerContext* context,
+                                       const v1::GetHistoryRequest* request,
+                                       v1::GetHistoryResponse* response) override;
 
  private:
   ModelRegistry& registry_;
   WindowJobs& jobs_;
   Ingestor& ingestor_;
+  HistoryReader& history_;
 };
 
 }  // namespace calibd::server

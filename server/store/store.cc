@@ -20,7 +20,7 @@ namespace {
 
 // "cali", see the magic numbers of SQLite's file format.
 constexpr std::int64_t kApplicationId = 0x63616c69;
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 
 // What makes version N of the format out of version N - 1. Steps are only ever added.
 constexpr std::array<const char*, kVersion> kMigrations{R"sql(
@@ -54,6 +54,15 @@ CREATE TABLE maturity (
   model_id INTEGER PRIMARY KEY,
   log_id INTEGER NOT NULL
 );
+)sql",
+                                                        R"sql(
+CREATE TABLE history (
+  model_id INTEGER NOT NULL,
+  resolution INTEGER NOT NULL,
+  start_s INTEGER NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (model_id, resolution, start_s)
+) WITHOUT ROWID;
 )sql"};
 
 absl::Status FolderError(const std::string& folder, std::string_view reason) {
@@ -141,6 +150,9 @@ struct Store::Statements {
   Statement put_snapshot;
   Statement put_maturity;
   Statement delete_maturity;
+  Statement put_history;
+  Statement delete_history;
+  Statement delete_all_history;
   Statement read_batch;
   Statement delete_batch;
 };
@@ -212,6 +224,11 @@ absl::Status Store::Prepare() {
   absl::StatusOr<Statement> put_maturity =
       prepare("INSERT OR REPLACE INTO maturity (model_id, log_id) VALUES (?, ?)");
   absl::StatusOr<Statement> delete_maturity = prepare("DELETE FROM maturity WHERE model_id = ?");
+  absl::StatusOr<Statement> put_history = prepare(
+      "INSERT OR REPLACE INTO history (model_id, resolution, start_s, data) VALUES (?, ?, ?, ?)");
+  absl::StatusOr<Statement> delete_history =
+      prepare("DELETE FROM history WHERE model_id = ? AND resolution = ? AND start_s < ?");
+  absl::StatusOr<Statement> delete_all_history = prepare("DELETE FROM history WHERE model_id = ?");
   absl::StatusOr<Statement> read_batch = prepare("SELECT data FROM log WHERE id = ?");
   absl::StatusOr<Statement> delete_batch = prepare("DELETE FROM log WHERE id = ?");
   if (!status.ok()) {
@@ -221,7 +238,8 @@ absl::Status Store::Prepare() {
       *std::move(begin), *std::move(commit), *std::move(insert_model), *std::move(delete_model),
       *std::move(delete_cursors), *std::move(delete_snapshot), *std::move(append_batch),
       *std::move(put_cursor), *std::move(put_snapshot), *std::move(put_maturity),
-      *std::move(delete_maturity), *std::move(read_batch), *std::move(delete_batch)});
+      *std::move(delete_maturity), *std::move(put_history), *std::move(delete_history),
+      *std::move(delete_all_history), *std::move(read_batch), *std::move(delete_batch)});
   // AUTOINCREMENT keeps the greatest id there ever was.
   for (const auto& [table, next] :
        {std::pair{"SELECT seq FROM sqlite_sequence WHERE name = 'models'", &next_model_id_},
@@ -336,6 +354,7 @@ absl::Status Store::DeleteModel(std::int64_t id) {
   status.Update(statements_->delete_cursors.Bind(1, id).Run());
   status.Update(statements_->delete_snapshot.Bind(1, id).Run());
   status.Update(statements_->delete_maturity.Bind(1, id).Run());
+  status.Update(statements_->delete_all_history.Bind(1, id).Run());
   return status;
 }
 
@@ -368,6 +387,19 @@ absl::Status Store::PutSnapshot(std::int64_t model_id, std::int64_t log_id, std:
 
 absl::Status Store::PutMaturity(std::int64_t model_id, std::int64_t matured_log_id) {
   return statements_->put_maturity.Bind(1, model_id).Bind(2, matured_log_id).Run();
+}
+
+absl::Status Store::PutHistory(const StoredBucket& bucket) {
+  return statements_->put_history.Bind(1, bucket.model_id)
+      .Bind(2, bucket.resolution)
+      .Bind(3, bucket.start_s)
+      .BindBlob(4, bucket.data)
+      .Run();
+}
+
+absl::Status Store::DeleteHistory(std::int64_t model_id, std::int64_t resolution,
+                                  std::int64_t before_s) {
+  return statements_->delete_history.Bind(1, model_id).Bind(2, resolution).Bind(3, before_s).Run();
 }
 
 absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {

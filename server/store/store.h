@@ -79,7 +79,7 @@ class Store {
 
   // Ids are never used again.
   [[nodiscard]] absl::Status InsertModel(std::int64_t id, const v1::Model& declaration);
-  // With its cursors, snapshot and maturity; its batches are for DeleteBatches.
+  // With its cursors, snapshot, maturity and history; its batches are for DeleteBatches.
   [[nodiscard]] absl::Status DeleteModel(std::int64_t id);
   // Returns the batch's number in the log, above all before it.
   [[nodiscard]] absl::StatusOr<std::int64_t> AppendBatch(std::int64_t model_id,
@@ -89,6 +89,21 @@ class Store {
   [[nodiscard]] absl::Status PutSnapshot(std::int64_t model_id, std::int64_t log_id,
                                          std::string_view data);
   [[nodiscard]] absl::Status PutMaturity(std::int64_t model_id, std::int64_t matured_log_id);
+  // A closed span of a model's history.
+  struct StoredBucket {
+    std::int64_t model_id = 0;
+    // A HistoryResolution.
+    std::int64_t resolution = 0;
+    // Seconds since 1970.
+    std::int64_t start_s = 0;
+    // A store.v1.HistoryBucket.
+    std::string data;
+  };
+  // In place of the one that begins then, if there is one.
+  [[nodiscard]] absl::Status PutHistory(const StoredBucket& bucket);
+  // Those of the resolution that begin before.
+  [[nodiscard]] absl::Status DeleteHistory(std::int64_t model_id, std::int64_t resolution,
+                                           std::int64_t before_s);
   [[nodiscard]] absl::Status DeleteBatches(std::span<const std::int64_t> log_ids);
 
   // Above the ids of all models ever.

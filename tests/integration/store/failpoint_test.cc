@@ -190,7 +190,7 @@ TEST(MigrationFailpointTest, AnOlderDatabaseIsBroughtUpWholeOrNotAtAll) {
   ASSERT_NE(server, nullptr);
   ExpectGoldenAnswers(1, **Client::Connect(server->grpc_address()));
   EXPECT_EQ(server->Terminate(), 0);
-  EXPECT_EQ(version(), 2);
+  EXPECT_EQ(version(), 3);
   ExpectIntegrity(data);
 }
 

@@ -76,7 +76,7 @@ TEST_F(UpgradeTest, Format1GoesOn) {
     ASSERT_TRUE(stream.ok()) << stream.status();
   }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 2);
+  EXPECT_EQ(Query("PRAGMA user_version"), 3);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = 'a'"), 2);
 }
 
@@ -129,7 +129,7 @@ TEST_F(UpgradeTest, Format2GoesOn) {
   EXPECT_EQ(Observe(Labels("waiting", 8, 15, 5)).labels().matched(), 5);
   EXPECT_EQ(Observe(Predictions("waiting", 9, 0, 1)).duplicate_rows(), 1);
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 2);
+  EXPECT_EQ(Query("PRAGMA user_version"), 3);
 }
 
 // Makes the database of the present format. CALIBD_TEST_WRITE_GOLDEN: puts it beside the
