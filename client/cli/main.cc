@@ -47,6 +47,7 @@ int Run(int argc, char** argv) {
   AddSendCommand(app, context);
   AddLabelCommand(app, context);
   AddShowCommand(app, context);
+  AddHistoryCommand(app, context);
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddSimulateCommand(app, context);

@@ -71,6 +71,11 @@ class Client {
   // The running estimates.
   [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(std::string_view name);
 
+  // What became of the calibration over time: all buckets of the request's range, of as many
+  // pages as they take; page_size and page_token play no part.
+  [[nodiscard]] absl::StatusOr<v1::GetHistoryResponse> GetHistory(
+      const v1::GetHistoryRequest& request);
+
   // The quadratic test on the newest window. CANCELLED after a stop.
   [[nodiscard]] absl::StatusOr<v1::QuadraticTestResult> RunTest(
       const v1::RunTestRequest& request, const LongCallOptions& options = {});
