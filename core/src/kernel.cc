@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "pair_terms.h"
 
 namespace calibd {
 namespace {
@@ -33,17 +34,8 @@ double DistanceOf(Distance distance, std::span<const double> x,
                   std::span<const double> z) noexcept {
   const auto absolute = [](double difference) { return std::abs(difference); };
   const auto square = [](double difference) { return difference * difference; };
-  switch (distance) {
-    case Distance::kTotalVariation:
-      return 0.5 * SumOverClasses(x, z, absolute);
-    case Distance::kCityblock:
-      return SumOverClasses(x, z, absolute);
-    case Distance::kEuclidean:
-      return std::sqrt(SumOverClasses(x, z, square));
-    case Distance::kSquaredEuclidean:
-      return SumOverClasses(x, z, square);
-  }
-  return 0;
+  return DistanceOfSum(distance, SumsSquares(distance) ? SumOverClasses(x, z, square)
+                                                       : SumOverClasses(x, z, absolute));
 }
 
 absl::StatusOr<Kernel> Kernel::Exponential(Distance distance, double bandwidth) {

@@ -10,6 +10,7 @@
 #include "boost_policy.h"
 #include "line_skce.h"
 #include "matrix_product.h"
+#include "pair_terms.h"
 #include "rng.h"
 #include "tile_engine.h"
 #include "tile_sums.h"
@@ -261,18 +262,22 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
   return moments;
 }
 
+double NullTrace(std::span<const double> g_i, std::span<const double> g_j) noexcept {
+  double products = 0;
+  double cubes = 0;
+  for (std::size_t k = 0; k < g_i.size(); ++k) {
+    const double product = g_i[k] * g_j[k];
+    products += product;
+    cubes += product * (g_i[k] + g_j[k]);
+  }
+  return std::max(0.0, products - cubes + products * products);
+}
+
 double NullSquare(std::span<const double> g_i, std::span<const double> g_j, std::size_t parts,
                   double weight, const Kernel& kernel) noexcept {
   if (parts == 1) {
-    double products = 0;
-    double cubes = 0;
-    for (std::size_t k = 0; k < g_i.size(); ++k) {
-      const double product = g_i[k] * g_j[k];
-      products += product;
-      cubes += product * (g_i[k] + g_j[k]);
-    }
     const double scale = weight * kernel(g_i, g_j);
-    return scale * scale * std::max(0.0, products - cubes + products * products);
+    return scale * scale * NullTrace(g_i, g_j);
   }
   // Parts of two classes: h = sum_k r_ik r_jk k_k, where r is 2 weight times [y = k] - g_k.
   double sum = 0;

@@ -1,20 +1,35 @@
 #include "calibd/core/running_lens.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "pair_terms.h"
 
 namespace calibd {
+
+namespace {
+
+// Observations that a lens shows at a time: enough for most of them to go in groups.
+std::size_t ShownRows(const Lens& lens, std::size_t width) {
+  constexpr std::size_t kValues = 2048;
+  if (lens.kind() == Lens::Kind::kCanonical) return 0;
+  return std::clamp<std::size_t>(kValues / width, 1, kMaxPairs + 1);
+}
+
+}  // namespace
 
 RunningLens::RunningLens(Lens lens, std::size_t class_count, const RunningKernel& kernel)
     : lens_(std::move(lens)),
       parts_(lens_.parts(class_count)),
+      width_(parts_ * lens_.reduced_class_count(class_count)),
       kernel_(kernel),
-      probabilities_(parts_ * lens_.reduced_class_count(class_count)),
-      labels_(parts_),
+      shown_rows_(ShownRows(lens_, width_)),
+      probabilities_(shown_rows_ * width_),
+      labels_(shown_rows_ * parts_),
       order_(lens_.ScratchSize(class_count)) {
-  previous_.reserve(probabilities_.size());
+  previous_.reserve(width_);
 }
 
 absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_count,
@@ -37,22 +52,77 @@ absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_cou
   return running;
 }
 
-void RunningLens::Add(std::span<const double> g, std::int32_t y, RunningMoments* pairs) noexcept {
-  lens_.Reduce(g, y, probabilities_, labels_, order_);
-  for (RunningBlockSkce& block : blocks_) {
-    const std::optional<double> value = block.Add(probabilities_, labels_);
-    if (pairs != nullptr && value.has_value() && block.block_size() == 2) pairs->Add(*value);
+void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) noexcept {
+  if (batch.size() == 0) return;
+  if (lens_.kind() == Lens::Kind::kCanonical) {
+    AddShown(batch.probabilities, batch.labels, batch.size(), pairs);
+    return;
   }
-  const Kernel* const kernel = std::get_if<Kernel>(&kernel_);
-  if (kernel == nullptr) return;
-  if (!previous_.empty()) {
-    null_squares_.Add(NullSquare(previous_, probabilities_, parts_, lens_.weight(), *kernel));
+  const std::span probabilities(probabilities_);
+  const std::span labels(labels_);
+  for (std::size_t begin = 0; begin < batch.size(); begin += shown_rows_) {
+    const std::size_t count = std::min(shown_rows_, batch.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      lens_.Reduce(batch.row(begin + i), batch.labels[begin + i],
+                   probabilities.subspan(i * width_, width_), labels.subspan(i * parts_, parts_),
+                   order_);
+    }
+    AddShown(probabilities.first(count * width_), labels.first(count * parts_), count, pairs);
   }
-  previous_.assign(probabilities_.begin(), probabilities_.end());
 }
 
-void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) noexcept {
-  for (std::size_t i = 0; i < batch.size(); ++i) Add(batch.row(i), batch.labels[i], pairs);
+void RunningLens::AddShown(std::span<const double> rows, std::span<const std::int32_t> labels,
+                           std::size_t count, RunningMoments* pairs) noexcept {
+  const Kernel* const kernel = std::get_if<Kernel>(&kernel_);
+  const bool in_pairs = kernel != nullptr && parts_ == 1;
+  std::span<const double> previous = previous_;
+  for (std::size_t i = 0; i < (in_pairs ? 1 : count); ++i) {
+    const std::span<const double> row = rows.subspan(i * width_, width_);
+    for (RunningBlockSkce& block : blocks_) {
+      const std::optional<double> value = block.Add(row, labels.subspan(i * parts_, parts_));
+      if (pairs != nullptr && value.has_value() && block.block_size() == 2) pairs->Add(*value);
+    }
+    if (kernel != nullptr && !previous.empty()) {
+      null_squares_.Add(NullSquare(previous, row, parts_, lens_.weight(), *kernel));
+    }
+    previous = row;
+  }
+  if (in_pairs && count > 1) AddPairs({rows, labels, width_}, *kernel, pairs);
+  if (kernel != nullptr) {
+    const std::span<const double> last = rows.last(width_);
+    previous_.assign(last.begin(), last.end());
+  }
+}
+
+void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel,
+                           RunningMoments* pairs) noexcept {
+  const double weight = lens_.weight();
+  const bool has_pairs = !blocks_.empty() && blocks_.front().block_size() == 2;
+  PairTerms terms;
+  for (std::size_t begin = 1; begin < batch.size(); begin += kMaxPairs) {
+    const PredictionBatch rows = batch.rows(begin, std::min(kMaxPairs, batch.size() - begin));
+    ComputeNeighbourTerms(batch.rows(begin - 1, rows.size() + 1), kernel.distance(), terms);
+    // One kernel serves both the term and its square; in one loop, as both moments are chains of
+    // dependent divisions.
+    RunningMoments null_squares = null_squares_;
+    const auto add_null_square = [&](std::size_t p) {
+      const double factor = kernel.OfDistance(terms.distances[p]);
+      const double scale = weight * factor;
+      null_squares.Add(scale * scale * terms.null_traces[p]);
+      return weight * (factor * terms.residual_products[p]);
+    };
+    if (has_pairs) {
+      blocks_.front().AddPairs(rows, add_null_square, pairs);
+    } else {
+      for (std::size_t p = 0; p < rows.size(); ++p) add_null_square(p);
+    }
+    null_squares_ = null_squares;
+    for (std::size_t block = has_pairs ? 1 : 0; block < blocks_.size(); ++block) {
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        blocks_[block].Add(rows.row(i), rows.labels[i]);
+      }
+    }
+  }
 }
 
 RunningLens::State RunningLens::Save() const {
@@ -63,8 +133,7 @@ RunningLens::State RunningLens::Save() const {
 
 absl::Status RunningLens::Restore(State state) {
   const std::size_t previous = state.previous_probabilities.size();
-  if (state.blocks.size() != blocks_.size() ||
-      (previous != 0 && previous != probabilities_.size())) {
+  if (state.blocks.size() != blocks_.size() || (previous != 0 && previous != width_)) {
     return absl::InvalidArgumentError(absl::StrCat("the state is not of ", blocks_.size(),
                                                    " block estimators of the lens ", lens_.name()));
   }
@@ -101,8 +170,9 @@ std::size_t RunningLens::MaxMemory(const Lens& lens, std::size_t class_count,
                                    const MatrixKernel* matrix) {
   const std::size_t parts = lens.parts(class_count);
   const std::size_t reduced = lens.reduced_class_count(class_count);
-  std::size_t bytes = sizeof(RunningLens) +
-                      parts * (2 * reduced * sizeof(double) + sizeof(std::int32_t)) +
+  const std::size_t shown_rows = ShownRows(lens, parts * reduced);
+  std::size_t bytes = sizeof(RunningLens) + (shown_rows + 1) * parts * reduced * sizeof(double) +
+                      shown_rows * parts * sizeof(std::int32_t) +
                       lens.ScratchSize(class_count) * sizeof(std::uint32_t);
   for (const std::size_t block_size : block_sizes) {
     bytes += RunningBlockSkce::MaxMemory(block_size, reduced, parts,

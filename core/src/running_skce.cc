@@ -8,15 +8,15 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/skce.h"
 #include "calibd/core/validation.h"
+#include "pair_terms.h"
 
 namespace calibd {
+namespace {
 
-void RunningMoments::Add(double value) noexcept {
-  ++count;
-  const double delta = value - mean;
-  mean += delta / static_cast<double>(count);
-  m2 += delta * (value - mean);
-}
+// Fewer are faster one by one.
+constexpr std::size_t kMinPairsTogether = 4;
+
+}  // namespace
 
 void RunningMoments::Merge(const RunningMoments& other) noexcept {
   if (other.count == 0) return;
@@ -97,13 +97,36 @@ double RunningBlockSkce::Term(std::size_t i, std::span<const double> g,
   return weight_ * sum;
 }
 
+void RunningBlockSkce::AddTermsTogether(std::span<const double> g, std::int32_t y,
+                                        std::size_t waiting) noexcept {
+  const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
+  const PredictionBatch pending{pending_probabilities_, pending_labels_, class_count_};
+  PairTerms terms;
+  for (std::size_t i = 0; i < waiting; i += kMaxPairs) {
+    const std::size_t count = std::min(kMaxPairs, waiting - i);
+    ComputeTermsWith(g, y, pending.rows(i, count), kernel.distance(), terms);
+    for (std::size_t p = 0; p < count; ++p) {
+      block_sum_ += weight_ * (kernel.OfDistance(terms.distances[p]) * terms.residual_products[p]);
+    }
+  }
+}
+
+void RunningBlockSkce::SetPending(const PredictionBatch& rows) noexcept {
+  pending_probabilities_.assign(rows.probabilities.begin(), rows.probabilities.end());
+  pending_labels_.assign(rows.labels.begin(), rows.labels.end());
+}
+
 std::optional<double> RunningBlockSkce::Add(std::span<const double> g,
                                             std::span<const std::int32_t> labels) noexcept {
   // The block's terms are summed as its observations come, so that the cost is
   // spread evenly and the last observation need not be stored.
   const std::size_t waiting = pending();
   if (matrix() != nullptr) matrix()->Project(g, labels.front(), projected_);
-  for (std::size_t i = 0; i < waiting; ++i) block_sum_ += Term(i, g, labels);
+  if (matrix() == nullptr && parts_ == 1 && waiting >= kMinPairsTogether) {
+    AddTermsTogether(g, labels.front(), waiting);
+  } else {
+    for (std::size_t i = 0; i < waiting; ++i) block_sum_ += Term(i, g, labels);
+  }
   if (waiting + 1 < block_size_) {
     pending_probabilities_.insert(pending_probabilities_.end(), g.begin(), g.end());
     pending_labels_.insert(pending_labels_.end(), labels.begin(), labels.end());

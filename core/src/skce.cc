@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "line_skce.h"
+#include "pair_terms.h"
 #include "tile_engine.h"
 #include "tile_sums.h"
 
@@ -80,11 +81,11 @@ absl::Status CheckSampleSize(std::size_t n, std::size_t needed) {
       absl::StrCat("there are ", n, " observations, needed are at least ", needed));
 }
 
-double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
-                std::int32_t y_j, const Kernel& kernel) noexcept {
+double ResidualProduct(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
+                       std::int32_t y_j) noexcept {
   // The product of the residuals, class by class: [y_i = y_j] - g_i[y_j] - g_j[y_i] +
   // <g_i, g_j> would lose the digits of confident predictions to cancellation, while
-  // 1 - g is exact for g >= 1/2. h(i, j) == h(j, i) to the last bit.
+  // 1 - g is exact for g >= 1/2. Symmetric to the last bit.
   const auto a = static_cast<std::size_t>(std::min(y_i, y_j));
   const auto b = static_cast<std::size_t>(std::max(y_i, y_j));
   DotProduct others;
@@ -99,7 +100,12 @@ double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const d
     const auto at_j = static_cast<std::size_t>(y_j);
     residuals = -((1 - g_i[at_i]) * g_j[at_i] + (1 - g_j[at_j]) * g_i[at_j]);
   }
-  return kernel(g_i, g_j) * (residuals + (others.sum[0] + others.sum[1]));
+  return residuals + (others.sum[0] + others.sum[1]);
+}
+
+double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
+                std::int32_t y_j, const Kernel& kernel) noexcept {
+  return kernel(g_i, g_j) * ResidualProduct(g_i, y_i, g_j, y_j);
 }
 
 absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,

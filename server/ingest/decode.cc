@@ -226,6 +226,7 @@ DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration
   batch.rows = RowCount(observations);
   batch.dropped_rows = observations.dropped_rows();
   batch.probabilities = Values(observations);
+  batch.single_precision = observations.has_probabilities_float32();
   batch.content_hash = HashContent(observations, batch.probabilities, are_logits);
   batch.validity = CheckShape(observations, batch.probabilities.size(), declaration);
   if (batch.validity.ok()) {

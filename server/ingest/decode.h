@@ -33,6 +33,8 @@ struct DecodedBatch {
   absl::Status validity;
   // n x m probabilities, row-major.
   std::vector<double> probabilities;
+  // That they came in single precision, so that each is a float exactly.
+  bool single_precision = false;
   std::vector<std::int32_t> labels;
   // n, or none.
   std::vector<PredictionId> ids;

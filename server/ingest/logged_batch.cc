@@ -1,6 +1,11 @@
 #include "server/ingest/logged_batch.h"
 
+#include <google/protobuf/io/coded_stream.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,22 +17,77 @@ namespace {
 
 using Kind = LoggedBatch::Kind;
 
-void EncodeValues(const DecodedBatch& batch, store::v1::LoggedBatch& out) {
-  const std::vector<double>& values = batch.probabilities;
-  const bool single = std::all_of(values.begin(), values.end(), [](double value) {
-    return static_cast<double>(static_cast<float>(value)) == value;
-  });
-  if (single) {
-    out.mutable_float_probabilities()->Reserve(static_cast<int>(values.size()));
-    for (const double value : values) {
-      out.mutable_float_probabilities()->AddAlreadyReserved(static_cast<float>(value));
+using google::protobuf::io::CodedOutputStream;
+
+// What is appended to an encoded row until it is stored.
+constexpr std::size_t kRoomToAppend = 32;
+
+// The header of a packed field.
+void AppendHeader(int field, std::size_t bytes, std::string& out) {
+  constexpr std::uint32_t kLengthDelimited = 2;
+  std::array<std::uint8_t, 10> header;
+  std::uint8_t* end = CodedOutputStream::WriteTagToArray(
+      static_cast<std::uint32_t>(field) << 3U | kLengthDelimited, header.data());
+  end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(bytes), end);
+  out.append(header.data(), end);
+}
+
+template <typename T>
+void AppendRaw(std::span<const T> values, std::string& out) {
+  static_assert(std::endian::native == std::endian::little);
+  out.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+}
+
+void AppendAsFloats(std::span<const double> values, std::string& out) {
+  std::array<float, 1024> floats;
+  for (; !values.empty(); values = values.subspan(std::min(values.size(), floats.size()))) {
+    const std::size_t count = std::min(values.size(), floats.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      floats[i] = static_cast<float>(values[i]);
     }
-  } else {
-    out.mutable_probabilities()->Add(values.begin(), values.end());
+    AppendRaw<float>(std::span(floats).first(count), out);
   }
-  out.mutable_labels()->Add(batch.labels.begin(), batch.labels.end());
-  out.set_prediction_ids(EncodeIds(batch.ids));
-  out.set_dropped_rows(batch.dropped_rows);
+}
+
+// The fields 1 to 3 of a row as protobuf writes them, which would copy them more than once.
+void AppendValues(const DecodedBatch& batch, std::string& out) {
+  using Message = store::v1::LoggedBatch;
+  const std::vector<double>& values = batch.probabilities;
+  const bool single =
+      batch.single_precision || std::all_of(values.begin(), values.end(), [](double value) {
+        return static_cast<double>(static_cast<float>(value)) == value;
+      });
+  if (values.empty()) {
+    // No field.
+  } else if (single) {
+    AppendHeader(Message::kFloatProbabilitiesFieldNumber, values.size() * sizeof(float), out);
+    AppendAsFloats(values, out);
+  } else {
+    AppendHeader(Message::kProbabilitiesFieldNumber, values.size() * sizeof(double), out);
+    AppendRaw<double>(values, out);
+  }
+  if (batch.labels.empty()) {
+    return;
+  }
+  std::size_t label_bytes = 0;
+  for (const std::int32_t label : batch.labels) {
+    label_bytes += CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(label));
+  }
+  AppendHeader(Message::kLabelsFieldNumber, label_bytes, out);
+  const std::size_t begin = out.size();
+  out.resize(begin + label_bytes);
+  auto* end = reinterpret_cast<std::uint8_t*>(&out[begin]);
+  for (const std::int32_t label : batch.labels) {
+    end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(label), end);
+  }
+}
+
+// At least.
+std::size_t ValueBytes(const DecodedBatch& batch) {
+  constexpr std::size_t kHeaders = 20;
+  constexpr std::size_t kMostOfALabel = 3;
+  return kHeaders + kMostOfALabel * batch.labels.size() +
+         batch.probabilities.size() * (batch.single_precision ? sizeof(float) : sizeof(double));
 }
 
 bool AreClasses(const google::protobuf::RepeatedField<std::int32_t>& values,
@@ -94,7 +154,14 @@ LoggedBatch MakeLoggedBatch(DecodedBatch batch) {
 
 std::string EncodeLogged(const LoggedBatch& logged,
                          const std::optional<ProducerPosition>& position) {
+  // All but the values.
   store::v1::LoggedBatch out;
+  const bool has_values = logged.kind == Kind::kObservations || logged.kind == Kind::kPredictions ||
+                          logged.kind == Kind::kMatured;
+  if (has_values) {
+    out.set_prediction_ids(EncodeIds(logged.batch.ids));
+    out.set_dropped_rows(logged.batch.dropped_rows);
+  }
   if (position.has_value()) {
     out.set_producer_id(position->producer_id);
     out.set_epoch(position->epoch);
@@ -106,10 +173,8 @@ std::string EncodeLogged(const LoggedBatch& logged,
       out.set_rejected_rows(logged.batch.rows);
       break;
     case Kind::kObservations:
-      EncodeValues(logged.batch, out);
       break;
     case Kind::kPredictions:
-      EncodeValues(logged.batch, out);
       out.set_duplicate_predictions(logged.duplicate_predictions);
       break;
     case Kind::kLabels: {
@@ -123,7 +188,6 @@ std::string EncodeLogged(const LoggedBatch& logged,
       break;
     }
     case Kind::kMatured: {
-      EncodeValues(logged.batch, out);
       store::v1::Maturity& maturity = *out.mutable_maturity();
       maturity.set_through_log_id(logged.through_log_id);
       maturity.mutable_missing_predicted_classes()->Add(logged.missing_predicted_classes.begin(),
@@ -135,7 +199,13 @@ std::string EncodeLogged(const LoggedBatch& logged,
       out.mutable_acknowledgement()->set_note(logged.note);
       break;
   }
-  return out.SerializeAsString();
+  std::string encoded;
+  encoded.reserve((has_values ? ValueBytes(logged.batch) : 0) + out.ByteSizeLong() + kRoomToAppend);
+  if (has_values) {
+    AppendValues(logged.batch, encoded);
+  }
+  out.AppendToString(&encoded);
+  return encoded;
 }
 
 void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded) {

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
 #include "server/options.h"
@@ -163,10 +164,14 @@ int RunNoOpServer(const std::string& ready_file) {
 // A producer's stream that keeps as many batches in flight as the server allows, for a time.
 class Producer final : public grpc::ClientBidiReactor<Request, Response> {
  public:
-  // batches: sent in turn, numbered anew. duration: after it the stream is finished.
-  Producer(v1::IngestService::Stub& stub, std::vector<Request>& batches, Seconds duration)
-      : batches_(batches), duration_(duration) {
-    control_.mutable_open()->set_model(kModel);
+  // The batch to be sent with this number.
+  using MakeBatch = std::function<Request&(std::int64_t sequence)>;
+
+  // duration: after it the stream is finished.
+  Producer(v1::IngestService::Stub& stub, const std::string& model, MakeBatch make_batch,
+           Seconds duration)
+      : make_batch_(std::move(make_batch)), duration_(duration) {
+    control_.mutable_open()->set_model(model);
     control_.mutable_open()->set_producer_id("benchmark");
     stub.async()->StreamObservations(&context_, this);
     StartRead(&response_);
@@ -231,12 +236,12 @@ class Producer final : public grpc::ClientBidiReactor<Request, Response> {
       StartWrite(&control_);
       return;
     }
-    Request& request = batches_[static_cast<std::size_t>(next_sequence_) % batches_.size()];
+    Request& request = make_batch_(next_sequence_);
     request.mutable_batch()->set_sequence(next_sequence_++);
     StartWrite(&request);
   }
 
-  std::vector<Request>& batches_;
+  const MakeBatch make_batch_;
   const Seconds duration_;
   grpc::ClientContext context_;
   Request control_;
@@ -295,6 +300,99 @@ void CreateModel(const std::shared_ptr<grpc::Channel>& channel) {
       v1::ModelService::NewStub(channel)->CreateModel(&context, request, &response);
   Check(status.ok(), status.error_message());
 }
+
+// Predictions with ids, each batch followed by one with its labels. Returns how many predictions
+// a second were posted, labelled and matured: from the first batch until all have matured, the
+// label_grace that the last one waits left out.
+class LabelledLater {
+ public:
+  explicit LabelledLater(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(v1::IngestService::NewStub(channel)),
+        calibration_(v1::CalibrationService::NewStub(channel)),
+        predictions_(MakeBatches<double>(kRows)) {
+    v1::CreateModelRequest request;
+    request.mutable_model()->set_name(kLaterModel);
+    request.mutable_model()->set_class_count(kClassCount);
+    request.mutable_model()->mutable_bandwidth()->set_fixed(1);
+    request.mutable_model()->add_block_sizes(2);
+    request.mutable_model()->mutable_label_grace()->set_seconds(kGrace.count());
+    request.mutable_model()->set_max_pending(800000);
+    v1::CreateModelResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status =
+        v1::ModelService::NewStub(channel)->CreateModel(&context, request, &response);
+    Check(status.ok(), status.error_message());
+    for (Request& batch : predictions_) {
+      v1::Observations& observations = *batch.mutable_batch()->mutable_observations();
+      labels_.emplace_back().mutable_batch()->mutable_labels()->mutable_labels()->Swap(
+          observations.mutable_labels());
+    }
+  }
+
+  double PredictionsPerSecond(Seconds duration) {
+    last_ids_.Clear();
+    const auto begin = Clock::now();
+    const auto make = [this](std::int64_t sequence) -> Request& { return Make(sequence); };
+    const std::int64_t before = matured_;
+    Producer(*stub_, kLaterModel, make, duration).Wait();
+    Check(testing::WaitFor([this] {
+            Look();
+            return matured_ == posted_;
+          }),
+          "the predictions did not mature");
+    // Each run may end between a batch and its labels.
+    ++runs_;
+    Check(missing_ <= runs_ * static_cast<std::int64_t>(kRows),
+          "predictions matured without their labels");
+    return PerSecond(matured_ - before, Clock::now() - begin - kGrace);
+  }
+
+ private:
+  static constexpr char kLaterModel[] = "models/labelled-later";
+  static constexpr std::size_t kRows = 256;
+  static constexpr std::chrono::seconds kGrace{1};
+
+  // Of predictions, then of their labels.
+  Request& Make(std::int64_t sequence) {
+    if (!last_ids_.empty()) {
+      labels_[last_].mutable_batch()->mutable_labels()->mutable_prediction_ids()->Swap(&last_ids_);
+      last_ids_.Clear();
+      return labels_[last_];
+    }
+    const std::size_t at = static_cast<std::size_t>(sequence / 2) % predictions_.size();
+    auto& ids = *predictions_[at].mutable_batch()->mutable_observations()->mutable_prediction_ids();
+    ids.Clear();
+    for (std::size_t i = 0; i < kRows; ++i) {
+      ids.Add("prediction-" + std::to_string(posted_++));
+    }
+    last_ids_ = ids;
+    last_ = at;
+    return predictions_[at];
+  }
+
+  void Look() {
+    v1::GetCalibrationRequest request;
+    request.set_model(kLaterModel);
+    v1::GetCalibrationResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = calibration_->GetCalibration(&context, request, &response);
+    Check(status.ok(), status.error_message());
+    matured_ = response.label_coverage().matured();
+    missing_ = response.label_coverage().missing();
+  }
+
+  const std::unique_ptr<v1::IngestService::Stub> stub_;
+  const std::unique_ptr<v1::CalibrationService::Stub> calibration_;
+  std::vector<Request> predictions_;
+  std::vector<Request> labels_;
+  // Those of the newest predictions, until their labels are sent, and which batch that was.
+  google::protobuf::RepeatedPtrField<std::string> last_ids_;
+  std::size_t last_ = 0;
+  std::int64_t posted_ = 0;
+  std::int64_t matured_ = 0;
+  std::int64_t missing_ = 0;
+  std::int64_t runs_ = 0;
+};
 
 // One transaction after another, each posted by the one before.
 double StoreCommitsPerSecond(server::CommitQueue& queue, Seconds duration) {
@@ -412,7 +510,10 @@ void CompareIngestion(const std::filesystem::path& folder, Report& report) {
     for (const std::size_t rows : {std::size_t{32}, std::size_t{256}, std::size_t{2048}}) {
       std::vector<Request> batches = single ? MakeBatches<float>(rows) : MakeBatches<double>(rows);
       const auto predictions_per_second = [&](v1::IngestService::Stub& stub, Seconds seconds) {
-        return static_cast<double>(rows) * Producer(stub, batches, seconds).Wait();
+        const auto in_turn = [&](std::int64_t sequence) -> Request& {
+          return batches[static_cast<std::size_t>(sequence) % batches.size()];
+        };
+        return static_cast<double>(rows) * Producer(stub, kModel, in_turn, seconds).Wait();
       };
       report.Compare({.name = std::string("Ingest/") + (single ? "float32" : "float64") +
                               "/rows=" + std::to_string(rows) + "/m=" + std::to_string(kClassCount),
@@ -423,6 +524,20 @@ void CompareIngestion(const std::filesystem::path& folder, Report& report) {
                       .least_ratio = 0.5});
     }
   }
+}
+
+void CompareLabelsLater(Report& report) {
+  const auto calibd = testing::ServerProcess::Start();
+  Check(calibd != nullptr, "calibd did not start");
+  LabelledLater later(
+      grpc::CreateChannel(calibd->grpc_address(), grpc::InsecureChannelCredentials()));
+  constexpr double kBar = 70000;
+  report.Compare({.name = "LabelsLater/float64/rows=256/m=" + std::to_string(kClassCount),
+                  .unit = "predictions",
+                  .baseline_name = "the bar",
+                  .calibd = [&](Seconds s) { return later.PredictionsPerSecond(s); },
+                  .baseline = [](Seconds /*s*/) { return kBar; },
+                  .least_ratio = 1});
 }
 
 void CompareCommits(const std::filesystem::path& folder, Report& report) {
@@ -484,6 +599,7 @@ int Main(int argc, char** argv) {
         folder.path().string() + " is not on a disk; set TMPDIR to a folder that is");
   Report report(rounds, Seconds(seconds), filter);
   CompareIngestion(folder.path(), report);
+  CompareLabelsLater(report);
   CompareCommits(folder.path(), report);
   if (!out.empty()) {
     const nlohmann::ordered_json result{{"cpu", CpuName()},

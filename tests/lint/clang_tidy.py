@@ -17,7 +17,7 @@ from sources import ROOT
 
 PRODUCT = ("core", "server", "client", "proto/convert")
 # Compiled several times over, once for each instruction set, by including itself.
-ALONE = ("tile_micro.cc", "gather_interval.cc", "evidence_simd.cc")
+ALONE = ("tile_micro.cc", "gather_interval.cc", "evidence_simd.cc", "pair_terms.cc")
 
 
 def product_commands(build):

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/generator.h"
 
 namespace calibd {
 namespace {
@@ -35,6 +39,41 @@ TEST(ValidationTest, NamesRowAndValue) {
   EXPECT_THAT(Check({0.5, HUGE_VAL}, {0}), HasSubstr("rows[0].probabilities[1] is inf"));
   EXPECT_EQ(Check({0.5, 0.5}, {2}), "labels[0] is 2, expected [0, 2)");
   EXPECT_EQ(Check({0.5, 0.5}, {-1}), "labels[0] is -1, expected [0, 2)");
+}
+
+// Wherever the row is among others, which are checked several at a time.
+TEST(ValidationTest, FindsTheOneBadRow) {
+  constexpr std::size_t kRows = 19;
+  for (const std::size_t m : {2U, 3U, 10U}) {
+    PredictionSet set;
+    Generator::Create(GeneratorSpec::M1(m), m)->Draw(kRows, set);
+    ASSERT_THAT(FindViolations(set.view(), 1e-9), IsEmpty());
+    for (std::size_t i = 0; i < kRows; ++i) {
+      for (std::size_t k = 0; k < m; ++k) {
+        PredictionSet changed = set;
+        for (const double bad : {-1e-300, 1 + 1e-15, kNan, HUGE_VAL, -HUGE_VAL}) {
+          changed.probabilities[i * m + k] = bad;
+          const auto violations = FindViolations(changed.view());
+          ASSERT_THAT(violations, SizeIs(1));
+          EXPECT_EQ(violations[0].field, absl::StrCat("rows[", i, "].probabilities[", k, "]"));
+        }
+      }
+      PredictionSet changed = set;
+      changed.labels[i] = static_cast<std::int32_t>(m);
+      EXPECT_THAT(FindViolations(changed.view()), SizeIs(1));
+      // The tolerance holds to the last bit of the sum from the first class to the last.
+      changed = set;
+      const auto row = changed.probabilities.begin() + static_cast<std::ptrdiff_t>(i * m);
+      *std::max_element(row, row + static_cast<std::ptrdiff_t>(m)) /= 2;
+      double sum = 0;
+      for (const double value : changed.view().row(i)) sum += value;
+      const double off = std::abs(sum - 1);
+      EXPECT_THAT(FindViolations(changed.view(), off), IsEmpty());
+      const auto violations = FindViolations(changed.view(), std::nextafter(off, 0));
+      ASSERT_THAT(violations, SizeIs(1));
+      EXPECT_EQ(violations[0].field, absl::StrCat("rows[", i, "].probabilities"));
+    }
+  }
 }
 
 TEST(ValidationTest, NamesAWrongShape) {

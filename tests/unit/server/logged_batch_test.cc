@@ -57,6 +57,35 @@ TEST(LoggedBatchTest, SinglePrecisionTakesHalfTheRoom) {
   EXPECT_GT(EncodeLogged(Logged(Batch(other)), {}).size(), 16000U);
 }
 
+// What is written by hand, as protobuf writes it.
+TEST(LoggedBatchTest, BytesAreThoseOfProtobuf) {
+  for (const std::size_t rows : {1U, 3U, 700U}) {
+    for (const bool single : {false, true}) {
+      DecodedBatch batch;
+      batch.class_count = 2;
+      for (std::size_t i = 0; i < rows; ++i) {
+        const double p = single ? 0.25 : 0.1;
+        batch.probabilities.insert(batch.probabilities.end(), {p, 1 - p});
+        // Labels of one, two and three bytes.
+        batch.labels.push_back(static_cast<std::int32_t>((i * 7919) % 100000));
+      }
+      batch.rows = static_cast<std::int64_t>(rows);
+      batch.dropped_rows = 300;
+      for (const bool known : {false, single}) {
+        batch.single_precision = known;
+        const std::string encoded = EncodeLogged(
+            Logged(batch), ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7});
+        store::v1::LoggedBatch message;
+        ASSERT_TRUE(message.ParseFromString(encoded));
+        EXPECT_EQ(message.float_probabilities().empty(), !single);
+        EXPECT_EQ(message.SerializeAsString(), encoded);
+        EXPECT_TRUE(std::equal(message.labels().begin(), message.labels().end(),
+                               batch.labels.begin(), batch.labels.end()));
+      }
+    }
+  }
+}
+
 TEST(LoggedBatchTest, RejectedBatchesLeaveTheirRows) {
   DecodedBatch rejected;
   rejected.validity = absl::InvalidArgumentError("is bad");

@@ -38,11 +38,10 @@ class RunningLens {
                                                           const RunningKernel& kernel,
                                                           std::span<const std::size_t> block_sizes);
 
-  // g: a valid prediction, m probabilities; y: its label. Equal bits for any cut of a
-  // sequence. Cost: that of RunningBlockSkce::Add for each block size and part.
-  void Add(std::span<const double> g, std::int32_t y, RunningMoments* pairs = nullptr) noexcept;
-  // batch: valid. pairs: if given, gets the value of each block of two observations that this
-  // completes, in their order; with a block size of 2 only.
+  // batch: valid. Equal bits for any cut of a sequence. Cost: that of RunningBlockSkce::Add
+  // for each block size and part; at block size 2 a few nanoseconds a class in large batches.
+  // pairs: if given, gets the value of each block of two observations that this completes, in
+  // their order; with a block size of 2 only.
   void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr) noexcept;
 
   // As RunningBlockSkce::Save and Restore.
@@ -71,17 +70,28 @@ class RunningLens {
  private:
   RunningLens(Lens lens, std::size_t class_count, const RunningKernel& kernel);
 
+  // rows, labels: as the lens shows `count` observations, at least one.
+  void AddShown(std::span<const double> rows, std::span<const std::int32_t> labels,
+                std::size_t count, RunningMoments* pairs) noexcept;
+  // The rows of a batch after its first one, which was added. Of one part.
+  void AddPairs(const PredictionBatch& batch, const Kernel& kernel, RunningMoments* pairs) noexcept;
+
   Lens lens_;
   std::size_t parts_;
+  // Of an observation as the lens shows it: parts x classes.
+  std::size_t width_;
   RunningKernel kernel_;
   std::vector<RunningBlockSkce> blocks_;
   // E h^2 of each observation and the one before it: what the noise floor is made of, at
   // the cost of one term an observation. Labels play no part in which pairs these are.
   RunningMoments null_squares_;
-  // What the lens shows of the observation at hand, and of the one before it.
+  // What the lens shows of the observations at hand, at most shown_rows_; none for the
+  // canonical one, which shows them as they are.
+  std::size_t shown_rows_;
   std::vector<double> probabilities_;
   std::vector<std::int32_t> labels_;
   std::vector<std::uint32_t> order_;
+  // And of the one before them.
   std::vector<double> previous_;
 };
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/matrix_kernel.h"
+#include "calibd/core/prediction_batch.h"
 
 namespace calibd {
 
@@ -27,7 +28,12 @@ struct RunningMoments {
   double m2 = 0;
 
   // Welford's update.
-  void Add(double value) noexcept;
+  void Add(double value) noexcept {
+    ++count;
+    const double delta = value - mean;
+    mean += delta / static_cast<double>(count);
+    m2 += delta * (value - mean);
+  }
   // Chan, Golub & LeVeque's pairwise update. Merge law: equals adding other's
   // values one by one, up to rounding.
   void Merge(const RunningMoments& other) noexcept;
@@ -70,6 +76,25 @@ class RunningBlockSkce {
   std::optional<double> Add(std::span<const double> g,
                             std::span<const std::int32_t> labels) noexcept;
 
+  // Of block size 2 and one part: adds the rows of a batch, one or more. term(i): h of row i and
+  // the one before it, of the first row and the observation that was added last; called for each
+  // in order, used where both are in one block. completed: if given, gets those values. Equal bits
+  // as adding one by one.
+  template <typename Term>
+  void AddPairs(const PredictionBatch& batch, const Term& term,
+                RunningMoments* completed = nullptr) noexcept {
+    bool completes = !pending_labels_.empty();
+    RunningMoments moments = moments_;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const double value = term(i);
+      if (completes) moments.Add(value);
+      if (completes && completed != nullptr) completed->Add(value);
+      completes = !completes;
+    }
+    moments_ = moments;
+    SetPending(batch.rows(batch.size() - 1, completes ? 1 : 0));
+  }
+
   // Adds the complete blocks of other, as if they had been counted here.
   // Incomplete blocks do not merge: FailedPrecondition when other has
   // observations pending, or differs in block size, classes, kernel or lens; then
@@ -107,6 +132,11 @@ class RunningBlockSkce {
   // h of the pending observation i and this one, whose projected residual is in projected_.
   [[nodiscard]] double Term(std::size_t i, std::span<const double> g,
                             std::span<const std::int32_t> labels) const noexcept;
+  // Adds those of all `waiting` pending observations to block_sum_. Of one part, and of a kernel
+  // that is not matrix-valued.
+  void AddTermsTogether(std::span<const double> g, std::int32_t y, std::size_t waiting) noexcept;
+  // rows: fewer than block_size, of one part.
+  void SetPending(const PredictionBatch& rows) noexcept;
   // Takes the memory of a whole block, so that Add takes none.
   void ReservePending();
   // The kernel if it is a matrix-valued one.

@@ -1,0 +1,61 @@
+#ifndef CALIBD_CORE_SRC_PAIR_TERMS_H_
+#define CALIBD_CORE_SRC_PAIR_TERMS_H_
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "calibd/core/kernel.h"
+#include "calibd/core/prediction_batch.h"
+
+namespace calibd {
+
+// A distance from its sum over classes, of absolute differences or their squares.
+[[nodiscard]] inline double DistanceOfSum(Distance distance, double sum) noexcept {
+  switch (distance) {
+    case Distance::kTotalVariation:
+      return 0.5 * sum;
+    case Distance::kEuclidean:
+      return std::sqrt(sum);
+    case Distance::kCityblock:
+    case Distance::kSquaredEuclidean:
+      return sum;
+  }
+  return 0;
+}
+[[nodiscard]] constexpr bool SumsSquares(Distance distance) noexcept {
+  return distance == Distance::kEuclidean || distance == Distance::kSquaredEuclidean;
+}
+
+// (e_{y_i} - g_i)' (e_{y_j} - g_j), what SkceTerm multiplies with the kernel. Cost: O(m).
+[[nodiscard]] double ResidualProduct(std::span<const double> g_i, std::int32_t y_i,
+                                     std::span<const double> g_j, std::int32_t y_j) noexcept;
+
+// tr(S_i S_j), see NullMoments; 0 where rounding takes it below. Cost: O(m).
+[[nodiscard]] double NullTrace(std::span<const double> g_i, std::span<const double> g_j) noexcept;
+
+inline constexpr std::size_t kMaxPairs = 32;
+
+// Of pairs of labelled predictions.
+struct PairTerms {
+  std::array<double, kMaxPairs> distances;
+  std::array<double, kMaxPairs> residual_products;
+  // Only of neighbours.
+  std::array<double, kMaxPairs> null_traces;
+};
+
+// Each has the bits of DistanceOf, ResidualProduct and NullTrace of one pair, on every CPU:
+// lanes run over pairs. Cost: O(m) a pair.
+
+// Pair p is rows p and p + 1 of the batch, 2 to kMaxPairs + 1 rows.
+void ComputeNeighbourTerms(const PredictionBatch& batch, Distance distance,
+                           PairTerms& terms) noexcept;
+// Pair p is row p of the batch, at most kMaxPairs, and the prediction g with its label y.
+void ComputeTermsWith(std::span<const double> g, std::int32_t y, const PredictionBatch& batch,
+                      Distance distance, PairTerms& terms) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_PAIR_TERMS_H_

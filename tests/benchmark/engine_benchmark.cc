@@ -1,0 +1,118 @@
+// Google Benchmark of what the engine does with a batch, in one process and thread, as
+// seconds a prediction.
+#include <benchmark/benchmark.h>
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "calibd/core/generator.h"
+#include "server/ingest/decode.h"
+#include "server/ingest/logged_batch.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+namespace {
+
+ModelDeclaration Declaration(std::size_t class_count) {
+  ModelDeclaration declaration;
+  declaration.name = {"benchmark", ""};
+  declaration.class_count = class_count;
+  declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+  declaration.kernel.rule.bandwidth.fixed = 1;
+  declaration.block_sizes = {2};
+  declaration.window = 10000;
+  declaration.row_sum_tolerance = 1e-3;
+  return declaration;
+}
+
+PredictionSet Predictions(std::size_t rows, std::size_t class_count) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M1(class_count), 1)->Draw(rows, set);
+  return set;
+}
+
+template <typename Float>
+v1::Observations Message(std::size_t rows, std::size_t class_count) {
+  const PredictionSet set = Predictions(rows, class_count);
+  v1::Observations observations;
+  observations.mutable_labels()->Add(set.labels.begin(), set.labels.end());
+  auto* const values = [&] {
+    if constexpr (std::is_same_v<Float, double>) {
+      return observations.mutable_probabilities()->mutable_values();
+    } else {
+      return observations.mutable_probabilities_float32()->mutable_values();
+    }
+  }();
+  for (const double value : set.probabilities) {
+    values->Add(static_cast<Float>(value));
+  }
+  return observations;
+}
+
+// state.range: classes, rows.
+std::size_t Classes(const benchmark::State& state) {
+  return static_cast<std::size_t>(state.range(0));
+}
+std::size_t Rows(const benchmark::State& state) { return static_cast<std::size_t>(state.range(1)); }
+
+void ShowEach(benchmark::State& state) {
+  state.counters["each"] = benchmark::Counter(
+      static_cast<double>(Rows(state)),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void SetShapes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"m", "rows"});
+  benchmark->Args({2, 2048})->Args({10, 2048})->Args({100, 256})->Args({1000, 64})->Args({10, 1});
+}
+
+void Counting(benchmark::State& state, const Lens& lens, std::size_t block_size) {
+  ThreadPool pool("benchmark", 1);
+  ModelDeclaration declaration = Declaration(Classes(state));
+  declaration.lenses = {lens};
+  declaration.block_sizes = {block_size};
+  Model model(1, declaration, {}, 1, pool, nullptr);
+  const PredictionSet set = Predictions(Rows(state), Classes(state));
+  for (auto _ : state) {
+    model.Apply(set.view());
+  }
+  ShowEach(state);
+}
+BENCHMARK_CAPTURE(Counting, canonical, Lens::Canonical(), 2)->Apply(SetShapes);
+BENCHMARK_CAPTURE(Counting, blocks_of_100, Lens::Canonical(), 100)->Apply(SetShapes);
+BENCHMARK_CAPTURE(Counting, top_label, Lens::TopLabel(), 2)->Apply(SetShapes);
+BENCHMARK_CAPTURE(Counting, class_wise, Lens::ClassWise(), 2)->Apply(SetShapes);
+
+template <typename Float>
+void Decoding(benchmark::State& state) {
+  const ModelDeclaration declaration = Declaration(Classes(state));
+  const v1::Observations message = Message<Float>(Rows(state), Classes(state));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(Decode(message, declaration));
+  }
+  ShowEach(state);
+}
+BENCHMARK_TEMPLATE(Decoding, double)->Apply(SetShapes);
+BENCHMARK_TEMPLATE(Decoding, float)->Apply(SetShapes);
+
+template <typename Float>
+void Encoding(benchmark::State& state) {
+  const LoggedBatch logged = MakeLoggedBatch(
+      Decode(Message<Float>(Rows(state), Classes(state)), Declaration(Classes(state))));
+  const ProducerPosition position{.producer_id = "benchmark", .epoch = 1, .sequence = 1};
+  for (auto _ : state) {
+    std::string encoded = EncodeLogged(logged, position);
+    AppendElapsed(std::chrono::microseconds(1), encoded);
+    benchmark::DoNotOptimize(encoded);
+  }
+  ShowEach(state);
+}
+BENCHMARK_TEMPLATE(Encoding, double)->Apply(SetShapes);
+BENCHMARK_TEMPLATE(Encoding, float)->Apply(SetShapes);
+
+}  // namespace
+}  // namespace calibd::server
+
+BENCHMARK_MAIN();

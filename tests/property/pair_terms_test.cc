@@ -1,0 +1,118 @@
+// Every instruction set that this CPU has gives the bits of the scalar terms.
+#include "pair_terms.h"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <bit>
+#include <vector>
+
+#include "calibd/core/generator.h"
+#include "calibd/core/running_lens.h"
+#include "calibd/core/skce.h"
+
+namespace calibd {
+namespace {
+
+constexpr Distance kDistances[] = {Distance::kTotalVariation, Distance::kCityblock,
+                                   Distance::kEuclidean, Distance::kSquaredEuclidean};
+
+// Some predictions are certain, right or wrong, and one has a zero with a sign.
+PredictionSet Predictions(std::size_t n, std::size_t m) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(m), n + m)->Draw(n, set);
+  for (std::size_t i = 0; i < n; i += 5) {
+    for (std::size_t k = 0; k < m; ++k) set.probabilities[i * m + k] = k == i % m ? 1 : 0;
+  }
+  set.probabilities[(n - 1) / 5 * 5 * m + ((n - 1) / 5 * 5 + 1) % m] = -0.0;
+  return set;
+}
+
+void ExpectBits(double actual, double expected) {
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(actual), std::bit_cast<std::uint64_t>(expected))
+      << actual << " " << expected;
+}
+
+template <typename Body>
+void ForEachTarget(const Body& body) {
+  hwy::SetSupportedTargetsForTest(0);
+  for (std::int64_t targets = hwy::SupportedTargets() | HWY_SCALAR; targets != 0;
+       targets &= targets - 1) {
+    SCOPED_TRACE(hwy::TargetName(targets & -targets));
+    hwy::SetSupportedTargetsForTest(targets & -targets);
+    body();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(PairTermsTest, HaveTheBitsOfTheScalarFunctions) {
+  ForEachTarget([] {
+    for (const std::size_t m : {2U, 3U, 4U, 5U, 7U, 8U, 10U, 101U}) {
+      for (std::size_t n = 2; n <= kMaxPairs + 1; n += n < 11 ? 1 : 11) {
+        const PredictionSet set = Predictions(n, m);
+        const PredictionBatch batch = set.view();
+        for (const Distance distance : kDistances) {
+          PairTerms neighbours;
+          ComputeNeighbourTerms(batch, distance, neighbours);
+          PairTerms with_last;
+          ComputeTermsWith(batch.row(n - 1), batch.labels[n - 1], batch.rows(0, n - 1), distance,
+                           with_last);
+          const auto expect = [&](const PairTerms& terms, std::size_t i, std::size_t j) {
+            ExpectBits(terms.distances[i], DistanceOf(distance, batch.row(i), batch.row(j)));
+            ExpectBits(terms.residual_products[i], ResidualProduct(batch.row(i), batch.labels[i],
+                                                                   batch.row(j), batch.labels[j]));
+          };
+          for (std::size_t i = 0; i + 1 < n; ++i) {
+            expect(neighbours, i, i + 1);
+            ExpectBits(neighbours.null_traces[i], NullTrace(batch.row(i), batch.row(i + 1)));
+            expect(with_last, i, n - 1);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(RunningLensTest, HasTheBitsOfTermsAddedOneByOne) {
+  constexpr std::size_t kRows = 150;
+  constexpr std::size_t kClasses = 10;
+  const PredictionSet set = Predictions(kRows, kClasses);
+  const PredictionBatch batch = set.view();
+  const std::vector<std::size_t> block_sizes{2, 3, 40};
+  ForEachTarget([&] {
+    for (const Distance distance : kDistances) {
+      const Kernel kernel = *Kernel::Over(distance, 0.7);
+      RunningMoments null_squares;
+      for (std::size_t i = 1; i < kRows; ++i) {
+        null_squares.Add(NullSquare(batch.row(i - 1), batch.row(i), 1, 1, kernel));
+      }
+      auto running = RunningLens::Create(Lens::Canonical(), kClasses, kernel, block_sizes);
+      ASSERT_TRUE(running.ok()) << running.status();
+      for (std::size_t done = 0, rows = 1; done < kRows; done += rows++) {
+        running->Add(batch.rows(done, std::min(rows, kRows - done)));
+      }
+      const RunningLens::State state = running->Save();
+      EXPECT_EQ(state.null_squares, null_squares);
+      for (std::size_t b = 0; b < block_sizes.size(); ++b) {
+        const std::size_t size = block_sizes[b];
+        RunningMoments blocks;
+        double sum = 0;
+        for (std::size_t j = 0; j < kRows; ++j) {
+          for (std::size_t i = j / size * size; i < j; ++i) {
+            sum += SkceTerm(batch.row(i), batch.labels[i], batch.row(j), batch.labels[j], kernel);
+          }
+          if ((j + 1) % size != 0) continue;
+          const auto n = static_cast<double>(size);
+          blocks.Add(sum / (n * (n - 1) / 2));
+          sum = 0;
+        }
+        EXPECT_EQ(state.blocks[b].moments, blocks);
+        ExpectBits(state.blocks[b].block_sum, sum);
+        EXPECT_EQ(state.blocks[b].pending_labels.size(), kRows % size);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace calibd
