@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
@@ -206,7 +205,7 @@ std::vector<History::Entry> History::View(HistoryResolution resolution,
     open.bucket.watch = watch;
   }
   if (!open.bucket.empty()) {
-    view.push_back(std::move(open));
+    view.push_back(open);
   }
   return view;
 }
