@@ -13,6 +13,7 @@
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
+#include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/maturation.h"
@@ -78,7 +79,9 @@ struct Server::Parts {
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        calibration(registry, jobs, ingestor, static_cast<std::size_t>(options.max_watchers)),
+        history(options.data_dir + "/calibd.db"),
+        calibration(registry, jobs, ingestor, history,
+                    static_cast<std::size_t>(options.max_watchers)),
         upkeep(registry, options.data_dir, commits),
         metrics({.registry = registry,
                  .ingestor = ingestor,
@@ -102,6 +105,8 @@ struct Server::Parts {
     calibration.watches().Stop();
     computers.Stop();
     upkeep.Stop();
+    // Histories are read on the writer threads first, then on their own.
+    history.Stop();
     if (maturation != nullptr) {
       maturation->Stop();
     }
@@ -172,6 +177,7 @@ struct Server::Parts {
   OpenStreams streams;
   ModelServiceImpl models;
   IngestServiceImpl ingest;
+  HistoryReader history;
   CalibrationServiceImpl calibration;
   StoreServiceImpl upkeep;
   RpcStatistics rpcs;

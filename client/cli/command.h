@@ -49,6 +49,7 @@ void AddModelCommand(CLI::App& app, Context& context);
 void AddSendCommand(CLI::App& app, Context& context);
 void AddLabelCommand(CLI::App& app, Context& context);
 void AddShowCommand(CLI::App& app, Context& context);
+void AddHistoryCommand(CLI::App& app, Context& context);
 void AddTestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddSimulateCommand(CLI::App& app, Context& context);

@@ -50,6 +50,7 @@ int Run(int argc, char** argv) {
   AddShowCommand(app, context);
   AddWatchCommand(app, context);
   AddVerdictCommands(app, context);
+  AddHistoryCommand(app, context);
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddSimulateCommand(app, context);

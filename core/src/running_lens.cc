@@ -52,10 +52,10 @@ absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_cou
   return running;
 }
 
-void RunningLens::Add(const PredictionBatch& batch) noexcept {
+void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) noexcept {
   if (batch.size() == 0) return;
   if (lens_.kind() == Lens::Kind::kCanonical) {
-    AddShown(batch.probabilities, batch.labels, batch.size());
+    AddShown(batch.probabilities, batch.labels, batch.size(), pairs);
     return;
   }
   const std::span probabilities(probabilities_);
@@ -67,31 +67,35 @@ void RunningLens::Add(const PredictionBatch& batch) noexcept {
                    probabilities.subspan(i * width_, width_), labels.subspan(i * parts_, parts_),
                    order_);
     }
-    AddShown(probabilities.first(count * width_), labels.first(count * parts_), count);
+    AddShown(probabilities.first(count * width_), labels.first(count * parts_), count, pairs);
   }
 }
 
 void RunningLens::AddShown(std::span<const double> rows, std::span<const std::int32_t> labels,
-                           std::size_t count) noexcept {
+                           std::size_t count, RunningMoments* pairs) noexcept {
   const Kernel* const kernel = std::get_if<Kernel>(&kernel_);
   const bool in_pairs = kernel != nullptr && parts_ == 1;
   std::span<const double> previous = previous_;
   for (std::size_t i = 0; i < (in_pairs ? 1 : count); ++i) {
     const std::span<const double> row = rows.subspan(i * width_, width_);
-    for (RunningBlockSkce& block : blocks_) block.Add(row, labels.subspan(i * parts_, parts_));
+    for (RunningBlockSkce& block : blocks_) {
+      const std::optional<double> value = block.Add(row, labels.subspan(i * parts_, parts_));
+      if (pairs != nullptr && value.has_value() && block.block_size() == 2) pairs->Add(*value);
+    }
     if (kernel != nullptr && !previous.empty()) {
       null_squares_.Add(NullSquare(previous, row, parts_, lens_.weight(), *kernel));
     }
     previous = row;
   }
-  if (in_pairs && count > 1) AddPairs({rows, labels, width_}, *kernel);
+  if (in_pairs && count > 1) AddPairs({rows, labels, width_}, *kernel, pairs);
   if (kernel != nullptr) {
     const std::span<const double> last = rows.last(width_);
     previous_.assign(last.begin(), last.end());
   }
 }
 
-void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel) noexcept {
+void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel,
+                           RunningMoments* pairs) noexcept {
   const double weight = lens_.weight();
   const bool has_pairs = !blocks_.empty() && blocks_.front().block_size() == 2;
   PairTerms terms;
@@ -108,7 +112,7 @@ void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel) n
       return weight * (factor * terms.residual_products[p]);
     };
     if (has_pairs) {
-      blocks_.front().AddPairs(rows, add_null_square);
+      blocks_.front().AddPairs(rows, add_null_square, pairs);
     } else {
       for (std::size_t p = 0; p < rows.size(); ++p) add_null_square(p);
     }

@@ -116,8 +116,8 @@ void RunningBlockSkce::SetPending(const PredictionBatch& rows) noexcept {
   pending_labels_.assign(rows.labels.begin(), rows.labels.end());
 }
 
-void RunningBlockSkce::Add(std::span<const double> g,
-                           std::span<const std::int32_t> labels) noexcept {
+std::optional<double> RunningBlockSkce::Add(std::span<const double> g,
+                                            std::span<const std::int32_t> labels) noexcept {
   // The block's terms are summed as its observations come, so that the cost is
   // spread evenly and the last observation need not be stored.
   const std::size_t waiting = pending();
@@ -131,14 +131,16 @@ void RunningBlockSkce::Add(std::span<const double> g,
     pending_probabilities_.insert(pending_probabilities_.end(), g.begin(), g.end());
     pending_labels_.insert(pending_labels_.end(), labels.begin(), labels.end());
     pending_projected_.insert(pending_projected_.end(), projected_.begin(), projected_.end());
-    return;
+    return std::nullopt;
   }
   const auto b = static_cast<double>(block_size_);
-  moments_.Add(block_sum_ / (b * (b - 1) / 2));
+  const double value = block_sum_ / (b * (b - 1) / 2);
+  moments_.Add(value);
   block_sum_ = 0;
   pending_probabilities_.clear();
   pending_labels_.clear();
   pending_projected_.clear();
+  return value;
 }
 
 absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {

@@ -39,10 +39,36 @@ absl::StatusOr<Opened> OpenProducer(Model& model, const std::string& producer_id
   return opened;
 }
 
+// The buckets of the history that wait, as the store holds them.
+std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
+  std::vector<Store::StoredBucket> buckets;
+  buckets.reserve(model.history().waiting().size());
+  for (const History::Entry& entry : model.history().waiting()) {
+    buckets.push_back({.model_id = model.id(),
+                       .resolution = static_cast<std::int64_t>(entry.resolution),
+                       .start_s = entry.start.time_since_epoch().count(),
+                       .data = EncodeHistoryBucket(entry.bucket)});
+  }
+  return buckets;
+}
+
+// And deletes what is older than it is kept.
+absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& buckets) {
+  absl::Status status;
+  for (const Store::StoredBucket& bucket : buckets) {
+    const auto kept = RetentionOf(static_cast<HistoryResolution>(bucket.resolution));
+    status.Update(store.PutHistory(bucket));
+    status.Update(
+        store.DeleteHistory(bucket.model_id, bucket.resolution, bucket.start_s - kept.count()));
+  }
+  return status;
+}
+
 // With the cursors that moved: those of batches that the snapshot holds are told by nothing else
 // once their rows are gone.
 absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
-                           std::string_view data, Store& store) {
+                           std::string_view data, const std::vector<Store::StoredBucket>& history,
+                           Store& store) {
   if (model.deleted()) {
     return absl::OkStatus();
   }
@@ -53,6 +79,7 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
     snapshot.matured_log_id = tracker->matured_log_id();
   }
   absl::Status status = store.PutSnapshot(snapshot);
+  status.Update(StoreHistory(store, history));
   model.cursors().VisitMoved(
       [&](const std::string& producer_id, const ProducerCursors::Cursor& cursor) {
         const std::string contents = EncodeContents(cursor);
@@ -460,6 +487,9 @@ void Ingestor::Settle() {
           return;
         }
       }
+      if (model->history().waiting().size() > History::kMostWaiting) {
+        model->retention().HastenSnapshot();
+      }
       if (model->retention().SnapshotDue(LogRetention::Clock::now())) {
         PostSnapshot(model);
       }
@@ -615,23 +645,27 @@ void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t ala
 
 void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
   std::string data;
+  std::vector<Store::StoredBucket> history;
   try {
     data = model->Save().SerializeAsString();
+    history = EncodeHistory(*model);
   } catch (const std::bad_alloc&) {
     return;  // It is due again with the next batch.
   }
   const std::int64_t log_id = model->retention().last_log_id();
+  const std::size_t stored_history = history.size();
   std::vector<std::int64_t> unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now());
   commits_.Post({.append = nullptr,
                  .write =
                      [model, log_id, window_log_id = model->retention().first_log_id(),
-                      data = std::move(data), unneeded = std::move(unneeded)](Store& store) {
+                      data = std::move(data), history = std::move(history),
+                      unneeded = std::move(unneeded)](Store& store) {
                        store.ReleaseBatches(unneeded);
-                       return WriteSnapshot(*model, log_id, window_log_id, data, store);
+                       return WriteSnapshot(*model, log_id, window_log_id, data, history, store);
                      },
                  .undo = nullptr,
                  .done =
-                     [this, model, log_id](const absl::Status& committed) {
+                     [this, model, log_id, stored_history](const absl::Status& committed) {
                        if (committed.ok()) {
                          model->cursors().SetStored();
                          model->set_stored_time_us(clock_.wall_us());
@@ -639,8 +673,9 @@ void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
                        if (committed.ok() && model->tracker() != nullptr) {
                          model->tracker()->SetSnapshot(log_id);
                        }
-                       model->strand().Post([model, stored = committed.ok()] {
+                       model->strand().Post([model, stored_history, stored = committed.ok()] {
                          model->retention().EndSnapshot(stored);
+                         model->DropStoredHistory(stored ? stored_history : 0);
                        });
                      }});
 }

@@ -275,6 +275,7 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
 
 void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
   const DecodedBatch& batch = logged.batch;
+  model.BeginRow(time);
   switch (logged.kind) {
     case Kind::kOpened:
       break;

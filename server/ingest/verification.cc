@@ -14,6 +14,7 @@
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/ingest/logged_batch.h"
+#include "server/state/history.h"
 #include "server/state/model_declaration.h"
 #include "server/store/held_log.h"
 #include "server/store/sqlite.h"
@@ -36,6 +37,7 @@ class Verifier {
     status.Update(CheckFile());
     status.Update(ReadModels());
     status.Update(ReadCursors());
+    status.Update(ReadHistory());
     status.Update(ReadLog());
     if (!status.ok()) {
       return status;
@@ -185,6 +187,19 @@ class Verifier {
                     return;
                   }
                   model->second.producers[producer].cursor = row.Integer(2);
+                });
+  }
+
+  absl::Status ReadHistory() {
+    return Read("SELECT model_id, resolution, start_s, data FROM history",
+                [this](const Statement& row) {
+                  const auto model = models_.find(row.Integer(0));
+                  if (model == models_.end()) {
+                    Report("the history holds a bucket of no model, ", row.Integer(0));
+                  } else if (!DecodeHistoryBucket(row.Blob(3)).ok()) {
+                    Report(model->second.name, ": the bucket of the history that begins at ",
+                           row.Integer(2), " s cannot be read");
+                  }
                 });
   }
 

@@ -10,6 +10,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
 #include "server/errors.h"
+#include "server/rpc/history_calls.h"
 #include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
@@ -138,10 +139,12 @@ void Describe(Model& model, const ModelSnapshot& snapshot,
 }  // namespace
 
 CalibrationServiceImpl::CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs,
-                                               Ingestor& ingestor, std::size_t max_watchers)
+                                               Ingestor& ingestor, HistoryReader& history,
+                                               std::size_t max_watchers)
     : registry_(registry),
       jobs_(jobs),
       ingestor_(ingestor),
+      history_(history),
       watches_(registry, max_watchers, Describe) {}
 
 grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
@@ -224,6 +227,31 @@ grpc::ServerWriteReactor<v1::EvaluateResponse>* CalibrationServiceImpl::Evaluate
 grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* CalibrationServiceImpl::WatchCalibration(
     grpc::CallbackServerContext* /*context*/, const v1::WatchCalibrationRequest* request) {
   return watches_.Begin(*request);
+}
+
+grpc::ServerUnaryReactor* CalibrationServiceImpl::GetHistory(grpc::CallbackServerContext* context,
+                                                             const v1::GetHistoryRequest* request,
+                                                             v1::GetHistoryResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status status = CatchExceptions([&]() -> absl::Status {
+    const absl::StatusOr<HistoryQuery> query = CheckHistoryRequest(registry_, *request);
+    if (!query.ok()) {
+      return query.status();
+    }
+    return history_.Read(query->model, query->range,
+                         [reactor, response, query = *query](const auto& buckets) {
+                           reactor->Finish(ToGrpcStatus(CatchExceptions([&]() -> absl::Status {
+                             if (buckets.ok()) {
+                               DescribeHistory(query, *buckets, *response);
+                             }
+                             return buckets.status();
+                           })));
+                         });
+  });
+  if (!status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+  }
+  return reactor;
 }
 
 }  // namespace calibd::server

@@ -3,6 +3,7 @@
 
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "server/compute/window_jobs.h"
+#include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/rpc/calibration_watches.h"
 #include "server/state/model_registry.h"
@@ -10,11 +11,11 @@
 namespace calibd::server {
 
 // CalibrationService. GetCalibration answers from the published snapshot on the
-// rpc thread; RunTest and Evaluate are computed elsewhere. No call blocks.
+// rpc thread; RunTest and Evaluate are computed, and histories read, elsewhere. No call blocks.
 class CalibrationServiceImpl final : public v1::CalibrationService::CallbackService {
  public:
   CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs, Ingestor& ingestor,
-                         std::size_t max_watchers);
+                         HistoryReader& history, std::size_t max_watchers);
 
   grpc::ServerUnaryReactor* GetCalibration(grpc::CallbackServerContext* context,
                                            const v1::GetCalibrationRequest* request,
@@ -26,6 +27,9 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
   grpc::ServerUnaryReactor* AcknowledgeAlarm(grpc::CallbackServerContext* context,
                                              const v1::AcknowledgeAlarmRequest* request,
                                              v1::AcknowledgeAlarmResponse* response) override;
+  grpc::ServerUnaryReactor* GetHistory(grpc::CallbackServerContext* context,
+                                       const v1::GetHistoryRequest* request,
+                                       v1::GetHistoryResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* WatchCalibration(
       grpc::CallbackServerContext* context, const v1::WatchCalibrationRequest* request) override;
 
@@ -35,6 +39,7 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
   ModelRegistry& registry_;
   WindowJobs& jobs_;
   Ingestor& ingestor_;
+  HistoryReader& history_;
   CalibrationWatches watches_;
 };
 

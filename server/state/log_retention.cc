@@ -50,7 +50,7 @@ bool LogRetention::SnapshotDue(Clock::time_point now) const noexcept {
   if (failed_) {
     return now - snapshot_time_ >= kRetryInterval;
   }
-  return new_rows_ >= snapshot_rows_ || new_batches_ >= kSnapshotBatches ||
+  return hastened_ || new_rows_ >= snapshot_rows_ || new_batches_ >= kSnapshotBatches ||
          new_rejected_ >= kSnapshotRejected ||
          (new_batches_ + new_rejected_ > 0 && now - snapshot_time_ >= kSnapshotInterval);
 }
@@ -64,6 +64,7 @@ std::vector<std::int64_t> LogRetention::BeginSnapshot(Clock::time_point now) {
   new_rejected_ = 0;
   snapshot_time_ = now;
   under_way_ = true;
+  hastened_ = false;
   return unneeded_;
 }
 

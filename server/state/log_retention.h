@@ -36,6 +36,8 @@ class LogRetention {
   // The same of a batch that the newest snapshot holds.
   void AddOldTracked(std::int64_t log_id) noexcept { last_log_id_ = log_id; }
 
+  // A snapshot is due, whatever came since the last one.
+  void HastenSnapshot() noexcept { hastened_ = true; }
   // Never while one is on its way.
   [[nodiscard]] bool SnapshotDue(Clock::time_point now) const noexcept;
   // Of the newest batch, 0 before the first.
@@ -77,6 +79,7 @@ class LogRetention {
   std::vector<std::int64_t> unneeded_;
   bool under_way_ = false;
   bool failed_ = false;
+  bool hastened_ = false;
   Clock::time_point snapshot_time_ = Clock::now();
 };
 

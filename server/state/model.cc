@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -117,11 +118,30 @@ std::unique_ptr<EvidenceWatch> Model::PrepareWatch(const std::vector<LensState>&
 void Model::Count(const PredictionBatch& batch) noexcept {
   for (LensState& lens : lenses_) {
     if (lens.running.has_value()) {
-      lens.running->Add(batch);
+      const bool canonical = &lens == &lenses_.front();
+      lens.running->Add(batch, canonical ? &history_.pairs() : nullptr);
     }
   }
   if (monitor_.has_value()) {
     monitor_->Add(batch);
+  }
+}
+
+std::optional<WatchMark> Model::watch_mark() const {
+  const std::optional<WatchSnapshot> watch =
+      monitor_.has_value() ? monitor_->Snapshot().watch : std::nullopt;
+  if (!watch.has_value()) {
+    return std::nullopt;
+  }
+  const EvidenceReading& reading = watch->reading;
+  return WatchMark{.log10_e_value = reading.evidence.log10_e_value,
+                   .max_log10_e_value = reading.maximum.log_value / std::numbers::ln10,
+                   .drift_log10_statistic = reading.drift.shiryaev_roberts.log10_now};
+}
+
+void Model::BeginRow(ModelSnapshot::Time time) {
+  if (history_.EndsMinute(time)) {
+    history_.Advance(time, watch_mark());
   }
 }
 
@@ -163,6 +183,7 @@ void Model::Apply(const PredictionBatch& batch) {
   Count(batch.rows(head, rest));
   window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
   state_.observations += static_cast<std::int64_t>(batch.size());
+  history_.Count(batch);
 }
 
 void Model::ApplyMatured(const PredictionBatch& labelled,
@@ -182,6 +203,7 @@ void Model::ApplyMatured(const PredictionBatch& labelled,
   }
   coverage.matured += static_cast<std::int64_t>(labelled.size() + missing_predicted_classes.size());
   coverage.missing += static_cast<std::int64_t>(missing_predicted_classes.size());
+  history_.CountMissing(static_cast<std::int64_t>(missing_predicted_classes.size()));
   coverage.classes = std::move(classes);
 }
 
@@ -220,6 +242,7 @@ void Model::CountLabels(const LabelCounts& counts) noexcept {
 void Model::CountRejected(std::int64_t rows) noexcept {
   ++state_.rejected_batches;
   AddSaturating(state_.rejected_rows, rows);
+  history_.CountRejected(rows);
 }
 
 void Model::Publish() {

@@ -18,6 +18,7 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/state/history.h"
 #include "server/state/label_coverage.h"
 #include "server/state/log_retention.h"
 #include "server/state/model_declaration.h"
@@ -95,6 +96,9 @@ class Model {
     return tracker_.has_value() ? &*tracker_ : nullptr;
   }
 
+  // Strand only. Before all else that a row of the log does. time: of the row. May throw
+  // bad_alloc, and then nothing has changed.
+  void BeginRow(ModelSnapshot::Time time);
   // Strand only. Counts valid observations. When they complete the warm-up, the
   // bandwidth is chosen and the kept observations are counted first; the result
   // does not depend on how the sequence is cut into batches. May throw bad_alloc, and
@@ -123,6 +127,11 @@ class Model {
   void CountRejected(std::int64_t rows) noexcept;
   // Strand only. The batches of the log that are counted here.
   [[nodiscard]] LogRetention& retention() noexcept { return retention_; }
+  // Strand only. The first buckets of the history that wait are stored.
+  void DropStoredHistory(std::size_t count) noexcept { history_.DropWaiting(count); }
+  [[nodiscard]] const History& history() const noexcept { return history_; }
+  // Strand only. What is watched, as it is; unset for a model that is not.
+  [[nodiscard]] std::optional<WatchMark> watch_mark() const;
   // Strand only. All that the batches so far did, their window left out.
   [[nodiscard]] store::v1::ModelState Save() const;
   // Before the first batch. Goes on where Save was: the same batches after it give the same
@@ -176,6 +185,7 @@ class Model {
   std::optional<ModelMonitor> monitor_;
   ObservationWindow window_;
   LogRetention retention_;
+  History history_;
 
   mutable std::mutex snapshot_mutex_;
   std::shared_ptr<const ModelSnapshot> snapshot_;  // guarded by snapshot_mutex_

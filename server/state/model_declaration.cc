@@ -13,6 +13,7 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/core/validation.h"
 #include "server/errors.h"
+#include "server/state/history.h"
 #include "server/state/label_coverage.h"
 #include "server/state/prediction_tracker.h"
 
@@ -411,7 +412,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
                       declaration.warmup * m * sizeof(double) +
                       // Where the window's batches are in the log.
-                      2 * declaration.window * sizeof(std::int64_t);
+                      2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
   for (const Lens& lens : declaration.lenses) {
     bytes += LensMemory(declaration, lens);
   }

@@ -47,7 +47,8 @@ struct ModelDeclaration {
 [[nodiscard]] std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept;
 
 // Bytes that the state of such a model may come to hold: window, copy of the
-// warm-up predictions, blocks, class names, predictions whose ids are known, what is watched.
+// warm-up predictions, blocks, class names, predictions whose ids are known, what is watched,
+// the open history.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
 
 // Observations or predictions after which a snapshot of such a model is due: their work is what a

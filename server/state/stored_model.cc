@@ -107,6 +107,9 @@ store::v1::ModelState Model::Save() const {
   if (monitor_.has_value()) {
     monitor_->Save(*state.mutable_monitor());
   }
+  if (history_.started()) {
+    history_.Save(*state.mutable_history());
+  }
   for (const LensState& lens : lenses_) {
     store::v1::LensState& out = *state.add_lenses();
     out.set_bandwidth_error(lens.bandwidth_error);
@@ -197,6 +200,9 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
         !status.ok()) {
       return Damaged(declaration_, status.message());
     }
+  }
+  if (absl::Status status = history_.Restore(state.history()); !status.ok()) {
+    return Damaged(declaration_, status.message());
   }
   state_.label_coverage = std::move(coverage);
   lenses_ = std::move(restored);

@@ -67,6 +67,13 @@ CREATE TABLE log_files (
   first_log_id INTEGER NOT NULL
 );
 INSERT INTO log_files (first_log_id) VALUES (0);
+CREATE TABLE history (
+  model_id INTEGER NOT NULL,
+  resolution INTEGER NOT NULL,
+  start_s INTEGER NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (model_id, resolution, start_s)
+) WITHOUT ROWID;
 )sql"};
 
 absl::Status FolderError(const std::string& folder, std::string_view reason) {
@@ -155,6 +162,9 @@ struct Store::Statements {
   Statement put_snapshot;
   Statement put_maturity;
   Statement delete_maturity;
+  Statement put_history;
+  Statement delete_history;
+  Statement delete_all_history;
   Statement read_batch;
   Statement delete_batch;
 };
@@ -232,17 +242,23 @@ absl::Status Store::Prepare() {
   absl::StatusOr<Statement> put_maturity =
       prepare("INSERT OR REPLACE INTO maturity (model_id, log_id) VALUES (?, ?)");
   absl::StatusOr<Statement> delete_maturity = prepare("DELETE FROM maturity WHERE model_id = ?");
+  absl::StatusOr<Statement> put_history = prepare(
+      "INSERT OR REPLACE INTO history (model_id, resolution, start_s, data) VALUES (?, ?, ?, ?)");
+  absl::StatusOr<Statement> delete_history =
+      prepare("DELETE FROM history WHERE model_id = ? AND resolution = ? AND start_s < ?");
+  absl::StatusOr<Statement> delete_all_history = prepare("DELETE FROM history WHERE model_id = ?");
   absl::StatusOr<Statement> read_batch = prepare("SELECT data FROM log WHERE id = ?");
   absl::StatusOr<Statement> delete_batch = prepare("DELETE FROM log WHERE id = ?");
   if (!status.ok()) {
     return status;
   }
-  statements_ = std::make_unique<Statements>(
-      Statements{*std::move(begin), *std::move(commit), *std::move(insert_model),
-                 *std::move(delete_model), *std::move(delete_cursors), *std::move(delete_snapshot),
-                 *std::move(insert_batch), *std::move(put_first_log_id), *std::move(put_cursor),
-                 *std::move(put_snapshot), *std::move(put_maturity), *std::move(delete_maturity),
-                 *std::move(read_batch), *std::move(delete_batch)});
+  statements_ = std::make_unique<Statements>(Statements{
+      *std::move(begin), *std::move(commit), *std::move(insert_model), *std::move(delete_model),
+      *std::move(delete_cursors), *std::move(delete_snapshot), *std::move(insert_batch),
+      *std::move(put_first_log_id), *std::move(put_cursor), *std::move(put_snapshot),
+      *std::move(put_maturity), *std::move(delete_maturity), *std::move(put_history),
+      *std::move(delete_history), *std::move(delete_all_history), *std::move(read_batch),
+      *std::move(delete_batch)});
   // AUTOINCREMENT keeps the greatest id there ever was.
   const absl::StatusOr<std::int64_t> last =
       database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'models'");
@@ -476,6 +492,7 @@ absl::Status Store::DeleteModel(std::int64_t id) {
   status.Update(statements_->delete_cursors.Bind(1, id).Run());
   status.Update(statements_->delete_snapshot.Bind(1, id).Run());
   status.Update(statements_->delete_maturity.Bind(1, id).Run());
+  status.Update(statements_->delete_all_history.Bind(1, id).Run());
   return status;
 }
 
@@ -499,6 +516,19 @@ absl::Status Store::PutSnapshot(const Snapshot& snapshot) {
         statements_->put_maturity.Bind(1, snapshot.model_id).Bind(2, snapshot.matured_log_id).Run();
   }
   return status;
+}
+
+absl::Status Store::PutHistory(const StoredBucket& bucket) {
+  return statements_->put_history.Bind(1, bucket.model_id)
+      .Bind(2, bucket.resolution)
+      .Bind(3, bucket.start_s)
+      .BindBlob(4, bucket.data)
+      .Run();
+}
+
+absl::Status Store::DeleteHistory(std::int64_t model_id, std::int64_t resolution,
+                                  std::int64_t before_s) {
+  return statements_->delete_history.Bind(1, model_id).Bind(2, resolution).Bind(3, before_s).Run();
 }
 
 absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {

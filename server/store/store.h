@@ -89,7 +89,7 @@ class Store {
 
   // Ids are never used again.
   [[nodiscard]] absl::Status InsertModel(std::int64_t id, const v1::Model& declaration);
-  // With its cursors and snapshot; its batches are for ReleaseBatches.
+  // With its cursors, snapshot, maturity and history; its batches are for ReleaseBatches.
   [[nodiscard]] absl::Status DeleteModel(std::int64_t id);
   [[nodiscard]] absl::Status PutCursor(const StoredCursor& cursor);
   struct Snapshot {
@@ -101,6 +101,21 @@ class Store {
     std::int64_t matured_log_id = 0;
   };
   [[nodiscard]] absl::Status PutSnapshot(const Snapshot& snapshot);
+  // A closed span of a model's history.
+  struct StoredBucket {
+    std::int64_t model_id = 0;
+    // A HistoryResolution.
+    std::int64_t resolution = 0;
+    // Seconds since 1970.
+    std::int64_t start_s = 0;
+    // A store.v1.HistoryBucket.
+    std::string data;
+  };
+  // In place of the one that begins then, if there is one.
+  [[nodiscard]] absl::Status PutHistory(const StoredBucket& bucket);
+  // Those of the resolution that begin before.
+  [[nodiscard]] absl::Status DeleteHistory(std::int64_t model_id, std::int64_t resolution,
+                                           std::int64_t before_s);
 
   // ---- Both
 

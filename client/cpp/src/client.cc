@@ -298,6 +298,28 @@ absl::Status Client::Watch(
   return absl::CancelledError("the watch was stopped");
 }
 
+absl::StatusOr<v1::GetHistoryResponse> Client::GetHistory(const v1::GetHistoryRequest& request) {
+  v1::GetHistoryRequest page_request = request;
+  page_request.clear_page_size();
+  page_request.clear_page_token();
+  v1::GetHistoryResponse history;
+  do {
+    auto page = impl_->Unary<v1::GetHistoryResponse>([&](auto* context, auto* out) {
+      return impl_->calibration->GetHistory(context, page_request, out);
+    });
+    if (!page.ok()) return page.status();
+    if (!page->next_page_token().empty() && page->next_page_token() == page_request.page_token()) {
+      return absl::InternalError("the server repeated a page of the history");
+    }
+    for (v1::HistoryBucket& bucket : *page->mutable_buckets()) {
+      *history.add_buckets() = std::move(bucket);
+    }
+    if (page->has_total()) *history.mutable_total() = std::move(*page->mutable_total());
+    page_request.set_page_token(page->next_page_token());
+  } while (!page_request.page_token().empty());
+  return history;
+}
+
 absl::StatusOr<v1::QuadraticTestResult> Client::RunTest(const v1::RunTestRequest& request,
                                                         const LongCallOptions& options) {
   return impl_->Long<v1::RunTestResponse, v1::QuadraticTestResult>(

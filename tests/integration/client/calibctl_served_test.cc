@@ -151,6 +151,42 @@ TEST_F(CalibctlServedTest, SimulateFindsOutWhichModelsAreCalibrated) {
                                      HasSubstr("p (one look)"), HasSubstr("ONE look")));
 }
 
+TEST_F(CalibctlServedTest, ShowsTheHistory) {
+  RunJson({"simulate", "m2", "--generator", "M2", "--n", "2000", "--seed", "1"});
+  const nlohmann::json history = RunJson({"history", "m2", "--resolution", "minute"});
+  EXPECT_EQ(history.at("model"), "models/m2");
+  EXPECT_EQ(history.at("resolution"), "minute");
+  std::int64_t observations = 0;
+  for (const auto& bucket : history.at("buckets")) {
+    observations += bucket.at("observations").get<std::int64_t>();
+  }
+  EXPECT_EQ(observations, 2000);
+  EXPECT_EQ(history.at("total").at("observations"), 2000);
+  const nlohmann::json estimate = EstimateOf(RunJson({"show", "m2"}).at("estimates"), 2);
+  EXPECT_EQ(history.at("total").at("pairs"), estimate.at("block_count"));
+  ExpectClose(history.at("total"), "skce", estimate, "skce", 1e-12);
+  // By default an hour each; the ends are cut off.
+  EXPECT_EQ(RunJson({"history", "m2"}).at("resolution"), "hour");
+  EXPECT_EQ(RunJson({"history", "m2", "--from", "2d"}).at("total").at("observations"), 2000);
+  const nlohmann::json none = RunJson({"history", "m2", "--to", "2000-01-01"});
+  EXPECT_TRUE(none.at("buckets").empty());
+  EXPECT_TRUE(none.at("total").is_null());
+
+  const auto csv = Run({"history", "m2", "--resolution", "day", "--csv"});
+  EXPECT_EQ(csv->exit_code(), 0);
+  const std::string lines = csv->output();
+  EXPECT_EQ(lines.rfind("start_time,end_time,observations,", 0), 0U) << lines;
+  const auto table = Run({"history", "m2"});
+  EXPECT_EQ(table->exit_code(), 0);
+  EXPECT_THAT(table->output(), AllOf(HasSubstr("from (UTC)"), HasSubstr("log10 e")));
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"history", "m2", "--from", "yesterday"},
+        {"history", "m2", "--resolution", "week"},
+        {"history", "m2", "--csv", "--output", "json"}}) {
+    EXPECT_EQ(Run(wrong)->exit_code(), 2) << wrong.back();
+  }
+}
+
 TEST_F(CalibctlServedTest, SimulateKeepsTheRate) {
   const nlohmann::json sent =
       RunJson({"simulate", "slow", "--generator", "M1", "--n", "200", "--rate", "400"});

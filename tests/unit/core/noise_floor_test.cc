@@ -184,6 +184,40 @@ TEST(RunningLensTest, EqualsTheBlockEstimatorAndTheNullMomentsOfConsecutivePairs
   }
 }
 
+TEST(RunningLensTest, TellsThePairsThatACallCompletes) {
+  const PredictionSet set = Draw(101);
+  const PredictionBatch batch = set.view();
+  const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
+  const std::vector<std::size_t> sizes = {2, 10};
+  for (const Lens& lens : {Lens::Canonical(), Lens::ClassWise()}) {
+    SCOPED_TRACE(lens.name());
+    auto running = RunningLens::Create(lens, kClasses, kernel, sizes);
+    ASSERT_TRUE(running.ok());
+    std::size_t done = 0;
+    // Between two observations of a pair, and without a pair to complete.
+    for (const std::size_t rows : {1U, 6U, 33U, 1U, 60U}) {
+      RunningMoments pairs;
+      running->Add(batch.rows(done, rows), &pairs);
+      std::vector<double> terms;
+      for (std::size_t j = done; j < done + rows; ++j) {
+        if (j % 2 == 0) continue;
+        terms.push_back(
+            Term(lens, kernel, batch.row(j - 1), set.labels[j - 1], batch.row(j), set.labels[j]));
+      }
+      done += rows;
+      double sum = 0;
+      for (const double term : terms) sum += term;
+      const double mean = terms.empty() ? 0 : sum / static_cast<double>(terms.size());
+      double squares = 0;
+      for (const double term : terms) squares += (term - mean) * (term - mean);
+      EXPECT_EQ(pairs.count, static_cast<std::int64_t>(terms.size()));
+      EXPECT_NEAR(pairs.mean, mean, 1e-13);
+      EXPECT_NEAR(pairs.m2, squares, 1e-13);
+    }
+    EXPECT_EQ(running->Blocks()[0].moments.count, 50);
+  }
+}
+
 TEST(RunningLensTest, RefusesWhatDoesNotFit) {
   const std::vector<std::size_t> sizes = {2};
   const std::vector<std::size_t> too_large = {1001};

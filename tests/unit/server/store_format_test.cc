@@ -18,6 +18,7 @@
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/decode.h"
 #include "server/ingest/logged_batch.h"
+#include "server/state/history.h"
 #include "server/state/model.h"
 #include "server/state/producer_cursors.h"
 
@@ -447,6 +448,50 @@ TEST(StoreFormatTest, StatesAreReadAsEver) {
     EXPECT_EQ((*coverage.classes)[i].matured, static_cast<std::int64_t>(7 + i));
     EXPECT_EQ((*coverage.classes)[i].missing, static_cast<std::int64_t>(3 - i));
   }
+}
+
+HistoryBucket Bucket() {
+  HistoryBucket bucket;
+  bucket.rejected_rows = 300;
+  bucket.missing_labels = 4;
+  bucket.pairs = {.count = 6, .mean = -0.125, .m2 = 0.3};
+  bucket.reliability.bins[7] = {.count = 9, .correct = 5, .confidence = 4.5, .variance = 2.25};
+  bucket.reliability.bins[14] = {.count = 3, .correct = 3, .confidence = 2.9, .variance = 0.1};
+  bucket.reliability.brier = 3.25;
+  bucket.reliability.log_loss = 4.5;
+  bucket.watch = {.log10_e_value = -0.5, .max_log10_e_value = 1.5, .drift_log10_statistic = 0.75};
+  return bucket;
+}
+
+TEST(StoreFormatTest, BucketsOfTheHistoryAreWrittenAndReadAsEver) {
+  ExpectGolden("history_bucket", EncodeHistoryBucket(Bucket()));
+  const auto read = DecodeHistoryBucket(ReadGolden("history_bucket"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == Bucket());
+}
+
+TEST(StoreFormatTest, OpenHistoriesAreWrittenAndReadAsEver) {
+  History history;
+  const auto time = History::Time(std::chrono::microseconds(1700000000123456));
+  for (int minute = 0; minute < 2; ++minute) {
+    history.Advance(time + std::chrono::hours(minute), WatchMark{.log10_e_value = 0.25});
+    history.CountRejected(10 + minute);
+    history.CountMissing(20 + minute);
+    history.pairs().Add(0.5);
+  }
+  store::v1::HistoryState state;
+  history.Save(state);
+  ExpectGolden("history_state", state.SerializeAsString());
+
+  ASSERT_TRUE(state.ParseFromString(ReadGolden("history_state")));
+  History read;
+  ASSERT_TRUE(read.Restore(state).ok());
+  const auto open = read.View(HistoryResolution::kDay, std::nullopt);
+  ASSERT_EQ(open.size(), 1U);
+  EXPECT_EQ(open[0].start, std::chrono::floor<std::chrono::days>(time));
+  EXPECT_EQ(open[0].bucket.rejected_rows, 21);
+  EXPECT_EQ(open[0].bucket.missing_labels, 41);
+  EXPECT_EQ(open[0].bucket.pairs.count, 2);
 }
 
 // The hashes of what a producer sent as its batches 63 to 66: of each kind.

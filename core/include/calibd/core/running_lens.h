@@ -40,7 +40,9 @@ class RunningLens {
 
   // batch: valid. Equal bits for any cut of a sequence. Cost: that of RunningBlockSkce::Add
   // for each block size and part; at block size 2 a few nanoseconds a class in large batches.
-  void Add(const PredictionBatch& batch) noexcept;
+  // pairs: if given, gets the value of each block of two observations that this completes, in
+  // their order; with a block size of 2 only.
+  void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr) noexcept;
 
   // As RunningBlockSkce::Save and Restore.
   struct State {
@@ -70,9 +72,9 @@ class RunningLens {
 
   // rows, labels: as the lens shows `count` observations, at least one.
   void AddShown(std::span<const double> rows, std::span<const std::int32_t> labels,
-                std::size_t count) noexcept;
+                std::size_t count, RunningMoments* pairs) noexcept;
   // The rows of a batch after its first one, which was added. Of one part.
-  void AddPairs(const PredictionBatch& batch, const Kernel& kernel) noexcept;
+  void AddPairs(const PredictionBatch& batch, const Kernel& kernel, RunningMoments* pairs) noexcept;
 
   Lens lens_;
   std::size_t parts_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -70,19 +71,24 @@ class RunningBlockSkce {
 
   // g: a valid prediction, m probabilities; y: its label. Of one part.
   void Add(std::span<const double> g, std::int32_t y) noexcept { Add(g, std::span(&y, 1)); }
-  // g: parts x m probabilities; labels: one a part.
-  void Add(std::span<const double> g, std::span<const std::int32_t> labels) noexcept;
+  // g: parts x m probabilities; labels: one a part. Returns the value of the block that this
+  // completed, if it did.
+  std::optional<double> Add(std::span<const double> g,
+                            std::span<const std::int32_t> labels) noexcept;
 
   // Of block size 2 and one part: adds the rows of a batch, one or more. term(i): h of row i and
   // the one before it, of the first row and the observation that was added last; called for each
-  // in order, used where both are in one block. Equal bits as adding one by one.
+  // in order, used where both are in one block. completed: if given, gets those values. Equal bits
+  // as adding one by one.
   template <typename Term>
-  void AddPairs(const PredictionBatch& batch, const Term& term) noexcept {
+  void AddPairs(const PredictionBatch& batch, const Term& term,
+                RunningMoments* completed = nullptr) noexcept {
     bool completes = !pending_labels_.empty();
     RunningMoments moments = moments_;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const double value = term(i);
       if (completes) moments.Add(value);
+      if (completes && completed != nullptr) completed->Add(value);
       completes = !completes;
     }
     moments_ = moments;

@@ -104,6 +104,10 @@ class Client {
       std::string_view name,
       const std::function<bool(const v1::WatchCalibrationResponse& change)>& on_change,
       const WatchOptions& options = {});
+  // What became of the calibration over time: all buckets of the request's range, of as many
+  // pages as they take; page_size and page_token play no part.
+  [[nodiscard]] absl::StatusOr<v1::GetHistoryResponse> GetHistory(
+      const v1::GetHistoryRequest& request);
 
   // The quadratic test on the newest window. CANCELLED after a stop.
   [[nodiscard]] absl::StatusOr<v1::QuadraticTestResult> RunTest(

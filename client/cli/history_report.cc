@@ -1,0 +1,94 @@
+#include "history_report.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "google/protobuf/util/time_util.h"
+#include "report.h"
+
+namespace calibd::cli {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+std::optional<double> Gap(const v1::HistoryBucket& bucket) {
+  if (!bucket.has_mean_confidence()) return std::nullopt;
+  return bucket.mean_confidence() - bucket.accuracy();
+}
+
+std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& bucket) {
+  const auto real = [](bool known, double value, int digits = 4) {
+    return known ? absl::StrFormat("%.*f", digits, value) : std::string("-");
+  };
+  const auto scientific = [](bool known, double value) {
+    return known ? absl::StrFormat("%.3e", value) : std::string("-");
+  };
+  const std::optional<double> gap = Gap(bucket);
+  return {std::move(start),
+          absl::StrCat(bucket.observations()),
+          scientific(bucket.has_skce(), bucket.skce()),
+          scientific(bucket.has_skce_standard_error(), bucket.skce_standard_error()),
+          gap.has_value() ? absl::StrFormat("%+.4f", *gap) : std::string("-"),
+          real(bucket.has_brier_score(), bucket.brier_score()),
+          real(bucket.has_log_loss(), bucket.log_loss()),
+          real(bucket.has_ece(), bucket.ece()),
+          real(bucket.has_log10_e_value(), bucket.log10_e_value(), 2)};
+}
+
+}  // namespace
+
+std::string DescribeHistory(const v1::GetHistoryResponse& history) {
+  if (history.buckets().empty()) return "nothing was counted in this time\n";
+  std::vector<std::vector<std::string>> rows{
+      {"from (UTC)", "n", "SKCE", "+-", "gap", "Brier", "log loss", "ECE", "log10 e"}};
+  for (const v1::HistoryBucket& bucket : history.buckets()) {
+    // "2026-01-31T14:00:00Z" to the minute.
+    std::string start = TimeUtil::ToString(bucket.start_time()).substr(0, 16);
+    start[10] = ' ';
+    rows.push_back(HistoryRow(std::move(start), bucket));
+  }
+  rows.push_back(HistoryRow("all", history.total()));
+  return absl::StrCat(
+      FormatTable(rows),
+      "SKCE is unbiased and may be negative, +- is its standard error; gap is mean "
+      "confidence minus accuracy;\nlog10 e is as it was at the end of each span.\n");
+}
+
+std::string HistoryCsv(const v1::GetHistoryResponse& history) {
+  std::string text =
+      "start_time,end_time,observations,rejected_rows,missing_labels,pairs,skce,"
+      "skce_standard_error,mean_confidence,accuracy,gap,brier_score,log_loss,ece,log10_e_value,"
+      "max_log10_e_value,drift_log10_statistic\n";
+  const auto real = [](bool known, double value) {
+    return known ? absl::StrFormat("%.17g", value) : std::string();
+  };
+  for (const v1::HistoryBucket& bucket : history.buckets()) {
+    const std::optional<double> gap = Gap(bucket);
+    const std::vector<std::string> fields = {
+        TimeUtil::ToString(bucket.start_time()),
+        TimeUtil::ToString(bucket.end_time()),
+        absl::StrCat(bucket.observations()),
+        absl::StrCat(bucket.rejected_rows()),
+        absl::StrCat(bucket.missing_labels()),
+        absl::StrCat(bucket.pairs()),
+        real(bucket.has_skce(), bucket.skce()),
+        real(bucket.has_skce_standard_error(), bucket.skce_standard_error()),
+        real(bucket.has_mean_confidence(), bucket.mean_confidence()),
+        real(bucket.has_accuracy(), bucket.accuracy()),
+        real(gap.has_value(), gap.value_or(0)),
+        real(bucket.has_brier_score(), bucket.brier_score()),
+        real(bucket.has_log_loss(), bucket.log_loss()),
+        real(bucket.has_ece(), bucket.ece()),
+        real(bucket.has_log10_e_value(), bucket.log10_e_value()),
+        real(bucket.has_max_log10_e_value(), bucket.max_log10_e_value()),
+        real(bucket.has_drift_log10_statistic(), bucket.drift_log10_statistic())};
+    absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
+  }
+  return text;
+}
+
+}  // namespace calibd::cli

@@ -1,0 +1,59 @@
+#ifndef CALIBD_SERVER_INGEST_HISTORY_READER_H_
+#define CALIBD_SERVER_INGEST_HISTORY_READER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/executor/thread_pool.h"
+#include "server/state/history.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+
+// Brings together what the store and the models know of the history. Reads the database by
+// connections of its own, on a thread of its own. Thread-safe.
+class HistoryReader {
+ public:
+  // At a time; each holds a model's history of one resolution at most.
+  static constexpr std::size_t kMostReads = 100;
+
+  // database: the store's.
+  explicit HistoryReader(std::string database)
+      : database_(std::move(database)), thread_("calibd-history", 1) {}
+
+  struct Range {
+    HistoryResolution resolution = HistoryResolution::kHour;
+    // Buckets that begin at `start` or later and before `end`.
+    std::chrono::sys_seconds start;
+    std::chrono::sys_seconds end;
+  };
+  using Done = std::function<void(absl::StatusOr<std::vector<History::Entry>>)>;
+  // done: called on the thread with the buckets of the range that hold anything, ascending: all
+  // that was acknowledged before is in them. Errors of done: NotFound (the model was deleted),
+  // those of sqlite.h. Cost: some microseconds a bucket.
+  // Errors, and then done is not called: ResourceExhausted when too many reads wait. May throw
+  // bad_alloc likewise.
+  [[nodiscard]] absl::Status Read(const std::shared_ptr<Model>& model, const Range& range,
+                                  Done done);
+  // Runs what waits; what comes later is never done.
+  void Stop() { thread_.Stop(); }
+
+ private:
+  [[nodiscard]] absl::StatusOr<std::vector<History::Entry>> ReadAll(
+      const Model& model, const Range& range, std::vector<History::Entry> unstored) const;
+
+  const std::string database_;
+  std::atomic<std::size_t> reads_ = 0;
+  ThreadPool thread_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_INGEST_HISTORY_READER_H_

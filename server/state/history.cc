@@ -1,0 +1,241 @@
+#include "server/state/history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+using std::chrono::sys_seconds;
+
+sys_seconds StartOfSpan(sys_seconds time, HistoryResolution resolution) {
+  const auto since = time.time_since_epoch() % SpanOf(resolution);
+  // Towards the past, before 1970 too.
+  return time - (since.count() < 0 ? since + SpanOf(resolution) : since);
+}
+
+sys_seconds StartOfMinute(History::Time time) {
+  return std::chrono::floor<std::chrono::minutes>(time);
+}
+
+bool IsNonNegative(double value) { return std::isfinite(value) && value >= 0; }
+
+void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
+  out.set_rejected_rows(bucket.rejected_rows);
+  out.set_missing_labels(bucket.missing_labels);
+  if (bucket.pairs.count > 0) {
+    out.mutable_pairs()->set_count(bucket.pairs.count);
+    out.mutable_pairs()->set_mean(bucket.pairs.mean);
+    out.mutable_pairs()->set_m2(bucket.pairs.m2);
+  }
+  for (std::size_t i = 0; i < bucket.reliability.bins.size(); ++i) {
+    const RunningReliability::Bin& bin = bucket.reliability.bins[i];
+    if (bin.count == 0) {
+      continue;
+    }
+    store::v1::HistoryBucket::Bin& stored = *out.add_bins();
+    stored.set_index(static_cast<std::int32_t>(i));
+    stored.set_count(bin.count);
+    stored.set_correct(bin.correct);
+    stored.set_confidence(bin.confidence);
+    stored.set_variance(bin.variance);
+  }
+  out.set_brier(bucket.reliability.brier);
+  out.set_log_loss(bucket.reliability.log_loss);
+  if (bucket.watch.has_value()) {
+    store::v1::WatchMark& watch = *out.mutable_watch();
+    watch.set_log10_e_value(bucket.watch->log10_e_value);
+    watch.set_max_log10_e_value(bucket.watch->max_log10_e_value);
+    watch.set_drift_log10_statistic(bucket.watch->drift_log10_statistic);
+  }
+}
+
+// False when it is none.
+bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
+  out.rejected_rows = stored.rejected_rows();
+  out.missing_labels = stored.missing_labels();
+  out.pairs = {
+      .count = stored.pairs().count(), .mean = stored.pairs().mean(), .m2 = stored.pairs().m2()};
+  out.reliability.brier = stored.brier();
+  out.reliability.log_loss = stored.log_loss();
+  if (out.rejected_rows < 0 || out.missing_labels < 0 || out.pairs.count < 0 ||
+      !std::isfinite(out.pairs.mean) || !IsNonNegative(out.pairs.m2) ||
+      !IsNonNegative(out.reliability.brier) || !IsNonNegative(out.reliability.log_loss)) {
+    return false;
+  }
+  for (const store::v1::HistoryBucket::Bin& bin : stored.bins()) {
+    const auto index = static_cast<std::size_t>(bin.index());
+    if (bin.index() < 0 || index >= kReliabilityBinCount || bin.count() <= 0 || bin.correct() < 0 ||
+        bin.correct() > bin.count() || !IsNonNegative(bin.confidence()) ||
+        !IsNonNegative(bin.variance())) {
+      return false;
+    }
+    out.reliability.bins[index] = {.count = bin.count(),
+                                   .correct = bin.correct(),
+                                   .confidence = bin.confidence(),
+                                   .variance = bin.variance()};
+  }
+  if (stored.has_watch()) {
+    const store::v1::WatchMark& watch = stored.watch();
+    out.watch = {.log10_e_value = watch.log10_e_value(),
+                 .max_log10_e_value = watch.max_log10_e_value(),
+                 .drift_log10_statistic = watch.drift_log10_statistic()};
+    return std::isfinite(out.watch->log10_e_value) && std::isfinite(out.watch->max_log10_e_value) &&
+           std::isfinite(out.watch->drift_log10_statistic);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::chrono::seconds SpanOf(HistoryResolution resolution) noexcept {
+  switch (resolution) {
+    case HistoryResolution::kMinute:
+      return std::chrono::minutes(1);
+    case HistoryResolution::kHour:
+      return std::chrono::hours(1);
+    case HistoryResolution::kDay:
+      break;
+  }
+  return std::chrono::days(1);
+}
+
+std::chrono::seconds RetentionOf(HistoryResolution resolution) noexcept {
+  switch (resolution) {
+    case HistoryResolution::kMinute:
+      return std::chrono::days(2);
+    case HistoryResolution::kHour:
+      return std::chrono::days(60);
+    case HistoryResolution::kDay:
+      break;
+  }
+  return std::chrono::days(1000);
+}
+
+bool HistoryBucket::empty() const noexcept {
+  return rejected_rows == 0 && missing_labels == 0 && pairs.count == 0 && observations() == 0;
+}
+
+void HistoryBucket::Merge(const HistoryBucket& later) noexcept {
+  rejected_rows += later.rejected_rows;
+  missing_labels += later.missing_labels;
+  pairs.Merge(later.pairs);
+  reliability.Merge(later.reliability);
+  watch = later.watch;
+}
+
+std::string EncodeHistoryBucket(const HistoryBucket& bucket) {
+  store::v1::HistoryBucket stored;
+  Put(bucket, stored);
+  return stored.SerializeAsString();
+}
+
+absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data) {
+  store::v1::HistoryBucket stored;
+  HistoryBucket bucket;
+  if (!stored.ParseFromArray(data.data(), static_cast<int>(data.size())) || !Get(stored, bucket)) {
+    return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+                     "a bucket of the history cannot be read");
+  }
+  return bucket;
+}
+
+bool History::EndsMinute(Time time) const noexcept {
+  return !start_.has_value() || StartOfMinute(time) > *start_;
+}
+
+void History::Advance(Time time, const std::optional<WatchMark>& watch) {
+  if (!EndsMinute(time)) {
+    return;
+  }
+  const sys_seconds next = StartOfMinute(time);
+  waiting_.reserve(waiting_.size() + open_.size());
+  if (start_.has_value() && !minute().empty()) {
+    minute().watch = watch;
+  }
+  for (std::size_t i = 0; start_.has_value() && i < open_.size(); ++i) {
+    const HistoryResolution resolution = kHistoryResolutions[i];
+    const sys_seconds start = StartOfSpan(*start_, resolution);
+    if (StartOfSpan(next, resolution) == start) {
+      break;
+    }
+    if (open_[i].empty()) {
+      continue;
+    }
+    if (i + 1 < open_.size()) {
+      open_[i + 1].Merge(open_[i]);
+    }
+    waiting_.push_back({.resolution = resolution, .start = start, .bucket = open_[i]});
+    open_[i] = {};
+  }
+  start_ = next;
+}
+
+void History::DropWaiting(std::size_t count) noexcept {
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+std::vector<History::Entry> History::View(HistoryResolution resolution,
+                                          const std::optional<WatchMark>& watch) const {
+  std::vector<Entry> view;
+  std::copy_if(waiting_.begin(), waiting_.end(), std::back_inserter(view),
+               [resolution](const Entry& entry) { return entry.resolution == resolution; });
+  if (!start_.has_value()) {
+    return view;
+  }
+  Entry open{.resolution = resolution, .start = StartOfSpan(*start_, resolution), .bucket = {}};
+  // Oldest first: as they will be added when they close.
+  HistoryBucket inner;
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    HistoryBucket bucket = open_[i];
+    if (!inner.empty()) {
+      bucket.Merge(inner);
+    }
+    inner = bucket;
+    if (kHistoryResolutions[i] == resolution) {
+      break;
+    }
+  }
+  open.bucket = inner;
+  if (!open_.front().empty()) {
+    open.bucket.watch = watch;
+  }
+  if (!open.bucket.empty()) {
+    view.push_back(open);
+  }
+  return view;
+}
+
+void History::Save(store::v1::HistoryState& out) const {
+  out.set_minute_start_s(start_->time_since_epoch().count());
+  for (const HistoryBucket& bucket : open_) {
+    Put(bucket, *out.add_open());
+  }
+}
+
+absl::Status History::Restore(const store::v1::HistoryState& stored) {
+  if (stored.open_size() == 0) {
+    return absl::OkStatus();
+  }
+  std::array<HistoryBucket, kHistoryResolutions.size()> open;
+  bool fits = stored.open_size() == static_cast<int>(open.size()) &&
+              stored.minute_start_s() % SpanOf(HistoryResolution::kMinute).count() == 0;
+  for (std::size_t i = 0; fits && i < open.size(); ++i) {
+    fits = Get(stored.open(static_cast<int>(i)), open[i]);
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("has a history that cannot be read: ", stored.open_size(),
+                     " open buckets from ", stored.minute_start_s(), " s on, expected ",
+                     open.size(), " from the start of a minute on"));
+  }
+  start_ = sys_seconds(std::chrono::seconds(stored.minute_start_s()));
+  open_ = open;
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

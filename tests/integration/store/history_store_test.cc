@@ -1,0 +1,107 @@
+// A long history on disk, as the real server answers with it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "calibd/client/client.h"
+#include "server/state/history.h"
+#include "server/store/sqlite.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+using server::HistoryBucket;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kFirstMinute = 1700000000 / 60;
+
+class HistoryStoreTest : public ::testing::Test {
+ protected:
+  void Start() {
+    server_ = ServerProcess::Start({"--data-dir", data_});
+    ASSERT_NE(server_, nullptr);
+    auto client = Client::Connect(server_->grpc_address());
+    ASSERT_TRUE(client.ok());
+    client_ = *std::move(client);
+  }
+  void Stop() {
+    client_.reset();
+    EXPECT_EQ(server_->Terminate(), 0);
+  }
+  void Execute(const std::string& sql) const {
+    auto database = server::Database::Open(data_ + "/calibd.db");
+    ASSERT_TRUE(database.ok());
+    const absl::Status status = database->Execute(sql.c_str());
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  // Minutes with 1, 2, 3, ... rejected rows.
+  void PutMinutes(std::int64_t count) const {
+    std::string sql = "BEGIN;";
+    for (std::int64_t i = 0; i < count; ++i) {
+      HistoryBucket bucket;
+      bucket.rejected_rows = i + 1;
+      absl::StrAppend(&sql, "INSERT INTO history VALUES (1, 1, ", 60 * (kFirstMinute + i), ", x'",
+                      absl::BytesToHexString(EncodeHistoryBucket(bucket)), "');");
+    }
+    Execute(sql + "COMMIT");
+  }
+
+  const TemporaryFolder folder_;
+  const std::string data_ = (folder_.path() / "data").string();
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(HistoryStoreTest, ALongOneComesInPagesAndDamageIsTold) {
+  constexpr std::int64_t kMinutes = 2500;
+  Start();
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(3);
+  ASSERT_TRUE(client_->CreateModel(model).ok());
+  Stop();
+  PutMinutes(kMinutes);
+  Start();
+  v1::GetHistoryRequest request;
+  request.set_model("models/m");
+  request.set_resolution(v1::GetHistoryRequest::RESOLUTION_MINUTE);
+  const auto history = client_->GetHistory(request);
+  ASSERT_TRUE(history.ok()) << history.status();
+  ASSERT_EQ(history->buckets_size(), kMinutes);
+  for (int i = 0; i < history->buckets_size(); ++i) {
+    ASSERT_EQ(history->buckets(i).rejected_rows(), i + 1);
+    ASSERT_EQ(history->buckets(i).start_time().seconds(), 60 * (kFirstMinute + i));
+  }
+  EXPECT_EQ(history->total().rejected_rows(), kMinutes * (kMinutes + 1) / 2);
+  EXPECT_TRUE(history->next_page_token().empty());
+
+  request.mutable_start_time()->set_seconds(60 * (kFirstMinute + 2000));
+  request.mutable_end_time()->set_seconds(60 * (kFirstMinute + 2002));
+  const auto two = client_->GetHistory(request);
+  ASSERT_TRUE(two.ok()) << two.status();
+  ASSERT_EQ(two->buckets_size(), 2);
+  EXPECT_EQ(two->total().rejected_rows(), 2001 + 2002);
+
+  EXPECT_EQ(client_->Verify()->problems_size(), 0);
+  Stop();
+  Execute(
+      absl::StrCat("UPDATE history SET data = x'ff' WHERE start_s = ", 60 * (kFirstMinute + 2001)));
+  Start();
+  EXPECT_EQ(client_->GetHistory(request).status().code(), absl::StatusCode::kDataLoss);
+  const auto verification = client_->Verify();
+  ASSERT_TRUE(verification.ok());
+  ASSERT_EQ(verification->problems_size(), 1);
+  EXPECT_THAT(verification->problems(0), HasSubstr("models/m: the bucket of the history"));
+
+  ASSERT_TRUE(client_->DeleteModel("models/m").ok());
+  EXPECT_EQ(client_->GetHistory(request).status().code(), absl::StatusCode::kNotFound);
+  Stop();
+  auto database = server::Database::Open(data_ + "/calibd.db");
+  EXPECT_EQ(*database->QueryInteger("SELECT count(*) FROM history"), 0);
+}
+
+}  // namespace
+}  // namespace calibd::testing

@@ -1,0 +1,92 @@
+#include "history_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace calibd::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+v1::GetHistoryResponse History() {
+  v1::GetHistoryResponse history;
+  v1::HistoryBucket& full = *history.add_buckets();
+  // 2026-01-31 14:00 UTC.
+  full.mutable_start_time()->set_seconds(1769868000);
+  full.mutable_end_time()->set_seconds(1769868000 + 3600);
+  full.set_observations(250);
+  full.set_rejected_rows(7);
+  full.set_missing_labels(3);
+  full.set_pairs(125);
+  full.set_skce(-0.1 / 3);
+  full.set_skce_standard_error(0.0025);
+  full.set_mean_confidence(0.75);
+  full.set_accuracy(0.5);
+  full.set_brier_score(0.625);
+  full.set_log_loss(1.25);
+  full.set_ece(0.3125);
+  full.set_log10_e_value(1.5);
+  full.set_max_log10_e_value(2.5);
+  full.set_drift_log10_statistic(0.5);
+  v1::HistoryBucket& bare = *history.add_buckets();
+  bare.mutable_start_time()->set_seconds(1769868000 + 7200);
+  bare.mutable_end_time()->set_seconds(1769868000 + 10800);
+  bare.set_rejected_rows(2);
+  *history.mutable_total() = full;
+  history.mutable_total()->set_rejected_rows(9);
+  return history;
+}
+
+TEST(HistoryReportTest, HasARowForEachSpanAndOneForAll) {
+  std::istringstream table(DescribeHistory(History()));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(table, line);) lines.push_back(line);
+  ASSERT_GE(lines.size(), 4U);
+  EXPECT_THAT(lines[0], StartsWith("from (UTC)"));
+  EXPECT_THAT(lines[1], StartsWith("2026-01-31 14:00"));
+  for (const char* cell : {" 250 ", " -3.333e-02 ", " 2.500e-03 ", " +0.2500 ", " 0.6250 ",
+                           " 1.2500 ", " 0.3125 ", " 1.50"}) {
+    EXPECT_THAT(lines[1], HasSubstr(cell));
+  }
+  EXPECT_THAT(lines[2], StartsWith("2026-01-31 16:00"));
+  EXPECT_THAT(lines[2], HasSubstr(" 0 "));
+  EXPECT_THAT(lines[2], HasSubstr(" - "));
+  EXPECT_THAT(lines[3], StartsWith("all "));
+  EXPECT_EQ(DescribeHistory({}), "nothing was counted in this time\n");
+}
+
+TEST(HistoryReportTest, CsvHasAllFieldsAndNumbersThatReadBack) {
+  std::istringstream csv(HistoryCsv(History()));
+  std::vector<std::vector<std::string>> lines;
+  for (std::string line; std::getline(csv, line);) {
+    std::istringstream fields(line + ",");
+    lines.emplace_back();
+    for (std::string field; std::getline(fields, field, ',');) lines.back().push_back(field);
+  }
+  ASSERT_EQ(lines.size(), 3U);
+  for (const auto& line : lines) ASSERT_EQ(line.size(), 17U);
+  const auto field = [&](std::size_t line, const std::string& name) {
+    const auto found = std::find(lines[0].begin(), lines[0].end(), name);
+    EXPECT_NE(found, lines[0].end()) << name;
+    return lines[line][static_cast<std::size_t>(found - lines[0].begin())];
+  };
+  EXPECT_EQ(field(1, "start_time"), "2026-01-31T14:00:00Z");
+  EXPECT_EQ(field(1, "end_time"), "2026-01-31T15:00:00Z");
+  EXPECT_EQ(field(1, "missing_labels"), "3");
+  EXPECT_EQ(std::stod(field(1, "skce")), -0.1 / 3);
+  EXPECT_EQ(std::stod(field(1, "gap")), 0.25);
+  EXPECT_EQ(field(1, "max_log10_e_value"), "2.5");
+  EXPECT_EQ(field(1, "drift_log10_statistic"), "0.5");
+  EXPECT_EQ(field(2, "observations"), "0");
+  EXPECT_EQ(field(2, "rejected_rows"), "2");
+  for (const char* name : {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap",
+                           "brier_score", "log_loss", "ece", "log10_e_value"}) {
+    EXPECT_EQ(field(2, name), "") << name;
+  }
+}
+
+}  // namespace
+}  // namespace calibd::cli

@@ -1,0 +1,46 @@
+#include "time_option.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "google/protobuf/util/time_util.h"
+
+namespace calibd::cli {
+namespace {
+
+using google::protobuf::Timestamp;
+using google::protobuf::util::TimeUtil;
+using ::testing::HasSubstr;
+
+Timestamp At(const std::string& text) {
+  Timestamp time;
+  EXPECT_TRUE(TimeUtil::FromString(text, &time)) << text;
+  return time;
+}
+
+std::string Parsed(const std::string& text) {
+  const auto time = ParseTime(text, At("2026-03-01T06:00:00Z"));
+  EXPECT_TRUE(time.ok()) << time.status();
+  return time.ok() ? TimeUtil::ToString(*time) : "";
+}
+
+TEST(ParseTimeTest, ReadsDatesTimesAndHowLongAgo) {
+  EXPECT_EQ(Parsed("2026-01-31"), "2026-01-31T00:00:00Z");
+  EXPECT_EQ(Parsed("2024-02-29"), "2024-02-29T00:00:00Z");
+  EXPECT_EQ(Parsed("2026-01-31T12:30:00Z"), "2026-01-31T12:30:00Z");
+  EXPECT_EQ(Parsed("2026-01-31T12:30:00+02:00"), "2026-01-31T10:30:00Z");
+  EXPECT_EQ(Parsed("1.5h"), "2026-03-01T04:30:00Z");
+  EXPECT_EQ(Parsed("7d"), "2026-02-22T06:00:00Z");
+}
+
+TEST(ParseTimeTest, RefusesEverythingElse) {
+  for (const char* text : {"", "now", "7", "-7d", "2026", "2026-13-01", "2026-02-30", "01.02.2026",
+                           "2026-01-31 12:30", "2026-01-31T12:30:00", "2026-01-3"}) {
+    const auto time = ParseTime(text, At("2026-03-01T06:00:00Z"));
+    ASSERT_FALSE(time.ok()) << text;
+    EXPECT_THAT(std::string(time.status().message()), HasSubstr("how long ago"));
+  }
+}
+
+}  // namespace
+}  // namespace calibd::cli

@@ -1,0 +1,127 @@
+#include "server/rpc/history_calls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "server/executor/thread_pool.h"
+
+namespace calibd::server {
+namespace {
+
+using std::chrono::seconds;
+using std::chrono::sys_seconds;
+using ::testing::HasSubstr;
+
+class HistoryCallsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    v1::Model model;
+    model.set_name("models/m");
+    model.set_class_count(2);
+    auto declaration = CheckDeclaration(model, std::size_t{1} << 26);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    ASSERT_TRUE(registry_.Create(*std::move(declaration), [](const auto&, bool) {}).ok());
+  }
+
+  static std::vector<History::Entry> Minutes(int count) {
+    std::vector<History::Entry> buckets;
+    for (int i = 0; i < count; ++i) {
+      History::Entry entry{.resolution = HistoryResolution::kMinute,
+                           .start = sys_seconds(seconds(60 * (1000 + i))),
+                           .bucket = {}};
+      entry.bucket.rejected_rows = i + 1;
+      buckets.push_back(entry);
+    }
+    return buckets;
+  }
+
+  absl::StatusOr<HistoryQuery> Check() { return CheckHistoryRequest(registry_, request_); }
+
+  ThreadPool pool_{"test", 0};
+  ModelRegistry registry_{
+      {.max_models = 1, .state_memory_bytes = std::size_t{1} << 28, .max_producers_per_model = 1},
+      pool_};
+  v1::GetHistoryRequest request_ = [] {
+    v1::GetHistoryRequest request;
+    request.set_model("models/m");
+    request.set_resolution(v1::GetHistoryRequest::RESOLUTION_MINUTE);
+    return request;
+  }();
+};
+
+TEST_F(HistoryCallsTest, PagesHoldEachBucketOnceAndTheTotalOfAll) {
+  for (const int count : {0, 1, 6, 7, 8, 20, 21}) {
+    SCOPED_TRACE(count);
+    const std::vector<History::Entry> buckets = Minutes(count);
+    request_.set_page_size(7);
+    request_.clear_page_token();
+    std::int64_t next = 1;
+    int pages = 0;
+    do {
+      const auto query = Check();
+      ASSERT_TRUE(query.ok()) << query.status();
+      v1::GetHistoryResponse response;
+      DescribeHistory(*query, buckets, response);
+      EXPECT_LE(response.buckets_size(), 7);
+      for (const v1::HistoryBucket& bucket : response.buckets()) {
+        EXPECT_EQ(bucket.rejected_rows(), next);
+        EXPECT_EQ(bucket.start_time().seconds(), 60 * (999 + next));
+        EXPECT_EQ(bucket.end_time().seconds(), 60 * (1000 + next));
+        EXPECT_FALSE(bucket.has_skce() || bucket.has_mean_confidence() || bucket.has_ece() ||
+                     bucket.has_log10_e_value());
+        ++next;
+      }
+      EXPECT_EQ(response.has_total(), count > 0);
+      EXPECT_EQ(response.total().rejected_rows(), count * (count + 1) / 2);
+      request_.set_page_token(response.next_page_token());
+      ++pages;
+    } while (!request_.page_token().empty());
+    EXPECT_EQ(next, count + 1);
+    EXPECT_EQ(pages, std::max(1, (count + 6) / 7));
+  }
+}
+
+TEST_F(HistoryCallsTest, APageGoesOnAfterABucketThatIsGone) {
+  request_.set_page_size(2);
+  v1::GetHistoryResponse first;
+  DescribeHistory(*Check(), Minutes(10), first);
+  request_.set_page_token(first.next_page_token());
+  std::vector<History::Entry> buckets = Minutes(10);
+  buckets.erase(buckets.begin(), buckets.begin() + 5);
+  v1::GetHistoryResponse second;
+  DescribeHistory(*Check(), buckets, second);
+  EXPECT_EQ(second.buckets(0).rejected_rows(), 6);
+}
+
+TEST_F(HistoryCallsTest, ATokenIsOfItsResolution) {
+  request_.set_page_size(1);
+  v1::GetHistoryResponse response;
+  DescribeHistory(*Check(), Minutes(2), response);
+  request_.set_page_token(response.next_page_token());
+  EXPECT_TRUE(Check().ok());
+  request_.set_resolution(v1::GetHistoryRequest::RESOLUTION_DAY);
+  EXPECT_THAT(std::string(Check().status().message()), HasSubstr("page_token"));
+}
+
+TEST_F(HistoryCallsTest, ARangeHoldsTheSecondsThatAreInIt) {
+  EXPECT_EQ(Check()->range.start, sys_seconds::min());
+  EXPECT_EQ(Check()->range.end, sys_seconds::max());
+  EXPECT_EQ(Check()->page_size, 1000U);
+  request_.mutable_start_time()->set_seconds(60);
+  request_.mutable_end_time()->set_seconds(120);
+  EXPECT_EQ(Check()->range.start, sys_seconds(seconds(60)));
+  EXPECT_EQ(Check()->range.end, sys_seconds(seconds(120)));
+  // A bucket that begins at 60 s is before it, one that begins at 120 s is not after it.
+  request_.mutable_start_time()->set_nanos(1);
+  request_.mutable_end_time()->set_nanos(1);
+  EXPECT_EQ(Check()->range.start, sys_seconds(seconds(61)));
+  EXPECT_EQ(Check()->range.end, sys_seconds(seconds(121)));
+  request_.clear_resolution();
+  EXPECT_EQ(Check()->range.resolution, HistoryResolution::kHour);
+}
+
+}  // namespace
+}  // namespace calibd::server
