@@ -1,10 +1,10 @@
 // The end of the process while a file of the log comes or goes: all is there once.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <tuple>
 
 #include "integration/engine/engine.h"
@@ -43,23 +43,28 @@ class RetireFailpointTest : public ::testing::TestWithParam<std::tuple<const cha
 
 TEST_P(RetireFailpointTest, EveryBatchIsThereOnce) {
   const auto [point, at] = GetParam();
-  const TemporaryFolder folder;
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    setenv("CALIBD_FAILPOINT", (std::string(point) + ":" + std::to_string(at)).c_str(), 1);
-    Engine engine(folder.path() / "dies", kOptions);
-    SubmitAll(engine);
-    _exit(0);
+  // The process that ends is this test, started once more.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr char kFolder[] = "CALIBD_TEST_FOLDER";
+  std::optional<TemporaryFolder> own;
+  if (std::getenv(kFolder) == nullptr) {
+    own.emplace();
+    setenv(kFolder, own->path().c_str(), 1);
   }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-  Engine whole(folder.path() / "whole", kOptions);
+  const std::filesystem::path folder = std::getenv(kFolder);
+  EXPECT_EXIT(
+      {
+        setenv("CALIBD_FAILPOINT", (std::string(point) + ":" + std::to_string(at)).c_str(), 1);
+        Engine engine(folder / "dies", kOptions);
+        SubmitAll(engine);
+      },
+      ::testing::KilledBySignal(SIGKILL), "");
+  unsetenv(kFolder);
+  Engine whole(folder / "whole", kOptions);
   SubmitAll(whole);
   // What was settled is known, the rest comes now.
   for (int start = 0; start < 2; ++start) {
-    Engine engine(folder.path() / "dies", kOptions);
+    Engine engine(folder / "dies", kOptions);
     SubmitAll(engine);
     for (const char* const name : {"models/idle", "models/busy"}) {
       const std::shared_ptr<Model> model = engine.Find(name);
