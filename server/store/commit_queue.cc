@@ -236,10 +236,16 @@ void CommitQueue::MakeRoom(const absl::Status& status) {
     freed_ = now;
     HandleError(store_->Checkpoint());
   }
+  if (now < retires_at_) {
+    return;
+  }
   const absl::StatusOr<bool> retires = store_->Retire();
   HandleError(retires.status());
-  // On a full disk, it is tried again with the next transaction.
   retires_ = retires.ok() && *retires;
+  if (!retires.ok()) {
+    // The disk is full: it is tried again after some transaction.
+    retires_at_ = now + kFreeInterval;
+  }
 }
 
 void CommitQueue::HandleError(const absl::Status& status) {

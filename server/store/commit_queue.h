@@ -103,9 +103,10 @@ class CommitQueue {
   std::int64_t log_bytes_ = 0;    // guarded by mutex_
   std::function<void()> settle_;  // set before the first Post
 
-  // The storage thread's: when it last tried to make room on a full disk, and whether the log
-  // has a file that should go.
+  // The storage thread's: when it last tried to make room on a full disk, when it may again take a
+  // file of the log away, and whether there is one that should go at once.
   std::chrono::steady_clock::time_point freed_{};
+  std::chrono::steady_clock::time_point retires_at_{};
   bool retires_ = false;
 
   std::thread storage_thread_;

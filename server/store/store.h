@@ -68,7 +68,8 @@ class Store {
   // In the order of the log. Also what is needed no more, as far as it is still in the files.
   [[nodiscard]] absl::Status ReadLog(const VisitBatch& visit) const;
 
-  // The data of one batch that is committed or appended. Errors also: DataLoss when it is not there.
+  // The data of one batch that is committed or appended. Errors also: DataLoss when it is not
+  // there.
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id);
 
   // ---- What is written to the log

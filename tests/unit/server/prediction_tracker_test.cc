@@ -264,5 +264,31 @@ TEST(PredictionIdTest, ComesBackAsItWas) {
   EXPECT_FALSE(ids[0] == ids[1]);
 }
 
+// A start may read rows again that were forgotten before.
+TEST_F(PredictionTrackerTest, AnIdThatComesAgainIsThatOfItsNewestPrediction) {
+  Add(1, seconds(0), {"a", "b"});
+  tracker_.RestoreLabels(2, Ids({"a"}), std::vector<std::int32_t>{3});
+  Add(5, seconds(400), {"a"});
+  tracker_.RestoreMatured(1);
+  tracker_.SetSnapshot(4);
+  EXPECT_EQ(tracker_.first_log_id(), 1);
+  EXPECT_EQ(tracker_.matured_log_id(), 1);
+  const auto unneeded = tracker_.FindUnneeded(seconds(400), 1000);
+  EXPECT_THAT(unneeded.log_ids, ElementsAre(2, 1));
+  tracker_.Forget(unneeded);
+  EXPECT_EQ(tracker_.first_log_id(), 5);
+  EXPECT_EQ(Label(seconds(410), {"a", "b"}, {1, 1}).matched, 1);
+  EXPECT_THAT(Mature(seconds(500)), ElementsAre(ElementsAre(1)));
+  EXPECT_EQ(tracker_.matured_log_id(), 5);
+}
+
+TEST_F(PredictionTrackerTest, LabelsOfNoKnownPredictionAreNotNeeded) {
+  tracker_.RestoreLabels(2, Ids({"gone"}), std::vector<std::int32_t>{3});
+  Add(3, seconds(0), {"a"});
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(0), 1000).log_ids, IsEmpty());
+  tracker_.SetSnapshot(2);
+  EXPECT_THAT(tracker_.FindUnneeded(seconds(0), 1000).log_ids, ElementsAre(2));
+}
+
 }  // namespace
 }  // namespace calibd::server

@@ -60,5 +60,53 @@ TEST_F(ProducerCursorsTest, ProducersAreCapped) {
   EXPECT_EQ(cursors_.size(), 2U);
 }
 
+TEST_F(ProducerCursorsTest, AReplayOfTheLogMovesThemOnWithoutAGap) {
+  for (std::int64_t sequence = 1; sequence <= 100; ++sequence) {
+    cursors_.Advance(At(sequence, 0), static_cast<std::uint64_t>(sequence * 3));
+  }
+  EXPECT_EQ(*cursors_.Open("p", 4), 101);
+  // From a cursor of any moment, with some rows again that it knows.
+  for (const std::int64_t stored : {0, 1, 50, 99, 100}) {
+    ProducerCursors replayed(1);
+    ProducerCursors before(1);
+    EXPECT_TRUE(before.Open("p", 0).ok());
+    for (std::int64_t sequence = 1; sequence <= stored; ++sequence) {
+      before.Advance(At(sequence), static_cast<std::uint64_t>(sequence * 3));
+    }
+    if (stored > 0) replayed.Set("p", before.Get("p"));
+    for (std::int64_t sequence = std::max<std::int64_t>(1, stored - 5); sequence <= 100;
+         ++sequence) {
+      EXPECT_TRUE(replayed.Replay(At(sequence), static_cast<std::uint64_t>(sequence * 3)));
+    }
+    EXPECT_TRUE(replayed.Replay(At(0, 4), std::nullopt));
+    EXPECT_EQ(EncodeContents(*replayed.Get("p")), EncodeContents(*cursors_.Get("p")));
+    EXPECT_EQ(replayed.Get("p")->last_sequence, 100);
+    EXPECT_EQ(replayed.Get("p")->epoch, 4);
+    EXPECT_FALSE(replayed.Replay(At(102, 4), 7));
+  }
+}
+
+TEST_F(ProducerCursorsTest, ThoseThatMovedAreStored) {
+  const auto moved = [&] {
+    std::vector<std::string> names;
+    cursors_.VisitMoved([&](const std::string& name, const ProducerCursors::Cursor& /*cursor*/) {
+      names.push_back(name);
+    });
+    return names;
+  };
+  EXPECT_THAT(moved(), ::testing::ElementsAre("p"));
+  cursors_.SetStored();
+  EXPECT_TRUE(cursors_.Open("p", 0).ok());
+  EXPECT_THAT(moved(), ::testing::IsEmpty());
+  EXPECT_TRUE(cursors_.Open("p", 1).ok());
+  EXPECT_THAT(moved(), ::testing::ElementsAre("p"));
+  cursors_.SetStored();
+  cursors_.Advance(At(1, 1), 7);
+  EXPECT_THAT(moved(), ::testing::ElementsAre("p"));
+  cursors_.SetStored();
+  EXPECT_TRUE(cursors_.Replay({.producer_id = "new", .epoch = 0, .sequence = 0}, std::nullopt));
+  EXPECT_THAT(moved(), ::testing::ElementsAre("new"));
+}
+
 }  // namespace
 }  // namespace calibd::server

@@ -1,0 +1,96 @@
+// The end of the process while a file of the log comes or goes: all is there once.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <tuple>
+
+#include "integration/engine/engine.h"
+#include "support/temporary_folder.h"
+
+namespace calibd::testing {
+namespace {
+
+using server::Model;
+using server::Settlement;
+
+constexpr int kClasses = 50;
+constexpr std::int64_t kBatches = 60;
+const Engine::Options kOptions{.matures = false, .segment_bytes = std::uint64_t{64} << 10};
+
+// An idle model, and one whose batches fill many files.
+void SubmitAll(Engine& engine) {
+  for (const char* const name : {"models/idle", "models/busy"}) {
+    v1::Model model = Declare(name, kClasses);
+    model.set_window(400);
+    EXPECT_TRUE(engine.CreateModel(model).ok());
+  }
+  const std::shared_ptr<Model> idle = engine.Find("models/idle");
+  const std::shared_ptr<Model> busy = engine.Find("models/busy");
+  for (std::int64_t i = 1; i <= 3; ++i) {
+    engine.Submit(idle, {{"p", 1, i}}, MakeBatch(*idle, 20, static_cast<std::uint64_t>(i)));
+  }
+  for (std::int64_t i = 1; i <= kBatches; ++i) {
+    const Settlement settlement =
+        engine.Submit(busy, {{"p", 1, i}}, MakeBatch(*busy, 150, static_cast<std::uint64_t>(i)));
+    EXPECT_NE(settlement.kind, Settlement::Kind::kRefused) << settlement.status;
+  }
+}
+
+class RetireFailpointTest : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+
+TEST_P(RetireFailpointTest, EveryBatchIsThereOnce) {
+  const auto [point, at] = GetParam();
+  // The process that ends is this test, started once more.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr char kFolder[] = "CALIBD_TEST_FOLDER";
+  std::optional<TemporaryFolder> own;
+  if (std::getenv(kFolder) == nullptr) {
+    own.emplace();
+    setenv(kFolder, own->path().c_str(), 1);
+  }
+  const std::filesystem::path folder = std::getenv(kFolder);
+  EXPECT_EXIT(
+      {
+        setenv("CALIBD_FAILPOINT", (std::string(point) + ":" + std::to_string(at)).c_str(), 1);
+        Engine engine(folder / "dies", kOptions);
+        SubmitAll(engine);
+      },
+      ::testing::KilledBySignal(SIGKILL), "");
+  unsetenv(kFolder);
+  Engine whole(folder / "whole", kOptions);
+  SubmitAll(whole);
+  // What was settled is known, the rest comes now.
+  for (int start = 0; start < 2; ++start) {
+    Engine engine(folder / "dies", kOptions);
+    SubmitAll(engine);
+    for (const char* const name : {"models/idle", "models/busy"}) {
+      const std::shared_ptr<Model> model = engine.Find(name);
+      Engine::State now = engine.StateOf(model, {"p"});
+      Engine::State expected = whole.StateOf(whole.Find(name), {"p"});
+      // But for when the newest came.
+      store::v1::ModelState saved;
+      for (std::string* const one : {&now.saved, &expected.saved}) {
+        ASSERT_TRUE(saved.ParseFromString(*one));
+        saved.clear_last_observation_time_us();
+        *one = saved.SerializeAsString();
+      }
+      EXPECT_TRUE(now == expected) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, RetireFailpointTest,
+                         // Before the copy, before its commit, before the file goes; and with a new
+                         // file before its first frame.
+                         ::testing::Combine(::testing::Values("retire", "segment", "torn"),
+                                            ::testing::Values(1, 2, 3, 4, 5, 6, 20)),
+                         [](const auto& parameter) {
+                           return std::string(std::get<0>(parameter.param)) + "_" +
+                                  std::to_string(std::get<1>(parameter.param));
+                         });
+
+}  // namespace
+}  // namespace calibd::testing
