@@ -28,6 +28,7 @@ void EncodeValues(const DecodedBatch& batch, store::v1::LoggedBatch& out) {
   out.mutable_labels()->Add(batch.labels.begin(), batch.labels.end());
   out.set_prediction_ids(EncodeIds(batch.ids));
   out.set_dropped_rows(batch.dropped_rows);
+  out.mutable_group_values()->Add(batch.group_values.begin(), batch.group_values.end());
 }
 
 bool AreClasses(const google::protobuf::RepeatedField<std::int32_t>& values,
@@ -61,6 +62,9 @@ bool HasShape(const LoggedBatch& logged) {
   const std::size_t rows =
       logged.kind == Kind::kPredictions ? batch.ids.size() : batch.labels.size();
   const std::size_t values = batch.probabilities.size();
+  if (batch.group_values.size() > 1 && batch.group_values.size() != rows) {
+    return false;
+  }
   switch (logged.kind) {
     case Kind::kRejected:
       return rows == 0 && values == 0;
@@ -163,6 +167,7 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
   batch.labels.assign(labels.begin(), labels.end());
   batch.ids =
       DecodeIds(logged.kind == Kind::kLabels ? resolved.prediction_ids() : stored.prediction_ids());
+  batch.group_values.assign(stored.group_values().begin(), stored.group_values().end());
   batch.probabilities.reserve(static_cast<std::size_t>(stored.probabilities_size()) +
                               static_cast<std::size_t>(stored.float_probabilities_size()));
   batch.probabilities.assign(stored.probabilities().begin(), stored.probabilities().end());
@@ -196,7 +201,7 @@ void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
       model.CountRejected(batch.rows);
       break;
     case Kind::kObservations:
-      model.Apply(batch.view());
+      model.Apply(batch.view(), batch.groups());
       model.Decide(time);
       model.CountAccepted(batch.dropped_rows, time);
       break;
@@ -210,7 +215,7 @@ void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
       model.CountLabels(logged.label_counts);
       break;
     case Kind::kMatured:
-      model.ApplyMatured(batch.view(), logged.missing_predicted_classes);
+      model.ApplyMatured(batch.view(), batch.groups(), logged.missing_predicted_classes);
       if (!batch.labels.empty()) {
         model.Decide(time);
       }

@@ -25,6 +25,9 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
   grpc::ServerUnaryReactor* AcknowledgeAlarm(grpc::CallbackServerContext* context,
                                              const v1::AcknowledgeAlarmRequest* request,
                                              v1::AcknowledgeAlarmResponse* response) override;
+  grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
+                                         const v1::ListVerdictsRequest* request,
+                                         v1::ListVerdictsResponse* response) override;
 
  private:
   ModelRegistry& registry_;
