@@ -43,10 +43,18 @@ absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options
                              : ReadCsvLabels(*file, options.labels, options.header);
 }
 
-absl::StatusOr<std::vector<std::string>> ReadIds(const InputOptions& options) {
-  auto file = Open(options.ids);
+// A file with a text for each of row_count predictions. noun: what it holds.
+absl::StatusOr<std::vector<std::string>> ReadTexts(const std::string& path, const char* noun,
+                                                   std::size_t row_count, bool header) {
+  auto file = Open(path);
   if (!file.ok()) return file.status();
-  return ReadCsvIds(*file, options.ids, options.header);
+  auto texts = ReadCsvIds(*file, path, header);
+  if (texts.ok() && texts->size() != row_count) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " holds ", texts->size(), " ", noun,
+                                                   ", expected ", row_count,
+                                                   ", one for each prediction"));
+  }
+  return texts;
 }
 
 constexpr char kLabelBaseMissing[] =
@@ -120,14 +128,14 @@ absl::StatusOr<Input> ReadInput(const InputOptions& options) {
   input.class_count = table->column_count;
   input.values = std::move(table->values);
   if (!options.ids.empty()) {
-    auto ids = ReadIds(options);
+    auto ids = ReadTexts(options.ids, "ids", table->row_count, options.header);
     if (!ids.ok()) return ids.status();
-    if (ids->size() != table->row_count) {
-      return absl::InvalidArgumentError(absl::StrCat(options.ids, " holds ", ids->size(),
-                                                     " ids, expected ", table->row_count,
-                                                     ", one for each prediction"));
-    }
     input.ids = *std::move(ids);
+  }
+  if (!options.groups.empty()) {
+    auto groups = ReadTexts(options.groups, "group values", table->row_count, options.header);
+    if (!groups.ok()) return groups.status();
+    input.groups = *std::move(groups);
   }
   input.labels.reserve(table->labels.size());
   const std::int64_t base = options.label_base.value_or(0);

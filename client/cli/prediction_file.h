@@ -20,12 +20,15 @@ struct InputOptions {
   bool labels_last_column = false;
   // With ids, labels may come later.
   std::string ids;
+  // Of the values of the model's group tag.
+  std::string groups;
   bool header = false;
   bool logits = false;
   bool drop_invalid = false;
 };
 
-// Adds the arguments and options of `input`, but the ids, to a command. input outlives it.
+// Adds the arguments and options of `input`, but the ids and groups, to a command. input outlives
+// it.
 void AddInputOptions(CLI::App& command, InputOptions& input);
 
 // What is wrong with the options taken together; unset when nothing is.
@@ -40,6 +43,8 @@ struct Input {
   std::vector<std::int32_t> labels;
   // n, or none.
   std::vector<std::string> ids;
+  // n, or none.
+  std::vector<std::string> groups;
   std::size_t class_count = 0;
 };
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,8 +33,21 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
   const auto kind = options.input.logits ? client::PredictionKind::kLogits
                                          : client::PredictionKind::kProbabilities;
   ProgressBar bar("sending", "rows", static_cast<double>(n));
-  for (std::size_t first = 0; first < n; first += kRowsPerSend) {
-    const std::size_t count = std::min(kRowsPerSend, n - first);
+  std::size_t count = 0;
+  for (std::size_t first = 0; first < n; first += count) {
+    count = std::min(kRowsPerSend, n - first);
+    if (!input.groups.empty()) {
+      const auto begin = input.groups.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto end = begin + static_cast<std::ptrdiff_t>(count);
+      // Those that follow on one another with one value.
+      count = static_cast<std::size_t>(
+          std::find_if(begin, end, [&](const std::string& group) { return group != *begin; }) -
+          begin);
+      if (absl::Status status = stream.stream().SetGroup(*begin); !status.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(options.input.groups, ": value ", first + 1,
+                                                       " ", std::string(status.message())));
+      }
+    }
     const auto rows = values.subspan(first * m, count * m);
     const auto row_labels = labels.empty() ? labels : labels.subspan(first, count);
     absl::Status status = ids.empty() ? stream.stream().Send(kind, rows, row_labels)
@@ -106,6 +120,8 @@ void AddSendCommand(CLI::App& app, Context& context) {
   AddInputOptions(*command, options->input);
   command->add_option("--ids", options->input.ids,
                       "CSV: the id of each prediction, the caller's own, one a line");
+  command->add_option("--groups", options->input.groups,
+                      "CSV: the value of the model's group tag of each prediction, one a line");
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer to the server; default: a random one");
   command

@@ -62,6 +62,14 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
   for (const std::string& id : observations.prediction_ids()) {
     hash.Add(id.data(), id.size());
   }
+  if (observations.group_values_size() > 0) {
+    // As no ids or names begin.
+    const std::int64_t count = -observations.group_values_size();
+    hash.Add(&count, 1);
+    for (const std::string& value : observations.group_values()) {
+      hash.Add(value.data(), value.size());
+    }
+  }
   return hash.Digest();
 }
 
@@ -215,6 +223,37 @@ absl::Status CheckClassNames(const v1::Observations& observations,
   return absl::OkStatus();
 }
 
+absl::Status CheckGroupValues(const v1::Observations& observations,
+                              const ModelDeclaration& declaration) {
+  const auto& values = observations.group_values();
+  if (values.empty()) {
+    return absl::OkStatus();
+  }
+  if (declaration.monitoring.group_tag.empty()) {
+    return InvalidFieldError("group_values",
+                             "are given, expected none as the model has no monitoring.group_tag");
+  }
+  if (values.size() != 1 && values.size() != RowCount(observations)) {
+    return InvalidFieldError(
+        "group_values", absl::StrCat("has ", values.size(), " values with ", RowCount(observations),
+                                     " predictions, expected as many, one or none"));
+  }
+  std::vector<Violation> violations;
+  for (int i = 0; i < values.size() && violations.size() < kMaxReportedViolations; ++i) {
+    const bool printable = std::none_of(values[i].begin(), values[i].end(), [](char c) {
+      return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    });
+    if (values[i].empty() || values[i].size() > kMaxGroupValueLength || !printable) {
+      violations.push_back(
+          {.field = absl::StrCat("group_values[", i, "]"),
+           .description = absl::StrCat("is ", Quoted(values[i]), " of ", values[i].size(),
+                                       " bytes, expected 1..", kMaxGroupValueLength,
+                                       " without control characters")});
+    }
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
+}
+
 }  // namespace
 
 DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration& declaration) {
@@ -234,6 +273,9 @@ DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration
   }
   if (batch.validity.ok() && batch.kind == DecodedBatch::Kind::kPredictions) {
     batch.validity = CheckIds(observations.prediction_ids(), declaration);
+  }
+  if (batch.validity.ok()) {
+    batch.validity = CheckGroupValues(observations, declaration);
   }
   if (batch.validity.ok()) {
     batch.labels.assign(observations.labels().begin(), observations.labels().end());
@@ -261,6 +303,8 @@ DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration
     batch.labels = {};
   } else {
     batch.ids = HashIds(observations.prediction_ids());
+    batch.group_values.assign(observations.group_values().begin(),
+                              observations.group_values().end());
   }
   return batch;
 }

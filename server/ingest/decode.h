@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/v1/ingest_service.pb.h"
+#include "server/state/group_values.h"
 #include "server/state/model_declaration.h"
 #include "server/state/prediction_id.h"
 
@@ -38,6 +40,8 @@ struct DecodedBatch {
   std::vector<std::int32_t> labels;
   // n, or none.
   std::vector<PredictionId> ids;
+  // Of the model's group tag: n, one for all, or none.
+  std::vector<std::string> group_values;
   std::size_t class_count = 0;
   // n predictions or labels, also of an invalid batch.
   std::int64_t rows = 0;
@@ -46,13 +50,18 @@ struct DecodedBatch {
   // Of all that was sent, with the values as double.
   std::uint64_t content_hash = 0;
 
+  [[nodiscard]] GroupValues groups() const noexcept { return GroupValues(group_values); }
   [[nodiscard]] PredictionBatch view() const noexcept {
     return {probabilities, labels, class_count};
   }
   // Memory that the batch holds.
   [[nodiscard]] std::size_t bytes() const noexcept {
-    return probabilities.size() * sizeof(double) + labels.size() * sizeof(std::int32_t) +
-           ids.size() * sizeof(PredictionId);
+    std::size_t bytes = probabilities.size() * sizeof(double) +
+                        labels.size() * sizeof(std::int32_t) + ids.size() * sizeof(PredictionId);
+    for (const std::string& value : group_values) {
+      bytes += sizeof(std::string) + value.size();
+    }
+    return bytes;
   }
 };
 

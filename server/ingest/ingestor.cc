@@ -213,6 +213,12 @@ struct Ingestor::Pending {
       if (!batch.labels.empty()) {
         batch.labels[to] = batch.labels[from];
       }
+      if (batch.group_values.size() > 1) {
+        batch.group_values[to] = batch.group_values[from];
+      }
+    }
+    if (batch.group_values.size() > 1) {
+      batch.group_values.resize(found.size());
     }
     batch.ids.resize(found.size());
     batch.probabilities.resize(found.size() * m);
@@ -352,6 +358,9 @@ struct Ingestor::Maturing {
       }
       logged.batch.probabilities.insert(logged.batch.probabilities.end(), row.begin(), row.end());
       logged.batch.labels.push_back(labels[i]);
+      if (!model->declaration().monitoring.group_tag.empty()) {
+        logged.batch.group_values.push_back(predictions.groups()[i]);
+      }
     }
   }
 };

@@ -124,6 +124,9 @@ bool HasShape(const LoggedBatch& logged) {
   const std::size_t rows =
       logged.kind == Kind::kPredictions ? batch.ids.size() : batch.labels.size();
   const std::size_t values = batch.probabilities.size();
+  if (batch.group_values.size() > 1 && batch.group_values.size() != rows) {
+    return false;
+  }
   switch (logged.kind) {
     case Kind::kOpened:
     case Kind::kRejected:
@@ -165,6 +168,8 @@ std::string EncodeLogged(const LoggedBatch& logged,
   if (has_values) {
     out.set_prediction_ids(EncodeIds(logged.batch.ids));
     out.set_dropped_rows(logged.batch.dropped_rows);
+    out.mutable_group_values()->Add(logged.batch.group_values.begin(),
+                                    logged.batch.group_values.end());
   }
   if (position.has_value()) {
     out.set_producer_id(position->producer_id);
@@ -247,6 +252,7 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
   batch.labels.assign(labels.begin(), labels.end());
   batch.ids =
       DecodeIds(logged.kind == Kind::kLabels ? resolved.prediction_ids() : stored.prediction_ids());
+  batch.group_values.assign(stored.group_values().begin(), stored.group_values().end());
   batch.probabilities.reserve(static_cast<std::size_t>(stored.probabilities_size()) +
                               static_cast<std::size_t>(stored.float_probabilities_size()));
   batch.probabilities.assign(stored.probabilities().begin(), stored.probabilities().end());
@@ -283,7 +289,7 @@ void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
       model.CountRejected(batch.rows);
       break;
     case Kind::kObservations:
-      model.Apply(batch.view());
+      model.Apply(batch.view(), batch.groups());
       model.Decide(time);
       model.CountAccepted(batch.dropped_rows, time);
       break;
@@ -297,7 +303,7 @@ void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
       model.CountLabels(logged.label_counts);
       break;
     case Kind::kMatured:
-      model.ApplyMatured(batch.view(), logged.missing_predicted_classes);
+      model.ApplyMatured(batch.view(), batch.groups(), logged.missing_predicted_classes);
       if (!batch.labels.empty()) {
         model.Decide(time);
       }

@@ -160,7 +160,7 @@ class Replay {
           model.retention().AddOld(log_id, rows);
         }
         if (rows > 0) {
-          model.RestoreWindow(logged->batch.view());
+          model.RestoreWindow(logged->batch.view(), logged->batch.groups());
         }
         return absl::OkStatus();
       }

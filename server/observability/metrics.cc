@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <numbers>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/hypothesis_test.h"
 #include "server/observability/process_metrics.h"
+#include "server/state/effect_size.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -129,19 +131,50 @@ class ModelFamilies {
     for (const LensSnapshot& lens : snapshot->lenses) {
       AddLens(labels, lens);
     }
+    if (snapshot->monitor.has_value()) {
+      AddMonitor(labels, declaration.monitoring, *snapshot);
+    }
   }
 
   // Series that there was no room for.
   [[nodiscard]] std::int64_t dropped() const { return dropped_; }
 
   void MoveTo(std::vector<MetricFamily>& families) {
-    for (MetricFamily* family :
-         {&info_,         &observations_, &batches_,          &rejected_rows_,
-          &dropped_rows_, &window_,       &bandwidth_failed_, &last_observation_,
-          &stored_,       &predictions_,  &pending_,          &oldest_pending_,
-          &matured_,      &missing_,      &labels_,           &bandwidth_,
-          &skce_,         &noise_floor_,  &lower_bound_,      &samples_,
-          &p_value_,      &statistic_}) {
+    for (MetricFamily* family : {&info_,
+                                 &observations_,
+                                 &batches_,
+                                 &rejected_rows_,
+                                 &dropped_rows_,
+                                 &window_,
+                                 &bandwidth_failed_,
+                                 &last_observation_,
+                                 &stored_,
+                                 &predictions_,
+                                 &pending_,
+                                 &oldest_pending_,
+                                 &matured_,
+                                 &missing_,
+                                 &labels_,
+                                 &bandwidth_,
+                                 &skce_,
+                                 &noise_floor_,
+                                 &lower_bound_,
+                                 &samples_,
+                                 &p_value_,
+                                 &statistic_,
+                                 &log10_e_value_,
+                                 &log10_e_value_max_,
+                                 &watched_,
+                                 &last_counted_,
+                                 &alarm_active_,
+                                 &alarms_,
+                                 &drift_,
+                                 &effect_,
+                                 &effect_lower_,
+                                 &effect_upper_,
+                                 &effect_floor_,
+                                 &gap_,
+                                 &group_log10_e_value_}) {
       if (!family->metric.empty()) {
         families.push_back(std::move(*family));
       }
@@ -193,6 +226,55 @@ class ModelFamilies {
       AddSeries(matured_, with("predicted_class", absl::StrCat(k)), Count(one.matured));
       AddSeries(missing_, with("predicted_class", absl::StrCat(k)), Count(one.missing));
     }
+  }
+
+  void AddMonitor(const Labels& labels, const Monitoring& monitoring,
+                  const ModelSnapshot& snapshot) {
+    const MonitorSnapshot& monitor = *snapshot.monitor;
+    if (monitor.last_counted_time.has_value()) {
+      AddSeries(
+          last_counted_, labels,
+          std::chrono::duration<double>(monitor.last_counted_time->time_since_epoch()).count());
+    }
+    AddAlarms(labels, "evidence", monitor, Alarm::Kind::kEvidence, monitor.raised[0]);
+    AddAlarms(labels, "drift", monitor, Alarm::Kind::kDrift, monitor.raised[1]);
+    for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
+      Labels with_group = labels;
+      with_group.push_back({"group", group->value});
+      with_group.push_back({"overflow", group->overflow ? "true" : "false"});
+      AddSeries(group_log10_e_value_, std::move(with_group),
+                group->watch.reading.evidence.log10_e_value);
+    }
+    if (!monitor.watch.has_value()) {
+      return;
+    }
+    const EvidenceReading& reading = monitor.watch->reading;
+    AddSeries(watched_, labels, Count(reading.count));
+    AddSeries(log10_e_value_, labels, reading.evidence.log10_e_value);
+    AddSeries(log10_e_value_max_, labels, reading.maximum.log_value / std::numbers::ln10);
+    AddSeries(drift_, labels, reading.drift.shiryaev_roberts.log10_now);
+    const EffectSize effect =
+        ReckonEffectSize(*monitor.watch, &snapshot.lenses.front(), monitoring.significance_level);
+    const auto add = [&](MetricFamily& family, const std::optional<double>& value) {
+      if (value.has_value()) {
+        AddSeries(family, labels, *value);
+      }
+    };
+    add(effect_, effect.skce);
+    add(effect_lower_, effect.skce_lower_bound);
+    add(effect_upper_, effect.skce_upper_bound);
+    add(effect_floor_, effect.noise_floor);
+    const RunningReliability::Bin total = monitor.watch->reliability.Total();
+    if (total.count > 0) {
+      AddSeries(gap_, labels, (total.confidence - Count(total.correct)) / Count(total.count));
+    }
+  }
+
+  void AddAlarms(Labels labels, const char* name, const MonitorSnapshot& monitor, Alarm::Kind kind,
+                 std::int64_t raised) {
+    labels.push_back({"kind", name});
+    AddSeries(alarm_active_, labels, monitor.FindActive(kind) != nullptr ? 1 : 0);
+    AddSeries(alarms_, std::move(labels), Count(raised));
   }
 
   void AddLens(Labels labels, const LensSnapshot& lens) {
@@ -309,6 +391,62 @@ class ModelFamilies {
   MetricFamily statistic_ =
       Family("calibd_test_statistic",
              "z of the asymptotic test: sqrt(blocks) mean / standard deviation. For one look only.",
+             MetricType::Gauge);
+  MetricFamily log10_e_value_ = Family(
+      "calibd_log10_e_value",
+      "log10 of the e-value against the null hypothesis that the model is calibrated. May be "
+      "looked at all the time: a calibrated model ever reaches log10(1 / alpha) with a probability "
+      "of at most alpha.",
+      MetricType::Gauge);
+  MetricFamily log10_e_value_max_ =
+      Family("calibd_log10_e_value_max", "Largest calibd_log10_e_value since the watch began.",
+             MetricType::Gauge);
+  MetricFamily group_log10_e_value_ =
+      Family("calibd_group_log10_e_value",
+             "calibd_log10_e_value of the observations with one value of the model's group tag; "
+             "overflow: of all values without a group of their own.",
+             MetricType::Gauge);
+  MetricFamily watched_ =
+      Family("calibd_watch_observations",
+             "Observations since the watch began: at the first one, or where an evidence alarm was "
+             "acknowledged.",
+             MetricType::Gauge);
+  MetricFamily last_counted_ =
+      Family("calibd_last_counted_timestamp_seconds",
+             "When the newest labelled prediction came to count, since the Unix epoch.",
+             MetricType::Gauge);
+  MetricFamily alarm_active_ =
+      Family("calibd_alarm_active",
+             "1 while an alarm of the kind (evidence, drift) was raised and is not acknowledged, "
+             "else 0.",
+             MetricType::Gauge);
+  MetricFamily alarms_ =
+      Family("calibd_alarms_total", "Alarms raised, by kind.", MetricType::Counter);
+  MetricFamily drift_ =
+      Family("calibd_drift_log10_statistic",
+             "log10(1 + R) of the Shiryaev-Roberts detector of a change from calibrated to not. A "
+             "calibrated model reaches log10(1 + c) once in c observations at most, on average.",
+             MetricType::Gauge);
+  MetricFamily effect_ =
+      Family("calibd_effect_skce",
+             "Estimate of the squared kernel calibration error from all pairs of observations of "
+             "the watch, unbiased and so maybe negative.",
+             MetricType::Gauge);
+  MetricFamily effect_lower_ = Family(
+      "calibd_effect_skce_lower_bound",
+      "Lower end of the interval of the SKCE that holds at all times at once.", MetricType::Gauge);
+  MetricFamily effect_upper_ = Family(
+      "calibd_effect_skce_upper_bound",
+      "Upper end of the interval of the SKCE that holds at all times at once.", MetricType::Gauge);
+  MetricFamily effect_floor_ =
+      Family("calibd_effect_skce_noise_floor",
+             "95 % quantile of calibd_effect_skce if the model were calibrated and made the same "
+             "predictions.",
+             MetricType::Gauge);
+  MetricFamily gap_ =
+      Family("calibd_confidence_minus_accuracy",
+             "Mean probability of the most probable class minus its share of being right: "
+             "positive when over-confident.",
              MetricType::Gauge);
 };
 

@@ -15,6 +15,7 @@
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
 #include "server/rpc/status_mapping.h"
+#include "server/rpc/verdict_list.h"
 #include "server/rpc/watch_proto.h"
 #include "server/rpc/window_call.h"
 #include "server/rpc/window_calls.h"
@@ -66,6 +67,9 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   for (auto alarm = alarms.rbegin(); alarm != alarms.rend(); ++alarm) {
     DescribeAlarm(*alarm, *response.add_alarms());
   }
+  DescribeGroups(model.declaration(), snapshot, *response.mutable_groups());
+  WarnOfRows(model.declaration(), snapshot, *response.mutable_warnings());
+  response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
 }
 
 absl::Status AlarmNotFoundError(const Model& model, std::int64_t alarm_id) {
@@ -163,6 +167,15 @@ grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
     Describe(**model, *(*model)->snapshot(), std::chrono::system_clock::now(), *response);
     return absl::OkStatus();
   })));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* CalibrationServiceImpl::ListVerdicts(
+    grpc::CallbackServerContext* context, const v1::ListVerdictsRequest* request,
+    v1::ListVerdictsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(
+      CatchExceptions([&] { return server::ListVerdicts(registry_, *request, *response); })));
   return reactor;
 }
 

@@ -27,6 +27,9 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
   grpc::ServerUnaryReactor* AcknowledgeAlarm(grpc::CallbackServerContext* context,
                                              const v1::AcknowledgeAlarmRequest* request,
                                              v1::AcknowledgeAlarmResponse* response) override;
+  grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
+                                         const v1::ListVerdictsRequest* request,
+                                         v1::ListVerdictsResponse* response) override;
   grpc::ServerUnaryReactor* GetHistory(grpc::CallbackServerContext* context,
                                        const v1::GetHistoryRequest* request,
                                        v1::GetHistoryResponse* response) override;

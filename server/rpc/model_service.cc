@@ -6,20 +6,15 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "server/errors.h"
 #include "server/ingest/model_changes.h"
+#include "server/rpc/page.h"
 #include "server/rpc/status_mapping.h"
 
 namespace calibd::server {
 namespace {
 
-constexpr std::int32_t kDefaultPageSize = 100;
-constexpr std::int32_t kMaxPageSize = 1000;
 constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20;
-// Before the name in a page token, so that other text is not taken for one.
-constexpr char kTokenPrefix[] = "after:";
 
 // Answers a unary call with what body, returning absl::Status, says.
 template <typename Body>
@@ -89,22 +84,11 @@ grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerConte
                                                        const v1::ListModelsRequest* request,
                                                        v1::ListModelsResponse* response) {
   return Answer(context, [&]() -> absl::Status {
-    if (request->page_size() < 0) {
-      return InvalidFieldError("page_size", "is negative, expected 0..1000");
+    const absl::StatusOr<Page> page = ParsePage(request->page_size(), request->page_token());
+    if (!page.ok()) {
+      return page.status();
     }
-    std::string after;
-    if (!request->page_token().empty()) {
-      if (!absl::WebSafeBase64Unescape(request->page_token(), &after) ||
-          !absl::StartsWith(after, kTokenPrefix)) {
-        return InvalidFieldError("page_token",
-                                 "is not from a previous page, expected its next_page_token");
-      }
-      after.erase(0, sizeof(kTokenPrefix) - 1);
-    }
-    const auto page_size = static_cast<std::size_t>(
-        request->page_size() == 0 ? kDefaultPageSize
-                                  : std::min(request->page_size(), kMaxPageSize));
-    const auto listed = registry_.List(after, page_size + 1);
+    const auto listed = registry_.List(page->after, page->size + 1);
     if (!listed.ok()) {
       return listed.status();
     }
@@ -113,7 +97,7 @@ grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerConte
     // becomes too large a message, but not before its first model.
     std::size_t bytes = 0;
     std::size_t count = 0;
-    while (count < std::min(models.size(), page_size)) {
+    while (count < std::min(models.size(), page->size)) {
       v1::Model model = Describe(*models[count]);
       bytes += model.ByteSizeLong();
       if (count > 0 && bytes > kMaxPageBytes) {
@@ -123,8 +107,8 @@ grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerConte
       ++count;
     }
     if (count < models.size()) {
-      absl::WebSafeBase64Escape(kTokenPrefix + models[count - 1]->declaration().name.ToString(),
-                                response->mutable_next_page_token());
+      response->set_next_page_token(
+          MakePageToken(models[count - 1]->declaration().name.ToString()));
     }
     return absl::OkStatus();
   });

@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <numbers>
 #include <numeric>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/core/confidence_sequence.h"
+#include "calibd/core/e_bh.h"
 #include "server/rpc/proto_time.h"
+#include "server/state/effect_size.h"
 
 namespace calibd::server {
 namespace {
@@ -22,6 +24,12 @@ using Time = std::chrono::system_clock::time_point;
 
 // Of the evidence, for a family to be named.
 constexpr double kLeastShare = 0.1;
+
+// Of the newest rows, before anything is said of them.
+constexpr std::int64_t kLeastScreened = 100;
+// Of the newest rows, to be worth a word.
+constexpr double kDuplicateShare = 0.01;
+constexpr double kPrintedShare = 0.99;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
@@ -121,14 +129,22 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
   return text;
 }
 
-void DescribeEffectSize(const EvidenceReading& reading, double significance_level,
-                        v1::EffectSize& proto) {
-  if (reading.skce_unbiased.has_value()) {
-    proto.set_skce(*reading.skce_unbiased);
+void DescribeEffectSize(const WatchSnapshot& watch, const LensSnapshot* lens,
+                        double significance_level, v1::EffectSize& proto) {
+  const EffectSize effect = ReckonEffectSize(watch, lens, significance_level);
+  if (effect.skce.has_value()) {
+    proto.set_skce(*effect.skce);
   }
-  if (const auto bound = SkceLowerBound(reading, significance_level)) {
-    proto.set_skce_lower_bound(*bound);
+  if (effect.skce_lower_bound.has_value()) {
+    proto.set_skce_lower_bound(*effect.skce_lower_bound);
   }
+  if (effect.skce_upper_bound.has_value()) {
+    proto.set_skce_upper_bound(*effect.skce_upper_bound);
+  }
+  if (effect.noise_floor.has_value()) {
+    proto.set_noise_floor(*effect.noise_floor);
+  }
+  const EvidenceReading& reading = watch.reading;
   if (const std::optional<NormalTest> test =
           TestProjections(reading.projections, reading.projection_variance)) {
     proto.set_one_look_p_value(test->p_value);
@@ -161,17 +177,55 @@ void DescribeDrift(const Drift& drift, double average_run_length, v1::Drift& pro
   proto.set_threshold(DriftThreshold(average_run_length));
 }
 
-void DescribeDirection(const RunningReliability& reliability, v1::Verdict& proto) {
-  const RunningReliability::Bin total = reliability.Total();
-  if (total.count == 0) {
-    return;
+std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
+  return declaration.class_names.empty() ? "" : declaration.class_names[k];
+}
+
+void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
+                         v1::Whereabouts& proto) {
+  const auto n = static_cast<double>(watch.reading.count);
+  for (const DeviatingClass& one : watch.deviating_classes) {
+    v1::Whereabouts::ClassShare& out = *proto.add_classes();
+    out.set_class_index(static_cast<std::int32_t>(one.index));
+    out.set_class_name(ClassNameOf(declaration, one.index));
+    out.set_observed(static_cast<double>(one.frequencies.labels) / n);
+    out.set_predicted(one.frequencies.predicted / n);
+    out.set_z(one.frequencies.Z());
   }
+  const auto& bins = watch.reliability.bins;
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    if (bins[i].count == 0) {
+      continue;
+    }
+    const auto count = static_cast<double>(bins[i].count);
+    v1::Whereabouts::ConfidenceBin& out = *proto.add_confidence_bins();
+    out.set_lower(static_cast<double>(i) / static_cast<double>(bins.size()));
+    out.set_upper(static_cast<double>(i + 1) / static_cast<double>(bins.size()));
+    out.set_observations(bins[i].count);
+    out.set_mean_confidence(bins[i].confidence / count);
+    out.set_accuracy(static_cast<double>(bins[i].correct) / count);
+    out.set_z(bins[i].Z());
+  }
+}
+
+void DescribeDirection(const RunningReliability& reliability, v1::Direction& proto) {
+  const RunningReliability::Bin total = reliability.Total();
   const auto n = static_cast<double>(total.count);
-  v1::Direction& direction = *proto.mutable_direction();
-  direction.set_mean_confidence(total.confidence / n);
-  direction.set_accuracy(static_cast<double>(total.correct) / n);
-  direction.set_gap(direction.mean_confidence() - direction.accuracy());
-  direction.set_gap_standard_deviation(std::sqrt(total.variance) / n);
+  proto.set_mean_confidence(total.confidence / n);
+  proto.set_accuracy(static_cast<double>(total.correct) / n);
+  proto.set_gap(proto.mean_confidence() - proto.accuracy());
+  proto.set_gap_standard_deviation(std::sqrt(total.variance) / n);
+}
+
+// lens: as ReckonEffectSize.
+void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, const LensSnapshot* lens,
+                 v1::Watch& proto) {
+  const EvidenceReading& reading = watch.reading;
+  proto.set_observations(reading.count);
+  proto.set_first_observation(watch.first_observation());
+  DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
+  DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
+  DescribeEffectSize(watch, lens, monitoring.significance_level, *proto.mutable_effect_size());
 }
 
 }  // namespace
@@ -209,7 +263,10 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
   }
   if (monitor.watch.has_value()) {
     NameFamilies(monitor.watch->reading.evidence.family_share, *proto.mutable_evidence_families());
-    DescribeDirection(monitor.watch->reliability, proto);
+    if (monitor.watch->reading.count > 0) {
+      DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
+      DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
+    }
   }
   proto.set_summary(Summarize(declaration, snapshot, proto, alarm));
 }
@@ -221,13 +278,77 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
     return;
   }
+  DescribeOne(declaration.monitoring, *watch, &snapshot.lenses.front(), proto);
+}
+
+void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    google::protobuf::RepeatedPtrField<v1::GroupWatch>& protos) {
   const Monitoring& monitoring = declaration.monitoring;
-  const EvidenceReading& reading = watch->reading;
-  proto.set_observations(reading.count);
-  proto.set_first_observation(watch->first_observation);
-  DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
-  DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
-  DescribeEffectSize(reading, monitoring.significance_level, *proto.mutable_effect_size());
+  std::vector<const GroupSnapshot*> groups;
+  for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
+    groups.push_back(group.get());
+  }
+  const auto log10_e_value = [](const GroupSnapshot* group) {
+    return group->watch.reading.evidence.log10_e_value;
+  };
+  std::stable_sort(groups.begin(), groups.end(),
+                   [&](const GroupSnapshot* a, const GroupSnapshot* b) {
+                     return log10_e_value(a) > log10_e_value(b);
+                   });
+  const auto tested = [&](const GroupSnapshot* group) {
+    return group->watch.reading.count >= monitoring.min_group_observations;
+  };
+  std::vector<double> e_values;
+  for (const GroupSnapshot* const group : groups) {
+    if (tested(group)) {
+      e_values.push_back(log10_e_value(group));
+    }
+  }
+  const std::vector<bool> rejected = RejectedByEbh(e_values, monitoring.significance_level);
+  std::size_t next = 0;
+  for (const GroupSnapshot* const group : groups) {
+    v1::GroupWatch& proto = *protos.Add();
+    proto.set_value(group->value);
+    proto.set_overflow(group->overflow);
+    DescribeOne(monitoring, group->watch, nullptr, *proto.mutable_watch());
+    DescribeDirection(group->watch.reliability, *proto.mutable_direction());
+    proto.set_rejected(tested(group) && rejected[next++]);
+  }
+}
+
+void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const RowScreen::Counts& screen = snapshot.monitor->screen;
+  if (screen.rows < kLeastScreened) {
+    return;
+  }
+  const auto rows = static_cast<double>(screen.rows);
+  if (static_cast<double>(screen.duplicates) >= kDuplicateShare * rows) {
+    *warnings.Add() = absl::StrFormat(
+        "%.1f %% of the newest %d observations are equal to earlier ones, label and all: what is "
+        "counted twice looks like evidence. Predictions with ids, and numbered batches, are "
+        "counted once.",
+        100 * static_cast<double>(screen.duplicates) / rows, screen.rows);
+  }
+  double unit = 1;
+  for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {
+    unit /= 10;
+    const auto printed = static_cast<double>(screen.at_most_digits[i]);
+    if (printed < kPrintedShare * rows) {
+      continue;
+    }
+    const double tolerance =
+        std::min(kMaxTolerance, static_cast<double>(declaration.class_count) * unit / 2);
+    if (tolerance > declaration.monitoring.tolerance && screen.at_most_digits[i] > screen.hard) {
+      *warnings.Add() = absl::StrFormat(
+          "The probabilities of the newest observations have %s: what rounding took away looks "
+          "like evidence. Send more digits, or declare monitoring.tolerance = %.3g, half a unit "
+          "of the last digit for each class; it is %.3g.",
+          Plural(static_cast<std::int64_t>(i) + 1, "decimal digit"), tolerance,
+          declaration.monitoring.tolerance);
+    }
+    return;
+  }
 }
 
 void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {

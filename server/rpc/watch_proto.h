@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_RPC_WATCH_PROTO_H_
 
 #include <chrono>
+#include <string>
 
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/monitoring.pb.h"
@@ -21,6 +22,15 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
 // snapshot: of a model that is watched.
 void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                    v1::Watch& proto);
+
+// Those with the most evidence first. snapshot: of a model that is watched.
+void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    google::protobuf::RepeatedPtrField<v1::GroupWatch>& protos);
+
+// What may make the evidence false or misleading, as far as the newest rows show it. snapshot: of
+// a model that is watched.
+void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                google::protobuf::RepeatedPtrField<std::string>& warnings);
 
 void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto);
 

@@ -8,30 +8,54 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/evidence.h"
+#include "calibd/core/feature_null_squares.h"
+#include "calibd/core/noise_floor.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/random_features.h"
 #include "calibd/core/running_reliability.h"
+#include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 
 namespace calibd::server {
 
+// Where a model is: what a watch that begins there does not see.
+struct WatchStart {
+  // Counted.
+  std::int64_t observations = 0;
+  // Of the canonical lens's block estimators, in their order.
+  std::vector<RunningMoments> blocks;
+};
+
+// A class whose frequency deviates.
+struct DeviatingClass {
+  std::size_t index = 0;
+  RunningClassFrequencies::Class frequencies;
+};
+
 // A watch as it was at one moment.
 struct WatchSnapshot {
-  // Of the model, numbered from 1.
-  std::int64_t first_observation = 1;
+  WatchStart start;
   EvidenceReading reading;
   // Of the top label.
   RunningReliability reliability;
+  // The largest |Z| first.
+  std::vector<DeviatingClass> deviating_classes;
+  // Of the SKCE of the reading.
+  NullMoments null_moments;
+
+  // Of the model, numbered from 1.
+  [[nodiscard]] std::int64_t first_observation() const noexcept { return start.observations + 1; }
 };
 
 // The evidence of one stream of observations, and what the predictions were like. Not
 // thread-safe.
 class EvidenceWatch {
  public:
-  // tolerance: as EvidenceProcess::Create, checked before. first_observation: of the model, the
-  // next one. May throw bad_alloc.
-  EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
-                std::int64_t first_observation);
+  // Classes that are shown at most.
+  static constexpr std::size_t kShownClasses = 5;
+
+  // tolerance: as EvidenceProcess::Create, checked before. May throw bad_alloc.
+  EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance, WatchStart start);
 
   // Equal bits for any cut of a sequence into calls. Takes no memory.
   void Add(const PredictionBatch& batch) noexcept;
@@ -42,6 +66,9 @@ class EvidenceWatch {
   [[nodiscard]] const std::shared_ptr<const RandomFeatures>& features() const noexcept {
     return features_;
   }
+  [[nodiscard]] const WatchStart& start() const noexcept { return start_; }
+  // Observations.
+  [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
   [[nodiscard]] WatchSnapshot Snapshot() const;
 
   void Save(store::v1::WatchState& out) const;
@@ -55,7 +82,9 @@ class EvidenceWatch {
   std::shared_ptr<const RandomFeatures> features_;
   EvidenceProcess process_;
   RunningReliability reliability_;
-  std::int64_t first_observation_;
+  RunningClassFrequencies frequencies_;
+  FeatureNullSquares null_squares_;
+  WatchStart start_;
 };
 
 }  // namespace calibd::server

@@ -42,12 +42,12 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
         std::make_shared<std::vector<ClassCoverage>>(declaration_.class_count);
   }
   if (!declaration_.monitoring.disabled) {
-    monitor_.emplace(declaration_.monitoring, declaration_.class_count);
+    monitor_.emplace(declaration_.monitoring, declaration_.class_count, declaration_.window);
   }
   if (declaration_.warmup == 0) {
     lenses_ = CreateLenses({});
     if (monitor_.has_value()) {
-      monitor_->Begin(PrepareWatch(lenses_));
+      monitor_->Begin(PrepareWatch(lenses_), {});
     }
   }
   Publish();
@@ -111,8 +111,17 @@ std::vector<Model::LensState> Model::CreateLenses(const PredictionSet& warmup) c
 
 std::unique_ptr<EvidenceWatch> Model::PrepareWatch(const std::vector<LensState>& lenses) const {
   const std::optional<RunningKernel>& kernel = lenses.front().kernel;
-  // From the first observation on: those of the warm-up are counted when it is complete.
-  return kernel.has_value() ? monitor_->Prepare(*kernel, 1) : nullptr;
+  return kernel.has_value() ? monitor_->Prepare(*kernel, {}) : nullptr;
+}
+
+WatchStart Model::Here(std::int64_t observations, const std::vector<LensState>& lenses) {
+  WatchStart here{.observations = observations, .blocks = {}};
+  if (!lenses.empty() && lenses.front().running.has_value()) {
+    for (const RunningBlock& block : lenses.front().running->Blocks()) {
+      here.blocks.push_back(block.moments);
+    }
+  }
+  return here;
 }
 
 void Model::Count(const PredictionBatch& batch) noexcept {
@@ -121,9 +130,6 @@ void Model::Count(const PredictionBatch& batch) noexcept {
       const bool canonical = &lens == &lenses_.front();
       lens.running->Add(batch, canonical ? &history_.pairs() : nullptr);
     }
-  }
-  if (monitor_.has_value()) {
-    monitor_->Add(batch);
   }
 }
 
@@ -145,7 +151,7 @@ void Model::BeginRow(ModelSnapshot::Time time) {
   }
 }
 
-void Model::Apply(const PredictionBatch& batch) {
+void Model::Apply(const PredictionBatch& batch, const GroupValues& groups) {
   // The rows that belong to the warm-up. The window is at least as large, so
   // that it holds all of them until the bandwidth is known.
   const std::size_t missing =
@@ -155,8 +161,10 @@ void Model::Apply(const PredictionBatch& batch) {
   const std::size_t kept_rest = std::min(rest, declaration_.window);
   const bool completes_warmup = missing > 0 && head == missing;
 
-  // All that may fail comes before anything changes.
   window_.Reserve(head + kept_rest);
+  if (monitor_.has_value() && missing > 0) {
+    monitor_->KeepWarmup(groups.rows(0, head), head);
+  }
   PredictionSet warmup;
   std::vector<LensState> lenses;
   std::unique_ptr<EvidenceWatch> watch;
@@ -174,19 +182,25 @@ void Model::Apply(const PredictionBatch& batch) {
 
   if (completes_warmup) {
     lenses_ = std::move(lenses);
-    if (monitor_.has_value()) {
-      monitor_->Begin(std::move(watch));
-    }
     Count(warmup.view());
+    if (monitor_.has_value()) {
+      monitor_->Begin(std::move(watch), warmup.view());
+    }
   }
   window_.Append(batch.rows(0, head));
   Count(batch.rows(head, rest));
+  if (monitor_.has_value()) {
+    monitor_->Add(batch.rows(head, rest), groups.rows(head, rest));
+  }
   window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
   state_.observations += static_cast<std::int64_t>(batch.size());
   history_.Count(batch);
+  if (monitor_.has_value()) {
+    monitor_->Screen(batch);
+  }
 }
 
-void Model::ApplyMatured(const PredictionBatch& labelled,
+void Model::ApplyMatured(const PredictionBatch& labelled, const GroupValues& groups,
                          std::span<const std::int32_t> missing_predicted_classes) {
   LabelCoverage& coverage = *state_.label_coverage;
   auto classes = std::make_shared<std::vector<ClassCoverage>>(*coverage.classes);
@@ -199,7 +213,7 @@ void Model::ApplyMatured(const PredictionBatch& labelled,
     ++one.missing;
   }
   if (labelled.size() > 0) {
-    Apply(labelled);
+    Apply(labelled, groups);
   }
   coverage.matured += static_cast<std::int64_t>(labelled.size() + missing_predicted_classes.size());
   coverage.missing += static_cast<std::int64_t>(missing_predicted_classes.size());
@@ -215,7 +229,7 @@ void Model::Decide(ModelSnapshot::Time time) {
 
 void Model::Acknowledge(std::int64_t alarm_id, const std::string& note, ModelSnapshot::Time time) {
   if (monitor_.has_value()) {
-    monitor_->Acknowledge(alarm_id, note, time, state_.observations);
+    monitor_->Acknowledge(alarm_id, note, time, Here(state_.observations, lenses_));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/state/group_values.h"
 #include "server/state/history.h"
 #include "server/state/label_coverage.h"
 #include "server/state/log_retention.h"
@@ -102,11 +103,11 @@ class Model {
   // Strand only. Counts valid observations. When they complete the warm-up, the
   // bandwidth is chosen and the kept observations are counted first; the result
   // does not depend on how the sequence is cut into batches. May throw bad_alloc, and
-  // then nothing has changed.
-  void Apply(const PredictionBatch& batch);
+  // then only a start can go on with the log.
+  void Apply(const PredictionBatch& batch, const GroupValues& groups = {});
   // Strand only. Predictions that matured: those with a label are counted. predicted classes:
-  // of those without. May throw bad_alloc, and then nothing has changed.
-  void ApplyMatured(const PredictionBatch& labelled,
+  // of those without. May throw as Apply.
+  void ApplyMatured(const PredictionBatch& labelled, const GroupValues& groups,
                     std::span<const std::int32_t> missing_predicted_classes);
   // Strand only. After the observations of a row of the log were counted: decides about alarms.
   // time: of the log. May throw bad_alloc, and then only a start can go on.
@@ -140,7 +141,7 @@ class Model {
   // With Restore: the row of the log after which the state was saved, which may be gone.
   void set_restored_log_id(std::int64_t log_id) noexcept { state_.newest_log_id = log_id; }
   // After Restore: an observation that it has counted, for the window.
-  void RestoreWindow(const PredictionBatch& batch);
+  void RestoreWindow(const PredictionBatch& batch, const GroupValues& groups = {});
   // When the newest snapshot since the start was stored, microseconds since 1970; 0 before.
   void set_stored_time_us(std::int64_t time_us) noexcept { stored_time_us_ = time_us; }
   [[nodiscard]] std::int64_t stored_time_us() const noexcept { return stored_time_us_; }
@@ -163,10 +164,14 @@ class Model {
   [[nodiscard]] absl::StatusOr<LensState> RestoreLens(const Lens& lens,
                                                       const store::v1::LensState& stored) const;
   [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
-  // A watch over the canonical lens's kernel, or null when there is none.
+  // A watch from the first observation on over the canonical lens's kernel, or null when there
+  // is none.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
       const std::vector<LensState>& lenses) const;
-  // Counts observations in every lens and in what is watched.
+  // Where the model is.
+  [[nodiscard]] static WatchStart Here(std::int64_t observations,
+                                       const std::vector<LensState>& lenses);
+  // Counts observations in every lens.
   void Count(const PredictionBatch& batch) noexcept;
 
   const std::int64_t id_;

@@ -16,6 +16,7 @@
 #include "server/state/history.h"
 #include "server/state/label_coverage.h"
 #include "server/state/prediction_tracker.h"
+#include "server/state/row_screen.h"
 
 namespace calibd::server {
 namespace {
@@ -426,6 +427,13 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
              3 * m * sizeof(ClassCoverage);
   }
   bytes += WatchMemory(declaration.monitoring, m);
+  if (!declaration.monitoring.disabled) {
+    bytes += RowScreen::MaxMemory(declaration.window);
+  }
+  if (!declaration.monitoring.group_tag.empty()) {
+    // The groups of the warm-up.
+    bytes += declaration.warmup * (sizeof(std::string) + kMaxGroupValueLength);
+  }
   for (const std::string& name : declaration.class_names) {
     bytes += sizeof(std::string) + name.size();
   }

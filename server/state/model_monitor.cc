@@ -45,19 +45,73 @@ double EvidenceThreshold(double significance_level) noexcept {
 }
 
 std::unique_ptr<EvidenceWatch> ModelMonitor::Prepare(const RunningKernel& kernel,
-                                                     std::int64_t next_observation) const {
+                                                     WatchStart start) const {
   absl::StatusOr<std::shared_ptr<const RandomFeatures>> features =
       RandomFeatures::Create(kernel, class_count_);
   if (!features.ok()) {
     return nullptr;
   }
   return std::make_unique<EvidenceWatch>(*std::move(features), monitoring_.tolerance,
-                                         next_observation);
+                                         std::move(start));
 }
 
-void ModelMonitor::Add(const PredictionBatch& batch) noexcept {
-  if (watch_ != nullptr) {
-    watch_->Add(batch);
+void ModelMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
+  for (std::size_t i = 0; !monitoring_.group_tag.empty() && i < rows; ++i) {
+    warmup_groups_.push_back(groups[i]);
+  }
+}
+
+void ModelMonitor::Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup) {
+  watch_ = std::move(watch);
+  Add(warmup, GroupValues(warmup_groups_));
+  warmup_groups_ = {};
+}
+
+std::int64_t ModelMonitor::Watched() const {
+  return watch_->start().observations + watch_->count();
+}
+
+ModelMonitor::Group& ModelMonitor::GroupOf(const std::string& value, std::int64_t observations) {
+  const auto own = std::find_if(groups_.begin(), groups_.end(), [&value](const Group& group) {
+    return !group.overflow && group.value == value;
+  });
+  if (own != groups_.end()) {
+    return *own;
+  }
+  const auto overflow = std::find_if(groups_.begin(), groups_.end(),
+                                     [](const Group& group) { return group.overflow; });
+  if (overflow != groups_.end()) {
+    return *overflow;
+  }
+  const bool is_full = groups_.size() >= monitoring_.max_groups;
+  groups_.push_back({.value = is_full ? std::string() : value,
+                     .overflow = is_full,
+                     .watch = std::make_unique<EvidenceWatch>(
+                         watch_->features(), monitoring_.tolerance,
+                         WatchStart{.observations = observations, .blocks = {}}),
+                     .snapshot = nullptr});
+  return groups_.back();
+}
+
+void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) {
+  if (watch_ == nullptr) {
+    return;
+  }
+  const std::int64_t before = Watched();
+  watch_->Add(batch);
+  if (monitoring_.group_tag.empty()) {
+    return;
+  }
+  for (std::size_t first = 0; first < batch.size();) {
+    // As many as follow on one another with one value.
+    std::size_t last = first + 1;
+    while (last < batch.size() && groups[last] == groups[first]) {
+      ++last;
+    }
+    Group& group = GroupOf(groups[first], before + static_cast<std::int64_t>(first));
+    group.watch->Add(batch.rows(first, last - first));
+    group.snapshot = nullptr;
+    first = last;
   }
 }
 
@@ -88,6 +142,7 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
 
 void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
   alarm.id = alarms_->empty() ? 1 : alarms_->back().id + 1;
+  ++raised_[alarm.kind == Alarm::Kind::kEvidence ? 0 : 1];
   alarm.skce = reading.skce_unbiased;
   alarm.skce_lower_bound = SkceLowerBound(reading, monitoring_.significance_level);
   const RunningReliability::Bin total = watch_->reliability().Total();
@@ -104,7 +159,7 @@ void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
 }
 
 void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
-                               std::int64_t observations) {
+                               WatchStart here) {
   auto alarms = std::make_shared<Alarms>(*alarms_);
   const auto alarm = std::find_if(alarms->begin(), alarms->end(),
                                   [alarm_id](const Alarm& one) { return one.id == alarm_id; });
@@ -114,21 +169,35 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
   alarm->acknowledge_time = time;
   alarm->note = note;
   if (watch_ != nullptr && alarm->kind == Alarm::Kind::kEvidence) {
-    watch_ = std::make_unique<EvidenceWatch>(watch_->features(), monitoring_.tolerance,
-                                             observations + 1);
+    watch_ =
+        std::make_unique<EvidenceWatch>(watch_->features(), monitoring_.tolerance, std::move(here));
+    groups_.clear();
   } else if (watch_ != nullptr) {
     watch_->RestartDrift();
+    for (Group& group : groups_) {
+      group.watch->RestartDrift();
+      group.snapshot = nullptr;
+    }
   }
   alarms_ = std::move(alarms);
 }
 
-MonitorSnapshot ModelMonitor::Snapshot() const {
+MonitorSnapshot ModelMonitor::Snapshot() {
   MonitorSnapshot snapshot;
   if (watch_ != nullptr) {
     snapshot.watch = watch_->Snapshot();
   }
   snapshot.alarms = alarms_;
   snapshot.last_counted_time = last_counted_time_;
+  snapshot.screen = screen_.counts();
+  snapshot.raised = raised_;
+  for (Group& group : groups_) {
+    if (group.snapshot == nullptr) {
+      group.snapshot = std::make_shared<GroupSnapshot>(
+          GroupSnapshot{group.value, group.overflow, group.watch->Snapshot()});
+    }
+    snapshot.groups.push_back(group.snapshot);
+  }
   return snapshot;
 }
 

@@ -17,7 +17,9 @@
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/state/evidence_watch.h"
+#include "server/state/group_values.h"
 #include "server/state/monitoring.h"
+#include "server/state/row_screen.h"
 
 namespace calibd::server {
 
@@ -44,6 +46,14 @@ struct Alarm {
   std::string note;
 };
 
+// A group of observations with one value of the model's group tag, at one moment.
+struct GroupSnapshot {
+  std::string value;
+  // The one of all values that have none of their own.
+  bool overflow = false;
+  WatchSnapshot watch;
+};
+
 // What is watched of a model at one moment.
 struct MonitorSnapshot {
   // Unset while there is no kernel.
@@ -52,6 +62,11 @@ struct MonitorSnapshot {
   std::shared_ptr<const std::vector<Alarm>> alarms;
   // Of the newest row of the log with an observation that was counted.
   std::optional<Alarm::Time> last_counted_time;
+  RowScreen::Counts screen;
+  // In the order in which they came.
+  std::vector<std::shared_ptr<const GroupSnapshot>> groups;
+  // Ever, by kind: evidence, drift.
+  std::array<std::int64_t, 2> raised{};
 
   // Nothing when it is not there.
   [[nodiscard]] const Alarm* FindAlarm(std::int64_t id) const noexcept;
@@ -73,45 +88,67 @@ class ModelMonitor {
   // Alarms that are kept, the newest and those that are active.
   static constexpr std::size_t kMostAlarms = 100;
 
-  ModelMonitor(Monitoring monitoring, std::size_t class_count)
-      : monitoring_(std::move(monitoring)), class_count_(class_count) {}
+  // window: of the model.
+  ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window)
+      : monitoring_(std::move(monitoring)), class_count_(class_count), screen_(window) {}
 
-  // A watch that has seen nothing, for Begin; null if the kernel has no features. next_observation:
-  // of the model, the one it is to see first, numbered from 1. May throw bad_alloc.
+  // A watch that has seen nothing, for Begin; null if the kernel has no features. start: of the
+  // model, what it is not to see. May throw bad_alloc.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> Prepare(const RunningKernel& kernel,
-                                                       std::int64_t next_observation) const;
-  // The kernel is known. watch: or null, when there is none.
-  void Begin(std::unique_ptr<EvidenceWatch> watch) noexcept { watch_ = std::move(watch); }
+                                                       WatchStart start) const;
+  // Groups of observations that Begin counts. May throw as Add.
+  void KeepWarmup(const GroupValues& groups, std::size_t rows);
+  // The kernel is known. watch: or null, when there is none. warmup: the rows of KeepWarmup. May
+  // throw as Add.
+  void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 
-  // Nothing happens before Begin.
-  void Add(const PredictionBatch& batch) noexcept;
+  // Counts observations after Begin. Nothing happens without a kernel. May throw bad_alloc, and
+  // then this is to be left alone: a start counts the log again.
+  void Add(const PredictionBatch& batch, const GroupValues& groups);
   // After the observations of a row of the log. time: of the row. observations: of the model.
-  // May throw bad_alloc, and then the model is to be left alone: a start counts the log again.
+  // May throw as Add.
   void Decide(Alarm::Time time, std::int64_t observations);
-  // The alarm was dealt with; nothing changes when there is none, or it was before. observations:
-  // of the model. May throw as Decide.
+  // The alarm was dealt with; nothing changes when there is none, or it was before. here: the
+  // model. May throw as Add.
   void Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
-                   std::int64_t observations);
+                   WatchStart here);
+  // Rows that came, whether there is a kernel or not, and after a start those of the window.
+  void Screen(const PredictionBatch& batch) noexcept { screen_.Add(batch); }
 
-  [[nodiscard]] MonitorSnapshot Snapshot() const;
+  [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
-  // Before the first observation. kernel: of the canonical lens, if it is known. observations: of
-  // the model. What was stored without a watch begins one. Errors: InvalidArgument.
+  // Before the first observation. kernel: of the canonical lens, if it is known. here: the model.
+  // What was stored without a watch begins one. Errors: InvalidArgument.
   [[nodiscard]] absl::Status Restore(const store::v1::MonitorState& stored,
-                                     const std::optional<RunningKernel>& kernel,
-                                     std::int64_t observations);
+                                     const std::optional<RunningKernel>& kernel, WatchStart here);
 
  private:
   using Alarms = std::vector<Alarm>;
+  struct Group {
+    std::string value;
+    bool overflow = false;
+    std::unique_ptr<EvidenceWatch> watch;
+    // Null when it is not that of the watch any more.
+    std::shared_ptr<const GroupSnapshot> snapshot;
+  };
+
+  // Where the next observation is, numbered from 0.
+  [[nodiscard]] std::int64_t Watched() const;
+  [[nodiscard]] Group& GroupOf(const std::string& value, std::int64_t observations);
 
   void Raise(Alarm alarm, const EvidenceReading& reading);
 
   Monitoring monitoring_;
   std::size_t class_count_;
+  RowScreen screen_;
   std::unique_ptr<EvidenceWatch> watch_;
+  std::vector<Group> groups_;
+  // Of each observation of the warm-up so far; none without a group tag.
+  std::vector<std::string> warmup_groups_;
   // Replaced, as snapshots share it.
   std::shared_ptr<const Alarms> alarms_ = std::make_shared<Alarms>();
   std::optional<Alarm::Time> last_counted_time_;
+  std::array<std::int64_t, 2> raised_{};
 };
 
 }  // namespace calibd::server

@@ -30,6 +30,7 @@ struct Monitoring {
 };
 
 inline constexpr std::size_t kMaxGroups = 64;
+inline constexpr std::size_t kMaxGroupValueLength = 64;
 
 // Reads what was declared with the defaults filled in, but for max_groups, which is 0 where the
 // default is to be taken: it depends on the memory. label_grace: of the model.

@@ -29,6 +29,16 @@ RunningMaximum Get(const store::v1::RunningMaximum& stored) {
   return {.log_value = stored.log_value(), .at = stored.at()};
 }
 
+void Put(const RunningMoments& moments, store::v1::Moments& out) {
+  out.set_count(moments.count);
+  out.set_mean(moments.mean);
+  out.set_m2(moments.m2);
+}
+
+RunningMoments Get(const store::v1::Moments& stored) {
+  return {.count = stored.count(), .mean = stored.mean(), .m2 = stored.m2()};
+}
+
 void Put(const PastState& past, store::v1::PastState& out) {
   out.set_weight(past.weight);
   out.set_count(past.count);
@@ -63,9 +73,7 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.cusum_maximum, *out.mutable_cusum_maximum());
   out.set_pair_sum(state.pair_sum);
   out.set_square_sum(state.square_sum);
-  out.mutable_projections()->set_count(state.projections.count);
-  out.mutable_projections()->set_mean(state.projections.mean);
-  out.mutable_projections()->set_m2(state.projections.m2);
+  Put(state.projections, *out.mutable_projections());
   out.set_projection_variance(state.projection_variance);
   Put(state.all, *out.mutable_all());
   Put(state.recent, *out.mutable_recent());
@@ -81,9 +89,7 @@ EvidenceState Get(const store::v1::EvidenceState& stored) {
           .cusum_maximum = Get(stored.cusum_maximum()),
           .pair_sum = stored.pair_sum(),
           .square_sum = stored.square_sum(),
-          .projections = {.count = stored.projections().count(),
-                          .mean = stored.projections().mean(),
-                          .m2 = stored.projections().m2()},
+          .projections = Get(stored.projections()),
           .projection_variance = stored.projection_variance(),
           .all = Get(stored.all()),
           .recent = Get(stored.recent())};
@@ -188,9 +194,20 @@ std::optional<Alarm> Get(const store::v1::Alarm& stored) {
 }  // namespace
 
 void EvidenceWatch::Save(store::v1::WatchState& out) const {
-  out.set_first_observation(first_observation_);
+  out.set_first_observation(start_.observations + 1);
+  for (const RunningMoments& block : start_.blocks) {
+    Put(block, *out.add_earlier_blocks());
+  }
   Put(process_.Save(), *out.mutable_evidence());
   Put(reliability_, *out.mutable_reliability());
+  for (const RunningClassFrequencies::Class& one : frequencies_.classes()) {
+    out.add_class_labels(one.labels);
+    out.add_class_predicted(one.predicted);
+    out.add_class_variances(one.variance);
+  }
+  const FeatureNullSquares::State squares = null_squares_.Save();
+  Put(squares.moments, *out.mutable_null_squares());
+  Put(squares.previous, *out.mutable_null_squares_previous());
 }
 
 absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
@@ -201,7 +218,31 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
       reliability_.Total().count != stored.evidence().count()) {
     return absl::InvalidArgumentError("the reliability is not that of the evidence");
   }
-  first_observation_ = stored.first_observation();
+  const auto m = static_cast<int>(features_->class_count());
+  if (stored.class_labels_size() != m || stored.class_predicted_size() != m ||
+      stored.class_variances_size() != m) {
+    return absl::InvalidArgumentError("the class frequencies are not of its classes");
+  }
+  std::vector<RunningClassFrequencies::Class> classes;
+  for (int k = 0; k < m; ++k) {
+    classes.push_back({.labels = stored.class_labels(k),
+                       .predicted = stored.class_predicted(k),
+                       .variance = stored.class_variances(k)});
+    if (classes.back().labels < 0 || !IsSum(classes.back().predicted) ||
+        !IsSum(classes.back().variance)) {
+      return absl::InvalidArgumentError("the class frequencies cannot be");
+    }
+  }
+  if (!null_squares_.Restore({.count = stored.evidence().count(),
+                              .moments = Get(stored.null_squares()),
+                              .previous = Get(stored.null_squares_previous())})) {
+    return absl::InvalidArgumentError("the squares under the null hypothesis cannot be");
+  }
+  frequencies_ = RunningClassFrequencies(std::move(classes));
+  start_ = {.observations = stored.first_observation() - 1, .blocks = {}};
+  for (const store::v1::Moments& block : stored.earlier_blocks()) {
+    start_.blocks.push_back(Get(block));
+  }
   return absl::OkStatus();
 }
 
@@ -212,23 +253,45 @@ void ModelMonitor::Save(store::v1::MonitorState& out) const {
   for (const Alarm& alarm : *alarms_) {
     Put(alarm, *out.add_alarms());
   }
+  for (const Group& group : groups_) {
+    store::v1::GroupState& stored = *out.add_groups();
+    stored.set_value(group.value);
+    stored.set_overflow(group.overflow);
+    group.watch->Save(*stored.mutable_watch());
+  }
+  out.set_evidence_alarms(raised_[0]);
+  out.set_drift_alarms(raised_[1]);
   if (last_counted_time_.has_value()) {
     out.set_last_counted_time_us(ToMicroseconds(*last_counted_time_));
   }
 }
 
 absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
-                                   const std::optional<RunningKernel>& kernel,
-                                   std::int64_t observations) {
+                                   const std::optional<RunningKernel>& kernel, WatchStart here) {
   std::unique_ptr<EvidenceWatch> watch;
   if (kernel.has_value()) {
-    watch = Prepare(*kernel, observations + 1);
+    watch = Prepare(*kernel, std::move(here));
   }
   if (stored.has_watch()) {
     if (watch == nullptr) {
       return absl::InvalidArgumentError("has evidence without a kernel");
     }
     if (absl::Status status = watch->Restore(stored.watch()); !status.ok()) {
+      return status;
+    }
+  }
+  std::vector<Group> groups;
+  for (const store::v1::GroupState& group : stored.groups()) {
+    if (watch == nullptr || monitoring_.group_tag.empty() ||
+        static_cast<std::size_t>(stored.groups_size()) > monitoring_.max_groups + 1) {
+      return absl::InvalidArgumentError("has groups that it cannot have");
+    }
+    Group& restored = groups.emplace_back();
+    restored.value = group.value();
+    restored.overflow = group.overflow();
+    restored.watch =
+        std::make_unique<EvidenceWatch>(watch->features(), monitoring_.tolerance, WatchStart{});
+    if (absl::Status status = restored.watch->Restore(group.watch()); !status.ok()) {
       return status;
     }
   }
@@ -242,7 +305,9 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     alarms->push_back(*std::move(read));
   }
   watch_ = std::move(watch);
+  groups_ = std::move(groups);
   alarms_ = std::move(alarms);
+  raised_ = {stored.evidence_alarms(), stored.drift_alarms()};
   if (stored.last_counted_time_us() != 0) {
     last_counted_time_ = ToTime(stored.last_counted_time_us());
   }

@@ -196,7 +196,8 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
   if (monitor_.has_value()) {
     const std::optional<RunningKernel> kernel =
         restored.empty() ? std::nullopt : restored.front().kernel;
-    if (absl::Status status = monitor_->Restore(state.monitor(), kernel, state.observations());
+    if (absl::Status status =
+            monitor_->Restore(state.monitor(), kernel, Here(state.observations(), restored));
         !status.ok()) {
       return Damaged(declaration_, status.message());
     }
@@ -218,10 +219,16 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
   return absl::OkStatus();
 }
 
-void Model::RestoreWindow(const PredictionBatch& batch) {
+void Model::RestoreWindow(const PredictionBatch& batch, const GroupValues& groups) {
   const std::size_t kept = std::min(batch.size(), declaration_.window);
   window_.Reserve(kept);
   window_.Append(batch.rows(batch.size() - kept, kept));
+  if (monitor_.has_value()) {
+    monitor_->Screen(batch.rows(batch.size() - kept, kept));
+    if (warming_up()) {
+      monitor_->KeepWarmup(groups, batch.size());
+    }
+  }
 }
 
 }  // namespace calibd::server

@@ -15,16 +15,18 @@ namespace {
 constexpr std::int64_t kEnvelopeBytes = 96;
 // A label below 100000 takes at most three bytes as a varint; two spare for more.
 constexpr std::size_t kLabelBytes = 5;
-// Tag and length of an id.
-constexpr std::size_t kIdEnvelopeBytes = 3;
+// Tag and length of an id or a group value.
+constexpr std::size_t kTextEnvelopeBytes = 3;
 
-std::size_t IdBytes(std::string_view id) { return id.empty() ? 0 : kIdEnvelopeBytes + id.size(); }
+std::size_t TextBytes(std::string_view text) {
+  return text.empty() ? 0 : kTextEnvelopeBytes + text.size();
+}
 
 template <typename T>
 std::size_t BytesOf(const PredictionRow<T>& row) {
-  return row.values.size_bytes() + kLabelBytes + IdBytes(row.id);
+  return row.values.size_bytes() + kLabelBytes + TextBytes(row.id) + TextBytes(row.group);
 }
-std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + IdBytes(row.id); }
+std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + TextBytes(row.id); }
 
 template <typename T>
 v1::Observations::PredictionsCase FieldOf(PredictionKind kind) {
@@ -55,7 +57,8 @@ bool IsOfSameKind(const PredictionRow<T>& row, const v1::StreamObservationsReque
   const v1::Observations& observations = batch.observations();
   return batch.has_observations() && observations.predictions_case() == FieldOf<T>(row.kind) &&
          row.label.has_value() == (observations.labels_size() > 0) &&
-         row.id.empty() == observations.prediction_ids().empty();
+         row.id.empty() == observations.prediction_ids().empty() &&
+         row.group.empty() == observations.group_values().empty();
 }
 bool IsOfSameKind(const LabelRow& /*row*/, const v1::StreamObservationsRequest::Batch& batch) {
   return batch.has_labels();
@@ -67,6 +70,7 @@ void Append(const PredictionRow<T>& row, v1::StreamObservationsRequest::Batch& b
   MutableValues<T>(row.kind, observations)->Add(row.values.begin(), row.values.end());
   if (row.label.has_value()) observations.add_labels(*row.label);
   if (!row.id.empty()) observations.add_prediction_ids(row.id.data(), row.id.size());
+  if (!row.group.empty()) observations.add_group_values(row.group.data(), row.group.size());
 }
 void Append(const LabelRow& row, v1::StreamObservationsRequest::Batch& batch) {
   v1::Labels& labels = *batch.mutable_labels();

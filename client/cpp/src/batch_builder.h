@@ -35,6 +35,8 @@ struct PredictionRow {
   std::span<const T> values;
   // Empty: none.
   std::string_view id;
+  // Of the model's group tag. Empty: none.
+  std::string_view group;
   std::optional<std::int32_t> label;
 };
 

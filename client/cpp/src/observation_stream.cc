@@ -31,6 +31,8 @@ absl::Status ObservationStream::SendWithIds(PredictionKind kind, std::span<const
   return impl_->SendWithIds(kind, values, ids, labels);
 }
 
+absl::Status ObservationStream::SetGroup(std::string_view value) { return impl_->SetGroup(value); }
+
 absl::Status ObservationStream::Label(std::span<const std::string> ids,
                                       std::span<const std::int32_t> labels) {
   return impl_->Label(ids, labels);

@@ -5,6 +5,8 @@ namespace {
 
 constexpr std::size_t kMaxIdBytes = 128;
 constexpr char kField[] = "prediction_ids";
+constexpr std::size_t kMaxGroupBytes = 64;
+constexpr char kGroupField[] = "group_values";
 
 // As protobuf wants the strings of a message: no overlong forms, no surrogates, nothing
 // beyond U+10FFFF.
@@ -38,6 +40,20 @@ std::optional<RowFault> FindIdFault(std::string_view id) {
                     absl::StrCat("is of ", id.size(), " bytes, expected 1 to ", kMaxIdBytes)};
   }
   if (!IsUtf8(id)) return RowFault{kField, "is not valid UTF-8"};
+  return std::nullopt;
+}
+
+std::optional<RowFault> FindGroupFault(std::string_view value) {
+  if (value.size() > kMaxGroupBytes) {
+    return RowFault{kGroupField,
+                    absl::StrCat("is of ", value.size(), " bytes, expected 1 to ", kMaxGroupBytes)};
+  }
+  for (const char c : value) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      return RowFault{kGroupField, "has a control character, expected none"};
+    }
+  }
+  if (!IsUtf8(value)) return RowFault{kGroupField, "is not valid UTF-8"};
   return std::nullopt;
 }
 

@@ -22,6 +22,8 @@ struct RowFault {
 };
 
 std::optional<RowFault> FindIdFault(std::string_view id);
+// value: not empty.
+std::optional<RowFault> FindGroupFault(std::string_view value);
 
 inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t class_count) {
   if (label >= 0 && static_cast<std::size_t>(label) < class_count) return std::nullopt;

@@ -174,7 +174,7 @@ absl::Status ObservationStream::Impl::SendRows(PredictionKind kind, std::span<co
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   const std::size_t n = values.size() / class_count_;
   const auto row = [&](std::size_t i) {
-    PredictionRow<T> result{kind, values.subspan(i * class_count_, class_count_), {}, {}};
+    PredictionRow<T> result{kind, values.subspan(i * class_count_, class_count_), {}, group_, {}};
     if (!ids.empty()) result.id = ids[i];
     if (!labels.empty()) result.label = labels[i];
     return result;
@@ -216,6 +216,14 @@ template absl::Status ObservationStream::Impl::SendWithIds<float>(PredictionKind
                                                                   std::span<const float>,
                                                                   std::span<const std::string>,
                                                                   std::span<const std::int32_t>);
+
+absl::Status ObservationStream::Impl::SetGroup(std::string_view value) {
+  if (const auto fault = value.empty() ? std::nullopt : FindGroupFault(value)) {
+    return absl::InvalidArgumentError(absl::StrCat(fault->field, " ", fault->description));
+  }
+  group_ = value;
+  return absl::OkStatus();
+}
 
 absl::Status ObservationStream::Impl::Label(std::span<const std::string> ids,
                                             std::span<const std::int32_t> labels) {

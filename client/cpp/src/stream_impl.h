@@ -40,6 +40,7 @@ class ObservationStream::Impl {
   [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const T> values,
                                          std::span<const std::string> ids,
                                          std::span<const std::int32_t> labels);
+  [[nodiscard]] absl::Status SetGroup(std::string_view value);
   [[nodiscard]] absl::Status Label(std::span<const std::string> ids,
                                    std::span<const std::int32_t> labels);
   [[nodiscard]] absl::Status Flush();
@@ -101,6 +102,8 @@ class ObservationStream::Impl {
   std::optional<BatchBuilder> builder_;
   std::size_t class_count_ = 0;
   double row_sum_tolerance_ = 0;
+  // Caller's thread.
+  std::string group_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

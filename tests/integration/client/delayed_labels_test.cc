@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
@@ -309,6 +310,52 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   const auto shown = Run({"show", "clicks"});
   ASSERT_EQ(shown->exit_code(), 0);
   EXPECT_THAT(shown->output(), HasSubstr("3 taken, 3 duplicates; 3 pending, 2 of them labelled"));
+}
+
+TEST_F(DelayedLabelsTest, GroupsAreSentByTheSdkAndCalibctl) {
+  v1::Model model;
+  model.set_name(client::ModelName("grouped"));
+  model.set_class_count(2);
+  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_monitoring()->set_group_tag("region");
+  ASSERT_TRUE(direct_->CreateModel(model).ok());
+  const auto counts = [&] {
+    std::map<std::string, std::int64_t> result;
+    const auto answer = direct_->GetCalibration(client::ModelName("grouped"));
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    for (const v1::GroupWatch& group : answer->groups()) {
+      result[group.value()] = group.watch().observations();
+    }
+    return result;
+  };
+  const auto stream = Open(*direct_, "grouped");
+  ASSERT_NE(stream, nullptr);
+  const std::vector<double> values = {0.5, 0.5, 0.25, 0.75};
+  const std::vector<std::int32_t> labels = {0, 1};
+  const auto send = [&] { return stream->Send(PredictionKind::kProbabilities, values, labels); };
+  ASSERT_TRUE(send().ok());
+  ASSERT_TRUE(stream->SetGroup("eu").ok());
+  ASSERT_TRUE(send().ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(stream->SetGroup(std::string(65, 'x'))));
+  EXPECT_TRUE(absl::IsInvalidArgument(stream->SetGroup("a\nb")));
+  EXPECT_TRUE(absl::IsInvalidArgument(stream->SetGroup("\xff")));
+  ASSERT_TRUE(send().ok());
+  ASSERT_TRUE(stream->SetGroup("us").ok());
+  ASSERT_TRUE(send().ok());
+  EXPECT_EQ(Finish(*stream).accepted_rows, 8);
+  EXPECT_EQ(counts(), (std::map<std::string, std::int64_t>{{"", 2}, {"eu", 4}, {"us", 2}}));
+
+  const std::string predictions = Write("predictions.csv", "0.5,0.5\n1,0\n0.25,0.75\n");
+  const std::string classes = Write("classes.csv", "0\n0\n1\n");
+  const auto sent = Run({"send", "grouped", predictions, classes, "--label-base", "0", "--groups",
+                         Write("groups.csv", "us\nasia\nasia\n")});
+  ASSERT_EQ(sent->exit_code(), 0) << sent->error();
+  EXPECT_EQ(counts(),
+            (std::map<std::string, std::int64_t>{{"", 2}, {"eu", 4}, {"us", 3}, {"asia", 2}}));
+  const auto short_file = Run({"send", "grouped", predictions, classes, "--label-base", "0",
+                               "--groups", Write("groups.csv", "us\n")});
+  EXPECT_NE(short_file->exit_code(), 0);
+  EXPECT_THAT(short_file->error(), HasSubstr("holds 1 group values, expected 3"));
 }
 
 TEST_F(DelayedLabelsTest, CalibctlSendsIdsAndLabelsAtOnce) {

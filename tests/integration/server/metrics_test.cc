@@ -65,6 +65,69 @@ TEST_F(MetricsTest, UnknownIsAbsentAndDeletedModelsVanish) {
   EXPECT_THAT(Scrape(), Not(HasSubstr("model=\"m\"")));
 }
 
+TEST_F(MetricsTest, WhatIsWatchedIsExported) {
+  Start();
+  client_->CreateFixed("models/m", 10);
+  std::string text = Scrape();
+  EXPECT_THAT(text,
+              HasSubstr("calibd_alarm_active{model=\"m\",version=\"\",kind=\"evidence\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("calibd_alarms_total{model=\"m\",version=\"\",kind=\"drift\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("calibd_watch_observations{model=\"m\",version=\"\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("calibd_log10_e_value{model=\"m\",version=\"\"} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("calibd_effect_skce{")));
+  EXPECT_THAT(text, Not(HasSubstr("calibd_last_counted_timestamp_seconds{")));
+  Observe("models/m", Draw(500));
+  text = Scrape();
+  EXPECT_THAT(text,
+              HasSubstr("calibd_alarm_active{model=\"m\",version=\"\",kind=\"evidence\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("calibd_alarms_total{model=\"m\",version=\"\",kind=\"evidence\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("calibd_watch_observations{model=\"m\",version=\"\"} 500\n"));
+  const v1::GetCalibrationResponse answer = client_->GetCalibration("models/m");
+  const auto value = [&](const std::string& name) {
+    const std::string series = "\n" + name + "{model=\"m\",version=\"\"} ";
+    const std::size_t at = text.find(series);
+    EXPECT_NE(at, std::string::npos) << name;
+    return at == std::string::npos ? 0 : std::stod(text.substr(at + series.size()));
+  };
+  const v1::Watch& watch = answer.watch();
+  EXPECT_DOUBLE_EQ(value("calibd_log10_e_value"), watch.evidence().log10_e_value());
+  EXPECT_DOUBLE_EQ(value("calibd_log10_e_value_max"), watch.evidence().max_log10_e_value());
+  EXPECT_DOUBLE_EQ(value("calibd_drift_log10_statistic"), watch.drift().log10_statistic());
+  EXPECT_DOUBLE_EQ(value("calibd_effect_skce"), watch.effect_size().skce());
+  EXPECT_DOUBLE_EQ(value("calibd_effect_skce_lower_bound"), watch.effect_size().skce_lower_bound());
+  EXPECT_DOUBLE_EQ(value("calibd_effect_skce_upper_bound"), watch.effect_size().skce_upper_bound());
+  EXPECT_DOUBLE_EQ(value("calibd_effect_skce_noise_floor"), watch.effect_size().noise_floor());
+  EXPECT_DOUBLE_EQ(value("calibd_confidence_minus_accuracy"), answer.verdict().direction().gap());
+  EXPECT_NEAR(value("calibd_last_counted_timestamp_seconds"),
+              static_cast<double>(answer.last_observation_time().seconds()), 1);
+  ASSERT_TRUE(client_->Delete("models/m").ok());
+  EXPECT_THAT(Scrape(), Not(HasSubstr("model=\"m\"")));
+}
+
+TEST_F(MetricsTest, GroupsAreExported) {
+  Start();
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(10);
+  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_monitoring()->set_group_tag("region");
+  model.mutable_monitoring()->set_max_groups(1);
+  ASSERT_TRUE(client_->Create(model).ok());
+  v1::ObserveRequest request;
+  request.set_model("models/m");
+  *request.mutable_observations() = ToProto(Draw(3).view());
+  for (const char* value : {"eu", "us", "asia"}) {
+    request.mutable_observations()->add_group_values(value);
+  }
+  ASSERT_TRUE(client_->Observe(request).ok());
+  const std::string text = Scrape();
+  const std::string name = "calibd_group_log10_e_value{model=\"m\",version=\"\",";
+  EXPECT_THAT(text, HasSubstr(name + "group=\"eu\",overflow=\"false\"} "));
+  EXPECT_THAT(text, HasSubstr(name + "group=\"\",overflow=\"true\"} "));
+  EXPECT_THAT(text, Not(HasSubstr("asia")));
+}
+
 TEST_F(MetricsTest, FailedCallsAreCountedToo) {
   Start();
   EXPECT_EQ(client_->Delete("models/absent").error_code(), grpc::NOT_FOUND);

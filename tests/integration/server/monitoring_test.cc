@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/evidence.h"
@@ -146,6 +147,114 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsFoundOutAndStaysSo) {
   for (int i = 0; i < answer.alarms_size(); ++i) {
     EXPECT_EQ(answer.alarms(i).DebugString(), before.alarms(i).DebugString());
   }
+}
+
+TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
+  v1::Model model = Declared();
+  for (const char* name : {"a", "b", "c", "d"}) model.add_class_names(name);
+  Create(model);
+  // Labels are the first class half of the time.
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 2000);
+  Send(bad, 500);
+  double confidence = 0;
+  std::int64_t correct = 0;
+  double predicted = 0;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < 2000; ++i) {
+    const auto row = bad.view().row(i);
+    const auto top = std::max_element(row.begin(), row.end());
+    confidence += *top;
+    correct += top - row.begin() == bad.labels[i] ? 1 : 0;
+    predicted += row[0];
+    first += bad.labels[i] == 0 ? 1 : 0;
+  }
+  const v1::GetCalibrationResponse answer = Answer();
+  const v1::Direction& direction = answer.verdict().direction();
+  EXPECT_NEAR(direction.mean_confidence(), confidence / 2000, 1e-12);
+  EXPECT_DOUBLE_EQ(direction.accuracy(), static_cast<double>(correct) / 2000);
+  EXPECT_NEAR(direction.gap(), direction.mean_confidence() - direction.accuracy(), 1e-12);
+  EXPECT_GT(direction.gap(), 5 * direction.gap_standard_deviation());
+  const v1::Whereabouts& whereabouts = answer.verdict().whereabouts();
+  ASSERT_EQ(whereabouts.classes_size(), static_cast<int>(kClasses));
+  EXPECT_EQ(whereabouts.classes(0).class_index(), 0);
+  EXPECT_EQ(whereabouts.classes(0).class_name(), "a");
+  EXPECT_DOUBLE_EQ(whereabouts.classes(0).observed(), static_cast<double>(first) / 2000);
+  EXPECT_NEAR(whereabouts.classes(0).predicted(), predicted / 2000, 1e-12);
+  EXPECT_GT(whereabouts.classes(0).z(), 5);
+  std::int64_t binned = 0;
+  for (const auto& bin : whereabouts.confidence_bins()) {
+    EXPECT_GT(bin.observations(), 0);
+    EXPECT_GE(bin.mean_confidence(), bin.lower());
+    EXPECT_LE(bin.mean_confidence(), bin.upper());
+    binned += bin.observations();
+  }
+  EXPECT_EQ(binned, 2000);
+  EXPECT_LT(whereabouts.confidence_bins(whereabouts.confidence_bins_size() - 1).z(), -5);
+
+  // The true SKCE of the kernel is in the interval, and above what noise makes.
+  const v1::EffectSize& effect = answer.watch().effect_size();
+  EXPECT_GT(effect.noise_floor(), 0);
+  EXPECT_GT(effect.skce(), 5 * effect.noise_floor());
+  EXPECT_GT(effect.skce_upper_bound(), effect.skce());
+  EXPECT_GT(effect.skce(), effect.skce_lower_bound());
+  EXPECT_GT(effect.skce_lower_bound(), 0);
+  EXPECT_EQ(answer.warnings_size(), 0);
+}
+
+TEST_F(MonitoringTest, WhatTheWatchSaysIsOfItsObservationsAlone) {
+  Create(Declared());
+  Send(DrawFrom(GeneratorSpec::M2(kClasses), 1000), 500);
+  ASSERT_TRUE(Acknowledge(1, "").ok());
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 2000, 4);
+  Send(good, 500);
+  const v1::GetCalibrationResponse answer = Answer();
+  // The same as that of a model which saw these alone.
+  v1::Model other = Declared();
+  other.set_name("models/other");
+  Create(other);
+  v1::ObserveRequest request;
+  request.set_model("models/other");
+  *request.mutable_observations() = ToProto(good.view());
+  ASSERT_TRUE(client_->Observe(request).ok());
+  const v1::GetCalibrationResponse alone = client_->GetCalibration("models/other");
+  const v1::EffectSize& effect = answer.watch().effect_size();
+  const v1::EffectSize& expected = alone.watch().effect_size();
+  EXPECT_EQ(effect.skce(), expected.skce());
+  EXPECT_EQ(effect.noise_floor(), expected.noise_floor());
+  EXPECT_EQ(effect.skce_lower_bound(), expected.skce_lower_bound());
+  // 1000 is a multiple of the block sizes.
+  ASSERT_TRUE(expected.has_skce_upper_bound());
+  EXPECT_NEAR(effect.skce_upper_bound(), expected.skce_upper_bound(), 1e-9);
+  EXPECT_EQ(answer.verdict().whereabouts().DebugString(),
+            alone.verdict().whereabouts().DebugString());
+}
+
+TEST_F(MonitoringTest, WarnsOfRowsThatCameTwiceAndOfRoundedOnes) {
+  Create(Declared());
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 500);
+  Send(good, 500);
+  EXPECT_EQ(Answer().warnings_size(), 0);
+  Send(good, 500);
+  v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.warnings_size(), 1);
+  EXPECT_THAT(answer.warnings(0), HasSubstr("50.0 % of the newest 1000 observations are equal"));
+  // A start screens the window again.
+  server_->Kill();
+  Start();
+  EXPECT_EQ(Answer().warnings_size(), 1);
+  EXPECT_EQ(Answer().warnings(0), answer.warnings(0));
+
+  ASSERT_TRUE(client_->Delete(kModel).ok());
+  v1::Model loose = Declared();
+  loose.set_row_sum_tolerance(0.01);
+  Create(loose);
+  PredictionSet rounded = good;
+  for (double& value : rounded.probabilities) value = std::round(value * 1000) / 1000;
+  Send(rounded, 500);
+  answer = Answer();
+  ASSERT_EQ(answer.warnings_size(), 1);
+  EXPECT_THAT(answer.warnings(0), HasSubstr("have 3 decimal digits"));
+  EXPECT_THAT(answer.warnings(0), HasSubstr("monitoring.tolerance = 0.002"));
 }
 
 TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
@@ -335,6 +444,165 @@ TEST_F(MonitoringTest, DifferencesBelowTheToleranceAreNoEvidence) {
   Create(tolerant);
   Send(rounded, 1000);
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
+}
+
+class GroupsTest : public MonitoringTest {
+ protected:
+  static v1::Model Grouped(int max_groups = 0) {
+    v1::Model model = Declared();
+    model.mutable_monitoring()->set_group_tag("region");
+    model.mutable_monitoring()->set_max_groups(max_groups);
+    model.mutable_monitoring()->set_min_group_observations(50);
+    return model;
+  }
+
+  // values: one a row, or one for all.
+  grpc::Status SendGrouped(const PredictionSet& set, const std::vector<std::string>& values,
+                           const std::string& id_prefix = "") {
+    v1::ObserveRequest request;
+    request.set_model(kModel);
+    *request.mutable_observations() = ToProto(set.view());
+    for (const std::string& value : values) request.mutable_observations()->add_group_values(value);
+    for (std::size_t i = 0; !id_prefix.empty() && i < set.labels.size(); ++i) {
+      request.mutable_observations()->add_prediction_ids(id_prefix + std::to_string(i));
+    }
+    return client_->Observe(request);
+  }
+};
+
+TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
+  Create(Grouped());
+  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kClasses), 200), {"eu"}).ok());
+  for (const char* region : {"us", "asia"}) {
+    ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M1(kClasses), 500, 7), {region}).ok());
+  }
+  // Too few to be tested, however bad.
+  ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kClasses), 49), {"moon"}).ok());
+  const auto expect = [&] {
+    const v1::GetCalibrationResponse answer = Answer();
+    ASSERT_EQ(answer.groups_size(), 4);
+    EXPECT_EQ(answer.groups(0).value(), "eu");
+    for (const v1::GroupWatch& group : answer.groups()) {
+      EXPECT_EQ(group.rejected(), group.value() == "eu") << group.value();
+      EXPECT_FALSE(group.overflow());
+      EXPECT_EQ(group.watch().observations(), group.value() == "eu"     ? 200
+                                              : group.value() == "moon" ? 49
+                                                                        : 500);
+    }
+    EXPECT_EQ(answer.groups(0).watch().first_observation(), 1);
+    EXPECT_GT(answer.groups(0).direction().gap(), 0.1);
+    EXPECT_GT(answer.groups(0).watch().effect_size().skce_lower_bound(), 0);
+    EXPECT_FALSE(answer.groups(0).watch().effect_size().has_skce_upper_bound());
+  };
+  expect();
+  // As before after a start.
+  server_->Kill();
+  Start();
+  expect();
+}
+
+TEST_F(GroupsTest, ValuesStayWithPredictionsThatWaitForTheirLabels) {
+  v1::Model model = Grouped(2);
+  model.mutable_label_grace()->set_nanos(500000000);
+  Create(model);
+  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 60);
+  std::vector<std::string> values;
+  for (int i = 0; i < 60; ++i) values.push_back(i % 3 == 0 ? "eu" : i % 3 == 1 ? "us" : "asia");
+  ASSERT_TRUE(SendGrouped(set, values, "x").ok());
+  // Those that are known are not taken again, whatever their value.
+  ASSERT_TRUE(SendGrouped(set, {"mars"}, "x").ok());
+  ASSERT_TRUE(WaitFor([&] { return Answer().observations() == 60; }));
+  const v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.groups_size(), 3);
+  for (const v1::GroupWatch& group : answer.groups()) {
+    EXPECT_EQ(group.watch().observations(), 20);
+    EXPECT_EQ(group.overflow(), group.value().empty());
+    EXPECT_NE(group.value(), "asia");
+  }
+}
+
+TEST_F(GroupsTest, ErrorsNameTheField) {
+  Create(Declared());
+  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 3);
+  grpc::Status status = SendGrouped(set, {"eu"});
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("group_values are given, expected none"));
+  ASSERT_TRUE(client_->Delete(kModel).ok());
+  Create(Grouped());
+  status = SendGrouped(set, {"eu", "us"});
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("group_values has 2 values with 3 predictions"));
+  status = SendGrouped(set, {"eu", std::string(65, 'x'), "us"});
+  EXPECT_THAT(status.error_message(), HasSubstr("group_values[1] is"));
+  EXPECT_THAT(status.error_message(), HasSubstr("65 bytes, expected 1..64"));
+  status = SendGrouped(set, {"eu", "us", ""});
+  EXPECT_THAT(status.error_message(), HasSubstr("group_values[2] is"));
+  EXPECT_EQ(Answer().observations(), 0);
+  EXPECT_TRUE(SendGrouped(set, {"eu", "us", "us"}).ok());
+  EXPECT_TRUE(SendGrouped(set, {}).ok());
+  EXPECT_EQ(Answer().groups_size(), 3);
+}
+
+TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
+  v1::Model model = Declared();
+  const auto list = [&](const v1::ListVerdictsRequest& request,
+                        v1::ListVerdictsResponse* response) {
+    CallContext context;
+    return client_->calibration->ListVerdicts(&context, request, response);
+  };
+  for (const char* name : {"models/a", "models/b", "models/c", "models/d"}) {
+    model.set_name(name);
+    model.mutable_monitoring()->set_disabled(model.name() == "models/d");
+    Create(model);
+    v1::ObserveRequest request;
+    request.set_model(name);
+    const auto spec =
+        model.name() == "models/b" ? GeneratorSpec::M2(kClasses) : GeneratorSpec::M1(kClasses);
+    *request.mutable_observations() = ToProto(DrawFrom(spec, 300).view());
+    ASSERT_TRUE(client_->Observe(request).ok());
+  }
+  v1::ListVerdictsResponse all;
+  ASSERT_TRUE(list({}, &all).ok());
+  ASSERT_EQ(all.models_size(), 4);
+  EXPECT_EQ(all.next_page_token(), "");
+  EXPECT_EQ(all.tested_models(), 3);
+  EXPECT_EQ(all.rejected_models(), 1);
+  for (const auto& one : all.models()) {
+    EXPECT_EQ(one.rejected_among_all(), one.model() == "models/b") << one.model();
+    EXPECT_EQ(one.has_verdict(), one.model() != "models/d");
+    EXPECT_EQ(one.observations(), 300);
+    EXPECT_TRUE(one.has_last_observation_time());
+  }
+  EXPECT_EQ(all.models(1).verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  const v1::GetCalibrationResponse b = client_->GetCalibration("models/b");
+  EXPECT_EQ(all.models(1).watch().DebugString(), b.watch().DebugString());
+  EXPECT_EQ(all.models(1).verdict().DebugString(), b.verdict().DebugString());
+
+  // Pages say the same of all.
+  v1::ListVerdictsRequest request;
+  request.set_page_size(3);
+  v1::ListVerdictsResponse page;
+  ASSERT_TRUE(list(request, &page).ok());
+  EXPECT_EQ(page.models_size(), 3);
+  EXPECT_EQ(page.rejected_models(), 1);
+  request.set_page_token(page.next_page_token());
+  v1::ListVerdictsResponse last;
+  ASSERT_TRUE(list(request, &last).ok());
+  ASSERT_EQ(last.models_size(), 1);
+  EXPECT_EQ(last.models(0).model(), "models/d");
+  EXPECT_EQ(last.next_page_token(), "");
+  EXPECT_EQ(last.tested_models(), 3);
+
+  v1::ListVerdictsResponse none;
+  request.set_page_token("nonsense");
+  EXPECT_THAT(list(request, &none).error_message(), HasSubstr("page_token"));
+  request.clear_page_token();
+  request.set_false_discovery_rate(0.5);
+  EXPECT_THAT(list(request, &none).error_message(),
+              HasSubstr("false_discovery_rate is 0.5, expected 1e-09..0.25"));
+  request.clear_false_discovery_rate();
+  request.set_page_size(-1);
+  EXPECT_EQ(list(request, &none).error_code(), grpc::INVALID_ARGUMENT);
 }
 
 TEST_F(MonitoringTest, TheDeclarationIsAnsweredWithItsDefaultsAndChecked) {

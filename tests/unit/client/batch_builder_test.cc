@@ -23,7 +23,7 @@ template <typename T>
 PredictionRow<T> RowOf(const std::vector<T>& values, std::optional<std::int32_t> label,
                        std::string_view id = {},
                        PredictionKind kind = PredictionKind::kProbabilities) {
-  return {kind, values, id, label};
+  return {kind, values, id, {}, label};
 }
 
 TEST(BatchBuilderTest, FillsMessagesUpToTheServersBytes) {
@@ -81,8 +81,9 @@ TEST(BatchBuilderTest, DoesNotMixKindsOfNumbers) {
 
 TEST(BatchBuilderTest, DoesNotMixRowsWithAndWithoutIdsOrLabels) {
   const std::vector<double> row = {0.5, 0.5};
-  const std::vector<PredictionRow<double>> kinds = {RowOf(row, 0), RowOf(row, 0, "a"),
-                                                    RowOf(row, std::nullopt, "a")};
+  std::vector<PredictionRow<double>> kinds = {RowOf(row, 0), RowOf(row, 0, "a"),
+                                              RowOf(row, std::nullopt, "a"), RowOf(row, 0)};
+  kinds.back().group = "eu";
   const LabelRow label{"a", 1};
   for (const auto& first : kinds) {
     auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
@@ -98,6 +99,27 @@ TEST(BatchBuilderTest, DoesNotMixRowsWithAndWithoutIdsOrLabels) {
     EXPECT_FALSE(builder->NeedsNewBatch(label));
     EXPECT_TRUE(builder->NeedsNewBatch(first));
   }
+}
+
+TEST(BatchBuilderTest, GroupsOfABatchMayDifferAndTakeBytes) {
+  const std::vector<double> values = {0.5, 0.5};
+  auto builder = BatchBuilder::Create(Limits(2, 1000, 300), 0);
+  ASSERT_TRUE(builder.ok());
+  PredictionRow<double> row = RowOf(values, 0);
+  row.group = "eu";
+  builder->Add(row, 0);
+  row.group = "us";
+  EXPECT_FALSE(builder->NeedsNewBatch(row));
+  builder->Add(row, 1);
+  // 204 bytes are for rows, and these take 48.
+  const std::string longest(64, 'x');
+  row.group = longest;
+  builder->Add(row, 2);
+  EXPECT_TRUE(builder->NeedsNewBatch(row));
+  const OutgoingBatch batch = builder->Take();
+  EXPECT_THAT(batch.request.batch().observations().group_values(),
+              ElementsAre("eu", "us", longest));
+  EXPECT_LE(batch.request.ByteSizeLong(), 300u);
 }
 
 TEST(BatchBuilderTest, CountsTheBytesOfIds) {

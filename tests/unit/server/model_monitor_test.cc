@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,19 +50,21 @@ ModelDeclaration Watched(std::size_t warmup = 0) {
 class MonitorTest : public ::testing::Test {
  protected:
   void Begin() {
-    monitor_.Begin(monitor_.Prepare(*Kernel::ExponentialTotalVariation(0.5), observations_ + 1));
+    monitor_.Begin(monitor_.Prepare(*Kernel::ExponentialTotalVariation(0.5), {}), {});
   }
 
   void Send(const PredictionSet& set, std::size_t batch) {
     for (std::size_t done = 0; done < set.labels.size(); done += batch) {
-      monitor_.Add(set.view().rows(done, batch));
+      monitor_.Add(set.view().rows(done, batch), {});
       observations_ += static_cast<std::int64_t>(batch);
       monitor_.Decide(At(observations_), observations_);
     }
   }
 
+  [[nodiscard]] WatchStart Here() const { return {.observations = observations_, .blocks = {}}; }
+
   Monitoring monitoring_;
-  ModelMonitor monitor_{monitoring_, kClasses};
+  ModelMonitor monitor_{monitoring_, kClasses, 300};
   std::int64_t observations_ = 0;
 };
 
@@ -90,7 +93,7 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
       ASSERT_TRUE(snapshot->monitor.has_value());
       ASSERT_TRUE(snapshot->monitor->watch.has_value());
       const EvidenceReading& reading = snapshot->monitor->watch->reading;
-      EXPECT_EQ(snapshot->monitor->watch->first_observation, 1);
+      EXPECT_EQ(snapshot->monitor->watch->first_observation(), 1);
       EXPECT_EQ(reading.count, 1000);
       EXPECT_EQ(reading.evidence.log10_e_value, expected.evidence.log10_e_value);
       EXPECT_EQ(reading.maximum, expected.maximum);
@@ -191,19 +194,19 @@ TEST_F(MonitorTest, AnEvidenceAlarmThatWasDealtWithBeginsTheWatchAnew) {
   Begin();
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 300), 100);
   ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
-  monitor_.Acknowledge(1, "retrained", At(1000), observations_);
+  monitor_.Acknowledge(1, "retrained", At(1000), Here());
   MonitorSnapshot snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindAlarm(1)->acknowledge_time, At(1000));
   EXPECT_EQ(snapshot.FindAlarm(1)->note, "retrained");
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kEvidence), nullptr);
-  EXPECT_EQ(snapshot.watch->first_observation, 301);
+  EXPECT_EQ(snapshot.watch->first_observation(), 301);
   EXPECT_EQ(snapshot.watch->reading.count, 0);
   EXPECT_EQ(snapshot.watch->reading.maximum.log_value, 0);
   EXPECT_EQ(snapshot.watch->reliability.Total().count, 0);
 
   // Neither again nor an unknown one.
-  monitor_.Acknowledge(1, "again", At(2000), observations_);
-  monitor_.Acknowledge(77, "", At(2000), observations_);
+  monitor_.Acknowledge(1, "again", At(2000), Here());
+  monitor_.Acknowledge(77, "", At(2000), Here());
   EXPECT_EQ(monitor_.Snapshot().FindAlarm(1)->note, "retrained");
   EXPECT_EQ(monitor_.Snapshot().FindAlarm(77), nullptr);
 
@@ -230,7 +233,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsAlarmsOnceAndAnewWhenDealtWith
   ASSERT_NE(drift, nullptr);
   EXPECT_GT(drift->observation, 5000);
   const EvidenceReading before = monitor_.Snapshot().watch->reading;
-  monitor_.Acknowledge(drift->id, "", At(1), observations_);
+  monitor_.Acknowledge(drift->id, "", At(1), Here());
   MonitorSnapshot snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
   EXPECT_NEAR(snapshot.watch->reading.drift.shiryaev_roberts.log10_now, 0, 1e-12);
@@ -254,7 +257,7 @@ TEST_F(MonitorTest, KeepsTheNewestAlarmsAndThoseThatAreActive) {
     const MonitorSnapshot snapshot = monitor_.Snapshot();
     const Alarm* const alarm = snapshot.FindActive(Alarm::Kind::kEvidence);
     ASSERT_NE(alarm, nullptr);
-    monitor_.Acknowledge(alarm->id, std::to_string(i), At(i), observations_);
+    monitor_.Acknowledge(alarm->id, std::to_string(i), At(i), Here());
     acknowledged = alarm->id;
   }
   const MonitorSnapshot snapshot = monitor_.Snapshot();
@@ -264,6 +267,131 @@ TEST_F(MonitorTest, KeepsTheNewestAlarmsAndThoseThatAreActive) {
   ASSERT_NE(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kDrift)->id, 2);
   EXPECT_EQ(snapshot.FindAlarm(1), nullptr);
+}
+
+// Rows with group values, in batches that carry one value a row, one for all, or none.
+class GroupTest : public ::testing::Test {
+ protected:
+  static ModelDeclaration Grouped(std::size_t warmup, std::size_t max_groups) {
+    ModelDeclaration declaration = Watched(warmup);
+    declaration.monitoring.group_tag = "region";
+    declaration.monitoring.max_groups = max_groups;
+    declaration.monitoring.min_group_observations = 10;
+    return declaration;
+  }
+
+  GroupTest() {
+    std::uint64_t random = 1;
+    for (std::size_t i = 0; i < 1000; ++i) {
+      random = random * 6364136223846793005U + 1442695040888963407U;
+      // Runs of some rows; those from 400 on in a batch without values.
+      values_.push_back(i >= 400 && i < 500   ? ""
+                        : i >= 500 && i < 600 ? "b"
+                                              : std::string(1, "abcde"[(random >> 40) % 5]));
+    }
+  }
+
+  // As one value a row, but for the batches that say it shorter.
+  void Apply(Model& model, std::size_t first, std::size_t last) {
+    std::vector<std::string> values(values_.begin() + static_cast<std::ptrdiff_t>(first),
+                                    values_.begin() + static_cast<std::ptrdiff_t>(last));
+    if (std::all_of(values.begin(), values.end(),
+                    [&](const std::string& value) { return value == values.front(); })) {
+      values.resize(values.front().empty() ? 0 : 1);
+    }
+    model.Apply(set_.view().rows(first, last - first), GroupValues(values));
+    model.Decide(At(1));
+  }
+
+  // The evidence of the rows from `first` on whose value is one of these.
+  EvidenceReading Expected(double bandwidth, const std::vector<std::string>& values,
+                           std::size_t first = 0) const {
+    auto process = EvidenceProcess::Create(
+        *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kClasses));
+    for (std::size_t i = first; i < 1000; ++i) {
+      if (std::find(values.begin(), values.end(), values_[i]) != values.end()) {
+        process->Add(set_.view().row(i), set_.labels[i]);
+      }
+    }
+    return process->Read();
+  }
+
+  ThreadPool pool_{"test", 1};
+  const PredictionSet set_ = DrawFrom(GeneratorSpec::M1(kClasses), 1000);
+  std::vector<std::string> values_;
+};
+
+TEST_F(GroupTest, EachOfTheFirstValuesIsWatchedByItselfAndTheOthersTogether) {
+  for (const std::size_t warmup : {0U, 150U}) {
+    const double bandwidth =
+        warmup == 0 ? 0.5 : *MedianBandwidth(set_.view().rows(0, warmup).probabilities, kClasses);
+    Model model(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+    for (std::size_t at = 0; at < 1000; at += 100) Apply(model, at, at + 100);
+    model.Publish();
+    const auto groups = model.snapshot()->monitor->groups;
+    ASSERT_EQ(groups.size(), 4U);
+    std::vector<std::string> own;
+    std::int64_t observations = 0;
+    for (std::size_t g = 0; g < 4; ++g) {
+      EXPECT_EQ(groups[g]->overflow, g == 3);
+      if (g < 3) own.push_back(groups[g]->value);
+      observations += groups[g]->watch.reading.count;
+    }
+    EXPECT_EQ(observations, 1000);
+    std::vector<std::string> others;
+    for (const char* const value : {"a", "b", "c", "d", "e", ""}) {
+      if (std::find(own.begin(), own.end(), value) == own.end()) others.emplace_back(value);
+    }
+    ASSERT_EQ(others.size(), 3U);
+    for (std::size_t g = 0; g < 4; ++g) {
+      const EvidenceReading expected =
+          Expected(bandwidth, g < 3 ? std::vector<std::string>{own[g]} : others);
+      const EvidenceReading& reading = groups[g]->watch.reading;
+      EXPECT_EQ(reading.count, expected.count) << g;
+      EXPECT_EQ(reading.evidence.log10_e_value, expected.evidence.log10_e_value) << g;
+      EXPECT_EQ(reading.skce_unbiased, expected.skce_unbiased) << g;
+      const auto first = std::find_if(values_.begin(), values_.end(), [&](const auto& value) {
+        return g < 3 ? value == own[g]
+                     : std::find(others.begin(), others.end(), value) != others.end();
+      });
+      EXPECT_EQ(groups[g]->watch.first_observation(), first - values_.begin() + 1) << g;
+    }
+  }
+}
+
+TEST_F(GroupTest, GoOnWithTheSameBitsWhereTheyWereSavedAlsoInTheWarmup) {
+  for (const std::size_t warmup : {0U, 150U}) {
+    Model whole(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+    for (std::size_t at = 0; at < 1000; at += 50) Apply(whole, at, at + 50);
+    const std::string expected = whole.Save().SerializeAsString();
+    for (const std::size_t cut : {50U, 100U, 150U, 500U, 1000U}) {
+      Model before(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+      for (std::size_t at = 0; at < cut; at += 50) Apply(before, at, at + 50);
+      Model after(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+      const absl::Status restored = after.Restore(before.Save());
+      ASSERT_TRUE(restored.ok()) << restored;
+      after.RestoreWindow(set_.view().rows(0, cut), GroupValues(std::span(values_).first(cut)));
+      for (std::size_t at = cut; at < 1000; at += 50) Apply(after, at, at + 50);
+      EXPECT_EQ(after.Save().SerializeAsString(), expected) << warmup << " " << cut;
+    }
+  }
+}
+
+TEST_F(GroupTest, BeginAnewWithTheModelsWatch) {
+  Model model(1, Grouped(0, 5), {}, 10, pool_, nullptr);
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
+  model.Apply(bad.view(), GroupValues(std::span(values_).first(300)));
+  model.Decide(At(1));
+  model.Acknowledge(1, "", At(2));
+  model.Publish();
+  EXPECT_TRUE(model.snapshot()->monitor->groups.empty());
+  model.Apply(set_.view().rows(500, 10), GroupValues(std::span(values_).subspan(500, 1)));
+  model.Publish();
+  const auto groups = model.snapshot()->monitor->groups;
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups.front()->value, "b");
+  EXPECT_EQ(groups.front()->watch.first_observation(), 301);
+  EXPECT_EQ(groups.front()->watch.reading.count, 10);
 }
 
 class StoredMonitorTest : public ::testing::Test {
@@ -317,7 +445,7 @@ TEST_F(StoredMonitorTest, AStateOfBeforeMonitoringIsWatchedFromItsNextObservatio
   Apply(after, set_, 400, 500, 100);
   after.Publish();
   const MonitorSnapshot& monitor = *after.snapshot()->monitor;
-  EXPECT_EQ(monitor.watch->first_observation, 401);
+  EXPECT_EQ(monitor.watch->first_observation(), 401);
   EXPECT_EQ(monitor.watch->reading.count, 100);
 }
 

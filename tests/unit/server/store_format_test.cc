@@ -2,6 +2,7 @@
 // written once, and what calibd writes and reads is that for ever.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -131,6 +132,10 @@ std::vector<Row> Rows() {
   acknowledgement.note = "retrained";
   rows.push_back({"batch_acknowledgement", acknowledgement, std::nullopt});
 
+  LoggedBatch grouped = MakeLoggedBatch(Batch({0.25, 0.5, 0.25, 0, 0, 1}, {1, 2}));
+  grouped.batch.group_values = {"eu", ""};
+  rows.push_back({"batch_grouped", grouped, position});
+
   for (Row& row : rows) {
     row.logged.elapsed = kElapsed;
     if (row.position.has_value()) row.logged.batch.content_hash = 0x0123456789abcdef;
@@ -169,6 +174,7 @@ TEST(StoreFormatTest, BatchesAreReadAsEver) {
     EXPECT_EQ(read->batch.probabilities, expected.batch.probabilities);
     EXPECT_EQ(read->batch.labels, expected.batch.labels);
     EXPECT_EQ(read->batch.ids, expected.batch.ids);
+    EXPECT_EQ(read->batch.group_values, expected.batch.group_values);
     EXPECT_EQ(read->batch.class_count, expected.batch.class_count);
     EXPECT_EQ(read->batch.rows, expected.batch.rows);
     EXPECT_EQ(read->batch.dropped_rows, expected.batch.dropped_rows);
@@ -201,6 +207,8 @@ ModelDeclaration Declaration() {
 ModelDeclaration WatchedDeclaration() {
   ModelDeclaration declaration = Declaration();
   declaration.monitoring = {};
+  declaration.monitoring.group_tag = "region";
+  declaration.monitoring.max_groups = 1;
   return declaration;
 }
 
@@ -311,6 +319,15 @@ store::v1::MonitorState MonitorOf17() {
   Fill(15, 0.2, *reliability.mutable_variances());
   reliability.set_brier(3.5);
   reliability.set_log_loss(4.5);
+  for (int k = 0; k < 3; ++k) {
+    watch.add_class_labels(4 - k);
+    watch.add_class_predicted(1 + k);
+    watch.add_class_variances(0.25 * (1 + k));
+  }
+  *watch.mutable_null_squares() = Moments(3, 0.375, 0.5);
+  for (const double value : {0.25, 0.25, 0.5}) watch.add_null_squares_previous(value);
+  *watch.add_earlier_blocks() = Moments(3, 0.25, 0.5);
+  *watch.add_earlier_blocks() = Moments(1, 0.125, 0);
   store::v1::Alarm& dealt_with = *monitor.add_alarms();
   dealt_with.set_id(4);
   dealt_with.set_kind(1);
@@ -333,6 +350,14 @@ store::v1::MonitorState MonitorOf17() {
   active.set_threshold(6);
   Fill(5, 0.1, *active.mutable_family_shares());
   monitor.set_last_counted_time_us(1700000000000004);
+  store::v1::GroupState& group = *monitor.add_groups();
+  group.set_value("eu");
+  *group.mutable_watch() = monitor.watch();
+  store::v1::GroupState& overflow = *monitor.add_groups();
+  overflow.set_overflow(true);
+  *overflow.mutable_watch() = monitor.watch();
+  monitor.set_evidence_alarms(3);
+  monitor.set_drift_alarms(2);
   return monitor;
 }
 
@@ -359,7 +384,18 @@ TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
     return Alarm::Time(std::chrono::microseconds(microseconds));
   };
   EXPECT_EQ(monitor.last_counted_time, time(1700000000000004));
-  EXPECT_EQ(monitor.watch->first_observation, 11);
+  EXPECT_EQ(monitor.raised, (std::array<std::int64_t, 2>{3, 2}));
+  EXPECT_EQ(monitor.watch->first_observation(), 11);
+  EXPECT_EQ(monitor.watch->start.blocks,
+            (std::vector<RunningMoments>{{3, 0.25, 0.5}, {1, 0.125, 0}}));
+  EXPECT_EQ(monitor.watch->null_moments.n, 7U);
+  EXPECT_EQ(monitor.watch->null_moments.mean_square, 0.375);
+  // (0.25 + 0.5 + 0.75) / 7.
+  EXPECT_DOUBLE_EQ(monitor.watch->null_moments.mean_diagonal, 1.5 / 7);
+  ASSERT_EQ(monitor.watch->deviating_classes.size(), 3U);
+  EXPECT_EQ(monitor.watch->deviating_classes[0].index, 0U);
+  EXPECT_EQ(monitor.watch->deviating_classes[0].frequencies,
+            (RunningClassFrequencies::Class{4, 1, 0.25}));
   const EvidenceReading& reading = monitor.watch->reading;
   EXPECT_EQ(reading.count, 7);
   EXPECT_EQ(reading.maximum, (RunningMaximum{0.5, 3}));
@@ -376,6 +412,11 @@ TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
   EXPECT_DOUBLE_EQ(total.variance, 6.0);
   EXPECT_EQ(monitor.watch->reliability.brier, 3.5);
   EXPECT_EQ(monitor.watch->reliability.log_loss, 4.5);
+  ASSERT_EQ(monitor.groups.size(), 2U);
+  EXPECT_EQ(monitor.groups[0]->value, "eu");
+  EXPECT_FALSE(monitor.groups[0]->overflow);
+  EXPECT_EQ(monitor.groups[0]->watch.reading.count, 7);
+  EXPECT_TRUE(monitor.groups[1]->overflow);
   ASSERT_EQ(monitor.alarms->size(), 2U);
   const Alarm& dealt_with = monitor.alarms->front();
   EXPECT_EQ(dealt_with.id, 4);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -138,7 +139,7 @@ struct StreamCounts {
 // over: the others return the same error. Rows that were not acknowledged then
 // may or may not have been counted.
 //
-// Threads: Send, SendWithIds, Label, Flush and Finish from one thread at a time; the
+// Threads: Send, SendWithIds, SetGroup, Label, Flush and Finish from one thread at a time; the
 // others from any.
 // The stream runs two threads of its own.
 class ObservationStream {
@@ -167,6 +168,12 @@ class ObservationStream {
   [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const float> values,
                                          std::span<const std::string> ids,
                                          std::span<const std::int32_t> labels = {});
+
+  // The value of the model's group tag, 1 to 64 bytes of UTF-8 without control characters, of the
+  // rows given to Send and SendWithIds from here on; empty (the default): none. To alternate
+  // between rows with and without one makes small batches. Errors: InvalidArgument, and then
+  // nothing has changed.
+  [[nodiscard]] absl::Status SetGroup(std::string_view value);
 
   // Takes the labels, in [0, class_count()), of predictions that were sent with these ids,
   // on this stream or another. Waits, blocks and fails as Send does. A label that the

@@ -1,0 +1,54 @@
+#ifndef CALIBD_CORE_FEATURE_NULL_SQUARES_H_
+#define CALIBD_CORE_FEATURE_NULL_SQUARES_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/random_features.h"
+#include "calibd/core/running_skce.h"
+
+namespace calibd {
+
+// E h_ij^2 of pairs of predictions under labels drawn from them, with the kernel phi'phi:
+//   (phi(g_i)'phi(g_j))^2 tr(S_i S_j),  S = diag(g) - g g',
+//   tr(S_i S_j) = sum a b - sum a b^2 - sum a^2 b + (sum a b)^2 for a = g_i, b = g_j:
+// NullMoments::mean_square of the SKCE that an EvidenceProcess estimates. Labels play no part.
+// Pairs are disjoint: each two that follow on one another among the first 4096 predictions, and
+// every eighth such pair after. Not thread-safe.
+class FeatureNullSquares {
+ public:
+  explicit FeatureNullSquares(std::shared_ptr<const RandomFeatures> features);
+
+  // batch: valid. Equal bits for any cut of a sequence into calls. Takes no memory. Cost: O(R m)
+  // for a prediction of a pair.
+  void Add(const PredictionBatch& batch) noexcept;
+
+  [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
+
+  struct State {
+    // Predictions, >= 0.
+    std::int64_t count = 0;
+    RunningMoments moments;
+    // The first one of a pair whose second has not come: m, or none.
+    std::vector<double> previous;
+  };
+  [[nodiscard]] State Save() const;
+  // False when it cannot be of such an object; nothing has changed then.
+  [[nodiscard]] bool Restore(const State& state);
+
+ private:
+  // Whether the next prediction is of a pair.
+  [[nodiscard]] bool NextIsOfPair() const noexcept;
+
+  std::shared_ptr<const RandomFeatures> features_;
+  std::int64_t count_ = 0;
+  RunningMoments moments_;
+  std::vector<double> previous_;
+  std::vector<double> mapped_;
+};
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_FEATURE_NULL_SQUARES_H_

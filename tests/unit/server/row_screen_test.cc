@@ -1,0 +1,127 @@
+#include "server/state/row_screen.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "calibd/core/generator.h"
+
+namespace calibd::server {
+namespace {
+
+PredictionSet Drawn(std::size_t n, std::uint64_t seed = 1) {
+  PredictionSet set;
+  auto generator =
+      Generator::Create({.alpha = {1, 1, 1}, .pi = 0, .beta = {1. / 3, 1. / 3, 1. / 3}}, seed);
+  generator->Draw(n, set);
+  return set;
+}
+
+void Append(const PredictionBatch& batch, PredictionSet& set) {
+  set.class_count = batch.class_count;
+  set.probabilities.insert(set.probabilities.end(), batch.probabilities.begin(),
+                           batch.probabilities.end());
+  set.labels.insert(set.labels.end(), batch.labels.begin(), batch.labels.end());
+}
+
+TEST(RowScreenTest, CountsRowsThatAreThereAgainWhileTheyAreNew) {
+  RowScreen screen(100);
+  const PredictionSet set = Drawn(200);
+  screen.Add(set.view().rows(0, 60));
+  EXPECT_EQ(screen.counts().duplicates, 0);
+  screen.Add(set.view().rows(30, 20));
+  EXPECT_EQ(screen.counts().rows, 80);
+  EXPECT_EQ(screen.counts().duplicates, 20);
+  // Another label is another row.
+  PredictionSet relabelled;
+  Append(set.view().rows(0, 10), relabelled);
+  for (std::int32_t& label : relabelled.labels) label = (label + 1) % 3;
+  screen.Add(relabelled.view());
+  EXPECT_EQ(screen.counts().duplicates, 20);
+  // Of the newest 100.
+  screen.Add(set.view().rows(60, 100));
+  EXPECT_EQ(screen.counts().rows, 100);
+  EXPECT_EQ(screen.counts().duplicates, 0);
+  screen.Add(set.view().rows(0, 1));
+  EXPECT_EQ(screen.counts().duplicates, 0);
+}
+
+TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyCut) {
+  const PredictionSet pool = Drawn(40);
+  std::mt19937_64 random(3);
+  PredictionSet sent;
+  RowScreen screen(64);
+  for (int i = 0; i < 1000; ++i) {
+    const PredictionBatch row = pool.view().rows(random() % 40, 1);
+    Append(row, sent);
+    screen.Add(row);
+  }
+  // Each of the newest 64 that was among the 64 before it when it came.
+  std::int64_t expected = 0;
+  for (std::size_t i = 1000 - 64; i < 1000; ++i) {
+    bool before = false;
+    // The row that it replaced had gone.
+    for (std::size_t j = i - 63; j < i; ++j) {
+      before = before || (sent.labels[i] == sent.labels[j] &&
+                          std::equal(sent.view().row(i).begin(), sent.view().row(i).end(),
+                                     sent.view().row(j).begin()));
+    }
+    expected += before ? 1 : 0;
+  }
+  EXPECT_EQ(screen.counts().duplicates, expected);
+  RowScreen at_once(64);
+  at_once.Add(sent.view());
+  EXPECT_EQ(at_once.counts().duplicates, expected);
+}
+
+TEST(RowScreenTest, TellsHowManyDigitsWerePrinted) {
+  for (const bool single : {false, true}) {
+    for (int digits = 1; digits <= 6; ++digits) {
+      const double scale = std::pow(10, digits);
+      PredictionSet set = Drawn(500);
+      for (std::size_t i = 0; i < 500; ++i) {
+        double* const row = &set.probabilities[3 * i];
+        row[0] = std::floor(row[0] * scale) / scale;
+        row[1] = std::floor(row[1] * scale) / scale;
+        row[2] = std::round((1 - row[0] - row[1]) * scale) / scale;
+        for (int k = 0; single && k < 3; ++k) row[k] = static_cast<float>(row[k]);
+      }
+      RowScreen screen(500);
+      screen.Add(set.view());
+      for (int most = 1; most <= 4; ++most) {
+        const auto count = screen.counts().at_most_digits[static_cast<std::size_t>(most) - 1];
+        if (most >= digits) {
+          EXPECT_EQ(count, 500) << digits << most;
+        } else {
+          EXPECT_LE(count, 25) << digits << most;
+        }
+      }
+      EXPECT_TRUE(digits > 4 || screen.counts().duplicates == 0);
+    }
+  }
+}
+
+TEST(RowScreenTest, HardPredictionsAreKnown) {
+  PredictionSet set;
+  set.class_count = 2;
+  for (int i = 0; i < 50; ++i) {
+    set.probabilities.insert(set.probabilities.end(), {1, 0});
+    set.labels.push_back(0);
+  }
+  RowScreen screen(50);
+  screen.Add(set.view());
+  EXPECT_EQ(screen.counts().rows, 50);
+  EXPECT_EQ(screen.counts().duplicates, 0);
+  EXPECT_EQ(screen.counts().hard, 50);
+  EXPECT_EQ(screen.counts().at_most_digits.front(), 50);
+  // They may be pushed out.
+  screen.Add(Drawn(50).view());
+  EXPECT_EQ(screen.counts().hard, 0);
+  EXPECT_EQ(screen.counts().at_most_digits.front(), 0);
+}
+
+}  // namespace
+}  // namespace calibd::server
