@@ -64,8 +64,9 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   DescribeVerdict(model, snapshot, now, *response.mutable_verdict());
   DescribeWatch(model.declaration(), snapshot, *response.mutable_watch());
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
-  for (auto alarm = alarms.rbegin(); alarm != alarms.rend(); ++alarm) {
-    DescribeAlarm(*alarm, *response.add_alarms());
+  // The newest first.
+  for (std::size_t i = alarms.size(); i-- > 0;) {
+    DescribeAlarm(alarms[i], *response.add_alarms());
   }
   DescribeGroups(model.declaration(), snapshot, *response.mutable_groups());
   WarnOfRows(model.declaration(), snapshot, *response.mutable_warnings());
