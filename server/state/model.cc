@@ -134,15 +134,14 @@ void Model::Count(const PredictionBatch& batch) noexcept {
 }
 
 std::optional<WatchMark> Model::watch_mark() const {
-  const std::optional<WatchSnapshot> watch =
-      monitor_.has_value() ? monitor_->Snapshot().watch : std::nullopt;
-  if (!watch.has_value()) {
+  const std::optional<EvidenceReading> reading =
+      monitor_.has_value() ? monitor_->Read() : std::nullopt;
+  if (!reading.has_value()) {
     return std::nullopt;
   }
-  const EvidenceReading& reading = watch->reading;
-  return WatchMark{.log10_e_value = reading.evidence.log10_e_value,
-                   .max_log10_e_value = reading.maximum.log_value / std::numbers::ln10,
-                   .drift_log10_statistic = reading.drift.shiryaev_roberts.log10_now};
+  return WatchMark{.log10_e_value = reading->evidence.log10_e_value,
+                   .max_log10_e_value = reading->maximum.log_value / std::numbers::ln10,
+                   .drift_log10_statistic = reading->drift.shiryaev_roberts.log10_now};
 }
 
 void Model::BeginRow(ModelSnapshot::Time time) {

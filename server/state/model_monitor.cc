@@ -182,6 +182,10 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
   alarms_ = std::move(alarms);
 }
 
+std::optional<EvidenceReading> ModelMonitor::Read() const {
+  return watch_ != nullptr ? std::optional(watch_->Read()) : std::nullopt;
+}
+
 MonitorSnapshot ModelMonitor::Snapshot() {
   MonitorSnapshot snapshot;
   if (watch_ != nullptr) {

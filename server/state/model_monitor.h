@@ -115,6 +115,8 @@ class ModelMonitor {
   // Rows that came, whether there is a kernel or not, and after a start those of the window.
   void Screen(const PredictionBatch& batch) noexcept { screen_.Add(batch); }
 
+  // Of the whole model; unset without a kernel.
+  [[nodiscard]] std::optional<EvidenceReading> Read() const;
   [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
   // Before the first observation. kernel: of the canonical lens, if it is known. here: the model.

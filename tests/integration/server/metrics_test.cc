@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -16,6 +18,8 @@
 namespace calibd::testing {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -126,6 +130,45 @@ TEST_F(MetricsTest, GroupsAreExported) {
   EXPECT_THAT(text, HasSubstr(name + "group=\"eu\",overflow=\"false\"} "));
   EXPECT_THAT(text, HasSubstr(name + "group=\"\",overflow=\"true\"} "));
   EXPECT_THAT(text, Not(HasSubstr("asia")));
+}
+
+// The metrics that the expressions of the alert rules name.
+std::set<std::string> MetricsOfAlertRules() {
+  std::set<std::string> names;
+  std::ifstream rules(CALIBD_ALERT_RULES);
+  const std::regex key("^ *(expr|for|labels):.*");
+  const std::regex metric("calibd_[a-z0-9_]+");
+  bool in_expression = false;
+  for (std::string line; std::getline(rules, line);) {
+    if (std::smatch match; std::regex_match(line, match, key)) {
+      in_expression = match[1] == "expr";
+    }
+    if (!in_expression) {
+      continue;
+    }
+    for (std::sregex_iterator it(line.begin(), line.end(), metric), end; it != end; ++it) {
+      names.insert(it->str());
+    }
+  }
+  return names;
+}
+
+TEST_F(MetricsTest, WhatAlertRulesNameIsExported) {
+  Start();
+  client_->CreateFixed("models/direct", 10);
+  Observe("models/direct", Draw(50));
+  v1::Model later;
+  later.set_name("models/later");
+  later.set_class_count(10);
+  later.mutable_bandwidth()->set_fixed(0.5);
+  later.mutable_label_grace()->set_seconds(60);
+  ASSERT_TRUE(client_->Create(later).ok());
+  const std::string text = Scrape();
+  const std::set<std::string> names = MetricsOfAlertRules();
+  EXPECT_THAT(names, Contains("calibd_alarm_active"));
+  for (const std::string& name : names) {
+    EXPECT_THAT(text, AnyOf(HasSubstr("\n" + name + "{"), HasSubstr("\n" + name + " ")));
+  }
 }
 
 TEST_F(MetricsTest, FailedCallsAreCountedToo) {
