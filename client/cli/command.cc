@@ -2,6 +2,10 @@
 
 #include <iostream>
 
+// They define what CLI11's other headers declare, for all of the library.
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+
 namespace calibd::cli {
 namespace {
 

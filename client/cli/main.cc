@@ -2,8 +2,6 @@
 #include <exception>
 #include <iostream>
 
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
 #include "command.h"
 #include "interrupt.h"
 

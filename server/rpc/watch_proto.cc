@@ -124,7 +124,7 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
     const double stale_seconds = std::chrono::duration<double>(monitoring.stale_after).count();
     absl::StrAppend(&text, absl::StrFormat(" No observation was counted for %.4g s or longer: "
                                            "this may not hold any more.",
-                                           seconds));
+                                           stale_seconds));
   }
   return text;
 }

@@ -262,7 +262,8 @@ TEST_F(HistoryTest, NothingIsLostWhenASnapshotFails) {
     release.Set();
     ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().queued == 2; }));
     engine_->commits().Post(
-        {.write = [](server::Store&) { return absl::ResourceExhaustedError(""); },
+        {.append = nullptr,
+         .write = [](server::Store&) { return absl::ResourceExhaustedError(""); },
          .undo = nullptr,
          .done = nullptr});
   }

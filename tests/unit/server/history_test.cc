@@ -109,7 +109,7 @@ class Recorder {
   void AddWithinRow(const Stream& stream, const Row& row) {
     if (row.rejected > 0) model_.CountRejected(row.rejected);
     if (row.missing > 0) {
-      model_.ApplyMatured({{}, {}, kHistoryClasses},
+      model_.ApplyMatured({{}, {}, kHistoryClasses}, {},
                           std::vector<std::int32_t>(static_cast<std::size_t>(row.missing), 1));
     }
     if (row.count > 0) model_.Apply(stream.set.view().rows(row.first, row.count));
