@@ -621,35 +621,33 @@ void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t ala
   row->logged.batch.class_count = model->declaration().class_count;
   row->logged.alarm_id = alarm_id;
   row->logged.note = std::move(note);
-  commits_.Post(
-      {.append = [this, model, row](Store& store) -> absl::Status {
-         if (model->deleted()) {
-           row->refusal = ModelNotFoundError(model->declaration().name.ToString());
-           return absl::OkStatus();
-         }
-         row->time_us = clock_.wall_us();
-         row->logged.elapsed = clock_.elapsed();
-         std::string encoded = EncodeLogged(row->logged, std::nullopt);
-         AppendElapsed(row->logged.elapsed, encoded);
-         row->log_id = store.AppendBatch(model->id(), row->time_us, encoded);
-         return absl::OkStatus();
-       },
-       .write = nullptr,
-       .undo = nullptr,
-       .done =
-           [this, model, row, done = std::move(done)](const absl::Status& committed) {
-             if (!committed.ok()) {
-               row->refusal = committed;
-             }
-             AddSettling(
-                 model,
-                 {.count =
-                      [this, model, row] {
-                        return !row->refusal.ok() ||
-                               Count(*model, row->logged, row->log_id, row->time_us);
-                      },
-                  .answer = [row, done] { done(row->refusal); }});
-           }});
+  commits_.Post({.append = [this, model, row](Store& store) -> absl::Status {
+                   if (model->deleted()) {
+                     row->refusal = ModelNotFoundError(model->declaration().name.ToString());
+                     return absl::OkStatus();
+                   }
+                   row->time_us = clock_.wall_us();
+                   row->logged.elapsed = clock_.elapsed();
+                   std::string encoded = EncodeLogged(row->logged, std::nullopt);
+                   AppendElapsed(row->logged.elapsed, encoded);
+                   row->log_id = store.AppendBatch(model->id(), row->time_us, encoded);
+                   return absl::OkStatus();
+                 },
+                 .write = nullptr,
+                 .undo = nullptr,
+                 .done =
+                     [this, model, row, done = std::move(done)](const absl::Status& committed) {
+                       if (!committed.ok()) {
+                         row->refusal = committed;
+                       }
+                       AddSettling(model, {.count =
+                                               [this, model, row] {
+                                                 return !row->refusal.ok() ||
+                                                        Count(*model, row->logged, row->log_id,
+                                                              row->time_us);
+                                               },
+                                           .answer = [row, done] { done(row->refusal); }});
+                     }});
 }
 
 void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {

@@ -441,11 +441,15 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
 }
 
 std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
-  // Some 10 ms of counting.
-  constexpr std::size_t kValues = std::size_t{1} << 17;
-  constexpr std::size_t kLeast = 64;
-  constexpr std::size_t kMost = 16384;
-  return std::clamp(kValues / declaration.class_count, kLeast, kMost);
+  // Some 10 ms of counting: evidence costs tens of times as much as the estimates, and its state
+  // as much as a thousand rows of the log, each group's again.
+  if (declaration.monitoring.disabled) {
+    constexpr std::size_t kValues = std::size_t{1} << 17;
+    return std::clamp<std::size_t>(kValues / declaration.class_count, 64, 16384);
+  }
+  constexpr std::size_t kValues = std::size_t{1} << 15;
+  return std::clamp<std::size_t>(kValues / declaration.class_count,
+                                 declaration.monitoring.group_tag.empty() ? 1024 : 8192, 16384);
 }
 
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,

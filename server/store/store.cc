@@ -252,13 +252,13 @@ absl::Status Store::Prepare() {
   if (!status.ok()) {
     return status;
   }
-  statements_ = std::make_unique<Statements>(Statements{
-      *std::move(begin), *std::move(commit), *std::move(insert_model), *std::move(delete_model),
-      *std::move(delete_cursors), *std::move(delete_snapshot), *std::move(insert_batch),
-      *std::move(put_first_log_id), *std::move(put_cursor), *std::move(put_snapshot),
-      *std::move(put_maturity), *std::move(delete_maturity), *std::move(put_history),
-      *std::move(delete_history), *std::move(delete_all_history), *std::move(read_batch),
-      *std::move(delete_batch)});
+  statements_ = std::make_unique<Statements>(
+      Statements{*std::move(begin), *std::move(commit), *std::move(insert_model),
+                 *std::move(delete_model), *std::move(delete_cursors), *std::move(delete_snapshot),
+                 *std::move(insert_batch), *std::move(put_first_log_id), *std::move(put_cursor),
+                 *std::move(put_snapshot), *std::move(put_maturity), *std::move(delete_maturity),
+                 *std::move(put_history), *std::move(delete_history),
+                 *std::move(delete_all_history), *std::move(read_batch), *std::move(delete_batch)});
   // AUTOINCREMENT keeps the greatest id there ever was.
   const absl::StatusOr<std::int64_t> last =
       database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'models'");

@@ -70,11 +70,16 @@ TEST_P(RetireFailpointTest, EveryBatchIsThereOnce) {
       const std::shared_ptr<Model> model = engine.Find(name);
       Engine::State now = engine.StateOf(model, {"p"});
       Engine::State expected = whole.StateOf(whole.Find(name), {"p"});
-      // But for when the newest came.
+      // But for when they came.
       store::v1::ModelState saved;
       for (std::string* const one : {&now.saved, &expected.saved}) {
         ASSERT_TRUE(saved.ParseFromString(*one));
         saved.clear_last_observation_time_us();
+        saved.mutable_monitor()->clear_last_counted_time_us();
+        for (store::v1::Alarm& alarm : *saved.mutable_monitor()->mutable_alarms()) {
+          alarm.clear_raise_time_us();
+        }
+        saved.clear_history();
         *one = saved.SerializeAsString();
       }
       EXPECT_TRUE(now == expected) << name;

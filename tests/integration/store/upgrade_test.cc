@@ -163,12 +163,13 @@ TEST_F(UpgradeTest, Format3IsMade) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // A snapshot is due after 16384 rows; some come after it.
-  constexpr std::int64_t kLast = 23;
-  for (std::int64_t sequence = 1; sequence <= 20; ++sequence) {
+  // A snapshot is due after 10922 rows; some come after it.
+  constexpr std::int64_t kOfSnapshot = 14;
+  constexpr std::int64_t kLast = 17;
+  for (std::int64_t sequence = 1; sequence <= kOfSnapshot; ++sequence) {
     Observe(Observations("counted", sequence, 820));
   }
-  for (std::int64_t sequence = 21; sequence <= kLast; ++sequence) {
+  for (std::int64_t sequence = kOfSnapshot + 1; sequence <= kLast; ++sequence) {
     Observe(Observations("counted", sequence, 5));
   }
 
@@ -202,7 +203,7 @@ TEST_F(UpgradeTest, Format3IsMade) {
   answers["counted"]["last_sequence"] = kLast;
   Stop();
   EXPECT_GT(Query("SELECT log_id FROM snapshots WHERE model_id = 1"), 0);
-  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1"), 20);
+  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1"), kOfSnapshot);
   EXPECT_EQ(Query("SELECT first_log_id FROM log_files"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
     std::filesystem::copy_file(data_ / "calibd.db", GoldenStore(3, ".db"),

@@ -23,6 +23,7 @@ class HistoryCallsTest : public ::testing::Test {
     model.set_class_count(2);
     auto declaration = CheckDeclaration(model, std::size_t{1} << 26);
     ASSERT_TRUE(declaration.ok()) << declaration.status();
+    registry_.FinishRestoring();
     ASSERT_TRUE(registry_.Create(*std::move(declaration), [](const auto&, bool) {}).ok());
   }
 
