@@ -441,15 +441,21 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
 }
 
 std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
-  // Some 10 ms of counting: evidence costs tens of times as much as the estimates, and its state
-  // as much as a thousand rows of the log, each group's again.
-  if (declaration.monitoring.disabled) {
-    constexpr std::size_t kValues = std::size_t{1} << 17;
-    return std::clamp<std::size_t>(kValues / declaration.class_count, 64, 16384);
+  // Evidence costs tens of times as much as blocks of two, and its state takes as much room as a
+  // thousand rows of the log, each group's again.
+  if (!declaration.monitoring.disabled) {
+    return declaration.monitoring.group_tag.empty() ? 1024 : 8192;
   }
-  constexpr std::size_t kValues = std::size_t{1} << 15;
-  return std::clamp<std::size_t>(kValues / declaration.class_count,
-                                 declaration.monitoring.group_tag.empty() ? 1024 : 8192, 16384);
+  // Some milliseconds of terms.
+  constexpr std::size_t kWork = std::size_t{1} << 20;
+  constexpr std::size_t kLeast = 256;
+  constexpr std::size_t kMost = 16384;
+  std::size_t terms = 0;
+  for (const std::size_t block_size : declaration.block_sizes) {
+    terms += block_size - 1;
+  }
+  return std::clamp(kWork / (declaration.class_count * terms * declaration.lenses.size()), kLeast,
+                    kMost);
 }
 
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,

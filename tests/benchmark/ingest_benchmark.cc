@@ -294,6 +294,7 @@ void CreateModel(const std::shared_ptr<grpc::Channel>& channel) {
   request.mutable_model()->set_class_count(kClassCount);
   request.mutable_model()->mutable_bandwidth()->set_fixed(1);
   request.mutable_model()->add_block_sizes(2);
+  request.mutable_model()->mutable_monitoring()->set_disabled(true);
   v1::CreateModelResponse response;
   grpc::ClientContext context;
   const grpc::Status status =

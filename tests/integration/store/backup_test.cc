@@ -34,6 +34,9 @@ class BackupTest : public ::testing::Test {
     model.set_class_count(4);
     model.mutable_bandwidth()->set_fixed(0.5);
     model.set_window(3000);
+    // What takes little to count has few snapshots.
+    model.add_block_sizes(2);
+    model.mutable_monitoring()->set_disabled(true);
     ASSERT_TRUE(client_->CreateModel(model).ok());
     model.set_name("models/later");
     model.mutable_label_grace()->set_seconds(3600);
@@ -145,13 +148,14 @@ TEST_F(BackupTest, NothingIsLeftOfABackupThatCannotBeWritten) {
 }
 
 TEST_F(BackupTest, SaysWhatDoesNotFit) {
-  // A snapshot follows on 16384 rows.
+  // A snapshot follows on 16384 rows; what comes then is not in it.
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 20000; }), 20000);
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   EXPECT_THAT(Problems(), IsEmpty());
   // The server starts on these, but they are not as it left them.
   StartFromBackup({"UPDATE cursors SET last_sequence = last_sequence + 1000",
                    "DELETE FROM log WHERE id < (SELECT max(id) FROM log) - 3"});
-  EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 400 of producer \"p\""),
+  EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 410 of producer \"p\""),
                                       HasSubstr("expected at least the window")));
 }
 

@@ -18,7 +18,8 @@ using server::DecodedBatch;
 
 constexpr int kModels = 1000;
 constexpr int kClasses = 10;
-// Snapshots are made every 1024 rows, so with every second batch: the last one is counted again.
+// Snapshots are made every 1024 rows or a few more, so with every second batch: the last one is
+// counted again. Every fourth model is watched all the time.
 constexpr std::size_t kBatches = 11;
 constexpr int kRows = 910;
 // On a machine that does nothing else, the time it takes is below this; unlike that, it is the
@@ -43,7 +44,9 @@ void Fill(const std::filesystem::path& folder) {
   Engine engine(folder, {.matures = false});
   std::vector<std::shared_ptr<server::Model>> models;
   for (int i = 0; i < kModels; ++i) {
-    ASSERT_TRUE(engine.CreateModel(Declare(NameOf(i), kClasses)).ok());
+    v1::Model model = Declare(NameOf(i), kClasses);
+    model.mutable_monitoring()->set_disabled(i % 4 != 0);
+    ASSERT_TRUE(engine.CreateModel(model).ok());
     models.push_back(engine.Find(NameOf(i)));
   }
   std::atomic<std::int64_t> accepted = 0;

@@ -163,9 +163,9 @@ TEST_F(UpgradeTest, Format3IsMade) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // A snapshot is due after 10922 rows; some come after it.
-  constexpr std::int64_t kOfSnapshot = 14;
-  constexpr std::int64_t kLast = 17;
+  // A snapshot is due after 1024 rows; some come after it.
+  constexpr std::int64_t kOfSnapshot = 2;
+  constexpr std::int64_t kLast = 5;
   for (std::int64_t sequence = 1; sequence <= kOfSnapshot; ++sequence) {
     Observe(Observations("counted", sequence, 820));
   }
