@@ -19,7 +19,10 @@ class Backoff {
   std::chrono::milliseconds Next(std::optional<std::chrono::milliseconds> at_least = {}) {
     std::uniform_int_distribution<std::int64_t> jitter(ceiling_.count() / 2, ceiling_.count());
     const std::chrono::milliseconds delay(jitter(random_));
-    ceiling_ = std::min(2 * ceiling_, kMax);
+    // Whoever says when to come back is there: it is not for the client to grow patient.
+    if (!at_least.has_value()) {
+      ceiling_ = std::min(2 * ceiling_, kMax);
+    }
     return at_least.value_or(std::chrono::milliseconds(0)) + delay;
   }
 

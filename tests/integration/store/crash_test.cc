@@ -86,7 +86,9 @@ PredictionSet Stream(const std::string& address, std::size_t producer, Lives& li
   auto stream =
       client->OpenStream("models/crash", {.producer_id = "producer-" + std::to_string(producer),
                                           .epoch = 1,
-                                          .max_unacknowledged_batches = 8});
+                                          .max_unacknowledged_batches = 8,
+                                          // It has to find the server between two kills.
+                                          .stall_timeout = std::chrono::minutes(10)});
   EXPECT_TRUE(stream.ok()) << stream.status();
   ready.count_down();
   if (!stream.ok()) return sent;
