@@ -33,6 +33,7 @@ void ExpectEstimates(const v1::GetCalibrationResponse& answer, const PredictionS
     EXPECT_EQ(estimate.block_count(), running->moments().count);
     EXPECT_EQ(static_cast<std::size_t>(estimate.pending_observations()), running->pending());
   }
+  if (!answer.has_watch()) return;
   auto process = EvidenceProcess::Create(
       *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), counted.class_count));
   ASSERT_TRUE(process.ok()) << process.status();

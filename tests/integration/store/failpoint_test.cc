@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "calibd/client/client.h"
@@ -26,6 +27,7 @@ struct Case {
   std::int64_t batches = 20;
   std::size_t window = 100000;
   std::int32_t block_size = 10;
+  bool watched = true;
 };
 
 // Names the test.
@@ -66,7 +68,7 @@ class DyingServer {
 
   // Waits for its end, and starts it again without the point.
   void AwaitEndAndRestart() {
-    EXPECT_EQ(server_->WaitForExit(), kKilled);
+    EXPECT_EQ(server_->WaitForExit(std::chrono::minutes(2)), kKilled);
     server_.reset();
     server_ = ServerProcess::Start({"--data-dir", data_, "--listen", address_});
   }
@@ -97,7 +99,9 @@ class FailpointTest : public ::testing::TestWithParam<std::tuple<Case, int>> {};
 
 TEST_P(FailpointTest, EveryBatchIsThereOnce) {
   const auto& [tested, at] = GetParam();
-  DyingServer server(Declared(tested.classes, tested.window, tested.block_size), tested.point, at);
+  v1::Model model = Declared(tested.classes, tested.window, tested.block_size);
+  model.mutable_monitoring()->set_disabled(!tested.watched);
+  DyingServer server(model, tested.point, at);
   ASSERT_TRUE(server.started());
   auto generator =
       Generator::Create(GeneratorSpec::M2(static_cast<std::size_t>(tested.classes)), 1);
@@ -116,6 +120,7 @@ TEST_P(FailpointTest, EveryBatchIsThereOnce) {
   producer.join();
   ASSERT_TRUE(server.started());
   const v1::GetCalibrationResponse answer = server.AnswerAndTerminate();
+  EXPECT_EQ(answer.has_watch(), tested.watched);
   ExpectCountedAsSent(server.data(), answer, sent, tested.batches, tested.window);
 }
 
@@ -127,20 +132,21 @@ INSTANTIATE_TEST_SUITE_P(
             Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
             // Within the write of a frame.
             Case{.point = "torn"},
-            // One is due every 1310 rows, and takes batches away that left the window.
+            // One is due every 1024 rows, and takes batches away that left the window.
             Case{.point = "snapshot",
                  .classes = 100,
                  .rows_per_batch = 700,
                  .batches = 30,
                  .window = 1000},
-            // One begins every 2000 pages of 4 KiB. A snapshot, one every 131 rows, holds an
-            // incomplete block of up to 200 rows of 8 KiB.
+            // One begins every 2000 pages of 4 KiB. A snapshot, one every 260 rows where nothing
+            // is watched, holds an incomplete block of 260, 255, 250, ... rows of 8 KiB.
             Case{.point = "checkpoint",
                  .classes = 1000,
                  .rows_per_batch = 130,
-                 .batches = 60,
+                 .batches = 34,
                  .window = 2000,
-                 .block_size = 200}),
+                 .block_size = 265,
+                 .watched = false}),
         ::testing::Values(1, 2, 3)),
     [](const auto& parameter) {
       return std::string(std::get<0>(parameter.param).point) + "_" +
