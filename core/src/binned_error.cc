@@ -318,11 +318,6 @@ absl::StatusOr<ClassWiseError> EstimateClassWiseError(const PredictionBatch& bat
   return error;
 }
 
-std::size_t UniformBinIndex(double p, std::size_t bins) noexcept {
-  if (p <= 0) return 1;
-  return std::min(bins, static_cast<std::size_t>(std::ceil(static_cast<double>(bins) * p)));
-}
-
 Partition::Partition(std::vector<std::size_t> rows, std::vector<std::size_t> starts)
     : rows_(std::move(rows)), starts_(std::move(starts)) {
   starts_.push_back(rows_.size());

@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "pair_terms.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "row_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace calibd {
@@ -16,104 +17,67 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Wider vectors would take more shuffles a prediction than they save additions.
-using PairTag = hn::CappedTag<double, 4>;
-using PairVector = hn::Vec<PairTag>;
-
-constexpr std::size_t kPairLanes = hn::MaxLanes(PairTag());
-static_assert(kPairLanes == 1 || kPairLanes == 2 || kPairLanes == 4);
-
 // Predictions, one for each lane: row-major, or the same one for all.
 template <bool kSame>
 struct PairSide {
   const double* rows;
   std::size_t class_count;
   const std::int32_t* labels;
-  PairVector y;
+  RowVector y;
 
   PairSide(const double* first, std::size_t m, const std::int32_t* first_label)
       : rows(first), class_count(m), labels(first_label) {
     y = OfEachLane([this](std::size_t lane) { return static_cast<double>(label(lane)); });
   }
 
-  template <typename Value>
-  static HWY_INLINE PairVector OfEachLane(const Value& value) {
-    HWY_ALIGN double values[kPairLanes];
-    for (std::size_t lane = 0; lane < kPairLanes; ++lane) values[lane] = value(lane);
-    return hn::Load(PairTag(), values);
-  }
-
   const double* row(std::size_t lane) const { return kSame ? rows : rows + lane * class_count; }
   std::int32_t label(std::size_t lane) const { return labels[kSame ? 0 : lane]; }
 
-  HWY_INLINE PairVector Class(std::size_t k) const {
-    if constexpr (kSame) return hn::Set(PairTag(), rows[k]);
+  HWY_INLINE RowVector Class(std::size_t k) const {
+    if constexpr (kSame) return hn::Set(RowTag(), rows[k]);
     return OfEachLane([this, k](std::size_t lane) { return row(lane)[k]; });
   }
 
-  // Classes k .. k + kPairLanes - 1.
-  HWY_INLINE void Classes(std::size_t k, PairVector* HWY_RESTRICT out) const {
-    const PairTag d;
+  // Classes k .. k + kRowLanes - 1.
+  HWY_INLINE void Classes(std::size_t k, RowVector* HWY_RESTRICT out) const {
+    const RowTag d;
     if constexpr (kSame) {
-      for (std::size_t i = 0; i < kPairLanes; ++i) out[i] = hn::Set(d, rows[k + i]);
+      for (std::size_t i = 0; i < kRowLanes; ++i) out[i] = hn::Set(d, rows[k + i]);
       return;
     }
-#if HWY_TARGET == HWY_SCALAR
-    out[0] = hn::LoadU(d, rows + k);
-#else
-    if constexpr (kPairLanes == 2) {
-      const PairVector a = hn::LoadU(d, row(0) + k);
-      const PairVector b = hn::LoadU(d, row(1) + k);
-      out[0] = hn::InterleaveLower(d, a, b);
-      out[1] = hn::InterleaveUpper(d, a, b);
-    } else {
-      const PairVector a = hn::LoadU(d, row(0) + k);
-      const PairVector b = hn::LoadU(d, row(1) + k);
-      const PairVector c = hn::LoadU(d, row(2) + k);
-      const PairVector e = hn::LoadU(d, row(3) + k);
-      // Classes 0 and 2, 1 and 3.
-      const PairVector even_ab = hn::InterleaveLower(d, a, b);
-      const PairVector even_ce = hn::InterleaveLower(d, c, e);
-      const PairVector odd_ab = hn::InterleaveUpper(d, a, b);
-      const PairVector odd_ce = hn::InterleaveUpper(d, c, e);
-      out[0] = hn::ConcatLowerLower(d, even_ce, even_ab);
-      out[1] = hn::ConcatLowerLower(d, odd_ce, odd_ab);
-      out[2] = hn::ConcatUpperUpper(d, even_ce, even_ab);
-      out[3] = hn::ConcatUpperUpper(d, odd_ce, odd_ab);
-    }
-#endif
+    LoadClasses([this](std::size_t lane) { return row(lane); }, k, out);
   }
 };
 
 // Sums class after class in the order of the scalar functions.
 template <bool kSquares, bool kTraces>
 struct PairSums {
-  PairVector y_x;
-  PairVector y_z;
-  PairVector distance[4];
-  PairVector others[2];
+  RowVector y_x;
+  RowVector y_z;
+  RowVector distance[4];
+  RowVector others[2];
   // Whether the classes since the last label, or the first class, are odd in number.
-  hn::Mask<PairTag> odd;
-  PairVector products;
-  PairVector cubes;
+  hn::Mask<RowTag> odd;
+  RowVector products;
+  RowVector cubes;
 
-  PairSums(PairVector labels_x, PairVector labels_z) : y_x(labels_x), y_z(labels_z) {
-    const PairTag d;
-    for (PairVector& sum : distance) sum = hn::Zero(d);
-    for (PairVector& sum : others) sum = hn::Zero(d);
+  PairSums(RowVector labels_x, RowVector labels_z) : y_x(labels_x), y_z(labels_z) {
+    const RowTag d;
+    for (RowVector& sum : distance) sum = hn::Zero(d);
+    for (RowVector& sum : others) sum = hn::Zero(d);
     odd = hn::MaskFromVec(hn::Zero(d));
     products = hn::Zero(d);
     cubes = hn::Zero(d);
   }
 
   // p, q: class k of both sides. sum: that of the distance's four.
-  HWY_INLINE void Add(std::size_t k, PairVector p, PairVector q, std::size_t sum) {
-    const PairTag d;
-    const PairVector difference = hn::Sub(p, q);
+  HWY_INLINE void Add(std::size_t k, RowVector p, RowVector q, std::size_t sum) {
+    const RowTag d;
+    const RowVector difference = hn::Sub(p, q);
     distance[sum] =
         hn::Add(distance[sum], kSquares ? hn::Mul(difference, difference) : hn::Abs(difference));
-    const PairVector product = hn::Mul(p, q);
-    const PairVector this_class = hn::Set(d, static_cast<double>(k));
+    const RowVector product = hn::Mul(p, q);
+    const RowVector this_class = hn::Set(d, static_cast<double>(k));
     const auto is_label = hn::Or(hn::Eq(this_class, y_x), hn::Eq(this_class, y_z));
     const auto is_even = hn::Not(hn::Or(is_label, odd));
     others[0] = hn::Add(others[0], hn::IfThenElseZero(is_even, product));
@@ -125,27 +89,26 @@ struct PairSums {
     }
   }
 
-  HWY_INLINE PairVector Distance() const {
+  HWY_INLINE RowVector Distance() const {
     return hn::Add(hn::Add(distance[0], distance[1]), hn::Add(distance[2], distance[3]));
   }
 
-  HWY_INLINE PairVector NullTrace() const {
-    const PairVector trace = hn::Add(hn::Sub(products, cubes), hn::Mul(products, products));
-    return hn::IfThenElseZero(hn::Gt(trace, hn::Zero(PairTag())), trace);
+  HWY_INLINE RowVector NullTrace() const {
+    const RowVector trace = hn::Add(hn::Sub(products, cubes), hn::Mul(products, products));
+    return hn::IfThenElseZero(hn::Gt(trace, hn::Zero(RowTag())), trace);
   }
 };
 
 // What the classes of the labels add to the product of the residuals.
 template <bool kSame>
-HWY_INLINE PairVector LabelProduct(const PairSide<false>& x, const PairSide<kSame>& z) {
+HWY_INLINE RowVector LabelProduct(const PairSide<false>& x, const PairSide<kSame>& z) {
   const auto side = [&](const auto& of, const auto& at) {
-    return PairSide<false>::OfEachLane(
-        [&](std::size_t lane) { return of.row(lane)[at.label(lane)]; });
+    return OfEachLane([&](std::size_t lane) { return of.row(lane)[at.label(lane)]; });
   };
-  const PairVector one = hn::Set(PairTag(), 1);
-  const PairVector own_x = hn::Sub(one, side(x, x));
-  const PairVector own_z = hn::Sub(one, side(z, z));
-  const PairVector different =
+  const RowVector one = hn::Set(RowTag(), 1);
+  const RowVector own_x = hn::Sub(one, side(x, x));
+  const RowVector own_z = hn::Sub(one, side(z, z));
+  const RowVector different =
       hn::Neg(hn::Add(hn::Mul(own_x, side(z, x)), hn::Mul(own_z, side(x, z))));
   return hn::IfThenElse(hn::Eq(x.y, z.y), hn::Mul(own_x, own_z), different);
 }
@@ -154,27 +117,27 @@ HWY_INLINE PairVector LabelProduct(const PairSide<false>& x, const PairSide<kSam
 template <bool kSquares, bool kSame>
 HWY_INLINE void GroupTerms(const PairSide<false>& x, const PairSide<kSame>& z, std::size_t first,
                            PairTerms& terms) {
-  const PairTag d;
+  const RowTag d;
   const std::size_t m = x.class_count;
   PairSums<kSquares, !kSame> sums(x.y, z.y);
   std::size_t k = 0;
   for (; k + 4 <= m; k += 4) {
-    for (std::size_t i = 0; i < 4; i += kPairLanes) {
-      PairVector p[kPairLanes];
-      PairVector q[kPairLanes];
+    for (std::size_t i = 0; i < 4; i += kRowLanes) {
+      RowVector p[kRowLanes];
+      RowVector q[kRowLanes];
       x.Classes(k + i, p);
       z.Classes(k + i, q);
-      for (std::size_t j = 0; j < kPairLanes; ++j) sums.Add(k + i + j, p[j], q[j], i + j);
+      for (std::size_t j = 0; j < kRowLanes; ++j) sums.Add(k + i + j, p[j], q[j], i + j);
     }
   }
-  if (kPairLanes == 4 && k > 0 && k < m) {
+  if (kRowLanes == 4 && k > 0 && k < m) {
     // The last four classes, of which some were added before.
-    PairVector p[kPairLanes];
-    PairVector q[kPairLanes];
-    x.Classes(m - kPairLanes, p);
-    z.Classes(m - kPairLanes, q);
-    for (std::size_t j = 0; j < kPairLanes; ++j) {
-      if (m - kPairLanes + j == k) sums.Add(k++, p[j], q[j], 0);
+    RowVector p[kRowLanes];
+    RowVector q[kRowLanes];
+    x.Classes(m - kRowLanes, p);
+    z.Classes(m - kRowLanes, q);
+    for (std::size_t j = 0; j < kRowLanes; ++j) {
+      if (m - kRowLanes + j == k) sums.Add(k++, p[j], q[j], 0);
     }
   }
   for (; k < m; ++k) sums.Add(k, x.Class(k), z.Class(k), 0);
@@ -190,10 +153,10 @@ template <bool kSame, bool kSquares>
 HWY_INLINE std::size_t AllTerms(const PredictionBatch& batch, const double* z,
                                 const std::int32_t* y_z, PairTerms& terms) {
   const std::size_t m = batch.class_count;
-  if (batch.size() < kPairLanes) return 0;
-  for (std::size_t group = 0; group < batch.size(); group += kPairLanes) {
+  if (batch.size() < kRowLanes) return 0;
+  for (std::size_t group = 0; group < batch.size(); group += kRowLanes) {
     // The last group does some pairs again.
-    const std::size_t first = std::min(group, batch.size() - kPairLanes);
+    const std::size_t first = std::min(group, batch.size() - kRowLanes);
     const std::size_t first_z = kSame ? 0 : first;
     GroupTerms<kSquares>(PairSide<false>(&batch.probabilities[first * m], m, &batch.labels[first]),
                          PairSide<kSame>(z + first_z * m, m, y_z + first_z), first, terms);

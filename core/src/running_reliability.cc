@@ -5,9 +5,8 @@
 #include <numeric>
 #include <span>
 
-#include "calibd/core/binary_predictions.h"
 #include "calibd/core/binned_error.h"
-#include "calibd/core/scores.h"
+#include "row_scores.h"
 
 namespace calibd {
 namespace {
@@ -23,23 +22,26 @@ double RunningReliability::Bin::Z() const noexcept {
 }
 
 void RunningReliability::Add(const PredictionBatch& batch) noexcept {
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const std::span<const double> g = batch.row(i);
-    const auto label = static_cast<std::size_t>(batch.labels[i]);
-    const std::size_t predicted = PredictedClass(g);
-    // A row's sum may be off by the tolerance, and a probability above 1 with it.
-    const double c = std::min(g[predicted], 1.0);
-    Bin& out = bins[UniformBinIndex(c, kReliabilityBinCount) - 1];
-    ++out.count;
-    out.correct += predicted == label ? 1 : 0;
-    out.confidence += c;
-    out.variance += c * (1 - c);
-    for (std::size_t k = 0; k < g.size(); ++k) {
-      const double residual = g[k] - (k == label ? 1 : 0);
-      brier += residual * residual;
+  RowScores scores;
+  double brier_sum = brier;
+  double log_loss_sum = log_loss;
+  for (std::size_t begin = 0; begin < batch.size(); begin += kMaxScoredRows) {
+    const PredictionBatch rows = batch.rows(begin, std::min(kMaxScoredRows, batch.size() - begin));
+    ComputeRowScores(rows, scores);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      // A row's sum may be off by the tolerance, and a probability above 1 with it.
+      const double c = std::min(scores.confidence[i], 1.0);
+      Bin& out = bins[UniformBinIndex(c, kReliabilityBinCount) - 1];
+      ++out.count;
+      out.correct += scores.predicted_class[i] == static_cast<double>(rows.labels[i]) ? 1 : 0;
+      out.confidence += c;
+      out.variance += c * (1 - c);
+      brier_sum += scores.brier[i];
+      log_loss_sum += scores.log_loss[i];
     }
-    log_loss -= std::log(std::max(g[label], kLogLossFloor));
   }
+  brier = brier_sum;
+  log_loss = log_loss_sum;
 }
 
 void RunningReliability::Merge(const RunningReliability& other) noexcept {

@@ -14,6 +14,7 @@
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
+#include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/core/simd_target.h"
 #include "calibd/core/skce.h"
@@ -147,6 +148,17 @@ void RunningBlocks(benchmark::State& state) {
   state.SetItemsProcessed(2000 * static_cast<std::int64_t>(state.iterations()));
 }
 BENCHMARK(RunningBlocks)->ArgNames({"b", "m"})->Args({2, 10})->Args({100, 10})->Args({2, 1000});
+
+// What the history counts of each prediction.
+void Reliability(benchmark::State& state) {
+  const PredictionSet& set = Predictions(2000, static_cast<std::size_t>(state.range(0)));
+  RunningReliability running;
+  for (auto _ : state) {
+    running.Add(set.view());
+  }
+  state.SetItemsProcessed(2000 * static_cast<std::int64_t>(state.iterations()));
+}
+BENCHMARK(Reliability)->ArgName("m")->Arg(2)->Arg(10)->Arg(1000);
 
 // Evidence, drift detectors and estimates together, in batches of `rows`.
 void EvidenceAdd(benchmark::State& state) {

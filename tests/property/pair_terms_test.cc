@@ -2,17 +2,19 @@
 #include "pair_terms.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
-#include <bit>
 #include <vector>
 
 #include "calibd/core/generator.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/skce.h"
+#include "property/simd_targets.h"
 
 namespace calibd {
 namespace {
+
+using testing::ExpectBits;
+using testing::ForEachTarget;
 
 constexpr Distance kDistances[] = {Distance::kTotalVariation, Distance::kCityblock,
                                    Distance::kEuclidean, Distance::kSquaredEuclidean};
@@ -26,23 +28,6 @@ PredictionSet Predictions(std::size_t n, std::size_t m) {
   }
   set.probabilities[(n - 1) / 5 * 5 * m + ((n - 1) / 5 * 5 + 1) % m] = -0.0;
   return set;
-}
-
-void ExpectBits(double actual, double expected) {
-  EXPECT_EQ(std::bit_cast<std::uint64_t>(actual), std::bit_cast<std::uint64_t>(expected))
-      << actual << " " << expected;
-}
-
-template <typename Body>
-void ForEachTarget(const Body& body) {
-  hwy::SetSupportedTargetsForTest(0);
-  for (std::int64_t targets = hwy::SupportedTargets() | HWY_SCALAR; targets != 0;
-       targets &= targets - 1) {
-    SCOPED_TRACE(hwy::TargetName(targets & -targets));
-    hwy::SetSupportedTargetsForTest(targets & -targets);
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
 }
 
 TEST(PairTermsTest, HaveTheBitsOfTheScalarFunctions) {

@@ -84,7 +84,14 @@ struct ClassWiseError {
 
 // 1-based index of the uniform bin of a probability: 1 if p = 0, else ceil(bins p)
 // computed in double. So an upper edge belongs to the bin below it. In [1, bins].
-[[nodiscard]] std::size_t UniformBinIndex(double p, std::size_t bins) noexcept;
+[[nodiscard]] inline std::size_t UniformBinIndex(double p, std::size_t bins) noexcept {
+  if (p <= 0) return 1;
+  const double scaled = static_cast<double>(bins) * p;
+  const auto below = static_cast<std::size_t>(scaled);
+  // Not std::ceil, a call on the CPUs that all code is compiled for.
+  const std::size_t up = below + (static_cast<double>(below) < scaled ? 1 : 0);
+  return up < bins ? up : bins;
+}
 
 // The rows of a batch dealt out to non-empty bins; each bin holds its rows in
 // the order of the batch.

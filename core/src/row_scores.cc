@@ -1,0 +1,107 @@
+#include "row_scores.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "calibd/core/scores.h"
+#include "disabled_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "row_scores.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "log-inl.h"
+#include "row_lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace calibd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+static_assert(kMaxScoredRows % 8 == 0, "whole vectors are written");
+
+void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
+  const RowTag d;
+  const std::size_t m = batch.class_count;
+  for (std::size_t first = 0; first < batch.size(); first += kRowLanes) {
+    const double* rows[kRowLanes];
+    std::int32_t labels[kRowLanes];
+    const std::size_t count = std::min(kRowLanes, batch.size() - first);
+    for (std::size_t lane = 0; lane < kRowLanes; ++lane) {
+      // Lanes without a row of their own take the last.
+      const std::size_t row = first + std::min(lane, count - 1);
+      rows[lane] = &batch.probabilities[row * m];
+      labels[lane] = batch.labels[row];
+    }
+    const RowVector y = OfEachLane([&](std::size_t l) { return static_cast<double>(labels[l]); });
+    const RowVector one = hn::Set(d, 1);
+    RowVector maximum = hn::Set(d, -1);
+    RowVector predicted = hn::Zero(d);
+    RowVector squares[4];
+    for (RowVector& sum : squares) sum = hn::Zero(d);
+    const auto add = [&](std::size_t k, RowVector g, std::size_t sum) HWY_ATTR {
+      const RowVector this_class = hn::Set(d, static_cast<double>(k));
+      const auto greater = hn::Gt(g, maximum);
+      maximum = hn::Max(g, maximum);
+      predicted = hn::IfThenElse(greater, this_class, predicted);
+      const RowVector residual = hn::Sub(g, hn::IfThenElseZero(hn::Eq(this_class, y), one));
+      squares[sum] = hn::Add(squares[sum], hn::Mul(residual, residual));
+    };
+    std::size_t k = 0;
+    const auto row = [&](std::size_t lane) HWY_ATTR { return rows[lane]; };
+    for (; k + 4 <= m; k += 4) {
+      for (std::size_t i = 0; i < 4; i += kRowLanes) {
+        RowVector g[kRowLanes];
+        LoadClasses(row, k + i, g);
+        for (std::size_t j = 0; j < kRowLanes; ++j) add(k + i + j, g[j], i + j);
+      }
+    }
+    if (kRowLanes == 4 && k > 0 && k < m) {
+      // The last four classes, of which some were added before.
+      RowVector g[kRowLanes];
+      LoadClasses(row, m - kRowLanes, g);
+      for (std::size_t j = 0; j < kRowLanes; ++j) {
+        if (m - kRowLanes + j == k) add(k++, g[j], 0);
+      }
+    }
+    for (; k < m; ++k) add(k, OfEachLane([&](std::size_t l) { return rows[l][k]; }), 0);
+
+    const RowVector brier =
+        hn::Add(hn::Add(squares[0], squares[1]), hn::Add(squares[2], squares[3]));
+    // Of lanes without a row of their own too: there is room.
+    hn::StoreU(maximum, d, &scores.confidence[first]);
+    hn::StoreU(predicted, d, &scores.predicted_class[first]);
+    hn::StoreU(brier, d, &scores.brier[first]);
+  }
+  // Apart, so that the long chains of several rows go beside each other.
+  using LossTag = hn::CappedTag<double, 8>;
+  const LossTag wide;
+  std::array<double, kMaxScoredRows>& losses = scores.log_loss;
+  losses.fill(1);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    losses[i] = batch.probabilities[i * m + static_cast<std::size_t>(batch.labels[i])];
+  }
+  for (std::size_t i = 0; i < batch.size(); i += hn::Lanes(wide)) {
+    const auto own = hn::Max(hn::LoadU(wide, &losses[i]), hn::Set(wide, kLogLossFloor));
+    hn::StoreU(hn::Neg(Log(wide, own)), wide, &losses[i]);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace calibd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace calibd {
+
+HWY_EXPORT(ScoreRows);
+
+void ComputeRowScores(const PredictionBatch& batch, RowScores& scores) noexcept {
+  HWY_DYNAMIC_DISPATCH(ScoreRows)(batch, scores);
+}
+
+}  // namespace calibd
+#endif  // HWY_ONCE
