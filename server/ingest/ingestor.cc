@@ -160,21 +160,21 @@ struct Ingestor::Pending {
         outcome = Outcome::kSettledBefore;
       }
       if (!standing.ok() || outcome == Outcome::kSettledBefore) {
-        WriteOpened(store, opened);
+        WriteOpened(store, std::move(opened));
         return absl::OkStatus();
       }
     }
     if (logged.kind == LoggedBatch::Kind::kPredictions) {
       refusal = Admit();
       if (!refusal.ok()) {
-        WriteOpened(store, opened);
+        WriteOpened(store, std::move(opened));
         return absl::OkStatus();
       }
     } else if (logged.kind == LoggedBatch::Kind::kLabels) {
       Resolve();
     }
     AppendElapsed(logged.elapsed, encoded);
-    log_id = store.AppendBatch(model->id(), time_us, encoded);
+    log_id = store.AppendBatch(model->id(), time_us, std::move(encoded));
     Failpoint("append");
     outcome = Outcome::kNew;
     if (logged.tracked()) {
@@ -187,9 +187,9 @@ struct Ingestor::Pending {
     return absl::OkStatus();
   }
 
-  void WriteOpened(Store& store, const std::string& opened) {
+  void WriteOpened(Store& store, std::string opened) {
     if (!opened.empty()) {
-      opened_log_id = store.AppendBatch(model->id(), time_us, opened);
+      opened_log_id = store.AppendBatch(model->id(), time_us, std::move(opened));
     }
   }
 
@@ -343,7 +343,7 @@ struct Ingestor::Maturing {
     time_us = clock.wall_us();
     std::string encoded = EncodeLogged(logged, std::nullopt);
     AppendElapsed(logged.elapsed, encoded);
-    log_id = store.AppendBatch(model->id(), time_us, encoded);
+    log_id = store.AppendBatch(model->id(), time_us, std::move(encoded));
     Failpoint("maturity");
     return absl::OkStatus();
   }
@@ -388,7 +388,7 @@ void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id
            return absl::OkStatus();
          }
          opening->former_cursor = model->cursors().Get(opening->producer_id);
-         const absl::StatusOr<Opened> opened =
+         absl::StatusOr<Opened> opened =
              OpenProducer(*model, opening->producer_id, epoch, clock_.elapsed());
          opening->opened = opened.ok();
          if (!opened.ok()) {
@@ -397,7 +397,8 @@ void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id
          }
          opening->next_sequence = opened->next_sequence;
          if (!opened->encoded.empty()) {
-           opening->log_id = store.AppendBatch(model->id(), clock_.wall_us(), opened->encoded);
+           opening->log_id =
+               store.AppendBatch(model->id(), clock_.wall_us(), std::move(opened->encoded));
          }
          return absl::OkStatus();
        },
@@ -630,7 +631,7 @@ void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t ala
                    row->logged.elapsed = clock_.elapsed();
                    std::string encoded = EncodeLogged(row->logged, std::nullopt);
                    AppendElapsed(row->logged.elapsed, encoded);
-                   row->log_id = store.AppendBatch(model->id(), row->time_us, encoded);
+                   row->log_id = store.AppendBatch(model->id(), row->time_us, std::move(encoded));
                    return absl::OkStatus();
                  },
                  .write = nullptr,

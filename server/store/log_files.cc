@@ -2,15 +2,20 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <system_error>
@@ -37,8 +42,6 @@ constexpr std::uint64_t kAlignment = 8;
 constexpr std::uint64_t kLeastSegmentBytes = 4096;
 // From so many segments on it is looked at how much of them is needed.
 constexpr std::size_t kFewSegments = 4;
-// What is kept of a frame's memory.
-constexpr std::size_t kKeptFrameBytes = std::size_t{8} << 20;
 // Of one read while frames are looked for.
 constexpr std::size_t kSearchBytes = std::size_t{1} << 20;
 
@@ -82,6 +85,20 @@ struct BatchHeader {
   std::uint64_t bytes = 0;  // of the data that follow
 };
 
+// Of the pieces one behind the other.
+std::uint64_t HashOf(std::span<const iovec> pieces, std::uint64_t salt) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       XXH3_freeState);
+  if (state == nullptr) {
+    throw std::bad_alloc();
+  }
+  XXH3_64bits_reset_withSeed(state.get(), salt);
+  for (const iovec& piece : pieces) {
+    XXH3_64bits_update(state.get(), piece.iov_base, piece.iov_len);
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
 constexpr std::uint64_t Aligned(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -100,18 +117,33 @@ absl::Status DamageError(const std::string& path, std::string_view reason) {
                                 "; restore a backup, or move the folder away to begin anew"));
 }
 
-absl::Status WriteAll(int file, const std::string& path, std::string_view data,
+iovec Piece(const void* data, std::size_t size) {
+  // It is only read.
+  return {.iov_base = const_cast<void*>(data), .iov_len = size};
+}
+
+// Writes the pieces one behind the other, and uses them up.
+absl::Status WriteAll(int file, const std::string& path, std::span<iovec> pieces,
                       std::uint64_t offset) {
-  while (!data.empty()) {
-    const ssize_t written = pwrite(file, data.data(), data.size(), static_cast<off_t>(offset));
+  while (!pieces.empty()) {
+    const auto count = static_cast<int>(std::min<std::size_t>(pieces.size(), IOV_MAX));
+    const ssize_t written = pwritev(file, pieces.data(), count, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) {
       continue;
     }
     if (written <= 0) {
       return FileError(path, "write", written < 0 ? errno : EIO);
     }
-    data.remove_prefix(static_cast<std::size_t>(written));
     offset += static_cast<std::uint64_t>(written);
+    auto left = static_cast<std::size_t>(written);
+    while (!pieces.empty() && left >= pieces.front().iov_len) {
+      left -= pieces.front().iov_len;
+      pieces = pieces.subspan(1);
+    }
+    if (left > 0) {
+      iovec& first = pieces.front();
+      first = Piece(static_cast<const char*>(first.iov_base) + left, first.iov_len - left);
+    }
   }
   return absl::OkStatus();
 }
@@ -459,8 +491,8 @@ absl::Status LogFiles::AddSegment(std::int64_t first_log_id, std::uint64_t frame
   }
   SegmentHeader header{.first_log_id = first_log_id, .size = segment.size, .salt = RandomSalt()};
   header.hash = header.Hash();
-  absl::Status made = WriteAll(segment.file.get(), path,
-                               {reinterpret_cast<const char*>(&header), sizeof(header)}, 0);
+  std::array<iovec, 1> pieces{Piece(&header, sizeof(header))};
+  absl::Status made = WriteAll(segment.file.get(), path, pieces, 0);
   if (!made.ok()) {
     return made;
   }
@@ -494,49 +526,61 @@ absl::Status LogFiles::SyncFolder() const {
   return absl::OkStatus();
 }
 
-std::int64_t LogFiles::Append(std::int64_t model_id, std::int64_t time_us, std::string_view data) {
-  if (frame_.empty()) {
-    frame_.resize(sizeof(FrameHeader));
-  }
-  const BatchHeader header{.model_id = model_id, .time_us = time_us, .bytes = data.size()};
-  frame_places_.push_back(frame_.size());
-  frame_.append(reinterpret_cast<const char*>(&header), sizeof(header));
-  frame_.append(data);
-  frame_.resize(Aligned(frame_.size()));
-  return next_log_id_ + static_cast<std::int64_t>(frame_places_.size()) - 1;
+std::int64_t LogFiles::Append(std::int64_t model_id, std::int64_t time_us, std::string data) {
+  const std::uint64_t place = appended_.empty() ? sizeof(FrameHeader) : frame_bytes_;
+  appended_.push_back(
+      {.place = place, .model_id = model_id, .time_us = time_us, .data = std::move(data)});
+  frame_bytes_ = Aligned(place + sizeof(BatchHeader) + appended_.back().data.size());
+  return next_log_id_ + static_cast<std::int64_t>(appended_.size()) - 1;
 }
 
 absl::Status LogFiles::Commit() {
-  if (frame_.empty()) {
+  if (appended_.empty()) {
     return absl::OkStatus();
   }
-  if (segments_.back().size - segments_.back().end < frame_.size()) {
-    if (absl::Status status = AddSegment(next_log_id_, frame_.size()); !status.ok()) {
+  if (segments_.back().size - segments_.back().end < frame_bytes_) {
+    if (absl::Status status = AddSegment(next_log_id_, frame_bytes_); !status.ok()) {
       return status;
     }
     Failpoint("segment");
   }
   Segment& segment = segments_.back();
-  FrameHeader header{
-      .first_log_id = next_log_id_,
-      .batches = frame_places_.size(),
-      .bytes = frame_.size(),
-      .payload_hash = XXH3_64bits_withSeed(frame_.data() + sizeof(FrameHeader),
-                                           frame_.size() - sizeof(FrameHeader), segment.salt)};
+  // Written from where they are, as a copy of them would take as long as the write.
+  FrameHeader header;
+  std::vector<BatchHeader> batches;
+  batches.reserve(appended_.size());
+  std::vector<iovec> pieces;
+  pieces.reserve(1 + 3 * appended_.size());
+  pieces.push_back(Piece(&header, sizeof(header)));
+  for (const Appended& batch : appended_) {
+    constexpr std::array<char, kAlignment> kZeros{};
+    const std::size_t size = batch.data.size();
+    batches.push_back({.model_id = batch.model_id, .time_us = batch.time_us, .bytes = size});
+    pieces.push_back(Piece(&batches.back(), sizeof(BatchHeader)));
+    pieces.push_back(Piece(batch.data.data(), size));
+    pieces.push_back(Piece(kZeros.data(), Aligned(size) - size));
+  }
+  header = {.first_log_id = next_log_id_,
+            .batches = appended_.size(),
+            .bytes = frame_bytes_,
+            .payload_hash = HashOf(std::span<const iovec>(pieces).subspan(1), segment.salt)};
   header.hash = header.Hash(segment.salt);
-  std::memcpy(frame_.data(), &header, sizeof(header));
 #ifdef CALIBD_FAILPOINTS
   // So that the process can end as when the power goes while it is written.
-  const std::size_t half = frame_.size() / 2;
+  const std::size_t first = pieces.size() / 2;
 #else
-  const std::size_t half = 0;
+  const std::size_t first = 0;
 #endif
-  const std::string_view frame = frame_;
+  std::uint64_t first_bytes = 0;
+  for (std::size_t i = 0; i < first; ++i) {
+    first_bytes += pieces[i].iov_len;
+  }
   absl::Status status =
-      WriteAll(segment.file.get(), segment.path, frame.substr(0, half), segment.end);
+      WriteAll(segment.file.get(), segment.path, std::span(pieces).first(first), segment.end);
   Failpoint("torn");
   if (status.ok()) {
-    status = WriteAll(segment.file.get(), segment.path, frame.substr(half), segment.end + half);
+    status = WriteAll(segment.file.get(), segment.path, std::span(pieces).subspan(first),
+                      segment.end + first_bytes);
   }
   if (status.ok()) {
     status = Sync(segment.file.get(), segment.path);
@@ -544,24 +588,21 @@ absl::Status LogFiles::Commit() {
   if (!status.ok()) {
     return status;
   }
-  for (const std::uint64_t place : frame_places_) {
-    segment.places.push_back(static_cast<std::uint32_t>((segment.end + place) / kAlignment));
+  for (const Appended& batch : appended_) {
+    segment.places.push_back(static_cast<std::uint32_t>((segment.end + batch.place) / kAlignment));
   }
   segment.needed.resize(segment.places.size(), true);
-  segment.needed_batches += frame_places_.size();
-  segment.needed_bytes += frame_.size();
-  segment.end += frame_.size();
+  segment.needed_batches += appended_.size();
+  segment.needed_bytes += frame_bytes_;
+  segment.end += frame_bytes_;
   next_log_id_ = segment.end_log_id();
   Rollback();
   return absl::OkStatus();
 }
 
 void LogFiles::Rollback() noexcept {
-  frame_.clear();
-  frame_places_.clear();
-  if (frame_.capacity() > kKeptFrameBytes) {
-    frame_.shrink_to_fit();
-  }
+  appended_.clear();
+  frame_bytes_ = 0;
 }
 
 absl::Status LogFiles::Read(std::int64_t from_log_id, const VisitBatch& visit) const {
@@ -628,11 +669,8 @@ absl::Status LogFiles::ReadAt(const Segment& segment, std::int64_t log_id, std::
 
 absl::StatusOr<std::string> LogFiles::ReadBatch(std::int64_t log_id) const {
   if (log_id >= next_log_id_ &&
-      log_id < next_log_id_ + static_cast<std::int64_t>(frame_places_.size())) {
-    const std::uint64_t place = frame_places_[static_cast<std::size_t>(log_id - next_log_id_)];
-    BatchHeader header;
-    std::memcpy(&header, frame_.data() + place, sizeof(header));
-    return frame_.substr(place + sizeof(header), header.bytes);
+      log_id < next_log_id_ + static_cast<std::int64_t>(appended_.size())) {
+    return appended_[static_cast<std::size_t>(log_id - next_log_id_)].data;
   }
   std::string data;
   StoredBatch batch;

@@ -72,10 +72,10 @@ class LogFiles {
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LogFiles>> Open(const std::string& folder,
                                                                       const Options& options);
 
-  // Takes a copy of the batch for the next frame; returns its id.
-  std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string_view data);
-  // Of what was appended since the last frame.
-  [[nodiscard]] std::size_t appended_bytes() const noexcept { return frame_.size(); }
+  // Takes the batch for the next frame; returns its id.
+  std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string data);
+  // Of the next frame, 0 without any.
+  [[nodiscard]] std::size_t appended_bytes() const noexcept { return frame_bytes_; }
   // Writes the frame; on return it is durable. After an error or without it: Rollback.
   [[nodiscard]] absl::Status Commit();
   void Rollback() noexcept;
@@ -174,10 +174,16 @@ class LogFiles {
   std::deque<Segment> segments_;
   std::int64_t next_log_id_ = 1;
 
-  // The frame to come: room for its header, and the batches. Empty without any.
-  std::string frame_;
-  // Of its batches where they are in it.
-  std::vector<std::uint64_t> frame_places_;
+  // A batch of the frame to come.
+  struct Appended {
+    // In the frame.
+    std::uint64_t place = 0;
+    std::int64_t model_id = 0;
+    std::int64_t time_us = 0;
+    std::string data;
+  };
+  std::vector<Appended> appended_;
+  std::uint64_t frame_bytes_ = 0;
 
   int holders_ = 0;
   // What became unneeded while the files were held.

@@ -383,9 +383,8 @@ absl::Status Store::ReadLog(const VisitBatch& visit) const {
   return row.ok() ? log_->Read(log_->first_log_id(), visit) : row.status();
 }
 
-std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us,
-                                std::string_view data) {
-  return log_->Append(model_id, time_us, data);
+std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string data) {
+  return log_->Append(model_id, time_us, std::move(data));
 }
 
 absl::Status Store::CommitLog() {

@@ -75,7 +75,7 @@ class Store {
   // ---- What is written to the log
 
   // Returns the batch's number in the log, above all before it.
-  std::int64_t AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string_view data);
+  std::int64_t AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string data);
   [[nodiscard]] std::size_t appended_bytes() const noexcept { return log_->appended_bytes(); }
   // All that was appended is on disk when this returns OK, and none of it after any error and
   // Rollback.

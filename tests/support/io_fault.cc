@@ -7,13 +7,16 @@
 // CALIBD_IO_STALL=PATH: while this file exists, no sync of the store comes to an end.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 namespace {
 
@@ -73,6 +76,24 @@ ssize_t Write(const char* name, int file, const void* data, size_t size, off64_t
   return Next<ssize_t(int, const void*, size_t, off64_t)>(name)(file, data, size, offset);
 }
 
+ssize_t WritePieces(const char* name, int file, const iovec* pieces, int count, off64_t offset) {
+  if (Fails("write", file)) {
+    errno = TheFault().error;
+    return -1;
+  }
+  std::vector<iovec> kept(pieces, pieces + count);
+  if (Fails("short", file)) {
+    size_t size = 0;
+    for (const iovec& piece : kept) size += piece.iov_len;
+    size /= 2;
+    for (iovec& piece : kept) {
+      piece.iov_len = std::min(piece.iov_len, size);
+      size -= piece.iov_len;
+    }
+  }
+  return Next<ssize_t(int, const iovec*, int, off64_t)>(name)(file, kept.data(), count, offset);
+}
+
 int TakeRoom(const char* name, int file, off64_t offset, off64_t size) {
   return Fails("room", file) ? TheFault().error
                              : Next<int(int, off64_t, off64_t)>(name)(file, offset, size);
@@ -96,6 +117,12 @@ ssize_t pwrite(int file, const void* data, size_t size, off_t offset) {
 }
 ssize_t pwrite64(int file, const void* data, size_t size, off64_t offset) {
   return Write("pwrite64", file, data, size, offset);
+}
+ssize_t pwritev(int file, const iovec* pieces, int count, off_t offset) {
+  return WritePieces("pwritev", file, pieces, count, offset);
+}
+ssize_t pwritev64(int file, const iovec* pieces, int count, off64_t offset) {
+  return WritePieces("pwritev64", file, pieces, count, offset);
 }
 int posix_fallocate(int file, off_t offset, off_t size) {
   return TakeRoom("posix_fallocate", file, offset, size);

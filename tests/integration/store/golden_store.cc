@@ -72,7 +72,8 @@ void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
   const auto log = LogFiles::Open(folder.string(), {.next_log_id = 1});
   ASSERT_TRUE(log.ok()) << log.status();
   for (const StoredBatch& batch : batches) {
-    (*log)->Append(batch.model_id, batch.time_us + now_us - batches.back().time_us, batch.data);
+    (*log)->Append(batch.model_id, batch.time_us + now_us - batches.back().time_us,
+                   std::string(batch.data));
   }
   const absl::Status written = (*log)->Commit();
   ASSERT_TRUE(written.ok()) << written;
