@@ -1,5 +1,6 @@
 // The calibd server: reads its options, serves until SIGTERM or SIGINT, drains.
 
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -26,7 +27,16 @@ using calibd::server::Options;
 using calibd::server::Server;
 using calibd::server::ShutdownSignal;
 
+// Batches take and free megabytes all the time. By default what is free at a heap's end goes back
+// to the system at once, to be asked for and cleared again by the next batch.
+void KeepFreedMemory() {
+  mallopt(M_TRIM_THRESHOLD, 32 << 20);
+  // What is larger than any batch still goes back when it is freed.
+  mallopt(M_MMAP_THRESHOLD, 8 << 20);
+}
+
 int Serve(const Options& options) {
+  KeepFreedMemory();
   ShutdownSignal signal;  // Before any thread, which inherits the blocked signals.
   calibd::server::StartLogging(options.log_format, options.log_level);
   std::atomic<bool> failed = false;

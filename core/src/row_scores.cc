@@ -21,34 +21,33 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-static_assert(kMaxScoredRows % 8 == 0, "whole vectors are written");
+static_assert(kMaxScoredRows % 8 == 0);
 
 void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
   const RowTag d;
   const std::size_t m = batch.class_count;
+  // Whole vectors are read.
+  scores.brier.fill(1);
+  scores.log_loss.fill(1);
   for (std::size_t first = 0; first < batch.size(); first += kRowLanes) {
     const double* rows[kRowLanes];
-    std::int32_t labels[kRowLanes];
     const std::size_t count = std::min(kRowLanes, batch.size() - first);
     for (std::size_t lane = 0; lane < kRowLanes; ++lane) {
       // Lanes without a row of their own take the last.
-      const std::size_t row = first + std::min(lane, count - 1);
-      rows[lane] = &batch.probabilities[row * m];
-      labels[lane] = batch.labels[row];
+      rows[lane] = &batch.probabilities[(first + std::min(lane, count - 1)) * m];
     }
-    const RowVector y = OfEachLane([&](std::size_t l) { return static_cast<double>(labels[l]); });
     const RowVector one = hn::Set(d, 1);
     RowVector maximum = hn::Set(d, -1);
     RowVector predicted = hn::Zero(d);
+    RowVector this_class = hn::Zero(d);
     RowVector squares[4];
     for (RowVector& sum : squares) sum = hn::Zero(d);
-    const auto add = [&](std::size_t k, RowVector g, std::size_t sum) HWY_ATTR {
-      const RowVector this_class = hn::Set(d, static_cast<double>(k));
+    const auto add = [&](RowVector g, std::size_t sum) HWY_ATTR {
       const auto greater = hn::Gt(g, maximum);
       maximum = hn::Max(g, maximum);
       predicted = hn::IfThenElse(greater, this_class, predicted);
-      const RowVector residual = hn::Sub(g, hn::IfThenElseZero(hn::Eq(this_class, y), one));
-      squares[sum] = hn::Add(squares[sum], hn::Mul(residual, residual));
+      this_class = hn::Add(this_class, one);
+      squares[sum] = hn::Add(squares[sum], hn::Mul(g, g));
     };
     std::size_t k = 0;
     const auto row = [&](std::size_t lane) HWY_ATTR { return rows[lane]; };
@@ -56,7 +55,7 @@ void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
       for (std::size_t i = 0; i < 4; i += kRowLanes) {
         RowVector g[kRowLanes];
         LoadClasses(row, k + i, g);
-        for (std::size_t j = 0; j < kRowLanes; ++j) add(k + i + j, g[j], i + j);
+        for (std::size_t j = 0; j < kRowLanes; ++j) add(g[j], i + j);
       }
     }
     if (kRowLanes == 4 && k > 0 && k < m) {
@@ -64,29 +63,35 @@ void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
       RowVector g[kRowLanes];
       LoadClasses(row, m - kRowLanes, g);
       for (std::size_t j = 0; j < kRowLanes; ++j) {
-        if (m - kRowLanes + j == k) add(k++, g[j], 0);
+        if (m - kRowLanes + j != k) continue;
+        add(g[j], 0);
+        ++k;
       }
     }
-    for (; k < m; ++k) add(k, OfEachLane([&](std::size_t l) { return rows[l][k]; }), 0);
+    for (; k < m; ++k) add(OfEachLane([&](std::size_t l) { return rows[l][k]; }), 0);
 
-    const RowVector brier =
-        hn::Add(hn::Add(squares[0], squares[1]), hn::Add(squares[2], squares[3]));
+    const RowVector sum = hn::Add(hn::Add(squares[0], squares[1]), hn::Add(squares[2], squares[3]));
     // Of lanes without a row of their own too: there is room.
     hn::StoreU(maximum, d, &scores.confidence[first]);
     hn::StoreU(predicted, d, &scores.predicted_class[first]);
-    hn::StoreU(brier, d, &scores.brier[first]);
+    hn::StoreU(sum, d, &scores.brier[first]);
   }
   // Apart, so that the long chains of several rows go beside each other.
-  using LossTag = hn::CappedTag<double, 8>;
-  const LossTag wide;
-  std::array<double, kMaxScoredRows>& losses = scores.log_loss;
-  losses.fill(1);
+  using WideTag = hn::CappedTag<double, 8>;
+  const WideTag wide;
+  const auto one = hn::Set(wide, 1);
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    losses[i] = batch.probabilities[i * m + static_cast<std::size_t>(batch.labels[i])];
+    scores.log_loss[i] = batch.row(i)[static_cast<std::size_t>(batch.labels[i])];
   }
   for (std::size_t i = 0; i < batch.size(); i += hn::Lanes(wide)) {
-    const auto own = hn::Max(hn::LoadU(wide, &losses[i]), hn::Set(wide, kLogLossFloor));
-    hn::StoreU(hn::Neg(Log(wide, own)), wide, &losses[i]);
+    const auto own = hn::LoadU(wide, &scores.log_loss[i]);
+    const auto squares = hn::LoadU(wide, &scores.brier[i]);
+    // Rounding must not take it below 0.
+    const auto others = hn::Max(hn::Sub(squares, hn::Mul(own, own)), hn::Zero(wide));
+    const auto residual = hn::Sub(one, own);
+    hn::StoreU(hn::Add(others, hn::Mul(residual, residual)), wide, &scores.brier[i]);
+    const auto loss = hn::Neg(Log(wide, hn::Max(own, hn::Set(wide, kLogLossFloor))));
+    hn::StoreU(loss, wide, &scores.log_loss[i]);
   }
 }
 

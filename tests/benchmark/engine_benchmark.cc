@@ -24,6 +24,7 @@ ModelDeclaration Declaration(std::size_t class_count) {
   declaration.block_sizes = {2};
   declaration.window = 10000;
   declaration.row_sum_tolerance = 1e-3;
+  declaration.monitoring.disabled = true;
   return declaration;
 }
 
