@@ -1,7 +1,5 @@
 #include "server/ingest/decode.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/validation.h"
 #include "server/errors.h"
+#include "server/xxh3.h"
 
 namespace calibd::server {
 namespace {

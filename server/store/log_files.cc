@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
+#include "server/xxh3.h"
 
 namespace calibd::server {
 namespace {
