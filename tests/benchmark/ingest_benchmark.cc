@@ -164,8 +164,8 @@ int RunNoOpServer(const std::string& ready_file) {
 // A producer's stream that keeps as many batches in flight as the server allows, for a time.
 class Producer final : public grpc::ClientBidiReactor<Request, Response> {
  public:
-  // The batch to be sent with this number.
-  using MakeBatch = std::function<Request&(std::int64_t sequence)>;
+  // The batch to be sent with this number; none ends the stream before its time.
+  using MakeBatch = std::function<Request*(std::int64_t sequence)>;
 
   // duration: after it the stream is finished.
   Producer(v1::IngestService::Stub& stub, const std::string& model, MakeBatch make_batch,
@@ -230,15 +230,16 @@ class Producer final : public grpc::ClientBidiReactor<Request, Response> {
       return;
     }
     writing_ = true;
-    if (Clock::now() - begin_ >= duration_) {
+    Request* const request =
+        Clock::now() - begin_ < duration_ ? make_batch_(next_sequence_) : nullptr;
+    if (request == nullptr) {
       finishing_ = true;
       control_.mutable_finish()->set_last_sequence(next_sequence_ - 1);
       StartWrite(&control_);
       return;
     }
-    Request& request = make_batch_(next_sequence_);
-    request.mutable_batch()->set_sequence(next_sequence_++);
-    StartWrite(&request);
+    request->mutable_batch()->set_sequence(next_sequence_++);
+    StartWrite(request);
   }
 
   const MakeBatch make_batch_;
@@ -317,7 +318,8 @@ class LabelledLater {
     request.mutable_model()->mutable_bandwidth()->set_fixed(1);
     request.mutable_model()->add_block_sizes(2);
     request.mutable_model()->mutable_label_grace()->set_seconds(kGrace.count());
-    request.mutable_model()->set_max_pending(800000);
+    request.mutable_model()->set_max_pending(kMostPosted + 100000);
+    request.mutable_model()->mutable_monitoring()->set_disabled(true);
     v1::CreateModelResponse response;
     grpc::ClientContext context;
     const grpc::Status status =
@@ -333,8 +335,10 @@ class LabelledLater {
   double PredictionsPerSecond(Seconds duration) {
     last_ids_.Clear();
     const auto begin = Clock::now();
-    const auto make = [this](std::int64_t sequence) -> Request& { return Make(sequence); };
     const std::int64_t before = matured_;
+    const auto make = [this, before](std::int64_t sequence) -> Request* {
+      return last_ids_.empty() && posted_ - before >= kMostPosted ? nullptr : &Make(sequence);
+    };
     Producer(*stub_, kLaterModel, make, duration).Wait();
     Check(testing::WaitFor([this] {
             Look();
@@ -352,6 +356,8 @@ class LabelledLater {
   static constexpr char kLaterModel[] = "models/labelled-later";
   static constexpr std::size_t kRows = 256;
   static constexpr std::chrono::seconds kGrace{1};
+  // By one run, so that all of them may wait at once.
+  static constexpr std::int32_t kMostPosted = 700000;
 
   // Of predictions, then of their labels.
   Request& Make(std::int64_t sequence) {
@@ -515,8 +521,8 @@ void CompareIngestion(const std::filesystem::path& folder, Report& report) {
     for (const std::size_t rows : {std::size_t{32}, std::size_t{256}, std::size_t{2048}}) {
       std::vector<Request> batches = single ? MakeBatches<float>(rows) : MakeBatches<double>(rows);
       const auto predictions_per_second = [&](v1::IngestService::Stub& stub, Seconds seconds) {
-        const auto in_turn = [&](std::int64_t sequence) -> Request& {
-          return batches[static_cast<std::size_t>(sequence) % batches.size()];
+        const auto in_turn = [&](std::int64_t sequence) -> Request* {
+          return &batches[static_cast<std::size_t>(sequence) % batches.size()];
         };
         return static_cast<double>(rows) * Producer(stub, kModel, in_turn, seconds).Wait();
       };
