@@ -254,14 +254,16 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   ++count_;
 
   const PastTerms all = all_->Terms(prediction, all_witness, scratch.all_match[row], label);
-  maximum_.Add(AdvanceProcess(Bets(prediction, all, label), penalty, log_e_.data()), count_);
-
   const PastTerms recent =
       recent_->Terms(prediction, recent_witness, scratch.recent_match[row], label);
-  const DetectorMixtures drift = AdvanceDetectors(Bets(prediction, recent, label), penalty,
-                                                  log_shiryaev_roberts_.data(), log_cusum_.data());
-  shiryaev_roberts_maximum_.Add(drift.log_r1, count_);
-  cusum_maximum_.Add(drift.log_c1, count_);
+  const ProcessMixtures mixtures =
+      AdvanceProcesses(Bets(prediction, all, label), Bets(prediction, recent, label), penalty,
+                       {.log_e = log_e_.data(),
+                        .log_r1 = log_shiryaev_roberts_.data(),
+                        .log_c1 = log_cusum_.data()});
+  maximum_.Add(mixtures.log_e, count_);
+  shiryaev_roberts_maximum_.Add(mixtures.log_r1, count_);
+  cusum_maximum_.Add(mixtures.log_c1, count_);
 
   const double* const residual = &scratch.residuals[row * scratch.size];
   const Projection projection =
@@ -275,9 +277,7 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   }
   projections_.Add(u);
   pair_sum_ += projection.product;
-  double square = 0;
-  for (std::size_t k = 0; k < g.size(); ++k) square += residual[k] * residual[k];
-  square_sum_ += square;
+  square_sum_ += projection.square;
 
   all_->AddLabel(prediction, g.data(), label);
   recent_->AddLabel(prediction, g.data(), label);

@@ -50,37 +50,87 @@ HWY_INLINE V Exp(V x) {
 
 HWY_INLINE double Sum(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
 
-void Phases(const double* HWY_RESTRICT g, std::size_t count, const double* HWY_RESTRICT frequencies,
-            double* HWY_RESTRICT phases) {
+// Of kRows rows from `first` on.
+template <std::size_t kRows>
+HWY_INLINE void PhaseRows(const PhaseTask& task, std::size_t first) {
   const D d;
-  constexpr std::size_t kAtOnce = 8;
+  constexpr std::size_t kAtOnce = 4;
   const std::size_t lanes = hn::Lanes(d);
+  const double* HWY_RESTRICT g = task.probabilities + first * task.class_count;
+  double* HWY_RESTRICT phases = task.phases + first * kFeatureCount;
   for (std::size_t r = 0; r < kFrequencyCount; r += kAtOnce * lanes) {
-    V sum[kAtOnce];
-    for (std::size_t v = 0; v < kAtOnce; ++v) sum[v] = hn::LoadU(d, phases + r + v * lanes);
-    for (std::size_t k = 0; k < count; ++k) {
-      const V value = hn::Set(d, g[k]);
-      const double* const row = frequencies + k * kFrequencyCount + r;
+    V sum[kRows][kAtOnce];
+    for (std::size_t row = 0; row < kRows; ++row) {
       for (std::size_t v = 0; v < kAtOnce; ++v) {
-        sum[v] = hn::MulAdd(value, hn::LoadU(d, row + v * lanes), sum[v]);
+        sum[row][v] = hn::LoadU(d, phases + row * kFeatureCount + r + v * lanes);
       }
     }
-    for (std::size_t v = 0; v < kAtOnce; ++v) hn::StoreU(sum[v], d, phases + r + v * lanes);
+    for (std::size_t k = 0; k < task.count; ++k) {
+      V value[kRows];
+      for (std::size_t row = 0; row < kRows; ++row) {
+        value[row] = hn::Set(d, g[row * task.class_count + k]);
+      }
+      const double* const frequencies = task.frequencies + k * kFrequencyCount + r;
+      for (std::size_t v = 0; v < kAtOnce; ++v) {
+        const V frequency = hn::LoadU(d, frequencies + v * lanes);
+        for (std::size_t row = 0; row < kRows; ++row) {
+          sum[row][v] = hn::MulAdd(value[row], frequency, sum[row][v]);
+        }
+      }
+    }
+    for (std::size_t row = 0; row < kRows; ++row) {
+      for (std::size_t v = 0; v < kAtOnce; ++v) {
+        hn::StoreU(sum[row][v], d, phases + row * kFeatureCount + r + v * lanes);
+      }
+    }
   }
 }
+
+void Phases(const PhaseTask& task) {
+  constexpr std::size_t kRows = 4;
+  std::size_t row = 0;
+  for (; row + kRows <= task.rows; row += kRows) PhaseRows<kRows>(task, row);
+  for (; row < task.rows; ++row) PhaseRows<1>(task, row);
+}
+
+// Coefficients of the series of sin and cos; on |x| <= pi / 4 the first left out is below
+// 1e-17.
+constexpr double kSinCoefficients[] = {
+    -1.0 / 6,        1.0 / 120,         -1.0 / 5040,          1.0 / 362880,
+    -1.0 / 39916800, 1.0 / 6227020800., -1.0 / 1307674368000.};
+constexpr double kCosCoefficients[] = {
+    -1.0 / 2,       1.0 / 24,        -1.0 / 720,          1.0 / 40320,
+    -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200., 1.0 / 20922789888000.};
 
 void Features(double* HWY_RESTRICT features) {
   const D d;
   // 1 / sqrt(64).
   static_assert(kFrequencyCount == 64);
   const V scale = hn::Set(d, 0.125);
-  const V two_pi = hn::Set(d, 6.283185307179586476925);
   for (std::size_t r = 0; r < kFrequencyCount; r += hn::Lanes(d)) {
     const V turns = hn::LoadU(d, features + r);
-    // Whole turns go first: the polynomials reduce small angles only.
-    const V angle = hn::Mul(two_pi, hn::Sub(turns, hn::Round(turns)));
-    hn::StoreU(hn::Mul(scale, hn::Cos(d, angle)), d, features + r);
-    hn::StoreU(hn::Mul(scale, hn::Sin(d, angle)), d, features + kFrequencyCount + r);
+    // Whole and quarter turns go first: |x| <= pi / 4 is left.
+    const V part = hn::Sub(turns, hn::Round(turns));
+    const V quarters = hn::Round(hn::Mul(part, hn::Set(d, 4)));
+    const V x = hn::Mul(hn::Set(d, 6.283185307179586476925),
+                        hn::NegMulAdd(quarters, hn::Set(d, 0.25), part));
+    const V square = hn::Mul(x, x);
+    V sin = hn::Set(d, kSinCoefficients[6]);
+    for (int k = 5; k >= 0; --k) sin = hn::MulAdd(sin, square, hn::Set(d, kSinCoefficients[k]));
+    sin = hn::MulAdd(hn::Mul(sin, square), x, x);
+    V cos = hn::Set(d, kCosCoefficients[7]);
+    for (int k = 6; k >= 0; --k) cos = hn::MulAdd(cos, square, hn::Set(d, kCosCoefficients[k]));
+    cos = hn::MulAdd(cos, square, hn::Set(d, 1));
+    // quarters is -2..2: by an odd number sin and cos change places, and signs go with them.
+    const V size = hn::Abs(quarters);
+    const auto odd = hn::Eq(size, hn::Set(d, 1));
+    const auto half = hn::Eq(size, hn::Set(d, 2));
+    const V sign = hn::CopySign(scale, quarters);
+    const V turned = hn::IfThenElse(half, hn::Neg(scale), scale);
+    hn::StoreU(hn::IfThenElse(odd, hn::Neg(hn::Mul(sign, sin)), hn::Mul(turned, cos)), d,
+               features + r);
+    hn::StoreU(hn::IfThenElse(odd, hn::Mul(sign, cos), hn::Mul(turned, sin)), d,
+               features + kFrequencyCount + r);
   }
 }
 
@@ -101,9 +151,12 @@ double Match(const double* HWY_RESTRICT features, double weight, double* HWY_RES
 }
 
 // kRows rows pass the sums of one vector of classes at once: the sums are read and written
-// once for all of them. The bits are those of one row after the other.
+// once for all of them. The bits are those of one row after the other. next: sums that come into
+// the cache meanwhile, a line at a time so that none waits for another.
 template <std::size_t kRows>
-HWY_INLINE void WitnessRows(const WitnessTask& task, std::size_t lane, std::size_t first) {
+HWY_INLINE void WitnessRows(const WitnessTask& task, std::size_t lane, std::size_t first,
+                            const double* next) {
+  constexpr std::size_t kLine = 64 / sizeof(double);
   const D d;
   double* HWY_RESTRICT sums = task.sums + lane;
   const double* HWY_RESTRICT features = task.features + first * kFeatureCount;
@@ -116,6 +169,8 @@ HWY_INLINE void WitnessRows(const WitnessTask& task, std::size_t lane, std::size
                           hn::Set(d, task.after[first + r]));
   }
   for (std::size_t j = 0; j < kFeatureCount; j += 4) {
+    hwy::Prefetch(next);
+    next += kLine;
     for (std::size_t i = 0; i < 4; ++i) {
       V sum = hn::Load(d, sums + (j + i) * kGroup);
       for (std::size_t r = 0; r < kRows; ++r) {
@@ -134,50 +189,69 @@ HWY_INLINE void WitnessRows(const WitnessTask& task, std::size_t lane, std::size
 }
 
 void Witness(const WitnessTask& task) {
-  constexpr std::size_t kRows = 2;
-  // The next classes' sums come into the cache meanwhile.
-  constexpr std::size_t kLine = 64 / sizeof(double);
+  constexpr std::size_t kRows = 4;
   constexpr std::size_t kSums = kFeatureCount * kGroup;
-  std::size_t prefetched = task.has_next ? 0 : kSums;
-  const std::size_t step = kSums / ((task.rows + kRows - 1) / kRows);
-  for (std::size_t row = 0; row < task.rows; row += kRows) {
-    for (const std::size_t end = std::min(kSums, prefetched + step); prefetched < end;
-         prefetched += kLine) {
-      hwy::Prefetch(task.sums + kSums + prefetched);
-    }
+  // Of the next classes' sums, what one passing of the rows brings into the cache.
+  constexpr std::size_t kBrought = kFeatureCount / 4 * (64 / sizeof(double));
+  const double* next = task.has_next ? task.sums + kSums : task.sums;
+  const std::size_t step = task.has_next ? kBrought : 0;
+  for (std::size_t row = 0; row < task.rows;) {
+    const bool together = row + kRows <= task.rows;
     for (std::size_t lane = 0; lane < kGroup; lane += hn::Lanes(D())) {
-      if (row + kRows <= task.rows) {
-        WitnessRows<kRows>(task, lane, row);
+      if (together) {
+        WitnessRows<kRows>(task, lane, row, next);
       } else {
-        WitnessRows<1>(task, lane, row);
+        WitnessRows<1>(task, lane, row, next);
       }
     }
+    row += together ? kRows : 1;
+    next += next + kBrought < task.sums + 2 * kSums ? step : 0;
   }
 }
 
-// Index of a power in kPowers, or kPowers.size().
-constexpr std::size_t PowerIndex(double beta) {
-  std::size_t index = 0;
-  while (index < kPowers.size() && kPowers[index] != beta) ++index;
-  return index;
+// p^beta = p^whole (p^root)^times: few exponentials serve all powers.
+struct PowerParts {
+  int whole = 0;
+  std::size_t root = 0;
+  int times = 0;
+};
+constexpr std::array kRoots = {1. / 4, 1. / 9, 1. / 10};
+
+// Needs a constant expression: a power that is none of these needs a root more.
+constexpr PowerParts PartsOf(double beta) {
+  for (int whole = 0; whole <= 3; ++whole) {
+    for (std::size_t root = 0; root < kRoots.size(); ++root) {
+      for (int times = 0; times < 10; ++times) {
+        const double off = whole + times * kRoots[root] - beta;
+        if (off < 1e-12 && off > -1e-12) return {whole, root, times};
+      }
+    }
+  }
+  throw beta;
 }
 
-// p^beta, where log_p is the logarithm of p and `powers` those of the betas before this one,
-// of which it is made where that is less work.
-template <std::size_t kIndex>
-HWY_INLINE V Power(V p, V log_p, const V* powers) {
-  const D d;
-  constexpr double kBeta = kPowers[kIndex];
-  constexpr std::size_t kHalf = PowerIndex(kBeta / 2);
-  constexpr std::size_t kOneLess = PowerIndex(kBeta - 1);
-  if constexpr (kBeta == 2) {
-    return hn::Mul(p, p);
-  } else if constexpr (kOneLess < kIndex) {
-    return hn::Mul(p, powers[kOneLess]);
-  } else if constexpr (kHalf < kIndex) {
-    return hn::Mul(powers[kHalf], powers[kHalf]);
+template <int kTimes>
+HWY_INLINE V Times(V x) {
+  if constexpr (kTimes == 1) {
+    return x;
+  } else if constexpr (kTimes % 2 == 0) {
+    const V half = Times<kTimes / 2>(x);
+    return hn::Mul(half, half);
   } else {
-    return Exp(hn::Mul(hn::Set(d, kBeta), log_p));
+    return hn::Mul(Times<kTimes - 1>(x), x);
+  }
+}
+
+// roots: p^r for each of kRoots.
+template <std::size_t kIndex>
+HWY_INLINE V Power(V p, const V* roots) {
+  constexpr PowerParts kParts = PartsOf(kPowers[kIndex]);
+  if constexpr (kParts.times == 0) {
+    return Times<kParts.whole>(p);
+  } else if constexpr (kParts.whole == 0) {
+    return Times<kParts.times>(roots[kParts.root]);
+  } else {
+    return hn::Mul(Times<kParts.whole>(p), Times<kParts.times>(roots[kParts.root]));
   }
 }
 
@@ -186,16 +260,40 @@ HWY_INLINE void SumPowers(const PredictionTerms& terms, double* sums,
                           std::index_sequence<kIndices...> /*unused*/) {
   const D d;
   V sum[sizeof...(kIndices)];
-  V power[sizeof...(kIndices)];
   for (V& value : sum) value = hn::Zero(d);
   for (std::size_t k = 0; k < terms.size; k += hn::Lanes(d)) {
     const V p = hn::LoadU(d, terms.p + k);
     const V log_p = hn::LoadU(d, terms.log_p + k);
-    ((power[kIndices] = Power<kIndices>(p, log_p, power),
-      sum[kIndices] = hn::Add(sum[kIndices], power[kIndices])),
-     ...);
+    V roots[kRoots.size()];
+    for (std::size_t r = 0; r < kRoots.size(); ++r) {
+      roots[r] = Exp(hn::Mul(hn::Set(d, kRoots[r]), log_p));
+    }
+    ((sum[kIndices] = hn::Add(sum[kIndices], Power<kIndices>(p, roots))), ...);
   }
   ((sums[kIndices] = Sum(sum[kIndices])), ...);
+}
+
+// How many of the edges are not above each value.
+HWY_INLINE V BinOf(V given, const double* HWY_RESTRICT edges, bool many) {
+  const D d;
+  const V one = hn::Set(d, 1);
+  // Several counts, as an addition waits for the one before it.
+  constexpr std::size_t kCounts = 4;
+  V count[kCounts];
+  for (V& value : count) value = hn::Zero(d);
+  // Of many classes most are in the lower bins, and the upper ones are passed over.
+  constexpr std::size_t kAtOnce = 8;
+  static_assert(kBinCount % kAtOnce == 0);
+  for (std::size_t first = 0; first < kBinCount; first += kAtOnce) {
+    if (many && hn::AllFalse(d, hn::Ge(given, hn::Set(d, edges[first])))) break;
+    HWY_UNROLL(8)
+    for (std::size_t b = first; b < first + kAtOnce; ++b) {
+      if (b + 1 == kBinCount) break;
+      V& value = count[b % kCounts];
+      value = hn::Add(value, hn::IfThenElseZero(hn::Ge(given, hn::Set(d, edges[b])), one));
+    }
+  }
+  return hn::Add(hn::Add(count[0], count[1]), hn::Add(count[2], count[3]));
 }
 
 void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTRICT edges,
@@ -210,7 +308,6 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
     total = hn::Add(total, hn::LoadU(d, terms.p + k));
   }
   terms.total = Sum(total);
-  const V one = hn::Set(d, 1);
   const V shift = hn::Set(d, eps);
   const V scale = hn::Set(d, 1 / (terms.total + static_cast<double>(m) * eps));
   const hn::RebindToSigned<D> di;
@@ -218,11 +315,7 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
   for (std::size_t k = 0; k < terms.size; k += lanes) {
     const V given = hn::LoadU(d, terms.p + k);
     const V p = hn::Mul(hn::Add(given, shift), scale);
-    V bin = hn::Zero(d);
-    HWY_UNROLL(23)
-    for (std::size_t b = 0; b + 1 < kBinCount; ++b) {
-      bin = hn::Add(bin, hn::IfThenElseZero(hn::Ge(given, hn::Set(d, edges[b])), one));
-    }
+    const V bin = BinOf(given, edges, m >= 64);
     hn::StoreU(p, d, terms.p + k);
     hn::StoreU(hn::Log(d, p), d, terms.log_p + k);
     const V cell = hn::MulAdd(bin, hn::Set(d, static_cast<double>(terms.size)),
@@ -237,9 +330,13 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
   }
   // Many classes add to four tables in turn: most are in the same bin, and an addition would
   // wait for the one before it.
-  double given[4][kBinCount] = {};
-  double smoothed[4][kBinCount] = {};
+  double given[4][kBinCount];
+  double smoothed[4][kBinCount];
   const std::size_t mask = m < 64 ? 0 : 3;
+  for (std::size_t table = 0; table <= mask; ++table) {
+    std::fill_n(given[table], kBinCount, 0.0);
+    std::fill_n(smoothed[table], kBinCount, 0.0);
+  }
   for (std::size_t k = 0; k < m; ++k) {
     const auto bin = static_cast<std::size_t>(terms.bins[k]);
     given[k & mask][bin] += g[k];
@@ -295,13 +392,22 @@ HWY_INLINE void SumTilts(const PredictionTerms& terms, const double* HWY_RESTRIC
 WitnessTerms Reduce(const PredictionTerms& terms, double* HWY_RESTRICT witness, double match) {
   const D d;
   for (std::size_t k = terms.class_count; k < terms.size; ++k) witness[k] = witness[0];
+  const std::size_t lanes = hn::Lanes(d);
   V min = hn::Set(d, witness[0]);
   V max = min;
-  for (std::size_t k = 0; k < terms.size; k += hn::Lanes(d)) {
+  V min_of_odd = min;
+  V max_of_odd = min;
+  for (std::size_t k = 0; k < terms.size; k += 2 * lanes) {
     const V value = hn::LoadU(d, witness + k);
     min = hn::Min(min, value);
     max = hn::Max(max, value);
+    if (k + lanes == terms.size) break;
+    const V odd = hn::LoadU(d, witness + k + lanes);
+    min_of_odd = hn::Min(min_of_odd, odd);
+    max_of_odd = hn::Max(max_of_odd, odd);
   }
+  min = hn::Min(min, min_of_odd);
+  max = hn::Max(max, max_of_odd);
   WitnessTerms out;
   out.min = hn::GetLane(hn::MinOfLanes(d, min));
   out.max = hn::GetLane(hn::MaxOfLanes(d, max));
@@ -313,11 +419,15 @@ Projection Project(const double* HWY_RESTRICT residual, const double* HWY_RESTRI
                    double at_label, std::size_t size) {
   const D d;
   V product = hn::Zero(d);
+  V square = hn::Zero(d);
   for (std::size_t k = 0; k < size; k += hn::Lanes(d)) {
-    product = hn::MulAdd(hn::LoadU(d, residual + k), hn::LoadU(d, witness + k), product);
+    const V value = hn::LoadU(d, residual + k);
+    product = hn::MulAdd(value, hn::LoadU(d, witness + k), product);
+    square = hn::MulAdd(value, value, square);
   }
   Projection out;
   out.product = Sum(product);
+  out.square = Sum(square);
   const V mean = hn::Set(d, at_label - out.product);
   V variance = hn::Zero(d);
   for (std::size_t k = 0; k < size; k += hn::Lanes(d)) {
@@ -335,8 +445,9 @@ HWY_INLINE V ReciprocalSqrt(V x) {
   const hn::Rebind<float, D> df;
   const V half = hn::Mul(x, hn::Set(d, 0.5));
   V y = hn::PromoteTo(d, hn::ApproximateReciprocalSqrt(hn::DemoteTo(df, x)));
-  // Newton's steps double the digits, of which there are 11 bits or more.
-  for (int step = 0; step < 3; ++step) {
+  // Newton's steps double the digits, of which there are 14 bits with AVX-512, else 11 or more.
+  constexpr int kSteps = HWY_TARGET <= HWY_AVX3 ? 2 : 3;
+  for (int step = 0; step < kSteps; ++step) {
     y = hn::Mul(y, hn::NegMulAdd(half, hn::Mul(y, y), hn::Set(d, 1.5)));
   }
   return y;
@@ -428,67 +539,91 @@ HWY_INLINE void StoreExperts(const ExpertVectors& values, double* out) {
   for (std::size_t v = 0; v < kExpertVectors; ++v) hn::StoreU(values[v], d, out + v * hn::Lanes(d));
 }
 
-// The logarithms of the e-values.
-HWY_INLINE ExpertVectors LogEValues(const ExpertBets& bets, double penalty) {
-  const D d;
-  const ExpertVectors linear = LoadExperts(bets.linear.data());
-  ExpertVectors log_e = LoadExperts(bets.numerator.data());
+// What the quotients of the bets are before their logarithms.
+HWY_INLINE ExpertVectors Quotients(const ExpertBets& bets) {
+  ExpertVectors out = LoadExperts(bets.numerator.data());
   const ExpertVectors denominator = LoadExperts(bets.denominator.data());
-  for (std::size_t v = 0; v < kExpertVectors; ++v) log_e[v] = hn::Div(log_e[v], denominator[v]);
-  for (V& value : log_e) value = hn::Log(d, value);
-  for (std::size_t v = 0; v < kExpertVectors; ++v) {
-    log_e[v] = hn::Sub(hn::Add(linear[v], log_e[v]), hn::Set(d, penalty));
-  }
-  return log_e;
+  for (std::size_t v = 0; v < kExpertVectors; ++v) out[v] = hn::Div(out[v], denominator[v]);
+  return out;
 }
 
-// log sum_j prior_j e^{values_j}.
-HWY_INLINE double LogMixture(const ExpertVectors& values) {
+// Adds the logarithms of the e-values.
+HWY_INLINE void AddLogEValues(const ExpertBets& bets, const ExpertVectors& log_quotients,
+                              double penalty, ExpertVectors& sums) {
+  const ExpertVectors linear = LoadExperts(bets.linear.data());
+  for (std::size_t v = 0; v < kExpertVectors; ++v) {
+    sums[v] =
+        hn::Add(sums[v], hn::Sub(hn::Add(linear[v], log_quotients[v]), hn::Set(D(), penalty)));
+  }
+}
+
+// log sum_j prior_j e^{values_j} of each of the values: the logarithms are one.
+template <std::size_t kCount>
+HWY_INLINE std::array<double, kCount> LogMixtures(
+    const std::array<const ExpertVectors*, kCount>& values) {
+  static_assert(kCount <= kGroup);
   const D d;
-  ExpertVectors shares = LoadExperts(LogPriors().values);
-  V max = hn::Set(d, std::numeric_limits<double>::lowest());
-  for (std::size_t v = 0; v < kExpertVectors; ++v) {
-    shares[v] = hn::Add(values[v], shares[v]);
-    max = hn::Max(max, shares[v]);
+  const ExpertVectors priors = LoadExperts(LogPriors().values);
+  ExpertVectors shares[kCount];
+  HWY_ALIGN double maxima[kGroup] = {};
+  HWY_ALIGN double sums[kGroup];
+  std::fill_n(sums, kGroup, 1.0);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    V max = hn::Set(d, std::numeric_limits<double>::lowest());
+    for (std::size_t v = 0; v < kExpertVectors; ++v) {
+      shares[i][v] = hn::Add((*values[i])[v], priors[v]);
+      max = hn::Max(max, shares[i][v]);
+    }
+    max = hn::MaxOfLanes(d, max);
+    maxima[i] = hn::GetLane(max);
+    for (V& share : shares[i]) share = Exp(hn::Sub(share, max));
   }
-  max = hn::MaxOfLanes(d, max);
-  V sum = hn::Zero(d);
-  for (V& share : shares) share = Exp(hn::Sub(share, max));
-  for (const V& share : shares) sum = hn::Add(sum, share);
-  return hn::GetLane(hn::Add(max, hn::Log(d, hn::SumOfLanes(d, sum))));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    V sum = hn::Zero(d);
+    for (const V& share : shares[i]) sum = hn::Add(sum, share);
+    sums[i] = Sum(sum);
+  }
+  for (std::size_t i = 0; i < kGroup; i += hn::Lanes(d)) {
+    const V log = hn::Add(hn::Load(d, maxima + i), hn::Log(d, hn::Load(d, sums + i)));
+    hn::Store(log, d, sums + i);
+  }
+  std::array<double, kCount> out;
+  std::copy_n(sums, kCount, out.begin());
+  return out;
 }
 
-double Mixture(const double* HWY_RESTRICT values) { return LogMixture(LoadExperts(values)); }
-
-double Process(const ExpertBets& bets, double penalty, double* HWY_RESTRICT log_e) {
-  ExpertVectors values = LoadExperts(log_e);
-  const ExpertVectors factors = LogEValues(bets, penalty);
-  for (std::size_t v = 0; v < kExpertVectors; ++v) values[v] = hn::Add(values[v], factors[v]);
-  StoreExperts(values, log_e);
-  return LogMixture(values);
+double Mixture(const double* HWY_RESTRICT values) {
+  const ExpertVectors vectors = LoadExperts(values);
+  return LogMixtures<1>({&vectors})[0];
 }
 
-DetectorMixtures Detect(const ExpertBets& bets, double penalty, double* HWY_RESTRICT log_r1,
-                        double* HWY_RESTRICT log_c1) {
+ProcessMixtures Advance(const ExpertBets& all, const ExpertBets& recent, double penalty,
+                        const ExpertProcesses& processes) {
   const D d;
   const V zero = hn::Zero(d);
-  const ExpertVectors e = LogEValues(bets, penalty);
-  ExpertVectors r1 = LoadExperts(log_r1);
-  ExpertVectors c1 = LoadExperts(log_c1);
-  ExpertVectors odds;
-  for (std::size_t v = 0; v < kExpertVectors; ++v) {
-    r1[v] = hn::Add(r1[v], e[v]);
-    c1[v] = hn::Max(zero, hn::Add(c1[v], e[v]));
-  }
+  ExpertVectors log_all = Quotients(all);
+  ExpertVectors log_recent = Quotients(recent);
+  for (V& value : log_all) value = hn::Log(d, value);
+  for (V& value : log_recent) value = hn::Log(d, value);
+  ExpertVectors e = LoadExperts(processes.log_e);
+  ExpertVectors r1 = LoadExperts(processes.log_r1);
+  ExpertVectors c1 = LoadExperts(processes.log_c1);
+  AddLogEValues(all, log_all, penalty, e);
+  AddLogEValues(recent, log_recent, penalty, r1);
+  AddLogEValues(recent, log_recent, penalty, c1);
+  for (V& value : c1) value = hn::Max(zero, value);
   // log(1 + e^r) = max(r, 0) + log(1 + e^-|r|), without overflow.
+  ExpertVectors odds;
   for (std::size_t v = 0; v < kExpertVectors; ++v) odds[v] = Exp(hn::Neg(hn::Abs(r1[v])));
   for (V& value : odds) value = hn::Log(d, hn::Add(hn::Set(d, 1), value));
   for (std::size_t v = 0; v < kExpertVectors; ++v) {
     r1[v] = hn::Add(hn::Max(r1[v], zero), odds[v]);
   }
-  StoreExperts(r1, log_r1);
-  StoreExperts(c1, log_c1);
-  return {LogMixture(r1), LogMixture(c1)};
+  StoreExperts(e, processes.log_e);
+  StoreExperts(r1, processes.log_r1);
+  StoreExperts(c1, processes.log_c1);
+  const auto [log_e, log_r1, log_c1] = LogMixtures<3>({&e, &r1, &c1});
+  return {.log_e = log_e, .log_r1 = log_r1, .log_c1 = log_c1};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -525,12 +660,9 @@ HWY_EXPORT(Project);
 HWY_EXPORT(Histogram);
 HWY_EXPORT(ClassHistogram);
 HWY_EXPORT(Mixture);
-HWY_EXPORT(Process);
-HWY_EXPORT(Detect);
+HWY_EXPORT(Advance);
 
-void AddPhases(std::span<const double> g, const double* frequencies, double* phases) noexcept {
-  HWY_DYNAMIC_DISPATCH(Phases)(g.data(), g.size(), frequencies, phases);
-}
+void AddPhases(const PhaseTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Phases)(task); }
 void PhasesToFeatures(double* features) noexcept { HWY_DYNAMIC_DISPATCH(Features)(features); }
 double AdvanceMatch(const double* features, double weight, double* sums) noexcept {
   return HWY_DYNAMIC_DISPATCH(Match)(features, weight, sums);
@@ -554,12 +686,9 @@ HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* coun
                                 double weight) noexcept {
   return HWY_DYNAMIC_DISPATCH(ClassHistogram)(terms, counts, weight);
 }
-double AdvanceProcess(const ExpertBets& bets, double penalty, double* log_e) noexcept {
-  return HWY_DYNAMIC_DISPATCH(Process)(bets, penalty, log_e);
-}
-DetectorMixtures AdvanceDetectors(const ExpertBets& bets, double penalty, double* log_r1,
-                                  double* log_c1) noexcept {
-  return HWY_DYNAMIC_DISPATCH(Detect)(bets, penalty, log_r1, log_c1);
+ProcessMixtures AdvanceProcesses(const ExpertBets& all, const ExpertBets& recent, double penalty,
+                                 const ExpertProcesses& processes) noexcept {
+  return HWY_DYNAMIC_DISPATCH(Advance)(all, recent, penalty, processes);
 }
 double LogMixture(const double* values) noexcept { return HWY_DYNAMIC_DISPATCH(Mixture)(values); }
 

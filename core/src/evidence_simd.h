@@ -23,8 +23,18 @@ inline constexpr std::size_t kPaddedExperts = Padded(kExpertCount);
 // Bins of the log odds: bin b holds [b - 12, b - 11), the ends what lies beyond.
 inline constexpr std::size_t kBinCount = 24;
 
-// phases[r] += sum_k g[k] frequencies[k][r], k ascending.
-void AddPhases(std::span<const double> g, const double* frequencies, double* phases) noexcept;
+// Of each row: phases[r] += sum_k g[k] frequencies[k][r], k ascending.
+struct PhaseTask {
+  std::size_t rows;
+  // rows x class_count, where these `count` classes begin.
+  const double* probabilities;
+  std::size_t class_count;
+  std::size_t count;
+  const double* frequencies;
+  // rows x kFeatureCount.
+  double* phases;
+};
+void AddPhases(const PhaseTask& task) noexcept;
 // In place: 64 phases in turns, and as much room, to the 128 features.
 void PhasesToFeatures(double* features) noexcept;
 // Returns features' sums, then sums += weight features.
@@ -82,9 +92,10 @@ struct WitnessTerms {
 };
 [[nodiscard]] WitnessTerms ReduceWitness(const PredictionTerms& terms, double* witness,
                                          double match) noexcept;
-// d'F and sum_k g_k (F_k - <g, F>)^2 for g = e_y - d. `at_label` is F_y; pads of d are 0.
+// d'F, |d|^2, and sum_k g_k (F_k - <g, F>)^2 for g = e_y - d. `at_label` is F_y; pads of d are 0.
 struct Projection {
   double product;
+  double square;
   double variance;
 };
 [[nodiscard]] Projection ProjectResidual(const double* residual, const double* witness,
@@ -106,17 +117,22 @@ struct ExpertBets {
   std::array<double, kPaddedExperts> numerator;
   std::array<double, kPaddedExperts> denominator;
 };
-// Arrays over kPaddedExperts. penalty: subtracted from each log e-value.
-// log W += log e; returns the logarithm of the mixture.
-double AdvanceProcess(const ExpertBets& bets, double penalty, double* log_e) noexcept;
-// log_r1 = log(1 + R), R <- (1 + R) e;  log_c1 = log max(1, C), C <- max(1, C) e. Returns the
-// logarithms of the mixtures.
-struct DetectorMixtures {
+// Of each expert, arrays over kPaddedExperts: log W, log(1 + R), log max(1, C).
+struct ExpertProcesses {
+  double* log_e;
+  double* log_r1;
+  double* log_c1;
+};
+// The logarithms of the mixtures of each.
+struct ProcessMixtures {
+  double log_e;
   double log_r1;
   double log_c1;
 };
-DetectorMixtures AdvanceDetectors(const ExpertBets& bets, double penalty, double* log_r1,
-                                  double* log_c1) noexcept;
+// log W += log e by the bets on all of the past; R <- (1 + R) e and C <- max(1, C) e by those on
+// the recent one. penalty: subtracted from each log e.
+ProcessMixtures AdvanceProcesses(const ExpertBets& all, const ExpertBets& recent, double penalty,
+                                 const ExpertProcesses& processes) noexcept;
 // log sum_j prior_j e^{values_j}.
 [[nodiscard]] double LogMixture(const double* values) noexcept;
 

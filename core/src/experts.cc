@@ -61,7 +61,7 @@ const char* FamilyName(ExpertFamily family) noexcept {
 
 ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
                 std::size_t label) noexcept {
-  ExpertBets bets{};
+  ExpertBets bets;
   std::size_t count = 0;
   // In the order of kExperts; index: among the parameters of a kind.
   const auto add = [&](const auto& parameters, const auto& bet) {
@@ -87,7 +87,10 @@ ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
       [&](double beta, std::size_t index) { return Power(beta, index, prediction, label); });
   add(kUniformShares, [&](double pi, std::size_t) { return Share(pi, uniform, p); });
   add(kLabelShares, [&](double pi, std::size_t) { return Share(pi, past.label_share, p); });
-  for (; count < kPaddedExperts; ++count) bets.numerator[count] = bets.denominator[count] = 1;
+  for (; count < kPaddedExperts; ++count) {
+    bets.linear[count] = 0;
+    bets.numerator[count] = bets.denominator[count] = 1;
+  }
   return bets;
 }
 

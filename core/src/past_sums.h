@@ -4,32 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <vector>
 
 #include "calibd/core/evidence.h"
+#include "calibd/core/line_vector.h"
 #include "evidence_simd.h"
 
 namespace calibd {
-
-// Memory that vectors of any width load without crossing a line of cache.
-template <typename T>
-struct LineAllocator {
-  using value_type = T;
-  static constexpr std::align_val_t kAlignment{64};
-
-  LineAllocator() = default;
-  template <typename U>
-  explicit LineAllocator(const LineAllocator<U>& /*other*/) noexcept {}
-  [[nodiscard]] T* allocate(std::size_t n) {
-    return static_cast<T*>(::operator new(n * sizeof(T), kAlignment));
-  }
-  void deallocate(T* pointer, std::size_t /*n*/) noexcept {
-    ::operator delete(pointer, kAlignment);
-  }
-  friend bool operator==(const LineAllocator&, const LineAllocator&) = default;
-};
-using LineVector = std::vector<double, LineAllocator<double>>;
 
 // Predictions that are taken together, for the sums to be read once for all.
 inline constexpr std::size_t kRowsAtOnce = 16;

@@ -100,7 +100,7 @@ absl::StatusOr<std::shared_ptr<const RandomFeatures>> RandomFeatures::Create(
     Rng rng(kFrequencySeed, r);
     shared.push_back(MakeFrequency(PickKernel(kernel, rng), rng));
   }
-  std::vector<double> frequencies;
+  LineVector frequencies;
   frequencies.reserve(class_count * kFrequencyCount);
   for (std::size_t k = 0; k < class_count; ++k) {
     // A stream for each class, after that of what they share.
@@ -125,11 +125,12 @@ void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
     std::fill_n(&out[row * kFeatureCount], kFrequencyCount, 0.0);
   }
   for (std::size_t first = 0; first < m; first += kClassesAtOnce) {
-    const std::size_t count = std::min(kClassesAtOnce, m - first);
-    for (std::size_t row = 0; row < rows; ++row) {
-      AddPhases(g.subspan(row * m + first, count), &frequencies_[first * kFrequencyCount],
-                &out[row * kFeatureCount]);
-    }
+    AddPhases({.rows = rows,
+               .probabilities = &g[first],
+               .class_count = m,
+               .count = std::min(kClassesAtOnce, m - first),
+               .frequencies = &frequencies_[first * kFrequencyCount],
+               .phases = out.data()});
   }
   for (std::size_t row = 0; row < rows; ++row) PhasesToFeatures(&out[row * kFeatureCount]);
 }

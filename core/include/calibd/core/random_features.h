@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/line_vector.h"
 #include "calibd/core/running_skce.h"
 
 namespace calibd {
@@ -55,11 +56,11 @@ class RandomFeatures {
   friend bool operator==(const RandomFeatures&, const RandomFeatures&) = default;
 
  private:
-  RandomFeatures(std::size_t class_count, std::vector<double> frequencies)
+  RandomFeatures(std::size_t class_count, LineVector frequencies)
       : class_count_(class_count), frequencies_(std::move(frequencies)) {}
 
   std::size_t class_count_;
-  std::vector<double> frequencies_;
+  LineVector frequencies_;
 };
 
 }  // namespace calibd
