@@ -503,7 +503,7 @@ TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
 
 TEST_F(GroupsTest, ValuesStayWithPredictionsThatWaitForTheirLabels) {
   v1::Model model = Grouped(2);
-  model.mutable_label_grace()->set_nanos(500000000);
+  model.mutable_label_grace()->set_seconds(3);
   Create(model);
   const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 60);
   std::vector<std::string> values;
