@@ -586,12 +586,19 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
   EXPECT_EQ(page.models_size(), 3);
   EXPECT_EQ(page.rejected_models(), 1);
   request.set_page_token(page.next_page_token());
+  // All of them as they were at the first.
+  ASSERT_TRUE(client_->Delete("models/b").ok());
   v1::ListVerdictsResponse last;
   ASSERT_TRUE(list(request, &last).ok());
   ASSERT_EQ(last.models_size(), 1);
   EXPECT_EQ(last.models(0).model(), "models/d");
   EXPECT_EQ(last.next_page_token(), "");
   EXPECT_EQ(last.tested_models(), 3);
+  EXPECT_EQ(last.rejected_models(), 1);
+  v1::ListVerdictsResponse anew;
+  ASSERT_TRUE(list({}, &anew).ok());
+  EXPECT_EQ(anew.tested_models(), 2);
+  EXPECT_EQ(anew.rejected_models(), 0);
 
   v1::ListVerdictsResponse none;
   request.set_page_token("nonsense");
