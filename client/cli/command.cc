@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context
   client::ClientOptions options;
   options.call_timeout = context.Timeout(kCallTimeout);
   options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
+  options.stop = context.stop;
   return client::Client::Connect(context.server, options);
 }
 

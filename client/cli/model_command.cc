@@ -11,6 +11,17 @@
 namespace calibd::cli {
 namespace {
 
+// Fields of v1.Monitoring: 0 or empty where the server is to choose.
+struct MonitoringOptions {
+  bool disabled = false;
+  double significance_level = 0;
+  double average_run_length = 0;
+  double tolerance = 0;
+  std::string stale_after;
+  std::string group_tag;
+  std::int32_t max_groups = 0;
+};
+
 struct CreateOptions {
   std::string name;
   std::optional<std::int32_t> class_count;
@@ -23,6 +34,7 @@ struct CreateOptions {
   double row_sum_tolerance = 0;
   std::string label_grace;
   std::int32_t max_pending = 0;
+  MonitoringOptions monitoring;
 };
 
 ExitCode PrintModel(const Context& context, const absl::StatusOr<v1::Model>& model) {
@@ -37,6 +49,24 @@ ExitCode PrintModel(const Context& context, const absl::StatusOr<v1::Model>& mod
     if (model->class_names_size() > 0) Print("\n");
   }
   return ExitCode::kOk;
+}
+
+absl::Status ParseMonitoring(const MonitoringOptions& options, v1::Monitoring& monitoring) {
+  monitoring.set_disabled(options.disabled);
+  monitoring.set_significance_level(options.significance_level);
+  monitoring.set_average_run_length(options.average_run_length);
+  monitoring.set_tolerance(options.tolerance);
+  if (!options.stale_after.empty()) {
+    const auto stale_after = ParseDuration(options.stale_after);
+    if (!stale_after.ok()) {
+      return absl::InvalidArgumentError("--stale-after: " +
+                                        std::string(stale_after.status().message()));
+    }
+    *monitoring.mutable_stale_after() = *stale_after;
+  }
+  monitoring.set_group_tag(options.group_tag);
+  monitoring.set_max_groups(options.max_groups);
+  return absl::OkStatus();
 }
 
 ExitCode Create(const Context& context, const CreateOptions& options) {
@@ -80,6 +110,10 @@ ExitCode Create(const Context& context, const CreateOptions& options) {
     *model.mutable_label_grace() = *grace;
   }
   model.set_max_pending(options.max_pending);
+  if (absl::Status status = ParseMonitoring(options.monitoring, *model.mutable_monitoring());
+      !status.ok()) {
+    return UsageFault(std::string(status.message()));
+  }
   const auto client = ConnectTo(context);
   if (!client.ok()) return Fail(client.status());
   return PrintModel(context, (*client)->CreateModel(model));
@@ -122,13 +156,50 @@ ExitCode Delete(const Context& context, const std::string& name) {
   return ExitCode::kOk;
 }
 
+void AddMonitoringOptions(CLI::App& command, MonitoringOptions& options) {
+  const std::vector<CLI::Option*> watched = {
+      command
+          .add_option("--significance-level", options.significance_level,
+                      "a calibrated model ever raises the evidence alarm with at most this "
+                      "probability; default 0.05")
+          ->check(CLI::Range(1e-9, 0.25)),
+      command
+          .add_option(
+              "--average-run-length", options.average_run_length,
+              "a calibrated model raises a drift alarm once in at least as many predictions "
+              "in the mean; default 1e6")
+          ->check(CLI::Range(100.0, 1e12)),
+      command
+          .add_option("--tolerance", options.tolerance,
+                      "probabilities that are off by less than this divided by the number of "
+                      "classes are no evidence, e.g. as they were rounded; default 1e-5")
+          ->check(CLI::Range(1e-9, 0.5)),
+      command.add_option("--stale-after", options.stale_after,
+                         "the verdict is stale when no observation was counted for as long, e.g. "
+                         "12h; default 1d, and at least twice the label grace"),
+      command.add_option("--group-tag", options.group_tag,
+                         "the tag by whose values predictions are grouped and watched, e.g. "
+                         "region; see `calibctl send --groups`; default: none")};
+  command
+      .add_option("--max-groups", options.max_groups,
+                  "values of the tag that get a group of their own, the first ones to come; all "
+                  "others share one; default 64")
+      ->needs(watched.back())
+      ->check(CLI::Range(1, 64));
+  CLI::Option* const none = command.add_flag(
+      "--no-monitoring", options.disabled,
+      "no evidence, verdict, alarms and groups: estimates, history and tests alone");
+  for (CLI::Option* const option : watched) none->excludes(option);
+}
+
 void AddCreate(CLI::App& model, Context& context) {
   auto options = std::make_shared<CreateOptions>();
   CLI::App* const command = model.add_subcommand(
       "create", "Declare a model. Repeating an equal declaration does nothing");
   command->footer(
       "Examples: calibctl model create resnet18 --classes 10\n"
-      "          calibctl model create clicks --classes 2 --label-grace 7d");
+      "          calibctl model create clicks --classes 2 --label-grace 7d\n"
+      "          calibctl model create loans --classes 2 --group-tag region");
   command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
   CLI::Option* const classes =
       command->add_option("--classes", options->class_count, "number of classes, 2..100000");
@@ -170,6 +241,7 @@ void AddCreate(CLI::App& model, Context& context) {
                    "predictions that may wait for their labels; default 100000")
       ->needs(grace)
       ->check(CLI::Range(1, 10'000'000));
+  AddMonitoringOptions(*command, options->monitoring);
   command->callback([options, &context] { context.exit_code = Create(context, *options); });
 }
 

@@ -28,7 +28,7 @@ ExitCode Backup(const Context& context, const std::string& path) {
     json["size_bytes"] = *size;
     PrintJson(json);
   } else {
-    Print(absl::StrCat(path, ": ", *size, " bytes"));
+    Print(absl::StrCat(path, ": ", *size, " bytes\n"));
   }
   return ExitCode::kOk;
 }
@@ -46,8 +46,8 @@ ExitCode Verify(const Context& context) {
     Print(absl::StrCat(
         found->models(), " models, ", found->producers(), " producers, ", found->snapshots(),
         " snapshots, ", found->batches(), " batches of the log with ", found->observations(),
-        " observations: ", found->problems_size() == 0 ? "all is well" : "PROBLEMS"));
-    for (const std::string& problem : found->problems()) Print("  " + problem);
+        " observations: ", found->problems_size() == 0 ? "all is well" : "PROBLEMS", "\n"));
+    for (const std::string& problem : found->problems()) Print(absl::StrCat("  ", problem, "\n"));
   }
   return found->problems_size() == 0 ? ExitCode::kOk : ExitCode::kError;
 }

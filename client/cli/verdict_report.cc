@@ -158,7 +158,8 @@ std::string Confidence(const v1::Evidence& evidence) {
   return absl::StrFormat("%.6g %%", 100 * (1 - std::pow(10, -evidence.threshold())));
 }
 
-std::string EvidenceText(const v1::Verdict& verdict, const v1::Evidence& evidence) {
+std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
+  const v1::Evidence& evidence = watch.evidence();
   const double most = evidence.max_log10_e_value();
   if (most <= 0) {
     return absl::StrFormat(
@@ -171,8 +172,8 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Evidence& evidenc
       "Evidence: the e-value reached %s (log10 %+.2f) at observation %d, odds of 1 : %s against "
       "calibration: a calibrated model would ever show this with a probability of at most %s, "
       "however often one looks. It is %s now, the alarm is at %s.\n",
-      PowerOfTen(most), most, evidence.max_observation(), PowerOfTen(most),
-      most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
+      PowerOfTen(most), most, watch.first_observation() - 1 + evidence.max_observation(),
+      PowerOfTen(most), most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
       PowerOfTen(evidence.log10_e_value()), PowerOfTen(evidence.threshold()));
   if (verdict.evidence_families_size() > 0) {
     absl::StrAppend(&text, "Most of it comes from: ",
@@ -321,7 +322,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   const v1::Watch& watch = response.watch();
   std::string text = Headline(response.model(), verdict, watch) + StatusText(response);
   if (watch.has_evidence()) {
-    absl::StrAppend(&text, EvidenceText(verdict, watch.evidence()), EffectText(watch));
+    absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
   }
   if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
@@ -494,6 +495,22 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
   add("", Plain(watch.unavailable_reason()));
   for (const std::string& warning : response.warnings()) add("WARNING", Plain(warning));
   return text;
+}
+
+std::string FitScreen(const std::string& text, const std::string& status, std::size_t width,
+                      std::size_t height) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  // One line more than the text and one for the status.
+  const std::size_t room = std::max<std::size_t>(height, 2) - 2;
+  if (lines.size() > room) {
+    const std::size_t left_out = lines.size() - room;
+    lines.resize(room);
+    lines.push_back(absl::StrCat("... ", left_out, " more"));
+  } else {
+    lines.emplace_back();
+  }
+  lines.push_back(status);
+  return CutLines(absl::StrJoin(lines, "\n"), width);
 }
 
 std::string CutLines(const std::string& text, std::size_t width) {

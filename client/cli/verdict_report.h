@@ -35,6 +35,11 @@ namespace calibd::cli {
 // "[######......|....]": value as a bar that reaches the '|' where it reaches threshold, > 0.
 [[nodiscard]] std::string ThresholdBar(double value, double threshold);
 
+// As many lines of the text as leave room for one that says how many are left out, if any are, and
+// for the status, the last one. No more than height lines, >= 2, of width characters.
+[[nodiscard]] std::string FitScreen(const std::string& text, const std::string& status,
+                                    std::size_t width, std::size_t height);
+
 // Each line cut to so many characters of UTF-8.
 [[nodiscard]] std::string CutLines(const std::string& text, std::size_t width);
 

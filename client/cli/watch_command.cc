@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_replace.h"
 #include "command.h"
 #include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
@@ -22,6 +22,7 @@ using google::protobuf::util::TimeUtil;
 using ModelVerdict = v1::ListVerdictsResponse::ModelVerdict;
 
 constexpr std::size_t kDefaultColumns = 80;
+constexpr std::size_t kDefaultLines = 24;
 constexpr std::int64_t kShortestMs = 100;
 constexpr std::int64_t kLongestMs = 3'600'000;
 
@@ -41,6 +42,12 @@ class WatchView {
  public:
   explicit WatchView(const Context& context)
       : json_(context.json()), server_(context.server), screen_(!json_ && isatty(STDOUT_FILENO)) {}
+  // What follows begins below the screen.
+  ~WatchView() {
+    if (drawn_) std::cout << std::endl;
+  }
+  WatchView(const WatchView&) = delete;
+  WatchView& operator=(const WatchView&) = delete;
 
   [[nodiscard]] bool json() const { return json_; }
   [[nodiscard]] bool screen() const { return screen_; }
@@ -71,17 +78,14 @@ class WatchView {
  private:
   void Draw() {
     winsize size{};
-    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    const std::string page =
-        CutLines(absl::StrCat(text_, "\n", connection_.empty() ? "as of " + TimeNow() : connection_,
-                              "; Ctrl-C ends\n"),
-                 known ? size.ws_col : kDefaultColumns);
+    const bool known =
+        ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+    const std::string page = FitScreen(
+        text_, (connection_.empty() ? "as of " + TimeNow() : connection_) + "; Ctrl-C ends",
+        known ? size.ws_col : kDefaultColumns, known ? size.ws_row : kDefaultLines);
     // Over what is there, so that it does not flicker.
-    std::cout << (drawn_ ? "\x1b[H" : "\x1b[2J\x1b[H");
-    for (const auto line : absl::StrSplit(page, '\n')) {
-      std::cout << std::string(line) << "\x1b[K\r\n";
-    }
-    std::cout << "\x1b[J" << std::flush;
+    std::cout << (drawn_ ? "\x1b[H" : "\x1b[2J\x1b[H")
+              << absl::StrReplaceAll(page, {{"\n", "\x1b[K\r\n"}}) << "\x1b[K\x1b[J" << std::flush;
     drawn_ = true;
   }
 
@@ -199,7 +203,7 @@ void AddWatchCommand(CLI::App& app, Context& context) {
       app.add_subcommand("watch", "Show what is said of a model, or of all, and every change");
   command->footer(
       "On a terminal the screen is drawn anew; else a line is printed for each change, with "
-      "--output json an object a line.\nCtrl-C ends it; a server that is away is waited for.\n"
+      "--output json an object a line.\nCtrl-C ends it; a server that goes away is waited for.\n"
       "Example: calibctl watch resnet18");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION; default: all models");
   command->add_option("--interval", options->interval,

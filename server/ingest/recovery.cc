@@ -227,7 +227,6 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
     if (absl::Status status = target.model->Restore(state); !status.ok()) {
       return Damaged(*target.model, status.message());
     }
-    target.model->set_restored_log_id(stored.snapshot_log_id);
   }
   return target;
 }

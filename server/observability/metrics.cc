@@ -132,7 +132,7 @@ class ModelFamilies {
       AddLens(labels, lens);
     }
     if (snapshot->monitor.has_value()) {
-      AddMonitor(labels, declaration.monitoring, *snapshot);
+      AddMonitor(labels, model, *snapshot);
     }
   }
 
@@ -228,14 +228,13 @@ class ModelFamilies {
     }
   }
 
-  void AddMonitor(const Labels& labels, const Monitoring& monitoring,
-                  const ModelSnapshot& snapshot) {
+  void AddMonitor(const Labels& labels, const Model& model, const ModelSnapshot& snapshot) {
+    const Monitoring& monitoring = model.declaration().monitoring;
     const MonitorSnapshot& monitor = *snapshot.monitor;
-    if (monitor.last_counted_time.has_value()) {
-      AddSeries(
-          last_counted_, labels,
-          std::chrono::duration<double>(monitor.last_counted_time->time_since_epoch()).count());
-    }
+    const ModelSnapshot::Time last_counted =
+        monitor.last_counted_time.value_or(model.create_time());
+    AddSeries(last_counted_, labels,
+              std::chrono::duration<double>(last_counted.time_since_epoch()).count());
     AddAlarms(labels, "evidence", monitor, Alarm::Kind::kEvidence, monitor.raised[0]);
     AddAlarms(labels, "drift", monitor, Alarm::Kind::kDrift, monitor.raised[1]);
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
@@ -411,10 +410,11 @@ class ModelFamilies {
              "Observations since the watch began: at the first one, or where an evidence alarm was "
              "acknowledged.",
              MetricType::Gauge);
-  MetricFamily last_counted_ =
-      Family("calibd_last_counted_timestamp_seconds",
-             "When the newest labelled prediction came to count, since the Unix epoch.",
-             MetricType::Gauge);
+  MetricFamily last_counted_ = Family(
+      "calibd_last_counted_timestamp_seconds",
+      "When the newest labelled prediction came to count, or the model was created if none did, "
+      "since the Unix epoch.",
+      MetricType::Gauge);
   MetricFamily alarm_active_ =
       Family("calibd_alarm_active",
              "1 while an alarm of the kind (evidence, drift) was raised and is not acknowledged, "

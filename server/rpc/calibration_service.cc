@@ -15,7 +15,6 @@
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
 #include "server/rpc/status_mapping.h"
-#include "server/rpc/verdict_list.h"
 #include "server/rpc/watch_proto.h"
 #include "server/rpc/window_call.h"
 #include "server/rpc/window_calls.h"
@@ -150,7 +149,8 @@ CalibrationServiceImpl::CalibrationServiceImpl(ModelRegistry& registry, WindowJo
       jobs_(jobs),
       ingestor_(ingestor),
       history_(history),
-      watches_(registry, max_watchers, Describe) {}
+      watches_(registry, max_watchers, Describe),
+      verdicts_(registry) {}
 
 grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
     grpc::CallbackServerContext* context, const v1::GetCalibrationRequest* request,
@@ -175,8 +175,14 @@ grpc::ServerUnaryReactor* CalibrationServiceImpl::ListVerdicts(
     grpc::CallbackServerContext* context, const v1::ListVerdictsRequest* request,
     v1::ListVerdictsResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(
-      CatchExceptions([&] { return server::ListVerdicts(registry_, *request, *response); })));
+  const absl::Status status = CatchExceptions([&] {
+    return verdicts_.List(*request, *response, [reactor](const absl::Status& listed) {
+      reactor->Finish(ToGrpcStatus(listed));
+    });
+  });
+  if (!status.ok()) {
+    reactor->Finish(ToGrpcStatus(status));
+  }
   return reactor;
 }
 

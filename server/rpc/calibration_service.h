@@ -6,12 +6,14 @@
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/rpc/calibration_watches.h"
+#include "server/rpc/verdict_list.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
 
 // CalibrationService. GetCalibration answers from the published snapshot on the
-// rpc thread; RunTest and Evaluate are computed, and histories read, elsewhere. No call blocks.
+// rpc thread; RunTest and Evaluate are computed, verdicts listed and histories read elsewhere. No
+// call blocks.
 class CalibrationServiceImpl final : public v1::CalibrationService::CallbackService {
  public:
   CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs, Ingestor& ingestor,
@@ -44,6 +46,7 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
   Ingestor& ingestor_;
   HistoryReader& history_;
   CalibrationWatches watches_;
+  VerdictList verdicts_;
 };
 
 }  // namespace calibd::server

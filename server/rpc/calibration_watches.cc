@@ -23,6 +23,8 @@ using WatchResponse = v1::WatchCalibrationResponse;
 constexpr std::chrono::milliseconds kShortestInterval{100};
 constexpr std::chrono::hours kLongestInterval{1};
 constexpr std::chrono::seconds kDefaultInterval{1};
+// When one that was refused may come again.
+constexpr std::chrono::seconds kRefusalDelay{1};
 // How late a change may be seen.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 // Watchers that come to be due one after another are looked at together.
@@ -57,11 +59,33 @@ struct Shown {
   std::optional<v1::GetCalibrationResponse> calibration;
 };
 
-// Grows with the rows of the log, and where the verdict becomes stale by time alone. Above 0,
-// which stands for none.
+// How often the model's state has changed; each count is part of what a restart brings back.
+std::int64_t Changes(const ModelSnapshot& snapshot) {
+  std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
+  if (snapshot.label_coverage.has_value()) {
+    const LabelCounts& labels = snapshot.label_coverage->labels;
+    changes += snapshot.label_coverage->matured + labels.matched + labels.repeated +
+               labels.conflicting + labels.late + labels.unknown;
+  }
+  if (snapshot.monitor.has_value()) {
+    // Of the alarms that are not kept any more all are acknowledged.
+    const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
+    changes += snapshot.monitor->raised[0] + snapshot.monitor->raised[1] -
+               std::count_if(alarms.begin(), alarms.end(), [](const Alarm& alarm) {
+                 return !alarm.acknowledge_time.has_value();
+               });
+  }
+  return changes;
+}
+
+// Grows with the changes, and where the verdict becomes stale by time alone. Begins at the model's
+// creation, so that one that was created anew is another. Above 0, which stands for none.
 std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
                       std::chrono::system_clock::time_point now) {
-  return 2 * snapshot.newest_log_id + (IsStale(model, snapshot, now) ? 2 : 1);
+  const std::int64_t begin =
+      std::chrono::duration_cast<std::chrono::microseconds>(model.create_time().time_since_epoch())
+          .count();
+  return begin + 2 * Changes(snapshot) + (IsStale(model, snapshot, now) ? 2 : 1);
 }
 
 }  // namespace
@@ -222,8 +246,10 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
       return found.status();
     }
     if (watchers_.size() >= max_watchers_) {
-      return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
-                       absl::StrCat("there are ", watchers_.size(), " watchers, the limit"));
+      return WithRetryDelay(
+          MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
+                    absl::StrCat("there are ", watchers_.size(), " watchers, the limit")),
+          kRefusalDelay);
     }
     const std::int64_t number = next_number_++;
     watchers_[number] = {.call = call, .model = found->get(), .due = Clock::now()};

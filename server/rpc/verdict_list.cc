@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +13,7 @@
 #include "server/errors.h"
 #include "server/rpc/page.h"
 #include "server/rpc/proto_time.h"
+#include "server/rpc/status_mapping.h"
 #include "server/rpc/watch_proto.h"
 
 namespace calibd::server {
@@ -22,55 +23,99 @@ constexpr double kDefaultRate = 0.05;
 constexpr double kMinRate = 1e-9;
 constexpr double kMaxRate = 0.25;
 
-struct ListedModel {
-  std::shared_ptr<Model> model;
-  std::shared_ptr<const ModelSnapshot> snapshot;
-  bool rejected = false;
+// How long the later pages of a list are of the models that its first one tested.
+constexpr std::chrono::seconds kTestedAge{60};
+// Models that are taken from the registry at a time, as nobody finds one meanwhile.
+constexpr std::size_t kModelsAtATime = 256;
+constexpr std::chrono::seconds kListRetryDelay{1};
 
-  [[nodiscard]] bool tested() const {
-    return snapshot->monitor.has_value() && snapshot->monitor->watch.has_value();
-  }
-};
-
-// Of all models, as e-BH is over all, whatever the page.
-std::vector<ListedModel> TestAll(const std::vector<std::shared_ptr<Model>>& models, double rate) {
-  std::vector<ListedModel> listed;
-  std::vector<double> e_values;
-  for (const std::shared_ptr<Model>& model : models) {
-    ListedModel one{.model = model, .snapshot = model->snapshot()};
-    if (one.tested()) {
-      e_values.push_back(one.snapshot->monitor->watch->reading.evidence.log10_e_value);
-    }
-    listed.push_back(std::move(one));
-  }
-  const std::vector<bool> rejected = RejectedByEbh(e_values, rate);
-  std::size_t next = 0;
-  for (ListedModel& one : listed) {
-    one.rejected = one.tested() && rejected[next++];
-  }
-  return listed;
-}
-
-void DescribeListed(const ListedModel& listed, std::chrono::system_clock::time_point now,
+void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock::time_point now,
                     v1::ListVerdictsResponse::ModelVerdict& proto) {
-  const ModelDeclaration& declaration = listed.model->declaration();
-  const ModelSnapshot& snapshot = *listed.snapshot;
+  const ModelDeclaration& declaration = model.declaration();
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   proto.set_model(declaration.name.ToString());
-  proto.set_observations(snapshot.observations);
-  if (snapshot.last_observation_time.has_value()) {
-    SetProto(*snapshot.last_observation_time, *proto.mutable_last_observation_time());
+  proto.set_observations(snapshot->observations);
+  if (snapshot->last_observation_time.has_value()) {
+    SetProto(*snapshot->last_observation_time, *proto.mutable_last_observation_time());
   }
-  if (snapshot.monitor.has_value()) {
-    DescribeVerdict(*listed.model, snapshot, now, *proto.mutable_verdict());
-    DescribeWatch(declaration, snapshot, *proto.mutable_watch());
+  if (snapshot->monitor.has_value()) {
+    DescribeVerdict(model, *snapshot, now, *proto.mutable_verdict());
+    DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
   }
-  proto.set_rejected_among_all(listed.rejected);
+  proto.set_rejected_among_all(rejected);
 }
 
 }  // namespace
 
-absl::Status ListVerdicts(const ModelRegistry& registry, const v1::ListVerdictsRequest& request,
-                          v1::ListVerdictsResponse& response) {
+absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
+  Tested tested{.rate = rate, .time = std::chrono::steady_clock::now()};
+  std::vector<std::int64_t> ids;
+  std::vector<double> e_values;
+  std::string after;
+  std::size_t listed = 0;
+  do {
+    const auto models = registry_.List(after, kModelsAtATime);
+    if (!models.ok()) {
+      return models.status();
+    }
+    for (const std::shared_ptr<Model>& model : *models) {
+      const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
+      if (snapshot->monitor.has_value() && snapshot->monitor->watch.has_value()) {
+        ids.push_back(model->id());
+        e_values.push_back(snapshot->monitor->watch->reading.evidence.log10_e_value);
+      }
+    }
+    listed = models->size();
+    if (listed > 0) {
+      after = models->back()->declaration().name.ToString();
+    }
+  } while (listed == kModelsAtATime);
+  tested.models = static_cast<std::int32_t>(ids.size());
+  const std::vector<bool> rejected = RejectedByEbh(e_values, rate);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (rejected[i]) {
+      tested.rejected.push_back(ids[i]);
+    }
+  }
+  std::sort(tested.rejected.begin(), tested.rejected.end());
+  return tested;
+}
+
+absl::Status VerdictList::ListPage(const Page& page, double rate,
+                                   v1::ListVerdictsResponse& response) {
+  const bool known = !page.after.empty() && tested_.has_value() && tested_->rate == rate &&
+                     std::chrono::steady_clock::now() - tested_->time < kTestedAge;
+  if (!known) {
+    absl::StatusOr<Tested> tested = TestAll(rate);
+    if (!tested.ok()) {
+      return tested.status();
+    }
+    tested_ = *std::move(tested);
+  }
+  // One more says whether there is another page.
+  const auto models = registry_.List(page.after, page.size + 1);
+  if (!models.ok()) {
+    return models.status();
+  }
+  response.set_tested_models(tested_->models);
+  response.set_rejected_models(static_cast<std::int32_t>(tested_->rejected.size()));
+  const auto now = std::chrono::system_clock::now();
+  for (std::size_t i = 0; i < std::min(models->size(), page.size); ++i) {
+    const Model& model = *(*models)[i];
+    const bool rejected =
+        std::binary_search(tested_->rejected.begin(), tested_->rejected.end(), model.id());
+    DescribeListed(model, rejected, now, *response.add_models());
+  }
+  if (models->size() > page.size) {
+    response.set_next_page_token(
+        MakePageToken(response.models(response.models_size() - 1).model()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
+                               v1::ListVerdictsResponse& response,
+                               std::function<void(const absl::Status&)> done) {
   const absl::StatusOr<Page> page = ParsePage(request.page_size(), request.page_token());
   if (!page.ok()) {
     return page.status();
@@ -82,27 +127,22 @@ absl::Status ListVerdicts(const ModelRegistry& registry, const v1::ListVerdictsR
     return InvalidFieldError("false_discovery_rate",
                              absl::StrCat("is ", given, ", expected ", kMinRate, "..", kMaxRate));
   }
-  const auto models = registry.List("", std::numeric_limits<std::size_t>::max());
-  if (!models.ok()) {
-    return models.status();
+  if (calls_.fetch_add(1) >= kMostCalls) {
+    --calls_;
+    return WithRetryDelay(
+        MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_READS",
+                  absl::StrCat(kMostCalls, " calls wait for verdicts, expected fewer")),
+        kListRetryDelay);
   }
-  const std::vector<ListedModel> all = TestAll(*models, rate);
-  response.set_tested_models(static_cast<std::int32_t>(
-      std::count_if(all.begin(), all.end(), [](const ListedModel& one) { return one.tested(); })));
-  response.set_rejected_models(static_cast<std::int32_t>(
-      std::count_if(all.begin(), all.end(), [](const ListedModel& one) { return one.rejected; })));
-  const auto now = std::chrono::system_clock::now();
-  for (const ListedModel& one : all) {
-    const std::string name = one.model->declaration().name.ToString();
-    if (name <= page->after) {
-      continue;
-    }
-    if (static_cast<std::size_t>(response.models_size()) == page->size) {
-      response.set_next_page_token(
-          MakePageToken(response.models(response.models_size() - 1).model()));
-      break;
-    }
-    DescribeListed(one, now, *response.add_models());
+  try {
+    thread_.Post([this, page = *page, rate, &response, done = std::move(done)] {
+      const absl::Status status = CatchExceptions([&] { return ListPage(page, rate, response); });
+      --calls_;
+      done(status);
+    });
+  } catch (...) {
+    --calls_;
+    throw;
   }
   return absl::OkStatus();
 }

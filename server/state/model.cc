@@ -270,7 +270,6 @@ void Model::Publish() {
       out.blocks = lens.running->Blocks();
     }
   }
-  snapshot->newest_log_id = std::max(state_.newest_log_id, retention_.last_log_id());
   if (monitor_.has_value()) {
     snapshot->monitor = monitor_->Snapshot();
   }

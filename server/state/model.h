@@ -53,8 +53,6 @@ struct ModelSnapshot {
   std::int64_t dropped_rows = 0;
   // Of the newest accepted batch with predictions.
   std::optional<Time> last_observation_time;
-  // Of the newest row of the log that did something to the model; 0 before the first.
-  std::int64_t newest_log_id = 0;
   // Of models with a label_grace.
   std::optional<LabelCoverage> label_coverage;
   // Unless monitoring is disabled.
@@ -138,8 +136,6 @@ class Model {
   // Before the first batch. Goes on where Save was: the same batches after it give the same
   // bits. Errors: DataLoss when it is not of a model so declared.
   [[nodiscard]] absl::Status Restore(const store::v1::ModelState& state);
-  // With Restore: the row of the log after which the state was saved, which may be gone.
-  void set_restored_log_id(std::int64_t log_id) noexcept { state_.newest_log_id = log_id; }
   // After Restore: an observation that it has counted, for the window.
   void RestoreWindow(const PredictionBatch& batch, const GroupValues& groups = {});
   // When the newest snapshot since the start was stored, microseconds since 1970; 0 before.

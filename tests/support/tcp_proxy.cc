@@ -101,7 +101,7 @@ void TcpProxy::Run() {
 }
 
 void TcpProxy::Forward(int client, int server) {
-  std::int64_t forwarded = 0;
+  forwarded_ = 0;
   std::array<char, 16384> buffer{};
   while (!stopping_) {
     std::array<pollfd, 3> waits{pollfd{client, POLLIN, 0}, pollfd{server, POLLIN, 0},
@@ -119,12 +119,12 @@ void TcpProxy::Forward(int client, int server) {
       const std::int64_t cut_after = cut_after_;
       std::int64_t sendable = count;
       if (cut_after >= 0) {
-        sendable = std::clamp<std::int64_t>(cut_after - forwarded, 0, count);
+        sendable = std::clamp<std::int64_t>(cut_after - forwarded_, 0, count);
       }
       if (!SendAll(server, buffer.data(), static_cast<std::size_t>(sendable))) {
         return;
       }
-      forwarded += sendable;
+      forwarded_ += sendable;
       if (sendable < count) {
         cut_after_ = -1;
         ++cuts_;

@@ -27,6 +27,8 @@ class TcpProxy {
   // it have gone to the server; what comes with them is lost. Once.
   void CutAfter(std::int64_t bytes) { cut_after_ = bytes; }
   [[nodiscard]] int cuts() const { return cuts_; }
+  // Bytes of the present connection that have gone to the server.
+  [[nodiscard]] std::int64_t forwarded() const { return forwarded_; }
 
   // From now on nothing is forwarded, while connections stay open.
   void Freeze() { frozen_ = true; }
@@ -44,6 +46,7 @@ class TcpProxy {
   // -1: never.
   std::atomic<std::int64_t> cut_after_ = -1;
   std::atomic<int> cuts_ = 0;
+  std::atomic<std::int64_t> forwarded_ = 0;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

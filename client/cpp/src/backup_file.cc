@@ -21,14 +21,27 @@ absl::Status WriteError(const std::string& path) {
   return absl::UnavailableError(absl::StrCat(path, " cannot be written: ", std::strerror(errno)));
 }
 
+// So that the name of a file is as durable as what is in it.
+absl::Status SyncFolder(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return WriteError(folder);
+  absl::Status status;
+  if (fsync(file) != 0) status = WriteError(folder);
+  close(file);
+  return status;
+}
+
 }  // namespace
 
 struct BackupFile::State {
   ~State() {
     if (file >= 0) {
-      close(file);
+      // Before its lock goes: afterwards it may be another's.
       std::error_code error;
       std::filesystem::remove(part, error);
+      close(file);
     }
   }
 
@@ -105,6 +118,10 @@ absl::StatusOr<std::int64_t> BackupFile::Keep() {
     return errno == EEXIST ? absl::AlreadyExistsError(
                                  absl::StrCat(state_->path, " exists; a backup is a new file"))
                            : WriteError(state_->path);
+  }
+  if (absl::Status status = SyncFolder(state_->path); !status.ok()) {
+    unlink(state_->path.c_str());
+    return status;
   }
   return state_->size;
 }

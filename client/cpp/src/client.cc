@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <thread>
+#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +15,7 @@
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
 #include "calibd/v1/store_service.grpc.pb.h"
+#include "channel_settings.h"
 #include "google/protobuf/util/time_util.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -26,29 +27,14 @@ namespace {
 
 using Clock = std::chrono::system_clock;
 
-// A declaration came in one request, of 1 MiB unless the server is set otherwise;
-// a page of them fits into one answer.
+// A page of the largest declarations fits into one answer: see ChannelSettings.
 constexpr int kModelsPerPage = 20;
-constexpr int kMaxAnswerBytes = 32 << 20;
 constexpr int kVerdictsPerPage = 100;
 
-grpc::ChannelArguments ChannelSettings() {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
-  // Retries are this library's, which knows what is safe to repeat.
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // A proxy meant for web traffic must not carry predictions elsewhere.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A peer that vanished without a word is noticed after 80 s. Servers may close
-  // connections that ping more often than every 30 s.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
-  // The delays between attempts are Backoff's; the channel's stay below them.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  return arguments;
-}
+// How late Connect may see a stop.
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+
+absl::Status Cancelled() { return absl::CancelledError("the call was cancelled"); }
 
 // Waits, unless stopped meanwhile.
 void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
@@ -57,6 +43,23 @@ void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
   std::unique_lock lock(mutex);
   changed.wait_for(lock, stop, delay, [] { return false; });
 }
+
+// Tells how far a long call is. A repeated call starts over; what is told does not go back.
+class Progress {
+ public:
+  explicit Progress(const LongCallOptions& options) : options_(options) {}
+
+  void Tell(double fraction) {
+    // Not so of NaN.
+    if (!options_.on_progress || !(fraction > told_)) return;
+    told_ = std::min(fraction, 1.0);
+    options_.on_progress(told_);
+  }
+
+ private:
+  const LongCallOptions& options_;
+  double told_ = 0;
+};
 
 }  // namespace
 
@@ -69,17 +72,21 @@ struct Client::Impl {
         store(v1::StoreService::NewStub(channel)),
         ingest(v1::IngestService::NewStub(channel)) {}
 
-  // call(context) makes one attempt. Repeats it while that is safe and within
-  // the deadline.
+  // call(context, attempt) makes one attempt. Repeats it while that is safe and within
+  // the deadline, unless stopped.
   template <typename Call>
-  absl::Status Retry(std::chrono::milliseconds timeout, const Call& call) const {
+  absl::Status Retry(std::chrono::milliseconds timeout, const std::stop_token& stop,
+                     const Call& call) const {
     const Clock::time_point deadline = Clock::now() + timeout;
     Backoff backoff(std::random_device{}());
     int failed = 0;
     for (int attempt = 1;; ++attempt) {
+      if (stop.stop_requested()) return Cancelled();
       grpc::ClientContext context;
       context.set_deadline(deadline);
+      const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
       absl::Status status = call(context, attempt);
+      if (!status.ok() && stop.stop_requested()) return Cancelled();
       if (!IsRetryable(status)) return status;
       const auto asked = RetryDelay(status);
       // A server that starts or ends and says when to come again is no failure.
@@ -87,7 +94,7 @@ struct Client::Impl {
       if (!awaited && ++failed >= options.max_attempts) return status;
       const auto delay = backoff.Next(asked);
       if (Clock::now() + delay >= deadline) return status;
-      std::this_thread::sleep_for(delay);
+      WaitFor(delay, stop);
     }
   }
 
@@ -95,10 +102,10 @@ struct Client::Impl {
   template <typename Response, typename Call>
   absl::StatusOr<Response> Unary(const Call& call) const {
     Response response;
-    absl::Status status =
-        Retry(options.call_timeout, [&](grpc::ClientContext& context, int /*attempt*/) {
-          return FromGrpcStatus(call(&context, &response));
-        });
+    absl::Status status = Retry(options.call_timeout, options.stop,
+                                [&](grpc::ClientContext& context, int /*attempt*/) {
+                                  return FromGrpcStatus(call(&context, &response));
+                                });
     if (!status.ok()) return status;
     return response;
   }
@@ -108,26 +115,20 @@ struct Client::Impl {
   absl::StatusOr<Result> Long(const LongCallOptions& call_options, const Start& start,
                               const Take& take) const {
     std::optional<Result> result;
-    double fraction = 0;
-    absl::Status cancelled = absl::CancelledError("the call was cancelled");
-    absl::Status status =
-        Retry(call_options.timeout, [&](grpc::ClientContext& context, int /*attempt*/) {
-          const std::stop_callback cancel(call_options.stop, [&context] { context.TryCancel(); });
-          if (call_options.stop.stop_requested()) return cancelled;
-          const auto reader = start(&context);
-          Response response;
-          while (reader->Read(&response)) {
-            if (!response.has_progress()) {
-              result = std::move(*take(response));
-            } else if (call_options.on_progress && response.progress().fraction() > fraction) {
-              // A repeated call starts over; what is shown does not go back.
-              fraction = std::min(response.progress().fraction(), 1.0);
-              call_options.on_progress(fraction);
-            }
-          }
-          return FromGrpcStatus(reader->Finish());
-        });
-    if (call_options.stop.stop_requested() && !result.has_value()) return cancelled;
+    Progress progress(call_options);
+    absl::Status status = Retry(call_options.timeout, call_options.stop,
+                                [&](grpc::ClientContext& context, int /*attempt*/) {
+                                  const auto reader = start(&context);
+                                  Response response;
+                                  while (reader->Read(&response)) {
+                                    if (response.has_progress()) {
+                                      progress.Tell(response.progress().fraction());
+                                    } else {
+                                      result = std::move(*take(response));
+                                    }
+                                  }
+                                  return FromGrpcStatus(reader->Finish());
+                                });
     if (!status.ok()) return status;
     // A broken message can look like a clean end of a stream.
     if (!result.has_value()) {
@@ -160,9 +161,12 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
   // a silent peer takes that long.
   for (grpc_connectivity_state state = channel->GetState(true); state != GRPC_CHANNEL_READY;
        state = channel->GetState(true)) {
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || !channel->WaitForStateChange(state, deadline)) {
+    if (options.stop.stop_requested()) return Cancelled();
+    const Clock::time_point now = Clock::now();
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || now >= deadline) {
       return absl::UnavailableError(absl::StrCat("no calibd server answers at ", address));
     }
+    channel->WaitForStateChange(state, std::min(deadline, now + kBetweenLooks));
   }
   return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(channel), options)));
 }
@@ -208,12 +212,14 @@ absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
 absl::Status Client::DeleteModel(std::string_view name) {
   v1::DeleteModelRequest request;
   request.set_name(std::string(name));
-  return impl_->Retry(impl_->options.call_timeout, [&](grpc::ClientContext& context, int attempt) {
-    v1::DeleteModelResponse response;
-    absl::Status status = FromGrpcStatus(impl_->models->DeleteModel(&context, request, &response));
-    if (attempt > 1 && absl::IsNotFound(status)) return absl::OkStatus();
-    return status;
-  });
+  return impl_->Retry(impl_->options.call_timeout, impl_->options.stop,
+                      [&](grpc::ClientContext& context, int attempt) {
+                        v1::DeleteModelResponse response;
+                        absl::Status status = FromGrpcStatus(
+                            impl_->models->DeleteModel(&context, request, &response));
+                        if (attempt > 1 && absl::IsNotFound(status)) return absl::OkStatus();
+                        return status;
+                      });
 }
 
 absl::StatusOr<v1::GetCalibrationResponse> Client::GetCalibration(std::string_view name) {
@@ -291,7 +297,7 @@ absl::Status Client::Watch(
     if (options.stop.stop_requested()) break;
     // A broken message can look like a clean end of a stream.
     if (status.ok()) status = absl::UnavailableError("the server ended the call");
-    if (!IsRetryable(status)) return status;
+    if (!IsRetryable(status) && !IsCutOff(status)) return status;
     if (!std::exchange(lost, true) && options.on_connection) options.on_connection(status);
     WaitFor(backoff.Next(RetryDelay(status)), options.stop);
   }
@@ -338,15 +344,15 @@ absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
                                             const LongCallOptions& options) {
   absl::StatusOr<BackupFile> file = BackupFile::Create(path);
   if (!file.ok()) return file.status();
-  absl::Status status = impl_->Retry(options.timeout, [&](grpc::ClientContext& context, int) {
-    const std::stop_callback cancel(options.stop, [&context] { context.TryCancel(); });
+  Progress progress(options);
+  const auto attempt = [&](grpc::ClientContext& context, int /*attempt*/) {
     if (absl::Status begun = file->Begin(); !begun.ok()) return begun;
     const auto reader = impl_->store->Backup(&context, v1::BackupRequest());
     v1::BackupResponse response;
     absl::Status written;
     while (written.ok() && reader->Read(&response)) {
       if (response.has_progress()) {
-        if (options.on_progress) options.on_progress(response.progress().fraction());
+        progress.Tell(response.progress().fraction());
       } else if (response.has_complete()) {
         written = file->Complete(response.complete());
       } else {
@@ -356,9 +362,10 @@ absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
     if (!written.ok()) context.TryCancel();
     absl::Status called = FromGrpcStatus(reader->Finish());
     return written.ok() ? called : written;
-  });
-  if (options.stop.stop_requested()) return absl::CancelledError("the call was cancelled");
-  if (!status.ok()) return status;
+  };
+  if (absl::Status status = impl_->Retry(options.timeout, options.stop, attempt); !status.ok()) {
+    return status;
+  }
   return file->Keep();
 }
 
@@ -371,7 +378,7 @@ absl::StatusOr<v1::Verification> Client::Verify(const LongCallOptions& options) 
 absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(
     std::string_view name, const StreamOptions& options) {
   auto impl = ObservationStream::Impl::Open(impl_->ingest, std::string(name), options,
-                                            impl_->options.call_timeout);
+                                            impl_->options.call_timeout, impl_->options.stop);
   if (!impl.ok()) return impl.status();
   return std::unique_ptr<ObservationStream>(new ObservationStream(*std::move(impl)));
 }

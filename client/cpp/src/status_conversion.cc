@@ -89,4 +89,10 @@ bool IsRetryable(const absl::Status& status) {
          (absl::IsResourceExhausted(status) && RetryDelay(status).has_value());
 }
 
+bool IsCutOff(const absl::Status& status) {
+  const bool made_up =
+      absl::IsUnknown(status) || absl::IsInternal(status) || absl::IsCancelled(status);
+  return made_up && ErrorReason(status).empty();
+}
+
 }  // namespace calibd::client

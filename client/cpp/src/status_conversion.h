@@ -29,6 +29,9 @@ namespace calibd::client {
 // True when the same call may succeed later and it is safe to repeat: UNAVAILABLE,
 // or RESOURCE_EXHAUSTED with a delay.
 [[nodiscard]] bool IsRetryable(const absl::Status& status);
+// True of an error that the transport made up when it cut a call that was under way: whether the
+// server saw the call is not known.
+[[nodiscard]] bool IsCutOff(const absl::Status& status);
 
 }  // namespace calibd::client
 

@@ -26,15 +26,11 @@ std::string RandomProducerId() {
 }
 
 // Whether to open again after a connection ended. Beyond what any call may
-// repeat, a stream that was cut in the middle shows codes that the transport made
-// up; the numbering makes opening again safe after each of them.
+// repeat: the numbering makes opening again safe wherever a stream was cut.
 bool IsResumable(const absl::Status& status) {
-  if (IsRetryable(status)) return true;
-  // A broken message reaches the server as a clean end of the stream.
-  if (ErrorReason(status) == "NOT_FINISHED") return true;
-  const bool made_by_transport = ErrorReason(status).empty();
-  return made_by_transport && (status.ok() || absl::IsUnknown(status) || absl::IsInternal(status) ||
-                               absl::IsCancelled(status));
+  // A broken message reaches the server as a clean end of the stream, or the client as one.
+  return IsRetryable(status) || IsCutOff(status) || ErrorReason(status) == "NOT_FINISHED" ||
+         status.ok();
 }
 
 // "rows[17].probabilities" or "prediction_ids[17]" -> 17; -1 when the path names no row.
@@ -102,11 +98,12 @@ ObservationStream::Impl::Impl(std::shared_ptr<v1::IngestService::Stub> stub, std
 
 absl::StatusOr<std::unique_ptr<ObservationStream::Impl>> ObservationStream::Impl::Open(
     std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
-    std::chrono::milliseconds open_timeout) {
+    std::chrono::milliseconds open_timeout, const std::stop_token& stop) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   if (options.producer_id.empty()) options.producer_id = RandomProducerId();
   std::unique_ptr<Impl> impl(new Impl(std::move(stub), std::move(model), std::move(options)));
   impl->connection_thread_ = std::thread([raw = impl.get()] { raw->RunConnections(); });
+  const std::stop_callback cancel(stop, [raw = impl.get()] { raw->Cancel(); });
 
   Lock lock(impl->mutex_);
   const bool answered = impl->changed_.wait_for(

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,7 +31,7 @@ class ObservationStream::Impl {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Impl>> Open(
       std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
-      std::chrono::milliseconds open_timeout);
+      std::chrono::milliseconds open_timeout, const std::stop_token& stop);
   ~Impl();
 
   template <typename T>

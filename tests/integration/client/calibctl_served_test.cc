@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
 
 #include "integration/client/run_calibctl.h"
 #include "support/http_get.h"
@@ -301,6 +304,60 @@ TEST_F(CalibctlServedTest, NoServerIsAnOperationalError) {
   const auto run = Run({"model", "list"});
   EXPECT_EQ(run->exit_code(), 1);
   EXPECT_THAT(run->error(), HasSubstr("no calibd server answers at"));
+}
+
+TEST_F(CalibctlServedTest, AModelWithGroupsIsMadeAndFed) {
+  const nlohmann::json made =
+      RunJson({"model", "create", "grouped", "--classes", "10", "--bandwidth", "0.5", "--group-tag",
+               "region", "--max-groups", "2", "--tolerance", "1e-3", "--significance-level", "0.01",
+               "--average-run-length", "1e5", "--stale-after", "12h"});
+  EXPECT_EQ(made.at("monitoring").at("max_groups"), 2);
+  EXPECT_EQ(made.at("monitoring").at("tolerance"), 1e-3);
+  EXPECT_EQ(made.at("monitoring").at("significance_level"), 0.01);
+  EXPECT_EQ(made.at("monitoring").at("average_run_length"), 1e5);
+  EXPECT_EQ(made.at("monitoring").at("stale_after_seconds"), 43200);
+  auto generator = Generator::Create(GeneratorSpec::M1(10), 1);
+  PredictionSet set;
+  generator->Draw(3, set);
+  const PredictionFiles files(set, 0);
+  const TemporaryFolder folder;
+  const std::string groups = folder.path() / "groups.csv";
+  std::ofstream(groups) << "us\neu\nus\n";
+  RunJson({"send", "grouped", files.predictions(), files.labels(), "--label-base", "0", "--groups",
+           groups});
+  const nlohmann::json shown = RunJson({"show", "grouped"});
+  std::map<std::string, int> observations;
+  for (const auto& group : shown.at("groups")) {
+    observations[group.at("value")] = group.at("watch").at("observations");
+  }
+  EXPECT_EQ(observations.at("us"), 2);
+  EXPECT_EQ(observations.at("eu"), 1);
+
+  RunJson({"model", "create", "unwatched", "--classes", "10", "--no-monitoring"});
+  EXPECT_TRUE(RunJson({"show", "unwatched"}).at("watch").is_null());
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--max-groups", "2"},
+                                                {"--no-monitoring", "--tolerance", "1e-3"},
+                                                {"--stale-after", "soon"},
+                                                {"--significance-level", "1"}}) {
+    std::vector<std::string> arguments = {"model", "create", "wrong", "--classes", "10"};
+    arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(Run(arguments)->exit_code(), 2) << wrong.front();
+  }
+}
+
+TEST_F(CalibctlServedTest, BackupAndVerifySayWhatTheyDidInALine) {
+  RunJson({"model", "create", "m", "--classes", "10"});
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "backup.db";
+  const auto backup = Run({"backup", file});
+  ASSERT_EQ(backup->exit_code(), 0) << backup->error();
+  EXPECT_EQ(backup->output(),
+            file + ": " + std::to_string(std::filesystem::file_size(file)) + " bytes\n");
+  const auto verify = Run({"verify"});
+  ASSERT_EQ(verify->exit_code(), 0) << verify->error();
+  EXPECT_EQ(verify->output(),
+            "1 models, 0 producers, 0 snapshots, 0 batches of the log with 0 observations: all is "
+            "well\n");
 }
 
 }  // namespace

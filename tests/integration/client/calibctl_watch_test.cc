@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <mutex>
 #include <sstream>
@@ -222,6 +223,16 @@ class VerdictServer final : public v1::CalibrationService::Service {
     return rate_;
   }
 
+  // Until the client goes.
+  grpc::Status GetCalibration(grpc::ServerContext* context,
+                              const v1::GetCalibrationRequest* /*request*/,
+                              v1::GetCalibrationResponse* /*response*/) override {
+    asked_ = true;
+    WaitFor([&] { return context->IsCancelled(); }, std::chrono::minutes(2));
+    return grpc::Status::CANCELLED;
+  }
+  [[nodiscard]] bool asked() const { return asked_; }
+
   grpc::Status ListVerdicts(grpc::ServerContext* /*context*/,
                             const v1::ListVerdictsRequest* request,
                             v1::ListVerdictsResponse* response) override {
@@ -245,6 +256,7 @@ class VerdictServer final : public v1::CalibrationService::Service {
   }
 
  private:
+  std::atomic<bool> asked_ = false;
   std::mutex mutex_;
   std::vector<std::int64_t> observations_;
   double rate_ = 0;
@@ -286,6 +298,15 @@ TEST(CalibctlListTest, AWatchOfAllPrintsWhatChanges) {
   ASSERT_TRUE(watch.Interrupt());
   EXPECT_EQ(watch.exit_code(), 0) << watch.error();
   EXPECT_EQ(Lines(watch.output()).size(), 4u) << watch.output();
+}
+
+TEST(CalibctlListTest, CtrlCEndsACallThatIsNotAnswered) {
+  VerdictServer server;
+  CalibctlRun show({"show", "m", "--timeout", "600", "--server", server.address()});
+  ASSERT_TRUE(WaitFor([&] { return server.asked(); }));
+  ASSERT_TRUE(show.Interrupt());
+  EXPECT_EQ(show.exit_code(), 1);
+  EXPECT_EQ(show.error(), "calibctl: the call was cancelled\n");
 }
 
 }  // namespace

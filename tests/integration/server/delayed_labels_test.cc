@@ -95,7 +95,7 @@ double Recomputed(const PredictionSet& set, const std::vector<std::size_t>& rows
 }
 
 TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsWhateverTheOrderOfTheLabels) {
-  Create(std::chrono::milliseconds(2000));
+  Create(std::chrono::milliseconds(6000));
   for (std::size_t first = 0; first < 400; first += 50) {
     EXPECT_EQ(Observe(Predictions(first, 50)).accepted_rows(), 50);
   }
@@ -202,7 +202,7 @@ TEST_F(DelayedLabelsTest, AStreamCarriesBothAndTellsWhatBecameOfThem) {
 }
 
 TEST_F(DelayedLabelsTest, TooManyThatWaitAreRefusedUntilSomeMature) {
-  Create(std::chrono::milliseconds(1500), 30);
+  Create(std::chrono::milliseconds(6000), 30);
   EXPECT_EQ(Observe(Predictions(0, 30)).accepted_rows(), 30);
   v1::ObserveResponse response;
   const grpc::Status refused = client_->Observe(Predictions(30, 1), &response);
@@ -226,7 +226,7 @@ TEST_F(DelayedLabelsTest, AModelWithoutGraceTakesNoIds) {
 }
 
 TEST_F(DelayedLabelsTest, LabelsThatAreMissingForOneClassAreWarnedOf) {
-  Create(std::chrono::milliseconds(300));
+  Create(std::chrono::milliseconds(3000));
   std::vector<std::size_t> labelled;
   for (std::size_t i = 0; i < 400; ++i) {
     const auto row = set_.view().row(i);
@@ -247,7 +247,7 @@ TEST_F(DelayedLabelsTest, LabelsThatAreMissingForOneClassAreWarnedOf) {
 }
 
 TEST_F(DelayedLabelsTest, WhatMaturedWhileTheServerWasDownCountsAfterTheStart) {
-  Create(std::chrono::milliseconds(700));
+  Create(std::chrono::milliseconds(3000));
   EXPECT_EQ(Observe(Predictions(0, 100)).accepted_rows(), 100);
   std::vector<std::size_t> labelled;
   for (std::size_t i = 0; i < 100; i += 2) labelled.push_back(i);

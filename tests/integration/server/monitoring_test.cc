@@ -503,7 +503,7 @@ TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
 
 TEST_F(GroupsTest, ValuesStayWithPredictionsThatWaitForTheirLabels) {
   v1::Model model = Grouped(2);
-  model.mutable_label_grace()->set_nanos(500000000);
+  model.mutable_label_grace()->set_seconds(3);
   Create(model);
   const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 60);
   std::vector<std::string> values;
@@ -586,12 +586,19 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
   EXPECT_EQ(page.models_size(), 3);
   EXPECT_EQ(page.rejected_models(), 1);
   request.set_page_token(page.next_page_token());
+  // All of them as they were at the first.
+  ASSERT_TRUE(client_->Delete("models/b").ok());
   v1::ListVerdictsResponse last;
   ASSERT_TRUE(list(request, &last).ok());
   ASSERT_EQ(last.models_size(), 1);
   EXPECT_EQ(last.models(0).model(), "models/d");
   EXPECT_EQ(last.next_page_token(), "");
   EXPECT_EQ(last.tested_models(), 3);
+  EXPECT_EQ(last.rejected_models(), 1);
+  v1::ListVerdictsResponse anew;
+  ASSERT_TRUE(list({}, &anew).ok());
+  EXPECT_EQ(anew.tested_models(), 2);
+  EXPECT_EQ(anew.rejected_models(), 0);
 
   v1::ListVerdictsResponse none;
   request.set_page_token("nonsense");

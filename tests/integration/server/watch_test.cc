@@ -162,6 +162,14 @@ TEST_F(WatchTest, SaysNothingOfWhatChangesNothing) {
   const auto resumed = Watch(*client_, Request(revision)).Read();
   ASSERT_TRUE(resumed.has_value());
   EXPECT_FALSE(resumed->has_calibration());
+  // Nor what is in the log and counts nothing: a producer that opens.
+  {
+    ObservationCall call(*client_);
+    ASSERT_TRUE(call.Open(kModel, "q").has_value());
+  }
+  const auto opened = Watch(*client_, Request(revision)).Read();
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_FALSE(opened->has_calibration());
   send(0, 2);
   const auto next = watch.Read();
   ASSERT_TRUE(next.has_value());
@@ -171,8 +179,8 @@ TEST_F(WatchTest, SaysNothingOfWhatChangesNothing) {
 TEST_F(WatchTest, SendsAtMostOneMessageInAnInterval) {
   StartWithModel();
   const milliseconds interval(300);
-  Watch watch(*client_, Request(0, interval));
   const Clock::time_point begin = Clock::now();
+  Watch watch(*client_, Request(0, interval));
   constexpr int kBatches = 200;
   std::thread burst([this] {
     for (int i = 0; i < kBatches; ++i) EXPECT_TRUE(Observe(1).ok());
@@ -276,6 +284,56 @@ TEST_F(WatchTest, TellsAVerdictThatBecomesStaleByTimeAlone) {
   EXPECT_EQ(again->calibration().observations(), 11);
 }
 
+TEST_F(WatchTest, TellsPredictionsTheirLabelsAndThatTheyMatured) {
+  Start();
+  v1::Model model;
+  model.set_name(kModel);
+  model.set_class_count(kClasses);
+  model.mutable_bandwidth()->set_fixed(0.5);
+  model.mutable_label_grace()->set_seconds(3);
+  ASSERT_TRUE(client_->Create(model).ok());
+  Watch watch(*client_, Request());
+  ASSERT_TRUE(watch.Read().has_value());
+  v1::ObserveRequest request;
+  request.set_model(kModel);
+  *request.mutable_observations() = ToProto(Draw(2, kClasses).view());
+  request.mutable_observations()->clear_labels();
+  request.mutable_observations()->add_prediction_ids("a");
+  request.mutable_observations()->add_prediction_ids("b");
+  ASSERT_TRUE(client_->Observe(request).ok());
+  const auto waits = watch.Read();
+  ASSERT_TRUE(waits.has_value());
+  EXPECT_EQ(waits->calibration().label_coverage().predictions(), 2);
+  request.mutable_labels()->add_prediction_ids("a");
+  request.mutable_labels()->add_labels(1);
+  ASSERT_TRUE(client_->Observe(request).ok());
+  const auto labelled = watch.Read();
+  ASSERT_TRUE(labelled.has_value());
+  EXPECT_EQ(labelled->calibration().label_coverage().labels().matched(), 1);
+  EXPECT_GT(labelled->revision(), waits->revision());
+  const auto matured = watch.ReadUntil(1);
+  EXPECT_EQ(matured.calibration().label_coverage().missing(), 1);
+  EXPECT_GT(matured.revision(), labelled->revision());
+}
+
+TEST_F(WatchTest, TellsThatAnAlarmWasAcknowledged) {
+  StartWithModel();
+  ASSERT_TRUE(Observe(600).ok());
+  Watch watch(*client_, Request());
+  const auto raised = watch.ReadUntil(600);
+  ASSERT_GT(raised.calibration().alarms_size(), 0);
+  grpc::ClientContext context;
+  v1::AcknowledgeAlarmRequest request;
+  request.set_model(kModel);
+  request.set_alarm_id(raised.calibration().alarms(0).id());
+  v1::AcknowledgeAlarmResponse response;
+  ASSERT_TRUE(client_->calibration->AcknowledgeAlarm(&context, request, &response).ok());
+  const auto told = watch.Read();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_TRUE(told->calibration().alarms(0).has_acknowledge_time());
+  EXPECT_GT(told->revision(), raised.revision());
+}
+
 TEST_F(WatchTest, EndsWhenTheModelIsDeleted) {
   StartWithModel();
   Watch watch(*client_, Request(0, std::chrono::hours(1)));
@@ -313,6 +371,8 @@ TEST_F(WatchTest, RefusesTooManyAndTakesOthersWhenSomeAreGone) {
   const grpc::Status refused = StatusOf(Request());
   EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "TOO_MANY_WATCHERS");
+  // Clients wait for room.
+  EXPECT_NE(refused.error_details().find("google.rpc.RetryInfo"), std::string::npos);
   first.reset();
   EXPECT_TRUE(WaitFor([&] { return Watch(*client_, Request()).Read().has_value(); }));
 }

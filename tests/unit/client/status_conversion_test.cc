@@ -68,6 +68,20 @@ TEST(IsRetryableTest, NeedsUnavailableOrADelay) {
   EXPECT_EQ(RetryDelay(status), milliseconds(2500));
 }
 
+TEST(IsCutOffTest, IsSoOfWhatTheTransportMadeUpAlone) {
+  EXPECT_TRUE(IsCutOff(absl::UnknownError("Stream removed")));
+  EXPECT_TRUE(IsCutOff(absl::InternalError("Received RST_STREAM with error code 2")));
+  EXPECT_TRUE(IsCutOff(absl::CancelledError("")));
+  EXPECT_FALSE(IsCutOff(absl::OkStatus()));
+  EXPECT_FALSE(IsCutOff(absl::DataLossError("")));
+  rpc::Status wire;
+  wire.set_code(13);
+  rpc::ErrorInfo info;
+  info.set_reason("INTERNAL");
+  Pack(info, "ErrorInfo", wire);
+  EXPECT_FALSE(IsCutOff(FromRpcStatus(wire)));
+}
+
 TEST(RetryDelayTest, IsBoundedWhateverTheServerSays) {
   rpc::Status wire;
   wire.set_code(8);

@@ -322,6 +322,19 @@ TEST(VerdictReportTest, ABarReachesItsThreshold) {
   EXPECT_EQ(ThresholdBar(std::numeric_limits<double>::infinity(), 2), "[################|####]");
 }
 
+TEST(VerdictReportTest, TheEvidenceIsCountedAsTheModelDoes) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  response.mutable_watch()->set_first_observation(601);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500, odds of "));
+}
+
+TEST(VerdictReportTest, AScreenHasRoomForItsStatus) {
+  EXPECT_EQ(FitScreen("a\nb\n", "now", 10, 4), "a\nb\n\nnow");
+  EXPECT_EQ(FitScreen("a\nb\nc\n", "now", 10, 4), "a\nb\n... 1 more\nnow");
+  EXPECT_EQ(FitScreen("a\nb\nc\n", "today", 3, 2), "...\ntod");
+  EXPECT_EQ(FitScreen("", "now", 10, 1), "\nnow");
+}
+
 TEST(VerdictReportTest, LinesAreCutBetweenCharacters) {
   EXPECT_EQ(CutLines("abc\nabcdef\n", 4), "abc\nabcd\n");
   EXPECT_EQ(CutLines("\xc3\xa4\xc3\xb6\xc3\xbc", 2), "\xc3\xa4\xc3\xb6");

@@ -6,14 +6,21 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "calibd/client/client.h"
+#include "calibd/rpc/status.pb.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
+#include "channel_settings.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "support/tcp_proxy.h"
+#include "support/wait_for.h"
 
 namespace calibd::client {
 namespace {
@@ -32,9 +39,14 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
     int port = 0;
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    // Who pings more often than every 5 minutes would be sent away, and the server itself
+    // pings to measure.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
-    client_ = *Client::Connect("127.0.0.1:" + std::to_string(port));
+    address_ = "127.0.0.1:" + std::to_string(port);
+    client_ = *Client::Connect(address_);
   }
   ~ScriptedWatches() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
@@ -56,6 +68,7 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
   }
 
   Client& client() { return *client_; }
+  [[nodiscard]] const std::string& address() const { return address_; }
   // Of the calls so far.
   std::vector<v1::WatchCalibrationRequest> requests() {
     const std::lock_guard lock(mutex_);
@@ -68,6 +81,7 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
   std::mutex mutex_;
   std::vector<v1::WatchCalibrationRequest> requests_;
   std::unique_ptr<grpc::Server> server_;
+  std::string address_;
   std::unique_ptr<Client> client_;
 };
 
@@ -162,6 +176,80 @@ TEST(ClientWatchTest, AStopEndsTheWaitForALostServer) {
       "models/m", [](const v1::WatchCalibrationResponse&) { return true; }, options);
   EXPECT_TRUE(absl::IsCancelled(status));
   EXPECT_EQ(server.requests().size(), 1u);
+}
+
+TEST(ClientWatchTest, WaitsForRoomAndGoesOnWhereTheTransportCutTheCall) {
+  ScriptedWatches server([](int attempt, grpc::ServerContext&, Writer& writer) -> grpc::Status {
+    switch (attempt) {
+      case 1: {
+        rpc::RetryInfo retry;
+        retry.mutable_retry_delay()->set_nanos(1'000'000);
+        rpc::Status full;
+        full.set_code(grpc::RESOURCE_EXHAUSTED);
+        google::protobuf::Any& detail = *full.add_details();
+        detail.set_type_url("type.googleapis.com/google.rpc.RetryInfo");
+        detail.set_value(retry.SerializeAsString());
+        return {grpc::RESOURCE_EXHAUSTED, "too many watchers", full.SerializeAsString()};
+      }
+      case 2:
+        return {grpc::INTERNAL, "Received RST_STREAM with error code 2"};
+      case 3:
+        return grpc::Status::CANCELLED;
+      default:
+        ScriptedWatches::Write(writer, attempt);
+        return {grpc::NOT_FOUND, "models/m is deleted"};
+    }
+  });
+  std::vector<std::int64_t> revisions;
+  const absl::Status status =
+      server.client().Watch("models/m", [&](const v1::WatchCalibrationResponse& change) {
+        revisions.push_back(change.revision());
+        return true;
+      });
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(revisions, ElementsAre(4));
+}
+
+// Else a peer that vanished would not be noticed while there is nothing to tell.
+TEST(ClientWatchTest, AQuietCallIsPingedForAsLongAsItLasts) {
+  ScriptedWatches server([](int, grpc::ServerContext& context, Writer& writer) -> grpc::Status {
+    ScriptedWatches::Write(writer, 1);
+    calibd::testing::WaitFor([&] { return context.IsCancelled(); }, std::chrono::minutes(2));
+    return grpc::Status::CANCELLED;
+  });
+  calibd::testing::TcpProxy proxy(server.address());
+  grpc::ChannelArguments settings = ChannelSettings(std::chrono::milliseconds(100));
+  settings.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto stub = v1::CalibrationService::NewStub(
+      grpc::CreateCustomChannel(proxy.address(), grpc::InsecureChannelCredentials(), settings));
+  grpc::ClientContext context;
+  const auto reader = stub->WatchCalibration(&context, v1::WatchCalibrationRequest());
+  v1::WatchCalibrationResponse change;
+  ASSERT_TRUE(reader->Read(&change));
+  // Of 17 bytes each, one a second at most.
+  constexpr std::int64_t kPings = 6;
+  const std::int64_t before = proxy.forwarded();
+  EXPECT_TRUE(calibd::testing::WaitFor([&] { return proxy.forwarded() >= before + 17 * kPings; },
+                                       std::chrono::minutes(1)));
+  context.TryCancel();
+}
+
+// So that none waits for what failed for another.
+TEST(ClientWatchTest, EachClientHasAConnectionOfItsOwn) {
+  std::mutex mutex;
+  std::set<std::string> peers;
+  ScriptedWatches server([&](int, grpc::ServerContext& context, Writer&) -> grpc::Status {
+    const std::lock_guard lock(mutex);
+    peers.insert(context.peer());
+    return {grpc::NOT_FOUND, "models/m is deleted"};
+  });
+  const auto other = Client::Connect(server.address());
+  ASSERT_TRUE(other.ok()) << other.status();
+  for (Client* client : {&server.client(), other->get()}) {
+    EXPECT_TRUE(absl::IsNotFound(
+        client->Watch("models/m", [](const v1::WatchCalibrationResponse&) { return true; })));
+  }
+  EXPECT_EQ(peers.size(), 2u);
 }
 
 TEST(ClientWatchTest, AnErrorThatStaysIsReturned) {

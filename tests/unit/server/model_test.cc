@@ -265,24 +265,5 @@ TEST(ObservationWindowTest, HoldsTheNewestRowsInChunksOfAnySize) {
   }
 }
 
-TEST_F(ModelTest, KnowsTheNewestRowOfTheLogOverARestart) {
-  Model model(1, Declaration(10, 0, 0.5), {}, 10, pool_, nullptr);
-  EXPECT_EQ(model.snapshot()->newest_log_id, 0);
-  model.retention().Add(7, 3);
-  model.Publish();
-  EXPECT_EQ(model.snapshot()->newest_log_id, 7);
-
-  Model restored(1, Declaration(10, 0, 0.5), {}, 10, pool_, nullptr);
-  ASSERT_TRUE(restored.Restore(model.Save()).ok());
-  // The row after which it was saved was of a rejected batch, and is gone.
-  restored.set_restored_log_id(9);
-  restored.retention().AddOld(7, 3);
-  restored.Publish();
-  EXPECT_EQ(restored.snapshot()->newest_log_id, 9);
-  restored.retention().Add(12, 1);
-  restored.Publish();
-  EXPECT_EQ(restored.snapshot()->newest_log_id, 12);
-}
-
 }  // namespace
 }  // namespace calibd::server

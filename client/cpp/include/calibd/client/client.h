@@ -27,6 +27,9 @@ struct ClientOptions {
   // Attempts of one call, the first included; >= 1. Those that a server answers which is
   // starting or shutting down are not counted: the deadline bounds them.
   int max_attempts = 4;
+  // Ends Connect, OpenStream and every call that has no stop of its own, those under way and
+  // those that come, with CANCELLED, from any thread.
+  std::stop_token stop{};
 };
 
 // How a long call is watched and stopped.
@@ -98,8 +101,8 @@ class Client {
 
   // Tells every change of a model's calibration, the newest where several came within
   // min_interval, on the thread that called, until on_change returns false (OK), a stop
-  // (CANCELLED) or an error. A lost server is asked again, with growing, jittered delays, for as
-  // long as it takes; no change is told twice.
+  // (CANCELLED) or an error. A lost server, and one that can take no more watchers, is asked again,
+  // with growing, jittered delays, for as long as it takes; no change is told twice.
   [[nodiscard]] absl::Status Watch(
       std::string_view name,
       const std::function<bool(const v1::WatchCalibrationResponse& change)>& on_change,

@@ -1,0 +1,41 @@
+#ifndef CALIBD_CLIENT_SRC_CHANNEL_SETTINGS_H_
+#define CALIBD_CLIENT_SRC_CHANNEL_SETTINGS_H_
+
+#include <chrono>
+
+#include "grpcpp/support/channel_arguments.h"
+
+namespace calibd::client {
+
+// A peer that vanished without a word is noticed after this and 20 s. Servers may close
+// connections that ping more often than every 30 s.
+inline constexpr std::chrono::seconds kKeepalive{60};
+
+// How a channel to calibd behaves.
+[[nodiscard]] inline grpc::ChannelArguments ChannelSettings(
+    std::chrono::milliseconds keepalive = kKeepalive) {
+  // A declaration came in one request, of 1 MiB unless the server is set otherwise;
+  // a page of them fits into one answer.
+  constexpr int kMaxAnswerBytes = 32 << 20;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  // Retries are this library's, which knows what is safe to repeat.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // A proxy meant for web traffic must not carry predictions elsewhere.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(keepalive.count()));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
+  // A watch of a quiet model goes on asking.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // The delays between attempts are Backoff's; the channel's stay below them.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // What failed for another client of the process must not make this one wait.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+}  // namespace calibd::client
+
+#endif  // CALIBD_CLIENT_SRC_CHANNEL_SETTINGS_H_
