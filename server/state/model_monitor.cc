@@ -32,7 +32,7 @@ const Alarm* MonitorSnapshot::FindActive(Alarm::Kind kind) const noexcept {
 std::optional<double> SkceLowerBound(const EvidenceReading& reading,
                                      double significance_level) noexcept {
   const std::optional<double> kce =
-      LowerConfidenceSequence(reading.projections, significance_level / 2);
+      LowerConfidenceSequence(reading.projections, kProjectionBound, significance_level / 2);
   if (!kce.has_value()) {
     return std::nullopt;
   }

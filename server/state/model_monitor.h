@@ -75,7 +75,7 @@ struct MonitorSnapshot {
 };
 
 // max(0, L)^2 for the lower half of the interval of v1.EffectSize: each half errs with
-// significance_level / 2. Unset with too few observations.
+// significance_level / 2. Unset without observations.
 [[nodiscard]] std::optional<double> SkceLowerBound(const EvidenceReading& reading,
                                                    double significance_level) noexcept;
 // log10 of the e-value at which the evidence alarm is raised.

@@ -121,7 +121,8 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsFoundOutAndStaysSo) {
   EXPECT_DOUBLE_EQ(watch.drift().threshold(), std::log10(1e6 + 1));
   const v1::EffectSize& effect = watch.effect_size();
   EXPECT_EQ(effect.skce(), *expected.skce_unbiased);
-  const double kce = std::max(0.0, *LowerConfidenceSequence(expected.projections, 0.025));
+  const double kce =
+      std::max(0.0, *LowerConfidenceSequence(expected.projections, kProjectionBound, 0.025));
   EXPECT_DOUBLE_EQ(effect.skce_lower_bound(), kce * kce);
   EXPECT_GT(effect.skce(), effect.skce_lower_bound());
   EXPECT_LT(effect.one_look_p_value(), 1e-6);
