@@ -231,6 +231,24 @@ std::string WhereText(const v1::Whereabouts& whereabouts) {
                       : absl::StrCat("Most off: ", text, ". To know where to look; not a test.\n");
 }
 
+// Those that are rejected, which is a test; empty without one.
+std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& evidence) {
+  if (whereabouts.rejected_classes() == 0) return "";
+  std::vector<std::string> shown;
+  for (const auto& share : whereabouts.classes()) {
+    if (!share.rejected()) continue;
+    shown.push_back(
+        absl::StrCat(ClassText(share), " (e-value ", PowerOfTen(share.log10_e_value()), ")"));
+  }
+  const std::int64_t more =
+      whereabouts.rejected_classes() - static_cast<std::int64_t>(shown.size());
+  if (more > 0) shown.push_back(absl::StrCat(more, " more"));
+  return absl::StrFormat(
+      "Classes that are rejected together (e-BH, however often one looks; at most %.6g %% of them "
+      "are expected to be as predicted): %s.\n",
+      100 * std::pow(10, -evidence.threshold()), absl::StrJoin(shown, ", "));
+}
+
 std::string DriftText(const v1::Drift& drift) {
   return absl::StrFormat(
       "Drift: log10 of the detector is %.2f now and was %.2f at most; the alarm is at %.2f.\n",
@@ -327,6 +345,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
     text += DirectionText(verdict.direction());
   }
   text += WhereText(verdict.whereabouts());
+  text += ClassesText(verdict.whereabouts(), watch.evidence());
   if (watch.has_drift()) text += DriftText(watch.drift());
   text += OneLookText(watch.effect_size());
   if (watch.first_observation() > 1) {

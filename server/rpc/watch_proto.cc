@@ -191,7 +191,10 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_observed(static_cast<double>(one.frequencies.labels) / n);
     out.set_predicted(one.frequencies.predicted / n);
     out.set_z(one.frequencies.Z());
+    out.set_log10_e_value(one.log10_e_value);
+    out.set_rejected(one.rejected);
   }
+  proto.set_rejected_classes(watch.rejected_classes);
   const auto& bins = watch.reliability.bins;
   for (std::size_t i = 0; i < bins.size(); ++i) {
     if (bins[i].count == 0) {

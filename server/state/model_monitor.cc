@@ -189,7 +189,7 @@ std::optional<EvidenceReading> ModelMonitor::Read() const {
 MonitorSnapshot ModelMonitor::Snapshot() {
   MonitorSnapshot snapshot;
   if (watch_ != nullptr) {
-    snapshot.watch = watch_->Snapshot();
+    snapshot.watch = watch_->Snapshot(monitoring_.significance_level);
   }
   snapshot.alarms = alarms_;
   snapshot.last_counted_time = last_counted_time_;
@@ -197,8 +197,8 @@ MonitorSnapshot ModelMonitor::Snapshot() {
   snapshot.raised = raised_;
   for (Group& group : groups_) {
     if (group.snapshot == nullptr) {
-      group.snapshot = std::make_shared<GroupSnapshot>(
-          GroupSnapshot{group.value, group.overflow, group.watch->Snapshot()});
+      group.snapshot = std::make_shared<GroupSnapshot>(GroupSnapshot{
+          group.value, group.overflow, group.watch->Snapshot(monitoring_.significance_level)});
     }
     snapshot.groups.push_back(group.snapshot);
   }

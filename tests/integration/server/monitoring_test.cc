@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "calibd/core/class_evidence.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/evidence.h"
 #include "integration/server/service_client.h"
@@ -182,6 +183,11 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
   EXPECT_DOUBLE_EQ(whereabouts.classes(0).observed(), static_cast<double>(first) / 2000);
   EXPECT_NEAR(whereabouts.classes(0).predicted(), predicted / 2000, 1e-12);
   EXPECT_GT(whereabouts.classes(0).z(), 5);
+  ClassEvidence of_classes(kClasses, kDefaultTolerance);
+  of_classes.Add(bad.view());
+  EXPECT_EQ(whereabouts.classes(0).log10_e_value(), of_classes.Log10EValue(0));
+  EXPECT_TRUE(whereabouts.classes(0).rejected());
+  EXPECT_EQ(whereabouts.rejected_classes(), static_cast<std::int64_t>(kClasses));
   std::int64_t binned = 0;
   for (const auto& bin : whereabouts.confidence_bins()) {
     EXPECT_GT(bin.observations(), 0);

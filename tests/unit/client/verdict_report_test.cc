@@ -174,6 +174,24 @@ TEST(VerdictReportTest, SaysLittleWhereLittleIsKnown) {
               HasSubstr("of the observations from number 501 on, when the watch began anew.\n"));
 }
 
+TEST(VerdictReportTest, NamesTheClassesThatAreRejected) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("rejected together")));
+  v1::Whereabouts& whereabouts = *response.mutable_verdict()->mutable_whereabouts();
+  whereabouts.mutable_classes(0)->set_rejected(true);
+  whereabouts.mutable_classes(0)->set_log10_e_value(std::log10(340));
+  whereabouts.add_classes()->set_class_index(4);
+  auto& other = *whereabouts.add_classes();
+  other.set_class_index(7);
+  other.set_rejected(true);
+  other.set_log10_e_value(12.3);
+  whereabouts.set_rejected_classes(5);
+  EXPECT_THAT(DescribeVerdict(response),
+              HasSubstr("\nClasses that are rejected together (e-BH, however often one looks; at "
+                        "most 5 % of them are expected to be as predicted): class 3 (cat) (e-value "
+                        "340), class 7 (e-value 10^12.3), 3 more.\n"));
+}
+
 TEST(VerdictReportTest, DirectionHasASign) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   response.mutable_verdict()->mutable_direction()->set_gap(-0.02);
