@@ -13,6 +13,7 @@
 #include "calibd/core/class_evidence.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/evidence.h"
+#include "calibd/core/running_reliability.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"
 
@@ -197,6 +198,13 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
   }
   EXPECT_EQ(binned, 2000);
   EXPECT_LT(whereabouts.confidence_bins(whereabouts.confidence_bins_size() - 1).z(), -5);
+
+  RunningReliability reliability;
+  reliability.Add(bad.view());
+  const v1::Watch::Scores& scores = answer.watch().scores();
+  EXPECT_DOUBLE_EQ(scores.brier_score(), reliability.brier / 2000);
+  EXPECT_DOUBLE_EQ(scores.log_loss(), reliability.log_loss / 2000);
+  EXPECT_DOUBLE_EQ(scores.ece(), reliability.ExpectedCalibrationError());
 
   // The true SKCE of the kernel is in the interval, and above what noise makes.
   const v1::EffectSize& effect = answer.watch().effect_size();
