@@ -17,7 +17,8 @@ std::size_t RowsOf(std::size_t window) { return std::min(window, kMostRows); }
 
 // The least number of decimal digits that all have, up to RowScreen::kMostDigits + 1.
 std::uint8_t DigitsOf(std::span<const double> row) noexcept {
-  static constexpr std::array<double, RowScreen::kMostDigits + 1> kScales{1, 10, 100, 1000, 10000};
+  static constexpr std::array<double, RowScreen::kMostDigits + 1> kScales{1,   1e1, 1e2, 1e3,
+                                                                          1e4, 1e5, 1e6};
   std::size_t digits = 0;
   for (const double value : row) {
     while (digits < kScales.size()) {
@@ -64,8 +65,7 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
         XXH3_64bits_withSeed(g.data(), g.size_bytes(), static_cast<XXH64_hash_t>(batch.labels[i]));
     row.digits = DigitsOf(g);
     std::uint32_t& equal = hashes_[row.hash];
-    // Rounded ones may well be equal by chance.
-    row.duplicate = equal > 0 && row.digits > kMostDigits;
+    row.duplicate = equal > 0 && row.digits > kFewDigits;
     ++equal;
     Count(row, 1);
     next_ = (next_ + 1) % rows_.size();

@@ -263,12 +263,18 @@ TEST_F(MonitoringTest, WarnsOfRowsThatCameTwiceAndOfRoundedOnes) {
   v1::Model loose = Declared();
   loose.set_row_sum_tolerance(0.01);
   Create(loose);
-  PredictionSet rounded = good;
-  for (double& value : rounded.probabilities) value = std::round(value * 1000) / 1000;
-  Send(rounded, 500);
-  answer = Answer();
-  ASSERT_EQ(answer.warnings_size(), 1);
-  EXPECT_THAT(answer.warnings(0), HasSubstr("have 3 decimal digits"));
+  // Of more rows than are screened; none is nearly certain, as such ones are often equal.
+  GeneratorSpec flat = GeneratorSpec::M1(kClasses);
+  flat.alpha.assign(kClasses, 1);
+  const auto warning_of = [&](double unit) {
+    PredictionSet rounded = DrawFrom(flat, 2500, 5);
+    for (double& value : rounded.probabilities) value = std::round(value / unit) * unit;
+    Send(rounded, 500);
+    answer = Answer();
+    return answer.warnings_size() == 1 ? answer.warnings(0) : "";
+  };
+  EXPECT_THAT(warning_of(1e-5), HasSubstr("have 5 decimal digits"));
+  EXPECT_THAT(warning_of(1e-3), HasSubstr("have 3 decimal digits"));
   EXPECT_THAT(answer.warnings(0), HasSubstr("monitoring.tolerance = 0.002"));
 }
 
