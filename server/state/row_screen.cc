@@ -35,8 +35,9 @@ std::uint8_t DigitsOf(std::span<const double> row) noexcept {
 }  // namespace
 
 RowScreen::RowScreen(std::size_t window) : rows_(RowsOf(window)) {
-  // With room for one more than there are: nothing is allocated later.
-  hashes_.reserve(rows_.size() + 1);
+  // Twice what there may be: where erased ones fill it, it is cleared in place, and nothing is
+  // allocated later.
+  hashes_.reserve(2 * (rows_.size() + 1));
 }
 
 void RowScreen::Count(const Row& row, std::int64_t sign) noexcept {
@@ -73,8 +74,8 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
 }
 
 std::size_t RowScreen::MaxMemory(std::size_t window) noexcept {
-  // Slots of 17 bytes: at most 7/8 of 2^k - 1 are full, and so more than 7/16.
-  constexpr std::size_t kTableBytes = 40;
+  // Slots of 17 bytes: at most 7/8 of 2^k - 1 are reserved, and so more than 7/16, for two a row.
+  constexpr std::size_t kTableBytes = 80;
   return sizeof(RowScreen) + RowsOf(window) * (sizeof(Row) + kTableBytes);
 }
 

@@ -1,6 +1,7 @@
 #include "server/state/row_screen.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -103,6 +104,17 @@ TEST(RowScreenTest, TellsHowManyDigitsWerePrinted) {
       screen.Add(set.view().rows(250, 250));
       EXPECT_EQ(screen.counts().duplicates > 0, digits > 4) << digits;
     }
+  }
+}
+
+TEST(RowScreenTest, TakesNoMemory) {
+  // As the newest push out the oldest, erased places fill the table of hashes.
+  const PredictionSet set = Drawn(20000);
+  for (const std::size_t window : {10U, 100U, 850U, 1700U, 2048U}) {
+    RowScreen screen(window);
+    const std::size_t before = mallinfo2().uordblks;
+    screen.Add(set.view());
+    EXPECT_EQ(mallinfo2().uordblks, before) << window;
   }
 }
 
