@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,7 +137,11 @@ class ModelMonitor {
 
   // Where the next observation is, numbered from 0.
   [[nodiscard]] std::int64_t Watched() const;
-  [[nodiscard]] Group& GroupOf(const std::string& value, std::int64_t observations);
+  // The place in groups_ of the group of this value, which begins there if there is none.
+  [[nodiscard]] std::size_t GroupOf(const std::string& value, std::int64_t observations);
+  // Those of its rows, in order, whose place is this group's.
+  void AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
+                  std::size_t group);
 
   void Raise(Alarm alarm, const EvidenceReading& reading);
 

@@ -371,11 +371,16 @@ class GroupTest : public ::testing::Test {
 };
 
 TEST_F(GroupTest, EachOfTheFirstValuesIsWatchedByItselfAndTheOthersTogether) {
-  for (const std::size_t warmup : {0U, 150U}) {
+  struct Case {
+    std::size_t warmup;
+    std::size_t batch;
+  };
+  // In the last all rows of a group are gathered, more than are taken together.
+  for (const auto [warmup, batch] : {Case{0, 100}, {150, 100}, {0, 1000}}) {
     const double bandwidth =
         warmup == 0 ? 0.5 : *MedianBandwidth(set_.view().rows(0, warmup).probabilities, kClasses);
     Model model(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
-    for (std::size_t at = 0; at < 1000; at += 100) Apply(model, at, at + 100);
+    for (std::size_t at = 0; at < 1000; at += batch) Apply(model, at, at + batch);
     model.Publish();
     const auto groups = model.snapshot()->monitor->groups;
     ASSERT_EQ(groups.size(), 4U);
