@@ -202,12 +202,6 @@ absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(
   return EvidenceProcess(std::move(features), tolerance);
 }
 
-absl::Status EvidenceProcess::SetTolerance(double tolerance) {
-  if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
-  tolerance_ = tolerance;
-  return absl::OkStatus();
-}
-
 void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
   Add(PredictionBatch{g, std::span(&y, 1), g.size()});
 }

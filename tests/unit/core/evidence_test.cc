@@ -380,16 +380,13 @@ TEST(EvidenceTest, RestartedDetectorsKeepWhatTheyLearnt) {
   EXPECT_GT(process.Read().drift.cusum.maximum.at, 200);
 }
 
-TEST(EvidenceTest, ToleranceIsCheckedAndMayChange) {
+TEST(EvidenceTest, ToleranceIsCheckedAndCosts) {
   const auto features = MakeFeatures(3);
   for (const double tolerance : {0.0, -1.0, 1e-10, 0.6, std::nan("")}) {
     EXPECT_EQ(EvidenceProcess::Create(features, tolerance).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
-  auto process = *EvidenceProcess::Create(features);
-  EXPECT_FALSE(process.SetTolerance(1).ok());
-  EXPECT_EQ(process.tolerance(), kDefaultTolerance);
-  EXPECT_TRUE(process.SetTolerance(0.3).ok());
+  auto process = *EvidenceProcess::Create(features, 0.3);
   // With almost nothing past its tolerance, every prediction costs log 1.3.
   process.Add(std::vector<double>{0.2, 0.3, 0.5}, 1);
   EXPECT_LT(process.Read().evidence.log10_e_value, 0);
