@@ -214,6 +214,16 @@ std::string DirectionText(const v1::Direction& direction) {
       100 * direction.gap_standard_deviation());
 }
 
+std::string ScoresText(const v1::Watch& watch) {
+  if (!watch.has_scores()) return "";
+  const v1::Watch::Scores& scores = watch.scores();
+  return absl::StrFormat(
+      "Scores: Brier %.4f, log loss %.4f, ECE %.4f, of all %d observations; the ECE of a "
+      "calibrated "
+      "model is above 0 too, the more the fewer they are.\n",
+      scores.brier_score(), scores.log_loss(), scores.ece(), watch.observations());
+}
+
 std::string WhereText(const v1::Whereabouts& whereabouts) {
   std::string text;
   const auto* const bin = WorstBin(whereabouts);
@@ -230,6 +240,24 @@ std::string WhereText(const v1::Whereabouts& whereabouts) {
   }
   return text.empty() ? ""
                       : absl::StrCat("Most off: ", text, ". To know where to look; not a test.\n");
+}
+
+// Those that are rejected, which is a test; empty without one.
+std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& evidence) {
+  if (whereabouts.rejected_classes() == 0) return "";
+  std::vector<std::string> shown;
+  for (const auto& share : whereabouts.classes()) {
+    if (!share.rejected()) continue;
+    shown.push_back(
+        absl::StrCat(ClassText(share), " (e-value ", PowerOfTen(share.log10_e_value()), ")"));
+  }
+  const std::int64_t more =
+      whereabouts.rejected_classes() - static_cast<std::int64_t>(shown.size());
+  if (more > 0) shown.push_back(absl::StrCat(more, " more"));
+  return absl::StrFormat(
+      "Classes that are rejected together (e-BH, however often one looks; at most %.6g %% of them "
+      "are expected to be as predicted): %s.\n",
+      100 * std::pow(10, -evidence.threshold()), absl::StrJoin(shown, ", "));
 }
 
 std::string DriftText(const v1::Drift& drift) {
@@ -327,7 +355,9 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
   }
+  text += ScoresText(watch);
   text += WhereText(verdict.whereabouts());
+  text += ClassesText(verdict.whereabouts(), watch.evidence());
   if (watch.has_drift()) text += DriftText(watch.drift());
   text += OneLookText(watch.effect_size());
   if (watch.first_observation() > 1) {

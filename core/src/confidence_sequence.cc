@@ -1,31 +1,66 @@
 #include "calibd/core/confidence_sequence.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <limits>
 
 namespace calibd {
 namespace {
 
+constexpr std::size_t kRates = 32;
+constexpr double kLargestRate = 0.75;
+constexpr int kMostSteps = 100;
+
 // How far the bound is from the mean; see the header's formula.
-double Width(const RunningMoments& values, double alpha) noexcept {
+double Width(const RunningMoments& values, double bound, double alpha) noexcept {
   const auto t = static_cast<double>(values.count);
-  const double log_2_alpha = std::log(2 * alpha);
-  const double rho2 = (-2 * log_2_alpha + std::log(1 - 2 * log_2_alpha)) / kConfidenceOptimum;
-  const double spread = t * rho2 + 1;
-  return std::sqrt(values.Variance()) *
-         std::sqrt(2 * spread / (t * t * rho2) * std::log1p(std::sqrt(spread) / (2 * alpha)));
+  const double squares = (values.m2 + t * values.mean * values.mean) / (bound * bound);
+  // The logarithm of each summand is rate x + offset, where x = t width / b is sought.
+  std::array<double, kRates> rates;
+  std::array<double, kRates> offsets;
+  double rate = kLargestRate;
+  double x = std::numeric_limits<double>::infinity();
+  for (std::size_t j = 0; j < kRates; ++j, rate /= 2) {
+    const auto place = static_cast<double>(j);
+    rates[j] = rate;
+    // log1p loses what is left of it for a small rate.
+    const double psi = rate < 1e-4 ? rate * rate * (0.5 + rate / 3) : -std::log1p(-rate) - rate;
+    offsets[j] = -std::log((place + 1) * (place + 2)) - psi * squares;
+    x = std::min(x, (-std::log(alpha) - offsets[j]) / rate);
+  }
+  // One summand alone is enough there. The logarithm of the sum is convex and ascends, so that
+  // Newton's steps come down to the solution and never pass it.
+  for (int step = 0; step < kMostSteps; ++step) {
+    double most = -std::numeric_limits<double>::infinity();
+    for (std::size_t j = 0; j < kRates; ++j) most = std::max(most, rates[j] * x + offsets[j]);
+    double sum = 0;
+    double slope = 0;
+    for (std::size_t j = 0; j < kRates; ++j) {
+      const double summand = std::exp(rates[j] * x + offsets[j] - most);
+      sum += summand;
+      slope += rates[j] * summand;
+    }
+    const double down = (most + std::log(sum) + std::log(alpha)) * sum / slope;
+    if (!(down > 1e-12 * x)) break;
+    x -= down;
+  }
+  return x * bound / t;
 }
 
 }  // namespace
 
-std::optional<double> LowerConfidenceSequence(const RunningMoments& projections,
+std::optional<double> UpperConfidenceSequence(const RunningMoments& values, double bound,
                                               double alpha) noexcept {
-  if (projections.count < kConfidenceBurnIn) return std::nullopt;
-  return projections.mean - Width(projections, alpha);
+  if (values.count == 0) return std::nullopt;
+  return std::min(bound, values.mean + Width(values, bound, alpha));
 }
 
-std::optional<double> UpperConfidenceSequence(const RunningMoments& values, double alpha) noexcept {
-  if (values.count < kConfidenceBurnIn) return std::nullopt;
-  return values.mean + Width(values, alpha);
+std::optional<double> LowerConfidenceSequence(const RunningMoments& values, double bound,
+                                              double alpha) noexcept {
+  if (values.count == 0) return std::nullopt;
+  return std::max(-bound, values.mean - Width(values, bound, alpha));
 }
 
 std::optional<NormalTest> TestProjections(const RunningMoments& projections,

@@ -13,7 +13,11 @@ std::vector<bool> RejectedByEbh(std::span<const double> log10_e_values, double a
   const auto threshold = [&](std::size_t k) {
     return std::log10(static_cast<double>(sorted.size()) / (alpha * static_cast<double>(k)));
   };
-  std::size_t rejected = sorted.size();
+  // Most are below the threshold for all of them, the least one.
+  auto rejected = static_cast<std::size_t>(
+      std::find_if(sorted.begin(), sorted.end(),
+                   [least = threshold(sorted.size())](double value) { return value < least; }) -
+      sorted.begin());
   while (rejected > 0 && sorted[rejected - 1] < threshold(rejected)) --rejected;
   std::vector<bool> result(log10_e_values.size(), false);
   if (rejected == 0) return result;

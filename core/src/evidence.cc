@@ -28,37 +28,35 @@ std::array<double, kBinCount - 1> BinEdges() {
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
-// log sum_j e^{values_j}. values: not empty.
-double LogSumExp(std::span<const double> values) {
+// log sum_j weights_j e^{values_j}. values: not empty; weights: as many, > 0.
+double LogSumExp(std::span<const double> values, std::span<const double> weights) {
   const double max = *std::max_element(values.begin(), values.end());
   double sum = 0;
-  for (const double value : values) sum += std::exp(value - max);
+  for (std::size_t j = 0; j < values.size(); ++j) sum += weights[j] * std::exp(values[j] - max);
   return max + std::log(sum);
-}
-
-// log sum_j prior_j e^{values_j} of the experts.
-double LogMean(std::span<const double> values) {
-  std::vector<double> shares(values.begin(), values.end());
-  for (std::size_t j = 0; j < shares.size(); ++j) shares[j] += std::log(PriorOf(j));
-  return LogSumExp(shares);
 }
 
 Evidence EvidenceOf(std::span<const double> log_e) {
   Evidence evidence;
   std::array<double, kFamilyCount> log_family{};
+  std::array<double, kFamilyCount> family_priors{};
   for (std::size_t f = 0; f < kFamilyCount; ++f) {
     std::vector<double> members;
+    std::vector<double> priors;
     for (std::size_t j = 0; j < kExpertCount; ++j) {
-      if (FamilyOf(kExperts[j].kind) == static_cast<ExpertFamily>(f)) members.push_back(log_e[j]);
+      if (FamilyOf(kExperts[j].kind) != static_cast<ExpertFamily>(f)) continue;
+      members.push_back(log_e[j]);
+      priors.push_back(kPriors[j]);
+      family_priors[f] += kPriors[j];
     }
-    log_family[f] = LogSumExp(members) - std::log(static_cast<double>(members.size()));
+    log_family[f] = LogSumExp(members, priors) - std::log(family_priors[f]);
     evidence.family_log10_e_value[f] = ToLog10(log_family[f]);
   }
-  const double log_all = LogSumExp(log_family);
+  const double log_all = LogSumExp(log_family, family_priors);
   for (std::size_t f = 0; f < kFamilyCount; ++f) {
-    evidence.family_share[f] = std::exp(log_family[f] - log_all);
+    evidence.family_share[f] = family_priors[f] * std::exp(log_family[f] - log_all);
   }
-  evidence.log10_e_value = ToLog10(log_all - std::log(static_cast<double>(kFamilyCount)));
+  evidence.log10_e_value = ToLog10(log_all);
   return evidence;
 }
 
@@ -200,12 +198,6 @@ absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(
     std::shared_ptr<const RandomFeatures> features, double tolerance) {
   if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
   return EvidenceProcess(std::move(features), tolerance);
-}
-
-absl::Status EvidenceProcess::SetTolerance(double tolerance) {
-  if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
-  tolerance_ = tolerance;
-  return absl::OkStatus();
 }
 
 void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
@@ -375,15 +367,15 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* c
     square_sum += part->square_sum;
     reading.projections.Merge(part->projections);
     reading.projection_variance += part->projection_variance;
-    shiryaev_roberts.push_back(LogMean(part->log_shiryaev_roberts));
-    cusum.push_back(LogMean(part->log_cusum));
+    shiryaev_roberts.push_back(LogSumExp(part->log_shiryaev_roberts, kPriors));
+    cusum.push_back(LogSumExp(part->log_cusum, kPriors));
   }
   reading.evidence = EvidenceOf(log_e);
   reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);
-  const double log_parts = std::log(static_cast<double>(parts.size()));
+  const std::vector<double> shares(parts.size(), 1 / static_cast<double>(parts.size()));
   const auto average = [&](const std::vector<double>& values) {
     // Parts at 1 each average to 1, whatever the rounding.
-    const double log_mean = std::max(LogSumExp(values) - log_parts, 0.0);
+    const double log_mean = std::max(LogSumExp(values, shares), 0.0);
     DriftStatistic statistic{.log10_now = ToLog10(log_mean), .maximum = {}};
     statistic.maximum.Add(log_mean, reading.count);
     return statistic;

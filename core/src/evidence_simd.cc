@@ -638,7 +638,7 @@ ExpertRow MakeLogPriors() noexcept {
   ExpertRow row;
   for (std::size_t j = 0; j < kPaddedExperts; ++j) {
     row.values[j] =
-        j < kExpertCount ? std::log(PriorOf(j)) : std::numeric_limits<double>::lowest() / 4;
+        j < kExpertCount ? std::log(kPriors[j]) : std::numeric_limits<double>::lowest() / 4;
   }
   return row;
 }

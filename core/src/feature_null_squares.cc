@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t kAllPairs = 4096;
 // Predictions from one pair to the next after these.
 constexpr std::int64_t kStride = 16;
+constexpr std::int64_t kPairsPerStride = kStride / 2;
 
 double TraceOfCovariances(std::span<const double> a, std::span<const double> b) noexcept {
   double product = 0;
@@ -47,7 +48,9 @@ void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
       features_->Map(g, second);
       double kernel = 0;
       for (std::size_t j = 0; j < kFeatureCount; ++j) kernel += first[j] * second[j];
-      moments_.Add(kernel * kernel * TraceOfCovariances(previous_, g));
+      const double square = kernel * kernel * TraceOfCovariances(previous_, g);
+      const std::int64_t stands_for = count_ < kAllPairs ? 1 : kPairsPerStride;
+      moments_.Merge({.count = stands_for, .mean = square, .m2 = 0});
     }
     ++count_;
   }
@@ -61,7 +64,9 @@ FeatureNullSquares::State FeatureNullSquares::Save() const {
 
 bool FeatureNullSquares::Restore(const State& state) {
   const bool waits = state.count % 2 == 1 && (state.count < kAllPairs || state.count % kStride < 2);
-  if (state.count < 0 || state.moments.count < 0 || state.moments.count > state.count / 2 ||
+  // The newest pair may stand for some that have not come.
+  const std::int64_t most = state.count / 2 + (state.count > kAllPairs ? kPairsPerStride : 0);
+  if (state.count < 0 || state.moments.count < 0 || state.moments.count > most ||
       !std::isfinite(state.moments.mean) || !(state.moments.mean >= 0) ||
       !std::isfinite(state.moments.m2) || !(state.moments.m2 >= 0) ||
       state.previous.size() != (waits ? features_->class_count() : 0) ||

@@ -91,14 +91,6 @@ void RunningClassFrequencies::Add(const PredictionBatch& batch) noexcept {
   }
 }
 
-void RunningClassFrequencies::Merge(const RunningClassFrequencies& other) noexcept {
-  for (std::size_t k = 0; k < classes_.size(); ++k) {
-    classes_[k].labels += other.classes_[k].labels;
-    classes_[k].predicted += other.classes_[k].predicted;
-    classes_[k].variance += other.classes_[k].variance;
-  }
-}
-
 std::vector<std::size_t> RunningClassFrequencies::MostDeviating(std::size_t count) const {
   std::vector<std::size_t> order(classes_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

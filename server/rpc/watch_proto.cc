@@ -191,7 +191,10 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_observed(static_cast<double>(one.frequencies.labels) / n);
     out.set_predicted(one.frequencies.predicted / n);
     out.set_z(one.frequencies.Z());
+    out.set_log10_e_value(one.log10_e_value);
+    out.set_rejected(one.rejected);
   }
+  proto.set_rejected_classes(watch.rejected_classes);
   const auto& bins = watch.reliability.bins;
   for (std::size_t i = 0; i < bins.size(); ++i) {
     if (bins[i].count == 0) {
@@ -217,6 +220,13 @@ void DescribeDirection(const RunningReliability& reliability, v1::Direction& pro
   proto.set_gap_standard_deviation(std::sqrt(total.variance) / n);
 }
 
+void DescribeScores(const RunningReliability& reliability, v1::Watch::Scores& proto) {
+  const auto n = static_cast<double>(reliability.Total().count);
+  proto.set_brier_score(reliability.brier / n);
+  proto.set_log_loss(reliability.log_loss / n);
+  proto.set_ece(reliability.ExpectedCalibrationError());
+}
+
 // lens: as ReckonEffectSize.
 void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, const LensSnapshot* lens,
                  v1::Watch& proto) {
@@ -226,6 +236,9 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, const
   DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   DescribeEffectSize(watch, lens, monitoring.significance_level, *proto.mutable_effect_size());
+  if (reading.count > 0) {
+    DescribeScores(watch.reliability, *proto.mutable_scores());
+  }
 }
 
 }  // namespace

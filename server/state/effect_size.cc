@@ -34,10 +34,12 @@ std::optional<double> SkceUpperBound(const LensSnapshot& lens, const WatchStart&
     return std::nullopt;
   }
   std::optional<double> least;
+  // The value of a block is a mean of terms.
+  const double range = DistributionFreeBound(*lens.kernel);
   const double level = significance_level / 2 / static_cast<double>(lens.blocks.size());
   for (std::size_t i = 0; i < lens.blocks.size(); ++i) {
     const RunningMoments first = i < start.blocks.size() ? start.blocks[i] : RunningMoments{};
-    const auto bound = UpperConfidenceSequence(After(lens.blocks[i].moments, first), level);
+    const auto bound = UpperConfidenceSequence(After(lens.blocks[i].moments, first), range, level);
     if (bound.has_value() && (!least.has_value() || *bound < *least)) {
       least = std::max(0.0, *bound);
     }

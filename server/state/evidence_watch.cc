@@ -1,6 +1,10 @@
 #include "server/state/evidence_watch.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "calibd/core/e_bh.h"
 
 namespace calibd::server {
 
@@ -9,6 +13,7 @@ EvidenceWatch::EvidenceWatch(std::shared_ptr<const RandomFeatures> features, dou
     : features_(std::move(features)),
       process_(*EvidenceProcess::Create(features_, tolerance)),
       frequencies_(features_->class_count()),
+      class_evidence_(features_->class_count(), tolerance),
       null_squares_(features_),
       start_(std::move(start)) {}
 
@@ -16,18 +21,38 @@ void EvidenceWatch::Add(const PredictionBatch& batch) noexcept {
   process_.Add(batch);
   reliability_.Add(batch);
   frequencies_.Add(batch);
+  class_evidence_.Add(batch);
   null_squares_.Add(batch);
 }
 
-WatchSnapshot EvidenceWatch::Snapshot() const {
+WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
   WatchSnapshot snapshot{.start = start_,
                          .reading = process_.Read(),
                          .reliability = reliability_,
                          .deviating_classes = {},
                          .null_moments = {}};
-  for (const std::size_t k : frequencies_.MostDeviating(kShownClasses)) {
-    snapshot.deviating_classes.push_back({.index = k, .frequencies = frequencies_.classes()[k]});
+  // None below one over the level is rejected.
+  const std::vector<double> log10_e = class_evidence_.Log10EValues(-std::log10(significance_level));
+  const std::vector<bool> rejected = RejectedByEbh(log10_e, significance_level);
+  const auto show = [&](std::size_t k) {
+    snapshot.deviating_classes.push_back({.index = k,
+                                          .frequencies = frequencies_.classes()[k],
+                                          .log10_e_value = class_evidence_.Log10EValue(k),
+                                          .rejected = rejected[k]});
+  };
+  const std::vector<std::size_t> deviating = frequencies_.MostDeviating(kShownClasses);
+  std::for_each(deviating.begin(), deviating.end(), show);
+  std::vector<std::size_t> others;
+  for (std::size_t k = 0; k < rejected.size(); ++k) {
+    snapshot.rejected_classes += rejected[k] ? 1 : 0;
+    if (rejected[k] && std::find(deviating.begin(), deviating.end(), k) == deviating.end()) {
+      others.push_back(k);
+    }
   }
+  std::stable_sort(others.begin(), others.end(),
+                   [&](std::size_t a, std::size_t b) { return log10_e[a] > log10_e[b]; });
+  others.resize(std::min(others.size(), kShownClasses));
+  std::for_each(others.begin(), others.end(), show);
   double variance = 0;
   for (const RunningClassFrequencies::Class& one : frequencies_.classes()) {
     variance += one.variance;
@@ -41,6 +66,7 @@ WatchSnapshot EvidenceWatch::Snapshot() const {
 
 std::size_t EvidenceWatch::MaxMemory(std::size_t class_count) noexcept {
   return sizeof(EvidenceWatch) + EvidenceProcess::MaxMemory(class_count) +
+         ClassEvidence::MaxMemory(class_count) +
          class_count * (sizeof(RunningClassFrequencies::Class) + sizeof(double)) +
          2 * kFeatureCount * sizeof(double);
 }

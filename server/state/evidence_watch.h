@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "calibd/core/class_evidence.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/feature_null_squares.h"
 #include "calibd/core/noise_floor.h"
@@ -26,10 +27,14 @@ struct WatchStart {
   std::vector<RunningMoments> blocks;
 };
 
-// A class whose frequency deviates.
+// A class whose frequency deviates, or whose probabilities are rejected.
 struct DeviatingClass {
   std::size_t index = 0;
   RunningClassFrequencies::Class frequencies;
+  // Of ClassEvidence.
+  double log10_e_value = 0;
+  // By e-BH over all classes.
+  bool rejected = false;
 };
 
 // A watch as it was at one moment.
@@ -38,8 +43,11 @@ struct WatchSnapshot {
   EvidenceReading reading;
   // Of the top label.
   RunningReliability reliability;
-  // The largest |Z| first.
+  // The largest |Z| first, at most kShownClasses; then as many that are rejected and not among
+  // them, the largest e-value first.
   std::vector<DeviatingClass> deviating_classes;
+  // Of all classes.
+  std::int64_t rejected_classes = 0;
   // Of the SKCE of the reading.
   NullMoments null_moments;
 
@@ -51,7 +59,7 @@ struct WatchSnapshot {
 // thread-safe.
 class EvidenceWatch {
  public:
-  // Classes that are shown at most.
+  // Classes that are shown at most for either reason.
   static constexpr std::size_t kShownClasses = 5;
 
   // tolerance: as EvidenceProcess::Create, checked before. May throw bad_alloc.
@@ -69,7 +77,8 @@ class EvidenceWatch {
   [[nodiscard]] const WatchStart& start() const noexcept { return start_; }
   // Observations.
   [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
-  [[nodiscard]] WatchSnapshot Snapshot() const;
+  // significance_level: of e-BH over the classes.
+  [[nodiscard]] WatchSnapshot Snapshot(double significance_level) const;
 
   void Save(store::v1::WatchState& out) const;
   // Goes on where Save was. Errors: InvalidArgument, and then this is to be let go.
@@ -83,6 +92,7 @@ class EvidenceWatch {
   EvidenceProcess process_;
   RunningReliability reliability_;
   RunningClassFrequencies frequencies_;
+  ClassEvidence class_evidence_;
   FeatureNullSquares null_squares_;
   WatchStart start_;
 };

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "calibd/core/confidence_sequence.h"
 
 namespace calibd::server {
 namespace {
+
+// Of a group, that are taken together.
+constexpr std::size_t kGatheredRows = 64;
 
 const Alarm* FindActiveIn(const std::vector<Alarm>& alarms, Alarm::Kind kind) noexcept {
   const auto found = std::find_if(alarms.begin(), alarms.end(), [kind](const Alarm& alarm) {
@@ -32,7 +36,7 @@ const Alarm* MonitorSnapshot::FindActive(Alarm::Kind kind) const noexcept {
 std::optional<double> SkceLowerBound(const EvidenceReading& reading,
                                      double significance_level) noexcept {
   const std::optional<double> kce =
-      LowerConfidenceSequence(reading.projections, significance_level / 2);
+      LowerConfidenceSequence(reading.projections, kProjectionBound, significance_level / 2);
   if (!kce.has_value()) {
     return std::nullopt;
   }
@@ -71,17 +75,20 @@ std::int64_t ModelMonitor::Watched() const {
   return watch_->start().observations + watch_->count();
 }
 
-ModelMonitor::Group& ModelMonitor::GroupOf(const std::string& value, std::int64_t observations) {
+std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observations) {
+  const auto place = [this](auto group) {
+    return static_cast<std::size_t>(group - groups_.begin());
+  };
   const auto own = std::find_if(groups_.begin(), groups_.end(), [&value](const Group& group) {
     return !group.overflow && group.value == value;
   });
   if (own != groups_.end()) {
-    return *own;
+    return place(own);
   }
   const auto overflow = std::find_if(groups_.begin(), groups_.end(),
                                      [](const Group& group) { return group.overflow; });
   if (overflow != groups_.end()) {
-    return *overflow;
+    return place(overflow);
   }
   const bool is_full = groups_.size() >= monitoring_.max_groups;
   groups_.push_back({.value = is_full ? std::string() : value,
@@ -90,7 +97,7 @@ ModelMonitor::Group& ModelMonitor::GroupOf(const std::string& value, std::int64_
                          watch_->features(), monitoring_.tolerance,
                          WatchStart{.observations = observations, .blocks = {}}),
                      .snapshot = nullptr});
-  return groups_.back();
+  return groups_.size() - 1;
 }
 
 void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) {
@@ -102,16 +109,53 @@ void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) 
   if (monitoring_.group_tag.empty()) {
     return;
   }
-  for (std::size_t first = 0; first < batch.size();) {
-    // As many as follow on one another with one value.
-    std::size_t last = first + 1;
-    while (last < batch.size() && groups[last] == groups[first]) {
-      ++last;
+  std::vector<std::size_t> group_of(batch.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const bool as_before = i > 0 && groups[i] == groups[i - 1];
+    group_of[i] =
+        as_before ? group_of[i - 1] : GroupOf(groups[i], before + static_cast<std::int64_t>(i));
+  }
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    AddToGroup(batch, group_of, group);
+  }
+}
+
+void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
+                              std::size_t group) {
+  const auto rows = static_cast<std::size_t>(std::count(group_of.begin(), group_of.end(), group));
+  if (rows == 0) {
+    return;
+  }
+  EvidenceWatch& watch = *groups_[group].watch;
+  groups_[group].snapshot = nullptr;
+  if (rows == batch.size()) {
+    watch.Add(batch);
+    return;
+  }
+  // Together, as rows one by one cost several times as much at many classes.
+  std::vector<double> probabilities;
+  std::vector<std::int32_t> labels;
+  const std::size_t at_once = std::min(rows, kGatheredRows);
+  probabilities.reserve(at_once * batch.class_count);
+  labels.reserve(at_once);
+  const auto add_gathered = [&] {
+    watch.Add({.probabilities = probabilities, .labels = labels, .class_count = batch.class_count});
+    probabilities.clear();
+    labels.clear();
+  };
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (group_of[i] != group) {
+      continue;
     }
-    Group& group = GroupOf(groups[first], before + static_cast<std::int64_t>(first));
-    group.watch->Add(batch.rows(first, last - first));
-    group.snapshot = nullptr;
-    first = last;
+    const std::span<const double> g = batch.row(i);
+    probabilities.insert(probabilities.end(), g.begin(), g.end());
+    labels.push_back(batch.labels[i]);
+    if (labels.size() == at_once) {
+      add_gathered();
+    }
+  }
+  if (!labels.empty()) {
+    add_gathered();
   }
 }
 
@@ -189,7 +233,7 @@ std::optional<EvidenceReading> ModelMonitor::Read() const {
 MonitorSnapshot ModelMonitor::Snapshot() {
   MonitorSnapshot snapshot;
   if (watch_ != nullptr) {
-    snapshot.watch = watch_->Snapshot();
+    snapshot.watch = watch_->Snapshot(monitoring_.significance_level);
   }
   snapshot.alarms = alarms_;
   snapshot.last_counted_time = last_counted_time_;
@@ -197,8 +241,8 @@ MonitorSnapshot ModelMonitor::Snapshot() {
   snapshot.raised = raised_;
   for (Group& group : groups_) {
     if (group.snapshot == nullptr) {
-      group.snapshot = std::make_shared<GroupSnapshot>(
-          GroupSnapshot{group.value, group.overflow, group.watch->Snapshot()});
+      group.snapshot = std::make_shared<GroupSnapshot>(GroupSnapshot{
+          group.value, group.overflow, group.watch->Snapshot(monitoring_.significance_level)});
     }
     snapshot.groups.push_back(group.snapshot);
   }

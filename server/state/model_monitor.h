@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,7 +76,7 @@ struct MonitorSnapshot {
 };
 
 // max(0, L)^2 for the lower half of the interval of v1.EffectSize: each half errs with
-// significance_level / 2. Unset with too few observations.
+// significance_level / 2. Unset without observations.
 [[nodiscard]] std::optional<double> SkceLowerBound(const EvidenceReading& reading,
                                                    double significance_level) noexcept;
 // log10 of the e-value at which the evidence alarm is raised.
@@ -136,7 +137,11 @@ class ModelMonitor {
 
   // Where the next observation is, numbered from 0.
   [[nodiscard]] std::int64_t Watched() const;
-  [[nodiscard]] Group& GroupOf(const std::string& value, std::int64_t observations);
+  // The place in groups_ of the group of this value, which begins there if there is none.
+  [[nodiscard]] std::size_t GroupOf(const std::string& value, std::int64_t observations);
+  // Those of its rows, in order, whose place is this group's.
+  void AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
+                  std::size_t group);
 
   void Raise(Alarm alarm, const EvidenceReading& reading);
 

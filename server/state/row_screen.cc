@@ -17,7 +17,8 @@ std::size_t RowsOf(std::size_t window) { return std::min(window, kMostRows); }
 
 // The least number of decimal digits that all have, up to RowScreen::kMostDigits + 1.
 std::uint8_t DigitsOf(std::span<const double> row) noexcept {
-  static constexpr std::array<double, RowScreen::kMostDigits + 1> kScales{1, 10, 100, 1000, 10000};
+  static constexpr std::array<double, RowScreen::kMostDigits + 1> kScales{1,   1e1, 1e2, 1e3,
+                                                                          1e4, 1e5, 1e6};
   std::size_t digits = 0;
   for (const double value : row) {
     while (digits < kScales.size()) {
@@ -34,8 +35,9 @@ std::uint8_t DigitsOf(std::span<const double> row) noexcept {
 }  // namespace
 
 RowScreen::RowScreen(std::size_t window) : rows_(RowsOf(window)) {
-  // With room for one more than there are: nothing is allocated later.
-  hashes_.reserve(rows_.size() + 1);
+  // Twice what there may be: where erased ones fill it, it is cleared in place, and nothing is
+  // allocated later.
+  hashes_.reserve(2 * (rows_.size() + 1));
 }
 
 void RowScreen::Count(const Row& row, std::int64_t sign) noexcept {
@@ -64,8 +66,7 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
         XXH3_64bits_withSeed(g.data(), g.size_bytes(), static_cast<XXH64_hash_t>(batch.labels[i]));
     row.digits = DigitsOf(g);
     std::uint32_t& equal = hashes_[row.hash];
-    // Rounded ones may well be equal by chance.
-    row.duplicate = equal > 0 && row.digits > kMostDigits;
+    row.duplicate = equal > 0 && row.digits > kFewDigits;
     ++equal;
     Count(row, 1);
     next_ = (next_ + 1) % rows_.size();
@@ -73,8 +74,8 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
 }
 
 std::size_t RowScreen::MaxMemory(std::size_t window) noexcept {
-  // Slots of 17 bytes: at most 7/8 of 2^k - 1 are full, and so more than 7/16.
-  constexpr std::size_t kTableBytes = 40;
+  // Slots of 17 bytes: at most 7/8 of 2^k - 1 are reserved, and so more than 7/16, for two a row.
+  constexpr std::size_t kTableBytes = 80;
   return sizeof(RowScreen) + RowsOf(window) * (sizeof(Row) + kTableBytes);
 }
 

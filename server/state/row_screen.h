@@ -16,15 +16,17 @@ namespace calibd::server {
 // again. Not thread-safe.
 class RowScreen {
  public:
-  // Decimal digits 1, 2, 3, 4 are looked for.
-  static constexpr std::size_t kMostDigits = 4;
+  // Decimal digits 1, 2, ..., 6 are looked for.
+  static constexpr std::size_t kMostDigits = 6;
+  // Rows with so few may well be equal by chance.
+  static constexpr std::size_t kFewDigits = 4;
 
   struct Counts {
     std::int64_t rows = 0;
-    // Rows with more than kMostDigits digits that are equal, label and all, to an earlier one.
+    // Rows with more than kFewDigits digits that are equal, label and all, to an earlier one.
     std::int64_t duplicates = 0;
-    // Rows whose probabilities have at most 1, 2, 3, 4 digits, and those of them that are all 0
-    // and 1.
+    // Rows whose probabilities have at most 1, 2, ... digits, and those of them that are all 0 and
+    // 1.
     std::array<std::int64_t, kMostDigits> at_most_digits{};
     std::int64_t hard = 0;
   };

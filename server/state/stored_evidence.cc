@@ -205,6 +205,9 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
     out.add_class_predicted(one.predicted);
     out.add_class_variances(one.variance);
   }
+  const ClassEvidence::State class_evidence = class_evidence_.Save();
+  out.mutable_class_evidence()->set_count(class_evidence.count);
+  Put(class_evidence.inverses, *out.mutable_class_evidence()->mutable_inverses());
   const FeatureNullSquares::State squares = null_squares_.Save();
   Put(squares.moments, *out.mutable_null_squares());
   Put(squares.previous, *out.mutable_null_squares_previous());
@@ -237,6 +240,13 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
                               .moments = Get(stored.null_squares()),
                               .previous = Get(stored.null_squares_previous())})) {
     return absl::InvalidArgumentError("the squares under the null hypothesis cannot be");
+  }
+  // One that was stored without begins here, which is as good an e-value of what comes.
+  if (stored.has_class_evidence() &&
+      (stored.class_evidence().count() > stored.evidence().count() ||
+       !class_evidence_.Restore({.count = stored.class_evidence().count(),
+                                 .inverses = Get(stored.class_evidence().inverses())}))) {
+    return absl::InvalidArgumentError("the evidence against single classes cannot be");
   }
   frequencies_ = RunningClassFrequencies(std::move(classes));
   start_ = {.observations = stored.first_observation() - 1, .blocks = {}};

@@ -143,8 +143,9 @@ void ExpectSameMedian(std::vector<std::size_t> times, double on_page, const std:
 }
 
 TEST(MonitoringPageTest, WhatIsWrongIsFoundAsSoonAsThePageSays) {
-  // An oracle that knows the alternative, and bets its likelihood ratio, needs 2, 1 and 25 in
-  // the median for the first three.
+  // An oracle that knows the alternative, and bets its likelihood ratio, needs 1, 2 and 25 in
+  // the median for the first three. Who must bet on other alternatives too needs more: of the
+  // second row 2 is out of reach. The other targets hold by a factor of 1.3.
   const auto table = Table("detection");
   GeneratorSpec one_in_twenty = GeneratorSpec::M2();
   one_in_twenty.pi = 0.05;
@@ -154,13 +155,15 @@ TEST(MonitoringPageTest, WhatIsWrongIsFoundAsSoonAsThePageSays) {
     double temperature;
     std::size_t longest;
     int simulations;
+    // What the median may be.
+    double most;
   };
   const std::vector<Case> cases = {
-      {"every label is drawn at random", GeneratorSpec::M3(), 1, 200, 301},
-      {"half of the labels are class 0", GeneratorSpec::M2(), 1, 200, 301},
-      {"1 label in 20 is class 0", one_in_twenty, 1, 1000, 201},
-      {"temperature 1.5", GeneratorSpec::M1(), 1.5, 1500, 101},
-      {"temperature 1.2", GeneratorSpec::M1(), 1.2, 4000, 51},
+      {"every label is drawn at random", GeneratorSpec::M3(), 1, 200, 301, 1.3 * 2},
+      {"half of the labels are class 0", GeneratorSpec::M2(), 1, 200, 301, 3},
+      {"1 label in 20 is class 0", one_in_twenty, 1, 1000, 201, 1.3 * 31},
+      {"temperature 1.5", GeneratorSpec::M1(), 1.5, 1500, 101, 1.3 * 106},
+      {"temperature 1.2", GeneratorSpec::M1(), 1.2, 4000, 51, 1.3 * 517},
   };
   const auto features = FeaturesOf(GeneratorSpec::M1());
   for (const Case& one : cases) {
@@ -171,6 +174,8 @@ TEST(MonitoringPageTest, WhatIsWrongIsFoundAsSoonAsThePageSays) {
       if (one.temperature != 1) LabelAtTemperature(set, one.temperature, 0, seed);
       times.push_back(FirstTime(set, features, EvidenceCrossed));
     }
+    // Of ten times as many streams, and so the better estimate.
+    EXPECT_LE(OnPage(table, one.name), one.most) << one.name;
     ExpectSameMedian(std::move(times), OnPage(table, one.name), one.name);
   }
 }

@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "calibd/core/class_evidence.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/evidence.h"
+#include "calibd/core/running_reliability.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"
 
@@ -121,7 +123,8 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsFoundOutAndStaysSo) {
   EXPECT_DOUBLE_EQ(watch.drift().threshold(), std::log10(1e6 + 1));
   const v1::EffectSize& effect = watch.effect_size();
   EXPECT_EQ(effect.skce(), *expected.skce_unbiased);
-  const double kce = std::max(0.0, *LowerConfidenceSequence(expected.projections, 0.025));
+  const double kce =
+      std::max(0.0, *LowerConfidenceSequence(expected.projections, kProjectionBound, 0.025));
   EXPECT_DOUBLE_EQ(effect.skce_lower_bound(), kce * kce);
   EXPECT_GT(effect.skce(), effect.skce_lower_bound());
   EXPECT_LT(effect.one_look_p_value(), 1e-6);
@@ -181,6 +184,11 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
   EXPECT_DOUBLE_EQ(whereabouts.classes(0).observed(), static_cast<double>(first) / 2000);
   EXPECT_NEAR(whereabouts.classes(0).predicted(), predicted / 2000, 1e-12);
   EXPECT_GT(whereabouts.classes(0).z(), 5);
+  ClassEvidence of_classes(kClasses, kDefaultTolerance);
+  of_classes.Add(bad.view());
+  EXPECT_EQ(whereabouts.classes(0).log10_e_value(), of_classes.Log10EValue(0));
+  EXPECT_TRUE(whereabouts.classes(0).rejected());
+  EXPECT_EQ(whereabouts.rejected_classes(), static_cast<std::int64_t>(kClasses));
   std::int64_t binned = 0;
   for (const auto& bin : whereabouts.confidence_bins()) {
     EXPECT_GT(bin.observations(), 0);
@@ -190,6 +198,13 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
   }
   EXPECT_EQ(binned, 2000);
   EXPECT_LT(whereabouts.confidence_bins(whereabouts.confidence_bins_size() - 1).z(), -5);
+
+  RunningReliability reliability;
+  reliability.Add(bad.view());
+  const v1::Watch::Scores& scores = answer.watch().scores();
+  EXPECT_DOUBLE_EQ(scores.brier_score(), reliability.brier / 2000);
+  EXPECT_DOUBLE_EQ(scores.log_loss(), reliability.log_loss / 2000);
+  EXPECT_DOUBLE_EQ(scores.ece(), reliability.ExpectedCalibrationError());
 
   // The true SKCE of the kernel is in the interval, and above what noise makes.
   const v1::EffectSize& effect = answer.watch().effect_size();
@@ -248,12 +263,18 @@ TEST_F(MonitoringTest, WarnsOfRowsThatCameTwiceAndOfRoundedOnes) {
   v1::Model loose = Declared();
   loose.set_row_sum_tolerance(0.01);
   Create(loose);
-  PredictionSet rounded = good;
-  for (double& value : rounded.probabilities) value = std::round(value * 1000) / 1000;
-  Send(rounded, 500);
-  answer = Answer();
-  ASSERT_EQ(answer.warnings_size(), 1);
-  EXPECT_THAT(answer.warnings(0), HasSubstr("have 3 decimal digits"));
+  // Of more rows than are screened; none is nearly certain, as such ones are often equal.
+  GeneratorSpec flat = GeneratorSpec::M1(kClasses);
+  flat.alpha.assign(kClasses, 1);
+  const auto warning_of = [&](double unit) {
+    PredictionSet rounded = DrawFrom(flat, 2500, 5);
+    for (double& value : rounded.probabilities) value = std::round(value / unit) * unit;
+    Send(rounded, 500);
+    answer = Answer();
+    return answer.warnings_size() == 1 ? answer.warnings(0) : "";
+  };
+  EXPECT_THAT(warning_of(1e-5), HasSubstr("have 5 decimal digits"));
+  EXPECT_THAT(warning_of(1e-3), HasSubstr("have 3 decimal digits"));
   EXPECT_THAT(answer.warnings(0), HasSubstr("monitoring.tolerance = 0.002"));
 }
 

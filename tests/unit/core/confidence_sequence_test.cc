@@ -11,34 +11,61 @@ RunningMoments Moments(std::int64_t count, double mean, double variance) {
   return {.count = count, .mean = mean, .m2 = variance * static_cast<double>(count - 1)};
 }
 
-TEST(LowerConfidenceSequenceTest, IsTheFormulaWithNumbersWorkedOutByHand) {
-  // alpha = .05: log .1 = -2.302585; rho^2 = (4.605170 + log 5.605170) / 2000 = .00316434;
-  // t = 1000: t rho^2 + 1 = 4.164345; sqrt of it 2.0406726; log(1 + 20.406726) = 3.0637133;
-  // 2 * 4.164345 / (1e6 * .00316434) * 3.0637133 = .00806378, its root .0897985.
-  EXPECT_NEAR(*LowerConfidenceSequence(Moments(1000, 0.3, 0.25), 0.05), 0.3 - 0.5 * 0.0897985,
-              1e-6);
+// The sum of the header's formula at U_t, with psi as a series.
+double Wealth(const RunningMoments& values, double bound, double upper) {
+  const auto t = static_cast<double>(values.count);
+  const double squares = values.m2 + t * values.mean * values.mean;
+  double sum = 0;
+  for (int j = 0; j < 32; ++j) {
+    const double rate = std::ldexp(0.75, -j);
+    double psi = 0;
+    for (int power = 200; power >= 2; --power) psi += std::pow(rate, power) / power;
+    sum += std::exp(rate * t * (upper - values.mean) / bound - psi * squares / (bound * bound)) /
+           ((j + 1) * (j + 2));
+  }
+  return sum;
 }
 
-TEST(LowerConfidenceSequenceTest, NeedsItsBurnIn) {
-  EXPECT_FALSE(LowerConfidenceSequence(Moments(99, 1, 1), 0.05).has_value());
-  EXPECT_TRUE(LowerConfidenceSequence(Moments(100, 1, 1), 0.05).has_value());
+TEST(UpperConfidenceSequenceTest, SolvesItsEquation) {
+  for (const std::int64_t count : {30, 1000, 1000000000}) {
+    for (const double variance : {0.0, 1e-6, 0.3}) {
+      const RunningMoments values = Moments(count, -0.2, variance);
+      const double upper = *UpperConfidenceSequence(values, 2, 0.05);
+      EXPECT_NEAR(Wealth(values, 2, upper), 20, 1e-5) << count << " " << variance;
+    }
+  }
 }
 
-TEST(LowerConfidenceSequenceTest, IsTighterWithMoreAndWithLessConfidence) {
-  const double at_1000 = *LowerConfidenceSequence(Moments(1000, 0.3, 1), 0.05);
-  EXPECT_GT(*LowerConfidenceSequence(Moments(4000, 0.3, 1), 0.05), at_1000);
-  EXPECT_LT(*LowerConfidenceSequence(Moments(1000, 0.3, 1), 0.01), at_1000);
-  EXPECT_EQ(*LowerConfidenceSequence(Moments(1000, 0.3, 0), 0.01), 0.3);
+TEST(UpperConfidenceSequenceTest, WithNothingButZerosNeedsSomeValuesToSayMuch) {
+  // 1/2 e^x <= 1/alpha at x = 3/4 t U / b, and 31/32 more of the weight is at smaller rates.
+  const double upper = *UpperConfidenceSequence(Moments(1000, 0, 0), 2, 0.05);
+  EXPECT_LT(upper, 2 * std::log(2 / 0.05) / (0.75 * 1000));
+  EXPECT_GT(upper, 2 * std::log(1 / 0.05) / (0.75 * 1000));
 }
 
-TEST(UpperConfidenceSequenceTest, IsTheLowerOneOfTheNegatives) {
+TEST(UpperConfidenceSequenceTest, NeverExceedsWhatValuesCanBe) {
+  EXPECT_FALSE(UpperConfidenceSequence({}, 2, 0.05).has_value());
+  EXPECT_EQ(UpperConfidenceSequence(Moments(1, 0, 0), 2, 0.05), 2);
+  EXPECT_EQ(LowerConfidenceSequence(Moments(1, 0, 0), 2, 0.05), -2);
+  EXPECT_FALSE(LowerConfidenceSequence({}, 2, 0.05).has_value());
+}
+
+TEST(UpperConfidenceSequenceTest, IsTighterWithMoreAndWithLessConfidence) {
+  const double at_1000 = *UpperConfidenceSequence(Moments(1000, 0.3, 1), 2, 0.05);
+  EXPECT_LT(*UpperConfidenceSequence(Moments(4000, 0.3, 1), 2, 0.05), at_1000);
+  EXPECT_GT(*UpperConfidenceSequence(Moments(1000, 0.3, 1), 2, 0.01), at_1000);
+  EXPECT_LT(*UpperConfidenceSequence(Moments(1000, 0.3, 0.5), 2, 0.05), at_1000);
+  EXPECT_GT(*UpperConfidenceSequence(Moments(1000, 0.3, 1), 3, 0.05), at_1000);
+}
+
+TEST(LowerConfidenceSequenceTest, IsTheUpperOneOfTheNegatives) {
   for (const std::int64_t count : {100, 1000, 100000}) {
     const RunningMoments values = Moments(count, -0.2, 0.5);
     RunningMoments negatives = values;
     negatives.mean = -values.mean;
-    EXPECT_EQ(*UpperConfidenceSequence(values, 0.05), -*LowerConfidenceSequence(negatives, 0.05));
+    EXPECT_EQ(*LowerConfidenceSequence(values, 2, 0.05),
+              -*UpperConfidenceSequence(negatives, 2, 0.05));
   }
-  EXPECT_FALSE(UpperConfidenceSequence(Moments(99, 0, 1), 0.05).has_value());
 }
 
 TEST(TestProjectionsTest, IsASumOverItsStandardDeviation) {

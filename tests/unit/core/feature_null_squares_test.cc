@@ -63,13 +63,33 @@ TEST(FeatureNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
   }
 }
 
+TEST(FeatureNullSquaresTest, ALaterPairWeighsAsMuchAsTheEightThatItStandsFor) {
+  // Half of the predictions are uncertain and half, later ones, are certain, with squares of 0.
+  const auto features = Features(2);
+  PredictionSet set;
+  set.class_count = 2;
+  for (int i = 0; i < 8192; ++i) {
+    const double g = i < 4096 ? 0.5 : 1;
+    set.probabilities.insert(set.probabilities.end(), {g, 1 - g});
+    set.labels.push_back(0);
+  }
+  FeatureNullSquares squares(features);
+  squares.Add(set.view().rows(0, 4096));
+  const double first_half = squares.moments().mean;
+  EXPECT_GT(first_half, 0.1);
+  squares.Add(set.view().rows(4096, 4096));
+  EXPECT_NEAR(squares.moments().mean, first_half / 2, 1e-12);
+  FeatureNullSquares restored(features);
+  EXPECT_TRUE(restored.Restore(squares.Save()));
+}
+
 TEST(FeatureNullSquaresTest, DoesNotDependOnCutsAndGoesOnWhereItWasSaved) {
   const auto features = Features(3);
   const PredictionSet set = Drawn(4300, 3);
   FeatureNullSquares whole(features);
   whole.Add(set.view());
   // 2048 pairs, then each eighth of 102.
-  EXPECT_EQ(whole.moments().count, 2048 + 13);
+  EXPECT_EQ(whole.moments().count, 2048 + 13 * 8);
   for (const std::size_t cut : {0U, 1U, 2U, 4095U, 4096U, 4097U, 4098U, 4111U, 4113U}) {
     FeatureNullSquares before(features);
     before.Add(set.view().rows(0, cut));

@@ -112,15 +112,6 @@ TEST(RunningClassFrequenciesTest, CountsAndPredictsEachClass) {
     EXPECT_NEAR(running.classes()[k].Z(),
                 (static_cast<double>(labels) - predicted) / std::sqrt(variance), 1e-11);
   }
-  RunningClassFrequencies parts(4);
-  RunningClassFrequencies rest(4);
-  parts.Add(set.view().rows(0, 100));
-  rest.Add(set.view().rows(100, 200));
-  parts.Merge(rest);
-  for (std::size_t k = 0; k < 4; ++k) {
-    EXPECT_EQ(parts.classes()[k].labels, running.classes()[k].labels);
-    EXPECT_NEAR(parts.classes()[k].variance, running.classes()[k].variance, 1e-11);
-  }
 }
 
 TEST(RunningClassFrequenciesTest, NamesTheMostDeviatingFirst) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
-#include "calibd/core/confidence_sequence.h"
+#include "calibd/core/class_evidence.h"
 #include "calibd/core/generator.h"
 #include "server/state/model.h"
 
@@ -160,7 +160,8 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_DOUBLE_EQ(evidence.threshold, std::log10(20));
   EXPECT_DOUBLE_EQ(evidence.log10_value, at_alarm.maximum.log_value / std::log(10));
   EXPECT_EQ(evidence.skce, at_alarm.skce_unbiased);
-  EXPECT_EQ(evidence.skce_lower_bound.has_value(), evidence_at >= kConfidenceBurnIn);
+  EXPECT_EQ(evidence.skce_lower_bound, SkceLowerBound(at_alarm, 0.05));
+  EXPECT_TRUE(evidence.skce_lower_bound.has_value());
   EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
   EXPECT_FALSE(evidence.acknowledge_time.has_value());
   const Alarm& drift = alarms->back();
@@ -173,6 +174,54 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 2000), 100);
   ASSERT_EQ(monitor_.Snapshot().alarms->size(), 2U);
   EXPECT_EQ(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->observation, evidence_at);
+}
+
+TEST_F(MonitorTest, ClassesThatAreOffAreRejectedTogetherAndShown) {
+  Begin();
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
+  Send(bad, 100);
+  ClassEvidence expected(kClasses, monitoring_.tolerance);
+  expected.Add(bad.view());
+  const WatchSnapshot watch = *monitor_.Snapshot().watch;
+  EXPECT_EQ(watch.rejected_classes, static_cast<std::int64_t>(kClasses));
+  ASSERT_EQ(watch.deviating_classes.size(), kClasses);
+  for (const DeviatingClass& one : watch.deviating_classes) {
+    EXPECT_EQ(one.log10_e_value, expected.Log10EValue(one.index));
+    EXPECT_TRUE(one.rejected);
+  }
+  // The state goes on with the same bits.
+  store::v1::MonitorState stored;
+  monitor_.Save(stored);
+  ModelMonitor restored(monitoring_, kClasses, 300);
+  ASSERT_TRUE(
+      restored.Restore(stored, RunningKernel(*Kernel::ExponentialTotalVariation(0.5)), {}).ok());
+  EXPECT_EQ(restored.Snapshot().watch->deviating_classes[0].log10_e_value,
+            watch.deviating_classes[0].log10_e_value);
+}
+
+TEST_F(MonitorTest, ARejectedClassIsShownThoughItsFrequencyIsRight) {
+  // Of seven classes the first is predicted too boldly, and comes as often as predicted; the others
+  // deviate by chance.
+  constexpr std::size_t kM = 7;
+  ModelMonitor monitor(monitoring_, kM, 300);
+  monitor.Begin(monitor.Prepare(*Kernel::ExponentialTotalVariation(0.5), {}), {});
+  PredictionSet set;
+  set.class_count = kM;
+  for (int i = 0; i < 1200; ++i) {
+    const bool bold = i % 2 == 0;
+    set.probabilities.push_back(bold ? 0.94 : 0.04);
+    // .7 of the time where .94 is said, and .3 where .04 is.
+    const bool comes = bold ? i % 20 < 14 : i % 20 > 13;
+    for (std::size_t k = 1; k < kM; ++k) set.probabilities.push_back((bold ? 0.06 : 0.96) / 6);
+    set.labels.push_back(comes ? 0 : 1 + i / 2 % 5);
+  }
+  monitor.Add(set.view(), {});
+  const WatchSnapshot watch = *monitor.Snapshot().watch;
+  ASSERT_GT(watch.deviating_classes.size(), EvidenceWatch::kShownClasses);
+  const DeviatingClass& shown = watch.deviating_classes[EvidenceWatch::kShownClasses];
+  EXPECT_EQ(shown.index, 0U);
+  EXPECT_TRUE(shown.rejected);
+  EXPECT_GT(shown.log10_e_value, 10);
 }
 
 TEST_F(MonitorTest, TheGapOfAnAlarmIsConfidenceMinusAccuracy) {
@@ -322,11 +371,16 @@ class GroupTest : public ::testing::Test {
 };
 
 TEST_F(GroupTest, EachOfTheFirstValuesIsWatchedByItselfAndTheOthersTogether) {
-  for (const std::size_t warmup : {0U, 150U}) {
+  struct Case {
+    std::size_t warmup;
+    std::size_t batch;
+  };
+  // In the last all rows of a group are gathered, more than are taken together.
+  for (const auto [warmup, batch] : {Case{0, 100}, {150, 100}, {0, 1000}}) {
     const double bandwidth =
         warmup == 0 ? 0.5 : *MedianBandwidth(set_.view().rows(0, warmup).probabilities, kClasses);
     Model model(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
-    for (std::size_t at = 0; at < 1000; at += 100) Apply(model, at, at + 100);
+    for (std::size_t at = 0; at < 1000; at += batch) Apply(model, at, at + batch);
     model.Publish();
     const auto groups = model.snapshot()->monitor->groups;
     ASSERT_EQ(groups.size(), 4U);

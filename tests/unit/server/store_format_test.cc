@@ -328,6 +328,10 @@ store::v1::MonitorState MonitorOf17() {
   for (const double value : {0.25, 0.25, 0.5}) watch.add_null_squares_previous(value);
   *watch.add_earlier_blocks() = Moments(3, 0.25, 0.5);
   *watch.add_earlier_blocks() = Moments(1, 0.125, 0);
+  store::v1::WatchState::ClassEvidence& classes = *watch.mutable_class_evidence();
+  classes.set_count(7);
+  // 10 won by each bet of the lower side of class 1, and nothing by all others.
+  for (int i = 0; i < 36; ++i) classes.add_inverses(i < 18 && i % 3 == 1 ? 0.1 : 1);
   store::v1::Alarm& dealt_with = *monitor.add_alarms();
   dealt_with.set_id(4);
   dealt_with.set_kind(1);
@@ -396,6 +400,9 @@ TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
   EXPECT_EQ(monitor.watch->deviating_classes[0].index, 0U);
   EXPECT_EQ(monitor.watch->deviating_classes[0].frequencies,
             (RunningClassFrequencies::Class{4, 1, 0.25}));
+  for (const DeviatingClass& one : monitor.watch->deviating_classes) {
+    EXPECT_NEAR(one.log10_e_value, one.index == 1 ? 1 : 0, 1e-15);
+  }
   const EvidenceReading& reading = monitor.watch->reading;
   EXPECT_EQ(reading.count, 7);
   EXPECT_EQ(reading.maximum, (RunningMaximum{0.5, 3}));
@@ -435,6 +442,27 @@ TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
   EXPECT_EQ(active.id, 5);
   EXPECT_FALSE(active.skce.has_value());
   EXPECT_FALSE(active.acknowledge_time.has_value());
+}
+
+TEST(StoreFormatTest, EvidenceAgainstClassesBeginsWhereAStateHasNone) {
+  ThreadPool pool("test", 1);
+  Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
+  store::v1::ModelState state = State();
+  *state.mutable_monitor() = MonitorOf17();
+  state.mutable_monitor()->mutable_watch()->clear_class_evidence();
+  ASSERT_TRUE(model.Restore(state).ok());
+  model.Publish();
+  for (const DeviatingClass& one : model.snapshot()->monitor->watch->deviating_classes) {
+    EXPECT_EQ(one.log10_e_value, 0);
+  }
+  // But not from one that cannot be.
+  for (const bool too_many : {false, true}) {
+    Model other(1, WatchedDeclaration(), {}, 10, pool, nullptr);
+    *state.mutable_monitor() = MonitorOf17();
+    auto& classes = *state.mutable_monitor()->mutable_watch()->mutable_class_evidence();
+    too_many ? classes.set_count(8) : classes.mutable_inverses()->RemoveLast();
+    EXPECT_EQ(other.Restore(state).code(), absl::StatusCode::kDataLoss);
+  }
 }
 
 TEST(StoreFormatTest, StatesAreWrittenAsEver) {

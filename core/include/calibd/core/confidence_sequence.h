@@ -1,7 +1,7 @@
 #ifndef CALIBD_CORE_CONFIDENCE_SEQUENCE_H_
 #define CALIBD_CORE_CONFIDENCE_SEQUENCE_H_
 
-#include <cstdint>
+#include <numbers>
 #include <optional>
 
 #include "calibd/core/hypothesis_test.h"
@@ -17,30 +17,32 @@ namespace calibd {
 // That of the kernel which phi'phi approximates differs by the error of 64 random features:
 // on the reference models with 2 to 100 classes the ratio of the two is .90 to 1.01.
 
-// Projections that the bound needs, for its asymptotics.
-inline constexpr std::int64_t kConfidenceBurnIn = 100;
-// Count of predictions where the bound is tightest.
-inline constexpr double kConfidenceOptimum = 2000;
+// What |u_t| is at most.
+inline constexpr double kProjectionBound = std::numbers::sqrt2;
 
-// L_t, a lower confidence sequence of KCE: P(L_t <= KCE at all t >= 100) >= 1 - alpha,
-// asymptotically, however often one looks.
-//   L_t = mean u - sd sqrt(2 (t rho^2 + 1) / (t^2 rho^2) log(1 + sqrt(t rho^2 + 1) / (2 alpha)))
-//   rho^2 = (-2 log 2 alpha + log(1 - 2 log 2 alpha)) / 2000
-// with the sample deviation, divisor t - 1. It may be negative; SKCE >= max(0, L_t)^2.
-// Source: Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas, arXiv:2103.06476, the one-sided
-// asymptotic confidence sequence.
+// U_t, an upper confidence sequence of the mean of bounded values, such as those of an
+// estimator's disjoint blocks: P(U_t >= mean at all t) >= 1 - alpha, exactly, at every number of
+// values and however often one looks. The mean is that of E[x_i | x_1, ..., x_{i-1}] over i <= t.
+//   sum_j w_j exp(l_j t (U_t - mean x) / b - psi(l_j) sum x^2 / b^2) = 1 / alpha
+//   psi(l) = -log(1 - l) - l,  l_j = 3/4 2^-j,  w_j = 1 / ((j+1)(j+2)),  j = 0, ..., 31
+// For each l in [0, 1) the exponential is at most a product of e-values, as
+// exp(l z - psi(l) z^2) <= 1 + l z for z = -x / b >= -1. A deviation that was not seen yet cannot
+// make it narrow: its distance from the mean is at least b log(1 / alpha) / t, and with many values
+// some sqrt(2 log(log^2 t / alpha) mean x^2 / t).
+// Sources: Howard, Ramdas, McAuliffe & Sekhon, Ann. Statist. 49 (2021) 1055, Theorem 4, with 0 as
+// the prediction of each value; Fan, Grama & Liu, Electron. J. Probab. 20 (2015), Lemma 4.1.
 //
-// alpha: in (0, 0.25]. Unset with fewer than 100 projections.
-[[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& projections,
-                                                            double alpha) noexcept;
-
-// U_t, an upper confidence sequence of the mean of independent values of one distribution, such
-// as the values of an estimator's disjoint blocks: P(U_t >= mean at all t >= 100) >= 1 - alpha,
-// asymptotically, however often one looks. The same bound as above of the values' negatives.
-//
-// alpha: in (0, 0.25]. Unset with fewer than 100 values.
+// bound: b > 0, values are at most that. alpha: in (0, 1). At most b; unset without values.
+// Merge law: RunningMoments::Merge of parts that share no observation.
 [[nodiscard]] std::optional<double> UpperConfidenceSequence(const RunningMoments& values,
-                                                            double alpha) noexcept;
+                                                            double bound, double alpha) noexcept;
+
+// The same from below: -U_t of the values' negatives. L_t of projections is a lower confidence
+// sequence of KCE; it may be negative, and SKCE >= max(0, L_t)^2.
+//
+// bound: values are at least -bound. alpha: in (0, 1). At least -bound; unset without values.
+[[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& values,
+                                                            double bound, double alpha) noexcept;
 
 // Test of "the model is calibrated" for ONE look at a chosen n, without a bootstrap:
 //   Z = sum_t u_t / sqrt(sum_t sigma_t^2),  sigma_t^2 = Var(u_t | g_t, past) if calibrated,

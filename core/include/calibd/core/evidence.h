@@ -178,8 +178,6 @@ class EvidenceProcess {
   // Starts the drift detectors anew, as after an alarm was dealt with: R = 0. What they have
   // learnt of the past stays.
   void RestartDrift() noexcept;
-  // Of the predictions to come. Errors: InvalidArgument as for Create; nothing changes then.
-  [[nodiscard]] absl::Status SetTolerance(double tolerance);
 
   using State = EvidenceState;
   [[nodiscard]] State Save() const;
@@ -189,7 +187,6 @@ class EvidenceProcess {
   [[nodiscard]] absl::Status Restore(const State& state);
 
   [[nodiscard]] const RandomFeatures& features() const noexcept { return *features_; }
-  [[nodiscard]] double tolerance() const noexcept { return tolerance_; }
   // Bytes that a process holds, its features left out.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;
 

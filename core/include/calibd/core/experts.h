@@ -71,7 +71,7 @@ inline constexpr std::size_t kExpertCount = kWitnessBets.size() + kTiltRates.siz
 }
 inline constexpr std::array<Expert, kExpertCount> kExperts = MakeExperts();
 
-// Experts are mixed with equal shares for the families, and equal ones within.
+// What is told of which experts carry the evidence.
 enum class ExpertFamily { kWitness, kTilt, kPooledHistogram, kClassHistogram, kParametric };
 inline constexpr std::size_t kFamilyCount = 5;
 
@@ -96,14 +96,19 @@ inline constexpr std::size_t kFamilyCount = 5;
 // "witness", "tilt", "pooled_histogram", "class_histogram", "parametric".
 [[nodiscard]] const char* FamilyName(ExpertFamily family) noexcept;
 
-// Share of an expert in the mixture; they sum to 1.
-[[nodiscard]] constexpr double PriorOf(std::size_t expert) {
-  const ExpertFamily family = FamilyOf(kExperts[expert].kind);
-  std::size_t members = 0;
-  for (const Expert& other : kExperts)
-    if (FamilyOf(other.kind) == family) ++members;
-  return 1.0 / (static_cast<double>(kFamilyCount) * static_cast<double>(members));
+[[nodiscard]] constexpr std::array<double, kExpertCount> MakePriors() {
+  std::array<double, kExpertCount> priors{};
+  std::size_t kinds = 0;
+  for (std::size_t j = 0; j < kExpertCount; ++j) {
+    if (j == 0 || kExperts[j].kind != kExperts[j - 1].kind) ++kinds;
+    for (const Expert& other : kExperts) priors[j] += kExperts[j].kind == other.kind ? 1 : 0;
+  }
+  for (double& prior : priors) prior = 1 / (static_cast<double>(kinds) * prior);
+  return priors;
 }
+// Shares of the experts in the mixture: equal ones for the kinds, and equal ones within. They sum
+// to 1.
+inline constexpr std::array<double, kExpertCount> kPriors = MakePriors();
 
 }  // namespace calibd
 

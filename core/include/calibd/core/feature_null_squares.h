@@ -16,7 +16,7 @@ namespace calibd {
 //   tr(S_i S_j) = sum a b - sum a b^2 - sum a^2 b + (sum a b)^2 for a = g_i, b = g_j:
 // NullMoments::mean_square of the SKCE that an EvidenceProcess estimates. Labels play no part.
 // Pairs are disjoint: each two that follow on one another among the first 4096 predictions, and
-// every eighth such pair after. Not thread-safe.
+// every eighth such pair after, which stands for eight. Not thread-safe.
 class FeatureNullSquares {
  public:
   explicit FeatureNullSquares(std::shared_ptr<const RandomFeatures> features);
@@ -25,6 +25,7 @@ class FeatureNullSquares {
   // for a prediction of a pair.
   void Add(const PredictionBatch& batch) noexcept;
 
+  // The count is that of the pairs that were taken or stood for.
   [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
 
   struct State {

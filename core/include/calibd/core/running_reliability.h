@@ -51,7 +51,7 @@ struct RunningReliability {
   friend bool operator==(const RunningReliability&, const RunningReliability&) = default;
 };
 
-// How often each class came, and how often it was predicted to, as sums that add.
+// How often each class came, and how often it was predicted to.
 class RunningClassFrequencies {
  public:
   struct Class {
@@ -74,8 +74,6 @@ class RunningClassFrequencies {
   // batch: valid, of m classes. Equal bits for any cut of a sequence into calls. Cost: O(m) an
   // observation.
   void Add(const PredictionBatch& batch) noexcept;
-  // other: of m classes.
-  void Merge(const RunningClassFrequencies& other) noexcept;
 
   [[nodiscard]] const std::vector<Class>& classes() const noexcept { return classes_; }
   // The classes with the largest |Z|, the largest first; at most `count`, and none of 0.

@@ -1,0 +1,251 @@
+#include "calibd/core/class_evidence.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "disabled_targets.h"
+#include "evidence_simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "class_evidence.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#ifndef CALIBD_CORE_SRC_CLASS_EVIDENCE_ONCE_
+#define CALIBD_CORE_SRC_CLASS_EVIDENCE_ONCE_
+namespace calibd {
+
+inline constexpr std::size_t kRatios = kClassOddsRatios.size();
+// Rows that pass the products of a group together.
+inline constexpr std::size_t kClassRowsAtOnce = 16;
+
+// The lower side of kGroup classes.
+struct ClassBetsTask {
+  // kRatios x kGroup.
+  double* inverses;
+  std::size_t rows;
+  // rows x stride, where these classes begin.
+  const double* g;
+  std::size_t stride;
+  double eps;
+  // How far the lower end is below, of each row.
+  const double* below;
+};
+
+}  // namespace calibd
+#endif  // CALIBD_CORE_SRC_CLASS_EVIDENCE_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace calibd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// inverses *= 1 + h (r - 1). Products and sums are not fused, so that bits are those of any CPU.
+void LowerSide(const ClassBetsTask& task) {
+  const hn::CappedTag<double, kGroup> d;
+  const auto zero = hn::Zero(d);
+  const auto one = hn::Set(d, 1.0);
+  const auto half = hn::Set(d, 0.5);
+  for (std::size_t lane = 0; lane < kGroup; lane += hn::Lanes(d)) {
+    hn::Vec<decltype(d)> inverses[kRatios];
+    for (std::size_t j = 0; j < kRatios; ++j) {
+      inverses[j] = hn::LoadU(d, task.inverses + j * kGroup + lane);
+    }
+    for (std::size_t row = 0; row < task.rows; ++row) {
+      const auto g = hn::LoadU(d, task.g + row * task.stride + lane);
+      const auto is_lower = hn::Le(g, half);
+      // An end of 0 bets nothing.
+      const auto upper = hn::IfThenElseZero(is_lower, hn::Add(g, hn::Set(d, task.eps)));
+      const auto lower =
+          hn::IfThenElseZero(is_lower, hn::Max(zero, hn::Sub(g, hn::Set(d, task.below[row]))));
+      for (std::size_t j = 0; j < kRatios; ++j) {
+        const double slope = kClassOddsRatios[j] - 1;
+        const auto change = hn::Mul(slope > 0 ? upper : lower, hn::Set(d, slope));
+        inverses[j] = hn::Mul(inverses[j], hn::Add(one, change));
+      }
+    }
+    for (std::size_t j = 0; j < kRatios; ++j) {
+      hn::StoreU(inverses[j], d, task.inverses + j * kGroup + lane);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace calibd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace calibd {
+namespace {
+
+HWY_EXPORT(LowerSide);
+
+// Predictions from one time that products are brought back to the next: one changes by a factor
+// of at most 3 a prediction.
+constexpr std::int64_t kPeriod = 256;
+constexpr double kMostInverse = 1e150;
+
+// In an order that is the same on any CPU.
+double Sum(std::span<const double> g) noexcept {
+  std::array<double, kGroup> sums{};
+  std::size_t k = 0;
+  for (; k + kGroup <= g.size(); k += kGroup) {
+    for (std::size_t lane = 0; lane < kGroup; ++lane) sums[lane] += g[k + lane];
+  }
+  for (; k < g.size(); ++k) sums[k % kGroup] += g[k];
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+// Of one side: the sum of the products, and the largest one.
+double SumProducts(const double* inverses) noexcept {
+  double sum = 0;
+  for (std::size_t j = 0; j < kRatios; ++j) sum += 1 / inverses[j * kGroup];
+  return sum;
+}
+double LeastInverse(const double* inverses) noexcept {
+  double least = inverses[0];
+  for (std::size_t j = 1; j < kRatios; ++j) least = std::min(least, inverses[j * kGroup]);
+  return least;
+}
+
+}  // namespace
+
+ClassEvidence::ClassEvidence(std::size_t class_count, double tolerance)
+    : class_count_(class_count),
+      tolerance_(tolerance),
+      inverses_(kClassBets * Padded(class_count), 1.0) {}
+
+const double* ClassEvidence::InversesOf(std::size_t k, std::size_t side) const noexcept {
+  return &inverses_[(k / kGroup * kClassBets + side * kRatios) * kGroup + k % kGroup];
+}
+double* ClassEvidence::InversesOf(std::size_t k, std::size_t side) noexcept {
+  return &inverses_[(k / kGroup * kClassBets + side * kRatios) * kGroup + k % kGroup];
+}
+
+void ClassEvidence::Add(const PredictionBatch& batch) noexcept {
+  for (std::size_t first = 0; first < batch.size();) {
+    const auto left = static_cast<std::size_t>(kPeriod - count_ % kPeriod);
+    const std::size_t rows = std::min({batch.size() - first, kClassRowsAtOnce, left});
+    AddSome(batch.rows(first, rows));
+    first += rows;
+    if (count_ % kPeriod == 0) {
+      for (double& value : inverses_) value = std::clamp(value, 1 / kMostInverse, kMostInverse);
+    }
+  }
+}
+
+void ClassEvidence::AddSome(const PredictionBatch& batch) noexcept {
+  const double eps = tolerance_ / static_cast<double>(class_count_);
+  std::array<double, kClassRowsAtOnce> below;
+  for (std::size_t row = 0; row < batch.size(); ++row) {
+    below[row] = std::max(0.0, Sum(batch.row(row)) - 1) + tolerance_;
+  }
+  std::array<double, kClassRowsAtOnce * kGroup> rest{};
+  for (std::size_t k = 0; k < class_count_; k += kGroup) {
+    const double* g = &batch.probabilities[k];
+    std::size_t stride = class_count_;
+    if (k + kGroup > class_count_) {
+      // Vectors are whole.
+      for (std::size_t row = 0; row < batch.size(); ++row) {
+        const std::span<const double> tail = batch.row(row).subspan(k);
+        std::copy(tail.begin(), tail.end(), &rest[row * kGroup]);
+      }
+      g = rest.data();
+      stride = kGroup;
+    }
+    // Up to each row with a label among these, which follows on what the row itself did.
+    for (std::size_t first = 0; first < batch.size();) {
+      std::size_t last = first;
+      const auto has_label = [&](std::size_t row) {
+        return static_cast<std::size_t>(batch.labels[row]) / kGroup == k / kGroup;
+      };
+      while (last < batch.size() - 1 && !has_label(last)) ++last;
+      HWY_DYNAMIC_DISPATCH(LowerSide)
+      ({.inverses = InversesOf(k, 0),
+        .rows = last + 1 - first,
+        .g = g + first * stride,
+        .stride = stride,
+        .eps = eps,
+        .below = &below[first]});
+      const auto label = static_cast<std::size_t>(batch.labels[last]);
+      if (has_label(last) && batch.row(last)[label] <= 0.5) {
+        double* const inverses = InversesOf(label, 0);
+        for (std::size_t j = 0; j < kRatios; ++j) inverses[j * kGroup] /= kClassOddsRatios[j];
+      }
+      first = last + 1;
+    }
+  }
+  for (std::size_t row = 0; row < batch.size(); ++row) {
+    const std::span<const double> g = batch.row(row);
+    for (std::size_t k = 0; k < g.size(); ++k) {
+      if (g[k] <= 0.5) continue;
+      const double upper = std::min(1.0, g[k] + eps);
+      const double lower = std::max(0.0, g[k] - below[row]);
+      const bool is_label = k == static_cast<std::size_t>(batch.labels[row]);
+      double* const inverses = InversesOf(k, 1);
+      for (std::size_t j = 0; j < kRatios; ++j) {
+        const double slope = kClassOddsRatios[j] - 1;
+        inverses[j * kGroup] *= 1 + (slope > 0 ? upper : lower) * slope;
+        if (is_label) inverses[j * kGroup] /= kClassOddsRatios[j];
+      }
+    }
+  }
+  count_ += static_cast<std::int64_t>(batch.size());
+}
+
+double ClassEvidence::Log10EValue(std::size_t k) const noexcept {
+  const auto ratios = static_cast<double>(kRatios);
+  return std::log10(SumProducts(InversesOf(k, 0)) / ratios) +
+         std::log10(SumProducts(InversesOf(k, 1)) / ratios);
+}
+
+std::vector<double> ClassEvidence::Log10EValues(double least) const {
+  std::vector<double> values(class_count_, -std::numeric_limits<double>::infinity());
+  // The largest product of each side is at least their mean.
+  const double most_inverse = std::pow(10, -least);
+  for (std::size_t k = 0; k < class_count_; ++k) {
+    if (LeastInverse(InversesOf(k, 0)) * LeastInverse(InversesOf(k, 1)) <= most_inverse) {
+      values[k] = Log10EValue(k);
+    }
+  }
+  return values;
+}
+
+ClassEvidence::State ClassEvidence::Save() const {
+  State state{.count = count_, .inverses = {}};
+  state.inverses.reserve(kClassBets * class_count_);
+  for (std::size_t bet = 0; bet < kClassBets; ++bet) {
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      state.inverses.push_back(InversesOf(k, 0)[bet * kGroup]);
+    }
+  }
+  return state;
+}
+
+bool ClassEvidence::Restore(const State& state) {
+  if (state.count < 0 || state.inverses.size() != kClassBets * class_count_ ||
+      !std::all_of(state.inverses.begin(), state.inverses.end(),
+                   [](double value) { return value > 0 && std::isfinite(value); })) {
+    return false;
+  }
+  count_ = state.count;
+  for (std::size_t bet = 0; bet < kClassBets; ++bet) {
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      InversesOf(k, 0)[bet * kGroup] = state.inverses[bet * class_count_ + k];
+    }
+  }
+  return true;
+}
+
+std::size_t ClassEvidence::MaxMemory(std::size_t class_count) noexcept {
+  return sizeof(ClassEvidence) + kClassBets * Padded(class_count) * sizeof(double);
+}
+
+}  // namespace calibd
+#endif  // HWY_ONCE
