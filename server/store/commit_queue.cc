@@ -203,13 +203,16 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
   wal_grew_.notify_one();
   HandleError(status);
   for (Operation& operation : operations) {
-    if (operation.done) {
-      // What is committed must come to count.
-      HandleError(Guard([&] {
+    // What is committed must come to count.
+    HandleError(Guard([&] {
+      if (operation.release) {
+        operation.release(*store_);
+      }
+      if (operation.done) {
         operation.done(status);
-        return absl::OkStatus();
-      }));
-    }
+      }
+      return absl::OkStatus();
+    }));
   }
   if (settle_) {
     HandleError(Guard([&] {

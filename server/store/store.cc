@@ -417,14 +417,13 @@ void Store::ReleaseBatches(std::span<const std::int64_t> log_ids) {
   released_.insert(released_.end(), log_ids.begin(), log_ids.end());
 }
 
-void Store::ApplyReleased() {
-  for (const std::int64_t log_id : released_) {
+void Store::DropBatches(std::span<const std::int64_t> log_ids) {
+  for (const std::int64_t log_id : log_ids) {
     if (log_id < copied_until_) {
       stale_.push_back(log_id);
     }
   }
-  log_->MarkUnneeded(released_);
-  released_.clear();
+  log_->MarkUnneeded(log_ids);
 }
 
 void Store::Rollback() {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -123,6 +124,8 @@ class Store {
   // Nobody needs these batches once what is being written is committed.
   void ReleaseBatches(std::span<const std::int64_t> log_ids);
   void Rollback();
+  // Nobody needs these batches, whatever becomes of what is being written.
+  void DropBatches(std::span<const std::int64_t> log_ids);
 
   // Takes the oldest file of the log away if it is time for it, step by step, each at most a
   // transaction: what is needed of it goes into the database first. Between transactions.
@@ -154,7 +157,7 @@ class Store {
   [[nodiscard]] absl::Status Prepare();
   [[nodiscard]] absl::Status OpenLog(const std::string& folder, std::uint64_t segment_bytes);
   // What was released is needed no more.
-  void ApplyReleased();
+  void ApplyReleased() { DropBatches(std::exchange(released_, {})); }
 
   const std::string path_;
   // An open file whose lock says who holds the folder.
