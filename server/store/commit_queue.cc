@@ -288,9 +288,8 @@ void CommitQueue::RunCheckpoints() {
     const int code = sqlite3_wal_checkpoint_v2(database->handle(), nullptr,
                                                SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
     Failpoint("checkpoint");
-    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY && (code & 0xff) != SQLITE_FULL) {
-      Fail(SqliteError(database->handle(), code, "make a checkpoint"));
-      return;
+    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
+      HandleError(SqliteError(database->handle(), code, "make a checkpoint"));
     }
   }
 }

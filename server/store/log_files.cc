@@ -86,12 +86,14 @@ constexpr std::uint64_t Aligned(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Whether it is that there is no room; EFBIG: the process may not write so large a file.
+bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 absl::Status FileError(const std::string& path, std::string_view action, int error) {
   const std::string message =
       absl::StrCat("the store cannot ", std::string(action), " ", path, ": ", std::strerror(error));
-  return error == ENOSPC || error == EDQUOT
-             ? MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message)
-             : MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
+  return IsFull(error) ? MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message)
+                       : MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
 }
 
 absl::Status DamageError(const std::string& path, std::string_view reason) {
@@ -446,7 +448,7 @@ absl::Status LogFiles::AddSegment(std::int64_t first_log_id, std::uint64_t frame
     return FileError(path, "make", errno);
   }
   int error = posix_fallocate(segment.file.get(), 0, static_cast<off_t>(segment.size));
-  while ((error == ENOSPC || error == EDQUOT || error == EFBIG) && segment.size > least) {
+  while (IsFull(error) && segment.size > least) {
     segment.size = std::max(segment.size / 2 / kAlignment * kAlignment, least);
     // Some of it may have been taken.
     error = ftruncate(segment.file.get(), 0) != 0
@@ -455,7 +457,7 @@ absl::Status LogFiles::AddSegment(std::int64_t first_log_id, std::uint64_t frame
   }
   if (error != 0) {
     unlink(path.c_str());
-    return FileError(path, "make", error == EFBIG ? ENOSPC : error);
+    return FileError(path, "make", error);
   }
   SegmentHeader header{.first_log_id = first_log_id, .size = segment.size, .salt = RandomSalt()};
   header.hash = header.Hash();
