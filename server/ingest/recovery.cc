@@ -203,22 +203,19 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
   const ModelSnapshot::Time create_time(std::chrono::duration_cast<ModelSnapshot::Time::duration>(
       std::chrono::seconds(created.seconds()) + std::chrono::nanoseconds(created.nanos())));
   absl::StatusOr<ModelDeclaration> declaration =
-      CheckDeclaration(stored.declaration, model_memory_bytes);
-  absl::StatusOr<std::shared_ptr<Model>> model =
-      declaration.ok() ? registry.Restore(stored.id, *std::move(declaration), create_time)
-                       : declaration.status();
-  if (!model.ok()) {
-    return absl::Status(model.status().code(),
+      CheckStoredDeclaration(stored.declaration, model_memory_bytes);
+  if (!declaration.ok()) {
+    return absl::Status(declaration.status().code(),
                         absl::StrCat("the store holds ", stored.declaration.name(), ": ",
-                                     model.status().message()));
+                                     declaration.status().message()));
   }
-  if (stored.snapshot_log_id >= next_log_id) {
-    return Damaged(**model, absl::StrCat("its snapshot holds batch ", stored.snapshot_log_id,
-                                         ", but the log ends before ", next_log_id));
-  }
-  Replay::Target target{.model = *std::move(model),
+  Replay::Target target{.model = registry.Restore(stored.id, *std::move(declaration), create_time),
                         .snapshot_log_id = stored.snapshot_log_id,
                         .first_log_id = stored.first_log_id};
+  if (stored.snapshot_log_id >= next_log_id) {
+    return Damaged(*target.model, absl::StrCat("its snapshot holds batch ", stored.snapshot_log_id,
+                                               ", but the log ends before ", next_log_id));
+  }
   store::v1::ModelState state;
   if (!state.ParseFromString(stored.snapshot)) {
     return Damaged(*target.model, "its snapshot cannot be read");

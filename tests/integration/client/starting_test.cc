@@ -11,6 +11,7 @@
 #include "calibd/v1/store_service.grpc.pb.h"
 #include "integration/client/run_calibctl.h"
 #include "integration/server/service_client.h"
+#include "server/store/sqlite.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
 
@@ -64,12 +65,11 @@ class StartingTest : public ::testing::Test {
   }
 
   // point: of the recovery, where it waits until Release.
-  void Restart(const std::string& point, const std::vector<std::string>& more = {}) {
+  void Restart(const std::string& point) {
     server_->Kill();
-    std::vector<std::string> arguments{"--data-dir",  data_,           "--listen",
-                                       grpc_address_, "--http-listen", http_address_};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    server_ = ServerProcess::Launch(arguments, {"CALIBD_FAILPOINT=" + point + "@" + hold_});
+    server_ = ServerProcess::Launch(
+        {"--data-dir", data_, "--listen", grpc_address_, "--http-listen", http_address_},
+        {"CALIBD_FAILPOINT=" + point + "@" + hold_});
     ASSERT_TRUE(WaitFor([&] {
       return Http("/readyz").status == 503 &&
              ServiceClient(grpc_address_).CheckHealth("").code == grpc::OK;
@@ -247,8 +247,18 @@ TEST_F(StartingTest, ASignalEndsItInOrder) {
 }
 
 TEST_F(StartingTest, ModelsThatDoNotComeBackEndItWithoutServing) {
-  // What a model may need is less than it does need.
-  Restart("recovery_model", {"--model-memory-bytes", "65536"});
+  // A declaration of no classes.
+  server_->Kill();
+  {
+    v1::Model none;
+    none.set_name(kModel);
+    const std::string blob = none.SerializeAsString();
+    auto database = server::Database::Open(data_ + "/calibd.db");
+    ASSERT_TRUE(database.ok());
+    auto update = server::Statement::Prepare(*database, "UPDATE models SET declaration = ?");
+    ASSERT_TRUE(update.ok() && update->BindBlob(1, blob).Run().ok());
+  }
+  Restart("recovery_model");
   ServiceClient service(grpc_address_);
   EXPECT_EQ(service.CheckHealth("").serving, kNotServing);
   Release();
