@@ -166,7 +166,7 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
     }
     if (status.ok()) {
       Failpoint("before_commit");
-      status = writes ? store_->Commit() : Guard([&] { return store_->CommitLog(); });
+      status = Guard([&] { return writes ? store_->Commit() : store_->CommitLog(); });
     }
     if (status.ok()) {
       Failpoint("after_commit");
@@ -213,6 +213,8 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
       }
       return absl::OkStatus();
     }));
+    // What it held goes before others are let in, not with the last one that was taken with it.
+    operation = {};
   }
   if (settle_) {
     HandleError(Guard([&] {
@@ -242,10 +244,13 @@ void CommitQueue::MakeRoom(const absl::Status& status) {
   if (now < retires_at_) {
     return;
   }
-  const absl::StatusOr<bool> retires = store_->Retire();
-  HandleError(retires.status());
-  retires_ = retires.ok() && *retires;
-  if (!retires.ok()) {
+  const absl::Status retired = Guard([this] {
+    const absl::StatusOr<bool> retires = store_->Retire();
+    retires_ = retires.ok() && *retires;
+    return retires.status();
+  });
+  HandleError(retired);
+  if (!retired.ok()) {
     // The disk is full: it is tried again after some transaction.
     retires_at_ = now + kFreeInterval;
   }
