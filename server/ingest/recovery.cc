@@ -208,7 +208,7 @@ class Replay {
 };
 
 absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
-                                            std::int64_t next_log_id, ModelRegistry& registry,
+                                            ModelRegistry& registry,
                                             std::size_t model_memory_bytes) {
   const google::protobuf::Timestamp& created = stored.declaration.create_time();
   const ModelSnapshot::Time create_time(std::chrono::duration_cast<ModelSnapshot::Time::duration>(
@@ -223,10 +223,6 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
   Replay::Target target{.model = registry.Restore(stored.id, *std::move(declaration), create_time),
                         .snapshot_log_id = stored.snapshot_log_id,
                         .first_log_id = stored.first_log_id};
-  if (stored.snapshot_log_id >= next_log_id) {
-    return Damaged(*target.model, absl::StrCat("its snapshot holds batch ", stored.snapshot_log_id,
-                                               ", but the log ends before ", next_log_id));
-  }
   store::v1::ModelState state;
   if (!state.ParseFromString(stored.snapshot)) {
     return Damaged(*target.model, "its snapshot cannot be read");
@@ -264,8 +260,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     if (recovery.stop) {
       return Stopped();
     }
-    absl::StatusOr<Replay::Target> target =
-        RestoreModel(stored, store.next_log_id(), registry, model_memory_bytes);
+    absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
     if (!target.ok()) {
       return target.status();
     }
@@ -332,6 +327,13 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     }
   }
   status.Update(replay.Wait());
+  for (auto target = targets.begin(); status.ok() && target != targets.end(); ++target) {
+    if (target->second.snapshot_log_id >= store.next_log_id()) {
+      status = Damaged(*target->second.model,
+                       absl::StrCat("its snapshot holds batch ", target->second.snapshot_log_id,
+                                    ", but the log ends before ", store.next_log_id()));
+    }
+  }
   if (status.ok()) {
     status = replay.Publish(targets);
   }

@@ -364,7 +364,7 @@ absl::Status Store::ReadCursors(
   return row.status();
 }
 
-absl::Status Store::ReadLog(const VisitBatch& visit) const {
+absl::Status Store::ReadLog(const VisitBatch& visit) {
   absl::StatusOr<Statement> log =
       Statement::Prepare(database_, "SELECT id, model_id, time_us, data FROM log ORDER BY id");
   if (!log.ok()) {
@@ -380,7 +380,7 @@ absl::Status Store::ReadLog(const VisitBatch& visit) const {
       return status;
     }
   }
-  return row.ok() ? log_->Read(log_->first_log_id(), visit) : row.status();
+  return row.ok() ? log_->Read(visit) : row.status();
 }
 
 std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us,

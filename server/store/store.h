@@ -66,8 +66,9 @@ class Store {
   [[nodiscard]] absl::Status ReadCursors(
       const std::function<absl::Status(const StoredCursor&)>& visit) const;
 
-  // In the order of the log. Also what is needed no more, as far as it is still in the files.
-  [[nodiscard]] absl::Status ReadLog(const VisitBatch& visit) const;
+  // Once, before anything is written to the log or asked of it: see LogFiles::Read. In the order
+  // of the log; also what is needed no more, as far as it is still in the files.
+  [[nodiscard]] absl::Status ReadLog(const VisitBatch& visit);
 
   // The data of one batch that is committed or appended. Errors also: DataLoss when it is not
   // there.
@@ -138,7 +139,7 @@ class Store {
   void ReleaseLog() { log_->Release(); }
   [[nodiscard]] std::vector<LogFiles::Extent> extents() const { return log_->extents(); }
 
-  // The log's next.
+  // The log's next, after ReadLog.
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return log_->next_log_id(); }
   // Of the files of the log.
   [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->bytes(); }

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <fstream>
 #include <future>
+#include <iterator>
 
 #include "calibd/client/client.h"
 #include "calibd/rpc/status.pb.h"
@@ -265,6 +266,26 @@ TEST_F(StartingTest, ModelsThatDoNotComeBackEndItWithoutServing) {
   EXPECT_EQ(server_->WaitForExit(), 1);
   EXPECT_FALSE(server_->serving());
   EXPECT_THAT(server_->process().Output(), HasSubstr("the store holds models/m: "));
+  EXPECT_THAT(server_->process().Output(), Not(HasSubstr("serving")));
+}
+
+TEST_F(StartingTest, TheLogIsReadOnceItIsReachable) {
+  server_->Kill();
+  {
+    // In the second of three frames.
+    std::fstream log(data_ + "/log-0000000000000001",
+                     std::ios::in | std::ios::out | std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(log), {}};
+    const std::size_t middle = bytes.find_last_not_of('\0') / 2;
+    log.seekp(static_cast<std::streamoff>(middle));
+    log.put(static_cast<char>(bytes[middle] ^ 1));
+  }
+  // With the first batch; what is after it is read when that goes on.
+  Restart("recovery_batch");
+  EXPECT_EQ(ServiceClient(grpc_address_).CheckHealth("").serving, kNotServing);
+  Release();
+  EXPECT_EQ(server_->WaitForExit(), 1);
+  EXPECT_THAT(server_->process().Output(), HasSubstr("batches from 2 on cannot be read, but 3"));
   EXPECT_THAT(server_->process().Output(), Not(HasSubstr("serving")));
 }
 

@@ -235,6 +235,8 @@ TEST_F(UpgradeTest, Format3IsMade) {
                                std::filesystem::copy_options::overwrite_existing);
     const auto log = server::LogFiles::Open(data_.string(), {.first_log_id = 1});
     ASSERT_TRUE(log.ok()) << log.status();
+    const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
+    ASSERT_TRUE((*log)->Read(visit).ok());
     std::filesystem::resize_file(GoldenStore(3, ".log"), (*log)->extents().back().end);
     std::ofstream(GoldenStore(3, ".json")) << answers.dump(1) << "\n";
   }
