@@ -80,9 +80,10 @@ void DeclareOptions(CLI::App& app, Options& options) {
 
   AddAmount(app, "max-models", options.max_models, 1, 1000000, "Models at a time");
   AddAmount(app, "state-memory-bytes", options.state_memory_bytes, 1 << 20, kTiB,
-            "Memory that the declarations of all models together may reserve");
+            "Memory that the declarations of all models together may reserve, with a new one; the "
+            "models of the store come back in any case");
   AddAmount(app, "model-memory-bytes", options.model_memory_bytes, 1 << 16, kTiB,
-            "Memory that the declaration of one model may reserve");
+            "Memory that the declaration of a new model may reserve");
   AddAmount(app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
             "Producers remembered for one model");
   AddAmount(app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,

@@ -14,7 +14,10 @@ extern "C" void ExitNow(int /*signal*/) { _exit(1); }
 }  // namespace
 
 ShutdownSignal::ShutdownSignal() {
+  // Whoever writes is told by the call: to a connection that is gone, or to a file that may grow
+  // no more (RLIMIT_FSIZE).
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   sigemptyset(&signals_);
   sigaddset(&signals_, SIGTERM);
   sigaddset(&signals_, SIGINT);

@@ -7,7 +7,8 @@
 namespace calibd::server {
 
 // SIGTERM and SIGINT as the request to drain. Make it before any other thread:
-// it blocks both for the calling thread and those it starts. Ignores SIGPIPE.
+// it blocks both for the calling thread and those it starts. Ignores SIGPIPE and
+// SIGXFSZ.
 class ShutdownSignal {
  public:
   ShutdownSignal();

@@ -5,7 +5,6 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/validation.h"

@@ -2,10 +2,11 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
 #include <new>
-#include <vector>
 
 namespace calibd::server {
 namespace {
@@ -35,6 +36,7 @@ void Maturation::Stop() {
 
 void Maturation::Run() {
   pthread_setname_np(pthread_self(), "calibd-mature");
+  std::chrono::steady_clock::time_point refresh_at{};
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -44,27 +46,43 @@ void Maturation::Run() {
       }
       finished_ = false;
     }
-    Begin();
+    const auto now = std::chrono::steady_clock::now();
+    try {
+      // The list is long and its lock others': it waits for the interval, what is due does not.
+      if (now >= refresh_at) {
+        refresh_at = now + kInterval;
+        Refresh();
+      }
+      Begin();
+    } catch (const std::bad_alloc&) {
+      // The next look may find memory.
+    }
   }
+}
+
+void Maturation::Refresh() {
+  models_.clear();
+  auto listed = registry_.List("", std::numeric_limits<std::size_t>::max());
+  if (!listed.ok()) {
+    return;
+  }
+  std::copy_if(std::make_move_iterator(listed->begin()), std::make_move_iterator(listed->end()),
+               std::back_inserter(models_),
+               [](const std::shared_ptr<Model>& model) { return model->tracker() != nullptr; });
 }
 
 void Maturation::Begin() {
   const auto now = ingestor_.clock().elapsed();
-  const auto listed = registry_.List("", std::numeric_limits<std::size_t>::max());
-  if (!listed.ok()) {
-    return;
-  }
-  const std::vector<std::shared_ptr<Model>>& models = *listed;
   // From where the last look ended: all have their turn, however many are due.
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const std::shared_ptr<Model>& model = models[(first_ + i) % models.size()];
-    if (model->tracker() == nullptr || model->tracker()->next_due() > now) {
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    const std::shared_ptr<Model>& model = models_[(first_ + i) % models_.size()];
+    if (model->tracker()->next_due() > now) {
       continue;
     }
     {
       const std::lock_guard lock(mutex_);
       if (under_way_.size() >= kMostUnderWay) {
-        first_ = (first_ + i) % models.size();
+        first_ = (first_ + i) % models_.size();
         return;
       }
       if (!under_way_.insert(model->id()).second) {
@@ -81,7 +99,6 @@ void Maturation::Begin() {
         changed_.notify_all();
       });
     } catch (const std::bad_alloc&) {
-      // The next look may find memory.
       const std::lock_guard lock(mutex_);
       under_way_.erase(model->id());
     }

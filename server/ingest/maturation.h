@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "server/ingest/ingestor.h"
 #include "server/state/model_registry.h"
@@ -30,6 +31,8 @@ class Maturation {
 
  private:
   void Run();
+  // Looks anew which models have predictions that wait.
+  void Refresh();
   // Begins what is due and not under way.
   void Begin();
 
@@ -40,7 +43,9 @@ class Maturation {
   bool stopping_ = false;             // guarded by mutex_
   bool finished_ = false;             // guarded by mutex_: one since the last look
   std::set<std::int64_t> under_way_;  // guarded by mutex_: ids of models
-  std::size_t first_ = 0;             // the thread's: of the models, where it begins
+  // The thread's: of models with a tracker, and where in them it begins.
+  std::vector<std::shared_ptr<Model>> models_;
+  std::size_t first_ = 0;
   std::thread thread_;
 };
 

@@ -62,17 +62,16 @@ void DeleteModel(ModelRegistry& registry, CommitQueue& commits, const std::share
     registry.Remove(*model);
     // After the batches that were on their way.
     model->strand().Post([&commits, model] {
-      commits.Post(
-          {.append = nullptr,
-           .write = [model, batches = model->retention().TakeAll()](Store& store) -> absl::Status {
-             store.ReleaseBatches(batches);
-             if (model->tracker() != nullptr) {
-               store.ReleaseBatches(model->tracker()->TakeAll());
-             }
-             return absl::OkStatus();
-           },
-           .undo = nullptr,
-           .done = nullptr});
+      commits.Post({.append = nullptr,
+                    .write = nullptr,
+                    .undo = nullptr,
+                    .done = nullptr,
+                    .release = [model, batches = model->retention().TakeAll()](Store& store) {
+                      store.DropBatches(batches);
+                      if (model->tracker() != nullptr) {
+                        store.DropBatches(model->tracker()->TakeAll());
+                      }
+                    }});
     });
   };
   commits.Post(

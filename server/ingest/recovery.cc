@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,24 +45,19 @@ absl::Status CheckKind(Model& model, const LoggedBatch& logged) {
              : absl::OkStatus();
 }
 
-// What a row of the log says of the predictions whose ids are known. matured_log_id: raised to
-// those that it says have matured.
-absl::Status Track(Model& model, const StoredBatch& stored, std::chrono::microseconds& elapsed,
-                   std::int64_t& matured_log_id) {
-  const absl::StatusOr<LoggedBatch> logged =
-      DecodeLogged(stored.data, model.declaration().class_count);
-  if (!logged.ok()) {
-    return Damaged(model, logged.status().message());
+absl::StatusOr<LoggedBatch> Decode(const Model& model, std::string_view data) {
+  absl::StatusOr<LoggedBatch> logged = DecodeLogged(data, model.declaration().class_count);
+  return logged.ok() ? std::move(logged) : Damaged(model, logged.status().message());
+}
+
+// What a row of the log says of the predictions whose ids are known.
+void Track(const LoggedBatch& logged, const StoredBatch& stored, PredictionTracker& tracker) {
+  const DecodedBatch& batch = logged.batch;
+  if (logged.tracked() && logged.kind == LoggedBatch::Kind::kPredictions) {
+    tracker.Add(stored.log_id, logged.elapsed, stored.time_us, batch.ids, batch.labels);
+  } else if (logged.tracked()) {
+    tracker.RestoreLabels(stored.log_id, batch.ids, batch.labels);
   }
-  elapsed = logged->elapsed;
-  matured_log_id = std::max(matured_log_id, logged->through_log_id);
-  const DecodedBatch& batch = logged->batch;
-  if (logged->tracked() && logged->kind == LoggedBatch::Kind::kPredictions) {
-    model.tracker()->Add(stored.log_id, logged->elapsed, stored.time_us, batch.ids, batch.labels);
-  } else if (logged->tracked()) {
-    model.tracker()->RestoreLabels(stored.log_id, batch.ids, batch.labels);
-  }
-  return absl::OkStatus();
 }
 
 // Counts batches on the models' strands while the log is read on. Keeps the first error.
@@ -73,40 +71,37 @@ class Replay {
   };
 
   explicit Replay(const std::atomic<bool>& stop) : stop_(stop) {}
+  // What is on its way uses this.
+  ~Replay() { static_cast<void>(Wait()); }
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
 
   absl::Status Post(const Target& target, const StoredBatch& batch) {
-    const std::size_t bytes = batch.data.size();
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return bytes_ahead_ < kMostBytesAhead; });
-      if (!status_.ok()) {
-        return status_;
-      }
-      bytes_ahead_ += bytes;
-      ++tasks_;
-    }
-    target.model->strand().Post(
-        [this, target, data = std::string(batch.data), log_id = batch.log_id,
-         time_us = batch.time_us] { Finish(data.size(), Count(target, data, log_id, time_us)); });
-    return absl::OkStatus();
+    return Run(*target.model, batch.data.size(),
+               [this, target, data = std::string(batch.data), log_id = batch.log_id,
+                time_us = batch.time_us] {
+                 const absl::StatusOr<LoggedBatch> logged = Decode(*target.model, data);
+                 return logged.ok() ? Count(target, *logged, log_id, time_us) : logged.status();
+               });
+  }
+  // The same of a batch that was decoded.
+  absl::Status Post(const Target& target, const StoredBatch& batch, LoggedBatch logged) {
+    const std::size_t bytes = logged.batch.bytes();
+    return Run(*target.model, bytes,
+               [this, target, logged = std::move(logged), log_id = batch.log_id,
+                time_us = batch.time_us] { return Count(target, logged, log_id, time_us); });
   }
 
   // Makes what was counted visible, when all of it is.
   absl::Status Publish(const std::map<std::int64_t, Target>& targets) {
     for (const auto& [id, target] : targets) {
-      {
-        const std::lock_guard lock(mutex_);
-        ++tasks_;
-      }
-      target.model->strand().Post([this, model = target.model] {
-        absl::Status status;
-        try {
-          model->Publish();
-        } catch (const std::bad_alloc&) {
-          status = absl::ResourceExhaustedError("out of memory");
-        }
-        Finish(0, std::move(status));
+      absl::Status status = Run(*target.model, 0, [model = target.model] {
+        model->Publish();
+        return absl::OkStatus();
       });
+      if (!status.ok()) {
+        return status;
+      }
     }
     return Wait();
   }
@@ -124,57 +119,73 @@ class Replay {
   }
 
  private:
-  absl::Status Count(const Target& target, const std::string& data, std::int64_t log_id,
-                     std::int64_t time_us) {
-    if (stop_) {
-      return Stopped();
+  // Has the model's strand do it when there is room for so many bytes. Errors: the first of all.
+  absl::Status Run(Model& model, std::size_t bytes, std::function<absl::Status()> work) {
+    std::function<void()> task = [this, bytes, work = std::move(work)] {
+      absl::Status status;
+      try {
+        status = stop_ ? Stopped() : work();
+      } catch (const std::bad_alloc&) {
+        status = absl::ResourceExhaustedError("out of memory while the log was read");
+      }
+      Finish(bytes, std::move(status));
+    };
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return bytes_ahead_ < kMostBytesAhead; });
+      if (!status_.ok()) {
+        return status_;
+      }
+      bytes_ahead_ += bytes;
+      ++tasks_;
     }
-    Model& model = *target.model;
     try {
-      const absl::StatusOr<LoggedBatch> logged =
-          DecodeLogged(data, model.declaration().class_count);
-      if (!logged.ok()) {
-        return Damaged(model, logged.status().message());
-      }
-      if (absl::Status status = CheckKind(model, *logged); !status.ok()) {
-        return status;
-      }
-      // The cursors of the database are those of the newest snapshot.
-      if (logged->position.has_value() &&
-          !model.cursors().Replay(*logged->position,
-                                  logged->kind == LoggedBatch::Kind::kOpened
-                                      ? std::nullopt
-                                      : std::optional(logged->batch.content_hash))) {
-        return Damaged(model, absl::StrCat("batch ", log_id, " of the log is number ",
-                                           logged->position->sequence, " of producer ",
-                                           Quoted(logged->position->producer_id),
-                                           ", and the one before it is missing"));
-      }
-      const bool counted = logged->kind == LoggedBatch::Kind::kObservations ||
-                           logged->kind == LoggedBatch::Kind::kMatured;
-      const std::size_t rows = counted ? logged->batch.labels.size() : 0;
-      if (log_id <= target.snapshot_log_id) {
-        if (logged->tracked()) {
-          model.retention().AddOldTracked(log_id);
-        } else {
-          model.retention().AddOld(log_id, rows);
-        }
-        if (rows > 0) {
-          model.RestoreWindow(logged->batch.view(), logged->batch.groups());
-        }
-        return absl::OkStatus();
-      }
-      if (logged->tracked()) {
-        model.retention().AddTracked(log_id, logged->batch.ids.size());
-      } else {
-        model.retention().Add(log_id, rows);
-      }
-      Apply(*logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), model);
-      const std::lock_guard lock(mutex_);
-      rows_ += static_cast<std::int64_t>(rows);
-    } catch (const std::bad_alloc&) {
-      return absl::ResourceExhaustedError("out of memory while the log was read");
+      model.strand().Post(std::move(task));
+    } catch (...) {
+      Finish(bytes, absl::ResourceExhaustedError("out of memory while the log was read"));
+      throw;
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status Count(const Target& target, const LoggedBatch& logged, std::int64_t log_id,
+                     std::int64_t time_us) {
+    Model& model = *target.model;
+    if (absl::Status status = CheckKind(model, logged); !status.ok()) {
+      return status;
+    }
+    // The cursors of the database are those of the newest snapshot.
+    if (logged.position.has_value() &&
+        !model.cursors().Replay(*logged.position, logged.kind == LoggedBatch::Kind::kOpened
+                                                      ? std::nullopt
+                                                      : std::optional(logged.batch.content_hash))) {
+      return Damaged(
+          model, absl::StrCat("batch ", log_id, " of the log is number ", logged.position->sequence,
+                              " of producer ", Quoted(logged.position->producer_id),
+                              ", and the one before it is missing"));
+    }
+    const bool counted = logged.kind == LoggedBatch::Kind::kObservations ||
+                         logged.kind == LoggedBatch::Kind::kMatured;
+    const std::size_t rows = counted ? logged.batch.labels.size() : 0;
+    if (log_id <= target.snapshot_log_id) {
+      if (logged.tracked()) {
+        model.retention().AddOldTracked(log_id);
+      } else {
+        model.retention().AddOld(log_id, rows);
+      }
+      if (rows > 0) {
+        model.RestoreWindow(logged.batch.view(), logged.batch.groups());
+      }
+      return absl::OkStatus();
+    }
+    if (logged.tracked()) {
+      model.retention().AddTracked(log_id, logged.batch.ids.size());
+    } else {
+      model.retention().Add(log_id, rows);
+    }
+    Apply(logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), model);
+    const std::lock_guard lock(mutex_);
+    rows_ += static_cast<std::int64_t>(rows);
     return absl::OkStatus();
   }
 
@@ -197,26 +208,19 @@ class Replay {
 };
 
 absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
-                                            std::int64_t next_log_id, ModelRegistry& registry,
+                                            ModelRegistry& registry,
                                             std::size_t model_memory_bytes) {
   const google::protobuf::Timestamp& created = stored.declaration.create_time();
   const ModelSnapshot::Time create_time(std::chrono::duration_cast<ModelSnapshot::Time::duration>(
       std::chrono::seconds(created.seconds()) + std::chrono::nanoseconds(created.nanos())));
   absl::StatusOr<ModelDeclaration> declaration =
-      CheckDeclaration(stored.declaration, model_memory_bytes);
-  absl::StatusOr<std::shared_ptr<Model>> model =
-      declaration.ok() ? registry.Restore(stored.id, *std::move(declaration), create_time)
-                       : declaration.status();
-  if (!model.ok()) {
-    return absl::Status(model.status().code(),
+      CheckStoredDeclaration(stored.declaration, model_memory_bytes);
+  if (!declaration.ok()) {
+    return absl::Status(declaration.status().code(),
                         absl::StrCat("the store holds ", stored.declaration.name(), ": ",
-                                     model.status().message()));
+                                     declaration.status().message()));
   }
-  if (stored.snapshot_log_id >= next_log_id) {
-    return Damaged(**model, absl::StrCat("its snapshot holds batch ", stored.snapshot_log_id,
-                                         ", but the log ends before ", next_log_id));
-  }
-  Replay::Target target{.model = *std::move(model),
+  Replay::Target target{.model = registry.Restore(stored.id, *std::move(declaration), create_time),
                         .snapshot_log_id = stored.snapshot_log_id,
                         .first_log_id = stored.first_log_id};
   store::v1::ModelState state;
@@ -255,8 +259,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     if (recovery.stop) {
       return Stopped();
     }
-    absl::StatusOr<Replay::Target> target =
-        RestoreModel(stored, store.next_log_id(), registry, model_memory_bytes);
+    absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
     if (!target.ok()) {
       return target.status();
     }
@@ -300,22 +303,21 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
       return absl::OkStatus();
     }
     ++recovery.batches;
-    if (target->second.model->tracker() != nullptr) {
-      std::chrono::microseconds elapsed{};
-      absl::Status tracked;
-      try {
-        tracked = Track(*target->second.model, batch, elapsed, matured_log_ids.at(batch.model_id));
-      } catch (const std::bad_alloc&) {
-        tracked = absl::ResourceExhaustedError("out of memory while the log was read");
-      }
-      if (!tracked.ok()) {
-        return tracked;
-      }
-      // The wall clock may have been set back since.
-      const std::chrono::microseconds since(std::max<std::int64_t>(0, now_us - batch.time_us));
-      recovery.elapsed = elapsed + since;
+    PredictionTracker* const tracker = target->second.model->tracker();
+    if (tracker == nullptr) {
+      return replay.Post(target->second, batch);
     }
-    return replay.Post(target->second, batch);
+    absl::StatusOr<LoggedBatch> logged = Decode(*target->second.model, batch.data);
+    if (!logged.ok()) {
+      return logged.status();
+    }
+    Track(*logged, batch, *tracker);
+    std::int64_t& matured_log_id = matured_log_ids.at(batch.model_id);
+    matured_log_id = std::max(matured_log_id, logged->through_log_id);
+    // The wall clock may have been set back since.
+    const std::chrono::microseconds since(std::max<std::int64_t>(0, now_us - batch.time_us));
+    recovery.elapsed = logged->elapsed + since;
+    return replay.Post(target->second, batch, *std::move(logged));
   });
   for (const auto& [id, target] : targets) {
     if (PredictionTracker* const tracker = target.model->tracker()) {
@@ -324,6 +326,13 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     }
   }
   status.Update(replay.Wait());
+  for (auto target = targets.begin(); status.ok() && target != targets.end(); ++target) {
+    if (target->second.snapshot_log_id >= store.next_log_id()) {
+      status = Damaged(*target->second.model,
+                       absl::StrCat("its snapshot holds batch ", target->second.snapshot_log_id,
+                                    ", but the log ends before ", store.next_log_id()));
+    }
+  }
   if (status.ok()) {
     status = replay.Publish(targets);
   }
@@ -332,9 +341,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
       const std::vector<std::int64_t> more = TakeUnneeded(*target.model, recovery.elapsed);
       unneeded.insert(unneeded.end(), more.begin(), more.end());
     }
-    store.ReleaseBatches(unneeded);
-    // Nothing was appended.
-    status = store.CommitLog();
+    store.DropBatches(unneeded);
   }
   if (!status.ok()) {
     return status;

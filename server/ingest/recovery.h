@@ -31,8 +31,9 @@ struct Recovery {
 // Makes the models of the store as they were after the last commit: their newest snapshot,
 // and the batches of the log after it. The registry is empty, and nobody else uses the store.
 // On return the models' strands are idle.
-// Errors: DataLoss when the store is damaged, and says of what; ResourceExhausted and
-// InvalidArgument when a model does not fit the limits of today; Cancelled.
+// model_memory_bytes: what a declaration without monitoring may come to need with it.
+// Errors: DataLoss when the store is damaged, and says of what; InvalidArgument when a model is
+// none of today; ResourceExhausted when memory runs out; Cancelled.
 [[nodiscard]] absl::Status Recover(Store& store, ModelRegistry& registry,
                                    std::size_t model_memory_bytes, Recovery& recovery,
                                    const Clock& clock = {});

@@ -531,9 +531,11 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_store_queue_operations",
                             "Batches and other changes that wait to be on disk.", MetricType::Gauge,
                             Bytes(store.queued)));
-  families.push_back(Single("calibd_store_size_bytes",
-                            "Size of the database and its write-ahead log.", MetricType::Gauge,
-                            Count(store.bytes)));
+  families.push_back(
+      Single("calibd_store_size_bytes",
+             "Size of the log's files, the database and its write-ahead log; without a file "
+             "that is kept to be used again.",
+             MetricType::Gauge, Count(store.bytes)));
   const bool restored = sources_.registry.CheckRestored().ok();
   families.push_back(Single("calibd_recovering",
                             "1 while the start brings back the models and calls are answered "

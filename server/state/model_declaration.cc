@@ -64,8 +64,9 @@ std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
 // Collects what is wrong with a declaration.
 class Checker {
  public:
-  Checker(const v1::Model& model, std::size_t memory_limit)
-      : model_(model), memory_limit_(memory_limit) {}
+  // is_new: it may not need more memory than that.
+  Checker(const v1::Model& model, std::size_t memory_limit, bool is_new)
+      : model_(model), memory_limit_(memory_limit), is_new_(is_new) {}
 
   absl::StatusOr<ModelDeclaration> Check() {
     const absl::StatusOr<ModelName> name = ParseModelName("model.name", model_.name());
@@ -374,11 +375,12 @@ class Checker {
       filled.monitoring = Unwatched();
     }
     const std::size_t memory = StateMemory(filled);
-    if (memory > memory_limit_) {
+    if (is_new_ && memory > memory_limit_) {
       Violate("model.window", "with ", window, " observations of ", filled.class_count,
               " classes, warm-up, blocks, max_pending = ", filled.max_pending, " and ",
               WatchMemory(filled.monitoring, filled.class_count), " bytes for monitoring needs ",
-              memory, " bytes, more than the limit of ", memory_limit_, " for one model");
+              memory, " bytes, more than the limit of ", memory_limit_,
+              " for one model (calibd --model-memory-bytes)");
       return;
     }
     declaration_ = std::move(filled);
@@ -386,6 +388,7 @@ class Checker {
 
   const v1::Model& model_;
   const std::size_t memory_limit_;
+  const bool is_new_;
   ModelDeclaration declaration_;
   std::vector<Violation> violations_;
 };
@@ -460,7 +463,12 @@ std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
 
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
                                                   std::size_t model_memory_bytes) {
-  return Checker(model, model_memory_bytes).Check();
+  return Checker(model, model_memory_bytes, /*is_new=*/true).Check();
+}
+
+absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(const v1::Model& model,
+                                                        std::size_t model_memory_bytes) {
+  return Checker(model, model_memory_bytes, /*is_new=*/false).Check();
 }
 
 v1::Model ToProto(const ModelDeclaration& declaration) {

@@ -62,6 +62,10 @@ struct ModelDeclaration {
 [[nodiscard]] absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
                                                                 std::size_t model_memory_bytes);
 
+// The same of a model that there is: it keeps what it has, whatever that needs today.
+[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(
+    const v1::Model& model, std::size_t model_memory_bytes);
+
 // The declaration as the API shows it; create_time stays unset.
 [[nodiscard]] v1::Model ToProto(const ModelDeclaration& declaration);
 

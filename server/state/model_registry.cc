@@ -80,14 +80,20 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
     return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_MODELS",
                      absl::StrCat("there are ", models_.size(), " models, the limit"));
   }
-  const absl::StatusOr<std::shared_ptr<Model>> model =
-      Add(next_id_, std::move(declaration), std::chrono::system_clock::now());
-  if (!model.ok()) {
-    return model.status();
+  const std::size_t memory = StateMemory(declaration);
+  const std::size_t reserved = *reserved_bytes_;
+  if (memory > limits_.state_memory_bytes || reserved > limits_.state_memory_bytes - memory) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
+                     absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
+                                  limits_.state_memory_bytes,
+                                  " are reserved (calibd --state-memory-bytes): declare a smaller "
+                                  "window, or delete models"));
   }
+  const std::shared_ptr<Model> model =
+      Add(next_id_, std::move(declaration), std::chrono::system_clock::now());
   ++next_id_;
   try {
-    found(*model, true);
+    found(model, true);
   } catch (...) {
     // As if it had never been.
     models_.erase(name);
@@ -96,9 +102,8 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Restore(std::int64_t id,
-                                                              ModelDeclaration declaration,
-                                                              ModelSnapshot::Time create_time) {
+std::shared_ptr<Model> ModelRegistry::Restore(std::int64_t id, ModelDeclaration declaration,
+                                              ModelSnapshot::Time create_time) {
   const std::lock_guard lock(mutex_);
   next_id_ = id + 1;
   return Add(id, std::move(declaration), create_time);
@@ -121,17 +126,9 @@ absl::Status ModelRegistry::CheckRestored() const {
 
 absl::Status ModelRegistry::Check() const { return restored_ ? absl::OkStatus() : StartingError(); }
 
-absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Add(std::int64_t id,
-                                                          ModelDeclaration declaration,
-                                                          ModelSnapshot::Time create_time) {
+std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration declaration,
+                                          ModelSnapshot::Time create_time) {
   const std::size_t memory = StateMemory(declaration);
-  const std::size_t reserved = *reserved_bytes_;
-  if (memory > limits_.state_memory_bytes || reserved > limits_.state_memory_bytes - memory) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
-                     absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
-                                  limits_.state_memory_bytes,
-                                  " are reserved: declare a smaller window, or delete models"));
-  }
   *reserved_bytes_ += memory;
   const std::shared_ptr<void> reservation(
       nullptr, [reserved_bytes = reserved_bytes_, memory](void*) { *reserved_bytes -= memory; });

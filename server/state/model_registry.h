@@ -24,7 +24,7 @@ class ModelRegistry {
  public:
   struct Limits {
     std::size_t max_models = 0;
-    // What the declarations of all models together may reserve, in bytes.
+    // What the declarations of all models together may reserve, in bytes, with a new one.
     std::size_t state_memory_bytes = 0;
     std::size_t max_producers_per_model = 0;
   };
@@ -37,11 +37,9 @@ class ModelRegistry {
   // Errors: Unavailable; AlreadyExists naming what differs; ResourceExhausted.
   using Found = std::function<void(const std::shared_ptr<Model>& model, bool created)>;
   [[nodiscard]] absl::Status Create(ModelDeclaration declaration, const Found& found);
-  // A model of the store, before FinishRestoring. Ids ascend.
-  // Errors: ResourceExhausted.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Restore(std::int64_t id,
-                                                               ModelDeclaration declaration,
-                                                               ModelSnapshot::Time create_time);
+  // A model of the store, before FinishRestoring. Ids ascend. The limits are those of new models.
+  std::shared_ptr<Model> Restore(std::int64_t id, ModelDeclaration declaration,
+                                 ModelSnapshot::Time create_time);
   // Above all ids given so far.
   void ReserveIds(std::int64_t next_id);
   void FinishRestoring();
@@ -58,9 +56,9 @@ class ModelRegistry {
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return *reserved_bytes_; }
 
  private:
-  // mutex_ is held. Errors: ResourceExhausted.
-  absl::StatusOr<std::shared_ptr<Model>> Add(std::int64_t id, ModelDeclaration declaration,
-                                             ModelSnapshot::Time create_time);
+  // mutex_ is held.
+  std::shared_ptr<Model> Add(std::int64_t id, ModelDeclaration declaration,
+                             ModelSnapshot::Time create_time);
 
   // mutex_ is held.
   [[nodiscard]] absl::Status Check() const;

@@ -105,19 +105,15 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
                          .c_str());
 }
 
-absl::Status Copy(const std::string& path, CommitQueue& commits, const std::string& copy,
+absl::Status Copy(const std::string& path, const HeldLog& log, const std::string& copy,
                   const std::function<bool(double)>& progress) {
-  const absl::StatusOr<std::unique_ptr<HeldLog>> log = HeldLog::Hold(commits);
-  if (!log.ok()) {
-    return log.status();
-  }
   absl::Status status =
       CopyDatabase(path, copy, [&](double fraction) { return progress(fraction / 2); });
   if (!status.ok()) {
     return status;
   }
   // The log is ahead of the database that was copied.
-  const absl::StatusOr<std::vector<LogFiles::Extent>> extents = (*log)->extents();
+  const absl::StatusOr<std::vector<LogFiles::Extent>> extents = log.extents();
   return extents.ok()
              ? AddLog(*extents, copy, [&](double fraction) { return progress(0.5 + fraction / 2); })
              : extents.status();
@@ -127,8 +123,13 @@ absl::Status Copy(const std::string& path, CommitQueue& commits, const std::stri
 
 absl::Status CopyStore(const std::string& path, CommitQueue& commits, const std::string& copy,
                        const std::function<bool(double)>& progress) {
-  absl::Status status = Copy(path, commits, copy, progress);
+  const absl::StatusOr<std::unique_ptr<HeldLog>> log = HeldLog::Hold(commits);
+  if (!log.ok()) {
+    return log.status();
+  }
+  absl::Status status = Copy(path, **log, copy, progress);
   if (!status.ok()) {
+    // Before the log is let go: on a full disk that needs the room.
     std::error_code error;
     std::filesystem::remove(copy, error);
   }

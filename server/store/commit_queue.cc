@@ -166,7 +166,7 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
     }
     if (status.ok()) {
       Failpoint("before_commit");
-      status = writes ? store_->Commit() : Guard([&] { return store_->CommitLog(); });
+      status = Guard([&] { return writes ? store_->Commit() : store_->CommitLog(); });
     }
     if (status.ok()) {
       Failpoint("after_commit");
@@ -203,13 +203,18 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
   wal_grew_.notify_one();
   HandleError(status);
   for (Operation& operation : operations) {
-    if (operation.done) {
-      // What is committed must come to count.
-      HandleError(Guard([&] {
+    // What is committed must come to count.
+    HandleError(Guard([&] {
+      if (operation.release) {
+        operation.release(*store_);
+      }
+      if (operation.done) {
         operation.done(status);
-        return absl::OkStatus();
-      }));
-    }
+      }
+      return absl::OkStatus();
+    }));
+    // What it held goes before others are let in, not with the last one that was taken with it.
+    operation = {};
   }
   if (settle_) {
     HandleError(Guard([&] {
@@ -239,10 +244,13 @@ void CommitQueue::MakeRoom(const absl::Status& status) {
   if (now < retires_at_) {
     return;
   }
-  const absl::StatusOr<bool> retires = store_->Retire();
-  HandleError(retires.status());
-  retires_ = retires.ok() && *retires;
-  if (!retires.ok()) {
+  const absl::Status retired = Guard([this] {
+    const absl::StatusOr<bool> retires = store_->Retire();
+    retires_ = retires.ok() && *retires;
+    return retires.status();
+  });
+  HandleError(retired);
+  if (!retired.ok()) {
     // The disk is full: it is tried again after some transaction.
     retires_at_ = now + kFreeInterval;
   }
@@ -285,9 +293,8 @@ void CommitQueue::RunCheckpoints() {
     const int code = sqlite3_wal_checkpoint_v2(database->handle(), nullptr,
                                                SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
     Failpoint("checkpoint");
-    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY && (code & 0xff) != SQLITE_FULL) {
-      Fail(SqliteError(database->handle(), code, "make a checkpoint"));
-      return;
+    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
+      HandleError(SqliteError(database->handle(), code, "make a checkpoint"));
     }
   }
 }

@@ -10,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -38,6 +37,9 @@ class CommitQueue {
     std::function<void()> undo;
     // After the commit, or with the error; on the storage thread, in the order of posting.
     std::function<void(const absl::Status&)> done;
+    // Does what is no part of a transaction, before `done`: whatever became of the one that this
+    // came into.
+    std::function<void(Store&)> release{};
   };
 
   // store: nobody else uses it from the first operation on. on_failure: on the storage thread.

@@ -40,13 +40,10 @@ absl::StatusOr<std::unique_ptr<HeldLog>> HeldLog::Hold(CommitQueue& commits) {
 
 HeldLog::~HeldLog() {
   commits_.Post({.append = nullptr,
-                 .write =
-                     [](Store& store) {
-                       store.ReleaseLog();
-                       return absl::OkStatus();
-                     },
+                 .write = nullptr,
                  .undo = nullptr,
-                 .done = nullptr});
+                 .done = nullptr,
+                 .release = [](Store& store) { store.ReleaseLog(); }});
 }
 
 absl::StatusOr<std::vector<LogFiles::Extent>> HeldLog::extents() const {

@@ -103,12 +103,14 @@ constexpr std::uint64_t Aligned(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Whether it is that there is no room; EFBIG: the process may not write so large a file.
+bool IsFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 absl::Status FileError(const std::string& path, std::string_view action, int error) {
   const std::string message =
       absl::StrCat("the store cannot ", std::string(action), " ", path, ": ", std::strerror(error));
-  return error == ENOSPC || error == EDQUOT
-             ? MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message)
-             : MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
+  return IsFull(error) ? MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message)
+                       : MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
 }
 
 absl::Status DamageError(const std::string& path, std::string_view reason) {
@@ -356,37 +358,23 @@ absl::Status LogFiles::OpenAll(const Options& options) {
     return FileError(folder_, "read", error.value());
   }
   std::sort(paths.begin(), paths.end());
-  // Of the first batch of the next segment.
-  std::int64_t expected = options.first_log_id != 0 ? options.first_log_id : options.next_log_id;
+  next_log_id_ = options.first_log_id != 0 ? options.first_log_id : options.next_log_id;
   if (paths.empty() && options.first_log_id == 0) {
-    next_log_id_ = expected;
-    return AddSegment(expected, 0);
+    return AddSegment(next_log_id_, 0);
   }
   for (const std::string& path : paths) {
     absl::StatusOr<Segment> segment = OpenSegment(path);
     if (!segment.ok()) {
       return segment.status();
     }
-    if (segment->first_log_id != expected || path != PathOf(expected)) {
-      return segments_.empty()
-                 ? DamageError(PathOf(expected), "is missing: the log begins with another file")
-                 : DamageError(segments_.back().path,
-                               absl::StrCat("ends before batch ", expected, ", and ", path,
-                                            " does not begin with it: a file is damaged or "
-                                            "missing"));
-    }
-    if (absl::Status status = Scan(*segment, path == paths.back()); !status.ok()) {
-      return status;
-    }
-    expected = segment->end_log_id();
     segments_.push_back(*std::move(segment));
   }
-  if (segments_.empty()) {
-    return DamageError(PathOf(expected), "is missing");
+  if (segments_.empty() || segments_.front().path != PathOf(next_log_id_)) {
+    return DamageError(PathOf(next_log_id_), segments_.empty()
+                                                 ? "is missing"
+                                                 : "is missing: the log begins with another file");
   }
-  next_log_id_ = expected;
-  // A frame that was not acknowledged may not be on the disk yet.
-  return Sync(segments_.back().file.get(), segments_.back().path);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LogFiles::Segment> LogFiles::OpenSegment(const std::string& path) {
@@ -415,46 +403,65 @@ absl::StatusOr<LogFiles::Segment> LogFiles::OpenSegment(const std::string& path)
   return segment;
 }
 
-absl::Status LogFiles::Scan(Segment& segment, bool is_newest) {
+absl::Status LogFiles::ReadFrames(Segment& segment, std::uint64_t end, const VisitBatch& visit) {
   std::string frame;
-  while (true) {
+  while (segment.end < end) {
     absl::Status status = ReadFrame(segment.file.get(), segment.path, segment.salt, segment.end,
-                                    segment.size, segment.end_log_id(), frame);
-    if (!status.ok()) {
+                                    end, segment.end_log_id(), frame);
+    if (!status.ok() || frame.empty()) {
       return status;
     }
-    if (frame.empty()) {
-      break;
-    }
     const absl::StatusOr<bool> read =
-        VisitFrame(frame, [&](const StoredBatch& /*batch*/, std::uint64_t place) {
+        VisitFrame(frame, [&](const StoredBatch& batch, std::uint64_t place) {
           segment.places.push_back(static_cast<std::uint32_t>((segment.end + place) / kAlignment));
-          return absl::OkStatus();
+          return visit(batch);
         });
-    if (!read.ok() || !*read) {
+    if (!read.ok()) {
+      return read.status();
+    }
+    if (!*read) {
       return DamageError(segment.path, absl::StrCat("holds no batches at ", segment.end));
     }
     segment.end += frame.size();
   }
-  segment.needed.assign(segment.places.size(), true);
-  segment.needed_batches = segment.places.size();
-  segment.needed_bytes = segment.end - sizeof(SegmentHeader);
-  if (!is_newest) {
-    // What comes next says whether this is all.
-    return absl::OkStatus();
-  }
-  // What was written last and never acknowledged may be cut. Nothing was written after it.
-  const absl::StatusOr<std::optional<std::int64_t>> later = FindFrame(
-      segment.file.get(), segment.path, segment.salt, segment.end + kAlignment, segment.size);
+  return absl::OkStatus();
+}
+
+absl::Status LogFiles::CheckEnd(const Segment& newest) {
+  const absl::StatusOr<std::optional<std::int64_t>> later =
+      FindFrame(newest.file.get(), newest.path, newest.salt, newest.end + kAlignment, newest.size);
   if (!later.ok()) {
     return later.status();
   }
   if (later->has_value()) {
-    return DamageError(segment.path, absl::StrCat("is damaged at ", segment.end, ": batches from ",
-                                                  segment.end_log_id(), " on cannot be read, but ",
-                                                  **later, " can"));
+    return DamageError(newest.path, absl::StrCat("is damaged at ", newest.end, ": batches from ",
+                                                 newest.end_log_id(), " on cannot be read, but ",
+                                                 **later, " can"));
   }
   return absl::OkStatus();
+}
+
+absl::Status LogFiles::Read(const VisitBatch& visit) {
+  const Segment* former = nullptr;
+  for (Segment& segment : segments_) {
+    if (segment.first_log_id != next_log_id_ || segment.path != PathOf(next_log_id_)) {
+      return DamageError(former == nullptr ? segment.path : former->path,
+                         absl::StrCat("ends before batch ", next_log_id_, ", and ", segment.path,
+                                      " does not begin with it: a file is damaged or missing"));
+    }
+    if (absl::Status status = ReadFrames(segment, segment.size, visit); !status.ok()) {
+      return status;
+    }
+    next_log_id_ = segment.end_log_id();
+    segment.needed.assign(segment.places.size(), true);
+    segment.needed_batches = segment.places.size();
+    segment.needed_bytes = segment.end - sizeof(SegmentHeader);
+    former = &segment;
+  }
+  const Segment& newest = segments_.back();
+  absl::Status status = CheckEnd(newest);
+  // A frame that was not acknowledged may not be on the disk yet.
+  return status.ok() ? Sync(newest.file.get(), newest.path) : status;
 }
 
 absl::Status LogFiles::AddSegment(std::int64_t first_log_id, std::uint64_t frame_bytes) {
@@ -478,7 +485,7 @@ absl::Status LogFiles::AddSegment(std::int64_t first_log_id, std::uint64_t frame
     return FileError(path, "make", errno);
   }
   int error = posix_fallocate(segment.file.get(), 0, static_cast<off_t>(segment.size));
-  while ((error == ENOSPC || error == EDQUOT || error == EFBIG) && segment.size > least) {
+  while (IsFull(error) && segment.size > least) {
     segment.size = std::max(segment.size / 2 / kAlignment * kAlignment, least);
     // Some of it may have been taken.
     error = ftruncate(segment.file.get(), 0) != 0
@@ -487,7 +494,7 @@ absl::Status LogFiles::AddSegment(std::int64_t first_log_id, std::uint64_t frame
   }
   if (error != 0) {
     unlink(path.c_str());
-    return FileError(path, "make", error == EFBIG ? ENOSPC : error);
+    return FileError(path, "make", error);
   }
   SegmentHeader header{.first_log_id = first_log_id, .size = segment.size, .salt = RandomSalt()};
   header.hash = header.Hash();
@@ -603,34 +610,6 @@ absl::Status LogFiles::Commit() {
 void LogFiles::Rollback() noexcept {
   appended_.clear();
   frame_bytes_ = 0;
-}
-
-absl::Status LogFiles::Read(std::int64_t from_log_id, const VisitBatch& visit) const {
-  std::string frame;
-  for (const Segment& segment : segments_) {
-    std::uint64_t offset = sizeof(SegmentHeader);
-    std::int64_t log_id = segment.first_log_id;
-    while (offset < segment.end) {
-      absl::Status status = ReadFrame(segment.file.get(), segment.path, segment.salt, offset,
-                                      segment.end, log_id, frame);
-      if (!status.ok()) {
-        return status;
-      }
-      if (frame.empty()) {
-        return DamageError(segment.path, absl::StrCat("cannot be read at ", offset));
-      }
-      const absl::StatusOr<bool> read =
-          VisitFrame(frame, [&](const StoredBatch& batch, std::uint64_t /*place*/) {
-            log_id = batch.log_id + 1;
-            return batch.log_id < from_log_id ? absl::OkStatus() : visit(batch);
-          });
-      if (!read.ok()) {
-        return read.status();
-      }
-      offset += frame.size();
-    }
-  }
-  return absl::OkStatus();
 }
 
 std::size_t LogFiles::Find(std::int64_t log_id) const noexcept {
@@ -782,29 +761,14 @@ absl::Status LogFiles::ReadExtent(
   if (!segment.ok()) {
     return segment.status();
   }
-  std::string frame;
-  std::int64_t log_id = extent.first_log_id;
-  while (segment->end < extent.end) {
-    absl::Status status = ReadFrame(segment->file.get(), segment->path, segment->salt, segment->end,
-                                    extent.end, log_id, frame);
-    if (!status.ok()) {
-      return status;
-    }
-    if (frame.empty()) {
-      return DamageError(segment->path, absl::StrCat("cannot be read at ", segment->end));
-    }
-    const absl::StatusOr<bool> read =
-        VisitFrame(frame, [&](const StoredBatch& batch, std::uint64_t /*place*/) {
-          const auto index = static_cast<std::size_t>(batch.log_id - extent.first_log_id);
-          log_id = batch.log_id + 1;
-          return visit(batch, index < extent.needed.size() && extent.needed[index]);
-        });
-    if (!read.ok()) {
-      return read.status();
-    }
-    segment->end += frame.size();
+  absl::Status status = ReadFrames(*segment, extent.end, [&](const StoredBatch& batch) {
+    const auto index = static_cast<std::size_t>(batch.log_id - extent.first_log_id);
+    return visit(batch, index < extent.needed.size() && extent.needed[index]);
+  });
+  if (status.ok() && segment->end < extent.end) {
+    return DamageError(segment->path, absl::StrCat("cannot be read at ", segment->end));
   }
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace calibd::server

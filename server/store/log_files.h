@@ -68,9 +68,13 @@ class LogFiles {
     // Of the next batch, if there is no segment yet.
     std::int64_t next_log_id = 1;
   };
-  // Reads all segments, and makes the first. On return all that is read is durable.
+  // Opens all segments, or makes the first. Of those that were there nothing is known before Read.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LogFiles>> Open(const std::string& folder,
                                                                       const Options& options);
+
+  // Once, before all else: all batches that are committed, in order. So it finds where they are,
+  // and where the log ends. On return all that was read is durable, and all of it needed.
+  [[nodiscard]] absl::Status Read(const VisitBatch& visit);
 
   // Takes the batch for the next frame; returns its id.
   std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string data);
@@ -80,8 +84,6 @@ class LogFiles {
   [[nodiscard]] absl::Status Commit();
   void Rollback() noexcept;
 
-  // All batches that are committed and not below from_log_id, in order.
-  [[nodiscard]] absl::Status Read(std::int64_t from_log_id, const VisitBatch& visit) const;
   // The data of one batch that is committed or appended.
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id) const;
 
@@ -155,9 +157,12 @@ class LogFiles {
 
   [[nodiscard]] absl::Status OpenAll(const Options& options);
   [[nodiscard]] static absl::StatusOr<Segment> OpenSegment(const std::string& path);
-  // Checks the frames, and finds the batches. is_newest: it may end with a frame that was not
-  // written to the end.
-  [[nodiscard]] static absl::Status Scan(Segment& segment, bool is_newest);
+  // Goes through the frames from the segment's end on, as long as they are valid and before `end`,
+  // and moves its end behind them.
+  [[nodiscard]] static absl::Status ReadFrames(Segment& segment, std::uint64_t end,
+                                               const VisitBatch& visit);
+  // What was written last and never acknowledged may be cut. Nothing was written after it.
+  [[nodiscard]] static absl::Status CheckEnd(const Segment& newest);
   // Makes the newest segment, for a frame of so many bytes.
   [[nodiscard]] absl::Status AddSegment(std::int64_t first_log_id, std::uint64_t frame_bytes);
   [[nodiscard]] absl::Status SyncFolder() const;

@@ -6,15 +6,36 @@
 #include "server/errors.h"
 
 namespace calibd::server {
+namespace {
+
+// Whether the files' newest errors are those of a quota, or of a limit of their size. (By the time
+// of sqlite3_system_errno the error may have been forgotten.)
+bool NoRoomIsWhatFailed(sqlite3* handle) {
+  bool no_room = false;
+  for (const int which : {SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_JOURNAL_POINTER}) {
+    sqlite3_file* file = nullptr;
+    int error = 0;
+    if (sqlite3_file_control(handle, "main", which, &file) == SQLITE_OK && file != nullptr &&
+        file->pMethods != nullptr) {
+      file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
+    }
+    if (error != 0 && error != EDQUOT && error != EFBIG) {
+      return false;
+    }
+    no_room = no_room || error != 0;
+  }
+  return no_room;
+}
+
+}  // namespace
 
 absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
   const std::string message = absl::StrCat(
       "the store cannot ", absl::string_view(action.data(), action.size()), ": ",
       handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle), " (SQLite ", code, ")");
   // Also what SQLite does not call a full disk.
-  const bool full =
-      (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE ||
-      (code == SQLITE_IOERR_WRITE && handle != nullptr && sqlite3_system_errno(handle) == EDQUOT);
+  const bool full = (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE ||
+                    (code == SQLITE_IOERR_WRITE && handle != nullptr && NoRoomIsWhatFailed(handle));
   switch (full ? SQLITE_FULL : code & 0xff) {
     case SQLITE_FULL:
       return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);

@@ -364,7 +364,7 @@ absl::Status Store::ReadCursors(
   return row.status();
 }
 
-absl::Status Store::ReadLog(const VisitBatch& visit) const {
+absl::Status Store::ReadLog(const VisitBatch& visit) {
   absl::StatusOr<Statement> log =
       Statement::Prepare(database_, "SELECT id, model_id, time_us, data FROM log ORDER BY id");
   if (!log.ok()) {
@@ -380,7 +380,7 @@ absl::Status Store::ReadLog(const VisitBatch& visit) const {
       return status;
     }
   }
-  return row.ok() ? log_->Read(log_->first_log_id(), visit) : row.status();
+  return row.ok() ? log_->Read(visit) : row.status();
 }
 
 std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string data) {
@@ -416,14 +416,13 @@ void Store::ReleaseBatches(std::span<const std::int64_t> log_ids) {
   released_.insert(released_.end(), log_ids.begin(), log_ids.end());
 }
 
-void Store::ApplyReleased() {
-  for (const std::int64_t log_id : released_) {
+void Store::DropBatches(std::span<const std::int64_t> log_ids) {
+  for (const std::int64_t log_id : log_ids) {
     if (log_id < copied_until_) {
       stale_.push_back(log_id);
     }
   }
-  log_->MarkUnneeded(released_);
-  released_.clear();
+  log_->MarkUnneeded(log_ids);
 }
 
 void Store::Rollback() {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -65,8 +66,9 @@ class Store {
   [[nodiscard]] absl::Status ReadCursors(
       const std::function<absl::Status(const StoredCursor&)>& visit) const;
 
-  // In the order of the log. Also what is needed no more, as far as it is still in the files.
-  [[nodiscard]] absl::Status ReadLog(const VisitBatch& visit) const;
+  // Once, before anything is written to the log or asked of it: see LogFiles::Read. In the order
+  // of the log; also what is needed no more, as far as it is still in the files.
+  [[nodiscard]] absl::Status ReadLog(const VisitBatch& visit);
 
   // The data of one batch that is committed or appended. Errors also: DataLoss when it is not
   // there.
@@ -123,6 +125,8 @@ class Store {
   // Nobody needs these batches once what is being written is committed.
   void ReleaseBatches(std::span<const std::int64_t> log_ids);
   void Rollback();
+  // Nobody needs these batches, whatever becomes of what is being written.
+  void DropBatches(std::span<const std::int64_t> log_ids);
 
   // Takes the oldest file of the log away if it is time for it, step by step, each at most a
   // transaction: what is needed of it goes into the database first. Between transactions.
@@ -135,7 +139,7 @@ class Store {
   void ReleaseLog() { log_->Release(); }
   [[nodiscard]] std::vector<LogFiles::Extent> extents() const { return log_->extents(); }
 
-  // The log's next.
+  // The log's next, after ReadLog.
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return log_->next_log_id(); }
   // Of the files of the log.
   [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->bytes(); }
@@ -154,7 +158,7 @@ class Store {
   [[nodiscard]] absl::Status Prepare();
   [[nodiscard]] absl::Status OpenLog(const std::string& folder, std::uint64_t segment_bytes);
   // What was released is needed no more.
-  void ApplyReleased();
+  void ApplyReleased() { DropBatches(std::exchange(released_, {})); }
 
   const std::string path_;
   // An open file whose lock says who holds the folder.

@@ -5,12 +5,14 @@
 #include <csignal>
 #include <fstream>
 #include <future>
+#include <iterator>
 
 #include "calibd/client/client.h"
 #include "calibd/rpc/status.pb.h"
 #include "calibd/v1/store_service.grpc.pb.h"
 #include "integration/client/run_calibctl.h"
 #include "integration/server/service_client.h"
+#include "server/store/sqlite.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
 
@@ -64,12 +66,11 @@ class StartingTest : public ::testing::Test {
   }
 
   // point: of the recovery, where it waits until Release.
-  void Restart(const std::string& point, const std::vector<std::string>& more = {}) {
+  void Restart(const std::string& point) {
     server_->Kill();
-    std::vector<std::string> arguments{"--data-dir",  data_,           "--listen",
-                                       grpc_address_, "--http-listen", http_address_};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    server_ = ServerProcess::Launch(arguments, {"CALIBD_FAILPOINT=" + point + "@" + hold_});
+    server_ = ServerProcess::Launch(
+        {"--data-dir", data_, "--listen", grpc_address_, "--http-listen", http_address_},
+        {"CALIBD_FAILPOINT=" + point + "@" + hold_});
     ASSERT_TRUE(WaitFor([&] {
       return Http("/readyz").status == 503 &&
              ServiceClient(grpc_address_).CheckHealth("").code == grpc::OK;
@@ -243,14 +244,44 @@ TEST_F(StartingTest, ASignalEndsItInOrder) {
 }
 
 TEST_F(StartingTest, ModelsThatDoNotComeBackEndItWithoutServing) {
-  // What a model may need is less than it does need.
-  Restart("recovery_model", {"--model-memory-bytes", "65536"});
+  // A declaration of no classes.
+  server_->Kill();
+  {
+    v1::Model none;
+    none.set_name(kModel);
+    const std::string blob = none.SerializeAsString();
+    auto database = server::Database::Open(data_ + "/calibd.db");
+    ASSERT_TRUE(database.ok());
+    auto update = server::Statement::Prepare(*database, "UPDATE models SET declaration = ?");
+    ASSERT_TRUE(update.ok() && update->BindBlob(1, blob).Run().ok());
+  }
+  Restart("recovery_model");
   ServiceClient service(grpc_address_);
   EXPECT_EQ(service.CheckHealth("").serving, kNotServing);
   Release();
   EXPECT_EQ(server_->WaitForExit(), 1);
   EXPECT_FALSE(server_->serving());
   EXPECT_THAT(server_->process().Output(), HasSubstr("the store holds models/m: "));
+  EXPECT_THAT(server_->process().Output(), Not(HasSubstr("serving")));
+}
+
+TEST_F(StartingTest, TheLogIsReadOnceItIsReachable) {
+  server_->Kill();
+  {
+    // In the second of three frames.
+    std::fstream log(data_ + "/log-0000000000000001",
+                     std::ios::in | std::ios::out | std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(log), {}};
+    const std::size_t middle = bytes.find_last_not_of('\0') / 2;
+    log.seekp(static_cast<std::streamoff>(middle));
+    log.put(static_cast<char>(bytes[middle] ^ 1));
+  }
+  // With the first batch; what is after it is read when that goes on.
+  Restart("recovery_batch");
+  EXPECT_EQ(ServiceClient(grpc_address_).CheckHealth("").serving, kNotServing);
+  Release();
+  EXPECT_EQ(server_->WaitForExit(), 1);
+  EXPECT_THAT(server_->process().Output(), HasSubstr("batches from 2 on cannot be read, but 3"));
   EXPECT_THAT(server_->process().Output(), Not(HasSubstr("serving")));
 }
 

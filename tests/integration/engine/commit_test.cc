@@ -249,6 +249,33 @@ TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredIsNone) {
             Settlement::Kind::kAccepted);
 }
 
+TEST(CommitQueueTest, LetsGoOfWhatIsDoneBeforeItWritesMore) {
+  const TemporaryFolder folder;
+  Engine engine(folder.path(), {.matures = false});
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> seen = held;
+  std::optional<bool> gone;
+  {
+    const Blocker blocker(engine.commits());
+    // Taken together, and two transactions.
+    engine.commits().Post({.append = [held](Store& /*store*/) { return absl::OkStatus(); },
+                           .write = nullptr,
+                           .undo = nullptr,
+                           .done = nullptr});
+    held.reset();
+    engine.commits().Post({.append = nullptr,
+                           .write =
+                               [&](Store& /*store*/) {
+                                 gone = seen.expired();
+                                 return absl::OkStatus();
+                               },
+                           .undo = nullptr,
+                           .done = nullptr});
+  }
+  engine.commits().Flush();
+  EXPECT_EQ(gone, true);
+}
+
 TEST(CheckpointTest, TheWriteAheadLogIsMovedWhileCommitsGoOn) {
   const TemporaryFolder folder;
   Engine engine(folder.path(), {.matures = false});

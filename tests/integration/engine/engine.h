@@ -31,6 +31,11 @@ class FakeClock {
             .steady = [this] { return std::chrono::steady_clock::time_point(steady_.load()); }};
   }
   void MoveWall(std::chrono::seconds by) { wall_ = wall_.load() + by; }
+  // Both, as time passes.
+  void Move(std::chrono::seconds by) {
+    MoveWall(by);
+    MoveSteady(by);
+  }
   void MoveSteady(std::chrono::milliseconds by) { steady_ = steady_.load() + by; }
 
  private:

@@ -96,7 +96,7 @@ void SubmitSome(const std::function<void(DecodedBatch)>& submit, const Model& mo
     submit(i % 7 == 3 ? MakeInvalidBatch(model)
                       : MakeBatch(model, 1 + static_cast<std::size_t>(i * 5 % 23),
                                   static_cast<std::uint64_t>(i)));
-    clock.MoveWall(seconds(i % 50 == 49 ? 5000 : 17));
+    clock.Move(seconds(i % 50 == 49 ? 5000 : 17));
   }
 }
 
@@ -191,7 +191,7 @@ TEST_F(HistoryTest, IsKeptForSomeTime) {
       }
     }
     Submit(MakeBatch(*model_, 2, static_cast<std::uint64_t>(i)));
-    clock_.MoveWall(hours(3));
+    clock_.Move(hours(3));
   }
   Settle();
   const auto expect = [&](HistoryResolution resolution, seconds kept) {
@@ -213,6 +213,42 @@ TEST_F(HistoryTest, IsKeptForSomeTime) {
   expect(HistoryResolution::kDay, days(1000));
   EXPECT_LT(Read(kMinute).size(), 60U);
   EXPECT_GE(Read(HistoryResolution::kDay).size(), 70U);
+}
+
+TEST_F(HistoryTest, AWallClockThatIsSetByMistakeDestroysNothing) {
+  Start();
+  Create();
+  std::uint64_t rows = 0;
+  // A row in each of so many minutes.
+  const auto submit = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      Submit(MakeBatch(*model_, 1, ++rows));
+      clock_.Move(minutes(1));
+    }
+  };
+  const sys_seconds first = std::chrono::floor<minutes>(clock_.clock().wall());
+  submit(40);
+  for (const days step : {days(400), days(-1)}) {
+    clock_.MoveWall(step);
+    submit(5);
+    clock_.MoveWall(-step);
+    submit(40);
+  }
+  // Standing still it ends no minute.
+  clock_.MoveSteady(minutes(20));
+  Submit(MakeBatch(*model_, 1, ++rows));
+  Submit(MakeBatch(*model_, 1, ++rows));
+  Settle();
+  EXPECT_GT(StoredRows(), 60);
+  const Buckets buckets = Read(kMinute);
+  ASSERT_EQ(buckets.size(), 131U);
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    EXPECT_EQ(buckets[i].start, first + minutes(static_cast<int>(i)));
+    EXPECT_EQ(buckets[i].bucket.observations(), i < 130 ? 1 : 2);
+  }
+  Stop();
+  Start();
+  ExpectSame(Read(kMinute), buckets);
 }
 
 TEST_F(HistoryTest, PredictionsWithAnIdCountWhenTheyMature) {

@@ -23,14 +23,41 @@ TEST(LogClockTest, RunsOnWithTheSteadyClockAlone) {
   server::LogClock clock(fake.clock());
   clock.Begin(seconds(7));
   EXPECT_EQ(clock.elapsed(), seconds(7));
-  const std::int64_t wall_us = clock.wall_us();
   fake.MoveWall(400 * kDay);
   EXPECT_EQ(clock.elapsed(), seconds(7));
-  EXPECT_EQ(clock.wall_us() - wall_us, std::chrono::microseconds(400 * kDay).count());
   fake.MoveWall(-500 * kDay);
   EXPECT_EQ(clock.elapsed(), seconds(7));
   fake.MoveSteady(std::chrono::milliseconds(1500));
   EXPECT_EQ(clock.elapsed(), std::chrono::milliseconds(8500));
+}
+
+TEST(LogClockTest, BelievesAStepOfTheWallClockWhenItLasts) {
+  for (const hours step : {400 * kDay, -kDay}) {
+    FakeClock fake;
+    const server::LogClock clock(fake.clock());
+    const std::int64_t begin = clock.wall_us();
+    const auto passed = [&] { return std::chrono::microseconds(clock.wall_us() - begin); };
+    // A small one at once.
+    fake.MoveWall(hours(1));
+    EXPECT_EQ(passed(), hours(1));
+    fake.MoveWall(hours(-1));
+    EXPECT_EQ(passed(), hours(0));
+    // One that is taken back, and then one that is not.
+    fake.MoveWall(step);
+    EXPECT_EQ(passed(), hours(0));
+    fake.Move(hours(1) - seconds(1));
+    EXPECT_EQ(passed(), hours(1) - seconds(1));
+    fake.MoveWall(-step);
+    EXPECT_EQ(passed(), hours(1) - seconds(1));
+    fake.MoveWall(step);
+    EXPECT_EQ(passed(), hours(1) - seconds(1));
+    fake.Move(hours(1) - seconds(1));
+    EXPECT_EQ(passed(), hours(2) - seconds(2));
+    fake.Move(seconds(1));
+    EXPECT_EQ(passed(), step + hours(2) - seconds(1));
+    fake.Move(seconds(1));
+    EXPECT_EQ(passed(), step + hours(2));
+  }
 }
 
 class MaturityTest : public ::testing::Test {

@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "integration/engine/engine.h"
+#include "server/store/held_log.h"
 #include "server/store/sqlite.h"
 #include "support/temporary_folder.h"
+#include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
@@ -44,6 +47,17 @@ class RetentionTest : public ::testing::Test {
       files += entry.path().filename().string().starts_with("log-") ? 1U : 0U;
     }
     return files;
+  }
+  // A transaction that fails as when the disk is full, of all that `post` posts.
+  void FailTransaction(const std::function<void()>& post) {
+    const Blocker blocker(engine_->commits());
+    post();
+    ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().queued == 2; }));
+    engine_->commits().Post(
+        {.append = nullptr,
+         .write = [](server::Store&) { return absl::ResourceExhaustedError(""); },
+         .undo = nullptr,
+         .done = nullptr});
   }
   // What is the same after a restart.
   void ExpectTheSameAfterARestart() {
@@ -101,7 +115,7 @@ TEST_F(RetentionTest, AnIdleModelPinsNoFile) {
 TEST_F(RetentionTest, PredictionsThatWereForgottenStaySo) {
   constexpr std::chrono::seconds kGrace{10};
   Start();
-  // A snapshot, without which nothing is forgotten, follows on 1310 rows.
+  // A snapshot, without which nothing is forgotten, follows on 1024 rows.
   v1::Model model = Declare("models/idle", 100, kGrace);
   model.set_max_pending(60);
   Create(model, 200);
@@ -131,6 +145,37 @@ TEST_F(RetentionTest, PredictionsThatWereForgottenStaySo) {
   }
   EXPECT_GT(idle_->snapshot()->label_coverage->predictions, 50 * 30);
   EXPECT_LT(Files(), 20U);
+}
+
+TEST_F(RetentionTest, FilesThatWereHeldGoAlsoIfTheDiskIsFullWhenTheHoldEnds) {
+  Start();
+  Create(Declare("models/busy", 100), 500);
+  busy_ = engine_->Find("models/busy");
+  auto held = server::HeldLog::Hold(engine_->commits());
+  ASSERT_TRUE(held.ok());
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    Submit(busy_, MakeBatch(*busy_, 300, i));
+  }
+  ASSERT_GE(Files(), 30U);
+  FailTransaction([&held] { held->reset(); });
+  EXPECT_TRUE(WaitFor([this] { return Files() < 20; }));
+  EXPECT_FALSE(engine_->failed());
+}
+
+TEST_F(RetentionTest, ADeletedModelsFilesGoAlsoIfTheDiskIsFullThen) {
+  Start();
+  Create(Declare("models/busy", 100), 100000);
+  busy_ = engine_->Find("models/busy");
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    Submit(busy_, MakeBatch(*busy_, 300, i));
+  }
+  ASSERT_GE(Files(), 30U);
+  Signal release;
+  busy_->strand().Post([&release] { release.Wait(); });
+  ASSERT_TRUE(engine_->DeleteModel("models/busy").ok());
+  FailTransaction([&release] { release.Set(); });
+  EXPECT_TRUE(WaitFor([this] { return Files() <= 2; }));
+  EXPECT_FALSE(engine_->failed());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "server/ingest/logged_batch.h"
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
+#include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
@@ -80,14 +81,17 @@ void NumberedCaller::SetPredictions(const PredictionSet& piece, std::size_t firs
 
 bool NumberedCaller::Call() {
   request_.mutable_producer()->set_sequence(request_.producer().sequence() + 1);
-  grpc::Status status(grpc::UNAVAILABLE, "");
-  while (status.error_code() == grpc::UNAVAILABLE) {
+  grpc::Status status;
+  // A server that is starting says so at once.
+  const auto call = [&] {
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     v1::ObserveResponse response;
     status = stub_->Observe(&context, request_, &response);
-  }
+    return status.error_code() != grpc::UNAVAILABLE;
+  };
+  WaitFor(call, std::chrono::minutes(2));
   EXPECT_TRUE(status.ok()) << status.error_code() << " " << status.error_message();
   return status.ok();
 }

@@ -171,7 +171,9 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   lives.End();
   for (std::thread& producer : producers) producer.join();
   ASSERT_NE(server, nullptr) << "seed " << seed;
+#ifndef __SANITIZE_ADDRESS__
   EXPECT_LE(slowest, std::chrono::seconds(5)) << "seed " << seed;
+#endif
 
   auto client = ConnectTo(address);
   ASSERT_NE(client, nullptr);

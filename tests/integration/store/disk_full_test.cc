@@ -1,6 +1,8 @@
 // A full disk: new batches are refused, reads go on, and when there is room so does all.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 
 #include <fstream>
 
@@ -33,51 +35,106 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-TEST(DiskFullTest, RefusesBatchesAndGoesOnReading) {
-  const TemporaryFolder folder;
-  const std::filesystem::path disk_path = folder.path() / "disk";
+// A server over this folder whose disk is full at some time, and later is not.
+class DiskFullTest : public ::testing::Test {
+ protected:
+  void Start(const std::filesystem::path& data) {
+    server_ = ServerProcess::Start({"--data-dir", data.string()});
+    ASSERT_NE(server_, nullptr);
+    client_ = *Client::Connect(server_->grpc_address());
+  }
+  void CreateModel() {
+    v1::Model model;
+    model.set_name("models/m");
+    model.set_class_count(10);
+    model.mutable_bandwidth()->set_fixed(0.5);
+    ASSERT_TRUE(client_->CreateModel(model).ok());
+    Generator::Create(GeneratorSpec::M1(10), 1)->Draw(20000, set_);
+  }
+  // Sends until batches are refused.
+  void FillUp() {
+    auto stream = client_->OpenStream("models/m", {.producer_id = "p", .epoch = 1});
+    ASSERT_TRUE(stream.ok());
+    absl::Status status =
+        (*stream)->Send(PredictionKind::kProbabilities, set_.probabilities, set_.labels);
+    if (status.ok()) status = (*stream)->Finish().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    accepted_ = (*stream)->counts().accepted_rows;
+    ExpectCounted();
+  }
+  void SendMore() {
+    auto stream = client_->OpenStream("models/m", {.producer_id = "q", .epoch = 1});
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    const PredictionBatch first = set_.view().rows(0, 100);
+    ASSERT_TRUE(
+        (*stream)->Send(PredictionKind::kProbabilities, first.probabilities, first.labels).ok());
+    const auto counts = (*stream)->Finish();
+    ASSERT_TRUE(counts.ok()) << counts.status();
+    accepted_ += 100;
+    ExpectCounted();
+  }
+  void ExpectCounted() {
+    const auto counted = client_->GetCalibration("models/m");
+    ASSERT_TRUE(counted.ok()) << counted.status();
+    EXPECT_EQ(counted->observations(), accepted_);
+  }
+  void ExpectTheSameAfterAKill(const std::filesystem::path& data) {
+    server_->Kill();
+    ASSERT_NO_FATAL_FAILURE(Start(data));
+    ExpectCounted();
+    EXPECT_EQ(server_->Terminate(), 0);
+  }
+
+  const TemporaryFolder folder_;
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> client_;
+  PredictionSet set_;
+  std::int64_t accepted_ = 0;
+};
+
+TEST_F(DiskFullTest, RefusesBatchesAndGoesOnReading) {
+  const std::filesystem::path disk_path = folder_.path() / "disk";
   const SmallDisk disk(disk_path);
   if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
   // Takes most of the room, to be given back later.
   std::ofstream(disk_path / "ballast") << std::string(std::size_t{3} << 20, 'x');
-  auto server = ServerProcess::Start({"--data-dir", (disk_path / "data").string()});
-  ASSERT_NE(server, nullptr);
-  auto client = *Client::Connect(server->grpc_address());
-  v1::Model model;
-  model.set_name("models/m");
-  model.set_class_count(10);
-  model.mutable_bandwidth()->set_fixed(0.5);
-  ASSERT_TRUE(client->CreateModel(model).ok());
-
-  PredictionSet set;
-  Generator::Create(GeneratorSpec::M1(10), 1)->Draw(20000, set);
-  auto stream = client->OpenStream("models/m", {.producer_id = "p", .epoch = 1});
-  ASSERT_TRUE(stream.ok());
-  absl::Status status =
-      (*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels);
-  if (status.ok()) status = (*stream)->Finish().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-
-  const auto counted = client->GetCalibration("models/m");
-  ASSERT_TRUE(counted.ok()) << counted.status();
-  EXPECT_EQ(counted->observations(), (*stream)->counts().accepted_rows);
-
+  ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  ASSERT_NO_FATAL_FAILURE(CreateModel());
+  ASSERT_NO_FATAL_FAILURE(FillUp());
   std::filesystem::remove(disk_path / "ballast");
-  auto later = client->OpenStream("models/m", {.producer_id = "q", .epoch = 1});
-  ASSERT_TRUE(later.ok()) << later.status();
-  const PredictionBatch first = set.view().rows(0, 100);
-  ASSERT_TRUE(
-      (*later)->Send(PredictionKind::kProbabilities, first.probabilities, first.labels).ok());
-  const auto counts = (*later)->Finish();
-  ASSERT_TRUE(counts.ok()) << counts.status();
-  EXPECT_EQ(client->GetCalibration("models/m")->observations(), counted->observations() + 100);
+  ASSERT_NO_FATAL_FAILURE(SendMore());
+  ExpectTheSameAfterAKill(disk_path / "data");
+}
 
-  server->Kill();
-  server = ServerProcess::Start({"--data-dir", (disk_path / "data").string()});
-  ASSERT_NE(server, nullptr);
-  client = *Client::Connect(server->grpc_address());
-  EXPECT_EQ(client->GetCalibration("models/m")->observations(), counted->observations() + 100);
-  EXPECT_EQ(server->Terminate(), 0);
+TEST_F(DiskFullTest, ALimitOfTheSizeOfFilesIsAFullDisk) {
+  const std::filesystem::path data = folder_.path() / "data";
+  ASSERT_NO_FATAL_FAILURE(Start(data));
+  ASSERT_NO_FATAL_FAILURE(CreateModel());
+  rlimit unlimited{};
+  ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, nullptr, &unlimited), 0);
+  const rlimit limit{.rlim_cur = std::size_t{512} << 10, .rlim_max = unlimited.rlim_max};
+  ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
+  // The log's files first, then the database's.
+  ASSERT_NO_FATAL_FAILURE(FillUp());
+  v1::Model large;
+  large.set_class_count(1000);
+  large.mutable_bandwidth()->set_fixed(0.5);
+  for (int i = 0; i < large.class_count(); ++i) {
+    large.add_class_names(std::to_string(i) + std::string(60, 'x'));
+  }
+  absl::Status created;
+  for (int i = 0; created.ok() && i < 20; ++i) {
+    large.set_name("models/large" + std::to_string(i));
+    created = client_->CreateModel(large).status();
+  }
+  EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted)
+      << created << server_->process().Output();
+  EXPECT_THAT(std::string(created.message()), ::testing::HasSubstr("the store"));
+  ExpectCounted();
+  ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, &unlimited, nullptr), 0);
+  EXPECT_TRUE(client_->CreateModel(large).ok());
+  ASSERT_NO_FATAL_FAILURE(SendMore());
+  ExpectTheSameAfterAKill(data);
 }
 
 }  // namespace

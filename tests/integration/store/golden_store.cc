@@ -61,7 +61,7 @@ void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
   {
     const auto log = LogFiles::Open(folder.string(), {.first_log_id = 1});
     ASSERT_TRUE(log.ok()) << log.status();
-    const absl::Status read = (*log)->Read(1, [&](const StoredBatch& batch) {
+    const absl::Status read = (*log)->Read([&](const StoredBatch& batch) {
       batches.push_back(batch);
       batches.back().data = data.emplace_back(batch.data);
       return absl::OkStatus();

@@ -106,7 +106,9 @@ void Sweep(const std::string& call, int error, int step) {
     const Outcome outcome = RunWithFault(data, fault);
     const std::int64_t batches = BatchesInTheLog(data);
     EXPECT_GE(batches, outcome.acknowledged);
-    if (outcome.started && !outcome.status.ok()) {
+    // On a slow machine the client may give up a server that goes on.
+    const bool slow = absl::IsDeadlineExceeded(outcome.status) && outcome.exit_code == 0;
+    if (outcome.started && !outcome.status.ok() && !slow) {
       ++failed;
       // A full disk is survived, all else ends the server.
       EXPECT_EQ(outcome.exit_code, absl::IsResourceExhausted(outcome.status) ? 0 : 1)

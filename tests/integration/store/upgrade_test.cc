@@ -1,4 +1,5 @@
 // Databases of all formats: kept as files, made by the calibd of their time.
+#include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +22,9 @@ using client::Client;
 
 class UpgradeTest : public ::testing::Test {
  protected:
-  void Start() {
-    server_ = ServerProcess::Start({"--data-dir", data_.string()});
+  void Start(std::vector<std::string> arguments = {}) {
+    arguments.insert(arguments.end(), {"--data-dir", data_.string()});
+    server_ = ServerProcess::Start(arguments);
     ASSERT_NE(server_, nullptr);
     auto client = Client::Connect(server_->grpc_address());
     ASSERT_TRUE(client.ok());
@@ -140,6 +142,27 @@ TEST_P(NumberedUpgradeTest, GoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3));
 
+// A model may need more memory today than it needed when it was declared.
+TEST_F(UpgradeTest, ModelsComeBackWhateverTheLimitsOfNewOnes) {
+  CopyGoldenStore(2, data_);
+  ASSERT_NO_FATAL_FAILURE(
+      Start({"--model-memory-bytes", "65536", "--state-memory-bytes", "1048576"}));
+  ExpectGoldenAnswers(2, *client_);
+  v1::Model model;
+  model.set_name("models/new");
+  model.set_class_count(3);
+  model.set_window(100000);
+  const absl::Status created = client_->CreateModel(model).status();
+  EXPECT_EQ(created.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(created.message()), ::testing::HasSubstr("--model-memory-bytes"));
+  Stop();
+  ASSERT_NO_FATAL_FAILURE(Start({"--state-memory-bytes", "1048576"}));
+  const absl::Status again = client_->CreateModel(model).status();
+  EXPECT_EQ(again.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(again.message()), ::testing::HasSubstr("--state-memory-bytes"));
+  Stop();
+}
+
 // Makes the database of the present format. CALIBD_TEST_WRITE_GOLDEN: puts it beside the
 // others, as long as no calibd with that format was released.
 TEST_F(UpgradeTest, Format3IsMade) {
@@ -212,6 +235,8 @@ TEST_F(UpgradeTest, Format3IsMade) {
                                std::filesystem::copy_options::overwrite_existing);
     const auto log = server::LogFiles::Open(data_.string(), {.first_log_id = 1});
     ASSERT_TRUE(log.ok()) << log.status();
+    const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
+    ASSERT_TRUE((*log)->Read(visit).ok());
     std::filesystem::resize_file(GoldenStore(3, ".log"), (*log)->extents().back().end);
     std::ofstream(GoldenStore(3, ".json")) << answers.dump(1) << "\n";
   }

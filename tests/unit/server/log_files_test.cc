@@ -25,8 +25,9 @@ class LogFilesTest : public ::testing::Test {
     auto log = LogFiles::Open(
         folder(),
         {.segment_bytes = kSegment, .first_log_id = first_log_id, .next_log_id = next_log_id});
-    if (log.ok()) log_ = *std::move(log);
-    return log.status();
+    if (!log.ok()) return log.status();
+    log_ = *std::move(log);
+    return log_->Read([](const StoredBatch& /*batch*/) { return absl::OkStatus(); });
   }
   void Open(std::int64_t first_log_id = 0, std::int64_t next_log_id = 1) {
     const absl::Status status = TryOpen(first_log_id, next_log_id);
@@ -45,13 +46,16 @@ class LogFilesTest : public ::testing::Test {
   // Its ids and their data.
   std::vector<std::string> Read() const {
     std::vector<std::string> read;
-    const absl::Status status = log_->Read(0, [&](const StoredBatch& batch) {
-      EXPECT_EQ(batch.model_id, 7);
-      EXPECT_EQ(batch.time_us, 1000 + static_cast<std::int64_t>(batch.data.size()));
-      read.push_back(std::to_string(batch.log_id) + ":" + std::string(batch.data));
-      return absl::OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status;
+    for (const LogFiles::Extent& extent : log_->extents()) {
+      const absl::Status status =
+          LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool /*needed*/) {
+            EXPECT_EQ(batch.model_id, 7);
+            EXPECT_EQ(batch.time_us, 1000 + static_cast<std::int64_t>(batch.data.size()));
+            read.push_back(std::to_string(batch.log_id) + ":" + std::string(batch.data));
+            return absl::OkStatus();
+          });
+      EXPECT_TRUE(status.ok()) << status;
+    }
     return read;
   }
 

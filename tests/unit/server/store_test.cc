@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <filesystem>
 #include <future>
 
@@ -13,6 +14,33 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// What the log holds, by a connection and files of its own.
+std::vector<StoredBatch> ReadLog(const Store& store, std::deque<std::string>& data) {
+  std::vector<StoredBatch> log;
+  const auto add = [&](StoredBatch batch) {
+    batch.data = data.emplace_back(batch.data);
+    log.push_back(batch);
+    return absl::OkStatus();
+  };
+  const std::vector<LogFiles::Extent> extents = store.extents();
+  const auto database = Database::Open(store.path());
+  auto rows = Statement::Prepare(
+      *database, "SELECT id, model_id, time_us, data FROM log WHERE id < ? ORDER BY id");
+  rows->Bind(1, extents.front().first_log_id);
+  while (*rows->Next()) {
+    static_cast<void>(add({.log_id = rows->Integer(0),
+                           .model_id = rows->Integer(1),
+                           .time_us = rows->Integer(2),
+                           .data = rows->Blob(3)}));
+  }
+  for (const LogFiles::Extent& extent : extents) {
+    EXPECT_TRUE(LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool /*needed*/) {
+                  return add(batch);
+                }).ok());
+  }
+  return log;
+}
 
 class StoreTest : public ::testing::Test {
  protected:
@@ -32,6 +60,8 @@ class StoreTest : public ::testing::Test {
     auto store = Store::Open(folder_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
+    const auto visit = [](const StoredBatch& /*batch*/) { return absl::OkStatus(); };
+    ASSERT_TRUE(store_->ReadLog(visit).ok());
   }
 
   static v1::Model Named(const std::string& name) {
@@ -42,13 +72,11 @@ class StoreTest : public ::testing::Test {
 
   static std::vector<std::string> Log(const Store& store) {
     std::vector<std::string> log;
-    EXPECT_TRUE(store
-                    .ReadLog([&](const StoredBatch& batch) {
-                      log.push_back(std::to_string(batch.log_id) + ":" +
-                                    std::to_string(batch.model_id) + ":" + std::string(batch.data));
-                      return absl::OkStatus();
-                    })
-                    .ok());
+    std::deque<std::string> data;
+    for (const StoredBatch& batch : ReadLog(store, data)) {
+      log.push_back(std::to_string(batch.log_id) + ":" + std::to_string(batch.model_id) + ":" +
+                    std::string(batch.data));
+    }
     return log;
   }
 
@@ -149,6 +177,8 @@ class RetirementTest : public StoreTest {
     auto store = Store::Open(folder_, kSegment);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
+    const auto visit = [](const StoredBatch& /*batch*/) { return absl::OkStatus(); };
+    ASSERT_TRUE(store_->ReadLog(visit).ok());
   }
   void Append(std::int64_t model_id, std::size_t bytes) {
     store_->AppendBatch(model_id, 5, std::string(bytes, 'x'));
@@ -164,12 +194,8 @@ class RetirementTest : public StoreTest {
   }
   std::vector<std::int64_t> Ids() const {
     std::vector<std::int64_t> ids;
-    EXPECT_TRUE(store_
-                    ->ReadLog([&](const StoredBatch& batch) {
-                      ids.push_back(batch.log_id);
-                      return absl::OkStatus();
-                    })
-                    .ok());
+    std::deque<std::string> data;
+    for (const StoredBatch& batch : ReadLog(*store_, data)) ids.push_back(batch.log_id);
     return ids;
   }
 };
