@@ -461,7 +461,7 @@ absl::Status LogFiles::Read(const VisitBatch& visit) {
   const Segment& newest = segments_.back();
   absl::Status status = CheckEnd(newest);
   // A frame that was not acknowledged may not be on the disk yet.
-  return status.ok() ? Sync(newest.file.get(), newest.path) : status;
+  return status.ok() && !newest.places.empty() ? Sync(newest.file.get(), newest.path) : status;
 }
 
 absl::Status LogFiles::AddSegment(std::int64_t first_log_id, std::uint64_t frame_bytes) {
