@@ -17,8 +17,6 @@ from pathlib import Path
 from sources import ROOT
 
 PRODUCT = ("core", "server", "client", "proto/convert")
-# Compiled several times over, once for each instruction set, by including itself.
-ALONE = ("tile_micro.cc", "gather_interval.cc", "evidence_simd.cc", "pair_terms.cc")
 
 
 def product_commands(build):
@@ -40,13 +38,18 @@ def sources_of(path):
     return [Path(name) for name in re.findall(r'#include "(.+)"', path.read_text())]
 
 
+def is_alone(name):
+    """Whether it cannot be part of a unit with others."""
+    # Each example is a program of its own; a source with this header is compiled several times
+    # over, once for each instruction set, by including itself.
+    return "/examples/" in name or "hwy/foreach_target.h" in (ROOT / name).read_text()
+
+
 def groups(names):
     """Lists of sources that are checked together."""
     folders = {}
     for name in sorted(names):
-        # Each example is a program of its own.
-        alone = os.path.basename(name) in ALONE or "/examples/" in name
-        folders.setdefault(name if alone else os.path.dirname(name), []).append(name)
+        folders.setdefault(name if is_alone(name) else os.path.dirname(name), []).append(name)
     return list(folders.values())
 
 
