@@ -38,6 +38,7 @@ constexpr std::uint64_t kSegmentVersion = 1;
 constexpr std::uint64_t kFrameMagic = 0x656d617266676f6c;  // "logframe"
 // Frames and batches begin at multiples of it.
 constexpr std::uint64_t kAlignment = 8;
+constexpr std::array<char, kAlignment> kZeros{};
 // On a full disk a segment is as small as this.
 constexpr std::uint64_t kLeastSegmentBytes = 4096;
 // From so many segments on it is looked at how much of them is needed.
@@ -560,7 +561,6 @@ absl::Status LogFiles::Commit() {
   pieces.reserve(1 + 3 * appended_.size());
   pieces.push_back(Piece(&header, sizeof(header)));
   for (const Appended& batch : appended_) {
-    constexpr std::array<char, kAlignment> kZeros{};
     const std::size_t size = batch.data.size();
     batches.push_back({.model_id = batch.model_id, .time_us = batch.time_us, .bytes = size});
     pieces.push_back(Piece(&batches.back(), sizeof(BatchHeader)));
