@@ -210,6 +210,7 @@ struct Ingestor::Pending {
       const std::size_t from = found[to];
       batch.ids[to] = batch.ids[from];
       std::copy_n(batch.probabilities.data() + from * m, m, batch.probabilities.data() + to * m);
+      logged.predicted_classes[to] = logged.predicted_classes[from];
       if (!batch.labels.empty()) {
         batch.labels[to] = batch.labels[from];
       }
@@ -221,6 +222,7 @@ struct Ingestor::Pending {
       batch.group_values.resize(found.size());
     }
     batch.ids.resize(found.size());
+    logged.predicted_classes.resize(found.size());
     batch.probabilities.resize(found.size() * m);
     batch.labels.resize(batch.labels.empty() ? 0 : found.size());
     encoded = EncodeLogged(logged, position);
@@ -247,9 +249,10 @@ struct Ingestor::Pending {
   // Gives the labels to their predictions, and leaves out those that change nothing.
   void Resolve() {
     DecodedBatch& batch = logged.batch;
-    const PredictionTracker::Labelling labelling =
+    PredictionTracker::Labelling labelling =
         model->tracker()->Label(logged.elapsed, batch.ids, batch.labels);
     logged.label_counts = labelling.counts;
+    logged.label_classes = std::move(labelling.classes);
     for (std::size_t to = 0; to < labelling.matched.size(); ++to) {
       batch.ids[to] = batch.ids[labelling.matched[to]];
       batch.labels[to] = batch.labels[labelling.matched[to]];
@@ -263,7 +266,8 @@ struct Ingestor::Pending {
   void Track() {
     const DecodedBatch& batch = logged.batch;
     if (logged.kind == LoggedBatch::Kind::kPredictions) {
-      model->tracker()->Add(log_id, logged.elapsed, time_us, batch.ids, batch.labels);
+      model->tracker()->Add(log_id, logged.elapsed, time_us, batch.ids, logged.predicted_classes,
+                            batch.labels);
     } else {
       model->tracker()->KeepLabels(log_id, batch.ids);
     }
@@ -338,7 +342,7 @@ struct Ingestor::Maturing {
             absl::StrCat("batch ", run.log_id, " of the log holds ", predictions->batch.ids.size(),
                          " predictions, expected ", run.labels.size()));
       }
-      Take(predictions->batch, run.labels);
+      Take(*predictions, run.labels);
     }
     time_us = clock.wall_us();
     std::string encoded = EncodeLogged(logged, std::nullopt);
@@ -348,18 +352,18 @@ struct Ingestor::Maturing {
     return absl::OkStatus();
   }
 
-  void Take(const DecodedBatch& predictions, const std::vector<std::int32_t>& labels) {
-    const std::size_t m = predictions.class_count;
+  void Take(const LoggedBatch& predictions, const std::vector<std::int32_t>& labels) {
+    const std::size_t m = predictions.batch.class_count;
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      const std::span<const double> row(predictions.probabilities.data() + i * m, m);
       if (labels[i] == PredictionTracker::kNoLabel) {
-        logged.missing_predicted_classes.push_back(static_cast<std::int32_t>(PredictedClass(row)));
+        logged.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
         continue;
       }
+      const std::span<const double> row(predictions.batch.probabilities.data() + i * m, m);
       logged.batch.probabilities.insert(logged.batch.probabilities.end(), row.begin(), row.end());
       logged.batch.labels.push_back(labels[i]);
       if (!model->declaration().monitoring.group_tag.empty()) {
-        logged.batch.group_values.push_back(predictions.groups()[i]);
+        logged.batch.group_values.push_back(predictions.batch.groups()[i]);
       }
     }
   }
@@ -450,7 +454,8 @@ void Ingestor::Post(const std::shared_ptr<Model>& model, std::optional<ProducerP
   }
   pending->position = std::move(position);
   pending->opens = opens;
-  pending->bytes = pending->logged.batch.bytes() + encoded_bytes;
+  pending->bytes = pending->logged.batch.bytes() + encoded_bytes +
+                   pending->logged.predicted_classes.size() * sizeof(std::int32_t);
   pending->done = std::move(done);
   // Counted before the storage thread can give it back.
   const std::size_t bytes = pending->bytes;

@@ -118,6 +118,22 @@ Kind KindOf(const store::v1::LoggedBatch& stored) {
              : Kind::kPredictions;
 }
 
+std::vector<std::int32_t> PredictedClasses(const DecodedBatch& batch) {
+  const std::size_t m = batch.class_count;
+  std::vector<std::int32_t> classes;
+  classes.reserve(batch.ids.size());
+  for (std::size_t i = 0; i < batch.ids.size(); ++i) {
+    const std::span<const double> row(batch.probabilities.data() + i * m, m);
+    classes.push_back(static_cast<std::int32_t>(PredictedClass(row)));
+  }
+  return classes;
+}
+
+// Whether there is one of each label, or none at all.
+bool AreOf(const std::vector<std::int32_t>& classes, std::int64_t labels) {
+  return classes.empty() || static_cast<std::int64_t>(classes.size()) == labels;
+}
+
 // Whether the numbers of values, labels and ids fit one another.
 bool HasShape(const LoggedBatch& logged) {
   const DecodedBatch& batch = logged.batch;
@@ -137,7 +153,9 @@ bool HasShape(const LoggedBatch& logged) {
       return values == rows * batch.class_count &&
              (batch.labels.empty() || batch.labels.size() == rows);
     case Kind::kLabels:
-      return values == 0 && batch.ids.size() == rows;
+      return values == 0 && batch.ids.size() == rows &&
+             AreOf(logged.label_classes.conflicting, logged.label_counts.conflicting) &&
+             AreOf(logged.label_classes.late, logged.label_counts.late);
     case Kind::kMatured:
       return values == rows * batch.class_count && batch.ids.empty();
     case Kind::kAcknowledgement:
@@ -156,6 +174,9 @@ LoggedBatch MakeLoggedBatch(DecodedBatch batch) {
                                                                    : Kind::kLabels;
   }
   logged.batch = std::move(batch);
+  if (logged.kind == Kind::kPredictions) {
+    logged.predicted_classes = PredictedClasses(logged.batch);
+  }
   return logged;
 }
 
@@ -198,6 +219,10 @@ std::string EncodeLogged(const LoggedBatch& logged,
       resolved.set_conflicting_labels(logged.label_counts.conflicting);
       resolved.set_late_labels(logged.label_counts.late);
       resolved.set_unknown_labels(logged.label_counts.unknown);
+      resolved.mutable_conflicting_predicted_classes()->Add(
+          logged.label_classes.conflicting.begin(), logged.label_classes.conflicting.end());
+      resolved.mutable_late_predicted_classes()->Add(logged.label_classes.late.begin(),
+                                                     logged.label_classes.late.end());
       break;
     }
     case Kind::kMatured: {
@@ -258,8 +283,18 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
   batch.probabilities.assign(stored.probabilities().begin(), stored.probabilities().end());
   batch.probabilities.insert(batch.probabilities.end(), stored.float_probabilities().begin(),
                              stored.float_probabilities().end());
+  logged.label_counts = {.matched = static_cast<std::int64_t>(resolved.labels_size()),
+                         .repeated = resolved.repeated_labels(),
+                         .conflicting = resolved.conflicting_labels(),
+                         .late = resolved.late_labels(),
+                         .unknown = resolved.unknown_labels()};
+  const auto& conflicting = resolved.conflicting_predicted_classes();
+  const auto& late = resolved.late_predicted_classes();
+  logged.label_classes.conflicting.assign(conflicting.begin(), conflicting.end());
+  logged.label_classes.late.assign(late.begin(), late.end());
   if (!parsed || !HasShape(logged) || !AreClasses(labels, class_count) ||
-      !AreClasses(missing, class_count)) {
+      !AreClasses(missing, class_count) || !AreClasses(conflicting, class_count) ||
+      !AreClasses(late, class_count)) {
     return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
                      absl::StrCat("a batch of the log is not one of ", class_count, " classes"));
   }
@@ -269,11 +304,9 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
     batch.validity = absl::InvalidArgumentError("was rejected");
     batch.rows = stored.rejected_rows();
   }
-  logged.label_counts = {.matched = static_cast<std::int64_t>(resolved.labels_size()),
-                         .repeated = resolved.repeated_labels(),
-                         .conflicting = resolved.conflicting_labels(),
-                         .late = resolved.late_labels(),
-                         .unknown = resolved.unknown_labels()};
+  if (logged.kind == Kind::kPredictions) {
+    logged.predicted_classes = PredictedClasses(batch);
+  }
   logged.through_log_id = stored.maturity().through_log_id();
   logged.missing_predicted_classes.assign(missing.begin(), missing.end());
   return logged;
@@ -294,13 +327,12 @@ void Apply(const LoggedBatch& logged, ModelSnapshot::Time time, Model& model) {
       model.CountAccepted(batch.dropped_rows, time);
       break;
     case Kind::kPredictions:
-      model.CountPredictions(static_cast<std::int64_t>(batch.ids.size()),
-                             static_cast<std::int64_t>(batch.labels.size()),
+      model.CountPredictions(logged.predicted_classes, !batch.labels.empty(),
                              logged.duplicate_predictions);
       model.CountAccepted(batch.dropped_rows, time);
       break;
     case Kind::kLabels:
-      model.CountLabels(logged.label_counts);
+      model.CountLabels(logged.label_counts, logged.label_classes);
       break;
     case Kind::kMatured:
       model.ApplyMatured(batch.view(), batch.groups(), logged.missing_predicted_classes);

@@ -37,10 +37,13 @@ struct LoggedBatch {
   DecodedBatch batch;
   // Of a row that was decoded: whose batch it is.
   std::optional<ProducerPosition> position;
-  // kPredictions: those whose ids were known.
+  // kPredictions: those whose ids were known, and the predicted class of each of the others.
   std::int64_t duplicate_predictions = 0;
-  // kLabels
+  std::vector<std::int32_t> predicted_classes;
+  // kLabels. The classes of those that matched are not stored, as what waits at a start is counted
+  // then; none of the others in a row of before they were.
   LabelCounts label_counts;
+  LabelClasses label_classes;
   // kMatured: all predictions up to this row have, and of those without a label the
   // predicted classes.
   std::int64_t through_log_id = 0;

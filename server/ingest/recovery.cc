@@ -54,7 +54,8 @@ absl::StatusOr<LoggedBatch> Decode(const Model& model, std::string_view data) {
 void Track(const LoggedBatch& logged, const StoredBatch& stored, PredictionTracker& tracker) {
   const DecodedBatch& batch = logged.batch;
   if (logged.tracked() && logged.kind == LoggedBatch::Kind::kPredictions) {
-    tracker.Add(stored.log_id, logged.elapsed, stored.time_us, batch.ids, batch.labels);
+    tracker.Add(stored.log_id, logged.elapsed, stored.time_us, batch.ids, logged.predicted_classes,
+                batch.labels);
   } else if (logged.tracked()) {
     tracker.RestoreLabels(stored.log_id, batch.ids, batch.labels);
   }
@@ -334,6 +335,12 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     }
   }
   if (status.ok()) {
+    for (const auto& [id, target] : targets) {
+      if (const PredictionTracker* const tracker = target.model->tracker()) {
+        target.model->RestorePending(
+            tracker->PendingByClass(target.model->declaration().class_count));
+      }
+    }
     status = replay.Publish(targets);
   }
   if (status.ok()) {

@@ -16,9 +16,18 @@ namespace calibd::server {
 
 // Of the predictions whose most probable class is this one.
 struct ClassCoverage {
+  PendingCounts pending;
   std::int64_t matured = 0;
   // Of those, without a label.
   std::int64_t missing = 0;
+  // Labels that came too late for one, or contradicted the one that was known.
+  std::int64_t late = 0;
+  std::int64_t conflicting = 0;
+
+  [[nodiscard]] std::int64_t predictions() const noexcept { return pending.all + matured; }
+  [[nodiscard]] std::int64_t labelled() const noexcept {
+    return pending.labelled + matured - missing;
+  }
 };
 
 // How many predictions with an id got their labels in time; see calibd.v1.LabelCoverage.
@@ -30,7 +39,7 @@ struct LabelCoverage {
   LabelCounts labels;
   std::int64_t matured = 0;
   std::int64_t missing = 0;
-  // m of them. Replaced when it changes: readers keep what they have.
+  // m of them, as they were published. Replaced when they change: readers keep what they have.
   std::shared_ptr<const std::vector<ClassCoverage>> classes;
 
   [[nodiscard]] std::int64_t pending() const noexcept { return predictions - matured; }

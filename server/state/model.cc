@@ -38,8 +38,9 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
       retention_(declaration_.window, SnapshotRows(declaration_)) {
   if (declaration_.max_pending > 0) {
     tracker_.emplace(declaration_.label_grace, declaration_.max_pending);
-    state_.label_coverage.emplace().classes =
-        std::make_shared<std::vector<ClassCoverage>>(declaration_.class_count);
+    state_.label_coverage.emplace();
+    class_coverage_.resize(declaration_.class_count);
+    class_coverage_changed_ = true;
   }
   if (!declaration_.monitoring.disabled) {
     monitor_.emplace(declaration_.monitoring, declaration_.class_count, declaration_.window);
@@ -201,23 +202,26 @@ void Model::Apply(const PredictionBatch& batch, const GroupValues& groups) {
 
 void Model::ApplyMatured(const PredictionBatch& labelled, const GroupValues& groups,
                          std::span<const std::int32_t> missing_predicted_classes) {
-  LabelCoverage& coverage = *state_.label_coverage;
-  auto classes = std::make_shared<std::vector<ClassCoverage>>(*coverage.classes);
-  for (std::size_t i = 0; i < labelled.size(); ++i) {
-    ++(*classes)[PredictedClass(labelled.row(i))].matured;
-  }
-  for (const std::int32_t predicted : missing_predicted_classes) {
-    ClassCoverage& one = (*classes)[static_cast<std::size_t>(predicted)];
-    ++one.matured;
-    ++one.missing;
-  }
   if (labelled.size() > 0) {
     Apply(labelled, groups);
   }
+  for (std::size_t i = 0; i < labelled.size(); ++i) {
+    ClassCoverage& one = class_coverage_[PredictedClass(labelled.row(i))];
+    --one.pending.all;
+    --one.pending.labelled;
+    ++one.matured;
+  }
+  for (const std::int32_t predicted : missing_predicted_classes) {
+    ClassCoverage& one = class_coverage_[static_cast<std::size_t>(predicted)];
+    --one.pending.all;
+    ++one.matured;
+    ++one.missing;
+  }
+  class_coverage_changed_ = true;
+  LabelCoverage& coverage = *state_.label_coverage;
   coverage.matured += static_cast<std::int64_t>(labelled.size() + missing_predicted_classes.size());
   coverage.missing += static_cast<std::int64_t>(missing_predicted_classes.size());
   history_.CountMissing(static_cast<std::int64_t>(missing_predicted_classes.size()));
-  coverage.classes = std::move(classes);
 }
 
 void Model::Decide(ModelSnapshot::Time time) {
@@ -238,18 +242,38 @@ void Model::CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) n
   state_.last_observation_time = time;
 }
 
-void Model::CountPredictions(std::int64_t taken, std::int64_t labelled,
+void Model::CountPredictions(std::span<const std::int32_t> predicted_classes, bool labelled,
                              std::int64_t duplicates) noexcept {
   LabelCoverage& coverage = *state_.label_coverage;
+  const auto taken = static_cast<std::int64_t>(predicted_classes.size());
   coverage.predictions += taken;
-  coverage.labelled += labelled;
+  coverage.labelled += labelled ? taken : 0;
   coverage.duplicate_predictions += duplicates;
+  for (const std::int32_t predicted : predicted_classes) {
+    PendingCounts& pending = class_coverage_[static_cast<std::size_t>(predicted)].pending;
+    ++pending.all;
+    pending.labelled += labelled ? 1 : 0;
+  }
+  class_coverage_changed_ = true;
 }
 
-void Model::CountLabels(const LabelCounts& counts) noexcept {
+void Model::CountLabels(const LabelCounts& counts, const LabelClasses& classes) noexcept {
   LabelCoverage& coverage = *state_.label_coverage;
   coverage.labelled += counts.matched;
   coverage.labels += counts;
+  const auto of = [this](std::int32_t predicted) -> ClassCoverage& {
+    return class_coverage_[static_cast<std::size_t>(predicted)];
+  };
+  for (const std::int32_t predicted : classes.matched) {
+    ++of(predicted).pending.labelled;
+  }
+  for (const std::int32_t predicted : classes.conflicting) {
+    ++of(predicted).conflicting;
+  }
+  for (const std::int32_t predicted : classes.late) {
+    ++of(predicted).late;
+  }
+  class_coverage_changed_ = true;
 }
 
 void Model::CountRejected(std::int64_t rows) noexcept {
@@ -259,6 +283,12 @@ void Model::CountRejected(std::int64_t rows) noexcept {
 }
 
 void Model::Publish() {
+  if (class_coverage_changed_) {
+    // m of them: copied once for all batches that are published together.
+    state_.label_coverage->classes =
+        std::make_shared<const std::vector<ClassCoverage>>(class_coverage_);
+    class_coverage_changed_ = false;
+  }
   auto snapshot = std::make_shared<ModelSnapshot>(state_);
   snapshot->lenses.reserve(lenses_.size());
   for (const LensState& lens : lenses_) {

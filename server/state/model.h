@@ -115,11 +115,12 @@ class Model {
   void Acknowledge(std::int64_t alarm_id, const std::string& note, ModelSnapshot::Time time);
   // Strand only. A batch with predictions was accepted. time: of the log.
   void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
-  // Strand only. Predictions that wait now, and how many of them have their label.
-  void CountPredictions(std::int64_t taken, std::int64_t labelled,
+  // Strand only. Predictions that wait now, by their predicted classes, with their labels or
+  // without.
+  void CountPredictions(std::span<const std::int32_t> predicted_classes, bool labelled,
                         std::int64_t duplicates) noexcept;
-  // Strand only.
-  void CountLabels(const LabelCounts& counts) noexcept;
+  // Strand only. classes: none of a class that is not known.
+  void CountLabels(const LabelCounts& counts, const LabelClasses& classes) noexcept;
   // Strand only.
   void CountDuplicate() noexcept { ++state_.duplicate_batches; }
   // Strand only.
@@ -136,6 +137,8 @@ class Model {
   // Before the first batch. Goes on where Save was: the same batches after it give the same
   // bits. Errors: DataLoss when it is not of a model so declared.
   [[nodiscard]] absl::Status Restore(const store::v1::ModelState& state);
+  // After all batches of a start: what waits of each class, which Save leaves to the log to say.
+  void RestorePending(std::span<const PendingCounts> pending) noexcept;
   // After Restore: an observation that it has counted, for the window.
   void RestoreWindow(const PredictionBatch& batch, const GroupValues& groups = {});
   // When the newest snapshot since the start was stored, microseconds since 1970; 0 before.
@@ -182,6 +185,9 @@ class Model {
   std::optional<PredictionTracker> tracker_;  // storage thread only
   // Strand only. state_ holds the counters; the rest of it is filled in by Publish.
   ModelSnapshot state_;
+  // Those of the label coverage as they are now, and whether others were published.
+  std::vector<ClassCoverage> class_coverage_;
+  bool class_coverage_changed_ = false;
   std::vector<LensState> lenses_;
   std::optional<ModelMonitor> monitor_;
   ObservationWindow window_;

@@ -427,7 +427,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   if (declaration.max_pending > 0) {
     // As many again are remembered after they matured; counts of each class.
     bytes += 2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
-             3 * m * sizeof(ClassCoverage);
+             4 * m * sizeof(ClassCoverage);
   }
   bytes += WatchMemory(declaration.monitoring, m);
   if (!declaration.monitoring.disabled) {

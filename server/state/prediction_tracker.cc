@@ -23,6 +23,7 @@ std::vector<std::uint32_t> PredictionTracker::FindNew(std::span<const Prediction
 
 void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
                             std::span<const PredictionId> ids,
+                            std::span<const std::int32_t> predicted_classes,
                             std::span<const std::int32_t> labels) {
   const std::uint64_t first = first_entry_ + entries_.size();
   runs_.push_back({.log_id = log_id,
@@ -32,7 +33,9 @@ void PredictionTracker::Add(std::int64_t log_id, Elapsed elapsed, std::int64_t t
                    .rows = ids.size()});
   for (std::size_t i = 0; i < ids.size(); ++i) {
     index_.insert_or_assign(ids[i], first + i);
-    entries_.push_back({.id = ids[i], .label = labels.empty() ? kNoLabel : labels[i]});
+    entries_.push_back({.id = ids[i],
+                        .label = labels.empty() ? kNoLabel : labels[i],
+                        .predicted_class = predicted_classes[i]});
   }
   pending_ += ids.size();
   Publish();
@@ -66,25 +69,27 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
       due < runs_.size() ? runs_[due].first : first_entry_ + entries_.size();
   Labelling labelling;
   LabelCounts& counts = labelling.counts;
+  LabelClasses& classes = labelling.classes;
   for (std::uint32_t i = 0; i < ids.size(); ++i) {
     const auto found = index_.find(ids[i]);
     if (found == index_.end()) {
       ++counts.unknown;
       continue;
     }
+    Entry& known = entry(found->second);
     if (found->second < first_in_time) {
       ++counts.late;
-      continue;
-    }
-    std::int32_t& label = entry(found->second).label;
-    if (label == kNoLabel) {
-      label = labels[i];
+      classes.late.push_back(known.predicted_class);
+    } else if (known.label == kNoLabel) {
+      known.label = labels[i];
       labelling.matched.push_back(i);
       ++counts.matched;
-    } else if (label == labels[i]) {
+      classes.matched.push_back(known.predicted_class);
+    } else if (known.label == labels[i]) {
       ++counts.repeated;
     } else {
       ++counts.conflicting;
+      classes.conflicting.push_back(known.predicted_class);
     }
   }
   return labelling;
@@ -237,6 +242,16 @@ void PredictionTracker::RestoreMatured(std::int64_t log_id) {
     ++matured_runs_;
   }
   Publish();
+}
+
+std::vector<PendingCounts> PredictionTracker::PendingByClass(std::size_t class_count) const {
+  std::vector<PendingCounts> counts(class_count);
+  for (std::uint64_t i = first_pending() - first_entry_; i < entries_.size(); ++i) {
+    PendingCounts& one = counts[static_cast<std::size_t>(entries_[i].predicted_class)];
+    ++one.all;
+    one.labelled += entries_[i].label == kNoLabel ? 0 : 1;
+  }
+  return counts;
 }
 
 void PredictionTracker::Publish() noexcept {

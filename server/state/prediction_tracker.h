@@ -32,10 +32,25 @@ struct LabelCounts {
   }
 };
 
+// The predicted class of the prediction of each label; labels of unknown ids have none.
+struct LabelClasses {
+  std::vector<std::int32_t> matched;
+  std::vector<std::int32_t> conflicting;
+  std::vector<std::int32_t> late;
+};
+
+// Predictions that wait, and how many of them have their label.
+struct PendingCounts {
+  std::int64_t all = 0;
+  std::int64_t labelled = 0;
+
+  friend bool operator==(const PendingCounts&, const PendingCounts&) = default;
+};
+
 // The predictions of one model whose ids are known: those that wait for their labels, and
 // for about as long again those that matured. Their values are in the log; this holds where,
-// and the labels. One batch of predictions in the log is a run; runs mature whole, oldest
-// first, and are forgotten so.
+// their predicted classes, and the labels. One batch of predictions in the log is a run; runs
+// mature whole, oldest first, and are forgotten so.
 //
 // Owned by the storage thread: it says what a batch does as of the end of the log, and takes
 // that back (Undo...) when the batch does not come to be on disk. next_due and
@@ -62,15 +77,17 @@ class PredictionTracker {
   [[nodiscard]] std::vector<std::uint32_t> FindNew(std::span<const PredictionId> ids) const;
 
   // A batch of predictions of the log. ids: new, at least one; at a start also such as were
-  // forgotten before, which are then known by the newest. labels: as many, or none.
-  // time_us: of the wall clock, to be shown.
+  // forgotten before, which are then known by the newest. predicted_classes: as many. labels: as
+  // many, or none. time_us: of the wall clock, to be shown.
   void Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
-           std::span<const PredictionId> ids, std::span<const std::int32_t> labels);
+           std::span<const PredictionId> ids, std::span<const std::int32_t> predicted_classes,
+           std::span<const std::int32_t> labels);
   // Of the newest Add.
   void UndoAdd();
 
   struct Labelling {
     LabelCounts counts;
+    LabelClasses classes;
     // Indices of the labels that matched, ascending.
     std::vector<std::uint32_t> matched;
   };
@@ -126,6 +143,8 @@ class PredictionTracker {
                      std::span<const std::int32_t> labels);
   // All runs up to this batch have matured.
   void RestoreMatured(std::int64_t log_id);
+  // By predicted class, of class_count of them. O(pending).
+  [[nodiscard]] std::vector<PendingCounts> PendingByClass(std::size_t class_count) const;
 
   // Of the first batch that is held for this; INT64_MAX if there is none.
   [[nodiscard]] std::int64_t first_log_id() const noexcept;
@@ -145,6 +164,7 @@ class PredictionTracker {
   struct Entry {
     PredictionId id;
     std::int32_t label = kNoLabel;
+    std::int32_t predicted_class = 0;
   };
   struct Run {
     std::int64_t log_id = 0;

@@ -40,7 +40,8 @@ RunningLens::State FromProto(const store::v1::LensState& stored) {
   return state;
 }
 
-void ToProto(const LabelCoverage& coverage, store::v1::LabelCoverage& out) {
+void ToProto(const LabelCoverage& coverage, const std::vector<ClassCoverage>& classes,
+             store::v1::LabelCoverage& out) {
   out.set_predictions(coverage.predictions);
   out.set_duplicate_predictions(coverage.duplicate_predictions);
   out.set_labelled(coverage.labelled);
@@ -49,17 +50,22 @@ void ToProto(const LabelCoverage& coverage, store::v1::LabelCoverage& out) {
   out.set_conflicting_labels(coverage.labels.conflicting);
   out.set_late_labels(coverage.labels.late);
   out.set_unknown_labels(coverage.labels.unknown);
-  for (const ClassCoverage& one : *coverage.classes) {
+  for (const ClassCoverage& one : classes) {
     out.add_matured(one.matured);
     out.add_missing(one.missing);
+    out.add_late(one.late);
+    out.add_conflicting(one.conflicting);
   }
 }
 
-// Empty when the counts are not of class_count classes.
+// Empty when the counts are not of as many classes; fills them in else.
 std::optional<LabelCoverage> FromProto(const store::v1::LabelCoverage& stored,
-                                       std::size_t class_count) {
-  const auto m = static_cast<int>(class_count);
-  if (stored.matured_size() != m || stored.missing_size() != m) {
+                                       std::vector<ClassCoverage>& classes) {
+  const auto m = static_cast<int>(classes.size());
+  const bool has_labels = stored.late_size() > 0;
+  if (stored.matured_size() != m || stored.missing_size() != m ||
+      stored.late_size() != (has_labels ? m : 0) ||
+      stored.conflicting_size() != (has_labels ? m : 0)) {
     return std::nullopt;
   }
   LabelCoverage coverage;
@@ -71,14 +77,17 @@ std::optional<LabelCoverage> FromProto(const store::v1::LabelCoverage& stored,
                      .conflicting = stored.conflicting_labels(),
                      .late = stored.late_labels(),
                      .unknown = stored.unknown_labels()};
-  auto classes = std::make_shared<std::vector<ClassCoverage>>(class_count);
   for (int i = 0; i < m; ++i) {
-    (*classes)[static_cast<std::size_t>(i)] = {.matured = stored.matured(i),
-                                               .missing = stored.missing(i)};
+    classes[static_cast<std::size_t>(i)] = {
+        .pending = {},
+        .matured = stored.matured(i),
+        .missing = stored.missing(i),
+        .late = has_labels ? stored.late(i) : 0,
+        .conflicting = has_labels ? stored.conflicting(i) : 0,
+    };
     coverage.matured += stored.matured(i);
     coverage.missing += stored.missing(i);
   }
-  coverage.classes = std::move(classes);
   return coverage;
 }
 
@@ -102,7 +111,7 @@ store::v1::ModelState Model::Save() const {
                                            .count());
   }
   if (state_.label_coverage.has_value()) {
-    ToProto(*state_.label_coverage, *state.mutable_label_coverage());
+    ToProto(*state_.label_coverage, class_coverage_, *state.mutable_label_coverage());
   }
   if (monitor_.has_value()) {
     monitor_->Save(*state.mutable_monitor());
@@ -187,8 +196,9 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
     restored.push_back(*std::move(lens));
   }
   std::optional<LabelCoverage> coverage;
+  std::vector<ClassCoverage> classes(class_coverage_.size());
   if (tracker_.has_value()) {
-    coverage = FromProto(state.label_coverage(), declaration_.class_count);
+    coverage = FromProto(state.label_coverage(), classes);
     if (!coverage.has_value()) {
       return Damaged(declaration_, "has no label coverage of its classes");
     }
@@ -206,6 +216,8 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
     return Damaged(declaration_, status.message());
   }
   state_.label_coverage = std::move(coverage);
+  class_coverage_ = std::move(classes);
+  class_coverage_changed_ = tracker_.has_value();
   lenses_ = std::move(restored);
   state_.observations = state.observations();
   state_.accepted_batches = state.accepted_batches();
@@ -217,6 +229,13 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
         ModelSnapshot::Time(std::chrono::microseconds(state.last_observation_time_us()));
   }
   return absl::OkStatus();
+}
+
+void Model::RestorePending(std::span<const PendingCounts> pending) noexcept {
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    class_coverage_[i].pending = pending[i];
+  }
+  class_coverage_changed_ = true;
 }
 
 void Model::RestoreWindow(const PredictionBatch& batch, const GroupValues& groups) {

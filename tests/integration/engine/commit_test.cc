@@ -186,6 +186,7 @@ TEST_F(FailedCommitTest, TakesBackAllOfATransactionWhereverItFailed) {
     EXPECT_TRUE(state_.saved == before.saved);
     EXPECT_EQ(state_.window, before.window);
     EXPECT_EQ(state_.pending, before.pending);
+    EXPECT_EQ(state_.pending_by_class, before.pending_by_class);
     EXPECT_EQ(state_.next_due, before.next_due);
     EXPECT_EQ(state_.last_sequences, before.last_sequences);
     EXPECT_EQ(engine_->ingestor().queued_bytes(), 0U);

@@ -140,8 +140,15 @@ void Read(Engine& engine, const std::atomic<bool>& ends) {
       if (snapshot->label_coverage.has_value()) {
         const server::LabelCoverage& coverage = *snapshot->label_coverage;
         std::int64_t matured = 0;
-        for (const server::ClassCoverage& one : *coverage.classes) matured += one.matured;
+        server::PendingCounts pending;
+        for (const server::ClassCoverage& one : *coverage.classes) {
+          matured += one.matured;
+          pending.all += one.pending.all;
+          pending.labelled += one.pending.labelled;
+        }
         EXPECT_EQ(matured, coverage.matured);
+        EXPECT_EQ(pending,
+                  (server::PendingCounts{coverage.pending(), coverage.pending_labelled()}));
         EXPECT_GE(coverage.pending(), coverage.pending_labelled());
       }
       if (model->tracker() != nullptr) {

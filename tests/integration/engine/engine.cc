@@ -162,7 +162,13 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
                        }
                        model->strand().Post([&] {
                          state.saved = model->Save().SerializeAsString();
-                         state.window = model->snapshot()->window.size();
+                         const auto snapshot = model->snapshot();
+                         state.window = snapshot->window.size();
+                         if (snapshot->label_coverage.has_value()) {
+                           for (const auto& one : *snapshot->label_coverage->classes) {
+                             state.pending_by_class.push_back(one.pending);
+                           }
+                         }
                          done.Set();
                        });
                      }});

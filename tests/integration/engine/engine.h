@@ -125,6 +125,8 @@ class Engine {
     // Of its tracker.
     std::size_t pending = 0;
     std::chrono::microseconds next_due{};
+    // As published; empty without a label_grace.
+    std::vector<server::PendingCounts> pending_by_class;
     std::map<std::string, std::int64_t> last_sequences;
 
     friend bool operator==(const State&, const State&) = default;

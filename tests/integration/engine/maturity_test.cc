@@ -81,6 +81,12 @@ class MaturityTest : public ::testing::Test {
     const Engine::State now = engine_->StateOf(model_);
     EXPECT_TRUE(now.saved == before.saved);
     EXPECT_EQ(now.pending, before.pending);
+    EXPECT_EQ(now.pending_by_class, before.pending_by_class);
+    std::size_t pending = 0;
+    for (const server::PendingCounts& one : now.pending_by_class) {
+      pending += static_cast<std::size_t>(one.all);
+    }
+    EXPECT_EQ(pending, now.pending);
     EXPECT_EQ(now.next_due, before.next_due);
   }
 

@@ -114,6 +114,9 @@ TEST(LoggedBatchTest, PredictionsThatWaitComeBack) {
     EXPECT_EQ(decoded->batch.probabilities, batch.probabilities);
     EXPECT_EQ(decoded->batch.rows, 2);
     EXPECT_EQ(decoded->duplicate_predictions, 4);
+    // Of two that are as probable, the first.
+    EXPECT_THAT(logged.predicted_classes, ElementsAre(1, 0));
+    EXPECT_EQ(decoded->predicted_classes, logged.predicted_classes);
   }
 }
 
@@ -135,6 +138,7 @@ TEST(LoggedBatchTest, LabelsComeBack) {
   logged.batch.ids = {HashId("a"), HashId("b")};
   logged.batch.labels = {1, 0};
   logged.label_counts = {.matched = 2, .repeated = 3, .conflicting = 4, .late = 5, .unknown = 6};
+  logged.label_classes = {.matched = {1, 1}, .conflicting = {0, 1, 1, 0}, .late = {1, 1, 1, 1, 0}};
   const auto decoded = DecodeLogged(EncodeLogged(logged, {}), 2);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->kind, LoggedBatch::Kind::kLabels);
@@ -146,6 +150,9 @@ TEST(LoggedBatchTest, LabelsComeBack) {
   EXPECT_EQ(decoded->label_counts.conflicting, 4);
   EXPECT_EQ(decoded->label_counts.late, 5);
   EXPECT_EQ(decoded->label_counts.unknown, 6);
+  EXPECT_TRUE(decoded->label_classes.matched.empty());
+  EXPECT_EQ(decoded->label_classes.conflicting, logged.label_classes.conflicting);
+  EXPECT_EQ(decoded->label_classes.late, logged.label_classes.late);
 }
 
 TEST(LoggedBatchTest, MaturedPredictionsComeBack) {
@@ -182,6 +189,18 @@ TEST(LoggedBatchTest, DamageIsDataLoss) {
   labels.kind = LoggedBatch::Kind::kLabels;
   labels.batch.labels = {1};
   EXPECT_EQ(code(labels), absl::StatusCode::kDataLoss);
+  LoggedBatch late;
+  late.kind = LoggedBatch::Kind::kLabels;
+  late.label_counts = {.conflicting = 1, .late = 1};
+  EXPECT_EQ(code(late), absl::StatusCode::kOk) << "from before the classes were kept";
+  late.label_classes.late = {1, 1};
+  EXPECT_EQ(code(late), absl::StatusCode::kDataLoss);
+  late.label_classes.late = {2};
+  EXPECT_EQ(code(late), absl::StatusCode::kDataLoss);
+  late.label_classes.late = {1};
+  EXPECT_EQ(code(late), absl::StatusCode::kOk);
+  late.label_classes.conflicting = {-1};
+  EXPECT_EQ(code(late), absl::StatusCode::kDataLoss);
   LoggedBatch matured = Logged(Batch({0.25, 0.75, 0.5, 0.5}));
   matured.kind = LoggedBatch::Kind::kMatured;
   matured.missing_predicted_classes = {2};

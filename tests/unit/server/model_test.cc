@@ -193,6 +193,58 @@ TEST_F(ModelTest, DoesNotRestoreWhatIsNotItsOwn) {
   }
 }
 
+TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
+  ModelDeclaration declaration = Declaration(10, 0, 0.5);
+  declaration.label_grace = std::chrono::seconds(60);
+  declaration.max_pending = 10;
+  Model model(1, declaration, {}, 10, pool_, nullptr);
+  const auto coverage = [](Model& of) {
+    of.Publish();
+    return *of.snapshot()->label_coverage;
+  };
+  const LabelCoverage none = coverage(model);
+  model.CountPredictions(std::vector<std::int32_t>{0, 2, 2}, false, 1);
+  model.CountPredictions(std::vector<std::int32_t>{1}, true, 0);
+  model.CountLabels({.matched = 2, .conflicting = 1, .unknown = 5},
+                    {.matched = {2, 0}, .conflicting = {1}, .late = {}});
+  const LabelCoverage waiting = coverage(model);
+  EXPECT_EQ((*none.classes)[2].pending.all, 0) << "readers keep what they have";
+  EXPECT_EQ((*waiting.classes)[0].pending, (PendingCounts{1, 1}));
+  EXPECT_EQ((*waiting.classes)[1].pending, (PendingCounts{1, 1}));
+  EXPECT_EQ((*waiting.classes)[2].pending, (PendingCounts{2, 1}));
+  EXPECT_EQ((*waiting.classes)[1].conflicting, 1);
+  EXPECT_EQ((*waiting.classes)[1].labelled(), 1);
+
+  // 0, 1 and one of 2 with their labels.
+  const std::vector<double> probabilities{0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
+  const std::vector<std::int32_t> labels{0, 1, 2};
+  model.ApplyMatured({probabilities, labels, kClasses}, {}, std::vector<std::int32_t>{2});
+  model.CountLabels({.late = 3}, {.matched = {}, .conflicting = {}, .late = {2, 2, 0}});
+  const auto check = [](const LabelCoverage& matured) {
+    EXPECT_EQ(matured.pending(), 0);
+    EXPECT_EQ(matured.pending_labelled(), 0);
+    std::int64_t predictions = 0;
+    for (const ClassCoverage& one : *matured.classes) {
+      EXPECT_EQ(one.pending, PendingCounts{});
+      predictions += one.predictions();
+    }
+    EXPECT_EQ(predictions, matured.predictions);
+    EXPECT_EQ((*matured.classes)[2].matured, 2);
+    EXPECT_EQ((*matured.classes)[2].missing, 1);
+    EXPECT_EQ((*matured.classes)[2].late, 2);
+    EXPECT_EQ((*matured.classes)[0].late, 1);
+    EXPECT_EQ((*matured.classes)[1].conflicting, 1);
+  };
+  check(coverage(model));
+  Model restored(1, declaration, {}, 10, pool_, nullptr);
+  ASSERT_TRUE(restored.Restore(model.Save()).ok());
+  check(coverage(restored));
+  EXPECT_EQ(restored.Save().SerializeAsString(), model.Save().SerializeAsString());
+  restored.RestorePending(std::vector<PendingCounts>{{3, 1}, {0, 0}, {2, 2}});
+  EXPECT_EQ((*coverage(restored).classes)[0].pending, (PendingCounts{3, 1}));
+  EXPECT_EQ((*coverage(restored).classes)[2].predictions(), 4);
+}
+
 TEST_F(ModelTest, NothingIsEstimatedDuringWarmup) {
   const PredictionSet set = Draw(99);
   const auto state = StateAfter(Declaration(300, 100), set, {99});

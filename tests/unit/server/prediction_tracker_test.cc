@@ -25,11 +25,18 @@ std::vector<PredictionId> Ids(const std::vector<std::string>& names) {
   return ids;
 }
 
+// By the first letter.
+std::vector<std::int32_t> PredictedClasses(const std::vector<std::string>& names) {
+  std::vector<std::int32_t> classes;
+  for (const std::string& name : names) classes.push_back(name.front() - 'a');
+  return classes;
+}
+
 class PredictionTrackerTest : public ::testing::Test {
  protected:
   void Add(std::int64_t log_id, seconds elapsed, const std::vector<std::string>& names,
            const std::vector<std::int32_t>& labels = {}) {
-    tracker_.Add(log_id, elapsed, log_id * 1000, Ids(names), labels);
+    tracker_.Add(log_id, elapsed, log_id * 1000, Ids(names), PredictedClasses(names), labels);
   }
 
   LabelCounts Label(seconds elapsed, const std::vector<std::string>& names,
@@ -76,6 +83,31 @@ TEST_F(PredictionTrackerTest, EachLabelIsCountedAsOneThing) {
   EXPECT_EQ(Label(seconds(100), {"b"}, {1}).late, 1);
   EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(1, PredictionTracker::kNoLabel)));
   EXPECT_EQ(Label(seconds(100), {"a", "d"}, {1, 1}).late, 1);
+}
+
+TEST_F(PredictionTrackerTest, LabelsHaveTheClassThatWasPredicted) {
+  Add(1, seconds(0), {"a", "b", "b2"}, {});
+  Add(2, seconds(50), {"b3", "c"}, {0, 1});
+  EXPECT_THAT(tracker_.PendingByClass(4), ElementsAre(PendingCounts{1, 0}, PendingCounts{3, 1},
+                                                      PendingCounts{1, 1}, PendingCounts{0, 0}));
+  const auto in_time = tracker_.Label(seconds(60), Ids({"c", "b2", "nobody", "b3", "a", "b2"}),
+                                      std::vector<std::int32_t>{0, 1, 1, 0, 1, 2});
+  EXPECT_THAT(in_time.classes.matched, ElementsAre(1, 0));
+  EXPECT_THAT(in_time.classes.conflicting, ElementsAre(2, 1));
+  EXPECT_THAT(in_time.classes.late, IsEmpty());
+  EXPECT_THAT(tracker_.PendingByClass(3),
+              ElementsAre(PendingCounts{1, 1}, PendingCounts{3, 2}, PendingCounts{1, 1}));
+  tracker_.UndoLabel(Ids({"b2", "a"}));
+  EXPECT_THAT(tracker_.PendingByClass(3),
+              ElementsAre(PendingCounts{1, 0}, PendingCounts{3, 1}, PendingCounts{1, 1}));
+  static_cast<void>(Mature(seconds(100)));
+  EXPECT_THAT(tracker_.PendingByClass(3),
+              ElementsAre(PendingCounts{0, 0}, PendingCounts{1, 1}, PendingCounts{1, 1}));
+  const auto late =
+      tracker_.Label(seconds(100), Ids({"b", "a", "b"}), std::vector<std::int32_t>{0, 0, 0});
+  EXPECT_THAT(late.classes.late, ElementsAre(1, 0, 1));
+  EXPECT_THAT(late.classes.matched, IsEmpty());
+  EXPECT_THAT(late.classes.conflicting, IsEmpty());
 }
 
 TEST_F(PredictionTrackerTest, KnownIdsAreFoundOnce) {
@@ -152,6 +184,11 @@ TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
     std::vector<PredictionId> ids;
     std::vector<std::int32_t> values;
   };
+  const auto predicted = [](const std::vector<PredictionId>& ids) {
+    std::vector<std::int32_t> classes;
+    for (const PredictionId& id : ids) classes.push_back(static_cast<std::int32_t>(id.low % 4));
+    return classes;
+  };
   std::mt19937 random(3);
   std::map<std::int64_t, Row> log;
   std::int64_t next = 1;
@@ -163,7 +200,7 @@ TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
       if (row.labels) {
         tracker->RestoreLabels(id, row.ids, row.values);
       } else {
-        tracker->Add(id, row.elapsed, 0, row.ids, row.values);
+        tracker->Add(id, row.elapsed, 0, row.ids, predicted(row.ids), row.values);
       }
     }
     tracker->RestoreMatured(matured_log_id);
@@ -183,6 +220,7 @@ TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
       values.push_back(static_cast<std::int32_t>(random() % 3));
     }
     ASSERT_EQ(live->pending(), other->pending());
+    ASSERT_EQ(live->PendingByClass(4), other->PendingByClass(4));
     ASSERT_EQ(live->next_due(), other->next_due());
     switch (random() % 4) {
       case 0: {
@@ -191,9 +229,9 @@ TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
         std::vector<PredictionId> fresh;
         for (const std::uint32_t i : found) fresh.push_back(ids[i]);
         if (fresh.empty() || live->pending() + fresh.size() > 40) break;
-        live->Add(next, now, 0, fresh, {});
+        live->Add(next, now, 0, fresh, predicted(fresh), {});
         live->UndoAdd();
-        live->Add(next, now, 0, fresh, {});
+        live->Add(next, now, 0, fresh, predicted(fresh), {});
         log[next++] = {.labels = false, .elapsed = now, .ids = fresh, .values = {}};
         break;
       }
@@ -214,6 +252,9 @@ TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
         ASSERT_EQ(labelling.counts.unknown, expected.counts.unknown);
         ASSERT_EQ(labelling.counts.repeated, expected.counts.repeated);
         ASSERT_EQ(labelling.counts.conflicting, expected.counts.conflicting);
+        ASSERT_EQ(labelling.classes.matched, expected.classes.matched);
+        ASSERT_EQ(labelling.classes.late, expected.classes.late);
+        ASSERT_EQ(labelling.classes.conflicting, expected.classes.conflicting);
         if (matched.empty()) break;
         live->KeepLabels(next, matched);
         live->UndoKeepLabels();

@@ -117,6 +117,8 @@ std::vector<Row> Rows() {
   labels.batch.rows = 2;
   labels.label_counts = {.matched = 2, .repeated = 3, .conflicting = 4, .late = 5, .unknown = 6};
   rows.push_back({"batch_labels", labels, position});
+  labels.label_classes = {.matched = {}, .conflicting = {2, 1, 0, 0}, .late = {0, 2, 2, 1, 1}};
+  rows.push_back({"batch_labels_classes", labels, position});
 
   LoggedBatch matured;
   matured.kind = LoggedBatch::Kind::kMatured;
@@ -166,6 +168,8 @@ TEST(StoreFormatTest, BatchesAreReadAsEver) {
     EXPECT_EQ(read->label_counts.conflicting, expected.label_counts.conflicting);
     EXPECT_EQ(read->label_counts.late, expected.label_counts.late);
     EXPECT_EQ(read->label_counts.unknown, expected.label_counts.unknown);
+    EXPECT_EQ(read->label_classes.conflicting, expected.label_classes.conflicting);
+    EXPECT_EQ(read->label_classes.late, expected.label_classes.late);
     EXPECT_EQ(read->through_log_id, expected.through_log_id);
     EXPECT_EQ(read->missing_predicted_classes, expected.missing_predicted_classes);
     EXPECT_EQ(read->alarm_id, expected.alarm_id);
@@ -262,6 +266,8 @@ store::v1::ModelState State() {
   for (int i = 0; i < 3; ++i) {
     coverage.add_matured(7 + i);
     coverage.add_missing(3 - i);
+    coverage.add_late(4 + i);
+    coverage.add_conflicting(6 - i);
   }
   return state;
 }
@@ -516,7 +522,30 @@ TEST(StoreFormatTest, StatesAreReadAsEver) {
   for (std::size_t i = 0; i < kClasses; ++i) {
     EXPECT_EQ((*coverage.classes)[i].matured, static_cast<std::int64_t>(7 + i));
     EXPECT_EQ((*coverage.classes)[i].missing, static_cast<std::int64_t>(3 - i));
+    EXPECT_EQ((*coverage.classes)[i].late, static_cast<std::int64_t>(4 + i));
+    EXPECT_EQ((*coverage.classes)[i].conflicting, static_cast<std::int64_t>(6 - i));
   }
+}
+
+TEST(StoreFormatTest, LabelsOfClassesAreCountedFromWhereAStateHasNone) {
+  ThreadPool pool("test", 1);
+  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  store::v1::ModelState state = State();
+  state.mutable_label_coverage()->clear_late();
+  state.mutable_label_coverage()->clear_conflicting();
+  ASSERT_TRUE(model.Restore(state).ok());
+  model.CountLabels({.conflicting = 1, .late = 2},
+                    {.matched = {}, .conflicting = {0}, .late = {1, 1}});
+  model.Publish();
+  const std::vector<ClassCoverage>& classes = *model.snapshot()->label_coverage->classes;
+  EXPECT_EQ(classes[0].conflicting, 1);
+  EXPECT_EQ(classes[0].late, 0);
+  EXPECT_EQ(classes[1].late, 2);
+  EXPECT_EQ(classes[1].matured, 8);
+  // But not from one that cannot be.
+  state.mutable_label_coverage()->add_late(0);
+  Model other(1, Declaration(), {}, 10, pool, nullptr);
+  EXPECT_EQ(other.Restore(state).code(), absl::StatusCode::kDataLoss);
 }
 
 HistoryBucket Bucket() {
