@@ -155,6 +155,7 @@ class ModelFamilies {
                                  &matured_,
                                  &missing_,
                                  &labels_,
+                                 &class_labels_,
                                  &bandwidth_,
                                  &skce_,
                                  &noise_floor_,
@@ -205,9 +206,6 @@ class ModelFamilies {
     };
     AddSeries(predictions_, with("outcome", "taken"), Count(coverage.predictions));
     AddSeries(predictions_, with("outcome", "duplicate"), Count(coverage.duplicate_predictions));
-    AddSeries(pending_, with("labelled", "true"), Count(coverage.pending_labelled()));
-    AddSeries(pending_, with("labelled", "false"),
-              Count(coverage.pending() - coverage.pending_labelled()));
     if (oldest_pending_us != 0) {
       AddSeries(oldest_pending_, labels, static_cast<double>(oldest_pending_us) / 1e6);
     }
@@ -217,15 +215,31 @@ class ModelFamilies {
     AddSeries(labels_, with("outcome", "late"), Count(coverage.labels.late));
     AddSeries(labels_, with("outcome", "unknown"), Count(coverage.labels.unknown));
     if (declaration.class_count > kMostClassSeries) {
-      AddSeries(matured_, with("predicted_class", ""), Count(coverage.matured));
-      AddSeries(missing_, with("predicted_class", ""), Count(coverage.missing));
+      AddClassCoverage(with("predicted_class", ""),
+                       {.pending = {coverage.pending(), coverage.pending_labelled()},
+                        .matured = coverage.matured,
+                        .missing = coverage.missing,
+                        .late = coverage.labels.late,
+                        .conflicting = coverage.labels.conflicting});
       return;
     }
     for (std::size_t k = 0; k < declaration.class_count; ++k) {
-      const ClassCoverage& one = (*coverage.classes)[k];
-      AddSeries(matured_, with("predicted_class", absl::StrCat(k)), Count(one.matured));
-      AddSeries(missing_, with("predicted_class", absl::StrCat(k)), Count(one.missing));
+      AddClassCoverage(with("predicted_class", absl::StrCat(k)), (*coverage.classes)[k]);
     }
+  }
+
+  void AddClassCoverage(const Labels& labels, const ClassCoverage& one) {
+    const auto with = [&labels](const char* name, const char* value) {
+      Labels all = labels;
+      all.push_back({name, value});
+      return all;
+    };
+    AddSeries(matured_, labels, Count(one.matured));
+    AddSeries(missing_, labels, Count(one.missing));
+    AddSeries(pending_, with("labelled", "true"), Count(one.pending.labelled));
+    AddSeries(pending_, with("labelled", "false"), Count(one.pending.all - one.pending.labelled));
+    AddSeries(class_labels_, with("outcome", "late"), Count(one.late));
+    AddSeries(class_labels_, with("outcome", "conflicting"), Count(one.conflicting));
   }
 
   void AddMonitor(const Labels& labels, const Model& model, const ModelSnapshot& snapshot) {
@@ -343,7 +357,8 @@ class ModelFamilies {
       MetricType::Counter);
   MetricFamily pending_ =
       Family("calibd_predictions_pending",
-             "Predictions that are younger than label_grace, with their label and without.",
+             "Predictions that are younger than label_grace, with their label and without, by "
+             "their most probable class; of models with more than 32 classes together.",
              MetricType::Gauge);
   MetricFamily oldest_pending_ = Family(
       "calibd_oldest_pending_timestamp_seconds",
@@ -362,6 +377,11 @@ class ModelFamilies {
       Family("calibd_labels_total",
              "Labels that came by id: matched, repeated, conflicting (the first stays), late "
              "(after label_grace) or unknown (no such prediction).",
+             MetricType::Counter);
+  MetricFamily class_labels_ =
+      Family("calibd_predicted_class_labels_total",
+             "Of calibd_labels_total, those that were late or conflicting, by the most probable "
+             "class of their prediction; of models with more than 32 classes together.",
              MetricType::Counter);
   MetricFamily bandwidth_ = Family(
       "calibd_bandwidth", "Bandwidth of the kernel in units of its distance.", MetricType::Gauge);

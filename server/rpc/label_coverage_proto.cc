@@ -18,15 +18,54 @@ namespace {
 constexpr std::size_t kShownClasses = 20;
 // Of the test of missing labels: a warning that is looked at again and again must be rare.
 constexpr double kMissingLevel = 1e-4;
-// Of the labels that came, from which on lateness is worth a word.
-constexpr double kLateShare = 0.01;
+// From which on lateness is worth a word.
+constexpr double kLateRate = 0.01;
 
-std::string Percent(std::int64_t part, std::int64_t whole) {
-  return absl::StrFormat("%.1f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+std::string Percent(double rate) { return absl::StrFormat("%.1f %%", 100 * rate); }
+
+double Rate(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Leaves the field unset where there is nothing.
+template <typename Proto>
+void SetRate(std::int64_t part, std::int64_t whole, Proto& proto, void (Proto::*set)(double)) {
+  if (whole > 0) {
+    (proto.*set)(Rate(part, whole));
+  }
 }
 
 std::string ClassName(const ModelDeclaration& declaration, std::size_t k) {
   return declaration.class_names.empty() ? absl::StrCat(k) : declaration.class_names[k];
+}
+
+void SetRates(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
+  using Proto = v1::LabelCoverage;
+  const LabelCounts& by_id = coverage.labels;
+  SetRate(coverage.pending(), coverage.predictions, proto, &Proto::set_pending_rate);
+  SetRate(coverage.missing, coverage.matured, proto, &Proto::set_missing_rate);
+  const std::int64_t labels = coverage.labelled + by_id.late + by_id.conflicting + by_id.unknown;
+  SetRate(by_id.late, labels, proto, &Proto::set_late_rate);
+  SetRate(by_id.conflicting, labels, proto, &Proto::set_conflicting_rate);
+  SetRate(by_id.unknown, labels, proto, &Proto::set_unknown_rate);
+}
+
+void DescribeClass(std::size_t k, const ClassCoverage& one,
+                   v1::LabelCoverage::PredictedClass& proto) {
+  using Proto = v1::LabelCoverage::PredictedClass;
+  proto.set_predicted_class(static_cast<std::int32_t>(k));
+  proto.set_predictions(one.predictions());
+  proto.set_pending(one.pending.all);
+  proto.set_pending_labelled(one.pending.labelled);
+  proto.set_matured(one.matured);
+  proto.set_missing(one.missing);
+  proto.set_late(one.late);
+  proto.set_conflicting(one.conflicting);
+  SetRate(one.pending.all, one.predictions(), proto, &Proto::set_pending_rate);
+  SetRate(one.missing, one.matured, proto, &Proto::set_missing_rate);
+  const std::int64_t labels = one.labelled() + one.late + one.conflicting;
+  SetRate(one.late, labels, proto, &Proto::set_late_rate);
+  SetRate(one.conflicting, labels, proto, &Proto::set_conflicting_rate);
 }
 
 void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverage& proto) {
@@ -38,7 +77,7 @@ void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverag
   // this runs on a gRPC thread.
   std::vector<std::size_t> shown;
   for (std::size_t k = 0; k < classes.size(); ++k) {
-    if (classes[k].matured == 0) {
+    if (classes[k].predictions() == 0) {
       continue;
     }
     if (shown.size() == kShownClasses) {
@@ -54,10 +93,7 @@ void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverag
   }
   std::sort_heap(shown.begin(), shown.end(), before);
   for (const std::size_t k : shown) {
-    v1::LabelCoverage::PredictedClass& out = *proto.add_predicted_classes();
-    out.set_predicted_class(static_cast<std::int32_t>(k));
-    out.set_matured(classes[k].matured);
-    out.set_missing(classes[k].missing);
+    DescribeClass(k, classes[k], *proto.add_predicted_classes());
   }
 }
 
@@ -77,8 +113,7 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
     return;
   }
   // The class that misses the most beyond its share.
-  const double share =
-      static_cast<double>(coverage.missing) / static_cast<double>(coverage.matured);
+  const double share = Rate(coverage.missing, coverage.matured);
   const auto excess = [&](const ClassCoverage& one) {
     return static_cast<double>(one.missing) - share * static_cast<double>(one.matured);
   };
@@ -86,20 +121,18 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
       coverage.classes->begin(), coverage.classes->end(),
       [&](const ClassCoverage& a, const ClassCoverage& b) { return excess(a) < excess(b); });
   proto.add_warnings(absl::StrCat(
-      "labels are missing for ", Percent(worst->missing, worst->matured),
+      "labels are missing for ", Percent(Rate(worst->missing, worst->matured)),
       " of the predictions of class ",
       ClassName(declaration, static_cast<std::size_t>(worst - coverage.classes->begin())), " and ",
-      Percent(coverage.missing, coverage.matured),
+      Percent(share),
       " of all: if whether a label comes depends on the label, every estimate here is false"));
 }
 
 void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
   const LabelCounts& labels = coverage.labels;
-  const std::int64_t timely = labels.matched + labels.late;
-  if (labels.late > 0 &&
-      static_cast<double>(labels.late) >= kLateShare * static_cast<double>(timely)) {
+  if (proto.late_rate() >= kLateRate) {
     proto.add_warnings(absl::StrCat(
-        Percent(labels.late, timely),
+        Percent(proto.late_rate()),
         " of the labels came after their predictions had matured, and were not used: a longer "
         "label_grace would use them"));
   }
@@ -136,6 +169,7 @@ void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::Labe
   proto.set_matured(coverage.matured);
   proto.set_missing(coverage.missing);
   SetProto(coverage.labels, *proto.mutable_labels());
+  SetRates(coverage, proto);
   DescribeClasses(*coverage.classes, proto);
   WarnOfMissing(model.declaration(), coverage, proto);
   WarnOfCounts(coverage, proto);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -25,6 +26,8 @@ constexpr double kBandwidth = 0.5;
 
 class DelayedLabelsTest : public ::testing::Test {
  protected:
+  using PredictedClass = v1::LabelCoverage::PredictedClass;
+
   void SetUp() override { Start(); }
 
   void Start() {
@@ -76,6 +79,29 @@ class DelayedLabelsTest : public ::testing::Test {
   }
 
   v1::LabelCoverage Coverage() { return client_->GetCalibration(kModel).label_coverage(); }
+
+  std::int32_t Predicted(std::size_t row) const {
+    const auto values = set_.view().row(row);
+    return static_cast<std::int32_t>(std::max_element(values.begin(), values.end()) -
+                                     values.begin());
+  }
+
+  // Of these rows, by predicted class.
+  std::vector<std::int64_t> CountPredicted(const std::vector<std::size_t>& rows) const {
+    std::vector<std::int64_t> counts(kClasses);
+    for (const std::size_t i : rows) ++counts[static_cast<std::size_t>(Predicted(i))];
+    return counts;
+  }
+
+  // A count of each predicted class; 0 of one that is not told of.
+  static std::vector<std::int64_t> OfClasses(const v1::LabelCoverage& coverage,
+                                             std::int64_t (PredictedClass::*count)() const) {
+    std::vector<std::int64_t> counts(kClasses);
+    for (const PredictedClass& one : coverage.predicted_classes()) {
+      counts[static_cast<std::size_t>(one.predicted_class())] = (one.*count)();
+    }
+    return counts;
+  }
 
   static std::string Id(std::size_t row) { return "request-" + std::to_string(row); }
 
@@ -132,6 +158,72 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsWhateverTheOrderOfTheLa
   EXPECT_THAT(Coverage().warnings(), ::testing::Contains(HasSubstr("longer label_grace")));
 }
 
+TEST_F(DelayedLabelsTest, TellsOfEachPredictedClassAndTheSameAfterARestart) {
+  Create(std::chrono::milliseconds(6000));
+  std::vector<std::size_t> all(60);
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::size_t> labelled;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % 3 != 0) labelled.push_back(i);
+  }
+  const std::vector<std::size_t> contradicted{1, 2, 5, 11};
+  EXPECT_EQ(Observe(Predictions(0, 60)).accepted_rows(), 60);
+  EXPECT_EQ(Observe(Labels(labelled)).labels().matched(), 40);
+  EXPECT_EQ(Observe(Labels(contradicted, 1)).labels().conflicting(), 4);
+  v1::ObserveRequest unknown = Labels({0});
+  unknown.mutable_labels()->set_prediction_ids(0, "nobody");
+  EXPECT_EQ(Observe(unknown).labels().unknown(), 1);
+  const std::vector<std::int64_t> none(kClasses);
+  const v1::LabelCoverage waiting = Coverage();
+  EXPECT_EQ(OfClasses(waiting, &PredictedClass::predictions), CountPredicted(all));
+  EXPECT_EQ(OfClasses(waiting, &PredictedClass::pending), CountPredicted(all));
+  EXPECT_EQ(OfClasses(waiting, &PredictedClass::pending_labelled), CountPredicted(labelled));
+  EXPECT_EQ(OfClasses(waiting, &PredictedClass::conflicting), CountPredicted(contradicted));
+  EXPECT_EQ(OfClasses(waiting, &PredictedClass::late), none);
+  EXPECT_EQ(waiting.pending_rate(), 1);
+  EXPECT_FALSE(waiting.has_missing_rate());
+  EXPECT_EQ(waiting.late_rate(), 0);
+  EXPECT_DOUBLE_EQ(waiting.conflicting_rate(), 4.0 / 45);
+  EXPECT_DOUBLE_EQ(waiting.unknown_rate(), 1.0 / 45);
+
+  ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
+  const std::vector<std::size_t> late{0, 3, 4, 6, 9, 30};
+  EXPECT_EQ(Observe(Labels(late)).labels().late(), 6);
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < all.size(); i += 3) missing.push_back(i);
+  const auto expect_matured = [&] {
+    const v1::LabelCoverage coverage = Coverage();
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::predictions), CountPredicted(all));
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::pending), none);
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::pending_labelled), none);
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::matured), CountPredicted(all));
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::missing), CountPredicted(missing));
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::conflicting), CountPredicted(contradicted));
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::late), CountPredicted(late));
+    EXPECT_DOUBLE_EQ(coverage.missing_rate(), 20.0 / 60);
+    EXPECT_DOUBLE_EQ(coverage.late_rate(), 6.0 / 51);
+    const std::string text = HttpGet(server_->http_address(), "/metrics").body;
+    for (std::size_t k = 0; k < kClasses; ++k) {
+      const std::string series =
+          "{model=\"later\",version=\"\",predicted_class=\"" + std::to_string(k) + "\",";
+      const auto expect = [&](const std::string& name, const std::string& label,
+                              const std::vector<std::int64_t>& counts) {
+        EXPECT_THAT(text, HasSubstr("\n" + name + series + label + "\"} " +
+                                    std::to_string(counts[k]) + "\n"));
+      };
+      expect("calibd_predictions_pending", "labelled=\"true", none);
+      expect("calibd_predictions_pending", "labelled=\"false", none);
+      expect("calibd_predicted_class_labels_total", "outcome=\"late", CountPredicted(late));
+      expect("calibd_predicted_class_labels_total", "outcome=\"conflicting",
+             CountPredicted(contradicted));
+    }
+  };
+  expect_matured();
+  server_->Kill();
+  Start();
+  expect_matured();
+}
+
 TEST_F(DelayedLabelsTest, EveryLabelAndIdIsCountedAsOneThing) {
   Create(std::chrono::hours(1));
   EXPECT_EQ(Observe(Predictions(0, 10)).accepted_rows(), 10);
@@ -145,12 +237,17 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdIsCountedAsOneThing) {
   EXPECT_EQ(Observe(Labels({1, 2})).labels().repeated(), 2);
   EXPECT_EQ(Observe(Labels({2, 3}, 1)).labels().conflicting(), 1);
   EXPECT_EQ(Observe(Labels({100})).labels().unknown(), 1);
-  const auto expect_counts = [this] {
+  std::vector<std::size_t> all(15);
+  std::iota(all.begin(), all.end(), 0);
+  const auto expect_counts = [&] {
     const v1::LabelCoverage coverage = Coverage();
     EXPECT_EQ(coverage.predictions(), 15);
     EXPECT_EQ(coverage.duplicate_predictions(), 20);
     EXPECT_EQ(coverage.pending(), 15);
     EXPECT_EQ(coverage.pending_labelled(), 3);
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::pending), CountPredicted(all));
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::pending_labelled), CountPredicted({1, 2, 3}));
+    EXPECT_EQ(OfClasses(coverage, &PredictedClass::conflicting), CountPredicted({2}));
     EXPECT_EQ(coverage.labels().matched(), 3);
     EXPECT_EQ(coverage.labels().repeated(), 2);
     EXPECT_EQ(coverage.labels().conflicting(), 1);

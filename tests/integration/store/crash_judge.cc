@@ -210,6 +210,15 @@ void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationRespon
   EXPECT_EQ(coverage.labels().repeated() + coverage.labels().conflicting(), 0);
   EXPECT_EQ(coverage.missing(), missing);
   EXPECT_EQ(rows + missing, coverage.matured());
+  std::int64_t predictions = 0;
+  std::int64_t late = 0;
+  for (const auto& one : coverage.predicted_classes()) {
+    EXPECT_EQ(one.pending(), 0);
+    predictions += one.predictions();
+    late += one.late();
+  }
+  EXPECT_EQ(predictions, coverage.predictions());
+  EXPECT_EQ(late, coverage.labels().late());
 }
 
 }  // namespace calibd::testing

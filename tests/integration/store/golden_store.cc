@@ -32,6 +32,8 @@ nlohmann::json ToJson(const google::protobuf::RepeatedPtrField<v1::BlockEstimate
 nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
   auto classes = nlohmann::json::array();
   for (const auto& one : coverage.predicted_classes()) {
+    // Those of which all wait were not shown once.
+    if (one.matured() == 0) continue;
     classes.push_back({{"predicted_class", one.predicted_class()},
                        {"matured", one.matured()},
                        {"missing", one.missing()}});

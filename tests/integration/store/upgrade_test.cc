@@ -129,6 +129,19 @@ class NumberedUpgradeTest : public UpgradeTest, public ::testing::WithParamInter
 // They were made by the same calls.
 TEST_P(NumberedUpgradeTest, GoesOn) {
   ExpectItGoesOn(GetParam());
+  // What waits was not counted by class then.
+  const auto waiting = client_->GetCalibration("models/waiting");
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  const v1::LabelCoverage& coverage = waiting->label_coverage();
+  std::int64_t pending = 0;
+  std::int64_t pending_labelled = 0;
+  for (const auto& one : coverage.predicted_classes()) {
+    pending += one.pending();
+    pending_labelled += one.pending_labelled();
+  }
+  EXPECT_EQ(pending, 40);
+  EXPECT_EQ(pending, coverage.pending());
+  EXPECT_EQ(pending_labelled, coverage.pending_labelled());
   // A batch that was settled is known, the next one counts, and what waited gets its label.
   const auto last = nlohmann::json::parse(std::ifstream(GoldenStore(GetParam(), ".json")))
                         .value("/counted/last_sequence"_json_pointer, 1027);

@@ -8,9 +8,9 @@
 namespace calibd::server {
 namespace {
 
-TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPredictions) {
-  constexpr std::size_t kClasses = 100;
-  ThreadPool pool("writer", 1);
+constexpr std::size_t kClasses = 100;
+
+ModelDeclaration Declaration() {
   ModelDeclaration declaration;
   declaration.name = {"m", ""};
   declaration.class_count = kClasses;
@@ -18,7 +18,12 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPr
   declaration.window = 10;
   declaration.label_grace = std::chrono::seconds(1);
   declaration.max_pending = 10;
-  Model model(1, declaration, {}, 10, pool, nullptr);
+  return declaration;
+}
+
+TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPredictions) {
+  ThreadPool pool("writer", 1);
+  Model model(1, Declaration(), {}, 10, pool, nullptr);
   // 3 k and 7 k mod 100 go through all classes; many classes miss as many.
   for (const std::size_t with_predictions : {std::size_t{0}, std::size_t{7}, kClasses}) {
     auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
@@ -49,6 +54,60 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPr
     }
     EXPECT_EQ(shown, order) << with_predictions;
   }
+  pool.Stop();
+}
+
+TEST(LabelCoverageProtoTest, RatesAreOfWhatThereIs) {
+  ThreadPool pool("writer", 1);
+  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
+  LabelCoverage coverage;
+  coverage.classes = classes;
+  v1::LabelCoverage none;
+  DescribeLabelCoverage(model, coverage, none);
+  EXPECT_FALSE(none.has_pending_rate());
+  EXPECT_FALSE(none.has_missing_rate());
+  EXPECT_FALSE(none.has_late_rate());
+  EXPECT_FALSE(none.has_conflicting_rate());
+  EXPECT_FALSE(none.has_unknown_rate());
+  EXPECT_TRUE(none.warnings().empty());
+
+  // Of 20 labels that were not repeated.
+  coverage.predictions = 40;
+  coverage.matured = 10;
+  coverage.missing = 4;
+  coverage.labelled = 13;
+  coverage.labels = {.matched = 12, .repeated = 9, .conflicting = 1, .late = 2, .unknown = 4};
+  // One that nothing has matured of, and one of 10 labels.
+  (*classes)[3] = {.pending = {20, 0}};
+  (*classes)[7] = {.pending = {10, 3}, .matured = 8, .missing = 4, .late = 2, .conflicting = 1};
+  v1::LabelCoverage proto;
+  DescribeLabelCoverage(model, coverage, proto);
+  EXPECT_DOUBLE_EQ(proto.pending_rate(), 0.75);
+  EXPECT_DOUBLE_EQ(proto.missing_rate(), 0.4);
+  EXPECT_DOUBLE_EQ(proto.late_rate(), 0.1);
+  EXPECT_DOUBLE_EQ(proto.conflicting_rate(), 0.05);
+  EXPECT_DOUBLE_EQ(proto.unknown_rate(), 0.2);
+  ASSERT_FALSE(proto.warnings().empty());
+  EXPECT_EQ(proto.warnings(0).rfind("10.0 % of the labels came after", 0), 0U);
+  ASSERT_EQ(proto.predicted_classes_size(), 2);
+  const auto& one = proto.predicted_classes(0);
+  EXPECT_EQ(one.predicted_class(), 7);
+  EXPECT_EQ(one.predictions(), 18);
+  EXPECT_EQ(one.pending(), 10);
+  EXPECT_EQ(one.pending_labelled(), 3);
+  EXPECT_EQ(one.late(), 2);
+  EXPECT_EQ(one.conflicting(), 1);
+  EXPECT_DOUBLE_EQ(one.pending_rate(), 10.0 / 18);
+  EXPECT_DOUBLE_EQ(one.missing_rate(), 0.5);
+  EXPECT_DOUBLE_EQ(one.late_rate(), 0.2);
+  EXPECT_DOUBLE_EQ(one.conflicting_rate(), 0.1);
+  const auto& waiting = proto.predicted_classes(1);
+  EXPECT_EQ(waiting.predicted_class(), 3);
+  EXPECT_DOUBLE_EQ(waiting.pending_rate(), 1);
+  EXPECT_FALSE(waiting.has_missing_rate());
+  EXPECT_FALSE(waiting.has_late_rate());
+  EXPECT_FALSE(waiting.has_conflicting_rate());
   pool.Stop();
 }
 
