@@ -400,32 +400,33 @@ Json EvaluationJson(const v1::Evaluation& evaluation) {
 }
 
 std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
-  const auto rate = [](std::int64_t missing, std::int64_t matured) {
-    return absl::StrFormat("%.4g %%",
-                           100 * static_cast<double>(missing) / static_cast<double>(matured));
+  const auto with_rate = [](std::int64_t count, double rate) {
+    return count == 0 ? "0" : absl::StrFormat("%d (%.4g %%)", count, 100 * rate);
   };
   std::string text = absl::StrFormat(
-      "predictions with ids: %d taken, %d duplicates; %d pending, %d of them labelled",
-      coverage.predictions(), coverage.duplicate_predictions(), coverage.pending(),
-      coverage.pending_labelled());
+      "predictions with ids: %d taken, %d duplicates; %s pending, %d of them labelled",
+      coverage.predictions(), coverage.duplicate_predictions(),
+      with_rate(coverage.pending(), coverage.pending_rate()), coverage.pending_labelled());
   if (coverage.has_oldest_pending_time()) {
     absl::StrAppend(&text, ", the oldest of ", TimeUtil::ToString(coverage.oldest_pending_time()));
   }
-  absl::StrAppendFormat(&text, "; %d matured, %d of them missing their label", coverage.matured(),
-                        coverage.missing());
-  if (coverage.matured() > 0) {
-    absl::StrAppend(&text, " (", rate(coverage.missing(), coverage.matured()), ")");
-  }
+  absl::StrAppendFormat(&text, "; %d matured, %s of them missing their label", coverage.matured(),
+                        with_rate(coverage.missing(), coverage.missing_rate()));
   const v1::LabelCounts& labels = coverage.labels();
   absl::StrAppendFormat(
-      &text, "\nlabels by id: %d matched, %d repeated, %d conflicting, %d late, %d unknown\n",
-      labels.matched(), labels.repeated(), labels.conflicting(), labels.late(), labels.unknown());
-  Rows rows = {{"predicted class", "matured", "missing", "rate"}};
-  for (const auto& predicted : coverage.predicted_classes()) {
-    if (predicted.missing() == 0) continue;
-    rows.push_back({absl::StrCat(predicted.predicted_class()), absl::StrCat(predicted.matured()),
-                    absl::StrCat(predicted.missing()),
-                    rate(predicted.missing(), predicted.matured())});
+      &text, "\nlabels by id: %d matched, %d repeated, %s conflicting, %s late, %s unknown\n",
+      labels.matched(), labels.repeated(),
+      with_rate(labels.conflicting(), coverage.conflicting_rate()),
+      with_rate(labels.late(), coverage.late_rate()),
+      with_rate(labels.unknown(), coverage.unknown_rate()));
+  Rows rows = {
+      {"predicted class", "taken", "pending", "matured", "missing", "late", "conflicting"}};
+  for (const auto& one : coverage.predicted_classes()) {
+    rows.push_back({absl::StrCat(one.predicted_class()), absl::StrCat(one.predictions()),
+                    with_rate(one.pending(), one.pending_rate()), absl::StrCat(one.matured()),
+                    with_rate(one.missing(), one.missing_rate()),
+                    with_rate(one.late(), one.late_rate()),
+                    with_rate(one.conflicting(), one.conflicting_rate())});
   }
   if (rows.size() > 1) text += FormatTable(rows);
   if (coverage.has_missing_p_value()) {

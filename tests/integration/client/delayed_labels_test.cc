@@ -307,9 +307,17 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   EXPECT_EQ(coverage.at("duplicate_predictions"), 3);
   EXPECT_EQ(coverage.at("pending_labelled"), 2);
   EXPECT_EQ(coverage.at("labels").at("unknown"), 2);
+  EXPECT_EQ(coverage.at("unknown_rate"), 0.5);
+  EXPECT_TRUE(coverage.at("missing_rate").is_null());
+  EXPECT_EQ(coverage.at("predicted_classes").at(1).at("pending"), 1);
   const auto shown = Run({"show", "clicks"});
   ASSERT_EQ(shown->exit_code(), 0);
-  EXPECT_THAT(shown->output(), HasSubstr("3 taken, 3 duplicates; 3 pending, 2 of them labelled"));
+  EXPECT_THAT(
+      shown->output(),
+      AllOf(HasSubstr("3 taken, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),
+            HasSubstr("2 (50 %) unknown"), HasSubstr("predicted class  taken    pending  matured"),
+            HasSubstr("\n0                    2  2 (100 %)        0"),
+            HasSubstr("\n1                    1  1 (100 %)        0")));
 }
 
 TEST_F(DelayedLabelsTest, GroupsAreSentByTheSdkAndCalibctl) {

@@ -75,30 +75,51 @@ TEST(ReportTest, TellsOfLabelsThatComeLater) {
   coverage.set_duplicate_predictions(3);
   coverage.set_pending(300);
   coverage.set_pending_labelled(150);
+  coverage.set_pending_rate(300.0 / 1300);
   EXPECT_THAT(DescribeCalibration(response),
               HasSubstr("; 0 matured, 0 of them missing their label\n"));
   coverage.set_matured(1000);
   coverage.set_missing(40);
+  coverage.set_missing_rate(0.04);
   coverage.mutable_labels()->set_matched(1110);
   coverage.mutable_labels()->set_conflicting(2);
   coverage.mutable_labels()->set_late(5);
   coverage.mutable_labels()->set_unknown(1);
+  coverage.set_conflicting_rate(0.002);
+  coverage.set_late_rate(0.005);
+  coverage.set_unknown_rate(0.001);
   for (const std::int64_t missing : {30, 10, 0}) {
     auto& predicted = *coverage.add_predicted_classes();
     predicted.set_predicted_class(static_cast<std::int32_t>(missing));
+    predicted.set_predictions(250);
+    predicted.set_pending(50);
+    predicted.set_pending_rate(0.2);
     predicted.set_matured(200);
     predicted.set_missing(missing);
+    predicted.set_missing_rate(static_cast<double>(missing) / 200);
   }
+  coverage.mutable_predicted_classes(1)->set_late(5);
+  coverage.mutable_predicted_classes(1)->set_late_rate(0.025);
+  coverage.mutable_predicted_classes(1)->set_conflicting(2);
+  coverage.mutable_predicted_classes(1)->set_conflicting_rate(0.01);
   coverage.set_missing_p_value(0);
   coverage.add_warnings("labels are missing more often for class 30");
   const std::string text = DescribeCalibration(response);
-  EXPECT_THAT(text, HasSubstr("1300 taken, 3 duplicates; 300 pending, 150 of them labelled; 1000 "
-                              "matured, 40 of them missing their label (4 %)"));
-  EXPECT_THAT(text, HasSubstr("1110 matched, 0 repeated, 2 conflicting, 5 late, 1 unknown"));
-  EXPECT_THAT(text, HasSubstr("predicted class  matured  missing  rate\n"
-                              "30                   200       30  15 %\n"
-                              "10                   200       10   5 %\n"
+  EXPECT_THAT(text, HasSubstr("1300 taken, 3 duplicates; 300 (23.08 %) pending, 150 of them "
+                              "labelled; 1000 matured, 40 (4 %) of them missing their label\n"));
+  EXPECT_THAT(text, HasSubstr("1110 matched, 0 repeated, 2 (0.2 %) conflicting, 5 (0.5 %) late, "
+                              "1 (0.1 %) unknown\n"));
+  EXPECT_THAT(text, HasSubstr("predicted class  taken    pending  matured    missing       late  "
+                              "conflicting\n"
+                              "30                 250  50 (20 %)      200  30 (15 %)          0  "
+                              "          0\n"
+                              "10                 250  50 (20 %)      200   10 (5 %)  5 (2.5 %)  "
+                              "    2 (1 %)\n"
+                              "0                  250  50 (20 %)      200          0          0  "
+                              "          0\n"
                               "labels are missing"));
+  EXPECT_EQ(ToJson(coverage.predicted_classes(1)).at("late_rate"), 0.025);
+  EXPECT_TRUE(ToJson(coverage.predicted_classes(0)).at("late_rate").is_null());
   EXPECT_THAT(text, HasSubstr("p = <1e-300 (one look)"));
   EXPECT_THAT(text, HasSubstr("WARNING: labels are missing more often for class 30\n"));
 }
