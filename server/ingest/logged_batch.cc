@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/binary_predictions.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/errors.h"
 

@@ -4,15 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "server/state/prediction_tracker.h"
 
 namespace calibd::server {
-
-// The most probable class; the first of several.
-[[nodiscard]] std::size_t PredictedClass(std::span<const double> probabilities) noexcept;
 
 // Of the predictions whose most probable class is this one.
 struct ClassCoverage {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/binary_predictions.h"
 #include "calibd/core/lens_kernel.h"
 
 namespace calibd::server {
@@ -19,11 +20,6 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 }
 
 }  // namespace
-
-std::size_t PredictedClass(std::span<const double> probabilities) noexcept {
-  return static_cast<std::size_t>(std::max_element(probabilities.begin(), probabilities.end()) -
-                                  probabilities.begin());
-}
 
 Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
              std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation)
