@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "class_counts.h"
 #include "evidence_simd.h"
 #include "expert_terms.h"
 #include "past_sums.h"
@@ -160,6 +161,7 @@ EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features,
       log_cusum_(kPaddedExperts),
       all_(std::make_unique<PastSums>(features_->class_count(), 1.0)),
       recent_(std::make_unique<PastSums>(features_->class_count(), 1 - 1 / kMemory)),
+      class_counts_(std::make_unique<ClassCounts>(features_->class_count())),
       scratch_(std::make_unique<Scratch>(features_->class_count())) {}
 
 EvidenceProcess::EvidenceProcess(const EvidenceProcess& other)
@@ -187,6 +189,7 @@ EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
   projection_variance_ = other.projection_variance_;
   *all_ = *other.all_;
   *recent_ = *other.recent_;
+  *class_counts_ = *other.class_counts_;
   return *this;
 }
 
@@ -226,12 +229,15 @@ void EvidenceProcess::AddSome(const PredictionBatch& batch) noexcept {
     for (std::size_t k = 0; k < g.size(); ++k) residual[k] = -g[k];
     residual[batch.labels[row]] += 1;
   }
-  all_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(), scratch.size,
+  all_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(),
                        scratch.all_witness.data(), scratch.all_match.data());
-  recent_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(), scratch.size,
+  recent_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(),
                           scratch.recent_witness.data(), scratch.recent_match.data());
   for (std::size_t row = 0; row < rows; ++row) AddRow(batch, row);
-  if (count_ % kRescalePeriod == 0) recent_->Rescale();
+  if (count_ % kRescalePeriod == 0) {
+    class_counts_->RescaleRecent(1 / recent_->weight());
+    recent_->Rescale();
+  }
 }
 
 void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noexcept {
@@ -248,8 +254,11 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   const PastTerms all = all_->Terms(prediction, all_witness, scratch.all_match[row], label);
   const PastTerms recent =
       recent_->Terms(prediction, recent_witness, scratch.recent_match[row], label);
+  const OfPasts<ClassCountTerms> classes =
+      class_counts_->Terms(prediction, label, {all_->weight(), recent_->weight()});
   const ProcessMixtures mixtures =
-      AdvanceProcesses(Bets(prediction, all, label), Bets(prediction, recent, label), penalty,
+      AdvanceProcesses(Bets(prediction, all, classes[kAll], label),
+                       Bets(prediction, recent, classes[kRecent], label), penalty,
                        {.log_e = log_e_.data(),
                         .log_r1 = log_shiryaev_roberts_.data(),
                         .log_c1 = log_cusum_.data()});
@@ -271,8 +280,9 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   pair_sum_ += projection.product;
   square_sum_ += projection.square;
 
-  all_->AddLabel(prediction, g.data(), label);
-  recent_->AddLabel(prediction, g.data(), label);
+  all_->AddLabel(prediction, label);
+  recent_->AddLabel(prediction, label);
+  class_counts_->Add(prediction, g.data(), label, {all_->weight(), recent_->weight()});
 }
 
 double EvidenceProcess::WitnessNorm2() const noexcept { return 2 * pair_sum_ + square_sum_; }
@@ -302,6 +312,9 @@ EvidenceProcess::State EvidenceProcess::Save() const {
   const auto experts = [](const std::vector<double>& padded) {
     return std::vector<double>(padded.begin(), padded.begin() + kExpertCount);
   };
+  PastState all = all_->Save();
+  PastState recent = recent_->Save();
+  class_counts_->Save(all, recent);
   return {.count = count_,
           .log_e = experts(log_e_),
           .maximum = maximum_,
@@ -313,8 +326,8 @@ EvidenceProcess::State EvidenceProcess::Save() const {
           .square_sum = square_sum_,
           .projections = projections_,
           .projection_variance = projection_variance_,
-          .all = all_->Save(),
-          .recent = recent_->Save()};
+          .all = std::move(all),
+          .recent = std::move(recent)};
 }
 
 absl::Status EvidenceProcess::Restore(const State& state) {
@@ -337,12 +350,14 @@ absl::Status EvidenceProcess::Restore(const State& state) {
   projection_variance_ = state.projection_variance;
   all_->Restore(state.all);
   recent_->Restore(state.recent);
+  class_counts_->Restore(state.all, state.recent);
   return absl::OkStatus();
 }
 
 std::size_t EvidenceProcess::MaxMemory(std::size_t class_count) noexcept {
   return sizeof(EvidenceProcess) + 3 * kPaddedExperts * sizeof(double) +
-         2 * PastSums::Memory(class_count) + Scratch::Memory(class_count);
+         2 * PastSums::Memory(class_count) + ClassCounts::Memory(class_count) +
+         Scratch::Memory(class_count);
 }
 
 absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* const> parts) {

@@ -150,63 +150,89 @@ double Match(const double* HWY_RESTRICT features, double weight, double* HWY_RES
   return Sum(hn::Add(product[0], product[1]));
 }
 
-// kRows rows pass the sums of one vector of classes at once: the sums are read and written
-// once for all of them. The bits are those of one row after the other. next: sums that come into
-// the cache meanwhile, a line at a time so that none waits for another.
-template <std::size_t kRows>
-HWY_INLINE void WitnessRows(const WitnessTask& task, std::size_t lane, std::size_t first,
-                            const double* next) {
+// kRows rows pass the sums of kVectors vectors of classes at once: the sums are read and written
+// once for all of them. The bits are those of one row after the other. at: where the vectors
+// stand among sums, across: among residuals. next: sums that come into the cache meanwhile, a line
+// at a time so that none waits for another.
+template <std::size_t kRows, std::size_t kVectors>
+HWY_INLINE void WitnessRows(const WitnessTask& task, const std::size_t* at,
+                            const std::size_t* across, std::size_t first, const double* next) {
   constexpr std::size_t kLine = 64 / sizeof(double);
+  // Sums a row and vector, as each addition waits for the one before it.
+  constexpr std::size_t kSums = 2;
   const D d;
-  double* HWY_RESTRICT sums = task.sums + lane;
   const double* HWY_RESTRICT features = task.features + first * kFeatureCount;
-  // Four sums a row, as each addition waits for the one before it.
-  V out[kRows][4];
-  V residual[kRows];
-  for (std::size_t r = 0; r < kRows; ++r) {
-    for (V& sum : out[r]) sum = hn::Zero(d);
-    residual[r] = hn::Mul(hn::LoadU(d, task.residuals + (first + r) * task.stride + lane),
-                          hn::Set(d, task.after[first + r]));
-  }
-  for (std::size_t j = 0; j < kFeatureCount; j += 4) {
-    hwy::Prefetch(next);
-    next += kLine;
-    for (std::size_t i = 0; i < 4; ++i) {
-      V sum = hn::Load(d, sums + (j + i) * kGroup);
-      for (std::size_t r = 0; r < kRows; ++r) {
-        const V feature = hn::Set(d, features[r * kFeatureCount + j + i]);
-        out[r][i] = hn::MulAdd(feature, sum, out[r][i]);
-        sum = hn::MulAdd(feature, residual[r], sum);
-      }
-      hn::Store(sum, d, sums + (j + i) * kGroup);
+  double* sums[kVectors];
+  V out[kVectors][kRows][kSums];
+  V residual[kVectors][kRows];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    sums[v] = task.sums + at[v];
+    for (std::size_t r = 0; r < kRows; ++r) {
+      for (V& sum : out[v][r]) sum = hn::Zero(d);
+      residual[v][r] = hn::Mul(hn::LoadU(d, task.residuals + (first + r) * task.stride + across[v]),
+                               hn::Set(d, task.after[first + r]));
     }
   }
-  for (std::size_t r = 0; r < kRows; ++r) {
-    const V total = hn::Add(hn::Add(out[r][0], out[r][1]), hn::Add(out[r][2], out[r][3]));
-    hn::StoreU(hn::Mul(total, hn::Set(d, task.inverse_before[first + r])), d,
-               task.out + (first + r) * task.stride + lane);
+  for (std::size_t j = 0; j < kFeatureCount; j += 2 * kSums) {
+    hwy::Prefetch(next);
+    next += kLine;
+    HWY_UNROLL(4)
+    for (std::size_t i = 0; i < 2 * kSums; ++i) {
+      V sum[kVectors];
+      for (std::size_t v = 0; v < kVectors; ++v) sum[v] = hn::Load(d, sums[v] + (j + i) * kGroup);
+      for (std::size_t r = 0; r < kRows; ++r) {
+        const V feature = hn::Set(d, features[r * kFeatureCount + j + i]);
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          out[v][r][i % kSums] = hn::MulAdd(feature, sum[v], out[v][r][i % kSums]);
+          sum[v] = hn::MulAdd(feature, residual[v][r], sum[v]);
+        }
+      }
+      for (std::size_t v = 0; v < kVectors; ++v) hn::Store(sum[v], d, sums[v] + (j + i) * kGroup);
+    }
+  }
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const V total = hn::Add(out[v][r][0], out[v][r][1]);
+      hn::StoreU(hn::Mul(total, hn::Set(d, task.inverse_before[first + r])), d,
+                 task.out + (first + r) * task.stride + across[v]);
+    }
+  }
+}
+
+// All rows, over kVectors vectors of classes from `vector` on.
+template <std::size_t kVectors>
+HWY_INLINE void WitnessVectors(const WitnessTask& task, std::size_t vector) {
+  constexpr std::size_t kRows = 4;
+  // Of the next sums, what one passing of the rows brings into the cache.
+  constexpr std::size_t kBrought = kFeatureCount / 4 * (64 / sizeof(double));
+  const std::size_t lanes = hn::Lanes(D());
+  std::size_t at[kVectors];
+  std::size_t across[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    across[v] = (vector + v) * lanes;
+    at[v] = across[v] / kGroup * kGroup * kFeatureCount + across[v] % kGroup;
+  }
+  const std::size_t all = task.stride * kFeatureCount;
+  std::size_t next = (vector + kVectors) * lanes * kFeatureCount;
+  for (std::size_t row = 0; row < task.rows;) {
+    if (next + kBrought > all) next = 0;
+    if (row + kRows <= task.rows) {
+      WitnessRows<kRows, kVectors>(task, at, across, row, task.sums + next);
+      row += kRows;
+    } else {
+      WitnessRows<1, kVectors>(task, at, across, row, task.sums + next);
+      ++row;
+    }
+    next += kBrought;
   }
 }
 
 void Witness(const WitnessTask& task) {
-  constexpr std::size_t kRows = 4;
-  constexpr std::size_t kSums = kFeatureCount * kGroup;
-  // Of the next classes' sums, what one passing of the rows brings into the cache.
-  constexpr std::size_t kBrought = kFeatureCount / 4 * (64 / sizeof(double));
-  const double* next = task.has_next ? task.sums + kSums : task.sums;
-  const std::size_t step = task.has_next ? kBrought : 0;
-  for (std::size_t row = 0; row < task.rows;) {
-    const bool together = row + kRows <= task.rows;
-    for (std::size_t lane = 0; lane < kGroup; lane += hn::Lanes(D())) {
-      if (together) {
-        WitnessRows<kRows>(task, lane, row, next);
-      } else {
-        WitnessRows<1>(task, lane, row, next);
-      }
-    }
-    row += together ? kRows : 1;
-    next += next + kBrought < task.sums + 2 * kSums ? step : 0;
-  }
+  constexpr std::size_t kVectors = 2;
+  const std::size_t vectors = task.stride / hn::Lanes(D());
+  std::size_t vector = 0;
+  for (; vector + kVectors <= vectors; vector += kVectors) WitnessVectors<kVectors>(task, vector);
+  for (; vector < vectors; ++vector) WitnessVectors<1>(task, vector);
 }
 
 // p^beta = p^whole (p^root)^times: few exponentials serve all powers.
@@ -320,7 +346,7 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
     hn::StoreU(hn::Log(d, p), d, terms.log_p + k);
     const V cell = hn::MulAdd(bin, hn::Set(d, static_cast<double>(terms.size)),
                               hn::Iota(d, static_cast<double>(k)));
-    const V index = hn::Add(cell, cell);
+    const V index = hn::Mul(cell, hn::Set(d, kCellSize));
     hn::StoreU(hn::ConvertTo(di, index), di, terms.cells + k);
     hn::StoreU(hn::DemoteTo(d32, bin), d32, terms.bins + k);
   }
@@ -493,32 +519,56 @@ HistogramSums Histogram(const double* HWY_RESTRICT p, const double* HWY_RESTRICT
   return out;
 }
 
-HistogramSums ClassHistogram(const PredictionTerms& terms, const double* HWY_RESTRICT counts,
-                             double weight) {
+OfPasts<HistogramSums> ClassHistograms(const PredictionTerms& terms,
+                                       const double* HWY_RESTRICT cells,
+                                       const OfPasts<double>& weights) {
   const D d;
-  const V prior = hn::Set(d, 3 * weight);
-  V sums[kHistogramPowers.size()];
-  for (V& sum : sums) sum = hn::Zero(d);
-  // One by one into a short row: where gathers are slowed down against attacks they take
+  const hn::CappedTag<double, kCellSize> of_cell;
+  V priors[kPasts];
+  V sums[kPasts][kHistogramPowers.size()];
+  for (std::size_t past = 0; past < kPasts; ++past) {
+    priors[past] = hn::Set(d, 3 * weights[past]);
+    for (V& sum : sums[past]) sum = hn::Zero(d);
+  }
+  // Cell by cell into a short row: where gathers are slowed down against attacks they take
   // several times as long.
   constexpr std::size_t kAtOnce = 64;
-  HWY_ALIGN double observed[kAtOnce];
-  HWY_ALIGN double expected[kAtOnce];
+  HWY_ALIGN double row[kAtOnce * kCellSize];
   for (std::size_t first = 0; first < terms.size; first += kAtOnce) {
     const std::size_t count = std::min(kAtOnce, terms.size - first);
     for (std::size_t k = 0; k < count; ++k) {
-      const double* const cell = counts + terms.cells[first + k];
-      observed[k] = cell[0];
-      expected[k] = cell[1];
+      const double* const cell = cells + terms.cells[first + k];
+      for (std::size_t i = 0; i < kCellSize; i += hn::Lanes(of_cell)) {
+        hn::Store(hn::Load(of_cell, cell + i), of_cell, row + k * kCellSize + i);
+      }
     }
     for (std::size_t k = 0; k < count; k += hn::Lanes(d)) {
-      AddRatios(hn::LoadU(d, terms.p + first + k), hn::Load(d, observed + k),
-                hn::Load(d, expected + k), prior, sums, kHistogramIndices);
+      V observed[kPasts];
+      V expected[kPasts];
+      hn::LoadInterleaved4(d, row + k * kCellSize, observed[kAll], observed[kRecent],
+                           expected[kAll], expected[kRecent]);
+      const V p = hn::LoadU(d, terms.p + first + k);
+      for (std::size_t past = 0; past < kPasts; ++past) {
+        AddRatios(p, observed[past], expected[past], priors[past], sums[past], kHistogramIndices);
+      }
     }
   }
-  HistogramSums out;
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = Sum(sums[i]);
+  OfPasts<HistogramSums> out;
+  for (std::size_t past = 0; past < kPasts; ++past) {
+    for (std::size_t i = 0; i < out[past].size(); ++i) out[past][i] = Sum(sums[past][i]);
+  }
   return out;
+}
+
+void AddExpectations(const PredictionTerms& terms, const double* HWY_RESTRICT g,
+                     const OfPasts<double>& weights, double* HWY_RESTRICT cells) {
+  const hn::CappedTag<double, kPasts> of_pasts;
+  const auto weight = hn::LoadU(of_pasts, weights.data());
+  for (std::size_t k = 0; k < terms.class_count; ++k) {
+    double* const expected = cells + terms.cells[k] + kExpected;
+    const auto joins = hn::Mul(weight, hn::Set(of_pasts, g[k]));
+    hn::Store(hn::Add(hn::Load(of_pasts, expected), joins), of_pasts, expected);
+  }
 }
 
 constexpr std::size_t kExpertVectors = kPaddedExperts / hn::MaxLanes(D());
@@ -658,7 +708,8 @@ HWY_EXPORT(SmoothRow);
 HWY_EXPORT(Reduce);
 HWY_EXPORT(Project);
 HWY_EXPORT(Histogram);
-HWY_EXPORT(ClassHistogram);
+HWY_EXPORT(ClassHistograms);
+HWY_EXPORT(AddExpectations);
 HWY_EXPORT(Mixture);
 HWY_EXPORT(Advance);
 
@@ -682,9 +733,13 @@ HistogramSums SumHistogram(const double* p, const double* observed, const double
                            double weight) noexcept {
   return HWY_DYNAMIC_DISPATCH(Histogram)(p, observed, expected, weight);
 }
-HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* counts,
-                                double weight) noexcept {
-  return HWY_DYNAMIC_DISPATCH(ClassHistogram)(terms, counts, weight);
+OfPasts<HistogramSums> SumClassHistograms(const PredictionTerms& terms, const double* cells,
+                                          const OfPasts<double>& weights) noexcept {
+  return HWY_DYNAMIC_DISPATCH(ClassHistograms)(terms, cells, weights);
+}
+void AddClassExpectations(const PredictionTerms& terms, const double* g,
+                          const OfPasts<double>& weights, double* cells) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddExpectations)(terms, g, weights, cells);
 }
 ProcessMixtures AdvanceProcesses(const ExpertBets& all, const ExpertBets& recent, double penalty,
                                  const ExpertProcesses& processes) noexcept {

@@ -20,6 +20,19 @@ inline constexpr std::size_t kGroup = 8;
 }
 inline constexpr std::size_t kPaddedExperts = Padded(kExpertCount);
 
+// All of the past, and the recent one, older parts of which are forgotten.
+inline constexpr std::size_t kAll = 0;
+inline constexpr std::size_t kRecent = 1;
+inline constexpr std::size_t kPasts = 2;
+template <typename T>
+using OfPasts = std::array<T, kPasts>;
+
+// The counts of a class's bin, of each past: how often it was the label, and how often
+// predictions said so.
+inline constexpr std::size_t kObserved = 0;
+inline constexpr std::size_t kExpected = kPasts;
+inline constexpr std::size_t kCellSize = 2 * kPasts;
+
 // Bins of the log odds: bin b holds [b - 12, b - 11), the ends what lies beyond.
 inline constexpr std::size_t kBinCount = 24;
 
@@ -40,22 +53,20 @@ void PhasesToFeatures(double* features) noexcept;
 // Returns features' sums, then sums += weight features.
 [[nodiscard]] double AdvanceMatch(const double* features, double weight, double* sums) noexcept;
 
-// The sums A of kGroup classes, kFeatureCount x kGroup, as rows pass one after the other:
-// out = phi'A / before, then A += after phi d'.
+// The sums A, groups of kGroup classes, each kFeatureCount x kGroup, as rows pass one after the
+// other: out = phi'A / before, then A += after phi d'.
 struct WitnessTask {
   double* sums;
   std::size_t rows;
   // rows x kFeatureCount.
   const double* features;
-  // rows x stride, where these classes begin.
+  // rows x stride; stride is the number of classes, padded.
   const double* residuals;
   double* out;
   std::size_t stride;
   // The weight of the newest row before each of these joins, inverted, and after.
   const double* inverse_before;
   const double* after;
-  // Whether sums of more classes follow in memory.
-  bool has_next;
 };
 void AdvanceWitness(const WitnessTask& task) noexcept;
 
@@ -63,8 +74,9 @@ void AdvanceWitness(const WitnessTask& task) noexcept;
 struct PredictionTerms {
   // Smoothed, 0 where padded.
   double* p;
+  // Natural logarithm.
   double* log_p;
-  // 2 (bin * size + class): where the counts of each class's bin stand.
+  // kCellSize (bin * size + class): where the counts of each class's bin stand.
   std::int64_t* cells;
   std::int32_t* bins;
   std::size_t class_count;
@@ -106,9 +118,13 @@ using HistogramSums = std::array<double, kHistogramPowers.size()>;
 // Over bins; kBinCount values each.
 [[nodiscard]] HistogramSums SumHistogram(const double* p, const double* observed,
                                          const double* expected, double weight) noexcept;
-// Over classes, each with its own bin; counts: O and E of a cell beside each other.
-[[nodiscard]] HistogramSums SumClassHistogram(const PredictionTerms& terms, const double* counts,
-                                              double weight) noexcept;
+// Over classes, each with its own bin; cells: counts of all bins and classes.
+[[nodiscard]] OfPasts<HistogramSums> SumClassHistograms(const PredictionTerms& terms,
+                                                        const double* cells,
+                                                        const OfPasts<double>& weights) noexcept;
+// E of each class's bin += weight g.
+void AddClassExpectations(const PredictionTerms& terms, const double* g,
+                          const OfPasts<double>& weights, double* cells) noexcept;
 
 // The e-values of all experts as e^linear numerator / denominator, so that their logarithms
 // are taken together; 0, 1, 1 where padded.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "class_counts.h"
 #include "evidence_simd.h"
 #include "past_sums.h"
 
@@ -10,7 +11,7 @@ namespace calibd {
 
 // E(label) of each expert.
 [[nodiscard]] ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
-                              std::size_t label) noexcept;
+                              const ClassCountTerms& classes, std::size_t label) noexcept;
 
 }  // namespace calibd
 

@@ -60,7 +60,7 @@ const char* FamilyName(ExpertFamily family) noexcept {
 }
 
 ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
-                std::size_t label) noexcept {
+                const ClassCountTerms& classes, std::size_t label) noexcept {
   ExpertBets bets;
   std::size_t count = 0;
   // In the order of kExperts; index: among the parameters of a kind.
@@ -81,7 +81,7 @@ ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
     return Histogram(theta, past.pooled_ratio, past.pooled_sums[index]);
   });
   add(kHistogramPowers, [&](double theta, std::size_t index) {
-    return Histogram(theta, past.class_ratio, past.class_sums[index]);
+    return Histogram(theta, classes.ratio, classes.sums[index]);
   });
   add(kPowers,
       [&](double beta, std::size_t index) { return Power(beta, index, prediction, label); });

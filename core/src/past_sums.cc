@@ -28,11 +28,10 @@ PastSums::PastSums(std::size_t class_count, double retention)
       size_(Padded(class_count)),
       growth_(1 / retention),
       witness_(size_ * kFeatureCount),
-      class_counts_(kBinCount * size_ * 2),
       label_counts_(class_count) {}
 
 void PastSums::AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
-                              std::size_t stride, double* witness, double* match) noexcept {
+                              double* witness, double* match) noexcept {
   std::array<double, kRowsAtOnce> inverse_before;
   std::array<double, kRowsAtOnce> after;
   double weight = weight_;
@@ -44,24 +43,20 @@ void PastSums::AdvanceWitness(std::size_t rows, const double* features, const do
     const double match_sum = AdvanceMatch(phi, weight, feature_sums_.data());
     match[row] = std::max(match_sum * inverse_before[row], 0.0);
   }
-  for (std::size_t k = 0; k < size_; k += kGroup) {
-    calibd::AdvanceWitness({.sums = &witness_[k * kFeatureCount],
-                            .rows = rows,
-                            .features = features,
-                            .residuals = residuals + k,
-                            .out = witness + k,
-                            .stride = stride,
-                            .inverse_before = inverse_before.data(),
-                            .after = after.data(),
-                            .has_next = k + kGroup < size_});
-  }
+  calibd::AdvanceWitness({.sums = witness_.data(),
+                          .rows = rows,
+                          .features = features,
+                          .residuals = residuals,
+                          .out = witness,
+                          .stride = size_,
+                          .inverse_before = inverse_before.data(),
+                          .after = after.data()});
 }
 
 PastTerms PastSums::Terms(const PredictionTerms& prediction, double* witness, double match,
                           std::size_t label) const noexcept {
   const double prior = 3 * weight_;
   const auto bin = static_cast<std::size_t>(prediction.bins[label]);
-  const double* const cell = &class_counts_[static_cast<std::size_t>(prediction.cells[label])];
   return {
       .witness_at_label = witness[label],
       .match = match,
@@ -69,25 +64,18 @@ PastTerms PastSums::Terms(const PredictionTerms& prediction, double* witness, do
       .pooled_ratio = (pooled_observed_[bin] + prior) / (pooled_expected_[bin] + prior),
       .pooled_sums = SumHistogram(prediction.p_in_bin.data(), pooled_observed_.data(),
                                   pooled_expected_.data(), weight_),
-      .class_ratio = (cell[0] + prior) / (cell[1] + prior),
-      .class_sums = SumClassHistogram(prediction, class_counts_.data(), weight_),
       .label_share = (label_counts_[label] + weight_ / 2) /
                      (count_ + weight_ * static_cast<double>(class_count_) / 2),
   };
 }
 
-void PastSums::AddLabel(const PredictionTerms& prediction, const double* g,
-                        std::size_t label) noexcept {
+void PastSums::AddLabel(const PredictionTerms& prediction, std::size_t label) noexcept {
   weight_ *= growth_;
   for (std::size_t b = 0; b < kBinCount; ++b) {
     pooled_expected_[b] += weight_ * prediction.given_in_bin[b];
   }
-  for (std::size_t k = 0; k < class_count_; ++k) {
-    class_counts_[static_cast<std::size_t>(prediction.cells[k]) + 1] += weight_ * g[k];
-  }
   const auto bin = static_cast<std::size_t>(prediction.bins[label]);
   pooled_observed_[bin] += weight_;
-  class_counts_[static_cast<std::size_t>(prediction.cells[label])] += weight_;
   label_counts_[label] += weight_;
   count_ += weight_;
 }
@@ -102,7 +90,6 @@ void PastSums::Rescale() noexcept {
   rescale(witness_);
   rescale(pooled_observed_);
   rescale(pooled_expected_);
-  rescale(class_counts_);
   rescale(label_counts_);
   count_ *= scale;
   weight_ = 1;
@@ -121,12 +108,6 @@ PastState PastSums::Save() const {
   }
   state.pooled_observed.assign(pooled_observed_.begin(), pooled_observed_.end());
   state.pooled_expected.assign(pooled_expected_.begin(), pooled_expected_.end());
-  for (std::size_t b = 0; b < kBinCount; ++b) {
-    for (std::size_t k = 0; k < class_count_; ++k) {
-      state.class_observed.push_back(class_counts_[2 * (b * size_ + k)]);
-      state.class_expected.push_back(class_counts_[2 * (b * size_ + k) + 1]);
-    }
-  }
   state.label_counts = label_counts_;
   return state;
 }
@@ -155,18 +136,11 @@ void PastSums::Restore(const PastState& state) {
   }
   std::copy(state.pooled_observed.begin(), state.pooled_observed.end(), pooled_observed_.begin());
   std::copy(state.pooled_expected.begin(), state.pooled_expected.end(), pooled_expected_.begin());
-  for (std::size_t b = 0; b < kBinCount; ++b) {
-    for (std::size_t k = 0; k < class_count_; ++k) {
-      class_counts_[2 * (b * size_ + k)] = state.class_observed[b * class_count_ + k];
-      class_counts_[2 * (b * size_ + k) + 1] = state.class_expected[b * class_count_ + k];
-    }
-  }
   label_counts_ = state.label_counts;
 }
 
 std::size_t PastSums::Memory(std::size_t class_count) noexcept {
-  return sizeof(PastSums) +
-         (Padded(class_count) * (kFeatureCount + 2 * kBinCount) + class_count) * sizeof(double);
+  return sizeof(PastSums) + (Padded(class_count) * kFeatureCount + class_count) * sizeof(double);
 }
 
 }  // namespace calibd

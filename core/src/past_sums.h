@@ -23,34 +23,36 @@ struct PastTerms {
   double witness_at_label;
   double match;
   WitnessTerms witness;
-  // (O + 3) / (E + 3) of the label's bin, and sum_k p_k r_k^theta.
+  // (O + 3) / (E + 3) of the label's bin, all classes together, and sum_k p_k r_k^theta.
   double pooled_ratio;
   HistogramSums pooled_sums;
-  double class_ratio;
-  HistogramSums class_sums;
   // (c_y + 1/2) / (n + m/2).
   double label_share;
 };
 
-// The sums over the past from which experts bet. Each prediction that joins multiplies what
-// was there by `retention`; rather than that, it joins with a weight that grows.
+// The sums over the past from which experts bet, but for those of ClassCounts. Each prediction that
+// joins multiplies what was there by `retention`; rather than that, it joins with a weight that
+// grows.
 class PastSums {
  public:
   PastSums(std::size_t class_count, double retention);
 
-  // features: rows x kFeatureCount; residuals: rows x stride, padded with 0. Writes F of each
-  // row, rows x stride, and M, from what was before it, and lets the rows join A and S.
+  // features: rows x kFeatureCount; residuals: rows x padded classes. Writes F of each row, as
+  // many, and M, from what was before it, and lets the rows join A and S.
   void AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
-                      std::size_t stride, double* witness, double* match) noexcept;
+                      double* witness, double* match) noexcept;
 
   // witness: F of the prediction, padded. Of the past before the prediction joins.
   [[nodiscard]] PastTerms Terms(const PredictionTerms& prediction, double* witness, double match,
                                 std::size_t label) const noexcept;
-  // Lets the prediction join all but A and S. g: as given.
-  void AddLabel(const PredictionTerms& prediction, const double* g, std::size_t label) noexcept;
+  // Lets the prediction join all but A and S.
+  void AddLabel(const PredictionTerms& prediction, std::size_t label) noexcept;
+  // Of the newest prediction.
+  [[nodiscard]] double weight() const noexcept { return weight_; }
   // Brings the weight back to 1; at multiples of kRescalePeriod, after all sums have advanced.
   void Rescale() noexcept;
 
+  // All but what ClassCounts saves.
   [[nodiscard]] PastState Save() const;
   // Whether the state is of so many classes and finite.
   [[nodiscard]] static bool Fits(const PastState& state, std::size_t class_count);
@@ -69,9 +71,6 @@ class PastSums {
   LineVector witness_;
   std::array<double, kBinCount> pooled_observed_{};
   std::array<double, kBinCount> pooled_expected_{};
-  // kBinCount x size x 2, O and E of a class in a bin: most classes are in the same few bins,
-  // and so beside each other.
-  LineVector class_counts_;
   std::vector<double> label_counts_;
 };
 

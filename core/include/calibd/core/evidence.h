@@ -151,6 +151,7 @@ struct EvidenceState {
   friend bool operator==(const EvidenceState&, const EvidenceState&) = default;
 };
 
+class ClassCounts;
 class PastSums;
 
 // The evidence, the drift detectors and the effect size of one stream of labelled
@@ -216,6 +217,7 @@ class EvidenceProcess {
   double projection_variance_ = 0;
   std::unique_ptr<PastSums> all_;
   std::unique_ptr<PastSums> recent_;
+  std::unique_ptr<ClassCounts> class_counts_;
   std::unique_ptr<Scratch> scratch_;
 };
 
