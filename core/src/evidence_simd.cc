@@ -21,8 +21,8 @@
 #define CALIBD_CORE_SRC_EVIDENCE_SIMD_ONCE_
 namespace calibd {
 
-// The log of a padded class: e^{beta log} is 0 for all beta in use.
-inline constexpr double kLogNothing = -1e4;
+// The log of a padded class: its powers are as good as 0, without an underflow on the way.
+inline constexpr double kLogNothing = -600;
 
 // Log prior of each expert; padded ones weigh nothing whatever the others' values.
 struct alignas(64) ExpertRow {
@@ -235,20 +235,21 @@ void Witness(const WitnessTask& task) {
   for (; vector < vectors; ++vector) WitnessVectors<1>(task, vector);
 }
 
-// p^beta = p^whole (p^root)^times: few exponentials serve all powers.
+// p^beta = p^whole (p^root)^times: one exponential, p^{1/180}, serves all roots and powers.
 struct PowerParts {
   int whole = 0;
   std::size_t root = 0;
   int times = 0;
 };
-constexpr std::array kRoots = {1. / 4, 1. / 9, 1. / 10};
+constexpr int kSmallestRoot = 180;
+constexpr std::array kRoots = {4, 9, 10};
 
 // Needs a constant expression: a power that is none of these needs a root more.
 constexpr PowerParts PartsOf(double beta) {
   for (int whole = 0; whole <= 3; ++whole) {
     for (std::size_t root = 0; root < kRoots.size(); ++root) {
       for (int times = 0; times < 10; ++times) {
-        const double off = whole + times * kRoots[root] - beta;
+        const double off = whole + times / static_cast<double>(kRoots[root]) - beta;
         if (off < 1e-12 && off > -1e-12) return {whole, root, times};
       }
     }
@@ -268,7 +269,7 @@ HWY_INLINE V Times(V x) {
   }
 }
 
-// roots: p^r for each of kRoots.
+// roots: p^{1/r} for each r of kRoots.
 template <std::size_t kIndex>
 HWY_INLINE V Power(V p, const V* roots) {
   constexpr PowerParts kParts = PartsOf(kPowers[kIndex]);
@@ -281,6 +282,32 @@ HWY_INLINE V Power(V p, const V* roots) {
   }
 }
 
+// p^{1/180} by the series of the exponential function: p is above 1e-16, as a tolerance of 1e-9
+// is shared among less than 1e7 classes, so that |x| < .21 and what is left out is below 1e-15.
+HWY_INLINE V SmallestRoot(V log_p) {
+  const D d;
+  constexpr double kEven[] = {1.0 / 2, 1.0 / 24, 1.0 / 720, 1.0 / 40320, 1.0 / 3628800};
+  constexpr double kOdd[] = {1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880};
+  const V one = hn::Set(d, 1);
+  const V x = hn::Mul(log_p, hn::Set(d, 1.0 / kSmallestRoot));
+  const V square = hn::Mul(x, x);
+  // Two series, as a step of one waits for the one before it.
+  V even = hn::Set(d, kEven[4]);
+  V odd = hn::Set(d, kOdd[3]);
+  for (int k = 3; k >= 0; --k) even = hn::MulAdd(even, square, hn::Set(d, kEven[k]));
+  for (int k = 2; k >= 0; --k) odd = hn::MulAdd(odd, square, hn::Set(d, kOdd[k]));
+  even = hn::MulAdd(even, square, one);
+  odd = hn::MulAdd(odd, square, one);
+  return hn::MulAdd(odd, x, even);
+}
+
+template <std::size_t... kIndices>
+HWY_INLINE void Roots(V log_p, V* roots, std::index_sequence<kIndices...> /*unused*/) {
+  static_assert(((kSmallestRoot % kRoots[kIndices] == 0) && ...));
+  const V smallest = SmallestRoot(log_p);
+  ((roots[kIndices] = Times<kSmallestRoot / kRoots[kIndices]>(smallest)), ...);
+}
+
 template <std::size_t... kIndices>
 HWY_INLINE void SumPowers(const PredictionTerms& terms, double* sums,
                           std::index_sequence<kIndices...> /*unused*/) {
@@ -289,11 +316,8 @@ HWY_INLINE void SumPowers(const PredictionTerms& terms, double* sums,
   for (V& value : sum) value = hn::Zero(d);
   for (std::size_t k = 0; k < terms.size; k += hn::Lanes(d)) {
     const V p = hn::LoadU(d, terms.p + k);
-    const V log_p = hn::LoadU(d, terms.log_p + k);
     V roots[kRoots.size()];
-    for (std::size_t r = 0; r < kRoots.size(); ++r) {
-      roots[r] = Exp(hn::Mul(hn::Set(d, kRoots[r]), log_p));
-    }
+    Roots(hn::LoadU(d, terms.log_p + k), roots, std::make_index_sequence<kRoots.size()>());
     ((sum[kIndices] = hn::Add(sum[kIndices], Power<kIndices>(p, roots))), ...);
   }
   ((sums[kIndices] = Sum(sum[kIndices])), ...);
@@ -322,24 +346,51 @@ HWY_INLINE V BinOf(V given, const double* HWY_RESTRICT edges, bool many) {
   return hn::Add(hn::Add(count[0], count[1]), hn::Add(count[2], count[3]));
 }
 
+// The sums of what is in each bin, as given and smoothed.
+void SumBins(const double* HWY_RESTRICT g, PredictionTerms& terms) {
+  // Many classes add to four tables in turn: most are in the same bin, and an addition would
+  // wait for the one before it.
+  constexpr std::size_t kTables = 4;
+  const std::size_t mask = terms.class_count < 64 ? 0 : kTables - 1;
+  double sums[kTables][kBinCount][2];
+  std::fill_n(&sums[0][0][0], (mask + 1) * kBinCount * 2, 0.0);
+  for (std::size_t k = 0; k < terms.class_count; ++k) {
+    // Beside each other: one addition of a vector.
+    double* const sum = sums[k & mask][static_cast<std::size_t>(terms.bins[k])];
+    sum[0] += g[k];
+    sum[1] += terms.p[k];
+  }
+  for (std::size_t b = 0; b < kBinCount; ++b) {
+    terms.given_in_bin[b] = sums[0][b][0];
+    terms.p_in_bin[b] = sums[0][b][1];
+    for (std::size_t table = 1; table <= mask; ++table) {
+      terms.given_in_bin[b] += sums[table][b][0];
+      terms.p_in_bin[b] += sums[table][b][1];
+    }
+  }
+}
+
 void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTRICT edges,
                PredictionTerms& terms) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t m = terms.class_count;
-  for (std::size_t k = 0; k < m; ++k) terms.p[k] = g[k];
-  for (std::size_t k = m; k < terms.size; ++k) terms.p[k] = 0;
+  // Vectors are whole, and the last ones are filled with zeros.
+  HWY_ALIGN double rest[kGroup] = {};
+  const std::size_t whole = m / kGroup * kGroup;
+  for (std::size_t k = whole; k < m; ++k) rest[k - whole] = g[k];
+  const auto load = [&](std::size_t k) {
+    return k < whole ? hn::LoadU(d, g + k) : hn::Load(d, rest + (k - whole));
+  };
   V total = hn::Zero(d);
-  for (std::size_t k = 0; k < terms.size; k += lanes) {
-    total = hn::Add(total, hn::LoadU(d, terms.p + k));
-  }
+  for (std::size_t k = 0; k < terms.size; k += lanes) total = hn::Add(total, load(k));
   terms.total = Sum(total);
   const V shift = hn::Set(d, eps);
   const V scale = hn::Set(d, 1 / (terms.total + static_cast<double>(m) * eps));
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::int32_t, D> d32;
   for (std::size_t k = 0; k < terms.size; k += lanes) {
-    const V given = hn::LoadU(d, terms.p + k);
+    const V given = load(k);
     const V p = hn::Mul(hn::Add(given, shift), scale);
     const V bin = BinOf(given, edges, m >= 64);
     hn::StoreU(p, d, terms.p + k);
@@ -354,28 +405,7 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
     terms.p[k] = 0;
     terms.log_p[k] = kLogNothing;
   }
-  // Many classes add to four tables in turn: most are in the same bin, and an addition would
-  // wait for the one before it.
-  double given[4][kBinCount];
-  double smoothed[4][kBinCount];
-  const std::size_t mask = m < 64 ? 0 : 3;
-  for (std::size_t table = 0; table <= mask; ++table) {
-    std::fill_n(given[table], kBinCount, 0.0);
-    std::fill_n(smoothed[table], kBinCount, 0.0);
-  }
-  for (std::size_t k = 0; k < m; ++k) {
-    const auto bin = static_cast<std::size_t>(terms.bins[k]);
-    given[k & mask][bin] += g[k];
-    smoothed[k & mask][bin] += terms.p[k];
-  }
-  for (std::size_t b = 0; b < kBinCount; ++b) {
-    terms.given_in_bin[b] = given[0][b];
-    terms.p_in_bin[b] = smoothed[0][b];
-    for (std::size_t table = 1; table <= mask; ++table) {
-      terms.given_in_bin[b] += given[table][b];
-      terms.p_in_bin[b] += smoothed[table][b];
-    }
-  }
+  SumBins(g, terms);
   SumPowers(terms, terms.power_sums.data(), std::make_index_sequence<kPowers.size()>());
 }
 
@@ -562,12 +592,13 @@ OfPasts<HistogramSums> ClassHistograms(const PredictionTerms& terms,
 
 void AddExpectations(const PredictionTerms& terms, const double* HWY_RESTRICT g,
                      const OfPasts<double>& weights, double* HWY_RESTRICT cells) {
-  const hn::CappedTag<double, kPasts> of_pasts;
-  const auto weight = hn::LoadU(of_pasts, weights.data());
+  const double all = weights[kAll];
+  const double recent = weights[kRecent];
   for (std::size_t k = 0; k < terms.class_count; ++k) {
+    // Beside each other: one addition of a vector.
     double* const expected = cells + terms.cells[k] + kExpected;
-    const auto joins = hn::Mul(weight, hn::Set(of_pasts, g[k]));
-    hn::Store(hn::Add(hn::Load(of_pasts, expected), joins), of_pasts, expected);
+    expected[kAll] += all * g[k];
+    expected[kRecent] += recent * g[k];
   }
 }
 
