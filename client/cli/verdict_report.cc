@@ -184,16 +184,15 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
 
 // The interval that holds at all times; empty without one.
 std::string IntervalText(const v1::EffectSize& size) {
-  if (!size.has_skce_lower_bound()) return "";
-  return size.has_skce_upper_bound()
-             ? absl::StrFormat("in %.6e..%.6e", size.skce_lower_bound(), size.skce_upper_bound())
-             : absl::StrFormat("%.6e or more", size.skce_lower_bound());
+  if (!size.has_skce_lower_bound() || !size.has_skce_upper_bound()) return "";
+  return absl::StrFormat("in %.3e..%.3e", size.skce_lower_bound(), size.skce_upper_bound());
 }
 
 std::string EffectText(const v1::Watch& watch) {
   const v1::EffectSize& size = watch.effect_size();
   if (!size.has_skce()) return "";
-  std::string text = absl::StrCat("Effect size: SKCE ", Signed(size.skce()));
+  std::string text =
+      absl::StrCat("Effect size, in the kernel's random features: SKCE ", Signed(size.skce()));
   const std::string interval = IntervalText(size);
   if (!interval.empty()) {
     absl::StrAppend(&text, "; the true one is ", interval, " with ", Confidence(watch.evidence()),

@@ -5,30 +5,42 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numbers>
 
 namespace calibd {
 namespace {
 
 constexpr std::size_t kRates = 32;
-constexpr double kLargestRate = 0.75;
 constexpr int kMostSteps = 100;
 
-// How far the bound is from the mean; see the header's formula.
-double Width(const RunningMoments& values, double bound, double alpha) noexcept {
-  const auto t = static_cast<double>(values.count);
-  const double squares = (values.m2 + t * values.mean * values.mean) / (bound * bound);
-  // The logarithm of each summand is rate x + offset, where x = t width / b is sought.
+// What the rates of a mixture are, and psi.
+struct BoundedValues {
+  static constexpr double kLargestRate = 0.75;
+  static double Psi(double rate) noexcept {
+    // log1p loses what is left of it for a small rate.
+    return rate < 1e-4 ? rate * rate * (0.5 + rate / 3) : -std::log1p(-rate) - rate;
+  }
+};
+struct BoundedVectors {
+  static constexpr double kLargestRate = 3;
+  static double Psi(double rate) noexcept {
+    return rate < 1e-4 ? rate * rate * (0.5 + rate / 6) : std::expm1(rate) - rate;
+  }
+};
+
+// x of log sum_j w_j exp(l_j x - psi(l_j) squares) = log_target; see the header's formulas.
+template <typename Kind>
+double SolveMixture(double squares, double log_target) noexcept {
+  // The logarithm of each summand is rate x + offset.
   std::array<double, kRates> rates;
   std::array<double, kRates> offsets;
-  double rate = kLargestRate;
+  double rate = Kind::kLargestRate;
   double x = std::numeric_limits<double>::infinity();
   for (std::size_t j = 0; j < kRates; ++j, rate /= 2) {
     const auto place = static_cast<double>(j);
     rates[j] = rate;
-    // log1p loses what is left of it for a small rate.
-    const double psi = rate < 1e-4 ? rate * rate * (0.5 + rate / 3) : -std::log1p(-rate) - rate;
-    offsets[j] = -std::log((place + 1) * (place + 2)) - psi * squares;
-    x = std::min(x, (-std::log(alpha) - offsets[j]) / rate);
+    offsets[j] = -std::log((place + 1) * (place + 2)) - Kind::Psi(rate) * squares;
+    x = std::min(x, (log_target - offsets[j]) / rate);
   }
   // One summand alone is enough there. The logarithm of the sum is convex and ascends, so that
   // Newton's steps come down to the solution and never pass it.
@@ -42,11 +54,18 @@ double Width(const RunningMoments& values, double bound, double alpha) noexcept 
       sum += summand;
       slope += rates[j] * summand;
     }
-    const double down = (most + std::log(sum) + std::log(alpha)) * sum / slope;
+    const double down = (most + std::log(sum) - log_target) * sum / slope;
     if (!(down > 1e-12 * x)) break;
     x -= down;
   }
-  return x * bound / t;
+  return x;
+}
+
+// How far the bound is from the mean.
+double Width(const RunningMoments& values, double bound, double alpha) noexcept {
+  const auto t = static_cast<double>(values.count);
+  const double squares = (values.m2 + t * values.mean * values.mean) / (bound * bound);
+  return SolveMixture<BoundedValues>(squares, -std::log(alpha)) * bound / t;
 }
 
 }  // namespace
@@ -61,6 +80,21 @@ std::optional<double> LowerConfidenceSequence(const RunningMoments& values, doub
                                               double alpha) noexcept {
   if (values.count == 0) return std::nullopt;
   return std::max(-bound, values.mean - Width(values, bound, alpha));
+}
+
+std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum, double alpha) noexcept {
+  if (sum.count == 0) return std::nullopt;
+  constexpr double kLargestSquare = 2;
+  constexpr double kShareOfSquares = 0.1;
+  const double c = 2 * std::numbers::sqrt2;
+  const auto t = static_cast<double>(sum.count);
+  RunningMoments squares{.count = sum.count, .mean = sum.square_sum / t, .m2 = 0};
+  squares.m2 = std::max(0.0, kLargestSquare * sum.square_sum - t * squares.mean * squares.mean);
+  const double mean_square =
+      *UpperConfidenceSequence(squares, kLargestSquare, kShareOfSquares * alpha);
+  const double x = SolveMixture<BoundedVectors>(t * mean_square / (c * c),
+                                                std::log(2 / ((1 - kShareOfSquares) * alpha)));
+  return std::min(std::numbers::sqrt2, (std::sqrt(std::max(0.0, sum.norm2)) + c * x) / t);
 }
 
 std::optional<NormalTest> TestProjections(const RunningMoments& projections,

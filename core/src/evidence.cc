@@ -61,11 +61,11 @@ Evidence EvidenceOf(std::span<const double> log_e) {
   return evidence;
 }
 
-// norm2: |A|_F^2.
-std::optional<double> SkceUnbiasedOf(double norm2, double square_sum, std::int64_t count) {
-  if (count < 2) return std::nullopt;
-  const auto n = static_cast<double>(count);
-  return (norm2 - square_sum) / (n * (n - 1));
+void SetWitnessNorm(const WitnessNorm& sum, EvidenceReading& reading) {
+  reading.witness_norm = sum;
+  if (sum.count < 2) return;
+  const auto n = static_cast<double>(sum.count);
+  reading.skce_unbiased = (sum.norm2 - sum.square_sum) / (n * (n - 1));
 }
 
 bool AreExpertValues(const std::vector<double>& values, double least) {
@@ -295,7 +295,7 @@ EvidenceReading EvidenceProcess::Read() const {
   reading.drift.shiryaev_roberts = {ToLog10(LogMixture(log_shiryaev_roberts_.data())),
                                     shiryaev_roberts_maximum_};
   reading.drift.cusum = {ToLog10(LogMixture(log_cusum_.data())), cusum_maximum_};
-  reading.skce_unbiased = SkceUnbiasedOf(WitnessNorm2(), square_sum_, count_);
+  SetWitnessNorm({.count = count_, .norm2 = WitnessNorm2(), .square_sum = square_sum_}, reading);
   reading.projections = projections_;
   reading.projection_variance = projection_variance_;
   return reading;
@@ -398,7 +398,7 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* c
   reading.drift = {average(shiryaev_roberts), average(cusum)};
   double norm2 = 0;
   for (const double value : witness) norm2 += value * value;
-  reading.skce_unbiased = SkceUnbiasedOf(norm2, square_sum, reading.count);
+  SetWitnessNorm({.count = reading.count, .norm2 = norm2, .square_sum = square_sum}, reading);
   return reading;
 }
 

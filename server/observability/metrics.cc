@@ -267,7 +267,7 @@ class ModelFamilies {
     AddSeries(log10_e_value_max_, labels, reading.maximum.log_value / std::numbers::ln10);
     AddSeries(drift_, labels, reading.drift.shiryaev_roberts.log10_now);
     const EffectSize effect =
-        ReckonEffectSize(*monitor.watch, &snapshot.lenses.front(), monitoring.significance_level);
+        ReckonEffectSize(reading, monitor.watch->null_moments, monitoring.significance_level);
     const auto add = [&](MetricFamily& family, const std::optional<double>& value) {
       if (value.has_value()) {
         AddSeries(family, labels, *value);
@@ -450,14 +450,18 @@ class ModelFamilies {
   MetricFamily effect_ =
       Family("calibd_effect_skce",
              "Estimate of the squared kernel calibration error from all pairs of observations of "
-             "the watch, unbiased and so maybe negative.",
+             "the watch, with the kernel's random features; unbiased and so maybe negative.",
              MetricType::Gauge);
   MetricFamily effect_lower_ = Family(
       "calibd_effect_skce_lower_bound",
-      "Lower end of the interval of the SKCE that holds at all times at once.", MetricType::Gauge);
+      "Lower end of the interval of what calibd_effect_skce estimates, which holds at all times at "
+      "once.",
+      MetricType::Gauge);
   MetricFamily effect_upper_ = Family(
       "calibd_effect_skce_upper_bound",
-      "Upper end of the interval of the SKCE that holds at all times at once.", MetricType::Gauge);
+      "Upper end of the interval of what calibd_effect_skce estimates, which holds at all times at "
+      "once.",
+      MetricType::Gauge);
   MetricFamily effect_floor_ =
       Family("calibd_effect_skce_noise_floor",
              "95 % quantile of calibd_effect_skce if the model were calibrated and made the same "

@@ -129,9 +129,9 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
   return text;
 }
 
-void DescribeEffectSize(const WatchSnapshot& watch, const LensSnapshot* lens,
-                        double significance_level, v1::EffectSize& proto) {
-  const EffectSize effect = ReckonEffectSize(watch, lens, significance_level);
+void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
+                        v1::EffectSize& proto) {
+  const EffectSize effect = ReckonEffectSize(watch.reading, watch.null_moments, significance_level);
   if (effect.skce.has_value()) {
     proto.set_skce(*effect.skce);
   }
@@ -227,15 +227,13 @@ void DescribeScores(const RunningReliability& reliability, v1::Watch::Scores& pr
   proto.set_ece(reliability.ExpectedCalibrationError());
 }
 
-// lens: as ReckonEffectSize.
-void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, const LensSnapshot* lens,
-                 v1::Watch& proto) {
+void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, v1::Watch& proto) {
   const EvidenceReading& reading = watch.reading;
   proto.set_observations(reading.count);
-  proto.set_first_observation(watch.first_observation());
+  proto.set_first_observation(watch.first_observation);
   DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
-  DescribeEffectSize(watch, lens, monitoring.significance_level, *proto.mutable_effect_size());
+  DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
   if (reading.count > 0) {
     DescribeScores(watch.reliability, *proto.mutable_scores());
   }
@@ -291,7 +289,7 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
     return;
   }
-  DescribeOne(declaration.monitoring, *watch, &snapshot.lenses.front(), proto);
+  DescribeOne(declaration.monitoring, *watch, proto);
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -323,7 +321,7 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     v1::GroupWatch& proto = *protos.Add();
     proto.set_value(group->value);
     proto.set_overflow(group->overflow);
-    DescribeOne(monitoring, group->watch, nullptr, *proto.mutable_watch());
+    DescribeOne(monitoring, group->watch, *proto.mutable_watch());
     DescribeDirection(group->watch.reliability, *proto.mutable_direction());
     proto.set_rejected(tested(group) && rejected[next++]);
   }

@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "server/state/model.h"
+#include "calibd/core/evidence.h"
+#include "calibd/core/noise_floor.h"
 
 namespace calibd::server {
 
@@ -15,9 +16,9 @@ struct EffectSize {
   std::optional<double> noise_floor;
 };
 
-// lens: the canonical one, when the watch is that of all its observations; or null, and then
-// there is no upper bound. Cost: O(1), some microseconds.
-[[nodiscard]] EffectSize ReckonEffectSize(const WatchSnapshot& watch, const LensSnapshot* lens,
+// null_moments: of the SKCE of the reading. Cost: O(1), some microseconds.
+[[nodiscard]] EffectSize ReckonEffectSize(const EvidenceReading& reading,
+                                          const NullMoments& null_moments,
                                           double significance_level);
 
 }  // namespace calibd::server

@@ -9,13 +9,13 @@
 namespace calibd::server {
 
 EvidenceWatch::EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
-                             WatchStart start)
+                             std::int64_t first_observation)
     : features_(std::move(features)),
       process_(*EvidenceProcess::Create(features_, tolerance)),
       frequencies_(features_->class_count()),
       class_evidence_(features_->class_count(), tolerance),
       null_squares_(features_),
-      start_(std::move(start)) {}
+      first_observation_(first_observation) {}
 
 void EvidenceWatch::Add(const PredictionBatch& batch) noexcept {
   process_.Add(batch);
@@ -26,7 +26,7 @@ void EvidenceWatch::Add(const PredictionBatch& batch) noexcept {
 }
 
 WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
-  WatchSnapshot snapshot{.start = start_,
+  WatchSnapshot snapshot{.first_observation = first_observation_,
                          .reading = process_.Read(),
                          .reliability = reliability_,
                          .deviating_classes = {},

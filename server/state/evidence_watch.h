@@ -19,14 +19,6 @@
 
 namespace calibd::server {
 
-// Where a model is: what a watch that begins there does not see.
-struct WatchStart {
-  // Counted.
-  std::int64_t observations = 0;
-  // Of the canonical lens's block estimators, in their order.
-  std::vector<RunningMoments> blocks;
-};
-
 // A class whose frequency deviates, or whose probabilities are rejected.
 struct DeviatingClass {
   std::size_t index = 0;
@@ -39,7 +31,8 @@ struct DeviatingClass {
 
 // A watch as it was at one moment.
 struct WatchSnapshot {
-  WatchStart start;
+  // Of the model, numbered from 1.
+  std::int64_t first_observation = 1;
   EvidenceReading reading;
   // Of the top label.
   RunningReliability reliability;
@@ -50,9 +43,6 @@ struct WatchSnapshot {
   std::int64_t rejected_classes = 0;
   // Of the SKCE of the reading.
   NullMoments null_moments;
-
-  // Of the model, numbered from 1.
-  [[nodiscard]] std::int64_t first_observation() const noexcept { return start.observations + 1; }
 };
 
 // The evidence of one stream of observations, and what the predictions were like. Not
@@ -62,8 +52,10 @@ class EvidenceWatch {
   // Classes that are shown at most for either reason.
   static constexpr std::size_t kShownClasses = 5;
 
-  // tolerance: as EvidenceProcess::Create, checked before. May throw bad_alloc.
-  EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance, WatchStart start);
+  // tolerance: as EvidenceProcess::Create, checked before. first_observation: of the model,
+  // numbered from 1. May throw bad_alloc.
+  EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
+                std::int64_t first_observation);
 
   // Equal bits for any cut of a sequence into calls. Takes no memory.
   void Add(const PredictionBatch& batch) noexcept;
@@ -74,7 +66,7 @@ class EvidenceWatch {
   [[nodiscard]] const std::shared_ptr<const RandomFeatures>& features() const noexcept {
     return features_;
   }
-  [[nodiscard]] const WatchStart& start() const noexcept { return start_; }
+  [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
   // Observations.
   [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
   // significance_level: of e-BH over the classes.
@@ -94,7 +86,7 @@ class EvidenceWatch {
   RunningClassFrequencies frequencies_;
   ClassEvidence class_evidence_;
   FeatureNullSquares null_squares_;
-  WatchStart start_;
+  std::int64_t first_observation_;
 };
 
 }  // namespace calibd::server

@@ -108,17 +108,7 @@ std::vector<Model::LensState> Model::CreateLenses(const PredictionSet& warmup) c
 
 std::unique_ptr<EvidenceWatch> Model::PrepareWatch(const std::vector<LensState>& lenses) const {
   const std::optional<RunningKernel>& kernel = lenses.front().kernel;
-  return kernel.has_value() ? monitor_->Prepare(*kernel, {}) : nullptr;
-}
-
-WatchStart Model::Here(std::int64_t observations, const std::vector<LensState>& lenses) {
-  WatchStart here{.observations = observations, .blocks = {}};
-  if (!lenses.empty() && lenses.front().running.has_value()) {
-    for (const RunningBlock& block : lenses.front().running->Blocks()) {
-      here.blocks.push_back(block.moments);
-    }
-  }
-  return here;
+  return kernel.has_value() ? monitor_->Prepare(*kernel, 1) : nullptr;
 }
 
 void Model::Count(const PredictionBatch& batch) noexcept {
@@ -228,7 +218,7 @@ void Model::Decide(ModelSnapshot::Time time) {
 
 void Model::Acknowledge(std::int64_t alarm_id, const std::string& note, ModelSnapshot::Time time) {
   if (monitor_.has_value()) {
-    monitor_->Acknowledge(alarm_id, note, time, Here(state_.observations, lenses_));
+    monitor_->Acknowledge(alarm_id, note, time, state_.observations);
   }
 }
 

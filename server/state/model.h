@@ -167,9 +167,6 @@ class Model {
   // is none.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
       const std::vector<LensState>& lenses) const;
-  // Where the model is.
-  [[nodiscard]] static WatchStart Here(std::int64_t observations,
-                                       const std::vector<LensState>& lenses);
   // Counts observations in every lens.
   void Count(const PredictionBatch& batch) noexcept;
 

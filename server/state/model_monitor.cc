@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "calibd/core/confidence_sequence.h"
+#include "server/state/effect_size.h"
 
 namespace calibd::server {
 namespace {
@@ -33,30 +33,19 @@ const Alarm* MonitorSnapshot::FindActive(Alarm::Kind kind) const noexcept {
   return FindActiveIn(*alarms, kind);
 }
 
-std::optional<double> SkceLowerBound(const EvidenceReading& reading,
-                                     double significance_level) noexcept {
-  const std::optional<double> kce =
-      LowerConfidenceSequence(reading.projections, kProjectionBound, significance_level / 2);
-  if (!kce.has_value()) {
-    return std::nullopt;
-  }
-  const double positive = std::max(0.0, *kce);
-  return positive * positive;
-}
-
 double EvidenceThreshold(double significance_level) noexcept {
   return -std::log10(significance_level);
 }
 
 std::unique_ptr<EvidenceWatch> ModelMonitor::Prepare(const RunningKernel& kernel,
-                                                     WatchStart start) const {
+                                                     std::int64_t first_observation) const {
   absl::StatusOr<std::shared_ptr<const RandomFeatures>> features =
       RandomFeatures::Create(kernel, class_count_);
   if (!features.ok()) {
     return nullptr;
   }
   return std::make_unique<EvidenceWatch>(*std::move(features), monitoring_.tolerance,
-                                         std::move(start));
+                                         first_observation);
 }
 
 void ModelMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
@@ -72,7 +61,7 @@ void ModelMonitor::Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionB
 }
 
 std::int64_t ModelMonitor::Watched() const {
-  return watch_->start().observations + watch_->count();
+  return watch_->first_observation() - 1 + watch_->count();
 }
 
 std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observations) {
@@ -94,8 +83,7 @@ std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observa
   groups_.push_back({.value = is_full ? std::string() : value,
                      .overflow = is_full,
                      .watch = std::make_unique<EvidenceWatch>(
-                         watch_->features(), monitoring_.tolerance,
-                         WatchStart{.observations = observations, .blocks = {}}),
+                         watch_->features(), monitoring_.tolerance, observations + 1),
                      .snapshot = nullptr});
   return groups_.size() - 1;
 }
@@ -187,8 +175,9 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
 void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
   alarm.id = alarms_->empty() ? 1 : alarms_->back().id + 1;
   ++raised_[alarm.kind == Alarm::Kind::kEvidence ? 0 : 1];
-  alarm.skce = reading.skce_unbiased;
-  alarm.skce_lower_bound = SkceLowerBound(reading, monitoring_.significance_level);
+  const EffectSize effect = ReckonEffectSize(reading, {}, monitoring_.significance_level);
+  alarm.skce = effect.skce;
+  alarm.skce_lower_bound = effect.skce_lower_bound;
   const RunningReliability::Bin total = watch_->reliability().Total();
   alarm.gap =
       (total.confidence - static_cast<double>(total.correct)) / static_cast<double>(total.count);
@@ -203,7 +192,7 @@ void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
 }
 
 void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
-                               WatchStart here) {
+                               std::int64_t observations) {
   auto alarms = std::make_shared<Alarms>(*alarms_);
   const auto alarm = std::find_if(alarms->begin(), alarms->end(),
                                   [alarm_id](const Alarm& one) { return one.id == alarm_id; });
@@ -213,8 +202,8 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
   alarm->acknowledge_time = time;
   alarm->note = note;
   if (watch_ != nullptr && alarm->kind == Alarm::Kind::kEvidence) {
-    watch_ =
-        std::make_unique<EvidenceWatch>(watch_->features(), monitoring_.tolerance, std::move(here));
+    watch_ = std::make_unique<EvidenceWatch>(watch_->features(), monitoring_.tolerance,
+                                             observations + 1);
     groups_.clear();
   } else if (watch_ != nullptr) {
     watch_->RestartDrift();

@@ -75,10 +75,6 @@ struct MonitorSnapshot {
   [[nodiscard]] const Alarm* FindActive(Alarm::Kind kind) const noexcept;
 };
 
-// max(0, L)^2 for the lower half of the interval of v1.EffectSize: each half errs with
-// significance_level / 2. Unset without observations.
-[[nodiscard]] std::optional<double> SkceLowerBound(const EvidenceReading& reading,
-                                                   double significance_level) noexcept;
 // log10 of the e-value at which the evidence alarm is raised.
 [[nodiscard]] double EvidenceThreshold(double significance_level) noexcept;
 
@@ -93,10 +89,10 @@ class ModelMonitor {
   ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window)
       : monitoring_(std::move(monitoring)), class_count_(class_count), screen_(window) {}
 
-  // A watch that has seen nothing, for Begin; null if the kernel has no features. start: of the
-  // model, what it is not to see. May throw bad_alloc.
+  // A watch that has seen nothing, for Begin; null if the kernel has no features.
+  // first_observation: as EvidenceWatch. May throw bad_alloc.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> Prepare(const RunningKernel& kernel,
-                                                       WatchStart start) const;
+                                                       std::int64_t first_observation) const;
   // Groups of observations that Begin counts. May throw as Add.
   void KeepWarmup(const GroupValues& groups, std::size_t rows);
   // The kernel is known. watch: or null, when there is none. warmup: the rows of KeepWarmup. May
@@ -109,10 +105,10 @@ class ModelMonitor {
   // After the observations of a row of the log. time: of the row. observations: of the model.
   // May throw as Add.
   void Decide(Alarm::Time time, std::int64_t observations);
-  // The alarm was dealt with; nothing changes when there is none, or it was before. here: the
-  // model. May throw as Add.
+  // The alarm was dealt with; nothing changes when there is none, or it was before. observations:
+  // of the model. May throw as Add.
   void Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
-                   WatchStart here);
+                   std::int64_t observations);
   // Rows that came, whether there is a kernel or not, and after a start those of the window.
   void Screen(const PredictionBatch& batch) noexcept { screen_.Add(batch); }
 
@@ -120,10 +116,11 @@ class ModelMonitor {
   [[nodiscard]] std::optional<EvidenceReading> Read() const;
   [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
-  // Before the first observation. kernel: of the canonical lens, if it is known. here: the model.
-  // What was stored without a watch begins one. Errors: InvalidArgument.
+  // Before the first observation. kernel: of the canonical lens, if it is known. observations: of
+  // the model. What was stored without a watch begins one. Errors: InvalidArgument.
   [[nodiscard]] absl::Status Restore(const store::v1::MonitorState& stored,
-                                     const std::optional<RunningKernel>& kernel, WatchStart here);
+                                     const std::optional<RunningKernel>& kernel,
+                                     std::int64_t observations);
 
  private:
   using Alarms = std::vector<Alarm>;

@@ -194,10 +194,7 @@ std::optional<Alarm> Get(const store::v1::Alarm& stored) {
 }  // namespace
 
 void EvidenceWatch::Save(store::v1::WatchState& out) const {
-  out.set_first_observation(start_.observations + 1);
-  for (const RunningMoments& block : start_.blocks) {
-    Put(block, *out.add_earlier_blocks());
-  }
+  out.set_first_observation(first_observation_);
   Put(process_.Save(), *out.mutable_evidence());
   Put(reliability_, *out.mutable_reliability());
   for (const RunningClassFrequencies::Class& one : frequencies_.classes()) {
@@ -249,10 +246,7 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
     return absl::InvalidArgumentError("the evidence against single classes cannot be");
   }
   frequencies_ = RunningClassFrequencies(std::move(classes));
-  start_ = {.observations = stored.first_observation() - 1, .blocks = {}};
-  for (const store::v1::Moments& block : stored.earlier_blocks()) {
-    start_.blocks.push_back(Get(block));
-  }
+  first_observation_ = stored.first_observation();
   return absl::OkStatus();
 }
 
@@ -277,10 +271,11 @@ void ModelMonitor::Save(store::v1::MonitorState& out) const {
 }
 
 absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
-                                   const std::optional<RunningKernel>& kernel, WatchStart here) {
+                                   const std::optional<RunningKernel>& kernel,
+                                   std::int64_t observations) {
   std::unique_ptr<EvidenceWatch> watch;
   if (kernel.has_value()) {
-    watch = Prepare(*kernel, std::move(here));
+    watch = Prepare(*kernel, observations + 1);
   }
   if (stored.has_watch()) {
     if (watch == nullptr) {
@@ -299,8 +294,7 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     Group& restored = groups.emplace_back();
     restored.value = group.value();
     restored.overflow = group.overflow();
-    restored.watch =
-        std::make_unique<EvidenceWatch>(watch->features(), monitoring_.tolerance, WatchStart{});
+    restored.watch = std::make_unique<EvidenceWatch>(watch->features(), monitoring_.tolerance, 1);
     if (absl::Status status = restored.watch->Restore(group.watch()); !status.ok()) {
       return status;
     }

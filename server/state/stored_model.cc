@@ -206,8 +206,7 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
   if (monitor_.has_value()) {
     const std::optional<RunningKernel> kernel =
         restored.empty() ? std::nullopt : restored.front().kernel;
-    if (absl::Status status =
-            monitor_->Restore(state.monitor(), kernel, Here(state.observations(), restored));
+    if (absl::Status status = monitor_->Restore(state.monitor(), kernel, state.observations());
         !status.ok()) {
       return Damaged(declaration_, status.message());
     }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <numbers>
 
 namespace calibd {
 namespace {
@@ -11,19 +13,28 @@ RunningMoments Moments(std::int64_t count, double mean, double variance) {
   return {.count = count, .mean = mean, .m2 = variance * static_cast<double>(count - 1)};
 }
 
+// sum_j w_j exp(l_j x - psi(l_j) squares).
+template <typename Psi>
+double MixtureAt(double x, double squares, double largest_rate, const Psi& psi) {
+  double sum = 0;
+  for (int j = 0; j < 32; ++j) {
+    const double rate = std::ldexp(largest_rate, -j);
+    sum += std::exp(rate * x - psi(rate) * squares) / ((j + 1) * (j + 2));
+  }
+  return sum;
+}
+
 // The sum of the header's formula at U_t, with psi as a series.
 double Wealth(const RunningMoments& values, double bound, double upper) {
   const auto t = static_cast<double>(values.count);
   const double squares = values.m2 + t * values.mean * values.mean;
-  double sum = 0;
-  for (int j = 0; j < 32; ++j) {
-    const double rate = std::ldexp(0.75, -j);
-    double psi = 0;
-    for (int power = 200; power >= 2; --power) psi += std::pow(rate, power) / power;
-    sum += std::exp(rate * t * (upper - values.mean) / bound - psi * squares / (bound * bound)) /
-           ((j + 1) * (j + 2));
-  }
-  return sum;
+  return MixtureAt(t * (upper - values.mean) / bound, squares / (bound * bound), 0.75,
+                   [](double rate) {
+                     double psi = 0;
+                     for (int power = 200; power >= 2; --power)
+                       psi += std::pow(rate, power) / power;
+                     return psi;
+                   });
 }
 
 TEST(UpperConfidenceSequenceTest, SolvesItsEquation) {
@@ -66,6 +77,46 @@ TEST(LowerConfidenceSequenceTest, IsTheUpperOneOfTheNegatives) {
     EXPECT_EQ(*LowerConfidenceSequence(values, 2, 0.05),
               -*UpperConfidenceSequence(negatives, 2, 0.05));
   }
+}
+
+TEST(KceUpperConfidenceSequenceTest, SolvesItsEquation) {
+  for (const std::int64_t count : {300, 10000, 1000000000}) {
+    const auto t = static_cast<double>(count);
+    for (const double mean_square : {0.0, 1e-6, 0.3, 2.0}) {
+      const WitnessNorm sum = {
+          .count = count, .norm2 = 0.01 * t * t, .square_sum = mean_square * t};
+      const double upper = *KceUpperConfidenceSequence(sum, 0.05);
+      if (upper == std::numbers::sqrt2) continue;
+      // Squares of values of at most 2 are at most twice the values.
+      const RunningMoments squares = {
+          .count = count, .mean = mean_square, .m2 = (2 - mean_square) * mean_square * t};
+      const double most = *UpperConfidenceSequence(squares, 2, 0.005);
+      const double x = (upper - 0.1) * t / std::sqrt(8);
+      // e^l - 1 - l as a series.
+      const double at = MixtureAt(x, t * most / 8, 3, [](double rate) {
+        double psi = 0;
+        double term = rate;
+        for (int power = 2; power < 40; ++power) psi += term *= rate / power;
+        return psi;
+      });
+      EXPECT_NEAR(at * 0.045 / 2, 1, 1e-5) << count << " " << mean_square;
+    }
+  }
+}
+
+TEST(KceUpperConfidenceSequenceTest, IsAtMostWhatKceCanBeAndShrinksWithMore) {
+  EXPECT_FALSE(KceUpperConfidenceSequence({}, 0.05).has_value());
+  EXPECT_EQ(*KceUpperConfidenceSequence({.count = 1, .norm2 = 1, .square_sum = 1}, 0.05),
+            std::numbers::sqrt2);
+  const auto at = [](double t, double alpha) {
+    return *KceUpperConfidenceSequence(
+        {.count = static_cast<std::int64_t>(t), .norm2 = 0.3 * t, .square_sum = 0.3 * t}, alpha);
+  };
+  EXPECT_LT(at(4000, 0.05), at(1000, 0.05));
+  EXPECT_LT(at(1000, 0.05), at(1000, 0.01));
+  // Like 1 / sqrt(t), but for log log t: what sums of calibrated models are, and sqrt(2 log(..) s).
+  EXPECT_NEAR(at(1e8, 0.05) / at(1e6, 0.05), 0.1, 0.01);
+  EXPECT_LT(at(1e8, 0.05), 6 * std::sqrt(0.3 / 1e8));
 }
 
 TEST(TestProjectionsTest, IsASumOverItsStandardDeviation) {

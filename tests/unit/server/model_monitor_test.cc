@@ -15,6 +15,7 @@
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/class_evidence.h"
 #include "calibd/core/generator.h"
+#include "server/state/effect_size.h"
 #include "server/state/model.h"
 
 namespace calibd::server {
@@ -61,8 +62,6 @@ class MonitorTest : public ::testing::Test {
     }
   }
 
-  [[nodiscard]] WatchStart Here() const { return {.observations = observations_, .blocks = {}}; }
-
   Monitoring monitoring_;
   ModelMonitor monitor_{monitoring_, kClasses, 300};
   std::int64_t observations_ = 0;
@@ -93,7 +92,7 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
       ASSERT_TRUE(snapshot->monitor.has_value());
       ASSERT_TRUE(snapshot->monitor->watch.has_value());
       const EvidenceReading& reading = snapshot->monitor->watch->reading;
-      EXPECT_EQ(snapshot->monitor->watch->first_observation(), 1);
+      EXPECT_EQ(snapshot->monitor->watch->first_observation, 1);
       EXPECT_EQ(reading.count, 1000);
       EXPECT_EQ(reading.evidence.log10_e_value, expected.evidence.log10_e_value);
       EXPECT_EQ(reading.maximum, expected.maximum);
@@ -160,7 +159,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_DOUBLE_EQ(evidence.threshold, std::log10(20));
   EXPECT_DOUBLE_EQ(evidence.log10_value, at_alarm.maximum.log_value / std::log(10));
   EXPECT_EQ(evidence.skce, at_alarm.skce_unbiased);
-  EXPECT_EQ(evidence.skce_lower_bound, SkceLowerBound(at_alarm, 0.05));
+  EXPECT_EQ(evidence.skce_lower_bound, ReckonEffectSize(at_alarm, {}, 0.05).skce_lower_bound);
   EXPECT_TRUE(evidence.skce_lower_bound.has_value());
   EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
   EXPECT_FALSE(evidence.acknowledge_time.has_value());
@@ -243,19 +242,19 @@ TEST_F(MonitorTest, AnEvidenceAlarmThatWasDealtWithBeginsTheWatchAnew) {
   Begin();
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 300), 100);
   ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
-  monitor_.Acknowledge(1, "retrained", At(1000), Here());
+  monitor_.Acknowledge(1, "retrained", At(1000), observations_);
   MonitorSnapshot snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindAlarm(1)->acknowledge_time, At(1000));
   EXPECT_EQ(snapshot.FindAlarm(1)->note, "retrained");
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kEvidence), nullptr);
-  EXPECT_EQ(snapshot.watch->first_observation(), 301);
+  EXPECT_EQ(snapshot.watch->first_observation, 301);
   EXPECT_EQ(snapshot.watch->reading.count, 0);
   EXPECT_EQ(snapshot.watch->reading.maximum.log_value, 0);
   EXPECT_EQ(snapshot.watch->reliability.Total().count, 0);
 
   // Neither again nor an unknown one.
-  monitor_.Acknowledge(1, "again", At(2000), Here());
-  monitor_.Acknowledge(77, "", At(2000), Here());
+  monitor_.Acknowledge(1, "again", At(2000), observations_);
+  monitor_.Acknowledge(77, "", At(2000), observations_);
   EXPECT_EQ(monitor_.Snapshot().FindAlarm(1)->note, "retrained");
   EXPECT_EQ(monitor_.Snapshot().FindAlarm(77), nullptr);
 
@@ -282,7 +281,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsAlarmsOnceAndAnewWhenDealtWith
   ASSERT_NE(drift, nullptr);
   EXPECT_GT(drift->observation, 5000);
   const EvidenceReading before = monitor_.Snapshot().watch->reading;
-  monitor_.Acknowledge(drift->id, "", At(1), Here());
+  monitor_.Acknowledge(drift->id, "", At(1), observations_);
   MonitorSnapshot snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
   EXPECT_NEAR(snapshot.watch->reading.drift.shiryaev_roberts.log10_now, 0, 1e-12);
@@ -306,7 +305,7 @@ TEST_F(MonitorTest, KeepsTheNewestAlarmsAndThoseThatAreActive) {
     const MonitorSnapshot snapshot = monitor_.Snapshot();
     const Alarm* const alarm = snapshot.FindActive(Alarm::Kind::kEvidence);
     ASSERT_NE(alarm, nullptr);
-    monitor_.Acknowledge(alarm->id, std::to_string(i), At(i), Here());
+    monitor_.Acknowledge(alarm->id, std::to_string(i), At(i), observations_);
     acknowledged = alarm->id;
   }
   const MonitorSnapshot snapshot = monitor_.Snapshot();
@@ -408,7 +407,7 @@ TEST_F(GroupTest, EachOfTheFirstValuesIsWatchedByItselfAndTheOthersTogether) {
         return g < 3 ? value == own[g]
                      : std::find(others.begin(), others.end(), value) != others.end();
       });
-      EXPECT_EQ(groups[g]->watch.first_observation(), first - values_.begin() + 1) << g;
+      EXPECT_EQ(groups[g]->watch.first_observation, first - values_.begin() + 1) << g;
     }
   }
 }
@@ -444,7 +443,7 @@ TEST_F(GroupTest, BeginAnewWithTheModelsWatch) {
   const auto groups = model.snapshot()->monitor->groups;
   ASSERT_EQ(groups.size(), 1U);
   EXPECT_EQ(groups.front()->value, "b");
-  EXPECT_EQ(groups.front()->watch.first_observation(), 301);
+  EXPECT_EQ(groups.front()->watch.first_observation, 301);
   EXPECT_EQ(groups.front()->watch.reading.count, 10);
 }
 
@@ -499,7 +498,7 @@ TEST_F(StoredMonitorTest, AStateOfBeforeMonitoringIsWatchedFromItsNextObservatio
   Apply(after, set_, 400, 500, 100);
   after.Publish();
   const MonitorSnapshot& monitor = *after.snapshot()->monitor;
-  EXPECT_EQ(monitor.watch->first_observation(), 401);
+  EXPECT_EQ(monitor.watch->first_observation, 401);
   EXPECT_EQ(monitor.watch->reading.count, 100);
 }
 

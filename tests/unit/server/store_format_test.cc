@@ -332,8 +332,6 @@ store::v1::MonitorState MonitorOf17() {
   }
   *watch.mutable_null_squares() = Moments(3, 0.375, 0.5);
   for (const double value : {0.25, 0.25, 0.5}) watch.add_null_squares_previous(value);
-  *watch.add_earlier_blocks() = Moments(3, 0.25, 0.5);
-  *watch.add_earlier_blocks() = Moments(1, 0.125, 0);
   store::v1::WatchState::ClassEvidence& classes = *watch.mutable_class_evidence();
   classes.set_count(7);
   // 10 won by each bet of the lower side of class 1, and nothing by all others.
@@ -395,9 +393,7 @@ TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
   };
   EXPECT_EQ(monitor.last_counted_time, time(1700000000000004));
   EXPECT_EQ(monitor.raised, (std::array<std::int64_t, 2>{3, 2}));
-  EXPECT_EQ(monitor.watch->first_observation(), 11);
-  EXPECT_EQ(monitor.watch->start.blocks,
-            (std::vector<RunningMoments>{{3, 0.25, 0.5}, {1, 0.125, 0}}));
+  EXPECT_EQ(monitor.watch->first_observation, 11);
   EXPECT_EQ(monitor.watch->null_moments.n, 7U);
   EXPECT_EQ(monitor.watch->null_moments.mean_square, 0.375);
   // (0.25 + 0.5 + 0.75) / 7.

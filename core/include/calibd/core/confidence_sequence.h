@@ -1,6 +1,7 @@
 #ifndef CALIBD_CORE_CONFIDENCE_SEQUENCE_H_
 #define CALIBD_CORE_CONFIDENCE_SEQUENCE_H_
 
+#include <cstdint>
 #include <numbers>
 #include <optional>
 
@@ -15,7 +16,7 @@ namespace calibd {
 //   E[u_t | past] = <E d phi', A_{t-1}> / |A_{t-1}| <= |E d phi'|_F = KCE
 // by the Cauchy-Schwarz inequality, where KCE = sqrt(SKCE) is that of the kernel phi'phi.
 // That of the kernel which phi'phi approximates differs by the error of 64 random features:
-// on the reference models with 2 to 100 classes the ratio of the two is .90 to 1.01.
+// on the reference models with 2 to 100 classes the ratio of the two is .90 to 1.05.
 
 // What |u_t| is at most.
 inline constexpr double kProjectionBound = std::numbers::sqrt2;
@@ -43,6 +44,31 @@ inline constexpr double kProjectionBound = std::numbers::sqrt2;
 // bound: values are at least -bound. alpha: in (0, 1). At least -bound; unset without values.
 [[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& values,
                                                             double bound, double alpha) noexcept;
+
+// The sum A of x_i = phi(g_i) d_i', i <= count, where |phi| = 1 and |d_i|^2 <= 2.
+struct WitnessNorm {
+  std::int64_t count = 0;
+  // |A|_F^2 and sum |d_i|^2.
+  double norm2 = 0;
+  double square_sum = 0;
+};
+
+// How large KCE is at most: of the same kernel phi'phi as L_t, and never below it.
+//   K_t = |A|_F / t + c X / t,  sum_j w_j exp(l_j X - psi(l_j) t s_t / c^2) = 2 / alpha_1
+//   c = 2 sqrt 2,  psi(l) = e^l - 1 - l,  l_j = 3 2^-j,  w_j as above,
+// where s_t is the upper confidence sequence at alpha / 10 of the mean of |d_i|^2, which are at
+// most 2 and so their squares at most twice as much, and alpha_1 = 9/10 alpha. P(K_t >= KCE at all
+// t) >= 1 - alpha, exactly; KCE is |sum E[x_i | past]|_F / t, which is that of one distribution
+// where observations are independent ones of it. For z_i = x_i - E[x_i | past], |z_i| <= c, the
+// product
+//   cosh(l |sum z_i| / c) / prod (1 + E[e^{l |z_i| / c} - 1 - l |z_i| / c | past])
+// is a supermartingale in a Hilbert space; each divisor is at most exp(psi(l) E[|z_i|^2 | past] /
+// c^2), and E[|z_i|^2 | past] at most that of |d_i|^2. Source: Pinelis, Ann. Probab. 22 (1994)
+// 1679, the proof of Theorem 3.1.
+//
+// alpha: in (0, 1). At most sqrt 2; unset without observations.
+[[nodiscard]] std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum,
+                                                               double alpha) noexcept;
 
 // Test of "the model is calibrated" for ONE look at a chosen n, without a bootstrap:
 //   Z = sum_t u_t / sqrt(sum_t sigma_t^2),  sigma_t^2 = Var(u_t | g_t, past) if calibrated,

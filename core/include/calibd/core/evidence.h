@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/confidence_sequence.h"
 #include "calibd/core/experts.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/random_features.h"
@@ -102,6 +103,7 @@ struct EvidenceReading {
   // (n (n-1)) with A = sum_i phi(g_i) d_i'. Signed. Unset for n < 2. Source: Widmann, Lindsten &
   // Zachariah, NeurIPS 2019, Table 1 row 2; Rahimi & Recht 2007.
   std::optional<double> skce_unbiased;
+  WitnessNorm witness_norm;
   // u_t = <d_t, f_{t-1}(g_t)> / |f_{t-1}| for the witness f_{t-1}(g) = A_{t-1}' phi(g), in
   // [-sqrt 2, sqrt 2], 0 where f is; and the sum of its variances under the null hypothesis,
   // sum_y g_y v_y^2 / |f|^2 with v = f - <g, f>. See confidence_sequence.h.
