@@ -5,6 +5,7 @@
 // They define what CLI11's other headers declare, for all of the library.
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
+#include "progress_bar.h"
 
 namespace calibd::cli {
 namespace {
@@ -42,6 +43,15 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context
   options.connect_timeout = std::min(options.connect_timeout, options.call_timeout);
   options.stop = context.stop;
   return client::Client::Connect(context.server, options);
+}
+
+client::LongCallOptions LongCall(const Context& context, std::chrono::milliseconds timeout,
+                                 ProgressBar& bar) {
+  client::LongCallOptions options;
+  options.on_progress = [&bar](double fraction) { bar.Update(fraction); };
+  options.stop = context.stop;
+  options.timeout = context.Timeout(timeout);
+  return options;
 }
 
 std::string ModelArgument(std::string_view argument) {

@@ -16,6 +16,8 @@
 
 namespace calibd::cli {
 
+class ProgressBar;
+
 // What a run of calibctl ends with. Scripts rely on the numbers.
 enum class ExitCode : int {
   kOk = 0,
@@ -58,6 +60,10 @@ void AddVerdictCommands(CLI::App& app, Context& context);
 void AddWatchCommand(CLI::App& app, Context& context);
 
 [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context);
+
+// For a call that the bar, of 1, tells of, with the command's own timeout.
+[[nodiscard]] client::LongCallOptions LongCall(const Context& context,
+                                               std::chrono::milliseconds timeout, ProgressBar& bar);
 
 // "NAME" or "NAME@VERSION" as the user writes a model, to the name that the
 // server knows.

@@ -148,11 +148,7 @@ ExitCode EvaluateServed(const Context& context, const EvaluateOptions& options,
   request.set_model(ModelArgument(options.model));
   request.set_window(options.window);
   std::optional<ProgressBar> bar(std::in_place, "evaluating", "", 1);
-  client::LongCallOptions call;
-  call.on_progress = [&bar](double fraction) { bar->Update(fraction); };
-  call.stop = context.stop;
-  call.timeout = context.Timeout(kTestTimeout);
-  const auto evaluation = (*client)->Evaluate(request, call);
+  const auto evaluation = (*client)->Evaluate(request, LongCall(context, kTestTimeout, *bar));
   bar.reset();
   if (!evaluation.ok()) return Fail(evaluation.status());
   return Report(context, *evaluation, std::nullopt, options.fail_on);

@@ -7,19 +7,11 @@
 namespace calibd::cli {
 namespace {
 
-client::LongCallOptions LongCall(const Context& context, ProgressBar& bar) {
-  client::LongCallOptions options;
-  options.on_progress = [&bar](double fraction) { bar.Update(fraction); };
-  options.stop = context.stop;
-  options.timeout = context.Timeout(kStoreTimeout);
-  return options;
-}
-
 ExitCode Backup(const Context& context, const std::string& path) {
   const auto client = ConnectTo(context);
   if (!client.ok()) return Fail(client.status());
   std::optional<ProgressBar> bar(std::in_place, "copying", "", 1);
-  const auto size = (*client)->Backup(path, LongCall(context, *bar));
+  const auto size = (*client)->Backup(path, LongCall(context, kStoreTimeout, *bar));
   bar.reset();
   if (!size.ok()) return Fail(size.status());
   if (context.json()) {
@@ -37,7 +29,7 @@ ExitCode Verify(const Context& context) {
   const auto client = ConnectTo(context);
   if (!client.ok()) return Fail(client.status());
   std::optional<ProgressBar> bar(std::in_place, "verifying", "", 1);
-  const auto found = (*client)->Verify(LongCall(context, *bar));
+  const auto found = (*client)->Verify(LongCall(context, kStoreTimeout, *bar));
   bar.reset();
   if (!found.ok()) return Fail(found.status());
   if (context.json()) {

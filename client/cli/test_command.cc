@@ -36,11 +36,7 @@ ExitCode Run(const Context& context, const TestOptions& options) {
   if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
 
   std::optional<ProgressBar> bar(std::in_place, "testing", "", 1);
-  client::LongCallOptions run;
-  run.on_progress = [&bar](double fraction) { bar->Update(fraction); };
-  run.stop = context.stop;
-  run.timeout = context.Timeout(kTestTimeout);
-  const auto result = (*client)->RunTest(request, run);
+  const auto result = (*client)->RunTest(request, LongCall(context, kTestTimeout, *bar));
   bar.reset();
   if (!result.ok()) return Fail(result.status());
   std::optional<Decision> decision;

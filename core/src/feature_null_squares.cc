@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "pair_terms.h"
+
 namespace calibd {
 namespace {
 
@@ -13,17 +15,6 @@ constexpr std::int64_t kAllPairs = 4096;
 // Predictions from one pair to the next after these.
 constexpr std::int64_t kStride = 16;
 constexpr std::int64_t kPairsPerStride = kStride / 2;
-
-double TraceOfCovariances(std::span<const double> a, std::span<const double> b) noexcept {
-  double product = 0;
-  double rest = 0;
-  for (std::size_t k = 0; k < a.size(); ++k) {
-    const double ab = a[k] * b[k];
-    product += ab;
-    rest += ab * (1 - a[k] - b[k]);
-  }
-  return std::max(0.0, rest + product * product);
-}
 
 }  // namespace
 
@@ -48,7 +39,7 @@ void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
       features_->Map(g, second);
       double kernel = 0;
       for (std::size_t j = 0; j < kFeatureCount; ++j) kernel += first[j] * second[j];
-      const double square = kernel * kernel * TraceOfCovariances(previous_, g);
+      const double square = kernel * kernel * NullTrace(previous_, g);
       const std::int64_t stands_for = count_ < kAllPairs ? 1 : kPairsPerStride;
       moments_.Merge({.count = stands_for, .mean = square, .m2 = 0});
     }

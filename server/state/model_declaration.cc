@@ -13,6 +13,7 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/core/validation.h"
 #include "server/errors.h"
+#include "server/state/declared_duration.h"
 #include "server/state/history.h"
 #include "server/state/label_coverage.h"
 #include "server/state/prediction_tracker.h"
@@ -280,18 +281,13 @@ class Checker {
   void CheckLabelGrace() {
     const bool has_grace = model_.has_label_grace();
     if (has_grace) {
-      const google::protobuf::Duration& grace = model_.label_grace();
-      const bool in_range = grace.seconds() >= 0 && grace.seconds() <= kMaxLabelGrace.count() &&
-                            grace.nanos() >= 0 && grace.nanos() < 1000000000;
-      const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(
-          std::chrono::seconds(in_range ? grace.seconds() : 0) +
-          std::chrono::nanoseconds(in_range ? grace.nanos() : 0));
-      if (duration.count() <= 0 || duration > kMaxLabelGrace) {
-        Violate("model.label_grace", "is ", grace.seconds(), " s and ", grace.nanos(),
-                " ns, expected at least a microsecond and at most ", kMaxLabelGrace.count(), " s");
+      const absl::StatusOr<std::chrono::microseconds> grace =
+          DeclaredDuration(model_.label_grace(), kMaxLabelGrace);
+      if (!grace.ok()) {
+        Violate("model.label_grace", grace.status().message());
         return;
       }
-      declaration_.label_grace = duration;
+      declaration_.label_grace = *grace;
     }
     const std::int32_t pending = model_.max_pending();
     if (pending != 0 && (!has_grace || pending < 0 || pending > kMaxPending)) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/random_features.h"
 #include "server/errors.h"
+#include "server/state/declared_duration.h"
 #include "server/state/evidence_watch.h"
 
 namespace calibd::server {
@@ -79,18 +80,13 @@ class MonitoringChecker {
       monitoring_.stale_after = std::max(monitoring_.stale_after, 2 * label_grace);
       return;
     }
-    const google::protobuf::Duration& after = proto_.stale_after();
-    const bool in_range = after.seconds() >= 0 && after.seconds() <= kMaxStaleAfter.count() &&
-                          after.nanos() >= 0 && after.nanos() < 1000000000;
-    const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(
-        std::chrono::seconds(in_range ? after.seconds() : 0) +
-        std::chrono::nanoseconds(in_range ? after.nanos() : 0));
-    if (duration.count() <= 0 || duration > kMaxStaleAfter) {
-      Violate("stale_after", "is ", after.seconds(), " s and ", after.nanos(),
-              " ns, expected at least a microsecond and at most ", kMaxStaleAfter.count(), " s");
+    const absl::StatusOr<std::chrono::microseconds> after =
+        DeclaredDuration(proto_.stale_after(), kMaxStaleAfter);
+    if (!after.ok()) {
+      Violate("stale_after", after.status().message());
       return;
     }
-    monitoring_.stale_after = duration;
+    monitoring_.stale_after = *after;
   }
 
   void CheckGroups() {

@@ -110,6 +110,23 @@ struct Client::Impl {
     return response;
   }
 
+  // A unary call for each page, which is moved on in `request`; take(page) has it. of: what is in
+  // them.
+  template <typename Response, typename Request, typename Call, typename Take>
+  absl::Status ReadPages(const char* of, Request& request, const Call& call,
+                         const Take& take) const {
+    do {
+      absl::StatusOr<Response> page = Unary<Response>(call);
+      if (!page.ok()) return page.status();
+      if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
+        return absl::InternalError(absl::StrCat("the server repeated a page of ", of));
+      }
+      request.set_page_token(page->next_page_token());
+      take(*page);
+    } while (!request.page_token().empty());
+    return absl::OkStatus();
+  }
+
   // One call that answers with progress and then a result, which take(response) points to.
   template <typename Response, typename Result, typename Start, typename Take>
   absl::StatusOr<Result> Long(const LongCallOptions& call_options, const Start& start,
@@ -196,16 +213,13 @@ absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
   std::vector<v1::Model> models;
   v1::ListModelsRequest request;
   request.set_page_size(kModelsPerPage);
-  do {
-    auto page = impl_->Unary<v1::ListModelsResponse>(
-        [&](auto* context, auto* out) { return impl_->models->ListModels(context, request, out); });
-    if (!page.ok()) return page.status();
-    if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
-      return absl::InternalError("the server repeated a page of models");
-    }
-    for (v1::Model& model : *page->mutable_models()) models.push_back(std::move(model));
-    request.set_page_token(page->next_page_token());
-  } while (!request.page_token().empty());
+  absl::Status status = impl_->ReadPages<v1::ListModelsResponse>(
+      "models", request,
+      [&](auto* context, auto* out) { return impl_->models->ListModels(context, request, out); },
+      [&](v1::ListModelsResponse& page) {
+        for (v1::Model& model : *page.mutable_models()) models.push_back(std::move(model));
+      });
+  if (!status.ok()) return status;
   return models;
 }
 
@@ -235,18 +249,14 @@ absl::StatusOr<v1::ListVerdictsResponse> Client::ListVerdicts(double false_disco
   v1::ListVerdictsRequest request;
   request.set_page_size(kVerdictsPerPage);
   request.set_false_discovery_rate(false_discovery_rate);
-  do {
-    auto page = impl_->Unary<v1::ListVerdictsResponse>([&](auto* context, auto* out) {
-      return impl_->calibration->ListVerdicts(context, request, out);
-    });
-    if (!page.ok()) return page.status();
-    if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
-      return absl::InternalError("the server repeated a page of verdicts");
-    }
-    request.set_page_token(page->next_page_token());
-    // The models append; the counts are those of the newest page.
-    all.MergeFrom(*page);
-  } while (!request.page_token().empty());
+  absl::Status status = impl_->ReadPages<v1::ListVerdictsResponse>(
+      "verdicts", request,
+      [&](auto* context, auto* out) {
+        return impl_->calibration->ListVerdicts(context, request, out);
+      },
+      // The models append; the counts are those of the newest page.
+      [&](const v1::ListVerdictsResponse& page) { all.MergeFrom(page); });
+  if (!status.ok()) return status;
   all.clear_next_page_token();
   return all;
 }
@@ -309,20 +319,18 @@ absl::StatusOr<v1::GetHistoryResponse> Client::GetHistory(const v1::GetHistoryRe
   page_request.clear_page_size();
   page_request.clear_page_token();
   v1::GetHistoryResponse history;
-  do {
-    auto page = impl_->Unary<v1::GetHistoryResponse>([&](auto* context, auto* out) {
-      return impl_->calibration->GetHistory(context, page_request, out);
-    });
-    if (!page.ok()) return page.status();
-    if (!page->next_page_token().empty() && page->next_page_token() == page_request.page_token()) {
-      return absl::InternalError("the server repeated a page of the history");
-    }
-    for (v1::HistoryBucket& bucket : *page->mutable_buckets()) {
-      *history.add_buckets() = std::move(bucket);
-    }
-    if (page->has_total()) *history.mutable_total() = std::move(*page->mutable_total());
-    page_request.set_page_token(page->next_page_token());
-  } while (!page_request.page_token().empty());
+  absl::Status status = impl_->ReadPages<v1::GetHistoryResponse>(
+      "the history", page_request,
+      [&](auto* context, auto* out) {
+        return impl_->calibration->GetHistory(context, page_request, out);
+      },
+      [&](v1::GetHistoryResponse& page) {
+        for (v1::HistoryBucket& bucket : *page.mutable_buckets()) {
+          *history.add_buckets() = std::move(bucket);
+        }
+        if (page.has_total()) *history.mutable_total() = std::move(*page.mutable_total());
+      });
+  if (!status.ok()) return status;
   return history;
 }
 
