@@ -105,6 +105,7 @@ absl::StatusOr<int> LockFolder(const std::string& folder) {
 absl::Status Migrate(Database& database, std::int64_t from) {
   absl::Status status = database.Execute("BEGIN IMMEDIATE");
   for (std::int64_t version = from; status.ok() && version < kVersion; ++version) {
+    Failpoint("migration");
     status = database.Execute(kMigrations[static_cast<std::size_t>(version)]);
   }
   if (status.ok()) {
@@ -115,6 +116,7 @@ absl::Status Migrate(Database& database, std::int64_t from) {
   if (status.ok()) {
     Failpoint("migration");
     status = database.Execute("COMMIT");
+    Failpoint("migration");
   }
   if (!status.ok() && database.in_transaction()) {
     static_cast<void>(database.Execute("ROLLBACK"));

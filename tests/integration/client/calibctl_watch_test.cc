@@ -10,10 +10,8 @@
 
 #include "calibd/client/client.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server.h"
-#include "grpcpp/server_builder.h"
 #include "integration/client/run_calibctl.h"
+#include "support/in_process_server.h"
 
 namespace calibd::testing {
 namespace {
@@ -202,22 +200,12 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
 // Answers with what a test says, a model a page.
 class VerdictServer final : public v1::CalibrationService::Service {
  public:
-  VerdictServer() {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
-  ~VerdictServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
   // Observations of models m0, m1, ..., of which the first is rejected.
   void Set(const std::vector<std::int64_t>& observations) {
     const std::lock_guard lock(mutex_);
     observations_ = observations;
   }
-  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
   double rate() {
     const std::lock_guard lock(mutex_);
     return rate_;
@@ -260,8 +248,7 @@ class VerdictServer final : public v1::CalibrationService::Service {
   std::mutex mutex_;
   std::vector<std::int64_t> observations_;
   double rate_ = 0;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  const InProcessServer server_{*this};
 };
 
 TEST(CalibctlListTest, ShowsTheVerdictsOfAllPages) {

@@ -109,16 +109,13 @@ class FailedCommitTest : public ::testing::Test {
                                         labels_ += settlement.labels;
                                       });
   }
-  // As when the disk is full.
-  void PostFailure(bool of_log = true) {
-    const auto fail = [](Store& /*store*/) {
-      return absl::Status(absl::StatusCode::kResourceExhausted, "");
-    };
-    using Write = std::function<absl::Status(Store&)>;
-    engine_->commits().Post({.append = of_log ? Write(fail) : nullptr,
-                             .write = of_log ? nullptr : Write(fail),
-                             .undo = nullptr,
-                             .done = nullptr});
+  // Of the log, as when the disk is full.
+  void PostFailure() {
+    engine_->commits().Post(
+        {.append = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); },
+         .write = nullptr,
+         .undo = nullptr,
+         .done = nullptr});
   }
 
   static constexpr int kSubmissions = 7;
@@ -226,23 +223,17 @@ TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredIsNone) {
   Start();
   absl::Status created;
   std::thread creator;
-  {
-    const Blocker blocker(engine_->commits());
+  FailTransaction(engine_->commits(), [&] {
     creator = std::thread([&] { created = engine_->CreateModel(Declare("models/m")); });
-    EXPECT_TRUE(WaitFor([&] { return engine_->commits().statistics().queued == 2; }));
-    PostFailure(/*of_log=*/false);
-  }
+  });
   creator.join();
   EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(engine_->Find("models/m"), nullptr);
   ASSERT_TRUE(engine_->CreateModel(Declare("models/m")).ok());
   model_ = engine_->Find("models/m");
-  {
-    const Blocker blocker(engine_->commits());
+  FailTransaction(engine_->commits(), [&] {
     creator = std::thread([&] { created = engine_->DeleteModel("models/m"); });
-    EXPECT_TRUE(WaitFor([&] { return engine_->commits().statistics().queued == 2; }));
-    PostFailure(/*of_log=*/false);
-  }
+  });
   creator.join();
   EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(model_->deleted());

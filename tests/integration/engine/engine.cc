@@ -1,10 +1,13 @@
 #include "integration/engine/engine.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <iostream>
 #include <utility>
 
 #include "server/ingest/model_changes.h"
+#include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
@@ -45,6 +48,17 @@ Blocker::Blocker(CommitQueue& commits) {
                 .undo = nullptr,
                 .done = nullptr});
   begun->Wait();
+}
+
+void FailTransaction(CommitQueue& commits, const std::function<void()>& post) {
+  const Blocker blocker(commits);
+  post();
+  // The blocker itself is one.
+  EXPECT_TRUE(WaitFor([&] { return commits.statistics().queued == 2; }));
+  commits.Post({.append = nullptr,
+                .write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); },
+                .undo = nullptr,
+                .done = nullptr});
 }
 
 Engine::Engine(const std::filesystem::path& folder, const Options& options)

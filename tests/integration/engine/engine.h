@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,6 +76,10 @@ class Blocker {
  private:
   std::shared_ptr<Signal> release_ = std::make_shared<Signal>();
 };
+
+// One transaction that fails as when the disk is full, with what `post` posts, once, to the
+// storage thread.
+void FailTransaction(server::CommitQueue& commits, const std::function<void()>& post);
 
 // The parts of calibd that count, over a real store, without gRPC.
 class Engine {

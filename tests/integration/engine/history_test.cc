@@ -292,17 +292,7 @@ TEST_F(HistoryTest, NothingIsLostWhenASnapshotFails) {
   model_->strand().Post([&release] { release.Wait(); });
   engine_->ingestor().Submit(model_, std::nullopt, MakeBatch(*model_, 2, 100), [](auto) {});
   engine_->commits().Flush();
-  {
-    // The snapshot comes into one transaction with something that fails.
-    const Blocker blocker(engine_->commits());
-    release.Set();
-    ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().queued == 2; }));
-    engine_->commits().Post(
-        {.append = nullptr,
-         .write = [](server::Store&) { return absl::ResourceExhaustedError(""); },
-         .undo = nullptr,
-         .done = nullptr});
-  }
+  FailTransaction(engine_->commits(), [&release] { release.Set(); });
   Settle();
   EXPECT_EQ(StoredRows(), 0);
   const Buckets all = Read(kMinute);

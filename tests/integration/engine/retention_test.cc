@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include "integration/engine/engine.h"
@@ -47,17 +46,6 @@ class RetentionTest : public ::testing::Test {
       files += entry.path().filename().string().starts_with("log-") ? 1U : 0U;
     }
     return files;
-  }
-  // A transaction that fails as when the disk is full, of all that `post` posts.
-  void FailTransaction(const std::function<void()>& post) {
-    const Blocker blocker(engine_->commits());
-    post();
-    ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().queued == 2; }));
-    engine_->commits().Post(
-        {.append = nullptr,
-         .write = [](server::Store&) { return absl::ResourceExhaustedError(""); },
-         .undo = nullptr,
-         .done = nullptr});
   }
   // What is the same after a restart.
   void ExpectTheSameAfterARestart() {
@@ -157,7 +145,7 @@ TEST_F(RetentionTest, FilesThatWereHeldGoAlsoIfTheDiskIsFullWhenTheHoldEnds) {
     Submit(busy_, MakeBatch(*busy_, 300, i));
   }
   ASSERT_GE(Files(), 30U);
-  FailTransaction([&held] { held->reset(); });
+  FailTransaction(engine_->commits(), [&held] { held->reset(); });
   EXPECT_TRUE(WaitFor([this] { return Files() < 20; }));
   EXPECT_FALSE(engine_->failed());
 }
@@ -173,7 +161,7 @@ TEST_F(RetentionTest, ADeletedModelsFilesGoAlsoIfTheDiskIsFullThen) {
   Signal release;
   busy_->strand().Post([&release] { release.Wait(); });
   ASSERT_TRUE(engine_->DeleteModel("models/busy").ok());
-  FailTransaction([&release] { release.Set(); });
+  FailTransaction(engine_->commits(), [&release] { release.Set(); });
   EXPECT_TRUE(WaitFor([this] { return Files() <= 2; }));
   EXPECT_FALSE(engine_->failed());
 }

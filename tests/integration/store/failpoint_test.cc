@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "calibd/client/client.h"
 #include "integration/store/crash_judge.h"
@@ -187,33 +190,52 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
 
-TEST(MigrationFailpointTest, ANewDatabaseIsMadeWholeOrNotAtAll) {
+constexpr int kFormat = 3;
+
+// The format that is there, 0 for none, and where in the migration the end comes: before each of
+// its steps, and before and after the commit of them all.
+class MigrationFailpointTest : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+std::vector<std::pair<int, int>> MigrationPoints() {
+  std::vector<std::pair<int, int>> points;
+  for (int format = 0; format < kFormat; ++format) {
+    for (int at = 1; at <= kFormat - format + 2; ++at) points.emplace_back(format, at);
+  }
+  return points;
+}
+
+TEST_P(MigrationFailpointTest, ADatabaseIsBroughtUpWholeOrNotAtAll) {
+  const auto [format, at] = GetParam();
   const TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();
-  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable("migration", 1)}).exit_code, kKilled);
+  const auto version = [](const std::string& of) {
+    return *server::Database::Open(of + "/calibd.db")->QueryInteger("PRAGMA user_version");
+  };
+  if (format > 0) CopyGoldenStore(format, data);
+  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable("migration", at)}).exit_code, kKilled);
+  {
+    // Of a copy: who opens it tidies up what the end left behind.
+    const std::string copy = (folder.path() / "copy").string();
+    std::filesystem::copy(data, copy);
+    EXPECT_EQ(version(copy), at == kFormat - format + 2 ? kFormat : format);
+  }
   const auto server = ServerProcess::Start({"--data-dir", data});
   ASSERT_NE(server, nullptr);
-  EXPECT_TRUE((*Client::Connect(server->grpc_address()))->CreateModel(Declared(3, 100)).ok());
+  {
+    const auto client = *Client::Connect(server->grpc_address());
+    if (format > 0) ExpectGoldenAnswers(format, *client);
+    EXPECT_TRUE(client->CreateModel(Declared(3, 100)).ok());
+  }
   EXPECT_EQ(server->Terminate(), 0);
+  EXPECT_EQ(version(data), kFormat);
   ExpectIntegrity(data);
 }
 
-TEST(MigrationFailpointTest, AnOlderDatabaseIsBroughtUpWholeOrNotAtAll) {
-  const TemporaryFolder folder;
-  const std::string data = (folder.path() / "data").string();
-  CopyGoldenStore(1, data);
-  const auto version = [&] {
-    return *server::Database::Open(data + "/calibd.db")->QueryInteger("PRAGMA user_version");
-  };
-  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable("migration", 1)}).exit_code, kKilled);
-  EXPECT_EQ(version(), 1);
-  const auto server = ServerProcess::Start({"--data-dir", data});
-  ASSERT_NE(server, nullptr);
-  ExpectGoldenAnswers(1, **Client::Connect(server->grpc_address()));
-  EXPECT_EQ(server->Terminate(), 0);
-  EXPECT_EQ(version(), 3);
-  ExpectIntegrity(data);
-}
+INSTANTIATE_TEST_SUITE_P(Points, MigrationFailpointTest, ::testing::ValuesIn(MigrationPoints()),
+                         [](const auto& parameter) {
+                           return "from_" + std::to_string(parameter.param.first) + "_" +
+                                  std::to_string(parameter.param.second);
+                         });
 
 }  // namespace
 }  // namespace calibd::testing

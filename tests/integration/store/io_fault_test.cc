@@ -2,6 +2,7 @@
 // is counted twice, and the database is whole.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -20,8 +21,11 @@ using client::PredictionKind;
 
 constexpr int kFaults = 50;
 
-// CALIBD_TEST_ALL_FAULTS: every k.
-int Step(int step) { return std::getenv("CALIBD_TEST_ALL_FAULTS") == nullptr ? step : 1; }
+// CALIBD_TEST_FAULT_STEP: every so many k instead.
+int Step(int step) {
+  const char* const given = std::getenv("CALIBD_TEST_FAULT_STEP");
+  return given == nullptr ? step : std::max(1, std::atoi(given));
+}
 
 struct Outcome {
   bool started = false;

@@ -12,6 +12,7 @@
 namespace calibd::client {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Stream = ScriptedServer::Stream;
 using Request = v1::StreamObservationsRequest;
@@ -296,7 +297,7 @@ TEST(ObservationStreamTest, KeepsTheOrderOfRowsAndLabels) {
   const auto counts = stream->Finish();
   ASSERT_TRUE(counts.ok()) << counts.status();
   EXPECT_THAT(received.contents,
-              testing::ElementsAre("p:a p:b ", "l:a l:b ", "p:b=1 p:c=0 ", "=1 ", "p:d ", "l:x "));
+              ElementsAre("p:a p:b ", "l:a l:b ", "p:b=1 p:c=0 ", "=1 ", "p:d ", "l:x "));
   EXPECT_EQ(counts->rows, 6);
   EXPECT_EQ(counts->accepted_rows, 5);
   EXPECT_EQ(counts->duplicate_rows, 1);
@@ -342,7 +343,7 @@ TEST(ObservationStreamTest, RefusesInvalidIdsAndLabelsOrDropsThem) {
                 "labels[1].prediction_ids is not valid UTF-8");
       EXPECT_EQ(counts->rows + counts->labels.labels, 0);
     } else {
-      EXPECT_THAT(received.contents, testing::ElementsAre("p:a ", "l:b "));
+      EXPECT_THAT(received.contents, ElementsAre("p:a ", "l:b "));
       EXPECT_EQ(counts->dropped_rows, 1);
       EXPECT_EQ(counts->reported_dropped_rows, 1);
       EXPECT_EQ(counts->labels.labels, 3);
@@ -403,7 +404,7 @@ TEST(ObservationStreamTest, KnowsWhatBecameOfTheLastConnectionsLabelsAlone) {
     ScriptedServer::Opened(stream, 3);
     Received received;
     Receive(stream, received);
-    EXPECT_THAT(received.contents, testing::ElementsAre("l:b ", "l:c "));
+    EXPECT_THAT(received.contents, ElementsAre("l:b ", "l:c "));
     v1::StreamObservationsResponse response;
     auto& finished = *response.mutable_finished();
     finished.set_last_sequence(3);

@@ -2,13 +2,10 @@
 #define CALIBD_TESTS_UNIT_CLIENT_SCRIPTED_SERVER_H_
 
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "calibd/v1/ingest_service.grpc.pb.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server.h"
-#include "grpcpp/server_builder.h"
+#include "support/in_process_server.h"
 
 namespace calibd::client {
 
@@ -21,17 +18,9 @@ class ScriptedServer final : public v1::IngestService::Service {
   // One call of StreamObservations; Open was read already. attempt counts from 1.
   using Script = std::function<grpc::Status(int attempt, Stream& stream)>;
 
-  explicit ScriptedServer(Script script) : script_(std::move(script)) {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
-  ~ScriptedServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  explicit ScriptedServer(Script script) : script_(std::move(script)) {}
 
-  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
 
   grpc::Status StreamObservations(grpc::ServerContext* /*context*/, Stream* stream) override {
     v1::StreamObservationsRequest request;
@@ -82,8 +71,7 @@ class ScriptedServer final : public v1::IngestService::Service {
  private:
   const Script script_;
   std::atomic<int> attempts_ = 0;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  const calibd::testing::InProcessServer server_{*this};
 };
 
 }  // namespace calibd::client

@@ -4,17 +4,14 @@
 #include <atomic>
 #include <functional>
 #include <future>
-#include <memory>
 #include <stop_token>
 #include <string>
 
 #include "calibd/client/client.h"
 #include "calibd/rpc/status.pb.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server.h"
-#include "grpcpp/server_builder.h"
 #include "scripted_server.h"
+#include "support/in_process_server.h"
 #include "support/tcp_proxy.h"
 #include "support/wait_for.h"
 
@@ -28,15 +25,7 @@ class ScriptedAnswers final : public v1::CalibrationService::Service {
  public:
   using Script = std::function<grpc::Status(grpc::ServerContext&)>;
 
-  explicit ScriptedAnswers(Script script) : script_(std::move(script)) {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
-  ~ScriptedAnswers() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  explicit ScriptedAnswers(Script script) : script_(std::move(script)) {}
 
   grpc::Status GetCalibration(grpc::ServerContext* context,
                               const v1::GetCalibrationRequest* /*request*/,
@@ -45,14 +34,13 @@ class ScriptedAnswers final : public v1::CalibrationService::Service {
     return script_(*context);
   }
 
-  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
   [[nodiscard]] int calls() const { return calls_; }
 
  private:
   const Script script_;
   std::atomic<int> calls_ = 0;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  const calibd::testing::InProcessServer server_{*this};
 };
 
 class StopTest : public ::testing::Test {

@@ -16,9 +16,7 @@
 #include "channel_settings.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server.h"
-#include "grpcpp/server_builder.h"
+#include "support/in_process_server.h"
 #include "support/tcp_proxy.h"
 #include "support/wait_for.h"
 
@@ -35,20 +33,7 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
   // One call; attempt counts from 1.
   using Script = std::function<grpc::Status(int attempt, grpc::ServerContext&, Writer&)>;
 
-  explicit ScriptedWatches(Script script) : script_(std::move(script)) {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    // Who pings more often than every 5 minutes would be sent away, and the server itself
-    // pings to measure.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-    client_ = *Client::Connect(address_);
-  }
-  ~ScriptedWatches() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  explicit ScriptedWatches(Script script) : script_(std::move(script)) {}
 
   grpc::Status WatchCalibration(grpc::ServerContext* context,
                                 const v1::WatchCalibrationRequest* request,
@@ -68,7 +53,7 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
   }
 
   Client& client() { return *client_; }
-  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
   // Of the calls so far.
   std::vector<v1::WatchCalibrationRequest> requests() {
     const std::lock_guard lock(mutex_);
@@ -80,9 +65,8 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
   std::atomic<int> attempts_ = 0;
   std::mutex mutex_;
   std::vector<v1::WatchCalibrationRequest> requests_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
-  std::unique_ptr<Client> client_;
+  const calibd::testing::InProcessServer server_{*this};
+  const std::unique_ptr<Client> client_ = *Client::Connect(server_.address());
 };
 
 TEST(ClientWatchTest, GoesOnAfterTheNewestChangeItKnows) {
