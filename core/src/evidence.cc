@@ -153,19 +153,21 @@ struct EvidenceProcess::Scratch {
   PredictionTerms prediction{};
 };
 
-EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance)
+EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
+                                 const EvidenceMarks& marks)
     : features_(std::move(features)),
       tolerance_(tolerance),
       log_e_(kPaddedExperts),
       log_shiryaev_roberts_(kPaddedExperts),
       log_cusum_(kPaddedExperts),
+      marks_(marks),
       all_(std::make_unique<PastSums>(features_->class_count(), 1.0)),
       recent_(std::make_unique<PastSums>(features_->class_count(), 1 - 1 / kMemory)),
       class_counts_(std::make_unique<ClassCounts>(features_->class_count())),
       scratch_(std::make_unique<Scratch>(features_->class_count())) {}
 
 EvidenceProcess::EvidenceProcess(const EvidenceProcess& other)
-    : EvidenceProcess(other.features_, other.tolerance_) {
+    : EvidenceProcess(other.features_, other.tolerance_, other.marks_) {
   *this = other;
 }
 
@@ -183,6 +185,9 @@ EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
   maximum_ = other.maximum_;
   shiryaev_roberts_maximum_ = other.shiryaev_roberts_maximum_;
   cusum_maximum_ = other.cusum_maximum_;
+  marks_ = other.marks_;
+  evidence_reached_at_ = other.evidence_reached_at_;
+  drift_reached_at_ = other.drift_reached_at_;
   pair_sum_ = other.pair_sum_;
   square_sum_ = other.square_sum_;
   projections_ = other.projections_;
@@ -198,9 +203,9 @@ EvidenceProcess& EvidenceProcess::operator=(EvidenceProcess&& other) noexcept = 
 EvidenceProcess::~EvidenceProcess() = default;
 
 absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(
-    std::shared_ptr<const RandomFeatures> features, double tolerance) {
+    std::shared_ptr<const RandomFeatures> features, double tolerance, const EvidenceMarks& marks) {
   if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
-  return EvidenceProcess(std::move(features), tolerance);
+  return EvidenceProcess(std::move(features), tolerance, marks);
 }
 
 void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
@@ -265,6 +270,10 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   maximum_.Add(mixtures.log_e, count_);
   shiryaev_roberts_maximum_.Add(mixtures.log_r1, count_);
   cusum_maximum_.Add(mixtures.log_c1, count_);
+  if (evidence_reached_at_ == 0 && mixtures.log_e >= marks_.log_e) evidence_reached_at_ = count_;
+  if (drift_reached_at_ == 0 && mixtures.log_r1 >= marks_.log_shiryaev_roberts) {
+    drift_reached_at_ = count_;
+  }
 
   const double* const residual = &scratch.residuals[row * scratch.size];
   const Projection projection =
@@ -295,6 +304,8 @@ EvidenceReading EvidenceProcess::Read() const {
   reading.drift.shiryaev_roberts = {ToLog10(LogMixture(log_shiryaev_roberts_.data())),
                                     shiryaev_roberts_maximum_};
   reading.drift.cusum = {ToLog10(LogMixture(log_cusum_.data())), cusum_maximum_};
+  reading.evidence_reached_at = evidence_reached_at_;
+  reading.drift_reached_at = drift_reached_at_;
   SetWitnessNorm({.count = count_, .norm2 = WitnessNorm2(), .square_sum = square_sum_}, reading);
   reading.projections = projections_;
   reading.projection_variance = projection_variance_;
@@ -304,6 +315,7 @@ EvidenceReading EvidenceProcess::Read() const {
 void EvidenceProcess::RestartDrift() noexcept {
   std::fill(log_shiryaev_roberts_.begin(), log_shiryaev_roberts_.end(), 0.0);
   std::fill(log_cusum_.begin(), log_cusum_.end(), 0.0);
+  drift_reached_at_ = 0;
   shiryaev_roberts_maximum_ = {0, count_};
   cusum_maximum_ = {0, count_};
 }

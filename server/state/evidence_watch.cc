@@ -9,9 +9,9 @@
 namespace calibd::server {
 
 EvidenceWatch::EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
-                             std::int64_t first_observation)
+                             const EvidenceMarks& marks, std::int64_t first_observation)
     : features_(std::move(features)),
-      process_(*EvidenceProcess::Create(features_, tolerance)),
+      process_(*EvidenceProcess::Create(features_, tolerance, marks)),
       frequencies_(features_->class_count()),
       class_evidence_(features_->class_count(), tolerance),
       null_squares_(features_),

@@ -52,10 +52,10 @@ class EvidenceWatch {
   // Classes that are shown at most for either reason.
   static constexpr std::size_t kShownClasses = 5;
 
-  // tolerance: as EvidenceProcess::Create, checked before. first_observation: of the model,
+  // tolerance, marks: as EvidenceProcess::Create, checked before. first_observation: of the model,
   // numbered from 1. May throw bad_alloc.
   EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
-                std::int64_t first_observation);
+                const EvidenceMarks& marks, std::int64_t first_observation);
 
   // Equal bits for any cut of a sequence into calls. Takes no memory.
   void Add(const PredictionBatch& batch) noexcept;

@@ -37,6 +37,15 @@ double EvidenceThreshold(double significance_level) noexcept {
   return -std::log10(significance_level);
 }
 
+std::unique_ptr<EvidenceWatch> ModelMonitor::NewWatch(
+    std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const {
+  const EvidenceMarks marks = {
+      .log_e = EvidenceThreshold(monitoring_.significance_level) * std::numbers::ln10,
+      .log_shiryaev_roberts = DriftThreshold(monitoring_.average_run_length) * std::numbers::ln10};
+  return std::make_unique<EvidenceWatch>(std::move(features), monitoring_.tolerance, marks,
+                                         first_observation);
+}
+
 std::unique_ptr<EvidenceWatch> ModelMonitor::Prepare(const RunningKernel& kernel,
                                                      std::int64_t first_observation) const {
   absl::StatusOr<std::shared_ptr<const RandomFeatures>> features =
@@ -44,8 +53,7 @@ std::unique_ptr<EvidenceWatch> ModelMonitor::Prepare(const RunningKernel& kernel
   if (!features.ok()) {
     return nullptr;
   }
-  return std::make_unique<EvidenceWatch>(*std::move(features), monitoring_.tolerance,
-                                         first_observation);
+  return NewWatch(*std::move(features), first_observation);
 }
 
 void ModelMonitor::KeepWarmup(const GroupValues& groups, std::size_t rows) {
@@ -82,8 +90,7 @@ std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observa
   const bool is_full = groups_.size() >= monitoring_.max_groups;
   groups_.push_back({.value = is_full ? std::string() : value,
                      .overflow = is_full,
-                     .watch = std::make_unique<EvidenceWatch>(
-                         watch_->features(), monitoring_.tolerance, observations + 1),
+                     .watch = NewWatch(watch_->features(), observations + 1),
                      .snapshot = nullptr});
   return groups_.size() - 1;
 }
@@ -155,19 +162,22 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   const EvidenceReading reading = watch_->Read();
   Alarm alarm;
   alarm.raise_time = time;
-  alarm.observation = observations;
-  const auto crosses = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold) {
+  const auto crosses = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold,
+                           std::int64_t reached_at) {
     alarm.kind = kind;
+    // By rounding the two logarithms of a threshold may differ: then by the newest one.
+    alarm.observation =
+        reached_at > 0 ? watch_->first_observation() - 1 + reached_at : observations;
     alarm.log10_value = maximum.log_value / std::numbers::ln10;
     alarm.threshold = threshold;
     return alarm.log10_value >= threshold && FindActiveIn(*alarms_, kind) == nullptr;
   };
   if (crosses(Alarm::Kind::kEvidence, reading.maximum,
-              EvidenceThreshold(monitoring_.significance_level))) {
+              EvidenceThreshold(monitoring_.significance_level), reading.evidence_reached_at)) {
     Raise(alarm, reading);
   }
   if (crosses(Alarm::Kind::kDrift, reading.drift.shiryaev_roberts.maximum,
-              DriftThreshold(monitoring_.average_run_length))) {
+              DriftThreshold(monitoring_.average_run_length), reading.drift_reached_at)) {
     Raise(alarm, reading);
   }
 }
@@ -202,8 +212,7 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
   alarm->acknowledge_time = time;
   alarm->note = note;
   if (watch_ != nullptr && alarm->kind == Alarm::Kind::kEvidence) {
-    watch_ = std::make_unique<EvidenceWatch>(watch_->features(), monitoring_.tolerance,
-                                             observations + 1);
+    watch_ = NewWatch(watch_->features(), observations + 1);
     groups_.clear();
   } else if (watch_ != nullptr) {
     watch_->RestartDrift();

@@ -34,6 +34,7 @@ struct Alarm {
   Kind kind = Kind::kEvidence;
   // Of the row of the log that raised it, so that a replay raises the same.
   Time raise_time;
+  // Of the model: with it the threshold was reached.
   std::int64_t observation = 0;
   // log10 of the maximum that crossed the threshold.
   double log10_value = 0;
@@ -132,6 +133,9 @@ class ModelMonitor {
     std::shared_ptr<const GroupSnapshot> snapshot;
   };
 
+  // May throw bad_alloc.
+  [[nodiscard]] std::unique_ptr<EvidenceWatch> NewWatch(
+      std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const;
   // Where the next observation is, numbered from 0.
   [[nodiscard]] std::int64_t Watched() const;
   // The place in groups_ of the group of this value, which begins there if there is none.

@@ -294,7 +294,7 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     Group& restored = groups.emplace_back();
     restored.value = group.value();
     restored.overflow = group.overflow();
-    restored.watch = std::make_unique<EvidenceWatch>(watch->features(), monitoring_.tolerance, 1);
+    restored.watch = NewWatch(watch->features(), 1);
     if (absl::Status status = restored.watch->Restore(group.watch()); !status.ok()) {
       return status;
     }

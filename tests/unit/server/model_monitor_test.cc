@@ -50,9 +50,7 @@ ModelDeclaration Watched(std::size_t warmup = 0) {
 // A monitor that sees rows as a model's does, without the model.
 class MonitorTest : public ::testing::Test {
  protected:
-  void Begin() {
-    monitor_.Begin(monitor_.Prepare(*Kernel::ExponentialTotalVariation(0.5), {}), {});
-  }
+  void Begin() { monitor_.Begin(monitor_.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {}); }
 
   void Send(const PredictionSet& set, std::size_t batch) {
     for (std::size_t done = 0; done < set.labels.size(); done += batch) {
@@ -163,6 +161,15 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_TRUE(evidence.skce_lower_bound.has_value());
   EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
   EXPECT_FALSE(evidence.acknowledge_time.has_value());
+  // Which row it was does not hang on the batches.
+  ModelMonitor at_once{monitoring_, kClasses, 300};
+  at_once.Begin(at_once.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
+  at_once.Add(bad.view(), {});
+  at_once.Decide(At(9), static_cast<std::int64_t>(bad.labels.size()));
+  const auto same = at_once.Snapshot().alarms;
+  ASSERT_EQ(same->size(), 2U);
+  EXPECT_EQ(same->front().observation, evidence_at);
+  EXPECT_EQ(same->back().observation, drift_at);
   const Alarm& drift = alarms->back();
   EXPECT_EQ(drift.id, 2);
   EXPECT_EQ(drift.kind, Alarm::Kind::kDrift);
@@ -203,7 +210,7 @@ TEST_F(MonitorTest, ARejectedClassIsShownThoughItsFrequencyIsRight) {
   // deviate by chance.
   constexpr std::size_t kM = 7;
   ModelMonitor monitor(monitoring_, kM, 300);
-  monitor.Begin(monitor.Prepare(*Kernel::ExponentialTotalVariation(0.5), {}), {});
+  monitor.Begin(monitor.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
   PredictionSet set;
   set.class_count = kM;
   for (int i = 0; i < 1200; ++i) {

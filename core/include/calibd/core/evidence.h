@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +57,12 @@ struct RunningMaximum {
   friend bool operator==(const RunningMaximum&, const RunningMaximum&) = default;
 };
 
+// Values whose first reach is told, as natural logarithms: of the e-value, and of 1 + R.
+struct EvidenceMarks {
+  double log_e = std::numeric_limits<double>::infinity();
+  double log_shiryaev_roberts = std::numeric_limits<double>::infinity();
+};
+
 // min(1, 1 / max_t E_t): P(ever at most alpha) <= alpha under the null hypothesis. Never 0:
 // what is smaller than a double holds is given as the smallest normal one.
 [[nodiscard]] double AnytimePValue(const RunningMaximum& e_value) noexcept;
@@ -98,6 +105,10 @@ struct EvidenceReading {
   // keeps one over the readings.
   RunningMaximum maximum;
   Drift drift;
+  // The prediction at which each mark was first reached, of those that this process has added
+  // itself; 0 before. Not saved.
+  std::int64_t evidence_reached_at = 0;
+  std::int64_t drift_reached_at = 0;
   // Unbiased estimate SKCE_uq of the squared kernel calibration error with the kernel
   // phi'phi (see confidence_sequence.h): 2 / (n (n-1)) sum_{i<j} h_ij = (|A|_F^2 - sum_i |d_i|^2) /
   // (n (n-1)) with A = sum_i phi(g_i) d_i'. Signed. Unset for n < 2. Source: Widmann, Lindsten &
@@ -162,7 +173,8 @@ class EvidenceProcess {
  public:
   // Errors: InvalidArgument unless tolerance is in [1e-9, 0.5].
   [[nodiscard]] static absl::StatusOr<EvidenceProcess> Create(
-      std::shared_ptr<const RandomFeatures> features, double tolerance = kDefaultTolerance);
+      std::shared_ptr<const RandomFeatures> features, double tolerance = kDefaultTolerance,
+      const EvidenceMarks& marks = {});
   EvidenceProcess(const EvidenceProcess& other);
   EvidenceProcess& operator=(const EvidenceProcess& other);
   EvidenceProcess(EvidenceProcess&& other) noexcept;
@@ -196,7 +208,8 @@ class EvidenceProcess {
  private:
   struct Scratch;
 
-  EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance);
+  EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
+                  const EvidenceMarks& marks);
 
   void AddSome(const PredictionBatch& batch) noexcept;
   void AddRow(const PredictionBatch& batch, std::size_t row) noexcept;
@@ -213,6 +226,9 @@ class EvidenceProcess {
   RunningMaximum maximum_;
   RunningMaximum shiryaev_roberts_maximum_;
   RunningMaximum cusum_maximum_;
+  EvidenceMarks marks_;
+  std::int64_t evidence_reached_at_ = 0;
+  std::int64_t drift_reached_at_ = 0;
   double pair_sum_ = 0;
   double square_sum_ = 0;
   RunningMoments projections_;
