@@ -58,7 +58,9 @@ TEST(EvidenceLevelTest, FalseAlarmsStayBelowTheLevelThoughPolledAtEveryPredictio
       ++models;
     }
   }
-  EXPECT_LE(sum / models, kLevel + Margin(kLevel, models * simulations));
+  // All models together are 1800 streams: at the rate of .03 that a mixture over experts has, whose
+  // wealth is shared, the level is 5 standard deviations away, and a rate of .07 would be found.
+  EXPECT_LE(sum / models, kLevel);
 }
 
 std::size_t Median(std::vector<std::size_t> values) {
