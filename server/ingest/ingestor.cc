@@ -1,97 +1,17 @@
 #include "server/ingest/ingestor.h"
 
-#include <algorithm>
 #include <chrono>
 #include <new>
-#include <span>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "server/errors.h"
-#include "server/failpoint.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/maturing_predictions.h"
+#include "server/ingest/pending_batch.h"
+#include "server/ingest/snapshots.h"
 
 namespace calibd::server {
 namespace {
-
-// Opens a producer. Returns the number expected next and, unless the log knows it open so
-// already, the row of the log that says so.
-struct Opened {
-  std::int64_t next_sequence = 0;
-  std::string encoded;
-};
-absl::StatusOr<Opened> OpenProducer(Model& model, const std::string& producer_id,
-                                    std::int64_t epoch, std::chrono::microseconds elapsed) {
-  const std::optional<ProducerCursors::Cursor> former = model.cursors().Get(producer_id);
-  const absl::StatusOr<std::int64_t> next = model.cursors().Open(producer_id, epoch);
-  if (!next.ok()) {
-    return next.status();
-  }
-  Opened opened{.next_sequence = *next, .encoded = {}};
-  if (!former.has_value() || former->epoch < epoch) {
-    LoggedBatch logged;
-    logged.kind = LoggedBatch::Kind::kOpened;
-    opened.encoded =
-        EncodeLogged(logged, ProducerPosition{.producer_id = producer_id, .epoch = epoch});
-    AppendElapsed(elapsed, opened.encoded);
-  }
-  return opened;
-}
-
-// The buckets of the history that wait, as the store holds them.
-std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
-  std::vector<Store::StoredBucket> buckets;
-  buckets.reserve(model.history().waiting().size());
-  for (const History::Entry& entry : model.history().waiting()) {
-    buckets.push_back({.model_id = model.id(),
-                       .resolution = static_cast<std::int64_t>(entry.resolution),
-                       .start_s = entry.start.time_since_epoch().count(),
-                       .data = EncodeHistoryBucket(entry.bucket)});
-  }
-  return buckets;
-}
-
-// And deletes what is older than it is kept.
-absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& buckets) {
-  absl::Status status;
-  for (const Store::StoredBucket& bucket : buckets) {
-    const auto kept = RetentionOf(static_cast<HistoryResolution>(bucket.resolution));
-    status.Update(store.PutHistory(bucket));
-    status.Update(
-        store.DeleteHistory(bucket.model_id, bucket.resolution, bucket.start_s - kept.count()));
-  }
-  return status;
-}
-
-// With the cursors that moved: those of batches that the snapshot holds are told by nothing else
-// once their rows are gone.
-absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
-                           std::string_view data, const std::vector<Store::StoredBucket>& history,
-                           Store& store) {
-  if (model.deleted()) {
-    return absl::OkStatus();
-  }
-  Store::Snapshot snapshot{
-      .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
-  if (const PredictionTracker* const tracker = model.tracker()) {
-    snapshot.first_log_id = std::min(window_log_id, tracker->first_log_id());
-    snapshot.matured_log_id = tracker->matured_log_id();
-  }
-  absl::Status status = store.PutSnapshot(snapshot);
-  status.Update(StoreHistory(store, history));
-  model.cursors().VisitMoved(
-      [&](const std::string& producer_id, const ProducerCursors::Cursor& cursor) {
-        const std::string contents = EncodeContents(cursor);
-        status.Update(store.PutCursor({.model_id = model.id(),
-                                       .producer_id = producer_id,
-                                       .epoch = cursor.epoch,
-                                       .last_sequence = cursor.last_sequence,
-                                       .contents = contents}));
-      });
-  Failpoint("snapshot");
-  return status;
-}
 
 void Publish(Model& model) {
   try {
@@ -102,272 +22,6 @@ void Publish(Model& model) {
 }
 
 }  // namespace
-
-// A batch on its way to its model's state. What `Write` found out is read after the commit.
-struct Ingestor::Pending {
-  enum class Outcome { kNew, kSettledBefore, kRefused };
-
-  std::shared_ptr<Model> model;
-  std::optional<ProducerPosition> position;
-  // Whether it is also what opens its producer.
-  bool opens = false;
-  LoggedBatch logged;
-  std::string encoded;
-  std::size_t bytes = 0;
-  std::function<void(Settlement)> done;
-
-  Outcome outcome = Outcome::kRefused;
-  absl::Status refusal;
-  // 0: there is no row of it.
-  std::int64_t log_id = 0;
-  std::int64_t time_us = 0;
-  // Of the row that says that its producer was opened, if the batch has none that says it.
-  std::int64_t opened_log_id = 0;
-  Settlement settlement;
-  // What there is to undo. The cursor is the one before this batch, unset for a new producer.
-  bool moved_cursor = false;
-  std::optional<ProducerCursors::Cursor> former_cursor;
-  bool labelled = false;
-  bool tracked = false;
-
-  // The one place that decides by the producer's numbering whether a batch is new, by the
-  // ids what it does to predictions that wait, and puts it into the order in which it
-  // counts. On the storage thread.
-  absl::Status Write(Store& store, const LogClock& clock) {
-    if (model->deleted()) {
-      refusal = ModelNotFoundError(model->declaration().name.ToString());
-      return absl::OkStatus();
-    }
-    time_us = clock.wall_us();
-    logged.elapsed = clock.elapsed();
-    std::string opened;
-    if (position.has_value()) {
-      former_cursor = model->cursors().Get(position->producer_id);
-      if (opens) {
-        absl::StatusOr<Opened> open =
-            OpenProducer(*model, position->producer_id, position->epoch, logged.elapsed);
-        refusal = open.status();
-        if (!refusal.ok()) {
-          return absl::OkStatus();
-        }
-        opened = std::move(open->encoded);
-        moved_cursor = true;
-      }
-      const absl::StatusOr<ProducerCursors::Standing> standing =
-          model->cursors().Check(*position, logged.batch.content_hash);
-      refusal = standing.status();
-      if (standing.ok() && *standing == ProducerCursors::Standing::kSettledBefore) {
-        outcome = Outcome::kSettledBefore;
-      }
-      if (!standing.ok() || outcome == Outcome::kSettledBefore) {
-        WriteOpened(store, std::move(opened));
-        return absl::OkStatus();
-      }
-    }
-    if (logged.kind == LoggedBatch::Kind::kPredictions) {
-      refusal = Admit();
-      if (!refusal.ok()) {
-        WriteOpened(store, std::move(opened));
-        return absl::OkStatus();
-      }
-    } else if (logged.kind == LoggedBatch::Kind::kLabels) {
-      Resolve();
-    }
-    AppendElapsed(logged.elapsed, encoded);
-    log_id = store.AppendBatch(model->id(), time_us, std::move(encoded));
-    Failpoint("append");
-    outcome = Outcome::kNew;
-    if (logged.tracked()) {
-      Track();
-    }
-    if (position.has_value()) {
-      moved_cursor = true;
-      model->cursors().Advance(*position, logged.batch.content_hash);
-    }
-    return absl::OkStatus();
-  }
-
-  void WriteOpened(Store& store, std::string opened) {
-    if (!opened.empty()) {
-      opened_log_id = store.AppendBatch(model->id(), time_us, std::move(opened));
-    }
-  }
-
-  // Leaves out the predictions whose ids are known. An error when the rest is too many.
-  absl::Status Admit() {
-    DecodedBatch& batch = logged.batch;
-    const PredictionTracker& tracker = *model->tracker();
-    const std::vector<std::uint32_t> found = tracker.FindNew(batch.ids);
-    if (tracker.pending() + found.size() > tracker.max_pending()) {
-      return PendingFullError(found.size());
-    }
-    if (found.size() == batch.ids.size()) {
-      return absl::OkStatus();
-    }
-    logged.duplicate_predictions = static_cast<std::int64_t>(batch.ids.size() - found.size());
-    const std::size_t m = batch.class_count;
-    for (std::size_t to = 0; to < found.size(); ++to) {
-      const std::size_t from = found[to];
-      batch.ids[to] = batch.ids[from];
-      std::copy_n(batch.probabilities.data() + from * m, m, batch.probabilities.data() + to * m);
-      logged.predicted_classes[to] = logged.predicted_classes[from];
-      if (!batch.labels.empty()) {
-        batch.labels[to] = batch.labels[from];
-      }
-      if (batch.group_values.size() > 1) {
-        batch.group_values[to] = batch.group_values[from];
-      }
-    }
-    if (batch.group_values.size() > 1) {
-      batch.group_values.resize(found.size());
-    }
-    batch.ids.resize(found.size());
-    logged.predicted_classes.resize(found.size());
-    batch.probabilities.resize(found.size() * m);
-    batch.labels.resize(batch.labels.empty() ? 0 : found.size());
-    encoded = EncodeLogged(logged, position);
-    return absl::OkStatus();
-  }
-
-  absl::Status PendingFullError(std::size_t rows) const {
-    constexpr std::chrono::milliseconds kLeastDelay{100};
-    constexpr std::chrono::milliseconds kMostDelay{60000};
-    const PredictionTracker& tracker = *model->tracker();
-    absl::Status error =
-        MakeError(absl::StatusCode::kResourceExhausted, "PENDING_FULL",
-                  absl::StrCat(tracker.pending(), " predictions wait for their labels, and with ",
-                               rows, " more they exceed max_pending, ", tracker.max_pending(),
-                               ": they are taken when older ones have matured"));
-    if (rows > tracker.max_pending()) {
-      return error;
-    }
-    const auto until_due =
-        std::chrono::duration_cast<std::chrono::milliseconds>(tracker.next_due() - logged.elapsed);
-    return WithRetryDelay(std::move(error), std::clamp(until_due, kLeastDelay, kMostDelay));
-  }
-
-  // Gives the labels to their predictions, and leaves out those that change nothing.
-  void Resolve() {
-    DecodedBatch& batch = logged.batch;
-    PredictionTracker::Labelling labelling =
-        model->tracker()->Label(logged.elapsed, batch.ids, batch.labels);
-    logged.label_counts = labelling.counts;
-    logged.label_classes = std::move(labelling.classes);
-    for (std::size_t to = 0; to < labelling.matched.size(); ++to) {
-      batch.ids[to] = batch.ids[labelling.matched[to]];
-      batch.labels[to] = batch.labels[labelling.matched[to]];
-    }
-    batch.ids.resize(labelling.matched.size());
-    batch.labels.resize(labelling.matched.size());
-    labelled = true;
-    encoded = EncodeLogged(logged, position);
-  }
-
-  void Track() {
-    const DecodedBatch& batch = logged.batch;
-    if (logged.kind == LoggedBatch::Kind::kPredictions) {
-      model->tracker()->Add(log_id, logged.elapsed, time_us, batch.ids, logged.predicted_classes,
-                            batch.labels);
-    } else {
-      model->tracker()->KeepLabels(log_id, batch.ids);
-    }
-    tracked = true;
-  }
-
-  void Undo() {
-    if (moved_cursor) {
-      model->cursors().Set(position->producer_id, former_cursor);
-    }
-    if (tracked && logged.kind == LoggedBatch::Kind::kPredictions) {
-      model->tracker()->UndoAdd();
-    } else if (tracked) {
-      model->tracker()->UndoKeepLabels();
-    }
-    if (labelled) {
-      model->tracker()->UndoLabel(logged.batch.ids);
-    }
-  }
-};
-
-// Predictions on their way from the log to their model's state.
-struct Ingestor::Maturing {
-  std::shared_ptr<Model> model;
-  std::function<void(bool)> done;
-
-  PredictionTracker::Matured matured;
-  PredictionTracker::Unneeded unneeded;
-  LoggedBatch logged;
-  std::int64_t log_id = 0;
-  std::int64_t time_us = 0;
-
-  absl::Status Write(Store& store, const LogClock& clock) {
-    // Of one transaction.
-    constexpr std::size_t kMostValues = std::size_t{1} << 17;
-    constexpr std::size_t kMostReleased = 1024;
-    if (model->deleted()) {
-      return absl::OkStatus();
-    }
-    PredictionTracker& tracker = *model->tracker();
-    const std::size_t m = model->declaration().class_count;
-    logged.elapsed = clock.elapsed();
-    matured = tracker.Mature(logged.elapsed, std::max<std::size_t>(1, kMostValues / m));
-    absl::Status status;
-    if (!matured.runs.empty()) {
-      status = WriteMatured(store, clock);
-    }
-    if (status.ok()) {
-      unneeded = tracker.FindUnneeded(logged.elapsed, kMostReleased);
-      store.ReleaseBatches(unneeded.log_ids);
-    }
-    return status;
-  }
-
-  absl::Status WriteMatured(Store& store, const LogClock& clock) {
-    logged.kind = LoggedBatch::Kind::kMatured;
-    logged.through_log_id = matured.runs.back().log_id;
-    const std::size_t m = model->declaration().class_count;
-    logged.batch.class_count = m;
-    for (const PredictionTracker::Matured::Run& run : matured.runs) {
-      const absl::StatusOr<std::string> data = store.ReadBatch(run.log_id);
-      if (!data.ok()) {
-        return data.status();
-      }
-      const absl::StatusOr<LoggedBatch> predictions = DecodeLogged(*data, m);
-      if (!predictions.ok()) {
-        return predictions.status();
-      }
-      if (predictions->batch.ids.size() != run.labels.size()) {
-        return MakeError(
-            absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-            absl::StrCat("batch ", run.log_id, " of the log holds ", predictions->batch.ids.size(),
-                         " predictions, expected ", run.labels.size()));
-      }
-      Take(*predictions, run.labels);
-    }
-    time_us = clock.wall_us();
-    std::string encoded = EncodeLogged(logged, std::nullopt);
-    AppendElapsed(logged.elapsed, encoded);
-    log_id = store.AppendBatch(model->id(), time_us, std::move(encoded));
-    Failpoint("maturity");
-    return absl::OkStatus();
-  }
-
-  void Take(const LoggedBatch& predictions, const std::vector<std::int32_t>& labels) {
-    const std::size_t m = predictions.batch.class_count;
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      if (labels[i] == PredictionTracker::kNoLabel) {
-        logged.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
-        continue;
-      }
-      const std::span<const double> row(predictions.batch.probabilities.data() + i * m, m);
-      logged.batch.probabilities.insert(logged.batch.probabilities.end(), row.begin(), row.end());
-      logged.batch.labels.push_back(labels[i]);
-      if (!model->declaration().monitoring.group_tag.empty()) {
-        logged.batch.group_values.push_back(predictions.batch.groups()[i]);
-      }
-    }
-  }
-};
 
 Ingestor::Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes)
     : commits_(commits), clock_(clock), queue_bytes_(queue_bytes) {
@@ -392,7 +46,7 @@ void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id
            return absl::OkStatus();
          }
          opening->former_cursor = model->cursors().Get(opening->producer_id);
-         absl::StatusOr<Opened> opened =
+         absl::StatusOr<OpenedProducer> opened =
              OpenProducer(*model, opening->producer_id, epoch, clock_.elapsed());
          opening->opened = opened.ok();
          if (!opened.ok()) {
@@ -443,7 +97,7 @@ void Ingestor::OpenAndSubmit(const std::shared_ptr<Model>& model,
 
 void Ingestor::Post(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
                     bool opens, DecodedBatch batch, std::function<void(Settlement)> done) {
-  auto pending = std::make_shared<Pending>();
+  auto pending = std::make_shared<PendingBatch>();
   pending->model = model;
   pending->logged = MakeLoggedBatch(std::move(batch));
   // Labels are encoded when it is known what becomes of them, in about as much.
@@ -506,7 +160,7 @@ void Ingestor::Settle() {
         model->retention().HastenSnapshot();
       }
       if (model->retention().SnapshotDue(LogRetention::Clock::now())) {
-        PostSnapshot(model);
+        PostSnapshot(model, commits_, clock_);
       }
       Publish(*model);
       for (const Settling& one : settling) {
@@ -518,7 +172,7 @@ void Ingestor::Settle() {
   settling_of_.clear();
 }
 
-bool Ingestor::Settle(Pending& pending, const absl::Status& committed) {
+bool Ingestor::Settle(PendingBatch& pending, const absl::Status& committed) {
   Model& model = *pending.model;
   const LoggedBatch& logged = pending.logged;
   const DecodedBatch& batch = logged.batch;
@@ -530,12 +184,12 @@ bool Ingestor::Settle(Pending& pending, const absl::Status& committed) {
   if (pending.opened_log_id != 0) {
     model.retention().Add(pending.opened_log_id, 0);
   }
-  if (pending.outcome == Pending::Outcome::kRefused) {
+  if (pending.outcome == PendingBatch::Outcome::kRefused) {
     settlement.status = pending.refusal;
     return true;
   }
   settlement.status = batch.validity;
-  if (pending.outcome == Pending::Outcome::kSettledBefore) {
+  if (pending.outcome == PendingBatch::Outcome::kSettledBefore) {
     model.CountDuplicate();
     settlement.kind =
         batch.validity.ok() ? Settlement::Kind::kDuplicate : Settlement::Kind::kRejected;
@@ -591,7 +245,7 @@ bool Ingestor::Count(Model& model, const LoggedBatch& logged, std::int64_t log_i
 }
 
 void Ingestor::Mature(const std::shared_ptr<Model>& model, std::function<void(bool)> done) {
-  auto maturing = std::make_shared<Maturing>();
+  auto maturing = std::make_shared<MaturingPredictions>();
   maturing->model = model;
   maturing->done = std::move(done);
   commits_.Post(
@@ -653,43 +307,6 @@ void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t ala
                                                               row->time_us);
                                                },
                                            .answer = [row, done] { done(row->refusal); }});
-                     }});
-}
-
-void Ingestor::PostSnapshot(const std::shared_ptr<Model>& model) {
-  std::string data;
-  std::vector<Store::StoredBucket> history;
-  try {
-    data = model->Save().SerializeAsString();
-    history = EncodeHistory(*model);
-  } catch (const std::bad_alloc&) {
-    return;  // It is due again with the next batch.
-  }
-  const std::int64_t log_id = model->retention().last_log_id();
-  const std::size_t stored_history = history.size();
-  std::vector<std::int64_t> unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now());
-  commits_.Post({.append = nullptr,
-                 .write =
-                     [model, log_id, window_log_id = model->retention().first_log_id(),
-                      data = std::move(data), history = std::move(history),
-                      unneeded = std::move(unneeded)](Store& store) {
-                       store.ReleaseBatches(unneeded);
-                       return WriteSnapshot(*model, log_id, window_log_id, data, history, store);
-                     },
-                 .undo = nullptr,
-                 .done =
-                     [this, model, log_id, stored_history](const absl::Status& committed) {
-                       if (committed.ok()) {
-                         model->cursors().SetStored();
-                         model->set_stored_time_us(clock_.wall_us());
-                       }
-                       if (committed.ok() && model->tracker() != nullptr) {
-                         model->tracker()->SetSnapshot(log_id);
-                       }
-                       model->strand().Post([model, stored_history, stored = committed.ok()] {
-                         model->retention().EndSnapshot(stored);
-                         model->DropStoredHistory(stored ? stored_history : 0);
-                       });
                      }});
 }
 

@@ -17,34 +17,13 @@
 #include "server/ingest/decode.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/logged_batch.h"
+#include "server/ingest/settlement.h"
 #include "server/state/model.h"
 #include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
-// What became of a batch.
-struct Settlement {
-  enum class Kind {
-    // Counted now, and visible to readers.
-    kAccepted,
-    // Settled before: counted once, not again.
-    kDuplicate,
-    // Invalid: changed nothing but used up its number; status says why.
-    kRejected,
-    // Not taken, and its number not used up: a gap, a fence, other content, a
-    // deleted model, a full disk, too many predictions that wait. status says which.
-    kRefused,
-  };
-  Kind kind = Kind::kRefused;
-  absl::Status status;
-  // Predictions of the batch: taken, and not taken as they were known.
-  std::int64_t accepted_rows = 0;
-  std::int64_t duplicate_rows = 0;
-  // Predictions and labels of a batch that was rejected.
-  std::int64_t rejected_rows = 0;
-  // Labels by id of a batch that was accepted.
-  LabelCounts labels;
-};
+struct PendingBatch;
 
 // Takes decoded batches to the log and from there to the state of their models: in
 // the order of the log, one after another for one model. Thread-safe.
@@ -92,9 +71,6 @@ class Ingestor {
   [[nodiscard]] bool HasRoom(std::function<void()> notify);
 
  private:
-  struct Pending;
-  struct Maturing;
-
   void Post(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
             bool opens, DecodedBatch batch, std::function<void(Settlement)> done);
   // What a committed operation does to its model, on the model's strand.
@@ -108,10 +84,9 @@ class Ingestor {
   void AddSettling(const std::shared_ptr<Model>& model, Settling settling);
   // Settles all that was added, the operations of a model together.
   void Settle();
-  bool Settle(Pending& pending, const absl::Status& committed);
+  bool Settle(PendingBatch& pending, const absl::Status& committed);
   // Does to the model what the row says. False as Settling::count.
   bool Count(Model& model, const LoggedBatch& logged, std::int64_t log_id, std::int64_t time_us);
-  void PostSnapshot(const std::shared_ptr<Model>& model);
   void Release(std::size_t bytes);
 
   CommitQueue& commits_;

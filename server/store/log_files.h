@@ -8,40 +8,14 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/store/log_segment.h"
 
 namespace calibd::server {
-
-// An open file descriptor that closes itself.
-class File {
- public:
-  File() = default;
-  explicit File(int descriptor) noexcept : descriptor_(descriptor) {}
-  ~File();
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
-
-  [[nodiscard]] int get() const noexcept { return descriptor_; }
-
- private:
-  int descriptor_ = -1;
-};
-
-// A batch of the log.
-struct StoredBatch {
-  std::int64_t log_id = 0;
-  std::int64_t model_id = 0;
-  // Microseconds since 1970.
-  std::int64_t time_us = 0;
-  // A store.v1.LoggedBatch.
-  std::string_view data;
-};
-// Ends the reading by an error.
-using VisitBatch = std::function<absl::Status(const StoredBatch&)>;
 
 // The newest part of the log: a sequence of files (segments), each taken from the disk as a
 // whole before it is written, so that what is appended needs one write and one sync, and no
@@ -79,7 +53,7 @@ class LogFiles {
   // Takes the batch for the next frame; returns its id.
   std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string data);
   // Of the next frame, 0 without any.
-  [[nodiscard]] std::size_t appended_bytes() const noexcept { return frame_bytes_; }
+  [[nodiscard]] std::size_t appended_bytes() const noexcept { return frame_.bytes(); }
   // Writes the frame; on return it is durable. After an error or without it: Rollback.
   [[nodiscard]] absl::Status Commit();
   void Rollback() noexcept;
@@ -89,7 +63,7 @@ class LogFiles {
 
   // Of the oldest batch in the files, and of the next one to be appended.
   [[nodiscard]] std::int64_t first_log_id() const noexcept {
-    return segments_.front().first_log_id;
+    return segments_.front().first_log_id();
   }
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return next_log_id_; }
   // What the files take on the disk.
@@ -107,7 +81,7 @@ class LogFiles {
                                                                 std::size_t max_bytes,
                                                                 const VisitBatch& visit) const;
   [[nodiscard]] std::int64_t first_log_id_after_oldest() const noexcept {
-    return segments_[1].first_log_id;
+    return segments_[1].first_log_id();
   }
   // The file may become the next segment.
   [[nodiscard]] absl::Status RemoveOldest();
@@ -131,64 +105,23 @@ class LogFiles {
       const std::function<absl::Status(const StoredBatch&, bool needed)>& visit);
 
  private:
-  struct Segment {
-    std::string path;
-    File file;
-    std::int64_t first_log_id = 0;
-    std::uint64_t salt = 0;
-    std::uint64_t size = 0;
-    // Where the next frame goes.
-    std::uint64_t end = 0;
-    // Of each batch where it is, in units of 8 bytes; and whether it is needed.
-    std::vector<std::uint32_t> places;
-    std::vector<bool> needed;
-    std::size_t needed_batches = 0;
-    std::uint64_t needed_bytes = 0;
-
-    [[nodiscard]] std::int64_t end_log_id() const noexcept {
-      return first_log_id + static_cast<std::int64_t>(places.size());
-    }
-    // Of a batch and what is before the next one.
-    [[nodiscard]] std::uint64_t bytes_of(std::size_t index) const noexcept;
-  };
-
   LogFiles(std::string folder, std::uint64_t segment_bytes)
       : folder_(std::move(folder)), segment_bytes_(segment_bytes) {}
 
   [[nodiscard]] absl::Status OpenAll(const Options& options);
-  [[nodiscard]] static absl::StatusOr<Segment> OpenSegment(const std::string& path);
-  // Goes through the frames from the segment's end on, as long as they are valid and before `end`,
-  // and moves its end behind them.
-  [[nodiscard]] static absl::Status ReadFrames(Segment& segment, std::uint64_t end,
-                                               const VisitBatch& visit);
-  // What was written last and never acknowledged may be cut. Nothing was written after it.
-  [[nodiscard]] static absl::Status CheckEnd(const Segment& newest);
   // Makes the newest segment, for a frame of so many bytes.
-  [[nodiscard]] absl::Status AddSegment(std::int64_t first_log_id, std::uint64_t frame_bytes);
-  [[nodiscard]] absl::Status SyncFolder() const;
-  [[nodiscard]] std::string PathOf(std::int64_t first_log_id) const;
+  [[nodiscard]] absl::Status AddSegment(std::uint64_t frame_bytes);
   // Of the segment that would hold it.
   [[nodiscard]] std::size_t Find(std::int64_t log_id) const noexcept;
-  // batch: its data are in `data`.
-  [[nodiscard]] static absl::Status ReadAt(const Segment& segment, std::int64_t log_id,
-                                           std::string& data, StoredBatch& batch);
 
   const std::string folder_;
   const std::uint64_t segment_bytes_;
   // Oldest first; the newest takes the frames.
-  std::deque<Segment> segments_;
+  std::deque<LogSegment> segments_;
   std::int64_t next_log_id_ = 1;
 
-  // A batch of the frame to come.
-  struct Appended {
-    // In the frame.
-    std::uint64_t place = 0;
-    std::int64_t model_id = 0;
-    std::int64_t time_us = 0;
-    std::string data;
-  };
-  std::vector<Appended> appended_;
-  std::uint64_t frame_bytes_ = 0;
+  // Is written by the next Commit.
+  LogFrame frame_;
 
   int holders_ = 0;
   // What became unneeded while the files were held.

@@ -1,0 +1,112 @@
+#include "server/ingest/snapshots.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/failpoint.h"
+
+namespace calibd::server {
+namespace {
+
+// The buckets of the history that wait, as the store holds them.
+std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
+  std::vector<Store::StoredBucket> buckets;
+  buckets.reserve(model.history().waiting().size());
+  for (const History::Entry& entry : model.history().waiting()) {
+    buckets.push_back({.model_id = model.id(),
+                       .resolution = static_cast<std::int64_t>(entry.resolution),
+                       .start_s = entry.start.time_since_epoch().count(),
+                       .data = EncodeHistoryBucket(entry.bucket)});
+  }
+  return buckets;
+}
+
+// And deletes what is older than it is kept.
+absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& buckets) {
+  absl::Status status;
+  for (const Store::StoredBucket& bucket : buckets) {
+    const auto kept = RetentionOf(static_cast<HistoryResolution>(bucket.resolution));
+    status.Update(store.PutHistory(bucket));
+    status.Update(
+        store.DeleteHistory(bucket.model_id, bucket.resolution, bucket.start_s - kept.count()));
+  }
+  return status;
+}
+
+// With the cursors that moved: those of batches that the snapshot holds are told by nothing else
+// once their rows are gone.
+absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
+                           std::string_view data, const std::vector<Store::StoredBucket>& history,
+                           Store& store) {
+  if (model.deleted()) {
+    return absl::OkStatus();
+  }
+  Store::Snapshot snapshot{
+      .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
+  if (const PredictionTracker* const tracker = model.tracker()) {
+    snapshot.first_log_id = std::min(window_log_id, tracker->first_log_id());
+    snapshot.matured_log_id = tracker->matured_log_id();
+  }
+  absl::Status status = store.PutSnapshot(snapshot);
+  status.Update(StoreHistory(store, history));
+  model.cursors().VisitMoved(
+      [&](const std::string& producer_id, const ProducerCursors::Cursor& cursor) {
+        const std::string contents = EncodeContents(cursor);
+        status.Update(store.PutCursor({.model_id = model.id(),
+                                       .producer_id = producer_id,
+                                       .epoch = cursor.epoch,
+                                       .last_sequence = cursor.last_sequence,
+                                       .contents = contents}));
+      });
+  Failpoint("snapshot");
+  return status;
+}
+
+}  // namespace
+
+void PostSnapshot(const std::shared_ptr<Model>& model, CommitQueue& commits,
+                  const LogClock& clock) {
+  std::string data;
+  std::vector<Store::StoredBucket> history;
+  try {
+    data = model->Save().SerializeAsString();
+    history = EncodeHistory(*model);
+  } catch (const std::bad_alloc&) {
+    return;  // It is due again with the next batch.
+  }
+  const std::int64_t log_id = model->retention().last_log_id();
+  const std::size_t stored_history = history.size();
+  std::vector<std::int64_t> unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now());
+  commits.Post({.append = nullptr,
+                .write =
+                    [model, log_id, window_log_id = model->retention().first_log_id(),
+                     data = std::move(data), history = std::move(history),
+                     unneeded = std::move(unneeded)](Store& store) {
+                      store.ReleaseBatches(unneeded);
+                      return WriteSnapshot(*model, log_id, window_log_id, data, history, store);
+                    },
+                .undo = nullptr,
+                .done =
+                    [&clock, model, log_id, stored_history](const absl::Status& committed) {
+                      if (committed.ok()) {
+                        model->cursors().SetStored();
+                        model->set_stored_time_us(clock.wall_us());
+                      }
+                      if (committed.ok() && model->tracker() != nullptr) {
+                        model->tracker()->SetSnapshot(log_id);
+                      }
+                      model->strand().Post([model, stored_history, stored = committed.ok()] {
+                        model->retention().EndSnapshot(stored);
+                        model->DropStoredHistory(stored ? stored_history : 0);
+                      });
+                    }});
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,65 @@
+#ifndef CALIBD_SERVER_STORE_FILE_H_
+#define CALIBD_SERVER_STORE_FILE_H_
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace calibd::server {
+
+// Whether it is that there is no room; EFBIG: the process may not write so large a file.
+[[nodiscard]] bool IsFull(int error);
+// ResourceExhausted when it is full, else Unavailable. action: "read".
+[[nodiscard]] absl::Status FileError(const std::string& path, std::string_view action, int error);
+// DataLoss. reason: what the file "has" or "is".
+[[nodiscard]] absl::Status DamageError(const std::string& path, std::string_view reason);
+
+// An open file of the store, that closes itself. Errors: FileError.
+class File {
+ public:
+  // flags: of open(2). action: what cannot be done without it.
+  [[nodiscard]] static absl::StatusOr<File> Open(std::string path, int flags,
+                                                 std::string_view action);
+  ~File();
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+
+  [[nodiscard]] int get() const noexcept { return descriptor_; }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+  // Returns how many bytes there were.
+  [[nodiscard]] absl::StatusOr<std::size_t> Read(char* data, std::size_t size,
+                                                 std::uint64_t offset) const;
+  // Writes the pieces one behind the other, and uses them up.
+  [[nodiscard]] absl::Status Write(std::span<iovec> pieces, std::uint64_t offset) const;
+  // One that failed is not tried again: what the disk holds is not known. So it is no full disk.
+  [[nodiscard]] absl::Status SyncData() const;
+  // With what the file system knows of it.
+  [[nodiscard]] absl::Status Sync() const;
+  [[nodiscard]] absl::Status Rename(std::string path);
+
+ private:
+  File(int descriptor, std::string path) noexcept
+      : descriptor_(descriptor), path_(std::move(path)) {}
+
+  int descriptor_ = -1;
+  std::string path_;
+};
+
+// What File::Write writes from there.
+[[nodiscard]] iovec Piece(const void* data, std::size_t size);
+
+// So that the files in it have their names.
+[[nodiscard]] absl::Status SyncFolder(const std::string& path);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_FILE_H_
