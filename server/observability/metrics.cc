@@ -349,8 +349,9 @@ class ModelFamilies {
              "Time of the newest accepted batch since the Unix epoch.", MetricType::Gauge);
   MetricFamily stored_ =
       Family("calibd_snapshot_timestamp_seconds",
-             "When the newest snapshot of the model's state was stored since the server started, "
-             "since the Unix epoch. What came after it is counted again at a start.",
+             "Of when the newest stored snapshot of the model's state is, since the Unix epoch. "
+             "What came after it is counted again at a start; without anything new there is no "
+             "newer one.",
              MetricType::Gauge);
   MetricFamily predictions_ = Family(
       "calibd_predictions_total", "Predictions with an id: taken, or duplicate (the id was known).",
