@@ -167,6 +167,7 @@ class ModelFamilies {
                                  &log10_e_value_max_,
                                  &watched_,
                                  &last_counted_,
+                                 &stale_after_,
                                  &alarm_active_,
                                  &alarms_,
                                  &drift_,
@@ -249,6 +250,7 @@ class ModelFamilies {
         monitor.last_counted_time.value_or(model.create_time());
     AddSeries(last_counted_, labels,
               std::chrono::duration<double>(last_counted.time_since_epoch()).count());
+    AddSeries(stale_after_, labels, std::chrono::duration<double>(monitoring.stale_after).count());
     AddAlarms(labels, "evidence", monitor, Alarm::Kind::kEvidence, monitor.raised[0]);
     AddAlarms(labels, "drift", monitor, Alarm::Kind::kDrift, monitor.raised[1]);
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
@@ -436,6 +438,10 @@ class ModelFamilies {
       "When the newest labelled prediction came to count, or the model was created if none did, "
       "since the Unix epoch.",
       MetricType::Gauge);
+  MetricFamily stale_after_ =
+      Family("calibd_stale_after_seconds",
+             "The model is stale when calibd_last_counted_timestamp_seconds is older than this.",
+             MetricType::Gauge);
   MetricFamily alarm_active_ =
       Family("calibd_alarm_active",
              "1 while an alarm of the kind (evidence, drift) was raised and is not acknowledged, "

@@ -79,6 +79,8 @@ TEST_F(MetricsTest, WhatIsWatchedIsExported) {
   EXPECT_THAT(text, HasSubstr("calibd_watch_observations{model=\"m\",version=\"\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("calibd_log10_e_value{model=\"m\",version=\"\"} 0\n"));
   EXPECT_THAT(text, Not(HasSubstr("calibd_effect_skce{")));
+  // Unless declared, a day.
+  EXPECT_THAT(text, HasSubstr("calibd_stale_after_seconds{model=\"m\",version=\"\"} 86400\n"));
   // None was: since the model's creation.
   EXPECT_THAT(text, HasSubstr("calibd_last_counted_timestamp_seconds{model=\"m\",version=\"\"} "));
   Observe("models/m", Draw(500));
