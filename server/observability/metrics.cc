@@ -558,11 +558,15 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_store_queue_operations",
                             "Batches and other changes that wait to be on disk.", MetricType::Gauge,
                             Bytes(store.queued)));
-  families.push_back(
-      Single("calibd_store_size_bytes",
-             "Size of the log's files, the database and its write-ahead log; without a file "
-             "that is kept to be used again.",
-             MetricType::Gauge, Count(store.bytes)));
+  MetricFamily size =
+      Family("calibd_store_size_bytes",
+             "What is written in the log's files (part log), each of which takes up to 64 MiB of "
+             "the disk before that is written; size of the database and its write-ahead log (part "
+             "database).",
+             MetricType::Gauge);
+  Add(size, {{"part", "log"}}, Count(store.log_bytes));
+  Add(size, {{"part", "database"}}, Count(store.database_bytes));
+  families.push_back(std::move(size));
   const bool restored = sources_.registry.CheckRestored().ok();
   families.push_back(Single("calibd_recovering",
                             "1 while the start brings back the models and calls are answered "

@@ -174,6 +174,20 @@ TEST_F(MetricsTest, WhatAlertRulesNameIsExported) {
   }
 }
 
+TEST_F(MetricsTest, AnEmptyStoreIsSmall) {
+  Start();
+  const std::string text = Scrape();
+  for (const std::string part : {"log", "database"}) {
+    const std::string series = "\ncalibd_store_size_bytes{part=\"" + part + "\"} ";
+    const std::size_t at = text.find(series);
+    ASSERT_NE(at, std::string::npos) << part;
+    const double bytes = std::stod(text.substr(at + series.size()));
+    EXPECT_GT(bytes, 0) << part;
+    // The database has its tables, and its write-ahead log what made them.
+    EXPECT_LT(bytes, part == "log" ? 1000 : 1 << 20) << part;
+  }
+}
+
 TEST_F(MetricsTest, FailedCallsAreCountedToo) {
   Start();
   EXPECT_EQ(client_->Delete("models/absent").error_code(), grpc::NOT_FOUND);
