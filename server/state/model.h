@@ -16,6 +16,7 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_lens.h"
+#include "calibd/core/running_reliability.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/group_values.h"
@@ -61,6 +62,8 @@ struct ModelSnapshot {
   // Those of the declaration, the canonical one first; empty during warm-up.
   std::vector<LensSnapshot> lenses;
   WindowView window;
+  // Of all observations, as far back as it is kept: see History.
+  RunningReliability reliability;
 
   [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }
   // Nothing when it is not there. lens: of the declaration or not.
