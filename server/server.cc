@@ -13,12 +13,13 @@
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
+#include "server/ingest/due_work.h"
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/log_clock.h"
-#include "server/ingest/maturation.h"
 #include "server/ingest/open_streams.h"
 #include "server/ingest/recovery.h"
+#include "server/ingest/snapshots.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
@@ -107,8 +108,8 @@ struct Server::Parts {
     upkeep.Stop();
     // Histories are read on the writer threads first, then on their own.
     history.Stop();
-    if (maturation != nullptr) {
-      maturation->Stop();
+    if (due_work != nullptr) {
+      due_work->Stop();
     }
     // What was submitted is settled; what settling it posts is written.
     commits.Flush();
@@ -133,7 +134,7 @@ struct Server::Parts {
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
         registry.FinishRestoring();
-        maturation = std::make_unique<Maturation>(registry, ingestor);
+        due_work = std::make_unique<DueWork>(registry, ingestor, commits);
       }
       return recovered;
     });
@@ -173,7 +174,7 @@ struct Server::Parts {
   LogClock clock;
   Ingestor ingestor;
   // Once the models are back.
-  std::unique_ptr<Maturation> maturation;
+  std::unique_ptr<DueWork> due_work;
   OpenStreams streams;
   ModelServiceImpl models;
   IngestServiceImpl ingest;
@@ -228,6 +229,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
 }
 
 void Server::Drain(std::chrono::steady_clock::time_point deadline) {
+  const auto begin = std::chrono::steady_clock::now();
   parts_->phase = Parts::Phase::kDraining;
   parts_->EndRecovery();
   parts_->grpc->StopServing();
@@ -237,6 +239,13 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   parts_->calibration.watches().Drain();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() +
                          (deadline - std::chrono::steady_clock::now()));
+  if (parts_->due_work != nullptr) {
+    parts_->due_work->Stop();
+    // So that the next start has nothing to count again. Clients may have taken all the time until
+    // the deadline: a sixth more still leaves some to end.
+    StoreSnapshots(parts_->registry, parts_->commits, parts_->clock,
+                   deadline + (deadline - begin) / 6);
+  }
 }
 
 }  // namespace calibd::server

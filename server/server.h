@@ -34,8 +34,9 @@ class Server {
   ~Server();
 
   // Says NOT_SERVING, gives up on models that are not back yet, refuses new streams, settles
-  // and acknowledges the batches that were accepted, ends every call and stops all threads.
-  // Clients get until `deadline` to take their answers.
+  // and acknowledges the batches that were accepted, ends every call, stores what is in no snapshot
+  // as far as there is time for it, and stops all threads. Clients get until `deadline` to take
+  // their answers.
   void Drain(std::chrono::steady_clock::time_point deadline);
 
  private:

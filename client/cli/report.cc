@@ -258,6 +258,14 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
                          100 * reliability.band_level(), FormatTable(rows));
 }
 
+std::string DescribeRunningScores(const v1::RunningScores& scores, std::int64_t observations) {
+  return absl::StrFormat(
+      "Scores: Brier %.4f, log loss %.4f, ECE %.4f, of %s %d observations; the ECE of a calibrated "
+      "model is above 0 too, the more the fewer they are.\n",
+      scores.brier_score(), scores.log_loss(), scores.ece(),
+      scores.observations() == observations ? "all" : "the newest", scores.observations());
+}
+
 }  // namespace
 
 std::string Number(double value) { return absl::StrFormat("%.6g", value); }
@@ -447,6 +455,9 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
     absl::StrAppend(&text, ", newest at ", TimeUtil::ToString(response.last_observation_time()));
   }
   text += "\n";
+  if (response.has_scores()) {
+    text += DescribeRunningScores(response.scores(), response.observations());
+  }
   if (response.has_label_coverage()) text += DescribeLabelCoverage(response.label_coverage());
   if (!response.bandwidth_error().empty()) {
     absl::StrAppend(&text, "The bandwidth cannot be chosen: ", response.bandwidth_error(), "\n");

@@ -213,16 +213,6 @@ std::string DirectionText(const v1::Direction& direction) {
       100 * direction.gap_standard_deviation());
 }
 
-std::string ScoresText(const v1::Watch& watch) {
-  if (!watch.has_scores()) return "";
-  const v1::Watch::Scores& scores = watch.scores();
-  return absl::StrFormat(
-      "Scores: Brier %.4f, log loss %.4f, ECE %.4f, of all %d observations; the ECE of a "
-      "calibrated "
-      "model is above 0 too, the more the fewer they are.\n",
-      scores.brier_score(), scores.log_loss(), scores.ece(), watch.observations());
-}
-
 std::string WhereText(const v1::Whereabouts& whereabouts) {
   std::string text;
   const auto* const bin = WorstBin(whereabouts);
@@ -354,7 +344,6 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
   }
-  text += ScoresText(watch);
   text += WhereText(verdict.whereabouts());
   text += ClassesText(verdict.whereabouts(), watch.evidence());
   if (watch.has_drift()) text += DriftText(watch.drift());

@@ -159,9 +159,7 @@ void Ingestor::Settle() {
       if (model->history().waiting().size() > History::kMostWaiting) {
         model->retention().HastenSnapshot();
       }
-      if (model->retention().SnapshotDue(LogRetention::Clock::now())) {
-        PostSnapshot(model, commits_, clock_);
-      }
+      PostSnapshotIfDue(model, commits_, clock_);
       Publish(*model);
       for (const Settling& one : settling) {
         one.answer();

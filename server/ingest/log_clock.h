@@ -34,6 +34,7 @@ class LogClock {
     begin_ = clock_.steady();
   }
 
+  [[nodiscard]] std::chrono::steady_clock::time_point steady() const { return clock_.steady(); }
   [[nodiscard]] std::chrono::microseconds elapsed() const {
     return start_ + std::chrono::duration_cast<std::chrono::microseconds>(clock_.steady() - begin_);
   }

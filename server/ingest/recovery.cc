@@ -232,6 +232,7 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
     if (absl::Status status = target.model->Restore(state); !status.ok()) {
       return Damaged(*target.model, status.message());
     }
+    target.model->set_stored_time_us(state.snapshot_time_us());
   }
   return target;
 }

@@ -1,8 +1,11 @@
 #include "server/ingest/snapshots.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -14,6 +17,9 @@
 
 namespace calibd::server {
 namespace {
+
+// Of snapshots that nobody waits for: up to some megabytes each.
+constexpr std::size_t kMostStoredAtOnce = 16;
 
 // The buckets of the history that wait, as the store holds them.
 std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
@@ -69,21 +75,22 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
   return status;
 }
 
-}  // namespace
-
 void PostSnapshot(const std::shared_ptr<Model>& model, CommitQueue& commits,
                   const LogClock& clock) {
+  const std::int64_t time_us = clock.wall_us();
   std::string data;
   std::vector<Store::StoredBucket> history;
   try {
-    data = model->Save().SerializeAsString();
+    store::v1::ModelState state = model->Save();
+    state.set_snapshot_time_us(time_us);
+    data = state.SerializeAsString();
     history = EncodeHistory(*model);
   } catch (const std::bad_alloc&) {
-    return;  // It is due again with the next batch.
+    return;  // It stays due.
   }
   const std::int64_t log_id = model->retention().last_log_id();
   const std::size_t stored_history = history.size();
-  std::vector<std::int64_t> unneeded = model->retention().BeginSnapshot(LogRetention::Clock::now());
+  std::vector<std::int64_t> unneeded = model->retention().BeginSnapshot(clock.steady());
   commits.Post({.append = nullptr,
                 .write =
                     [model, log_id, window_log_id = model->retention().first_log_id(),
@@ -94,19 +101,81 @@ void PostSnapshot(const std::shared_ptr<Model>& model, CommitQueue& commits,
                     },
                 .undo = nullptr,
                 .done =
-                    [&clock, model, log_id, stored_history](const absl::Status& committed) {
+                    [&commits, &clock, model, log_id, time_us,
+                     stored_history](const absl::Status& committed) {
                       if (committed.ok()) {
                         model->cursors().SetStored();
-                        model->set_stored_time_us(clock.wall_us());
+                        model->set_stored_time_us(time_us);
                       }
                       if (committed.ok() && model->tracker() != nullptr) {
                         model->tracker()->SetSnapshot(log_id);
                       }
-                      model->strand().Post([model, stored_history, stored = committed.ok()] {
-                        model->retention().EndSnapshot(stored);
-                        model->DropStoredHistory(stored ? stored_history : 0);
-                      });
+                      model->strand().Post(
+                          [&commits, &clock, model, stored_history, stored = committed.ok()] {
+                            model->retention().EndSnapshot(stored);
+                            model->DropStoredHistory(stored ? stored_history : 0);
+                            // What came meanwhile may be enough for the next one.
+                            PostSnapshotIfDue(model, commits, clock);
+                          });
                     }});
+}
+
+}  // namespace
+
+void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits,
+                       const LogClock& clock) {
+  const LogRetention::Clock::time_point now = clock.steady();
+  if (model->retention().SnapshotDueAt(now) <= now) {
+    PostSnapshot(model, commits, clock);
+  }
+  model->set_snapshot_due_at(model->retention().SnapshotDueAt(now));
+}
+
+void StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits, const LogClock& clock,
+                    std::chrono::steady_clock::time_point deadline) {
+  struct Progress {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t under_way = 0;  // guarded by mutex
+
+    // Waits for fewer than so many; false when the deadline comes before.
+    bool Await(std::size_t most, std::chrono::steady_clock::time_point until) {
+      std::unique_lock lock(mutex);
+      return changed.wait_until(lock, until, [&] { return under_way < most; });
+    }
+    void Begin() {
+      const std::lock_guard lock(mutex);
+      ++under_way;
+    }
+    void End() {
+      const std::lock_guard lock(mutex);
+      --under_way;
+      changed.notify_all();
+    }
+  };
+  const auto models = registry.List("", std::numeric_limits<std::size_t>::max());
+  if (!models.ok()) {
+    return;
+  }
+  const auto progress = std::make_shared<Progress>();
+  for (const std::shared_ptr<Model>& model : *models) {
+    if (!progress->Await(kMostStoredAtOnce, deadline)) {
+      return;
+    }
+    progress->Begin();
+    model->strand().Post([model, progress, &commits, &clock] {
+      if (model->retention().unstored()) {
+        model->retention().HastenSnapshot();
+      }
+      PostSnapshotIfDue(model, commits, clock);
+      // Done when what was posted before it is.
+      commits.Post({.append = nullptr,
+                    .write = nullptr,
+                    .undo = nullptr,
+                    .done = [progress](const absl::Status&) { progress->End(); }});
+    });
+  }
+  static_cast<void>(progress->Await(1, deadline));
 }
 
 }  // namespace calibd::server

@@ -1,18 +1,28 @@
 #ifndef CALIBD_SERVER_INGEST_SNAPSHOTS_H_
 #define CALIBD_SERVER_INGEST_SNAPSHOTS_H_
 
+#include <chrono>
 #include <memory>
 
 #include "server/ingest/log_clock.h"
 #include "server/state/model.h"
+#include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
-// Has the model's state stored, with the cursors that moved and the buckets of its history that
-// wait, and what the log no longer needs then released. On the model's strand. commits and clock
-// must live longer than what is under way.
-void PostSnapshot(const std::shared_ptr<Model>& model, CommitQueue& commits, const LogClock& clock);
+// Has the model's state stored if that is due, with the cursors that moved and the buckets of its
+// history that wait, and what the log no longer needs then released. Is asked again when that has
+// ended; says in Model::snapshot_due_at when it is to be asked otherwise. On the model's strand.
+// commits and clock must live longer than what is under way.
+void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits,
+                       const LogClock& clock);
+
+// Has stored what is in no snapshot, due or not, of all models and a few at a time. Returns when
+// all are stored or could not be; begins none after the deadline. What is not stored is counted
+// again by the next start.
+void StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits, const LogClock& clock,
+                    std::chrono::steady_clock::time_point deadline);
 
 }  // namespace calibd::server
 

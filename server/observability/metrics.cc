@@ -167,6 +167,7 @@ class ModelFamilies {
                                  &log10_e_value_max_,
                                  &watched_,
                                  &last_counted_,
+                                 &stale_after_,
                                  &alarm_active_,
                                  &alarms_,
                                  &drift_,
@@ -249,6 +250,7 @@ class ModelFamilies {
         monitor.last_counted_time.value_or(model.create_time());
     AddSeries(last_counted_, labels,
               std::chrono::duration<double>(last_counted.time_since_epoch()).count());
+    AddSeries(stale_after_, labels, std::chrono::duration<double>(monitoring.stale_after).count());
     AddAlarms(labels, "evidence", monitor, Alarm::Kind::kEvidence, monitor.raised[0]);
     AddAlarms(labels, "drift", monitor, Alarm::Kind::kDrift, monitor.raised[1]);
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
@@ -349,8 +351,9 @@ class ModelFamilies {
              "Time of the newest accepted batch since the Unix epoch.", MetricType::Gauge);
   MetricFamily stored_ =
       Family("calibd_snapshot_timestamp_seconds",
-             "When the newest snapshot of the model's state was stored since the server started, "
-             "since the Unix epoch. What came after it is counted again at a start.",
+             "Of when the newest stored snapshot of the model's state is, since the Unix epoch. "
+             "What came after it is counted again at a start; without anything new there is no "
+             "newer one.",
              MetricType::Gauge);
   MetricFamily predictions_ = Family(
       "calibd_predictions_total", "Predictions with an id: taken, or duplicate (the id was known).",
@@ -435,6 +438,10 @@ class ModelFamilies {
       "When the newest labelled prediction came to count, or the model was created if none did, "
       "since the Unix epoch.",
       MetricType::Gauge);
+  MetricFamily stale_after_ =
+      Family("calibd_stale_after_seconds",
+             "The model is stale when calibd_last_counted_timestamp_seconds is older than this.",
+             MetricType::Gauge);
   MetricFamily alarm_active_ =
       Family("calibd_alarm_active",
              "1 while an alarm of the kind (evidence, drift) was raised and is not acknowledged, "
@@ -555,11 +562,15 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_store_queue_operations",
                             "Batches and other changes that wait to be on disk.", MetricType::Gauge,
                             Bytes(store.queued)));
-  families.push_back(
-      Single("calibd_store_size_bytes",
-             "Size of the log's files, the database and its write-ahead log; without a file "
-             "that is kept to be used again.",
-             MetricType::Gauge, Count(store.bytes)));
+  MetricFamily size =
+      Family("calibd_store_size_bytes",
+             "What is written in the log's files (part log), each of which takes up to 64 MiB of "
+             "the disk before that is written; size of the database and its write-ahead log (part "
+             "database).",
+             MetricType::Gauge);
+  Add(size, {{"part", "log"}}, Count(store.log_bytes));
+  Add(size, {{"part", "database"}}, Count(store.database_bytes));
+  families.push_back(std::move(size));
   const bool restored = sources_.registry.CheckRestored().ok();
   families.push_back(Single("calibd_recovering",
                             "1 while the start brings back the models and calls are answered "

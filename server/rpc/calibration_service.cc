@@ -14,6 +14,7 @@
 #include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
+#include "server/rpc/reliability_proto.h"
 #include "server/rpc/status_mapping.h"
 #include "server/rpc/watch_proto.h"
 #include "server/rpc/window_call.h"
@@ -101,6 +102,9 @@ void Describe(Model& model, const ModelSnapshot& snapshot,
   }
   if (snapshot.label_coverage.has_value()) {
     DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());
+  }
+  if (snapshot.reliability.Total().count > 0) {
+    DescribeReliability(snapshot.reliability, *response.mutable_scores());
   }
   if (snapshot.monitor.has_value()) {
     DescribeMonitor(model, snapshot, now, response);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/errors.h"
+#include "server/rpc/reliability_proto.h"
 
 namespace calibd::server {
 namespace {
@@ -95,29 +96,6 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   return absl::OkStatus();
 }
 
-void DescribeReliability(const RunningReliability& reliability, v1::HistoryBucket& out) {
-  const RunningReliability::Bin all = reliability.Total();
-  out.set_observations(all.count);
-  if (all.count == 0) {
-    return;
-  }
-  const auto n = static_cast<double>(all.count);
-  out.set_mean_confidence(all.confidence / n);
-  out.set_accuracy(static_cast<double>(all.correct) / n);
-  out.set_brier_score(reliability.brier / n);
-  out.set_log_loss(reliability.log_loss / n);
-  out.set_ece(reliability.ExpectedCalibrationError());
-  for (const RunningReliability::Bin& bin : reliability.bins) {
-    v1::HistoryBucket::Bin& described = *out.add_bins();
-    described.set_observations(bin.count);
-    if (bin.count > 0) {
-      const auto count = static_cast<double>(bin.count);
-      described.set_mean_confidence(bin.confidence / count);
-      described.set_accuracy(static_cast<double>(bin.correct) / count);
-    }
-  }
-}
-
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
                     v1::HistoryBucket& out) {
   out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
@@ -132,7 +110,9 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
     out.set_skce_standard_error(
         std::sqrt(bucket.pairs.Variance() / static_cast<double>(bucket.pairs.count)));
   }
-  DescribeReliability(bucket.reliability, out);
+  if (bucket.observations() > 0) {
+    DescribeReliability(bucket.reliability, out);
+  }
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);
     out.set_max_log10_e_value(bucket.watch->max_log10_e_value);

@@ -220,7 +220,7 @@ void DescribeDirection(const RunningReliability& reliability, v1::Direction& pro
   proto.set_gap_standard_deviation(std::sqrt(total.variance) / n);
 }
 
-void DescribeScores(const RunningReliability& reliability, v1::Watch::Scores& proto) {
+void DescribeScores(const RunningReliability& reliability, v1::GroupWatch::Scores& proto) {
   const auto n = static_cast<double>(reliability.Total().count);
   proto.set_brier_score(reliability.brier / n);
   proto.set_log_loss(reliability.log_loss / n);
@@ -234,9 +234,6 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, v1::W
   DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
-  if (reading.count > 0) {
-    DescribeScores(watch.reliability, *proto.mutable_scores());
-  }
 }
 
 }  // namespace
@@ -323,6 +320,9 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     proto.set_overflow(group->overflow);
     DescribeOne(monitoring, group->watch, *proto.mutable_watch());
     DescribeDirection(group->watch.reliability, *proto.mutable_direction());
+    if (group->watch.reading.count > 0) {
+      DescribeScores(group->watch.reliability, *proto.mutable_scores());
+    }
     proto.set_rejected(tested(group) && rejected[next++]);
   }
 }

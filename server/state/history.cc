@@ -168,6 +168,8 @@ void History::Advance(Time time, const std::optional<WatchMark>& watch) {
     }
     if (i + 1 < open_.size()) {
       open_[i + 1].Merge(open_[i]);
+    } else {
+      earlier_.Merge(open_[i].reliability);
     }
     waiting_.push_back({.resolution = resolution, .start = start, .bucket = open_[i]});
     open_[i] = {};
@@ -210,10 +212,23 @@ std::vector<History::Entry> History::View(HistoryResolution resolution,
   return view;
 }
 
+RunningReliability History::AllTime() const noexcept {
+  RunningReliability all = earlier_;
+  for (std::size_t i = open_.size(); i-- > 0;) {
+    all.Merge(open_[i].reliability);
+  }
+  return all;
+}
+
 void History::Save(store::v1::HistoryState& out) const {
   out.set_minute_start_s(start_->time_since_epoch().count());
   for (const HistoryBucket& bucket : open_) {
     Put(bucket, *out.add_open());
+  }
+  HistoryBucket earlier;
+  earlier.reliability = earlier_;
+  if (!earlier.empty()) {
+    Put(earlier, *out.mutable_earlier());
   }
 }
 
@@ -222,8 +237,10 @@ absl::Status History::Restore(const store::v1::HistoryState& stored) {
     return absl::OkStatus();
   }
   std::array<HistoryBucket, kHistoryResolutions.size()> open;
+  HistoryBucket earlier;
   bool fits = stored.open_size() == static_cast<int>(open.size()) &&
-              stored.minute_start_s() % SpanOf(HistoryResolution::kMinute).count() == 0;
+              stored.minute_start_s() % SpanOf(HistoryResolution::kMinute).count() == 0 &&
+              Get(stored.earlier(), earlier);
   for (std::size_t i = 0; fits && i < open.size(); ++i) {
     fits = Get(stored.open(static_cast<int>(i)), open[i]);
   }
@@ -235,6 +252,7 @@ absl::Status History::Restore(const store::v1::HistoryState& stored) {
   }
   start_ = sys_seconds(std::chrono::seconds(stored.minute_start_s()));
   open_ = open;
+  earlier_ = earlier.reliability;
   return absl::OkStatus();
 }
 

@@ -106,6 +106,9 @@ class History {
   [[nodiscard]] std::vector<Entry> View(HistoryResolution resolution,
                                         const std::optional<WatchMark>& watch) const;
 
+  // Of all observations, as far back as states hold them.
+  [[nodiscard]] RunningReliability AllTime() const noexcept;
+
   // After the first row. The open buckets: those that wait are stored with them.
   void Save(store::v1::HistoryState& out) const;
   // Before the first row. Goes on where Save was. Errors: InvalidArgument.
@@ -119,6 +122,8 @@ class History {
   // In the order of the resolutions. The hour without the open minute, the day without the open
   // hour.
   std::array<HistoryBucket, kHistoryResolutions.size()> open_;
+  // Of the days that are over.
+  RunningReliability earlier_;
   std::vector<Entry> waiting_;
 };
 

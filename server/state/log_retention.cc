@@ -43,16 +43,22 @@ void LogRetention::AddTracked(std::int64_t log_id, std::size_t rows) {
   ++new_batches_;
 }
 
-bool LogRetention::SnapshotDue(Clock::time_point now) const noexcept {
+LogRetention::Clock::time_point LogRetention::SnapshotDueAt(Clock::time_point now) noexcept {
+  const bool any = new_batches_ + new_rejected_ > 0;
+  if (any && !new_since_.has_value()) {
+    new_since_ = now;
+  }
   if (under_way_) {
-    return false;
+    return kNever;
   }
   if (failed_) {
-    return now - snapshot_time_ >= kRetryInterval;
+    return snapshot_time_ + kRetryInterval;
   }
-  return hastened_ || new_rows_ >= snapshot_rows_ || new_batches_ >= kSnapshotBatches ||
-         new_rejected_ >= kSnapshotRejected ||
-         (new_batches_ + new_rejected_ > 0 && now - snapshot_time_ >= kSnapshotInterval);
+  if (hastened_ || new_rows_ >= snapshot_rows_ || new_batches_ >= kSnapshotBatches ||
+      new_rejected_ >= kSnapshotRejected) {
+    return now;
+  }
+  return any ? *new_since_ + kSnapshotInterval : kNever;
 }
 
 std::vector<std::int64_t> LogRetention::BeginSnapshot(Clock::time_point now) {
@@ -63,6 +69,7 @@ std::vector<std::int64_t> LogRetention::BeginSnapshot(Clock::time_point now) {
   new_batches_ = 0;
   new_rejected_ = 0;
   snapshot_time_ = now;
+  new_since_.reset();
   under_way_ = true;
   hastened_ = false;
   return unneeded_;

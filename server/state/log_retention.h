@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 namespace calibd::server {
@@ -14,8 +15,8 @@ namespace calibd::server {
 class LogRetention {
  public:
   using Clock = std::chrono::steady_clock;
-  // A snapshot follows on so many batches or rejected batches, or after this time if there were
-  // any: they bound what a start has to count again.
+  // A snapshot follows on so many batches or rejected batches, or so long after the first of them:
+  // they bound what a start has to count again.
   static constexpr std::size_t kSnapshotBatches = 4096;
   static constexpr std::size_t kSnapshotRejected = 16384;
   static constexpr std::chrono::seconds kSnapshotInterval{60};
@@ -38,8 +39,14 @@ class LogRetention {
 
   // A snapshot is due, whatever came since the last one.
   void HastenSnapshot() noexcept { hastened_ = true; }
-  // Never while one is on its way.
-  [[nodiscard]] bool SnapshotDue(Clock::time_point now) const noexcept;
+  // Something is in no snapshot, not even in one that is on its way.
+  [[nodiscard]] bool unstored() const noexcept {
+    return failed_ || new_batches_ + new_rejected_ > 0;
+  }
+  // When a snapshot is due, not after `now` if it is already; kNever without anything new, and
+  // while one is on its way. What is new since this was last asked came now.
+  [[nodiscard]] Clock::time_point SnapshotDueAt(Clock::time_point now) noexcept;
+  static constexpr Clock::time_point kNever = Clock::time_point::max();
   // Of the newest batch, 0 before the first.
   [[nodiscard]] std::int64_t last_log_id() const noexcept { return last_log_id_; }
   // The first one that the window needs, as of BeginSnapshot; that after the newest if none.
@@ -80,7 +87,9 @@ class LogRetention {
   bool under_way_ = false;
   bool failed_ = false;
   bool hastened_ = false;
-  Clock::time_point snapshot_time_ = Clock::now();
+  // When the newest snapshot began, and when the first batch came that none holds.
+  Clock::time_point snapshot_time_{};
+  std::optional<Clock::time_point> new_since_;
 };
 
 }  // namespace calibd::server

@@ -290,6 +290,7 @@ void Model::Publish() {
     snapshot->monitor = monitor_->Snapshot();
   }
   snapshot->window = window_.View();
+  snapshot->reliability = history_.AllTime();
   std::shared_ptr<const ModelSnapshot> published = std::move(snapshot);
   const std::lock_guard lock(snapshot_mutex_);
   // The older one is freed after the lock is released, by its last holder.

@@ -16,6 +16,7 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_lens.h"
+#include "calibd/core/running_reliability.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/group_values.h"
@@ -61,6 +62,8 @@ struct ModelSnapshot {
   // Those of the declaration, the canonical one first; empty during warm-up.
   std::vector<LensSnapshot> lenses;
   WindowView window;
+  // Of all observations, as far back as it is kept: see History.
+  RunningReliability reliability;
 
   [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }
   // Nothing when it is not there. lens: of the declaration or not.
@@ -141,9 +144,16 @@ class Model {
   void RestorePending(std::span<const PendingCounts> pending) noexcept;
   // After Restore: an observation that it has counted, for the window.
   void RestoreWindow(const PredictionBatch& batch, const GroupValues& groups = {});
-  // When the newest snapshot since the start was stored, microseconds since 1970; 0 before.
+  // Of when the newest stored snapshot is, microseconds since 1970; 0 when that is not known.
   void set_stored_time_us(std::int64_t time_us) noexcept { stored_time_us_ = time_us; }
   [[nodiscard]] std::int64_t stored_time_us() const noexcept { return stored_time_us_; }
+  // When the strand is to be asked whether a snapshot is due, by the clock that it is asked with.
+  void set_snapshot_due_at(LogRetention::Clock::time_point time) noexcept {
+    snapshot_due_at_ = time;
+  }
+  [[nodiscard]] LogRetention::Clock::time_point snapshot_due_at() const noexcept {
+    return snapshot_due_at_;
+  }
   // Strand only. Makes the state visible to readers. May throw bad_alloc, and
   // then readers see the older state until the next call.
   void Publish();
@@ -176,6 +186,9 @@ class Model {
   const std::shared_ptr<void> reservation_;
   std::atomic<bool> deleted_ = false;
   std::atomic<std::int64_t> stored_time_us_ = 0;
+  // At first at once: what a start has counted again is in no snapshot.
+  std::atomic<LogRetention::Clock::time_point> snapshot_due_at_ =
+      LogRetention::Clock::time_point::min();
   Strand strand_;
 
   ProducerCursors cursors_;                   // storage thread only

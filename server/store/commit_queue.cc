@@ -44,9 +44,7 @@ absl::Status FailedBefore(const absl::Status& failure) {
 
 CommitQueue::CommitQueue(std::unique_ptr<Store> store,
                          std::function<void(const absl::Status&)> on_failure)
-    : store_(std::move(store)),
-      on_failure_(std::move(on_failure)),
-      log_bytes_(store_->log_bytes()) {
+    : store_(std::move(store)), on_failure_(std::move(on_failure)) {
   storage_thread_ = std::thread([this] { Run(); });
   checkpoint_thread_ = std::thread([this] { RunCheckpoints(); });
 }
@@ -198,7 +196,6 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
       ++statistics_.failed_commits;
     }
     wal_pages_ = store_->wal_pages();
-    log_bytes_ = store_->log_bytes();
   }
   wal_grew_.notify_one();
   HandleError(status);
@@ -305,13 +302,13 @@ CommitQueue::Statistics CommitQueue::statistics() const {
     const std::lock_guard lock(mutex_);
     statistics = statistics_;
     statistics.queued = queue_.size() + writing_;
-    statistics.bytes = log_bytes_;
   }
+  statistics.log_bytes = store_->log_bytes();
   for (const char* suffix : {"", "-wal"}) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(store_->path() + suffix, error);
     if (!error) {
-      statistics.bytes += static_cast<std::int64_t>(size);
+      statistics.database_bytes += static_cast<std::int64_t>(size);
     }
   }
   return statistics;

@@ -71,8 +71,9 @@ class CommitQueue {
     std::int64_t failed_commits = 0;
     // Operations that wait or are being written.
     std::size_t queued = 0;
-    // Size of the log's files, the database and its write-ahead log on disk, in bytes.
-    std::int64_t bytes = 0;
+    // Of what is written in the log's files; and size of the database with its write-ahead log.
+    std::int64_t log_bytes = 0;
+    std::int64_t database_bytes = 0;
   };
   [[nodiscard]] Statistics statistics() const;
 
@@ -100,9 +101,8 @@ class CommitQueue {
   bool stopping_ = false;         // guarded by mutex_
   absl::Status failure_;          // guarded by mutex_
   bool told_failure_ = false;     // guarded by mutex_
-  Statistics statistics_;         // guarded by mutex_; without queued and bytes
+  Statistics statistics_;         // guarded by mutex_; without queued and sizes
   int wal_pages_ = 0;             // guarded by mutex_
-  std::int64_t log_bytes_ = 0;    // guarded by mutex_
   std::function<void()> settle_;  // set before the first Post
 
   // The storage thread's: when it last tried to make room on a full disk, when it may again take a

@@ -88,6 +88,7 @@ absl::Status LogFiles::Read(const VisitBatch& visit) {
     next_log_id_ = segment.end_log_id();
     former = &segment;
   }
+  SumWritten();
   const LogSegment& newest = segments_.back();
   absl::Status status = newest.CheckEnd();
   // A frame that was not acknowledged may not be on the disk yet.
@@ -127,6 +128,7 @@ absl::Status LogFiles::Commit() {
     return status;
   }
   next_log_id_ = segments_.back().end_log_id();
+  SumWritten();
   Rollback();
   return absl::OkStatus();
 }
@@ -159,6 +161,14 @@ std::int64_t LogFiles::bytes() const noexcept {
     bytes += segment.size();
   }
   return static_cast<std::int64_t>(bytes);
+}
+
+void LogFiles::SumWritten() noexcept {
+  std::uint64_t written = 0;
+  for (const LogSegment& segment : segments_) {
+    written += segment.end();
+  }
+  written_bytes_ = static_cast<std::int64_t>(written);
 }
 
 void LogFiles::MarkUnneeded(std::span<const std::int64_t> log_ids) {
@@ -221,6 +231,7 @@ absl::Status LogFiles::RemoveOldest() {
   absl::Status status = segment.Remove(folder_, segment.size() == segment_bytes_);
   if (status.ok()) {
     segments_.pop_front();
+    SumWritten();
   }
   return status;
 }

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_STORE_LOG_FILES_H_
 #define CALIBD_SERVER_STORE_LOG_FILES_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -68,6 +69,9 @@ class LogFiles {
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return next_log_id_; }
   // What the files take on the disk.
   [[nodiscard]] std::int64_t bytes() const noexcept;
+  // What is written in the files, without what they have taken from the disk for more. On any
+  // thread; known after Read.
+  [[nodiscard]] std::int64_t written_bytes() const noexcept { return written_bytes_; }
 
   // Batches that are needed no more, committed; others than those in the files are left alone.
   void MarkUnneeded(std::span<const std::int64_t> log_ids);
@@ -111,6 +115,8 @@ class LogFiles {
   [[nodiscard]] absl::Status OpenAll(const Options& options);
   // Makes the newest segment, for a frame of so many bytes.
   [[nodiscard]] absl::Status AddSegment(std::uint64_t frame_bytes);
+  // Tells written_bytes.
+  void SumWritten() noexcept;
   // Of the segment that would hold it.
   [[nodiscard]] std::size_t Find(std::int64_t log_id) const noexcept;
 
@@ -123,6 +129,7 @@ class LogFiles {
   // Is written by the next Commit.
   LogFrame frame_;
 
+  std::atomic<std::int64_t> written_bytes_ = 0;
   int holders_ = 0;
   // What became unneeded while the files were held.
   std::vector<std::int64_t> unneeded_later_;

@@ -141,8 +141,8 @@ class Store {
 
   // The log's next, after ReadLog.
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return log_->next_log_id(); }
-  // Of the files of the log.
-  [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->bytes(); }
+  // Of what is written in the files of the log. On any thread; known after ReadLog.
+  [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->written_bytes(); }
   // Above the ids of all models ever.
   [[nodiscard]] std::int64_t next_model_id() const noexcept { return next_model_id_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

@@ -219,7 +219,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartIsTheSameToTheBit) {
     EXPECT_TRUE(WaitFor([&] { return awaiting->snapshot()->label_coverage->pending() == 0; }));
     ends = true;
     reader.join();
-    engine.StopMaturation();
+    engine.StopDueWork();
     const auto counted = awaiting->snapshot();
     EXPECT_EQ(counted->label_coverage->predictions, kAllRows);
     EXPECT_EQ(counted->label_coverage->matured, kAllRows);

@@ -81,11 +81,12 @@ Engine::Engine(std::unique_ptr<Store> store, const Options& options)
   AbortUnless(Recover(store_, registry_, kModelMemory, recovery_, options.clock));
   clock_.Begin(recovery_.elapsed);
   registry_.FinishRestoring();
-  if (options.matures) maturation_ = std::make_unique<server::Maturation>(registry_, ingestor_);
+  if (options.matures)
+    due_work_ = std::make_unique<server::DueWork>(registry_, ingestor_, commits_);
 }
 
 Engine::~Engine() {
-  if (maturation_ != nullptr) maturation_->Stop();
+  if (due_work_ != nullptr) due_work_->Stop();
   commits_.Flush();
   writers_.Stop();
   commits_.Stop();

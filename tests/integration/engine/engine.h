@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "server/executor/thread_pool.h"
+#include "server/ingest/due_work.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/log_clock.h"
-#include "server/ingest/maturation.h"
 #include "server/ingest/recovery.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
@@ -87,7 +87,7 @@ class Engine {
   struct Options {
     server::Clock clock{};
     std::size_t queue_bytes = std::size_t{64} << 20;
-    // Whether predictions mature by themselves.
+    // Whether what time makes due happens by itself.
     bool matures = true;
     std::uint64_t segment_bytes = server::LogFiles::kSegmentBytes;
   };
@@ -95,7 +95,7 @@ class Engine {
   // Aborts the test when the folder cannot be opened or read.
   explicit Engine(const std::filesystem::path& folder) : Engine(folder, Options{}) {}
   Engine(const std::filesystem::path& folder, const Options& options);
-  // As the server ends.
+  // As the server ends, but for what its drain stores.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -119,8 +119,8 @@ class Engine {
                             server::DecodedBatch batch);
   // Whether it was written; what is due has matured then, up to one transaction's worth.
   bool Mature(const std::shared_ptr<server::Model>& model);
-  // Nothing matures by itself from here on.
-  void StopMaturation() { maturation_->Stop(); }
+  // Nothing becomes due by time from here on.
+  void StopDueWork() { due_work_->Stop(); }
 
   // What a model is after all that was submitted.
   struct State {
@@ -152,7 +152,7 @@ class Engine {
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   server::CommitQueue commits_;
   server::Ingestor ingestor_;
-  std::unique_ptr<server::Maturation> maturation_;
+  std::unique_ptr<server::DueWork> due_work_;
 };
 
 // A model with a fixed bandwidth. grace: 0 for none.

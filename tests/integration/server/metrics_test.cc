@@ -79,6 +79,8 @@ TEST_F(MetricsTest, WhatIsWatchedIsExported) {
   EXPECT_THAT(text, HasSubstr("calibd_watch_observations{model=\"m\",version=\"\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("calibd_log10_e_value{model=\"m\",version=\"\"} 0\n"));
   EXPECT_THAT(text, Not(HasSubstr("calibd_effect_skce{")));
+  // Unless declared, a day.
+  EXPECT_THAT(text, HasSubstr("calibd_stale_after_seconds{model=\"m\",version=\"\"} 86400\n"));
   // None was: since the model's creation.
   EXPECT_THAT(text, HasSubstr("calibd_last_counted_timestamp_seconds{model=\"m\",version=\"\"} "));
   Observe("models/m", Draw(500));
@@ -169,6 +171,20 @@ TEST_F(MetricsTest, WhatAlertRulesNameIsExported) {
   EXPECT_THAT(names, Contains("calibd_alarm_active"));
   for (const std::string& name : names) {
     EXPECT_THAT(text, AnyOf(HasSubstr("\n" + name + "{"), HasSubstr("\n" + name + " ")));
+  }
+}
+
+TEST_F(MetricsTest, AnEmptyStoreIsSmall) {
+  Start();
+  const std::string text = Scrape();
+  for (const std::string part : {"log", "database"}) {
+    const std::string series = "\ncalibd_store_size_bytes{part=\"" + part + "\"} ";
+    const std::size_t at = text.find(series);
+    ASSERT_NE(at, std::string::npos) << part;
+    const double bytes = std::stod(text.substr(at + series.size()));
+    EXPECT_GT(bytes, 0) << part;
+    // The database has its tables, and its write-ahead log what made them.
+    EXPECT_LT(bytes, part == "log" ? 1000 : 1 << 20) << part;
   }
 }
 

@@ -201,10 +201,17 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
 
   RunningReliability reliability;
   reliability.Add(bad.view());
-  const v1::Watch::Scores& scores = answer.watch().scores();
+  const v1::RunningScores& scores = answer.scores();
+  EXPECT_EQ(scores.observations(), 2000);
   EXPECT_DOUBLE_EQ(scores.brier_score(), reliability.brier / 2000);
   EXPECT_DOUBLE_EQ(scores.log_loss(), reliability.log_loss / 2000);
   EXPECT_DOUBLE_EQ(scores.ece(), reliability.ExpectedCalibrationError());
+  EXPECT_DOUBLE_EQ(scores.mean_confidence(), reliability.Total().confidence / 2000);
+  EXPECT_DOUBLE_EQ(scores.accuracy(), static_cast<double>(reliability.Total().correct) / 2000);
+  ASSERT_EQ(scores.bins_size(), static_cast<int>(kReliabilityBinCount));
+  for (std::size_t b = 0; b < kReliabilityBinCount; ++b) {
+    EXPECT_EQ(scores.bins(static_cast<int>(b)).observations(), reliability.bins[b].count);
+  }
 
   // The interval holds the estimate, which is above what noise makes.
   const v1::EffectSize& effect = answer.watch().effect_size();
@@ -241,6 +248,48 @@ TEST_F(MonitoringTest, WhatTheWatchSaysIsOfItsObservationsAlone) {
   EXPECT_EQ(effect.skce_upper_bound(), expected.skce_upper_bound());
   EXPECT_EQ(answer.verdict().whereabouts().DebugString(),
             alone.verdict().whereabouts().DebugString());
+}
+
+TEST_F(MonitoringTest, ScoresAreOfAllObservationsWhateverIsAcknowledgedOrNotWatched) {
+  Create(Declared());
+  v1::Model unwatched = Declared();
+  unwatched.set_name("models/unwatched");
+  unwatched.mutable_monitoring()->set_disabled(true);
+  Create(unwatched);
+  EXPECT_FALSE(Answer().has_scores());
+  const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
+  const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 500, 4);
+  Send(bad, 500);
+  ASSERT_TRUE(Acknowledge(1, "").ok());
+  EXPECT_EQ(Answer().watch().observations(), 0);
+  EXPECT_EQ(Answer().scores().observations(), 1000);
+  Send(good, 500);
+  for (const PredictionSet* set : {&bad, &good}) {
+    v1::ObserveRequest request;
+    request.set_model("models/unwatched");
+    *request.mutable_observations() = ToProto(set->view());
+    ASSERT_TRUE(client_->Observe(request).ok());
+  }
+  RunningReliability reliability;
+  reliability.Add(bad.view());
+  reliability.Add(good.view());
+  const auto expect_scores = [&] {
+    for (const v1::GetCalibrationResponse& answer :
+         {Answer(), client_->GetCalibration("models/unwatched")}) {
+      const v1::RunningScores& scores = answer.scores();
+      EXPECT_EQ(scores.observations(), 1500);
+      EXPECT_NEAR(scores.brier_score(), reliability.brier / 1500, 1e-13);
+      EXPECT_NEAR(scores.log_loss(), reliability.log_loss / 1500, 1e-12);
+      EXPECT_NEAR(scores.ece(), reliability.ExpectedCalibrationError(), 1e-13);
+    }
+  };
+  expect_scores();
+  server_->Kill();
+  Start();
+  expect_scores();
+  EXPECT_EQ(server_->Terminate(), 0);
+  Start();
+  expect_scores();
 }
 
 TEST_F(MonitoringTest, WarnsOfRowsThatCameTwiceAndOfRoundedOnes) {
@@ -510,6 +559,7 @@ TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
                                                                         : 500);
     }
     EXPECT_EQ(answer.groups(0).watch().first_observation(), 1);
+    EXPECT_GT(answer.groups(0).scores().brier_score(), answer.scores().brier_score());
     EXPECT_GT(answer.groups(0).direction().gap(), 0.1);
     EXPECT_GT(answer.groups(0).watch().effect_size().skce_lower_bound(), 0);
     EXPECT_GT(answer.groups(0).watch().effect_size().skce_upper_bound(),

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/client/client.h"
+#include "integration/server/service_client.h"
 #include "server/state/history.h"
 #include "server/store/sqlite.h"
 #include "support/server_process.h"
@@ -54,6 +55,56 @@ class HistoryStoreTest : public ::testing::Test {
   std::unique_ptr<ServerProcess> server_;
   std::unique_ptr<Client> client_;
 };
+
+TEST_F(HistoryStoreTest, PagesHoldEachBucketOnceAndInOrder) {
+  constexpr std::int64_t kMinutes = 23;
+  Start();
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(10);
+  ASSERT_TRUE(client_->CreateModel(model).ok());
+  Stop();
+  PutMinutes(kMinutes);
+  Start();
+  // The open minute, which is in no table yet, comes last.
+  ServiceClient service(server_->grpc_address());
+  v1::ObserveRequest observe;
+  observe.set_model("models/m");
+  *observe.mutable_observations() = ToProto(Draw(5).view());
+  ASSERT_TRUE(service.Observe(observe).ok());
+  for (const int page_size : {1, 5, 8, 23, 24, 25}) {
+    v1::GetHistoryRequest request;
+    request.set_model("models/m");
+    request.set_resolution(v1::GetHistoryRequest::RESOLUTION_MINUTE);
+    request.set_page_size(page_size);
+    std::vector<v1::HistoryBucket> buckets;
+    std::string total;
+    int pages = 0;
+    do {
+      v1::GetHistoryResponse page;
+      CallContext context;
+      const grpc::Status status = service.calibration->GetHistory(&context, request, &page);
+      ASSERT_TRUE(status.ok()) << status.error_message();
+      ++pages;
+      ASSERT_LE(page.buckets_size(), page_size);
+      ASSERT_TRUE(page.buckets_size() == page_size || page.next_page_token().empty());
+      buckets.insert(buckets.end(), page.buckets().begin(), page.buckets().end());
+      // Of the range, whatever the page.
+      EXPECT_EQ(page.total().rejected_rows(), kMinutes * (kMinutes + 1) / 2);
+      EXPECT_EQ(page.total().observations(), 5);
+      request.set_page_token(page.next_page_token());
+      ASSERT_LE(pages, kMinutes + 1);
+    } while (!request.page_token().empty());
+    EXPECT_EQ(pages, (kMinutes + page_size) / page_size) << page_size;
+    ASSERT_EQ(buckets.size(), static_cast<std::size_t>(kMinutes) + 1) << page_size;
+    for (std::int64_t i = 0; i < kMinutes; ++i) {
+      const v1::HistoryBucket& bucket = buckets[static_cast<std::size_t>(i)];
+      EXPECT_EQ(bucket.rejected_rows(), i + 1);
+      EXPECT_EQ(bucket.start_time().seconds(), 60 * (kFirstMinute + i));
+    }
+    EXPECT_EQ(buckets.back().observations(), 5);
+  }
+}
 
 TEST_F(HistoryStoreTest, ALongOneComesInPagesAndDamageIsTold) {
   constexpr std::int64_t kMinutes = 2500;

@@ -4,10 +4,12 @@
 
 #include <csignal>
 #include <fstream>
+#include <sstream>
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "server/store/sqlite.h"
+#include "support/http_get.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -17,6 +19,7 @@ using client::Client;
 using client::PredictionKind;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 class RestartTest : public ::testing::Test {
  protected:
@@ -130,6 +133,41 @@ TEST_F(RestartTest, AKilledServerComesBackAsItWas) {
   // The warm-up goes on.
   Send("models/young", Draw(600, 4), 100);
   EXPECT_THAT(Answer("models/young"), HasSubstr("observations: 723"));
+}
+
+TEST_F(RestartTest, AfterACleanEndNothingIsCountedAgain) {
+  Start();
+  v1::Model grouped = Declared("models/grouped");
+  grouped.mutable_monitoring()->set_group_tag("region");
+  v1::Model later = Declared("models/later");
+  later.mutable_label_grace()->set_seconds(3600);
+  const std::vector<std::string> names = {"models/plain", "models/grouped", "models/later"};
+  for (const v1::Model& model : {Declared(names[0]), grouped, later}) {
+    const auto created = client_->CreateModel(model);
+    ASSERT_TRUE(created.ok()) << created.status();
+  }
+  Send(names[0], Draw(1234, 1), 100);
+  Send(names[1], Draw(777, 2), 100);
+  Send(names[2], Draw(600, 3), 100);
+  std::vector<std::string> before;
+  for (const std::string& name : names) before.push_back(Answer(name));
+  Stop();
+
+  const auto snapshots = [this] {
+    std::istringstream lines(HttpGet(server_->http_address(), "/metrics").body);
+    std::vector<std::string> found;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("calibd_snapshot_timestamp_seconds{")) found.push_back(line);
+    }
+    return found;
+  };
+  for (int start = 0; start < 2; ++start) {
+    Start();
+    EXPECT_THAT(server_->process().Output(), HasSubstr(" 0 observations counted again"));
+    EXPECT_THAT(snapshots(), SizeIs(3));
+    for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(Answer(names[i]), before[i]);
+    server_->Kill();
+  }
 }
 
 TEST_F(RestartTest, DeletedModelsStayAway) {

@@ -65,6 +65,25 @@ TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
   EXPECT_TRUE(ToJson(result).at("p_value").is_null());
 }
 
+TEST(ReportTest, TellsOfHowManyObservationsTheScoresAre) {
+  v1::GetCalibrationResponse response;
+  response.set_model("models/unwatched");
+  response.set_observations(12480);
+  EXPECT_THAT(DescribeCalibration(response), Not(HasSubstr("Scores")));
+  v1::RunningScores& scores = *response.mutable_scores();
+  scores.set_observations(12480);
+  scores.set_brier_score(0.25);
+  scores.set_log_loss(0.5);
+  scores.set_ece(0.0625);
+  EXPECT_THAT(
+      DescribeCalibration(response),
+      HasSubstr("Scores: Brier 0.2500, log loss 0.5000, ECE 0.0625, of all 12480 observations; "
+                "the ECE of a calibrated model is above 0 too, the more the fewer they are.\n"));
+  scores.set_observations(480);
+  EXPECT_THAT(DescribeCalibration(response), HasSubstr("of the newest 480 observations;"));
+  EXPECT_EQ(ToJson(response).at("scores").at("observations"), 480);
+}
+
 TEST(ReportTest, TellsOfLabelsThatComeLater) {
   v1::GetCalibrationResponse response;
   response.set_model("models/clicks");

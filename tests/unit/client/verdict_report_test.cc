@@ -64,10 +64,6 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   size.set_skce_lower_bound(1e-3);
   size.set_skce_upper_bound(2e-3);
   size.set_noise_floor(1e-4);
-  v1::Watch::Scores& scores = *watch.mutable_scores();
-  scores.set_brier_score(0.25);
-  scores.set_log_loss(0.5);
-  scores.set_ece(0.0625);
   size.set_one_look_z(4.5);
   size.set_one_look_p_value(3.4e-6);
   return response;
@@ -98,8 +94,6 @@ TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
       "+1.000000e-04 19 times in 20.\n"
       "Direction: over-confident by 4.1 points, as confidence is 0.8710 and accuracy 0.8300 on "
       "average; were it calibrated, the gap would deviate by 0.3 points.\n"
-      "Scores: Brier 0.2500, log loss 0.5000, ECE 0.0625, of all 12480 observations; the ECE of a "
-      "calibrated model is above 0 too, the more the fewer they are.\n"
       "Most off: confidence 0.80..0.90 (confidence 0.8500, accuracy 0.7100, n = 2310, z = -7.2); "
       "class 3 (cat) (predicted 0.1200, came 0.0800, z = -5.1). To know where to look; not a "
       "test.\n"

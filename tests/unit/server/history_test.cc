@@ -121,6 +121,7 @@ class Recorder {
     model_.DropStoredHistory(stored);
   }
 
+  [[nodiscard]] RunningReliability AllTime() const { return model_.history().AllTime(); }
   // Of the resolution, ascending.
   [[nodiscard]] std::vector<Entry> Buckets(HistoryResolution resolution) const {
     std::vector<Entry> all;
@@ -257,6 +258,49 @@ TEST(HistoryTest, BucketsAreTheSumsOfWhatCameInTheirSpan) {
   }
 }
 
+TEST(HistoryTest, AllTimeIsOfAllObservationsOverDays) {
+  const Stream stream = DrawStream(900);
+  Recorder recorder;
+  RunningReliability expected;
+  for (const Row& row : stream.rows) {
+    recorder.Add(stream, row);
+    expected.Add(stream.set.view().rows(row.first, row.count));
+    const RunningReliability all = recorder.AllTime();
+    ASSERT_EQ(all.Total().count, expected.Total().count);
+    ASSERT_EQ(all.Total().correct, expected.Total().correct);
+    ASSERT_NEAR(all.brier, expected.brier, 1e-9);
+    ASSERT_NEAR(all.log_loss, expected.log_loss, 1e-9);
+    for (std::size_t b = 0; b < kReliabilityBinCount; ++b) {
+      ASSERT_EQ(all.bins[b].count, expected.bins[b].count);
+      ASSERT_NEAR(all.bins[b].confidence, expected.bins[b].confidence, 1e-9);
+    }
+  }
+  EXPECT_GT(recorder.Buckets(HistoryResolution::kDay).size(), 10U);
+}
+
+TEST(HistoryTest, AllTimeOfAStateWithoutItBeginsWithItsOpenDay) {
+  const Time evening = sys_days(days(20000)) + hours(23);
+  const PredictionSet set = DrawStream(100).set;
+  History history;
+  history.Advance(evening, std::nullopt);
+  history.Count(set.view().rows(0, 10));
+  history.Advance(evening + hours(1), std::nullopt);
+  history.Count(set.view().rows(10, 3));
+  EXPECT_EQ(history.AllTime().Total().count, 13);
+  store::v1::HistoryState state;
+  history.Save(state);
+  History same;
+  ASSERT_TRUE(same.Restore(state).ok());
+  EXPECT_TRUE(same.AllTime() == history.AllTime());
+  store::v1::HistoryState damaged = state;
+  damaged.mutable_earlier()->set_brier(-1);
+  EXPECT_FALSE(History().Restore(damaged).ok());
+  state.clear_earlier();
+  History older;
+  ASSERT_TRUE(older.Restore(state).ok());
+  EXPECT_EQ(older.AllTime().Total().count, 3);
+}
+
 TEST(HistoryTest, AnHourIsItsMinutesAndADayItsHoursBitForBit) {
   const Stream stream = DrawStream(900);
   const std::pair<HistoryResolution, HistoryResolution> levels[] = {
@@ -309,10 +353,13 @@ TEST(HistoryTest, DoesNotDependOnHowAMinuteIsCutIntoRows) {
 TEST(HistoryTest, GoesOnWhereItWasSaved) {
   const Stream stream = DrawStream(300);
   auto recorder = std::make_unique<Recorder>();
+  Recorder straight;
   for (const Row& row : stream.rows) {
     recorder->Add(stream, row);
     recorder = recorder->Restart();
+    straight.Add(stream, row);
   }
+  EXPECT_TRUE(recorder->AllTime() == straight.AllTime());
   for (const HistoryResolution resolution : kHistoryResolutions) {
     ExpectSame(recorder->Buckets(resolution), BucketsOf(stream, resolution));
   }

@@ -22,6 +22,10 @@ std::vector<std::int64_t> Snapshot(LogRetention& retention) {
   return unneeded;
 }
 
+bool SnapshotDue(LogRetention& retention, LogRetention::Clock::time_point now) {
+  return retention.SnapshotDueAt(now) <= now;
+}
+
 TEST(LogRetentionTest, KeepsTheWindow) {
   LogRetention retention(10, kSnapshotRows);
   retention.Add(1, 4);
@@ -48,25 +52,25 @@ TEST(LogRetentionTest, RejectedBatchesGoWithTheNextSnapshot) {
 TEST(LogRetentionTest, SnapshotsAreDueByRowsBatchesAndTime) {
   LogRetention retention(10, kSnapshotRows);
   static_cast<void>(Snapshot(retention));
-  EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
+  EXPECT_FALSE(SnapshotDue(retention, kNow + LogRetention::kSnapshotInterval));
   retention.AddOld(1, kSnapshotRows);
-  EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
+  EXPECT_FALSE(SnapshotDue(retention, kNow + LogRetention::kSnapshotInterval));
   retention.Add(2, 1);
-  EXPECT_FALSE(retention.SnapshotDue(kNow));
-  EXPECT_TRUE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
+  EXPECT_FALSE(SnapshotDue(retention, kNow));
+  EXPECT_TRUE(SnapshotDue(retention, kNow + LogRetention::kSnapshotInterval));
   retention.Add(3, kSnapshotRows - 1);
-  EXPECT_TRUE(retention.SnapshotDue(kNow));
+  EXPECT_TRUE(SnapshotDue(retention, kNow));
   static_cast<void>(Snapshot(retention));
   for (std::size_t i = 0; i < LogRetention::kSnapshotBatches; ++i) {
-    EXPECT_FALSE(retention.SnapshotDue(kNow));
+    EXPECT_FALSE(SnapshotDue(retention, kNow));
     retention.Add(4 + static_cast<std::int64_t>(i), 1);
   }
-  EXPECT_TRUE(retention.SnapshotDue(kNow));
+  EXPECT_TRUE(SnapshotDue(retention, kNow));
   static_cast<void>(Snapshot(retention));
   for (std::size_t i = 0; i < LogRetention::kSnapshotBatches; ++i) {
     retention.AddTracked(5000 + static_cast<std::int64_t>(i), 1);
   }
-  EXPECT_TRUE(retention.SnapshotDue(kNow));
+  EXPECT_TRUE(SnapshotDue(retention, kNow));
 }
 
 TEST(LogRetentionTest, WhatTheSnapshotHoldsIsNeededForTheWindowAlone) {
@@ -91,10 +95,33 @@ TEST(LogRetentionTest, RejectedBatchesAloneAreDueLate) {
   LogRetention retention(10, kSnapshotRows);
   static_cast<void>(Snapshot(retention));
   for (std::size_t i = 0; i < LogRetention::kSnapshotRejected; ++i) {
-    EXPECT_FALSE(retention.SnapshotDue(kNow));
+    EXPECT_FALSE(SnapshotDue(retention, kNow));
     retention.Add(1 + static_cast<std::int64_t>(i), 0);
   }
-  EXPECT_TRUE(retention.SnapshotDue(kNow));
+  EXPECT_TRUE(SnapshotDue(retention, kNow));
+}
+
+TEST(LogRetentionTest, SaysWhenASnapshotIsDueSinceTheFirstBatchThatNoneHolds) {
+  constexpr std::chrono::seconds kSecond{1};
+  LogRetention retention(10, kSnapshotRows);
+  EXPECT_EQ(retention.SnapshotDueAt(kNow), LogRetention::kNever);
+  EXPECT_FALSE(retention.unstored());
+  retention.Add(1, 1);
+  EXPECT_EQ(retention.SnapshotDueAt(kNow), kNow + LogRetention::kSnapshotInterval);
+  EXPECT_TRUE(retention.unstored());
+  retention.Add(2, 0);
+  EXPECT_EQ(retention.SnapshotDueAt(kNow + kSecond), kNow + LogRetention::kSnapshotInterval);
+  static_cast<void>(retention.BeginSnapshot(kNow + 2 * kSecond));
+  EXPECT_FALSE(retention.unstored());
+  retention.Add(3, 0);
+  EXPECT_EQ(retention.SnapshotDueAt(kNow + 3 * kSecond), LogRetention::kNever);
+  EXPECT_TRUE(retention.unstored());
+  // While the one before was under way.
+  retention.EndSnapshot(true);
+  EXPECT_EQ(retention.SnapshotDueAt(kNow + 9 * kSecond),
+            kNow + 3 * kSecond + LogRetention::kSnapshotInterval);
+  retention.HastenSnapshot();
+  EXPECT_EQ(retention.SnapshotDueAt(kNow + 9 * kSecond), kNow + 9 * kSecond);
 }
 
 TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsMadeAgain) {
@@ -103,20 +130,20 @@ TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsMadeAgain) {
   retention.Add(2, kSnapshotRows);
   EXPECT_THAT(retention.BeginSnapshot(kNow), ElementsAre(1));
   retention.Add(3, kSnapshotRows);
-  EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kSnapshotInterval));
+  EXPECT_FALSE(SnapshotDue(retention, kNow + LogRetention::kSnapshotInterval));
   retention.EndSnapshot(false);
-  EXPECT_FALSE(retention.SnapshotDue(kNow));
-  EXPECT_TRUE(retention.SnapshotDue(kNow + LogRetention::kRetryInterval));
+  EXPECT_FALSE(SnapshotDue(retention, kNow));
+  EXPECT_TRUE(SnapshotDue(retention, kNow + LogRetention::kRetryInterval));
   EXPECT_THAT(retention.BeginSnapshot(kNow), ElementsAre(1, 2));
   retention.EndSnapshot(true);
-  EXPECT_FALSE(retention.SnapshotDue(kNow + LogRetention::kRetryInterval));
+  EXPECT_FALSE(SnapshotDue(retention, kNow + LogRetention::kRetryInterval));
   EXPECT_THAT(retention.TakeAll(), ElementsAre(3));
 }
 
 TEST(LogRetentionTest, TrackedBatchesAreKeptForOthers) {
   LogRetention retention(1, kSnapshotRows);
   retention.AddTracked(1, kSnapshotRows);
-  EXPECT_TRUE(retention.SnapshotDue(kNow));
+  EXPECT_TRUE(SnapshotDue(retention, kNow));
   retention.Add(2, 1);
   retention.AddOldTracked(3);
   EXPECT_EQ(retention.last_log_id(), 3);

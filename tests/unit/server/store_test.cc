@@ -200,6 +200,21 @@ class RetirementTest : public StoreTest {
   }
 };
 
+TEST_F(RetirementTest, SaysWhatIsWrittenInTheLogAndNotWhatItsFilesTake) {
+  const std::int64_t empty = store_->log_bytes();
+  EXPECT_LT(empty, 1000);
+  Append(1, 5000);
+  const std::int64_t one = store_->log_bytes();
+  EXPECT_GE(one, empty + 5000);
+  EXPECT_LT(one, empty + 5200);
+  Reopen();
+  EXPECT_EQ(store_->log_bytes(), one);
+  // Over several files.
+  for (int i = 0; i < 50; ++i) Append(1, 5000);
+  EXPECT_GE(store_->log_bytes(), 51 * 5000);
+  EXPECT_LT(store_->log_bytes(), 51 * 5200);
+}
+
 TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
   // Every 20th is of an idle model and stays needed.
   std::vector<std::int64_t> kept;

@@ -1,12 +1,13 @@
-#include "server/ingest/maturation.h"
+#include "server/ingest/due_work.h"
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <limits>
 #include <new>
+#include <utility>
+
+#include "server/ingest/snapshots.h"
 
 namespace calibd::server {
 namespace {
@@ -15,15 +16,17 @@ namespace {
 constexpr std::chrono::milliseconds kInterval{100};
 // They hold a megabyte or two each.
 constexpr std::size_t kMostUnderWay = 8;
+// Snapshots that are begun in one interval: all models may have become idle at once.
+constexpr int kMostSnapshots = 16;
 
 }  // namespace
 
-Maturation::Maturation(const ModelRegistry& registry, Ingestor& ingestor)
-    : registry_(registry), ingestor_(ingestor), thread_([this] { Run(); }) {}
+DueWork::DueWork(const ModelRegistry& registry, Ingestor& ingestor, CommitQueue& commits)
+    : registry_(registry), ingestor_(ingestor), commits_(commits), thread_([this] { Run(); }) {}
 
-Maturation::~Maturation() { Stop(); }
+DueWork::~DueWork() { Stop(); }
 
-void Maturation::Stop() {
+void DueWork::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -34,8 +37,8 @@ void Maturation::Stop() {
   }
 }
 
-void Maturation::Run() {
-  pthread_setname_np(pthread_self(), "calibd-mature");
+void DueWork::Run() {
+  pthread_setname_np(pthread_self(), "calibd-due");
   std::chrono::steady_clock::time_point refresh_at{};
   while (true) {
     {
@@ -52,37 +55,63 @@ void Maturation::Run() {
       if (now >= refresh_at) {
         refresh_at = now + kInterval;
         Refresh();
+        AskForSnapshots();
       }
-      Begin();
+      Mature();
     } catch (const std::bad_alloc&) {
       // The next look may find memory.
     }
   }
 }
 
-void Maturation::Refresh() {
+void DueWork::Refresh() {
   models_.clear();
   auto listed = registry_.List("", std::numeric_limits<std::size_t>::max());
-  if (!listed.ok()) {
-    return;
+  if (listed.ok()) {
+    models_ = *std::move(listed);
   }
-  std::copy_if(std::make_move_iterator(listed->begin()), std::make_move_iterator(listed->end()),
-               std::back_inserter(models_),
-               [](const std::shared_ptr<Model>& model) { return model->tracker() != nullptr; });
 }
 
-void Maturation::Begin() {
+void DueWork::AskForSnapshots() {
+  const auto now = ingestor_.clock().steady();
+  int asked = 0;
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    const std::size_t at = (first_asked_ + i) % models_.size();
+    const std::shared_ptr<Model>& model = models_[at];
+    if (model->snapshot_due_at() > now) {
+      continue;
+    }
+    if (asked == kMostSnapshots) {
+      first_asked_ = at;
+      return;
+    }
+    ++asked;
+    // Until the strand says anew: it may be busy for longer than an interval.
+    model->set_snapshot_due_at(LogRetention::kNever);
+    try {
+      model->strand().Post([model, &commits = commits_, &clock = ingestor_.clock()] {
+        PostSnapshotIfDue(model, commits, clock);
+      });
+    } catch (...) {
+      model->set_snapshot_due_at(now);
+      throw;
+    }
+  }
+}
+
+void DueWork::Mature() {
   const auto now = ingestor_.clock().elapsed();
   // From where the last look ended: all have their turn, however many are due.
   for (std::size_t i = 0; i < models_.size(); ++i) {
-    const std::shared_ptr<Model>& model = models_[(first_ + i) % models_.size()];
-    if (model->tracker()->next_due() > now) {
+    const std::size_t at = (first_maturing_ + i) % models_.size();
+    const std::shared_ptr<Model>& model = models_[at];
+    if (model->tracker() == nullptr || model->tracker()->next_due() > now) {
       continue;
     }
     {
       const std::lock_guard lock(mutex_);
       if (under_way_.size() >= kMostUnderWay) {
-        first_ = (first_ + i) % models_.size();
+        first_maturing_ = at;
         return;
       }
       if (!under_way_.insert(model->id()).second) {

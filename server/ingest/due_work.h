@@ -1,0 +1,60 @@
+#ifndef CALIBD_SERVER_INGEST_DUE_WORK_H_
+#define CALIBD_SERVER_INGEST_DUE_WORK_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "server/ingest/ingestor.h"
+#include "server/state/model_registry.h"
+#include "server/store/commit_queue.h"
+
+namespace calibd::server {
+
+// Has done what time alone makes due, whether batches come or not: predictions mature, and the
+// state of idle models is stored. Runs a thread that looks at the models; the work is the storage
+// thread's and the strands'.
+class DueWork {
+ public:
+  // registry: with all models of the store.
+  DueWork(const ModelRegistry& registry, Ingestor& ingestor, CommitQueue& commits);
+  // Stop().
+  ~DueWork();
+  DueWork(const DueWork&) = delete;
+  DueWork& operator=(const DueWork&) = delete;
+
+  // Begins nothing any more. What has begun may still be under way.
+  void Stop();
+
+ private:
+  void Run();
+  // Looks anew which models there are.
+  void Refresh();
+  // Begins to mature what is due and not under way.
+  void Mature();
+  // Asks models for snapshots that are due, up to so many as are no burden at once.
+  void AskForSnapshots();
+
+  const ModelRegistry& registry_;
+  Ingestor& ingestor_;
+  CommitQueue& commits_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;             // guarded by mutex_
+  bool finished_ = false;             // guarded by mutex_: one since the last look
+  std::set<std::int64_t> under_way_;  // guarded by mutex_: ids of models
+  // The thread's: where in the models it begins to mature, and to ask for snapshots.
+  std::vector<std::shared_ptr<Model>> models_;
+  std::size_t first_maturing_ = 0;
+  std::size_t first_asked_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_INGEST_DUE_WORK_H_

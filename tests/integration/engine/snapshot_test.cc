@@ -1,0 +1,153 @@
+// When the state of models is stored, so that a start need not count again what they hold.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "integration/engine/engine.h"
+#include "server/ingest/snapshots.h"
+#include "support/temporary_folder.h"
+#include "support/wait_for.h"
+
+namespace calibd::testing {
+namespace {
+
+using server::LogRetention;
+using server::Model;
+
+constexpr std::size_t kFew = 10;
+// More than any snapshot waits for.
+constexpr std::size_t kMany = 20000;
+
+class SnapshotTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Start();
+    for (const char* name : {"models/a", "models/b"}) {
+      v1::Model model = Declare(name);
+      model.set_window(1000);
+      ASSERT_TRUE(engine_->CreateModel(model).ok());
+    }
+  }
+  // matures: as Engine::Options.
+  void Start(bool matures = true) {
+    engine_.reset();
+    engine_.emplace(folder_.path(), Engine::Options{.clock = clock_.clock(), .matures = matures});
+  }
+  void Submit(const std::string& name, std::size_t rows) {
+    const std::shared_ptr<Model> model = engine_->Find(name);
+    EXPECT_EQ(engine_->Submit(model, std::nullopt, MakeBatch(*model, rows, 1)).accepted_rows,
+              static_cast<std::int64_t>(rows));
+  }
+  std::int64_t StoredTime(const std::string& name) { return engine_->Find(name)->stored_time_us(); }
+  bool AwaitStored(const std::string& name, std::int64_t after = 0) {
+    return WaitFor([&] { return StoredTime(name) > after; });
+  }
+
+  const TemporaryFolder folder_;
+  FakeClock clock_;
+  std::optional<Engine> engine_;
+};
+
+TEST_F(SnapshotTest, AnIdleModelIsStoredInTime) {
+  Submit("models/a", kFew);
+  clock_.Move(LogRetention::kSnapshotInterval - std::chrono::seconds(1));
+  // Looks in between.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(StoredTime("models/a"), 0);
+  clock_.Move(std::chrono::seconds(1));
+  EXPECT_TRUE(AwaitStored("models/a"));
+  const std::int64_t stored = StoredTime("models/a");
+  EXPECT_EQ(StoredTime("models/b"), 0) << "without anything to store";
+  // Nothing is new.
+  clock_.Move(10 * LogRetention::kSnapshotInterval);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(StoredTime("models/a"), stored);
+  Start();
+  EXPECT_EQ(engine_->recovery().replayed_rows, 0);
+  EXPECT_EQ(StoredTime("models/a"), stored);
+  EXPECT_EQ(engine_->Find("models/a")->snapshot()->observations, kFew);
+}
+
+TEST_F(SnapshotTest, WhatAStartCountsAgainIsStoredWithoutAnotherBatch) {
+  Submit("models/a", kFew);
+  Start();
+  EXPECT_EQ(engine_->recovery().replayed_rows, kFew);
+  EXPECT_TRUE(WaitFor([&] {
+    // From when the start was noticed.
+    clock_.Move(LogRetention::kSnapshotInterval);
+    return StoredTime("models/a") != 0;
+  }));
+  Start();
+  EXPECT_EQ(engine_->recovery().replayed_rows, 0);
+}
+
+TEST_F(SnapshotTest, OneThatBecomesDueWhileAnotherIsUnderWayFollows) {
+  Start(/*matures=*/false);
+  const std::shared_ptr<Model> model = engine_->Find("models/a");
+  Signal release;
+  model->strand().Post([&release] { release.Wait(); });
+  std::atomic<int> settled = 0;
+  for (int i = 0; i < 2; ++i) {
+    engine_->ingestor().Submit(model, std::nullopt, MakeBatch(*model, kMany, 1),
+                               [&settled](const server::Settlement&) { ++settled; });
+    // A transaction of its own, and so a task of its own on the strand.
+    engine_->commits().Flush();
+  }
+  release.Set();
+  ASSERT_TRUE(WaitFor([&] { return settled == 2; }));
+  // Each flushed when the strand has posted it.
+  for (int i = 0; i < 4; ++i) {
+    static_cast<void>(engine_->StateOf(model));
+  }
+  Start();
+  EXPECT_EQ(engine_->recovery().replayed_rows, 0);
+}
+
+TEST_F(SnapshotTest, OneThatFailedIsTriedAgainWithoutAnotherBatch) {
+  Submit("models/a", kFew);
+  {
+    const Blocker blocker(engine_->commits());
+    clock_.Move(LogRetention::kSnapshotInterval);
+    ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().queued == 2; }));
+    engine_->commits().Post(
+        {.append = nullptr,
+         .write = [](server::Store&) { return absl::ResourceExhaustedError(""); },
+         .undo = nullptr,
+         .done = nullptr});
+  }
+  ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().failed_commits == 1; }));
+  EXPECT_EQ(StoredTime("models/a"), 0);
+  clock_.Move(LogRetention::kRetryInterval);
+  EXPECT_TRUE(AwaitStored("models/a"));
+}
+
+TEST_F(SnapshotTest, AtTheEndAllIsStoredForWhichThereIsTime) {
+  Submit("models/a", kFew);
+  Submit("models/b", kFew);
+  const auto store = [this](std::chrono::seconds time) {
+    StoreSnapshots(engine_->registry(), engine_->commits(), engine_->ingestor().clock(),
+                   std::chrono::steady_clock::now() + time);
+  };
+  {
+    // None ends in time: as many as are begun at once are.
+    const Blocker blocker(engine_->commits());
+    store(std::chrono::seconds(0));
+  }
+  Submit("models/a", kFew);
+  store(std::chrono::seconds(60));
+  EXPECT_NE(StoredTime("models/a"), 0);
+  EXPECT_NE(StoredTime("models/b"), 0);
+  Start();
+  EXPECT_EQ(engine_->recovery().replayed_rows, 0);
+  // With nothing to store.
+  const std::int64_t stored = StoredTime("models/a");
+  clock_.Move(std::chrono::seconds(1));
+  store(std::chrono::seconds(60));
+  EXPECT_EQ(StoredTime("models/a"), stored);
+}
+
+}  // namespace
+}  // namespace calibd::testing
