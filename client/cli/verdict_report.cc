@@ -23,8 +23,8 @@ using Status = v1::Verdict::Status;
 constexpr std::size_t kBarColumns = 20;
 constexpr std::size_t kThresholdColumn = 16;
 constexpr int kMaxGroups = 20;
-// Of |z|: what stands out.
-constexpr double kNotable = 2;
+// Of its deviations if the model were calibrated: a gap that is told at the head.
+constexpr double kNotableGap = 2;
 
 std::string Plain(std::string text) {
   std::replace_if(
@@ -61,6 +61,14 @@ std::string GapText(double gap) {
   return absl::StrFormat("%s-confident by %.1f points", gap > 0 ? "over" : "under", points);
 }
 
+// Empty where chance alone explains it.
+std::string NotableGapText(const v1::Verdict& verdict, const v1::Watch& watch) {
+  const v1::Direction& direction = verdict.direction();
+  const bool notable = watch.observations() > 0 && verdict.has_direction() &&
+                       std::abs(direction.gap()) > kNotableGap * direction.gap_standard_deviation();
+  return notable ? GapText(direction.gap()) : "";
+}
+
 std::string ClassText(const v1::Whereabouts::ClassShare& share) {
   return share.class_name().empty()
              ? absl::StrCat("class ", share.class_index())
@@ -71,23 +79,24 @@ std::string BinText(const v1::Whereabouts::ConfidenceBin& bin) {
   return absl::StrFormat("confidence %.2f..%.2f", bin.lower(), bin.upper());
 }
 
-// The bin that is off the most, or null.
-const v1::Whereabouts::ConfidenceBin* WorstBin(const v1::Whereabouts& whereabouts) {
-  const auto& bins = whereabouts.confidence_bins();
-  const auto worst = std::max_element(bins.begin(), bins.end(), [](const auto& a, const auto& b) {
-    return std::abs(a.z()) < std::abs(b.z());
-  });
-  return worst == bins.end() ? nullptr : &*worst;
+// Of those that stand out the one with the largest |z|, or null.
+template <typename Places>
+const typename Places::value_type* Worst(const Places& places) {
+  const typename Places::value_type* worst = nullptr;
+  for (const auto& place : places) {
+    const bool worse = worst == nullptr || std::abs(place.z()) > std::abs(worst->z());
+    if (place.stands_out() && worse) worst = &place;
+  }
+  return worst;
 }
 
 // "at confidence 0.80..0.90 and for class 3 (cat)"; empty where nothing stands out.
 std::string Where(const v1::Whereabouts& whereabouts) {
   std::vector<std::string> places;
-  const auto* const bin = WorstBin(whereabouts);
-  if (bin != nullptr && std::abs(bin->z()) >= kNotable) places.push_back("at " + BinText(*bin));
-  if (whereabouts.classes_size() > 0 && std::abs(whereabouts.classes(0).z()) >= kNotable) {
-    places.push_back("for " + ClassText(whereabouts.classes(0)));
-  }
+  const auto* const bin = Worst(whereabouts.confidence_bins());
+  if (bin != nullptr) places.push_back("at " + BinText(*bin));
+  const auto* const share = Worst(whereabouts.classes());
+  if (share != nullptr) places.push_back("for " + ClassText(*share));
   return absl::StrJoin(places, " and ");
 }
 
@@ -104,9 +113,8 @@ std::string Headline(const std::string& model, const v1::Verdict& verdict, const
   if (watch.effect_size().has_skce()) {
     facts.push_back("SKCE " + Signed(watch.effect_size().skce()));
   }
-  if (watch.observations() > 0 && verdict.has_direction()) {
-    facts.push_back(GapText(verdict.direction().gap()));
-  }
+  const std::string gap = NotableGapText(verdict, watch);
+  if (!gap.empty()) facts.push_back(gap);
   const std::string where = Where(verdict.whereabouts());
   if (!where.empty()) facts.push_back("most off " + where);
   return absl::StrJoin(facts, "; ") + "\n";
@@ -225,20 +233,22 @@ std::string ScoresText(const v1::Watch& watch) {
 }
 
 std::string WhereText(const v1::Whereabouts& whereabouts) {
+  if (whereabouts.confidence_bins().empty() && whereabouts.classes().empty()) return "";
   std::string text;
-  const auto* const bin = WorstBin(whereabouts);
+  const auto* const bin = Worst(whereabouts.confidence_bins());
   if (bin != nullptr) {
     absl::StrAppendFormat(&text, "%s (confidence %.4f, accuracy %.4f, n = %d, z = %+.1f)",
                           BinText(*bin), bin->mean_confidence(), bin->accuracy(),
                           bin->observations(), bin->z());
   }
   for (const auto& share : whereabouts.classes()) {
-    if (&share != &whereabouts.classes(0) && std::abs(share.z()) < kNotable) break;
+    if (!share.stands_out()) continue;
     absl::StrAppendFormat(&text, "%s%s (predicted %.4f, came %.4f, z = %+.1f)",
                           text.empty() ? "" : "; ", ClassText(share), share.predicted(),
                           share.observed(), share.z());
   }
-  return text.empty() ? ""
+  return text.empty() ? "Where: no class and no range of confidence is off by more than chance "
+                        "explains.\n"
                       : absl::StrCat("Most off: ", text, ". To know where to look; not a test.\n");
 }
 
@@ -333,9 +343,8 @@ std::string ChangeText(const std::string& model, const v1::Verdict& verdict,
   if (watch.effect_size().has_skce()) {
     absl::StrAppend(&text, ", SKCE ", Signed(watch.effect_size().skce()));
   }
-  if (watch.observations() > 0 && verdict.has_direction()) {
-    absl::StrAppend(&text, ", ", GapText(verdict.direction().gap()));
-  }
+  const std::string gap = NotableGapText(verdict, watch);
+  if (!gap.empty()) absl::StrAppend(&text, ", ", gap);
   if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) text += ", stale";
   return text;
 }
@@ -506,9 +515,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
       add("", absl::StrCat("noise floor ", Signed(size.noise_floor()), " (95 %)"));
     }
   }
-  if (watch.observations() > 0 && verdict.has_direction()) {
-    add("direction", GapText(verdict.direction().gap()));
-  }
+  add("direction", NotableGapText(verdict, watch));
   const std::string where = Where(verdict.whereabouts());
   if (!where.empty()) add("most off", where);
   if (response.has_label_coverage()) {

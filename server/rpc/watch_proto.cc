@@ -184,6 +184,8 @@ std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
 void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                          v1::Whereabouts& proto) {
   const auto n = static_cast<double>(watch.reading.count);
+  // In which one looks for what is off.
+  const std::size_t places = declaration.class_count + watch.reliability.bins.size();
   for (const DeviatingClass& one : watch.deviating_classes) {
     v1::Whereabouts::ClassShare& out = *proto.add_classes();
     out.set_class_index(static_cast<std::int32_t>(one.index));
@@ -191,6 +193,7 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_observed(static_cast<double>(one.frequencies.labels) / n);
     out.set_predicted(one.frequencies.predicted / n);
     out.set_z(one.frequencies.Z());
+    out.set_stands_out(one.frequencies.StandsOut(places));
     out.set_log10_e_value(one.log10_e_value);
     out.set_rejected(one.rejected);
   }
@@ -208,6 +211,7 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_mean_confidence(bins[i].confidence / count);
     out.set_accuracy(static_cast<double>(bins[i].correct) / count);
     out.set_z(bins[i].Z());
+    out.set_stands_out(bins[i].StandsOut(places));
   }
 }
 

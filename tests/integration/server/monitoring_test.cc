@@ -184,6 +184,7 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
   EXPECT_DOUBLE_EQ(whereabouts.classes(0).observed(), static_cast<double>(first) / 2000);
   EXPECT_NEAR(whereabouts.classes(0).predicted(), predicted / 2000, 1e-12);
   EXPECT_GT(whereabouts.classes(0).z(), 5);
+  EXPECT_TRUE(whereabouts.classes(0).stands_out());
   ClassEvidence of_classes(kClasses, kDefaultTolerance);
   of_classes.Add(bad.view());
   EXPECT_EQ(whereabouts.classes(0).log10_e_value(), of_classes.Log10EValue(0));
@@ -197,7 +198,9 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
     binned += bin.observations();
   }
   EXPECT_EQ(binned, 2000);
-  EXPECT_LT(whereabouts.confidence_bins(whereabouts.confidence_bins_size() - 1).z(), -5);
+  const auto& last = whereabouts.confidence_bins(whereabouts.confidence_bins_size() - 1);
+  EXPECT_LT(last.z(), -5);
+  EXPECT_TRUE(last.stands_out());
 
   RunningReliability reliability;
   reliability.Add(bad.view());

@@ -37,6 +37,7 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   share.set_observed(0.08);
   share.set_predicted(0.12);
   share.set_z(-5.13);
+  share.set_stands_out(true);
   for (const double z : {1.0, -7.25}) {
     auto& bin = *verdict.mutable_whereabouts()->add_confidence_bins();
     bin.set_lower(z < 0 ? 0.8 : 0.7);
@@ -45,6 +46,7 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
     bin.set_mean_confidence(0.85);
     bin.set_accuracy(0.71);
     bin.set_z(z);
+    bin.set_stands_out(z < 0);
   }
   v1::Watch& watch = *response.mutable_watch();
   watch.set_observations(12480);
@@ -203,7 +205,8 @@ TEST(VerdictReportTest, DirectionHasASign) {
   response.mutable_verdict()->mutable_direction()->set_gap(-0.02);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("; under-confident by 2.0 points;"));
   response.mutable_verdict()->mutable_direction()->set_gap(0.0001);
-  EXPECT_THAT(DescribeVerdict(response), HasSubstr("; neither over- nor under-confident"));
+  EXPECT_THAT(DescribeVerdict(response),
+              HasSubstr("\nDirection: neither over- nor under-confident"));
 }
 
 TEST(VerdictReportTest, LargeEvidenceIsAPowerOfTen) {
