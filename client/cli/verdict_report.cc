@@ -177,13 +177,13 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
         PowerOfTen(evidence.threshold()));
   }
   std::string text = absl::StrFormat(
-      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d, odds of 1 : %s against "
-      "calibration: a calibrated model would ever show this with a probability of at most %s, "
-      "however often one looks. It is %s now, the alarm is at %s.\n",
+      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d: a calibrated model would "
+      "ever show this with a probability of at most %s, however often one looks. It is %s now, the "
+      "alarm is at %s.\n",
       PowerOfTen(most), most, watch.first_observation() - 1 + evidence.max_observation(),
-      PowerOfTen(most), most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
+      most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
       PowerOfTen(evidence.log10_e_value()), PowerOfTen(evidence.threshold()));
-  if (verdict.evidence_families_size() > 0) {
+  if (evidence.log10_e_value() > 0 && verdict.evidence_families_size() > 0) {
     absl::StrAppend(&text, "Most of it comes from: ",
                     Plain(absl::StrJoin(verdict.evidence_families(), ", ")), ".\n");
   }

@@ -279,8 +279,12 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
     proto.set_since_observation(alarm->observation);
   }
   if (monitor.watch.has_value()) {
-    NameFamilies(monitor.watch->reading.evidence.family_share, *proto.mutable_evidence_families());
-    if (monitor.watch->reading.count > 0) {
+    const EvidenceReading& reading = monitor.watch->reading;
+    // Of a mixture that has lost there is nothing to carry.
+    if (reading.evidence.log10_e_value > 0) {
+      NameFamilies(reading.evidence.family_share, *proto.mutable_evidence_families());
+    }
+    if (reading.count > 0) {
       DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
       DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
     }

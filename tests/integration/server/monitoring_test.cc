@@ -289,6 +289,8 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   EXPECT_FALSE(Answer().verdict().has_since());
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 3000, 4));
   const v1::GetCalibrationResponse answer = Answer();
+  EXPECT_LT(answer.watch().evidence().log10_e_value(), 0);
+  EXPECT_EQ(answer.verdict().evidence_families_size(), 0);
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("not rejected after 3099 observations"));
   EXPECT_EQ(answer.alarms_size(), 0);
