@@ -226,9 +226,8 @@ std::string ScoresText(const v1::Watch& watch) {
   if (!watch.has_scores()) return "";
   const v1::Watch::Scores& scores = watch.scores();
   return absl::StrFormat(
-      "Scores: Brier %.4f, log loss %.4f, ECE %.4f, of all %d observations; the ECE of a "
-      "calibrated "
-      "model is above 0 too, the more the fewer they are.\n",
+      "Scores: Brier %.4f, log loss %.4f, ECE %.4f, of the %d observations since the watch began; "
+      "the ECE of a calibrated model is above 0 too, the more the fewer they are.\n",
       scores.brier_score(), scores.log_loss(), scores.ece(), watch.observations());
 }
 
@@ -272,7 +271,7 @@ std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& 
 
 std::string DriftText(const v1::Drift& drift) {
   return absl::StrFormat(
-      "Drift: log10 of the detector is %.2f now and was %.2f at most; the alarm is at %.2f.\n",
+      "Drift: log10 of the detector is %.2f now, its largest so far %.2f; the alarm is at %.2f.\n",
       drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
 }
 
@@ -287,8 +286,8 @@ std::string OneLookText(const v1::EffectSize& size) {
 
 std::string DescribeGroups(const google::protobuf::RepeatedPtrField<v1::GroupWatch>& groups) {
   if (groups.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {
-      {"group", "n", "log10 e-value", "at most", "SKCE", "confidence - accuracy", "rejected"}};
+  std::vector<std::vector<std::string>> rows = {{"group", "n", "log10 e-value", "largest so far",
+                                                 "SKCE", "confidence - accuracy", "rejected"}};
   int rejected = 0;
   for (const v1::GroupWatch& group : groups) {
     rejected += group.rejected() ? 1 : 0;
@@ -334,7 +333,7 @@ std::string ChangeText(const std::string& model, const v1::Verdict& verdict,
   std::string text =
       absl::StrCat(model, " ", StatusName(verdict.status()), " n = ", watch.observations());
   if (watch.has_evidence()) {
-    absl::StrAppendFormat(&text, ", log10 e-value %+.2f (%+.2f at most, alarm at %.2f)",
+    absl::StrAppendFormat(&text, ", log10 e-value %+.2f (largest so far %+.2f, alarm at %.2f)",
                           watch.evidence().log10_e_value(), watch.evidence().max_log10_e_value(),
                           watch.evidence().threshold());
     absl::StrAppendFormat(&text, ", drift %.2f (alarm at %.2f)", watch.drift().log10_statistic(),
@@ -415,9 +414,9 @@ std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alar
 std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
                              double false_discovery_rate) {
   if (response.models().empty()) return "no models\n";
-  std::vector<std::vector<std::string>> rows = {{"model", "status", "n", "log10 e-value", "at most",
-                                                 "SKCE", "confidence - accuracy", "newest",
-                                                 "e-BH"}};
+  std::vector<std::vector<std::string>> rows = {{"model", "status", "n", "log10 e-value",
+                                                 "largest so far", "SKCE", "confidence - accuracy",
+                                                 "newest", "e-BH"}};
   for (const auto& model : response.models()) {
     const v1::Watch& watch = model.watch();
     const bool evidence = watch.has_evidence();
@@ -491,7 +490,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
   if (watch.has_evidence()) {
     const v1::Evidence& evidence = watch.evidence();
     add("log10 e-value",
-        absl::StrFormat("%s %+.2f, %+.2f at most, alarm at %.2f",
+        absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
                         ThresholdBar(evidence.log10_e_value(), evidence.threshold()),
                         evidence.log10_e_value(), evidence.max_log10_e_value(),
                         evidence.threshold()));
@@ -499,7 +498,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
   if (watch.has_drift()) {
     const v1::Drift& drift = watch.drift();
     add("drift",
-        absl::StrFormat("%s %+.2f, %+.2f at most, alarm at %.2f",
+        absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
                         ThresholdBar(drift.log10_statistic(), drift.threshold()),
                         drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold()));
   }

@@ -90,8 +90,8 @@ TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
       "class 3 (cat)\n"
       "The evidence against calibration has crossed the alarm's threshold; that stays so until the "
       "alarm is acknowledged.\n"
-      "Evidence: the e-value reached 340 (log10 +2.53) at observation 900, odds of 1 : 340 against "
-      "calibration: a calibrated model would ever show this with a probability of at most "
+      "Evidence: the e-value reached 340 (log10 +2.53) at observation 900: a calibrated model "
+      "would ever show this with a probability of at most "
       "0.00294118, however often one looks. It is 120 now, the alarm is at 20.\n"
       "Most of it comes from: witness, tilt.\n"
       "Effect size: SKCE +1.500000e-03; the true one is in 1.000000e-03..2.000000e-03 with 95 % "
@@ -99,12 +99,13 @@ TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
       "+1.000000e-04 19 times in 20.\n"
       "Direction: over-confident by 4.1 points, as confidence is 0.8710 and accuracy 0.8300 on "
       "average; were it calibrated, the gap would deviate by 0.3 points.\n"
-      "Scores: Brier 0.2500, log loss 0.5000, ECE 0.0625, of all 12480 observations; the ECE of a "
-      "calibrated model is above 0 too, the more the fewer they are.\n"
+      "Scores: Brier 0.2500, log loss 0.5000, ECE 0.0625, of the 12480 observations since the "
+      "watch "
+      "began; the ECE of a calibrated model is above 0 too, the more the fewer they are.\n"
       "Most off: confidence 0.80..0.90 (confidence 0.8500, accuracy 0.7100, n = 2310, z = -7.2); "
       "class 3 (cat) (predicted 0.1200, came 0.0800, z = -5.1). To know where to look; not a "
       "test.\n"
-      "Drift: log10 of the detector is 1.20 now and was 2.50 at most; the alarm is at 6.00.\n"
+      "Drift: log10 of the detector is 1.20 now, its largest so far 2.50; the alarm is at 6.00.\n"
       "Z test: z = 4.5, p = 3.4e-06 (one look at a chosen n: watching it until it is small is not "
       "a test).\n");
 }
@@ -289,14 +290,14 @@ TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
   response.set_tested_models(1);
   response.set_rejected_models(1);
   EXPECT_EQ(DescribeVerdicts(response, 0.1),
-            "model                   status  n  log10 e-value  at most           SKCE  confidence "
-            "- accuracy  newest  e-BH\n"
-            "models/a  MISCALIBRATED, STALE  7          +2.08    +2.53  +1.500000e-03            "
-            "    +0.0410       -     *\n"
-            "models/b                 STALE  7              -        -              -            "
-            "          -       -\n"
-            "models/c         not monitored  7              -        -              -            "
-            "          -       -\n"
+            "model                   status  n  log10 e-value  largest so far           SKCE  "
+            "confidence - accuracy  newest  e-BH\n"
+            "models/a  MISCALIBRATED, STALE  7          +2.08           +2.53  +1.500000e-03       "
+            "         +0.0410       -     *\n"
+            "models/b                 STALE  7              -               -              -       "
+            "               -       -\n"
+            "models/c         not monitored  7              -               -              -       "
+            "               -       -\n"
             "e-BH over the 1 models with evidence rejects 1 (*): at most 10 % of those it rejects "
             "are expected to be calibrated.\n");
 }
@@ -305,7 +306,8 @@ TEST(VerdictReportTest, AChangeIsALine) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   response.add_alarms()->set_id(1);
   EXPECT_EQ(ChangeLine(response),
-            "models/m MISCALIBRATED n = 12480, log10 e-value +2.08 (+2.53 at most, alarm at 1.30), "
+            "models/m MISCALIBRATED n = 12480, log10 e-value +2.08 (largest so far +2.53, alarm at "
+            "1.30), "
             "drift 1.20 (alarm at 6.00), SKCE +1.500000e-03, over-confident by 4.1 points, 1 alarm "
             "active");
   response.clear_verdict();
@@ -326,8 +328,8 @@ TEST(VerdictReportTest, AScreenShowsBarsAndAlarms) {
             "model         models/m\n"
             "verdict       MISCALIBRATED since 1970-01-02T00:00:00Z (observation 310)\n"
             "n             12480\n"
-            "log10 e-value [################|####] +2.08, +2.53 at most, alarm at 1.30\n"
-            "drift         [###.............|....] +1.20, +2.50 at most, alarm at 6.00\n"
+            "log10 e-value [################|####] +2.08, largest so far +2.53, alarm at 1.30\n"
+            "drift         [###.............|....] +1.20, largest so far +2.50, alarm at 6.00\n"
             "SKCE          +1.500000e-03\n"
             "              in 1.000000e-03..2.000000e-03 with 95 % confidence at all times\n"
             "              noise floor +1.000000e-04 (95 %)\n"
