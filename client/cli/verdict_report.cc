@@ -120,15 +120,23 @@ std::string Headline(const std::string& model, const v1::Verdict& verdict, const
   return absl::StrJoin(facts, "; ") + "\n";
 }
 
+// Why there is no verdict yet, with how many observations there are and how many it takes.
+std::string InsufficientText(const v1::GetCalibrationResponse& response) {
+  const v1::Watch& watch = response.watch();
+  if (!watch.unavailable_reason().empty()) {
+    return absl::StrCat(
+        "Nothing can be said of its calibration: ", Plain(watch.unavailable_reason()), ".\n");
+  }
+  return absl::StrFormat("There are too few observations for a verdict: %d, and %d are needed.\n",
+                         watch.observations(), watch.min_observations());
+}
+
 std::string StatusText(const v1::GetCalibrationResponse& response) {
   const v1::Verdict& verdict = response.verdict();
   std::string text;
   switch (verdict.status()) {
     case v1::Verdict::STATUS_INSUFFICIENT_DATA:
-      text = response.watch().unavailable_reason().empty()
-                 ? "There are too few observations for a verdict.\n"
-                 : absl::StrCat("Nothing can be said of its calibration: ",
-                                Plain(response.watch().unavailable_reason()), ".\n");
+      text = InsufficientText(response);
       break;
     case v1::Verdict::STATUS_NOT_REJECTED:
       text =

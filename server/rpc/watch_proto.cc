@@ -231,12 +231,13 @@ void DescribeScores(const RunningReliability& reliability, v1::Watch::Scores& pr
   proto.set_ece(reliability.ExpectedCalibrationError());
 }
 
-// lens: as ReckonEffectSize.
-void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, const LensSnapshot* lens,
-                 v1::Watch& proto) {
+// min_observations: of the model, or of a group. lens: as ReckonEffectSize.
+void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
+                 std::int64_t min_observations, const LensSnapshot* lens, v1::Watch& proto) {
   const EvidenceReading& reading = watch.reading;
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation());
+  proto.set_min_observations(min_observations);
   DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   DescribeEffectSize(watch, lens, monitoring.significance_level, *proto.mutable_effect_size());
@@ -299,7 +300,8 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
     return;
   }
-  DescribeOne(declaration.monitoring, *watch, &snapshot.lenses.front(), proto);
+  DescribeOne(declaration.monitoring, *watch, declaration.monitoring.min_observations,
+              &snapshot.lenses.front(), proto);
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -331,7 +333,8 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     v1::GroupWatch& proto = *protos.Add();
     proto.set_value(group->value);
     proto.set_overflow(group->overflow);
-    DescribeOne(monitoring, group->watch, nullptr, *proto.mutable_watch());
+    DescribeOne(monitoring, group->watch, monitoring.min_group_observations, nullptr,
+                *proto.mutable_watch());
     DescribeDirection(group->watch.reliability, *proto.mutable_direction());
     proto.set_rejected(tested(group) && rejected[next++]);
   }

@@ -287,6 +287,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
   EXPECT_THAT(Answer().verdict().summary(), HasSubstr("99 observations of 100"));
   EXPECT_FALSE(Answer().verdict().has_since());
+  EXPECT_EQ(Answer().watch().min_observations(), 100);
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 3000, 4));
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_LT(answer.watch().evidence().log10_e_value(), 0);

@@ -51,6 +51,7 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   v1::Watch& watch = *response.mutable_watch();
   watch.set_observations(12480);
   watch.set_first_observation(1);
+  watch.set_min_observations(20000);
   v1::Evidence& evidence = *watch.mutable_evidence();
   evidence.set_log10_e_value(std::log10(120));
   evidence.set_max_log10_e_value(std::log10(340));
@@ -122,9 +123,9 @@ TEST(VerdictReportTest, HasAHeadAndASentenceForEachStatus) {
             "models/m: NOT REJECTED" + facts +
                 "The data do not contradict calibration so far: that is no proof of calibration, "
                 "only too little evidence against it.");
-  EXPECT_EQ(
-      head(Response(v1::Verdict::STATUS_INSUFFICIENT_DATA)),
-      "models/m: INSUFFICIENT DATA" + facts + "There are too few observations for a verdict.");
+  EXPECT_EQ(head(Response(v1::Verdict::STATUS_INSUFFICIENT_DATA)),
+            "models/m: INSUFFICIENT DATA" + facts +
+                "There are too few observations for a verdict: 12480, and 20000 are needed.");
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_DRIFTED);
   Since(response);
   EXPECT_EQ(head(response),
@@ -367,6 +368,39 @@ TEST(VerdictReportTest, LinesAreCutBetweenCharacters) {
   EXPECT_EQ(CutLines("abc\nabcdef\n", 4), "abc\nabcd\n");
   EXPECT_EQ(CutLines("\xc3\xa4\xc3\xb6\xc3\xbc", 2), "\xc3\xa4\xc3\xb6");
   EXPECT_EQ(CutLines("abc", 0), "");
+}
+
+TEST(VerdictReportTest, ShowGivesAReasonAndAWarningOnce) {
+  const auto times = [](const std::string& text, const std::string& part) {
+    int count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  v1::GetCalibrationResponse response;
+  response.set_model("models/m");
+  response.set_bandwidth_error("the median is zero");
+  response.mutable_insufficient_data()->set_observations(60);
+  response.mutable_insufficient_data()->set_reason(response.bandwidth_error());
+  response.mutable_label_coverage()->add_warnings("labels are missing");
+  const auto expect_once = [&] {
+    const std::string text = DescribeCalibration(response);
+    EXPECT_EQ(times(text, "the median is zero"), 1) << text;
+    EXPECT_EQ(times(text, "WARNING: labels are missing\n"), 1) << text;
+    EXPECT_THAT(text, Not(HasSubstr("0 more needed")));
+  };
+  expect_once();
+  response.add_warnings("labels are missing");
+  response.mutable_watch()->set_unavailable_reason(response.bandwidth_error());
+  for (const auto status : {v1::Verdict::STATUS_INSUFFICIENT_DATA, v1::Verdict::STATUS_STALE}) {
+    response.mutable_verdict()->set_status(status);
+    expect_once();
+  }
+  response.clear_bandwidth_error();
+  response.mutable_insufficient_data()->set_needed(40);
+  EXPECT_THAT(DescribeCalibration(response),
+              HasSubstr("Not enough data: 60 observations, 40 more needed"));
 }
 
 TEST(VerdictReportTest, ShowBeginsWithTheVerdict) {
