@@ -131,6 +131,19 @@ std::string InsufficientText(const v1::GetCalibrationResponse& response) {
                          watch.observations(), watch.min_observations());
 }
 
+// Whether what a detector of drift found need not be a change.
+std::string ChangeText(const v1::GetCalibrationResponse& response) {
+  const v1::Evidence& evidence = response.watch().evidence();
+  const bool crossed =
+      evidence.max_log10_e_value() >= evidence.threshold() ||
+      std::any_of(response.alarms().begin(), response.alarms().end(),
+                  [](const v1::Alarm& alarm) { return alarm.kind() == v1::Alarm::KIND_EVIDENCE; });
+  return crossed ? "That need not be a change: the evidence over all observations has crossed its "
+                   "threshold too, as it does where a model is wrong from its start.\n"
+                 : "That may be a change: the evidence over all observations has not crossed its "
+                   "threshold.\n";
+}
+
 std::string StatusText(const v1::GetCalibrationResponse& response) {
   const v1::Verdict& verdict = response.verdict();
   std::string text;
@@ -150,9 +163,9 @@ std::string StatusText(const v1::GetCalibrationResponse& response) {
       break;
     case v1::Verdict::STATUS_DRIFTED:
       text =
-          "A detector of change has crossed its threshold: the calibration became worse; that "
-          "stays "
-          "so until the alarm is acknowledged.\n";
+          "The newest observations were not calibrated when the drift detector crossed its "
+          "threshold; that stays so until the alarm is acknowledged.\n" +
+          ChangeText(response);
       break;
     case v1::Verdict::STATUS_STALE:
       text = "No observation was counted for too long: what follows may not hold any more.\n";
@@ -336,8 +349,8 @@ std::string CountAlarms(int active) {
 }
 
 // What changes of a model, for a line.
-std::string ChangeText(const std::string& model, const v1::Verdict& verdict,
-                       const v1::Watch& watch) {
+std::string StateText(const std::string& model, const v1::Verdict& verdict,
+                      const v1::Watch& watch) {
   std::string text =
       absl::StrCat(model, " ", StatusName(verdict.status()), " n = ", watch.observations());
   if (watch.has_evidence()) {
@@ -456,7 +469,7 @@ std::string ChangeLine(const v1::GetCalibrationResponse& response) {
   if (!response.has_verdict()) {
     return absl::StrCat(response.model(), " not monitored, n = ", response.observations());
   }
-  return absl::StrCat(ChangeText(response.model(), response.verdict(), response.watch()), ", ",
+  return absl::StrCat(StateText(response.model(), response.verdict(), response.watch()), ", ",
                       CountAlarms(ActiveAlarms(response.alarms())));
 }
 
@@ -464,7 +477,7 @@ std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict) {
   if (!verdict.has_verdict()) {
     return absl::StrCat(verdict.model(), " not monitored, n = ", verdict.observations());
   }
-  return ChangeText(verdict.model(), verdict.verdict(), verdict.watch());
+  return StateText(verdict.model(), verdict.verdict(), verdict.watch());
 }
 
 std::string ThresholdBar(double value, double threshold) {

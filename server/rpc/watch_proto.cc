@@ -75,9 +75,20 @@ std::string DescribeGap(double gap) {
 }
 
 std::string DescribeEvidence(const EvidenceReading& reading, double threshold) {
-  return absl::StrFormat("log10 of the e-value is %.2f and was %.2f at most, the alarm is at %.2f",
-                         reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value),
-                         threshold);
+  return absl::StrFormat(
+      "log10 of the e-value is %.2f, its largest so far %.2f; the alarm is at %.2f",
+      reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value), threshold);
+}
+
+// Whether what the drift alarm found need not be a change.
+std::string DescribeChange(const MonitorSnapshot& monitor, double threshold) {
+  const bool evidence =
+      monitor.raised[0] > 0 ||
+      (monitor.watch.has_value() && ToLog10(monitor.watch->reading.maximum.log_value) >= threshold);
+  return evidence ? "That need not be a change: the evidence over all observations has crossed its "
+                    "threshold too, as it does where a model is wrong from its start."
+                  : "That may be a change: the evidence over all observations has not crossed its "
+                    "threshold.";
 }
 
 std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -96,10 +107,11 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
       break;
     case v1::Verdict::STATUS_DRIFTED:
       text = absl::StrFormat(
-          "The calibration has changed for the worse: the drift detector crossed its threshold at "
-          "observation %d, which happens to a calibrated model once in %.4g observations at most, "
-          "on average.",
-          alarm->observation, monitoring.average_run_length);
+          "The newest observations were not calibrated: the drift detector crossed its threshold "
+          "at observation %d, which happens to a calibrated model once in %.4g observations at "
+          "most, on average. %s",
+          alarm->observation, monitoring.average_run_length,
+          DescribeChange(monitor, EvidenceThreshold(monitoring.significance_level)));
       break;
     case v1::Verdict::STATUS_INSUFFICIENT_DATA:
     case v1::Verdict::STATUS_STALE:

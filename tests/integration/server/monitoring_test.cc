@@ -20,6 +20,7 @@
 namespace calibd::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kModel[] = "models/watched";
@@ -373,13 +374,28 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   EXPECT_EQ(answer.alarms(0).kind(), v1::Alarm::KIND_DRIFT);
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
   EXPECT_GT(answer.verdict().since_observation(), 3000);
-  EXPECT_THAT(answer.verdict().summary(), HasSubstr("changed for the worse"));
+  EXPECT_THAT(answer.verdict().summary(),
+              AllOf(HasSubstr("The newest observations were not calibrated: "),
+                    HasSubstr("That may be a change: ")));
   ASSERT_TRUE(Acknowledge(answer.alarms(0).id(), "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
   EXPECT_NEAR(answer.watch().drift().log10_statistic(), 0, 1e-12);
   // The evidence goes on.
   EXPECT_EQ(answer.watch().first_observation(), 1);
+}
+
+TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
+  Create(Declared());
+  Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));
+  v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.alarms_size(), 2);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  // What then remains of it is not called a change.
+  ASSERT_TRUE(Acknowledge(1, "").ok());
+  answer = Answer();
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
+  EXPECT_THAT(answer.verdict().summary(), HasSubstr("That need not be a change: "));
 }
 
 TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {

@@ -130,8 +130,8 @@ TEST(VerdictReportTest, HasAHeadAndASentenceForEachStatus) {
   Since(response);
   EXPECT_EQ(head(response),
             "models/m: DRIFTED since 1970-01-02T00:00:00Z (observation 310)" + facts +
-                "A detector of change has crossed its threshold: the calibration became worse; "
-                "that stays so until the alarm is acknowledged.");
+                "The newest observations were not calibrated when the drift detector crossed its "
+                "threshold; that stays so until the alarm is acknowledged.");
   response = Response(v1::Verdict::STATUS_STALE);
   response.mutable_verdict()->set_stale(true);
   Since(response);
@@ -146,6 +146,50 @@ TEST(VerdictReportTest, HasAHeadAndASentenceForEachStatus) {
                         "more.\n"));
   EXPECT_EQ(head(Response(v1::Verdict::STATUS_UNSPECIFIED)),
             "models/m: UNKNOWN" + facts + "The server's words.");
+}
+
+TEST(VerdictReportTest, ADriftAlarmNeedNotBeAChange) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_DRIFTED);
+  const std::string need_not = "\nThat need not be a change: the evidence over all observations ";
+  const std::string may = "\nThat may be a change: ";
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(need_not));
+  // The evidence of a watch that began anew, without and with an alarm before it.
+  response.mutable_watch()->mutable_evidence()->set_max_log10_e_value(1);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(may));
+  response.add_alarms()->set_kind(v1::Alarm::KIND_DRIFT);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(may));
+  response.add_alarms()->set_kind(v1::Alarm::KIND_EVIDENCE);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(need_not));
+}
+
+TEST(VerdictReportTest, NamesTheFamiliesOnlyWhileTheyHaveWon) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr("Most of it comes from: witness, tilt."));
+  response.mutable_watch()->mutable_evidence()->set_log10_e_value(-0.1);
+  EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("Most of it comes from")));
+}
+
+TEST(VerdictReportTest, TheHeadNamesOnlyWhatStandsOut) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  v1::Verdict& verdict = *response.mutable_verdict();
+  // Within two deviations.
+  verdict.mutable_direction()->set_gap_standard_deviation(0.021);
+  // The other bin has the larger z, of a single observation.
+  verdict.mutable_whereabouts()->mutable_confidence_bins(0)->set_z(-9);
+  EXPECT_THAT(DescribeVerdict(response),
+              StartsWith("models/m: NOT REJECTED; n = 12480; SKCE +1.500000e-03; most off at "
+                         "confidence 0.80..0.90 and for class 3 (cat)\n"));
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr("\nDirection: over-confident by 4.1 points"));
+  verdict.mutable_whereabouts()->mutable_confidence_bins(1)->set_stands_out(false);
+  verdict.mutable_whereabouts()->mutable_classes(0)->set_stands_out(false);
+  EXPECT_THAT(DescribeVerdict(response),
+              AllOf(StartsWith("models/m: NOT REJECTED; n = 12480; SKCE +1.500000e-03\n"),
+                    HasSubstr("\nWhere: no class and no range of confidence is off by more than "
+                              "chance explains.\n"),
+                    Not(HasSubstr("ost off"))));
+  for (const std::string& text : {DescribeScreen(response), ChangeLine(response)}) {
+    EXPECT_THAT(text, AllOf(Not(HasSubstr("confident")), Not(HasSubstr("most off"))));
+  }
 }
 
 TEST(VerdictReportTest, NeverSaysThatAModelIsCalibrated) {
