@@ -305,7 +305,15 @@ std::string OneLookText(const v1::EffectSize& size) {
       " (one look at a chosen n: watching it until it is small is not a test).\n");
 }
 
-std::string DescribeGroups(const google::protobuf::RepeatedPtrField<v1::GroupWatch>& groups) {
+// Of one that is not tested, why.
+std::string RejectedText(const v1::GroupWatch& group) {
+  if (group.tested()) return group.rejected() ? "*" : "";
+  return absl::StrFormat("not tested: %d of %d observations", group.watch().observations(),
+                         group.watch().min_observations());
+}
+
+std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
+  const auto& groups = response.groups();
   if (groups.empty()) return "";
   std::vector<std::vector<std::string>> rows = {{"group", "n", "log10 e-value", "largest so far",
                                                  "SKCE", "confidence - accuracy", "rejected"}};
@@ -314,16 +322,23 @@ std::string DescribeGroups(const google::protobuf::RepeatedPtrField<v1::GroupWat
     rejected += group.rejected() ? 1 : 0;
     if (rows.size() > kMaxGroups) continue;
     const v1::Watch& watch = group.watch();
-    rows.push_back(
-        {group.overflow() ? "(others)" : Plain(group.value()), absl::StrCat(watch.observations()),
-         absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
-         absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
-         watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
-         absl::StrFormat("%+.4f", group.direction().gap()), group.rejected() ? "*" : ""});
+    rows.push_back({group.overflow() ? "(others)" : Plain(group.value()),
+                    absl::StrCat(watch.observations()),
+                    absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
+                    absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
+                    watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
+                    absl::StrFormat("%+.4f", group.direction().gap()), RejectedText(group)});
   }
-  return absl::StrFormat(
-      "\nGroups, those with the most evidence first; %d of %d rejected together (e-BH):\n%s",
-      rejected, groups.size(), FormatTable(rows));
+  std::string text = absl::StrFormat(
+      "\nGroups, those with the most evidence first. e-BH over the %d of %d that are tested "
+      "rejects %d (*), however often one looks: at most %.6g %% of those it rejects are expected "
+      "to be calibrated.\n%s",
+      response.tested_groups(), groups.size(), rejected,
+      100 * std::pow(10, -groups[0].watch().evidence().threshold()), FormatTable(rows));
+  if (groups.size() > kMaxGroups) {
+    absl::StrAppend(&text, "... ", groups.size() - kMaxGroups, " more\n");
+  }
+  return text;
 }
 
 int ActiveAlarms(const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
@@ -399,7 +414,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   if (!response.alarms().empty()) {
     absl::StrAppend(&text, "\n", DescribeAlarms(response.model(), response.alarms()));
   }
-  return text + DescribeGroups(response.groups());
+  return text + DescribeGroups(response);
 }
 
 std::string DescribeAlarms(const std::string& model,

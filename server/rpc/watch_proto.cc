@@ -317,7 +317,7 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    google::protobuf::RepeatedPtrField<v1::GroupWatch>& protos) {
+                    v1::GetCalibrationResponse& response) {
   const Monitoring& monitoring = declaration.monitoring;
   std::vector<const GroupSnapshot*> groups;
   for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
@@ -340,15 +340,17 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     }
   }
   const std::vector<bool> rejected = RejectedByEbh(e_values, monitoring.significance_level);
+  response.set_tested_groups(static_cast<std::int32_t>(e_values.size()));
   std::size_t next = 0;
   for (const GroupSnapshot* const group : groups) {
-    v1::GroupWatch& proto = *protos.Add();
+    v1::GroupWatch& proto = *response.add_groups();
     proto.set_value(group->value);
     proto.set_overflow(group->overflow);
     DescribeOne(monitoring, group->watch, monitoring.min_group_observations, nullptr,
                 *proto.mutable_watch());
     DescribeDirection(group->watch.reliability, *proto.mutable_direction());
-    proto.set_rejected(tested(group) && rejected[next++]);
+    proto.set_tested(tested(group));
+    proto.set_rejected(proto.tested() && rejected[next++]);
   }
 }
 

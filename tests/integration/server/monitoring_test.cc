@@ -524,10 +524,13 @@ TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
   const auto expect = [&] {
     const v1::GetCalibrationResponse answer = Answer();
     ASSERT_EQ(answer.groups_size(), 4);
+    EXPECT_EQ(answer.tested_groups(), 3);
     EXPECT_EQ(answer.groups(0).value(), "eu");
     for (const v1::GroupWatch& group : answer.groups()) {
       EXPECT_EQ(group.rejected(), group.value() == "eu") << group.value();
       EXPECT_FALSE(group.overflow());
+      EXPECT_EQ(group.tested(), group.value() != "moon");
+      EXPECT_EQ(group.watch().min_observations(), 50);
       EXPECT_EQ(group.watch().observations(), group.value() == "eu"     ? 200
                                               : group.value() == "moon" ? 49
                                                                         : 500);

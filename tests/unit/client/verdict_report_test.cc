@@ -12,6 +12,8 @@ namespace calibd::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -284,12 +286,16 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
     v1::GroupWatch& group = *response.add_groups();
     group.set_value("eu");
     group.set_overflow(overflow);
+    group.set_tested(!overflow);
     group.set_rejected(!overflow);
     group.mutable_watch()->set_observations(500);
+    group.mutable_watch()->set_min_observations(600);
+    group.mutable_watch()->mutable_evidence()->set_threshold(2);
     group.mutable_watch()->mutable_evidence()->set_log10_e_value(1.25);
     group.mutable_watch()->mutable_evidence()->set_max_log10_e_value(2.5);
     group.mutable_direction()->set_gap(0.0625);
   }
+  response.set_tested_groups(1);
   response.add_warnings("half of the predictions are duplicates");
   const std::string text = DescribeVerdict(response);
   EXPECT_THAT(text, HasSubstr("\nWARNING: half of the predictions are duplicates\n"));
@@ -303,11 +309,15 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
                 "1         drift  1970-01-02T00:00:00Z          310   1.50       1.30              "
                 "-  1970-01-02T00:00:01Z\n"
                 "alarm 1: re?[31mcalibrated\n"));
-  EXPECT_THAT(text, HasSubstr("1 of 2 rejected together (e-BH)"));
-  EXPECT_THAT(text,
-              HasSubstr("eu        500          +1.25    +2.50     -                +0.0625   "
-                        "      *\n"));
-  EXPECT_THAT(text, HasSubstr("(others)  500"));
+  EXPECT_THAT(text, HasSubstr("e-BH over the 1 of 2 that are tested rejects 1 (*), however often "
+                              "one looks: at most 1 % of those"));
+  EXPECT_THAT(text, HasSubstr("log10 e-value  largest so far  SKCE"));
+  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+0.0625  *\\*\n"));
+  EXPECT_THAT(text, ContainsRegex("\n\\(others\\)  500 .*  not tested: 500 of 600 "
+                                  "observations\n"));
+  EXPECT_THAT(text, Not(HasSubstr(" more\n")));
+  for (int i = 2; i < 31; ++i) *response.add_groups() = response.groups(1);
+  EXPECT_THAT(DescribeVerdict(response), EndsWith("observations\n... 11 more\n"));
   EXPECT_EQ(DescribeAcknowledged("models/m", old),
             "models/m: alarm 1 (drift) is acknowledged since 1970-01-02T00:00:01Z; the detectors "
             "of change began anew, the evidence goes on\n");
