@@ -430,7 +430,9 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
   }
   if (rows.size() > 1) text += FormatTable(rows);
   if (coverage.has_missing_p_value()) {
-    absl::StrAppend(&text, "labels are missing as often whatever class was predicted: p = ",
+    absl::StrAppend(&text,
+                    "if labels were missing as often whatever class was predicted, classes would "
+                    "differ as much or more with p = ",
                     PValue(coverage.missing_p_value()), " (one look)\n");
   }
   return text;
