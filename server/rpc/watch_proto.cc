@@ -173,6 +173,7 @@ void DescribeEvidence(const EvidenceReading& reading, double significance_level,
   proto.set_max_observation(reading.maximum.at);
   proto.set_anytime_p_value(AnytimePValue(reading.maximum));
   proto.set_threshold(EvidenceThreshold(significance_level));
+  proto.set_valid_for_repeated_looks(true);
   for (std::size_t i = 0; i < kFamilyCount; ++i) {
     v1::Evidence::Family& family = *proto.add_families();
     family.set_name(FamilyName(static_cast<ExpertFamily>(i)));
@@ -250,6 +251,7 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation());
   proto.set_min_observations(min_observations);
+  proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
   DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   DescribeEffectSize(watch, lens, monitoring.significance_level, *proto.mutable_effect_size());

@@ -116,6 +116,8 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsFoundOutAndStaysSo) {
   EXPECT_EQ(watch.evidence().max_observation(), expected.maximum.at);
   EXPECT_EQ(watch.evidence().anytime_p_value(), AnytimePValue(expected.maximum));
   EXPECT_DOUBLE_EQ(watch.evidence().threshold(), std::log10(20));
+  EXPECT_TRUE(watch.evidence().valid_for_repeated_looks());
+  EXPECT_EQ(watch.random_features(), static_cast<std::int32_t>(kFeatureCount));
   double shares = 0;
   for (const auto& family : watch.evidence().families()) shares += family.share();
   EXPECT_NEAR(shares, 1, 1e-9);
