@@ -295,6 +295,9 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   const v1::GetCalibrationResponse answer = Answer();
   EXPECT_LT(answer.watch().evidence().log10_e_value(), 0);
   EXPECT_EQ(answer.verdict().evidence_families_size(), 0);
+  for (const auto& bin : answer.verdict().whereabouts().confidence_bins()) {
+    EXPECT_FALSE(bin.stands_out());
+  }
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("not rejected after 3099 observations"));
   EXPECT_EQ(answer.alarms_size(), 0);
