@@ -20,6 +20,8 @@ struct MonitoringOptions {
   std::string stale_after;
   std::string group_tag;
   std::int32_t max_groups = 0;
+  std::int64_t min_observations = 0;
+  std::int64_t min_group_observations = 0;
 };
 
 struct CreateOptions {
@@ -66,6 +68,8 @@ absl::Status ParseMonitoring(const MonitoringOptions& options, v1::Monitoring& m
   }
   monitoring.set_group_tag(options.group_tag);
   monitoring.set_max_groups(options.max_groups);
+  monitoring.set_min_observations(options.min_observations);
+  monitoring.set_min_group_observations(options.min_group_observations);
   return absl::OkStatus();
 }
 
@@ -157,6 +161,7 @@ ExitCode Delete(const Context& context, const std::string& name) {
 }
 
 void AddMonitoringOptions(CLI::App& command, MonitoringOptions& options) {
+  const CLI::Range at_least_one(std::int64_t{1}, std::int64_t{1'000'000'000});
   const std::vector<CLI::Option*> watched = {
       command
           .add_option("--significance-level", options.significance_level,
@@ -177,6 +182,10 @@ void AddMonitoringOptions(CLI::App& command, MonitoringOptions& options) {
       command.add_option("--stale-after", options.stale_after,
                          "the verdict is stale when no observation was counted for as long, e.g. "
                          "12h; default 1d, and at least twice the label grace"),
+      command
+          .add_option("--min-observations", options.min_observations,
+                      "observations before it is said that the model is not rejected; default 100")
+          ->check(at_least_one),
       command.add_option("--group-tag", options.group_tag,
                          "the tag by whose values predictions are grouped and watched, e.g. "
                          "region; see `calibctl send --groups`; default: none")};
@@ -186,6 +195,11 @@ void AddMonitoringOptions(CLI::App& command, MonitoringOptions& options) {
                   "others share one; default 64")
       ->needs(watched.back())
       ->check(CLI::Range(1, 64));
+  command
+      .add_option("--min-group-observations", options.min_group_observations,
+                  "observations before a group is tested; default: as --min-observations")
+      ->needs(watched.back())
+      ->check(at_least_one);
   CLI::Option* const none = command.add_flag(
       "--no-monitoring", options.disabled,
       "no evidence, verdict, alarms and groups: estimates, history and tests alone");

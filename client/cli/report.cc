@@ -438,11 +438,10 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
   }
   if (rows.size() > 1) text += FormatTable(rows);
   if (coverage.has_missing_p_value()) {
-    absl::StrAppend(&text, "labels are missing as often whatever class was predicted: p = ",
+    absl::StrAppend(&text,
+                    "if labels were missing as often whatever class was predicted, classes would "
+                    "differ as much or more with p = ",
                     PValue(coverage.missing_p_value()), " (one look)\n");
-  }
-  for (const std::string& warning : coverage.warnings()) {
-    absl::StrAppend(&text, "WARNING: ", warning, "\n");
   }
   return text;
 }
@@ -458,12 +457,23 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
   if (response.has_scores()) {
     text += DescribeRunningScores(response.scores(), response.observations());
   }
-  if (response.has_label_coverage()) text += DescribeLabelCoverage(response.label_coverage());
-  if (!response.bandwidth_error().empty()) {
+  if (response.has_label_coverage()) {
+    const v1::LabelCoverage& coverage = response.label_coverage();
+    text += DescribeLabelCoverage(coverage);
+    // Those of a model that is watched came with its verdict.
+    for (int i = 0; !response.has_verdict() && i < coverage.warnings_size(); ++i) {
+      absl::StrAppend(&text, "WARNING: ", coverage.warnings(i), "\n");
+    }
+  }
+  // A verdict that there is too little to say gives the reason.
+  const bool told = response.verdict().status() == v1::Verdict::STATUS_INSUFFICIENT_DATA &&
+                    !response.watch().unavailable_reason().empty();
+  if (!response.bandwidth_error().empty() && !told) {
     absl::StrAppend(&text, "The bandwidth cannot be chosen: ", response.bandwidth_error(), "\n");
   }
-  if (response.has_insufficient_data()) {
-    const auto& insufficient = response.insufficient_data();
+  const auto& insufficient = response.insufficient_data();
+  // 0 where no number of observations would do.
+  if (insufficient.needed() > 0) {
     absl::StrAppend(&text, "Not enough data: ", insufficient.observations(), " observations, ",
                     insufficient.needed(), " more needed (", insufficient.reason(), ").\n");
   }

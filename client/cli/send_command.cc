@@ -90,6 +90,12 @@ ExitCode Run(const Context& context, const SendOptions& options) {
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
   stream_options.class_names = options.class_names;
+  if (!input->ids.empty()) {
+    // A batch that is larger than what may wait is never taken.
+    const auto model = (*client)->GetModel(name);
+    if (!model.ok()) return Fail(model.status());
+    stream_options.max_rows_per_batch = model->max_pending();
+  }
   if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
   auto stream =
       ReportedStream::Open(context, **client, name, stream_options,

@@ -125,7 +125,7 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
     std::string text = absl::StrFormat("%s: %d rows accepted, ", model_, counts.accepted_rows);
     if (content_ == StreamContent::kRowsWithIds) {
       absl::StrAppendFormat(&text, "%d duplicates%s, ", counts.duplicate_rows,
-                            counts.reconnects > 0 ? " (since the connection broke)" : "");
+                            counts.reconnects > 0 ? " (since the stream was opened again)" : "");
     }
     return absl::StrCat(text, absl::StrFormat("%d rejected, %d dropped in %.1f s (%.0f rows/s)\n",
                                               counts.rejected_rows, counts.dropped_rows,
@@ -139,8 +139,8 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
       labels.rejected, elapsed_seconds, rate(labels.accepted));
   if (Untold(labels) > 0) {
     absl::StrAppendFormat(&text,
-                          "%d more were taken before the connection broke; `calibctl show` counts "
-                          "what became of all.\n",
+                          "%d more were taken before the stream was opened again; `calibctl show` "
+                          "counts what became of all.\n",
                           Untold(labels));
   }
   return text;

@@ -23,8 +23,8 @@ using Status = v1::Verdict::Status;
 constexpr std::size_t kBarColumns = 20;
 constexpr std::size_t kThresholdColumn = 16;
 constexpr int kMaxGroups = 20;
-// Of |z|: what stands out.
-constexpr double kNotable = 2;
+// Of its deviations if the model were calibrated: a gap that is told at the head.
+constexpr double kNotableGap = 2;
 
 std::string Plain(std::string text) {
   std::replace_if(
@@ -61,6 +61,14 @@ std::string GapText(double gap) {
   return absl::StrFormat("%s-confident by %.1f points", gap > 0 ? "over" : "under", points);
 }
 
+// Empty where chance alone explains it.
+std::string NotableGapText(const v1::Verdict& verdict, const v1::Watch& watch) {
+  const v1::Direction& direction = verdict.direction();
+  const bool notable = watch.observations() > 0 && verdict.has_direction() &&
+                       std::abs(direction.gap()) > kNotableGap * direction.gap_standard_deviation();
+  return notable ? GapText(direction.gap()) : "";
+}
+
 std::string ClassText(const v1::Whereabouts::ClassShare& share) {
   return share.class_name().empty()
              ? absl::StrCat("class ", share.class_index())
@@ -71,23 +79,24 @@ std::string BinText(const v1::Whereabouts::ConfidenceBin& bin) {
   return absl::StrFormat("confidence %.2f..%.2f", bin.lower(), bin.upper());
 }
 
-// The bin that is off the most, or null.
-const v1::Whereabouts::ConfidenceBin* WorstBin(const v1::Whereabouts& whereabouts) {
-  const auto& bins = whereabouts.confidence_bins();
-  const auto worst = std::max_element(bins.begin(), bins.end(), [](const auto& a, const auto& b) {
-    return std::abs(a.z()) < std::abs(b.z());
-  });
-  return worst == bins.end() ? nullptr : &*worst;
+// Of those that stand out the one with the largest |z|, or null.
+template <typename Places>
+const typename Places::value_type* Worst(const Places& places) {
+  const typename Places::value_type* worst = nullptr;
+  for (const auto& place : places) {
+    const bool worse = worst == nullptr || std::abs(place.z()) > std::abs(worst->z());
+    if (place.stands_out() && worse) worst = &place;
+  }
+  return worst;
 }
 
 // "at confidence 0.80..0.90 and for class 3 (cat)"; empty where nothing stands out.
 std::string Where(const v1::Whereabouts& whereabouts) {
   std::vector<std::string> places;
-  const auto* const bin = WorstBin(whereabouts);
-  if (bin != nullptr && std::abs(bin->z()) >= kNotable) places.push_back("at " + BinText(*bin));
-  if (whereabouts.classes_size() > 0 && std::abs(whereabouts.classes(0).z()) >= kNotable) {
-    places.push_back("for " + ClassText(whereabouts.classes(0)));
-  }
+  const auto* const bin = Worst(whereabouts.confidence_bins());
+  if (bin != nullptr) places.push_back("at " + BinText(*bin));
+  const auto* const share = Worst(whereabouts.classes());
+  if (share != nullptr) places.push_back("for " + ClassText(*share));
   return absl::StrJoin(places, " and ");
 }
 
@@ -104,12 +113,35 @@ std::string Headline(const std::string& model, const v1::Verdict& verdict, const
   if (watch.effect_size().has_skce()) {
     facts.push_back("SKCE " + Signed(watch.effect_size().skce()));
   }
-  if (watch.observations() > 0 && verdict.has_direction()) {
-    facts.push_back(GapText(verdict.direction().gap()));
-  }
+  const std::string gap = NotableGapText(verdict, watch);
+  if (!gap.empty()) facts.push_back(gap);
   const std::string where = Where(verdict.whereabouts());
   if (!where.empty()) facts.push_back("most off " + where);
   return absl::StrJoin(facts, "; ") + "\n";
+}
+
+// Why there is no verdict yet, with how many observations there are and how many it takes.
+std::string InsufficientText(const v1::GetCalibrationResponse& response) {
+  const v1::Watch& watch = response.watch();
+  if (!watch.unavailable_reason().empty()) {
+    return absl::StrCat(
+        "Nothing can be said of its calibration: ", Plain(watch.unavailable_reason()), ".\n");
+  }
+  return absl::StrFormat("There are too few observations for a verdict: %d, and %d are needed.\n",
+                         watch.observations(), watch.min_observations());
+}
+
+// Whether what a detector of drift found need not be a change.
+std::string ChangeText(const v1::GetCalibrationResponse& response) {
+  const v1::Evidence& evidence = response.watch().evidence();
+  const bool crossed =
+      evidence.max_log10_e_value() >= evidence.threshold() ||
+      std::any_of(response.alarms().begin(), response.alarms().end(),
+                  [](const v1::Alarm& alarm) { return alarm.kind() == v1::Alarm::KIND_EVIDENCE; });
+  return crossed ? "That need not be a change: the evidence over all observations has crossed its "
+                   "threshold too, as it does where a model is wrong from its start.\n"
+                 : "That may be a change: the evidence over all observations has not crossed its "
+                   "threshold.\n";
 }
 
 std::string StatusText(const v1::GetCalibrationResponse& response) {
@@ -117,10 +149,7 @@ std::string StatusText(const v1::GetCalibrationResponse& response) {
   std::string text;
   switch (verdict.status()) {
     case v1::Verdict::STATUS_INSUFFICIENT_DATA:
-      text = response.watch().unavailable_reason().empty()
-                 ? "There are too few observations for a verdict.\n"
-                 : absl::StrCat("Nothing can be said of its calibration: ",
-                                Plain(response.watch().unavailable_reason()), ".\n");
+      text = InsufficientText(response);
       break;
     case v1::Verdict::STATUS_NOT_REJECTED:
       text =
@@ -134,9 +163,9 @@ std::string StatusText(const v1::GetCalibrationResponse& response) {
       break;
     case v1::Verdict::STATUS_DRIFTED:
       text =
-          "A detector of change has crossed its threshold: the calibration became worse; that "
-          "stays "
-          "so until the alarm is acknowledged.\n";
+          "The newest observations were not calibrated when the drift detector crossed its "
+          "threshold; that stays so until the alarm is acknowledged.\n" +
+          ChangeText(response);
       break;
     case v1::Verdict::STATUS_STALE:
       text = "No observation was counted for too long: what follows may not hold any more.\n";
@@ -169,13 +198,13 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
         PowerOfTen(evidence.threshold()));
   }
   std::string text = absl::StrFormat(
-      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d, odds of 1 : %s against "
-      "calibration: a calibrated model would ever show this with a probability of at most %s, "
-      "however often one looks. It is %s now, the alarm is at %s.\n",
+      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d: a calibrated model would "
+      "ever show this with a probability of at most %s, however often one looks. It is %s now, the "
+      "alarm is at %s.\n",
       PowerOfTen(most), most, watch.first_observation() - 1 + evidence.max_observation(),
-      PowerOfTen(most), most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
+      most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
       PowerOfTen(evidence.log10_e_value()), PowerOfTen(evidence.threshold()));
-  if (verdict.evidence_families_size() > 0) {
+  if (evidence.log10_e_value() > 0 && verdict.evidence_families_size() > 0) {
     absl::StrAppend(&text, "Most of it comes from: ",
                     Plain(absl::StrJoin(verdict.evidence_families(), ", ")), ".\n");
   }
@@ -214,20 +243,22 @@ std::string DirectionText(const v1::Direction& direction) {
 }
 
 std::string WhereText(const v1::Whereabouts& whereabouts) {
+  if (whereabouts.confidence_bins().empty() && whereabouts.classes().empty()) return "";
   std::string text;
-  const auto* const bin = WorstBin(whereabouts);
+  const auto* const bin = Worst(whereabouts.confidence_bins());
   if (bin != nullptr) {
     absl::StrAppendFormat(&text, "%s (confidence %.4f, accuracy %.4f, n = %d, z = %+.1f)",
                           BinText(*bin), bin->mean_confidence(), bin->accuracy(),
                           bin->observations(), bin->z());
   }
   for (const auto& share : whereabouts.classes()) {
-    if (&share != &whereabouts.classes(0) && std::abs(share.z()) < kNotable) break;
+    if (!share.stands_out()) continue;
     absl::StrAppendFormat(&text, "%s%s (predicted %.4f, came %.4f, z = %+.1f)",
                           text.empty() ? "" : "; ", ClassText(share), share.predicted(),
                           share.observed(), share.z());
   }
-  return text.empty() ? ""
+  return text.empty() ? "Where: no class and no range of confidence is off by more than chance "
+                        "explains.\n"
                       : absl::StrCat("Most off: ", text, ". To know where to look; not a test.\n");
 }
 
@@ -251,7 +282,7 @@ std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& 
 
 std::string DriftText(const v1::Drift& drift) {
   return absl::StrFormat(
-      "Drift: log10 of the detector is %.2f now and was %.2f at most; the alarm is at %.2f.\n",
+      "Drift: log10 of the detector is %.2f now, its largest so far %.2f; the alarm is at %.2f.\n",
       drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
 }
 
@@ -264,25 +295,40 @@ std::string OneLookText(const v1::EffectSize& size) {
       " (one look at a chosen n: watching it until it is small is not a test).\n");
 }
 
-std::string DescribeGroups(const google::protobuf::RepeatedPtrField<v1::GroupWatch>& groups) {
+// Of one that is not tested, why.
+std::string RejectedText(const v1::GroupWatch& group) {
+  if (group.tested()) return group.rejected() ? "*" : "";
+  return absl::StrFormat("not tested: %d of %d observations", group.watch().observations(),
+                         group.watch().min_observations());
+}
+
+std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
+  const auto& groups = response.groups();
   if (groups.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {
-      {"group", "n", "log10 e-value", "at most", "SKCE", "confidence - accuracy", "rejected"}};
+  std::vector<std::vector<std::string>> rows = {{"group", "n", "log10 e-value", "largest so far",
+                                                 "SKCE", "confidence - accuracy", "rejected"}};
   int rejected = 0;
   for (const v1::GroupWatch& group : groups) {
     rejected += group.rejected() ? 1 : 0;
     if (rows.size() > kMaxGroups) continue;
     const v1::Watch& watch = group.watch();
-    rows.push_back(
-        {group.overflow() ? "(others)" : Plain(group.value()), absl::StrCat(watch.observations()),
-         absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
-         absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
-         watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
-         absl::StrFormat("%+.4f", group.direction().gap()), group.rejected() ? "*" : ""});
+    rows.push_back({group.overflow() ? "(others)" : Plain(group.value()),
+                    absl::StrCat(watch.observations()),
+                    absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
+                    absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
+                    watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
+                    absl::StrFormat("%+.4f", group.direction().gap()), RejectedText(group)});
   }
-  return absl::StrFormat(
-      "\nGroups, those with the most evidence first; %d of %d rejected together (e-BH):\n%s",
-      rejected, groups.size(), FormatTable(rows));
+  std::string text = absl::StrFormat(
+      "\nGroups, those with the most evidence first. e-BH over the %d of %d that are tested "
+      "rejects %d (*), however often one looks: at most %.6g %% of those it rejects are expected "
+      "to be calibrated.\n%s",
+      response.tested_groups(), groups.size(), rejected,
+      100 * std::pow(10, -groups[0].watch().evidence().threshold()), FormatTable(rows));
+  if (groups.size() > kMaxGroups) {
+    absl::StrAppend(&text, "... ", groups.size() - kMaxGroups, " more\n");
+  }
+  return text;
 }
 
 int ActiveAlarms(const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
@@ -308,12 +354,12 @@ std::string CountAlarms(int active) {
 }
 
 // What changes of a model, for a line.
-std::string ChangeText(const std::string& model, const v1::Verdict& verdict,
-                       const v1::Watch& watch) {
+std::string StateText(const std::string& model, const v1::Verdict& verdict,
+                      const v1::Watch& watch) {
   std::string text =
       absl::StrCat(model, " ", StatusName(verdict.status()), " n = ", watch.observations());
   if (watch.has_evidence()) {
-    absl::StrAppendFormat(&text, ", log10 e-value %+.2f (%+.2f at most, alarm at %.2f)",
+    absl::StrAppendFormat(&text, ", log10 e-value %+.2f (largest so far %+.2f, alarm at %.2f)",
                           watch.evidence().log10_e_value(), watch.evidence().max_log10_e_value(),
                           watch.evidence().threshold());
     absl::StrAppendFormat(&text, ", drift %.2f (alarm at %.2f)", watch.drift().log10_statistic(),
@@ -322,9 +368,8 @@ std::string ChangeText(const std::string& model, const v1::Verdict& verdict,
   if (watch.effect_size().has_skce()) {
     absl::StrAppend(&text, ", SKCE ", Signed(watch.effect_size().skce()));
   }
-  if (watch.observations() > 0 && verdict.has_direction()) {
-    absl::StrAppend(&text, ", ", GapText(verdict.direction().gap()));
-  }
+  const std::string gap = NotableGapText(verdict, watch);
+  if (!gap.empty()) absl::StrAppend(&text, ", ", gap);
   if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) text += ", stale";
   return text;
 }
@@ -358,7 +403,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   if (!response.alarms().empty()) {
     absl::StrAppend(&text, "\n", DescribeAlarms(response.model(), response.alarms()));
   }
-  return text + DescribeGroups(response.groups());
+  return text + DescribeGroups(response);
 }
 
 std::string DescribeAlarms(const std::string& model,
@@ -394,9 +439,9 @@ std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alar
 std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
                              double false_discovery_rate) {
   if (response.models().empty()) return "no models\n";
-  std::vector<std::vector<std::string>> rows = {{"model", "status", "n", "log10 e-value", "at most",
-                                                 "SKCE", "confidence - accuracy", "newest",
-                                                 "e-BH"}};
+  std::vector<std::vector<std::string>> rows = {{"model", "status", "n", "log10 e-value",
+                                                 "largest so far", "SKCE", "confidence - accuracy",
+                                                 "newest", "e-BH"}};
   for (const auto& model : response.models()) {
     const v1::Watch& watch = model.watch();
     const bool evidence = watch.has_evidence();
@@ -428,7 +473,7 @@ std::string ChangeLine(const v1::GetCalibrationResponse& response) {
   if (!response.has_verdict()) {
     return absl::StrCat(response.model(), " not monitored, n = ", response.observations());
   }
-  return absl::StrCat(ChangeText(response.model(), response.verdict(), response.watch()), ", ",
+  return absl::StrCat(StateText(response.model(), response.verdict(), response.watch()), ", ",
                       CountAlarms(ActiveAlarms(response.alarms())));
 }
 
@@ -436,7 +481,7 @@ std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict) {
   if (!verdict.has_verdict()) {
     return absl::StrCat(verdict.model(), " not monitored, n = ", verdict.observations());
   }
-  return ChangeText(verdict.model(), verdict.verdict(), verdict.watch());
+  return StateText(verdict.model(), verdict.verdict(), verdict.watch());
 }
 
 std::string ThresholdBar(double value, double threshold) {
@@ -470,7 +515,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
   if (watch.has_evidence()) {
     const v1::Evidence& evidence = watch.evidence();
     add("log10 e-value",
-        absl::StrFormat("%s %+.2f, %+.2f at most, alarm at %.2f",
+        absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
                         ThresholdBar(evidence.log10_e_value(), evidence.threshold()),
                         evidence.log10_e_value(), evidence.max_log10_e_value(),
                         evidence.threshold()));
@@ -478,7 +523,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
   if (watch.has_drift()) {
     const v1::Drift& drift = watch.drift();
     add("drift",
-        absl::StrFormat("%s %+.2f, %+.2f at most, alarm at %.2f",
+        absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
                         ThresholdBar(drift.log10_statistic(), drift.threshold()),
                         drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold()));
   }
@@ -494,9 +539,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
       add("", absl::StrCat("noise floor ", Signed(size.noise_floor()), " (95 %)"));
     }
   }
-  if (watch.observations() > 0 && verdict.has_direction()) {
-    add("direction", GapText(verdict.direction().gap()));
-  }
+  add("direction", NotableGapText(verdict, watch));
   const std::string where = Where(verdict.whereabouts());
   if (!where.empty()) add("most off", where);
   if (response.has_label_coverage()) {

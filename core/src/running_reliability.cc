@@ -17,8 +17,23 @@ double Standardised(std::int64_t observed, double expected, double variance) noe
 
 }  // namespace
 
+bool StandsOut(double deviation, double variance, std::size_t places) noexcept {
+  const double t = std::abs(deviation);
+  // Not so of NaN, nor where rounding alone deviates.
+  if (!(t > 0 && variance > 0)) {
+    return false;
+  }
+  const double exponent = (variance + t) * std::log1p(t / variance) - t;
+  return exponent >= std::log(2 * static_cast<double>(places) / kStandOutLevel);
+}
+
 double RunningReliability::Bin::Z() const noexcept {
   return Standardised(correct, confidence, variance);
+}
+
+bool RunningReliability::Bin::StandsOut(std::size_t places) const noexcept {
+  return count >= kLeastStandOut &&
+         calibd::StandsOut(static_cast<double>(correct) - confidence, variance, places);
 }
 
 void RunningReliability::Add(const PredictionBatch& batch) noexcept {
@@ -78,6 +93,10 @@ double RunningReliability::ExpectedCalibrationError() const noexcept {
 
 double RunningClassFrequencies::Class::Z() const noexcept {
   return Standardised(labels, predicted, variance);
+}
+
+bool RunningClassFrequencies::Class::StandsOut(std::size_t places) const noexcept {
+  return calibd::StandsOut(static_cast<double>(labels) - predicted, variance, places);
 }
 
 void RunningClassFrequencies::Add(const PredictionBatch& batch) noexcept {

@@ -141,14 +141,17 @@ absl::Status PendingBatch::PendingFullError(std::size_t rows) const {
   constexpr std::chrono::milliseconds kLeastDelay{100};
   constexpr std::chrono::milliseconds kMostDelay{60000};
   const PredictionTracker& tracker = *model->tracker();
+  if (rows > tracker.max_pending()) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "PENDING_FULL",
+        absl::StrCat("a batch of ", rows, " predictions is larger than max_pending, ",
+                     tracker.max_pending(), ": send batches of at most ", tracker.max_pending()));
+  }
   absl::Status error =
       MakeError(absl::StatusCode::kResourceExhausted, "PENDING_FULL",
                 absl::StrCat(tracker.pending(), " predictions wait for their labels, and with ",
                              rows, " more they exceed max_pending, ", tracker.max_pending(),
                              ": they are taken when older ones have matured"));
-  if (rows > tracker.max_pending()) {
-    return error;
-  }
   const auto until_due =
       std::chrono::duration_cast<std::chrono::milliseconds>(tracker.next_due() - logged.elapsed);
   return WithRetryDelay(std::move(error), std::clamp(until_due, kLeastDelay, kMostDelay));

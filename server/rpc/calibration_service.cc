@@ -68,7 +68,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   for (std::size_t i = alarms.size(); i-- > 0;) {
     DescribeAlarm(alarms[i], *response.add_alarms());
   }
-  DescribeGroups(model.declaration(), snapshot, *response.mutable_groups());
+  DescribeGroups(model.declaration(), snapshot, response);
   WarnOfRows(model.declaration(), snapshot, *response.mutable_warnings());
   response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
 }

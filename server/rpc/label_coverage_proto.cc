@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "calibd/core/missing_labels.h"
+#include "calibd/core/running_reliability.h"
 #include "server/rpc/proto_time.h"
 
 namespace calibd::server {
@@ -18,6 +19,11 @@ namespace {
 constexpr std::size_t kShownClasses = 20;
 // Of the test of missing labels: a warning that is looked at again and again must be rare.
 constexpr double kMissingLevel = 1e-4;
+// And the rate of a class must differ by this from that of all: with very many predictions the
+// test finds differences that matter to nobody.
+constexpr double kMissingDifference = 0.01;
+// From which on it is warned of, whatever it depends on; as the alert CalibdLabelsMissing.
+constexpr double kMissingRate = 0.1;
 // From which on lateness is worth a word.
 constexpr double kLateRate = 0.01;
 
@@ -112,24 +118,39 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
   if (*p_value >= kMissingLevel) {
     return;
   }
-  // The class that misses the most beyond its share.
   const double share = Rate(coverage.missing, coverage.matured);
-  const auto excess = [&](const ClassCoverage& one) {
-    return static_cast<double>(one.missing) - share * static_cast<double>(one.matured);
+  // By how much the rate of a class differs; 0 where chance alone explains it.
+  const auto difference = [&](const ClassCoverage& one) {
+    const auto matured = static_cast<double>(one.matured);
+    const double excess = static_cast<double>(one.missing) - share * matured;
+    return StandsOut(excess, matured * share * (1 - share), coverage.classes->size())
+               ? std::abs(excess) / matured
+               : 0;
   };
-  const auto worst = std::max_element(
-      coverage.classes->begin(), coverage.classes->end(),
-      [&](const ClassCoverage& a, const ClassCoverage& b) { return excess(a) < excess(b); });
+  const auto worst = std::max_element(coverage.classes->begin(), coverage.classes->end(),
+                                      [&](const ClassCoverage& a, const ClassCoverage& b) {
+                                        return difference(a) < difference(b);
+                                      });
+  if (difference(*worst) < kMissingDifference) {
+    return;
+  }
   proto.add_warnings(absl::StrCat(
       "labels are missing for ", Percent(Rate(worst->missing, worst->matured)),
       " of the predictions of class ",
       ClassName(declaration, static_cast<std::size_t>(worst - coverage.classes->begin())), " and ",
       Percent(share),
-      " of all: if whether a label comes depends on the label, every estimate here is false"));
+      " of all: if whether a label comes depends on the label, the estimates here can be false"));
 }
 
 void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
   const LabelCounts& labels = coverage.labels;
+  if (proto.missing_rate() > kMissingRate) {
+    proto.add_warnings(absl::StrCat(
+        Percent(proto.missing_rate()), " of the predictions that matured have no label, more than ",
+        Percent(kMissingRate),
+        ": nothing is known of these, and if whether a label comes depends on the label, the "
+        "estimates here can be false"));
+  }
   if (proto.late_rate() >= kLateRate) {
     proto.add_warnings(absl::StrCat(
         Percent(proto.late_rate()),
@@ -138,11 +159,14 @@ void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
   }
   if (labels.conflicting > 0) {
     proto.add_warnings(absl::StrCat(labels.conflicting,
-                                    " labels contradicted one that was known; the first counts"));
+                                    labels.conflicting == 1 ? " label" : " labels",
+                                    " contradicted one that was known; the first counts"));
   }
   if (coverage.duplicate_predictions > 0) {
-    proto.add_warnings(absl::StrCat(coverage.duplicate_predictions,
-                                    " predictions came again under a known id; the first counts"));
+    proto.add_warnings(
+        absl::StrCat(coverage.duplicate_predictions,
+                     coverage.duplicate_predictions == 1 ? " prediction" : " predictions",
+                     " came again under a known id; the first counts"));
   }
 }
 

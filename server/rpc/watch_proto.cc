@@ -75,9 +75,20 @@ std::string DescribeGap(double gap) {
 }
 
 std::string DescribeEvidence(const EvidenceReading& reading, double threshold) {
-  return absl::StrFormat("log10 of the e-value is %.2f and was %.2f at most, the alarm is at %.2f",
-                         reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value),
-                         threshold);
+  return absl::StrFormat(
+      "log10 of the e-value is %.2f, its largest so far %.2f; the alarm is at %.2f",
+      reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value), threshold);
+}
+
+// Whether what the drift alarm found need not be a change.
+std::string DescribeChange(const MonitorSnapshot& monitor, double threshold) {
+  const bool evidence =
+      monitor.raised[0] > 0 ||
+      (monitor.watch.has_value() && ToLog10(monitor.watch->reading.maximum.log_value) >= threshold);
+  return evidence ? "That need not be a change: the evidence over all observations has crossed its "
+                    "threshold too, as it does where a model is wrong from its start."
+                  : "That may be a change: the evidence over all observations has not crossed its "
+                    "threshold.";
 }
 
 std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -96,10 +107,11 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
       break;
     case v1::Verdict::STATUS_DRIFTED:
       text = absl::StrFormat(
-          "The calibration has changed for the worse: the drift detector crossed its threshold at "
-          "observation %d, which happens to a calibrated model once in %.4g observations at most, "
-          "on average.",
-          alarm->observation, monitoring.average_run_length);
+          "The newest observations were not calibrated: the drift detector crossed its threshold "
+          "at observation %d, which happens to a calibrated model once in %.4g observations at "
+          "most, on average. %s",
+          alarm->observation, monitoring.average_run_length,
+          DescribeChange(monitor, EvidenceThreshold(monitoring.significance_level)));
       break;
     case v1::Verdict::STATUS_INSUFFICIENT_DATA:
     case v1::Verdict::STATUS_STALE:
@@ -161,6 +173,7 @@ void DescribeEvidence(const EvidenceReading& reading, double significance_level,
   proto.set_max_observation(reading.maximum.at);
   proto.set_anytime_p_value(AnytimePValue(reading.maximum));
   proto.set_threshold(EvidenceThreshold(significance_level));
+  proto.set_valid_for_repeated_looks(true);
   for (std::size_t i = 0; i < kFamilyCount; ++i) {
     v1::Evidence::Family& family = *proto.add_families();
     family.set_name(FamilyName(static_cast<ExpertFamily>(i)));
@@ -184,6 +197,8 @@ std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
 void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                          v1::Whereabouts& proto) {
   const auto n = static_cast<double>(watch.reading.count);
+  // In which one looks for what is off.
+  const std::size_t places = declaration.class_count + watch.reliability.bins.size();
   for (const DeviatingClass& one : watch.deviating_classes) {
     v1::Whereabouts::ClassShare& out = *proto.add_classes();
     out.set_class_index(static_cast<std::int32_t>(one.index));
@@ -191,6 +206,7 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_observed(static_cast<double>(one.frequencies.labels) / n);
     out.set_predicted(one.frequencies.predicted / n);
     out.set_z(one.frequencies.Z());
+    out.set_stands_out(one.frequencies.StandsOut(places));
     out.set_log10_e_value(one.log10_e_value);
     out.set_rejected(one.rejected);
   }
@@ -208,6 +224,7 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
     out.set_mean_confidence(bins[i].confidence / count);
     out.set_accuracy(static_cast<double>(bins[i].correct) / count);
     out.set_z(bins[i].Z());
+    out.set_stands_out(bins[i].StandsOut(places));
   }
 }
 
@@ -227,10 +244,14 @@ void DescribeScores(const RunningReliability& reliability, v1::GroupWatch::Score
   proto.set_ece(reliability.ExpectedCalibrationError());
 }
 
-void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch, v1::Watch& proto) {
+// min_observations: of the model, or of a group.
+void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
+                 std::int64_t min_observations, v1::Watch& proto) {
   const EvidenceReading& reading = watch.reading;
   proto.set_observations(reading.count);
   proto.set_first_observation(watch.first_observation);
+  proto.set_min_observations(min_observations);
+  proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
   DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
   DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
   DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
@@ -270,8 +291,12 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
     proto.set_since_observation(alarm->observation);
   }
   if (monitor.watch.has_value()) {
-    NameFamilies(monitor.watch->reading.evidence.family_share, *proto.mutable_evidence_families());
-    if (monitor.watch->reading.count > 0) {
+    const EvidenceReading& reading = monitor.watch->reading;
+    // Of a mixture that has lost there is nothing to carry.
+    if (reading.evidence.log10_e_value > 0) {
+      NameFamilies(reading.evidence.family_share, *proto.mutable_evidence_families());
+    }
+    if (reading.count > 0) {
       DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
       DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
     }
@@ -286,11 +311,11 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
     proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
     return;
   }
-  DescribeOne(declaration.monitoring, *watch, proto);
+  DescribeOne(declaration.monitoring, *watch, declaration.monitoring.min_observations, proto);
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    google::protobuf::RepeatedPtrField<v1::GroupWatch>& protos) {
+                    v1::GetCalibrationResponse& response) {
   const Monitoring& monitoring = declaration.monitoring;
   std::vector<const GroupSnapshot*> groups;
   for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
@@ -313,17 +338,20 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
     }
   }
   const std::vector<bool> rejected = RejectedByEbh(e_values, monitoring.significance_level);
+  response.set_tested_groups(static_cast<std::int32_t>(e_values.size()));
   std::size_t next = 0;
   for (const GroupSnapshot* const group : groups) {
-    v1::GroupWatch& proto = *protos.Add();
+    v1::GroupWatch& proto = *response.add_groups();
     proto.set_value(group->value);
     proto.set_overflow(group->overflow);
-    DescribeOne(monitoring, group->watch, *proto.mutable_watch());
+    DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
+                *proto.mutable_watch());
     DescribeDirection(group->watch.reliability, *proto.mutable_direction());
     if (group->watch.reading.count > 0) {
       DescribeScores(group->watch.reliability, *proto.mutable_scores());
     }
-    proto.set_rejected(tested(group) && rejected[next++]);
+    proto.set_tested(tested(group));
+    proto.set_rejected(proto.tested() && rejected[next++]);
   }
 }
 

@@ -23,9 +23,10 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
 void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                    v1::Watch& proto);
 
-// Those with the most evidence first. snapshot: of a model that is watched.
+// `groups`, those with the most evidence first, and `tested_groups`. snapshot: of a model that is
+// watched.
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    google::protobuf::RepeatedPtrField<v1::GroupWatch>& protos);
+                    v1::GetCalibrationResponse& response);
 
 // What may make the evidence false or misleading, as far as the newest rows show it. snapshot: of
 // a model that is watched.

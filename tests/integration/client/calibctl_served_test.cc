@@ -307,10 +307,20 @@ TEST_F(CalibctlServedTest, NoServerIsAnOperationalError) {
 }
 
 TEST_F(CalibctlServedTest, AModelWithGroupsIsMadeAndFed) {
-  const nlohmann::json made =
-      RunJson({"model", "create", "grouped", "--classes", "10", "--bandwidth", "0.5", "--group-tag",
-               "region", "--max-groups", "2", "--tolerance", "1e-3", "--significance-level", "0.01",
-               "--average-run-length", "1e5", "--stale-after", "12h"});
+  const nlohmann::json made = RunJson({"model",   "create",
+                                       "grouped", "--classes",
+                                       "10",      "--bandwidth",
+                                       "0.5",     "--group-tag",
+                                       "region",  "--max-groups",
+                                       "2",       "--tolerance",
+                                       "1e-3",    "--significance-level",
+                                       "0.01",    "--average-run-length",
+                                       "1e5",     "--stale-after",
+                                       "12h",     "--min-observations",
+                                       "2000",    "--min-group-observations",
+                                       "2"});
+  EXPECT_EQ(made.at("monitoring").at("min_observations"), 2000);
+  EXPECT_EQ(made.at("monitoring").at("min_group_observations"), 2);
   EXPECT_EQ(made.at("monitoring").at("max_groups"), 2);
   EXPECT_EQ(made.at("monitoring").at("tolerance"), 1e-3);
   EXPECT_EQ(made.at("monitoring").at("significance_level"), 0.01);
@@ -326,6 +336,12 @@ TEST_F(CalibctlServedTest, AModelWithGroupsIsMadeAndFed) {
   RunJson({"send", "grouped", files.predictions(), files.labels(), "--label-base", "0", "--groups",
            groups});
   const nlohmann::json shown = RunJson({"show", "grouped"});
+  EXPECT_EQ(shown.at("tested_groups"), 1);
+  const auto text = Run({"show", "grouped"});
+  EXPECT_EQ(text->exit_code(), 0);
+  EXPECT_THAT(text->output(),
+              AllOf(HasSubstr("too few observations for a verdict: 3, and 2000 are needed"),
+                    HasSubstr("not tested: 1 of 2 observations")));
   std::map<std::string, int> observations;
   for (const auto& group : shown.at("groups")) {
     observations[group.at("value")] = group.at("watch").at("observations");
@@ -336,6 +352,8 @@ TEST_F(CalibctlServedTest, AModelWithGroupsIsMadeAndFed) {
   RunJson({"model", "create", "unwatched", "--classes", "10", "--no-monitoring"});
   EXPECT_TRUE(RunJson({"show", "unwatched"}).at("watch").is_null());
   for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--max-groups", "2"},
+                                                {"--min-group-observations", "2"},
+                                                {"--min-observations", "0"},
                                                 {"--no-monitoring", "--tolerance", "1e-3"},
                                                 {"--stale-after", "soon"},
                                                 {"--significance-level", "1"}}) {

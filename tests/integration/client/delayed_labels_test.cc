@@ -375,6 +375,23 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsAndLabelsAtOnce) {
   EXPECT_EQ(Coverage("m").pending_labelled(), 2);
 }
 
+TEST_F(DelayedLabelsTest, CalibctlSendsNoMoreAtOnceThanMayWait) {
+  RunJson({"model", "create", "m", "--classes", "2", "--label-grace", "1s", "--max-pending", "20"});
+  std::string predictions;
+  std::string ids;
+  for (int i = 0; i < 50; ++i) {
+    predictions += "0.5,0.5\n";
+    ids += std::to_string(i) + "\n";
+  }
+  const auto sent =
+      Run({"send", "m", Write("predictions.csv", predictions), "--ids", Write("ids.csv", ids)});
+  ASSERT_EQ(sent->exit_code(), 0) << sent->error();
+  // It was asked again, with no connection broken.
+  EXPECT_THAT(sent->output(), HasSubstr("50 rows accepted, 0 duplicates (since the stream was "
+                                        "opened again), 0 rejected"));
+  EXPECT_EQ(Coverage("m").predictions(), 50);
+}
+
 TEST_F(DelayedLabelsTest, CalibctlNamesTheLineOfALabelFileThatIsWrong) {
   RunJson({"model", "create", "m", "--classes", "2", "--label-grace", "1h"});
   const auto fault = [&](const std::string& text, int code) {

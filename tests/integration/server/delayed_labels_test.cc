@@ -305,7 +305,13 @@ TEST_F(DelayedLabelsTest, TooManyThatWaitAreRefusedUntilSomeMature) {
   const grpc::Status refused = client_->Observe(Predictions(30, 1), &response);
   EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "PENDING_FULL");
-  EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30: they are taken when"));
+  // No time would help.
+  const grpc::Status too_large = client_->Observe(Predictions(30, 31), &response);
+  EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(too_large), "PENDING_FULL");
+  EXPECT_THAT(too_large.error_message(), HasSubstr("a batch of 31 predictions is larger than "
+                                                   "max_pending, 30: send batches of at most 30"));
   // Known ids need no room.
   EXPECT_EQ(Observe(Predictions(0, 5)).duplicate_rows(), 5);
   ASSERT_TRUE(WaitFor([&] { return client_->Observe(Predictions(30, 1), &response).ok(); }));

@@ -20,6 +20,7 @@
 namespace calibd::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kModel[] = "models/watched";
@@ -115,6 +116,8 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsFoundOutAndStaysSo) {
   EXPECT_EQ(watch.evidence().max_observation(), expected.maximum.at);
   EXPECT_EQ(watch.evidence().anytime_p_value(), AnytimePValue(expected.maximum));
   EXPECT_DOUBLE_EQ(watch.evidence().threshold(), std::log10(20));
+  EXPECT_TRUE(watch.evidence().valid_for_repeated_looks());
+  EXPECT_EQ(watch.random_features(), static_cast<std::int32_t>(kFeatureCount));
   double shares = 0;
   for (const auto& family : watch.evidence().families()) shares += family.share();
   EXPECT_NEAR(shares, 1, 1e-9);
@@ -184,6 +187,7 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
   EXPECT_DOUBLE_EQ(whereabouts.classes(0).observed(), static_cast<double>(first) / 2000);
   EXPECT_NEAR(whereabouts.classes(0).predicted(), predicted / 2000, 1e-12);
   EXPECT_GT(whereabouts.classes(0).z(), 5);
+  EXPECT_TRUE(whereabouts.classes(0).stands_out());
   ClassEvidence of_classes(kClasses, kDefaultTolerance);
   of_classes.Add(bad.view());
   EXPECT_EQ(whereabouts.classes(0).log10_e_value(), of_classes.Log10EValue(0));
@@ -197,7 +201,9 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
     binned += bin.observations();
   }
   EXPECT_EQ(binned, 2000);
-  EXPECT_LT(whereabouts.confidence_bins(whereabouts.confidence_bins_size() - 1).z(), -5);
+  const auto& last = whereabouts.confidence_bins(whereabouts.confidence_bins_size() - 1);
+  EXPECT_LT(last.z(), -5);
+  EXPECT_TRUE(last.stands_out());
 
   RunningReliability reliability;
   reliability.Add(bad.view());
@@ -332,8 +338,14 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
   EXPECT_THAT(Answer().verdict().summary(), HasSubstr("99 observations of 100"));
   EXPECT_FALSE(Answer().verdict().has_since());
+  EXPECT_EQ(Answer().watch().min_observations(), 100);
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 3000, 4));
   const v1::GetCalibrationResponse answer = Answer();
+  EXPECT_LT(answer.watch().evidence().log10_e_value(), 0);
+  EXPECT_EQ(answer.verdict().evidence_families_size(), 0);
+  for (const auto& bin : answer.verdict().whereabouts().confidence_bins()) {
+    EXPECT_FALSE(bin.stands_out());
+  }
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("not rejected after 3099 observations"));
   EXPECT_EQ(answer.alarms_size(), 0);
@@ -415,13 +427,28 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   EXPECT_EQ(answer.alarms(0).kind(), v1::Alarm::KIND_DRIFT);
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
   EXPECT_GT(answer.verdict().since_observation(), 3000);
-  EXPECT_THAT(answer.verdict().summary(), HasSubstr("changed for the worse"));
+  EXPECT_THAT(answer.verdict().summary(),
+              AllOf(HasSubstr("The newest observations were not calibrated: "),
+                    HasSubstr("That may be a change: ")));
   ASSERT_TRUE(Acknowledge(answer.alarms(0).id(), "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
   EXPECT_NEAR(answer.watch().drift().log10_statistic(), 0, 1e-12);
   // The evidence goes on.
   EXPECT_EQ(answer.watch().first_observation(), 1);
+}
+
+TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
+  Create(Declared());
+  Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));
+  v1::GetCalibrationResponse answer = Answer();
+  ASSERT_EQ(answer.alarms_size(), 2);
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
+  // What then remains of it is not called a change.
+  ASSERT_TRUE(Acknowledge(1, "").ok());
+  answer = Answer();
+  EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
+  EXPECT_THAT(answer.verdict().summary(), HasSubstr("That need not be a change: "));
 }
 
 TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
@@ -550,10 +577,13 @@ TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
   const auto expect = [&] {
     const v1::GetCalibrationResponse answer = Answer();
     ASSERT_EQ(answer.groups_size(), 4);
+    EXPECT_EQ(answer.tested_groups(), 3);
     EXPECT_EQ(answer.groups(0).value(), "eu");
     for (const v1::GroupWatch& group : answer.groups()) {
       EXPECT_EQ(group.rejected(), group.value() == "eu") << group.value();
       EXPECT_FALSE(group.overflow());
+      EXPECT_EQ(group.tested(), group.value() != "moon");
+      EXPECT_EQ(group.watch().min_observations(), 50);
       EXPECT_EQ(group.watch().observations(), group.value() == "eu"     ? 200
                                               : group.value() == "moon" ? 49
                                                                         : 500);

@@ -12,6 +12,8 @@ namespace calibd::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -37,6 +39,7 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   share.set_observed(0.08);
   share.set_predicted(0.12);
   share.set_z(-5.13);
+  share.set_stands_out(true);
   for (const double z : {1.0, -7.25}) {
     auto& bin = *verdict.mutable_whereabouts()->add_confidence_bins();
     bin.set_lower(z < 0 ? 0.8 : 0.7);
@@ -45,10 +48,12 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
     bin.set_mean_confidence(0.85);
     bin.set_accuracy(0.71);
     bin.set_z(z);
+    bin.set_stands_out(z < 0);
   }
   v1::Watch& watch = *response.mutable_watch();
   watch.set_observations(12480);
   watch.set_first_observation(1);
+  watch.set_min_observations(20000);
   v1::Evidence& evidence = *watch.mutable_evidence();
   evidence.set_log10_e_value(std::log10(120));
   evidence.set_max_log10_e_value(std::log10(340));
@@ -84,8 +89,8 @@ TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
       "class 3 (cat)\n"
       "The evidence against calibration has crossed the alarm's threshold; that stays so until the "
       "alarm is acknowledged.\n"
-      "Evidence: the e-value reached 340 (log10 +2.53) at observation 900, odds of 1 : 340 against "
-      "calibration: a calibrated model would ever show this with a probability of at most "
+      "Evidence: the e-value reached 340 (log10 +2.53) at observation 900: a calibrated model "
+      "would ever show this with a probability of at most "
       "0.00294118, however often one looks. It is 120 now, the alarm is at 20.\n"
       "Most of it comes from: witness, tilt.\n"
       "Effect size, in the kernel's random features: SKCE +1.500000e-03; the true one is in "
@@ -97,7 +102,7 @@ TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
       "Most off: confidence 0.80..0.90 (confidence 0.8500, accuracy 0.7100, n = 2310, z = -7.2); "
       "class 3 (cat) (predicted 0.1200, came 0.0800, z = -5.1). To know where to look; not a "
       "test.\n"
-      "Drift: log10 of the detector is 1.20 now and was 2.50 at most; the alarm is at 6.00.\n"
+      "Drift: log10 of the detector is 1.20 now, its largest so far 2.50; the alarm is at 6.00.\n"
       "Z test: z = 4.5, p = 3.4e-06 (one look at a chosen n: watching it until it is small is not "
       "a test).\n");
 }
@@ -114,15 +119,15 @@ TEST(VerdictReportTest, HasAHeadAndASentenceForEachStatus) {
             "models/m: NOT REJECTED" + facts +
                 "The data do not contradict calibration so far: that is no proof of calibration, "
                 "only too little evidence against it.");
-  EXPECT_EQ(
-      head(Response(v1::Verdict::STATUS_INSUFFICIENT_DATA)),
-      "models/m: INSUFFICIENT DATA" + facts + "There are too few observations for a verdict.");
+  EXPECT_EQ(head(Response(v1::Verdict::STATUS_INSUFFICIENT_DATA)),
+            "models/m: INSUFFICIENT DATA" + facts +
+                "There are too few observations for a verdict: 12480, and 20000 are needed.");
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_DRIFTED);
   Since(response);
   EXPECT_EQ(head(response),
             "models/m: DRIFTED since 1970-01-02T00:00:00Z (observation 310)" + facts +
-                "A detector of change has crossed its threshold: the calibration became worse; "
-                "that stays so until the alarm is acknowledged.");
+                "The newest observations were not calibrated when the drift detector crossed its "
+                "threshold; that stays so until the alarm is acknowledged.");
   response = Response(v1::Verdict::STATUS_STALE);
   response.mutable_verdict()->set_stale(true);
   Since(response);
@@ -137,6 +142,50 @@ TEST(VerdictReportTest, HasAHeadAndASentenceForEachStatus) {
                         "more.\n"));
   EXPECT_EQ(head(Response(v1::Verdict::STATUS_UNSPECIFIED)),
             "models/m: UNKNOWN" + facts + "The server's words.");
+}
+
+TEST(VerdictReportTest, ADriftAlarmNeedNotBeAChange) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_DRIFTED);
+  const std::string need_not = "\nThat need not be a change: the evidence over all observations ";
+  const std::string may = "\nThat may be a change: ";
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(need_not));
+  // The evidence of a watch that began anew, without and with an alarm before it.
+  response.mutable_watch()->mutable_evidence()->set_max_log10_e_value(1);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(may));
+  response.add_alarms()->set_kind(v1::Alarm::KIND_DRIFT);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(may));
+  response.add_alarms()->set_kind(v1::Alarm::KIND_EVIDENCE);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(need_not));
+}
+
+TEST(VerdictReportTest, NamesTheFamiliesOnlyWhileTheyHaveWon) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr("Most of it comes from: witness, tilt."));
+  response.mutable_watch()->mutable_evidence()->set_log10_e_value(-0.1);
+  EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("Most of it comes from")));
+}
+
+TEST(VerdictReportTest, TheHeadNamesOnlyWhatStandsOut) {
+  v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  v1::Verdict& verdict = *response.mutable_verdict();
+  // Within two deviations.
+  verdict.mutable_direction()->set_gap_standard_deviation(0.021);
+  // The other bin has the larger z, of a single observation.
+  verdict.mutable_whereabouts()->mutable_confidence_bins(0)->set_z(-9);
+  EXPECT_THAT(DescribeVerdict(response),
+              StartsWith("models/m: NOT REJECTED; n = 12480; SKCE +1.500000e-03; most off at "
+                         "confidence 0.80..0.90 and for class 3 (cat)\n"));
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr("\nDirection: over-confident by 4.1 points"));
+  verdict.mutable_whereabouts()->mutable_confidence_bins(1)->set_stands_out(false);
+  verdict.mutable_whereabouts()->mutable_classes(0)->set_stands_out(false);
+  EXPECT_THAT(DescribeVerdict(response),
+              AllOf(StartsWith("models/m: NOT REJECTED; n = 12480; SKCE +1.500000e-03\n"),
+                    HasSubstr("\nWhere: no class and no range of confidence is off by more than "
+                              "chance explains.\n"),
+                    Not(HasSubstr("ost off"))));
+  for (const std::string& text : {DescribeScreen(response), ChangeLine(response)}) {
+    EXPECT_THAT(text, AllOf(Not(HasSubstr("confident")), Not(HasSubstr("most off"))));
+  }
 }
 
 TEST(VerdictReportTest, NeverSaysThatAModelIsCalibrated) {
@@ -194,16 +243,16 @@ TEST(VerdictReportTest, DirectionHasASign) {
   response.mutable_verdict()->mutable_direction()->set_gap(-0.02);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("; under-confident by 2.0 points;"));
   response.mutable_verdict()->mutable_direction()->set_gap(0.0001);
-  EXPECT_THAT(DescribeVerdict(response), HasSubstr("; neither over- nor under-confident"));
+  EXPECT_THAT(DescribeVerdict(response),
+              HasSubstr("\nDirection: neither over- nor under-confident"));
 }
 
 TEST(VerdictReportTest, LargeEvidenceIsAPowerOfTen) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   response.mutable_watch()->mutable_evidence()->set_max_log10_e_value(412.34);
   response.mutable_watch()->mutable_evidence()->set_anytime_p_value(0);
-  EXPECT_THAT(DescribeVerdict(response),
-              AllOf(HasSubstr("reached 10^412.3 (log10 +412.34)"),
-                    HasSubstr("odds of 1 : 10^412.3"), HasSubstr("of at most 10^-412.3, however")));
+  EXPECT_THAT(DescribeVerdict(response), AllOf(HasSubstr("reached 10^412.3 (log10 +412.34)"),
+                                               HasSubstr("of at most 10^-412.3, however")));
 }
 
 TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
@@ -227,12 +276,16 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
     v1::GroupWatch& group = *response.add_groups();
     group.set_value("eu");
     group.set_overflow(overflow);
+    group.set_tested(!overflow);
     group.set_rejected(!overflow);
     group.mutable_watch()->set_observations(500);
+    group.mutable_watch()->set_min_observations(600);
+    group.mutable_watch()->mutable_evidence()->set_threshold(2);
     group.mutable_watch()->mutable_evidence()->set_log10_e_value(1.25);
     group.mutable_watch()->mutable_evidence()->set_max_log10_e_value(2.5);
     group.mutable_direction()->set_gap(0.0625);
   }
+  response.set_tested_groups(1);
   response.add_warnings("half of the predictions are duplicates");
   const std::string text = DescribeVerdict(response);
   EXPECT_THAT(text, HasSubstr("\nWARNING: half of the predictions are duplicates\n"));
@@ -246,11 +299,15 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
                 "1         drift  1970-01-02T00:00:00Z          310   1.50       1.30              "
                 "-  1970-01-02T00:00:01Z\n"
                 "alarm 1: re?[31mcalibrated\n"));
-  EXPECT_THAT(text, HasSubstr("1 of 2 rejected together (e-BH)"));
-  EXPECT_THAT(text,
-              HasSubstr("eu        500          +1.25    +2.50     -                +0.0625   "
-                        "      *\n"));
-  EXPECT_THAT(text, HasSubstr("(others)  500"));
+  EXPECT_THAT(text, HasSubstr("e-BH over the 1 of 2 that are tested rejects 1 (*), however often "
+                              "one looks: at most 1 % of those"));
+  EXPECT_THAT(text, HasSubstr("log10 e-value  largest so far  SKCE"));
+  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+0.0625  *\\*\n"));
+  EXPECT_THAT(text, ContainsRegex("\n\\(others\\)  500 .*  not tested: 500 of 600 "
+                                  "observations\n"));
+  EXPECT_THAT(text, Not(HasSubstr(" more\n")));
+  for (int i = 2; i < 31; ++i) *response.add_groups() = response.groups(1);
+  EXPECT_THAT(DescribeVerdict(response), EndsWith("observations\n... 11 more\n"));
   EXPECT_EQ(DescribeAcknowledged("models/m", old),
             "models/m: alarm 1 (drift) is acknowledged since 1970-01-02T00:00:01Z; the detectors "
             "of change began anew, the evidence goes on\n");
@@ -278,14 +335,14 @@ TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
   response.set_tested_models(1);
   response.set_rejected_models(1);
   EXPECT_EQ(DescribeVerdicts(response, 0.1),
-            "model                   status  n  log10 e-value  at most           SKCE  confidence "
-            "- accuracy  newest  e-BH\n"
-            "models/a  MISCALIBRATED, STALE  7          +2.08    +2.53  +1.500000e-03            "
-            "    +0.0410       -     *\n"
-            "models/b                 STALE  7              -        -              -            "
-            "          -       -\n"
-            "models/c         not monitored  7              -        -              -            "
-            "          -       -\n"
+            "model                   status  n  log10 e-value  largest so far           SKCE  "
+            "confidence - accuracy  newest  e-BH\n"
+            "models/a  MISCALIBRATED, STALE  7          +2.08           +2.53  +1.500000e-03       "
+            "         +0.0410       -     *\n"
+            "models/b                 STALE  7              -               -              -       "
+            "               -       -\n"
+            "models/c         not monitored  7              -               -              -       "
+            "               -       -\n"
             "e-BH over the 1 models with evidence rejects 1 (*): at most 10 % of those it rejects "
             "are expected to be calibrated.\n");
 }
@@ -294,7 +351,8 @@ TEST(VerdictReportTest, AChangeIsALine) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   response.add_alarms()->set_id(1);
   EXPECT_EQ(ChangeLine(response),
-            "models/m MISCALIBRATED n = 12480, log10 e-value +2.08 (+2.53 at most, alarm at 1.30), "
+            "models/m MISCALIBRATED n = 12480, log10 e-value +2.08 (largest so far +2.53, alarm at "
+            "1.30), "
             "drift 1.20 (alarm at 6.00), SKCE +1.500000e-03, over-confident by 4.1 points, 1 alarm "
             "active");
   response.clear_verdict();
@@ -315,8 +373,8 @@ TEST(VerdictReportTest, AScreenShowsBarsAndAlarms) {
             "model         models/m\n"
             "verdict       MISCALIBRATED since 1970-01-02T00:00:00Z (observation 310)\n"
             "n             12480\n"
-            "log10 e-value [################|####] +2.08, +2.53 at most, alarm at 1.30\n"
-            "drift         [###.............|....] +1.20, +2.50 at most, alarm at 6.00\n"
+            "log10 e-value [################|####] +2.08, largest so far +2.53, alarm at 1.30\n"
+            "drift         [###.............|....] +1.20, largest so far +2.50, alarm at 6.00\n"
             "SKCE          +1.500000e-03\n"
             "              in 1.000000e-03..2.000000e-03 with 95 % confidence at all times\n"
             "              noise floor +1.000000e-04 (95 %)\n"
@@ -340,7 +398,7 @@ TEST(VerdictReportTest, ABarReachesItsThreshold) {
 TEST(VerdictReportTest, TheEvidenceIsCountedAsTheModelDoes) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   response.mutable_watch()->set_first_observation(601);
-  EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500, odds of "));
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500: "));
 }
 
 TEST(VerdictReportTest, AScreenHasRoomForItsStatus) {
@@ -354,6 +412,39 @@ TEST(VerdictReportTest, LinesAreCutBetweenCharacters) {
   EXPECT_EQ(CutLines("abc\nabcdef\n", 4), "abc\nabcd\n");
   EXPECT_EQ(CutLines("\xc3\xa4\xc3\xb6\xc3\xbc", 2), "\xc3\xa4\xc3\xb6");
   EXPECT_EQ(CutLines("abc", 0), "");
+}
+
+TEST(VerdictReportTest, ShowGivesAReasonAndAWarningOnce) {
+  const auto times = [](const std::string& text, const std::string& part) {
+    int count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  v1::GetCalibrationResponse response;
+  response.set_model("models/m");
+  response.set_bandwidth_error("the median is zero");
+  response.mutable_insufficient_data()->set_observations(60);
+  response.mutable_insufficient_data()->set_reason(response.bandwidth_error());
+  response.mutable_label_coverage()->add_warnings("labels are missing");
+  const auto expect_once = [&] {
+    const std::string text = DescribeCalibration(response);
+    EXPECT_EQ(times(text, "the median is zero"), 1) << text;
+    EXPECT_EQ(times(text, "WARNING: labels are missing\n"), 1) << text;
+    EXPECT_THAT(text, Not(HasSubstr("0 more needed")));
+  };
+  expect_once();
+  response.add_warnings("labels are missing");
+  response.mutable_watch()->set_unavailable_reason(response.bandwidth_error());
+  for (const auto status : {v1::Verdict::STATUS_INSUFFICIENT_DATA, v1::Verdict::STATUS_STALE}) {
+    response.mutable_verdict()->set_status(status);
+    expect_once();
+  }
+  response.clear_bandwidth_error();
+  response.mutable_insufficient_data()->set_needed(40);
+  EXPECT_THAT(DescribeCalibration(response),
+              HasSubstr("Not enough data: 60 observations, 40 more needed"));
 }
 
 TEST(VerdictReportTest, ShowBeginsWithTheVerdict) {

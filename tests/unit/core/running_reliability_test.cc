@@ -39,6 +39,23 @@ TEST(RunningReliabilityTest, HasTheScoresAndTheErrorOfTheWholeBatch) {
   }
 }
 
+TEST(RunningReliabilityTest, OneObservationOrOneOfManyPlacesDoesNotStandOut) {
+  // 2 exp(-v h(t / v)) of t = 20 and v = 25 is 2 exp(-25 (1.8 log 1.8 - 0.8)) = 3.1e-3.
+  EXPECT_TRUE(StandsOut(20, 25, 15));
+  EXPECT_TRUE(StandsOut(-20, 25, 15));
+  EXPECT_FALSE(StandsOut(20, 25, 17));
+  EXPECT_FALSE(StandsOut(0, 0, 1));
+  EXPECT_FALSE(StandsOut(1, 0, 1));
+  EXPECT_FALSE(StandsOut(std::nan(""), 1, 1));
+  // With many it is a matter of Z: of 25 places sqrt(2 log(1000)) = 3.72.
+  EXPECT_FALSE(StandsOut(3.7e4, 1e8, 25));
+  EXPECT_TRUE(StandsOut(3.74e4, 1e8, 25));
+  // A surprise of nine, and of ten.
+  EXPECT_FALSE((RunningReliability::Bin{9, 0, 8.9, 0.1}.StandsOut(25)));
+  EXPECT_TRUE((RunningReliability::Bin{10, 0, 9.9, 0.1}.StandsOut(25)));
+  EXPECT_TRUE((RunningClassFrequencies::Class{0, 9.9, 0.1}.StandsOut(25)));
+}
+
 TEST(RunningReliabilityTest, PartsAddAndBatchesDoNotMatter) {
   const PredictionSet set = Draw(GeneratorSpec::M1(3), 500, 1);
   RunningReliability whole;

@@ -1,12 +1,21 @@
 #include "server/rpc/label_coverage_proto.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "calibd/core/missing_labels.h"
+
 namespace calibd::server {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr std::size_t kClasses = 100;
 
@@ -88,8 +97,10 @@ TEST(LabelCoverageProtoTest, RatesAreOfWhatThereIs) {
   EXPECT_DOUBLE_EQ(proto.late_rate(), 0.1);
   EXPECT_DOUBLE_EQ(proto.conflicting_rate(), 0.05);
   EXPECT_DOUBLE_EQ(proto.unknown_rate(), 0.2);
-  ASSERT_FALSE(proto.warnings().empty());
-  EXPECT_EQ(proto.warnings(0).rfind("10.0 % of the labels came after", 0), 0U);
+  EXPECT_THAT(proto.warnings(),
+              ElementsAre(StartsWith("40.0 % of the predictions that matured have no label"),
+                          StartsWith("10.0 % of the labels came after"),
+                          StartsWith("1 label contradicted one that was known")));
   ASSERT_EQ(proto.predicted_classes_size(), 2);
   const auto& one = proto.predicted_classes(0);
   EXPECT_EQ(one.predicted_class(), 7);
@@ -109,6 +120,54 @@ TEST(LabelCoverageProtoTest, RatesAreOfWhatThereIs) {
   EXPECT_FALSE(waiting.has_late_rate());
   EXPECT_FALSE(waiting.has_conflicting_rate());
   pool.Stop();
+}
+
+// Of a model whose predictions are of these classes alone.
+v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
+  ThreadPool pool("writer", 1);
+  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
+  LabelCoverage coverage;
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    (*classes)[k].matured = counts[k].predictions;
+    (*classes)[k].missing = counts[k].missing;
+    coverage.predictions += counts[k].predictions;
+    coverage.matured += counts[k].predictions;
+    coverage.missing += counts[k].missing;
+  }
+  coverage.labelled = coverage.matured - coverage.missing;
+  coverage.classes = classes;
+  v1::LabelCoverage proto;
+  DescribeLabelCoverage(model, coverage, proto);
+  pool.Stop();
+  return proto;
+}
+
+TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsWhateverTheyDependOn) {
+  EXPECT_THAT(Describe({{.predictions = 1000, .missing = 100}}).warnings(), IsEmpty());
+  EXPECT_THAT(Describe({{.predictions = 1000, .missing = 101}}).warnings(),
+              ElementsAre(StartsWith("10.1 % of the predictions that matured have no label, more "
+                                     "than 10.0 %: ")));
+  EXPECT_THAT(
+      Describe({{.predictions = 40000, .missing = 40000}, {.predictions = 40000, .missing = 40000}})
+          .warnings(),
+      ElementsAre(StartsWith("100.0 % of the predictions that matured")));
+}
+
+TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyWhereTheyDifferByMoreThanATrifle) {
+  // Half a point, of so many that it is certain; and a class of too few to say.
+  v1::LabelCoverage proto = Describe({{.predictions = 10000000, .missing = 500000},
+                                      {.predictions = 10000000, .missing = 550000},
+                                      {.predictions = 1, .missing = 1}});
+  EXPECT_LT(proto.missing_p_value(), 1e-4);
+  EXPECT_THAT(proto.warnings(), IsEmpty());
+  proto = Describe({{.predictions = 10000000, .missing = 500000},
+                    {.predictions = 10000000, .missing = 600000},
+                    {.predictions = 10000, .missing = 700}});
+  EXPECT_THAT(proto.warnings(),
+              ElementsAre(AllOf(StartsWith("labels are missing for 7.0 % of the predictions of "
+                                           "class 2 and 5.5 % of all: "),
+                                HasSubstr("can be false"))));
 }
 
 }  // namespace

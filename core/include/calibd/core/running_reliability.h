@@ -13,6 +13,20 @@ namespace calibd {
 
 inline constexpr std::size_t kReliabilityBinCount = 15;
 
+// Places (bins and classes) in which one looks for what is off are many, and some are off by
+// chance. A calibrated model has one that stands out with a probability of at most this, at one
+// look at a chosen n.
+inline constexpr double kStandOutLevel = 0.05;
+// A place with fewer observations is none.
+inline constexpr std::int64_t kLeastStandOut = 10;
+
+// Whether a count deviates from its expectation by more than chance explains in one of `places`
+// looks (Bonferroni): 2 exp(-v ((1 + t/v) log(1 + t/v) - t/v)) <= kStandOutLevel / places, for the
+// deviation t and its variance v if the model is calibrated. With many observations that is
+// |Z| >= 3.7 of 25 places; with few, where Z is far from normal, more. Source: Bennett, J. Am.
+// Stat. Assoc. 57 (1962) 33, eq. 8b, of sums of independent terms in [-1, 1].
+[[nodiscard]] bool StandsOut(double deviation, double variance, std::size_t places) noexcept;
+
 // Scores and the reliability of the top label as sums over observations, which add: those of
 // two streams are those of both together. The top label is the first of the most probable
 // classes; bins are of equal width over [0, 1], see TopLabelBins.
@@ -29,6 +43,8 @@ struct RunningReliability {
     // (correct - sum c) / sqrt(sum c (1 - c)): about standard normal, one bin taken by itself,
     // if the model is calibrated. 0 without variance.
     [[nodiscard]] double Z() const noexcept;
+    // Of so many places. Never so with fewer than kLeastStandOut observations.
+    [[nodiscard]] bool StandsOut(std::size_t places) const noexcept;
 
     friend bool operator==(const Bin&, const Bin&) = default;
   };
@@ -62,6 +78,8 @@ class RunningClassFrequencies {
 
     // (labels - sum g) / sqrt(sum g (1 - g)), as RunningReliability::Bin::Z.
     [[nodiscard]] double Z() const noexcept;
+    // Of so many places.
+    [[nodiscard]] bool StandsOut(std::size_t places) const noexcept;
 
     friend bool operator==(const Class&, const Class&) = default;
   };
