@@ -369,11 +369,12 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
         "counted once.",
         100 * static_cast<double>(screen.duplicates) / rows, screen.rows);
   }
+  const auto digit_rows = static_cast<double>(screen.digit_rows);
   double unit = 1;
   for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {
     unit /= 10;
     const auto printed = static_cast<double>(screen.at_most_digits[i]);
-    if (printed < kPrintedShare * rows) {
+    if (printed < kPrintedShare * digit_rows) {
       continue;
     }
     const double tolerance =

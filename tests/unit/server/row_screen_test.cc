@@ -64,8 +64,7 @@ TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyCut) {
   std::int64_t expected = 0;
   for (std::size_t i = 1000 - 64; i < 1000; ++i) {
     bool before = false;
-    // The row that it replaced had gone.
-    for (std::size_t j = i - 63; j < i; ++j) {
+    for (std::size_t j = i - 64; j < i; ++j) {
       before = before || (sent.labels[i] == sent.labels[j] &&
                           std::equal(sent.view().row(i).begin(), sent.view().row(i).end(),
                                      sent.view().row(j).begin()));
@@ -76,6 +75,37 @@ TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyCut) {
   RowScreen at_once(64);
   at_once.Add(sent.view());
   EXPECT_EQ(at_once.counts().duplicates, expected);
+}
+
+TEST(RowScreenTest, SeesADataSetThatComesAgainIfTheWindowHoldsIt) {
+  const PredictionSet set = Drawn(3000);
+  for (const std::size_t window : {2999U, 3000U, 10000U}) {
+    RowScreen screen(window);
+    for (int time = 0; time < 3; ++time) screen.Add(set.view());
+    EXPECT_EQ(screen.counts().rows, static_cast<std::int64_t>(std::min<std::size_t>(window, 9000)));
+    EXPECT_EQ(screen.counts().duplicates, window == 2999 ? 0 : window == 3000 ? 3000 : 6000);
+  }
+  // Its memory is bounded, whatever the window.
+  RowScreen screen(10000000);
+  const PredictionSet large = Drawn(RowScreen::kMostRows);
+  for (int time = 0; time < 2; ++time) screen.Add(large.view());
+  EXPECT_EQ(screen.counts().duplicates, static_cast<std::int64_t>(RowScreen::kMostRows));
+  EXPECT_LT(RowScreen::MaxMemory(10000000), 2U << 20);
+}
+
+TEST(RowScreenTest, OneNumberOfSixDigitsMayComeAgainByChance) {
+  // Of two classes: 12000 draws among a million.
+  PredictionSet set;
+  set.class_count = 2;
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 12000; ++i) {
+    const double p = static_cast<double>(random() % 1000001) / 1e6;
+    set.probabilities.insert(set.probabilities.end(), {p, std::round((1 - p) * 1e6) / 1e6});
+    set.labels.push_back(0);
+  }
+  RowScreen screen(20000);
+  screen.Add(set.view());
+  EXPECT_EQ(screen.counts().duplicates, 0);
 }
 
 TEST(RowScreenTest, TellsHowManyDigitsWerePrinted) {
@@ -107,10 +137,27 @@ TEST(RowScreenTest, TellsHowManyDigitsWerePrinted) {
   }
 }
 
+TEST(RowScreenTest, DigitsAreThoseOfTheNewestRows) {
+  RowScreen screen(10000);
+  screen.Add(Drawn(5000).view());
+  PredictionSet printed;
+  printed.class_count = 2;
+  for (int i = 0; i < 3000; ++i) {
+    printed.probabilities.insert(printed.probabilities.end(), {0.75, 0.25});
+    printed.labels.push_back(0);
+  }
+  screen.Add(printed.view().rows(0, 48));
+  EXPECT_EQ(screen.counts().digit_rows, static_cast<std::int64_t>(RowScreen::kMostDigitRows));
+  EXPECT_EQ(screen.counts().at_most_digits[1], 48);
+  screen.Add(printed.view().rows(48, 2952));
+  EXPECT_EQ(screen.counts().rows, 8000);
+  EXPECT_EQ(screen.counts().at_most_digits[1], 2048);
+  EXPECT_EQ(screen.counts().at_most_digits[0], 0);
+}
+
 TEST(RowScreenTest, TakesNoMemory) {
-  // As the newest push out the oldest, erased places fill the table of hashes.
   const PredictionSet set = Drawn(20000);
-  for (const std::size_t window : {10U, 100U, 850U, 1700U, 2048U}) {
+  for (const std::size_t window : {10U, 100U, 850U, 1700U, 2048U, 100000U}) {
     RowScreen screen(window);
     const std::size_t before = mallinfo2().uordblks;
     screen.Add(set.view());
