@@ -87,8 +87,9 @@ PredictionSet Stream(const std::string& address, std::size_t producer, Lives& li
       client->OpenStream("models/crash", {.producer_id = "producer-" + std::to_string(producer),
                                           .epoch = 1,
                                           .max_unacknowledged_batches = 8,
-                                          // It has to find the server between two kills.
-                                          .stall_timeout = std::chrono::minutes(10)});
+                                          // It has to find the server between two kills, of
+                                          // which there may be thousands.
+                                          .stall_timeout = std::chrono::hours(24)});
   EXPECT_TRUE(stream.ok()) << stream.status();
   ready.count_down();
   if (!stream.ok()) return sent;
