@@ -298,6 +298,7 @@ TEST_F(HistoryTest, NothingIsLostWhenASnapshotFails) {
   const Buckets all = Read(kMinute);
   ASSERT_EQ(all.size(), History::kMostWaiting + 2);
   // Tried again after a second; with all that waits.
+  clock_.MoveSteady(server::LogRetention::kRetryInterval);
   EXPECT_TRUE(WaitFor([this] {
     Submit(MakeInvalidBatch(*model_));
     Settle();
