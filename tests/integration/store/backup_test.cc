@@ -12,6 +12,7 @@
 #include "calibd/core/generator.h"
 #include "server/store/sqlite.h"
 #include "support/server_process.h"
+#include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
@@ -104,6 +105,8 @@ TEST_F(BackupTest, ACopyMadeUnderLoadIsAStoreOfItsOwn) {
   std::int64_t sent = 0;
   std::thread load(
       [&] { sent = Send([&](std::int64_t rows) { return copied.load() || rows > 5000000; }); });
+  EXPECT_TRUE(
+      WaitFor([this] { return client_->GetCalibration("models/m")->observations() > 20000; }));
   const auto size = client_->Backup(backup_);
   EXPECT_TRUE(size.ok()) << size.status();
   EXPECT_THAT(Problems(), IsEmpty());

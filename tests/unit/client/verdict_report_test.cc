@@ -376,7 +376,7 @@ TEST(VerdictReportTest, AScreenShowsBarsAndAlarms) {
             "log10 e-value [################|####] +2.08, largest so far +2.53, alarm at 1.30\n"
             "drift         [###.............|....] +1.20, largest so far +2.50, alarm at 6.00\n"
             "SKCE          +1.500000e-03\n"
-            "              in 1.000000e-03..2.000000e-03 with 95 % confidence at all times\n"
+            "              in 1.000e-03..2.000e-03 with 95 % confidence at all times\n"
             "              noise floor +1.000000e-04 (95 %)\n"
             "direction     over-confident by 4.1 points\n"
             "most off      at confidence 0.80..0.90 and for class 3 (cat)\n"
