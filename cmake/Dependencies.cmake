@@ -20,6 +20,7 @@ find_package(tomlplusplus REQUIRED CONFIG)
 find_package(prometheus-cpp REQUIRED CONFIG)
 find_package(Boost 1.74 REQUIRED CONFIG)
 find_package(SQLite3 REQUIRED)
+pkg_check_modules(nghttp2 REQUIRED IMPORTED_TARGET libnghttp2)
 find_library(CALIBD_XXHASH xxhash REQUIRED NO_CACHE)
 
 if(CALIBD_BUILD_TESTS)

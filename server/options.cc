@@ -67,6 +67,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
 
   AddAmount(app, "max-message-bytes", options.max_message_bytes, 1 << 10, 64 << 20,
             "Largest gRPC message accepted, in bytes");
+  AddAmount(app, "call-memory-bytes", options.call_memory_bytes, 16 << 20, kTiB,
+            "Memory that the messages of all calls together may occupy, in both directions; a call "
+            "that would exceed it is refused");
   AddAmount(app, "max-connections", options.max_connections, 1, 100000,
             "gRPC connections at a time (reckoned by open file descriptors); more are closed");
   AddAmount(app, "max-concurrent-streams", options.max_concurrent_streams, 1, 10000,

@@ -23,6 +23,7 @@ struct Options {
   std::string data_dir = "calibd-data";
 
   std::int64_t max_message_bytes = std::int64_t{1} << 20;
+  std::int64_t call_memory_bytes = std::int64_t{256} << 20;
   std::int64_t max_connections = 512;
   std::int64_t max_concurrent_streams = 32;
   std::int64_t max_ingest_streams = 256;

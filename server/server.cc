@@ -20,6 +20,7 @@
 #include "server/ingest/open_streams.h"
 #include "server/ingest/recovery.h"
 #include "server/ingest/snapshots.h"
+#include "server/net/byte_budget.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
@@ -46,6 +47,7 @@ struct Server::Parts {
   Parts(const Options& the_options, std::unique_ptr<Store> the_store, Events the_events)
       : options(the_options),
         events(std::move(the_events)),
+        call_memory(static_cast<std::size_t>(options.call_memory_bytes)),
         writers("calibd-writer", static_cast<std::size_t>(options.writer_threads)),
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
@@ -161,6 +163,7 @@ struct Server::Parts {
 
   const Options options;
   const Events events;
+  ByteBudget call_memory;
   std::atomic<Phase> phase = Phase::kStarting;
   ThreadPool writers;
   ModelRegistry registry;
