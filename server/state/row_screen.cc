@@ -15,7 +15,9 @@ constexpr double kRelativeError = 1e-7;
 constexpr std::uint64_t kHashMask = (std::uint64_t{1} << 60) - 1;
 
 std::size_t RowsOf(std::size_t window) { return std::min(window, RowScreen::kMostRows); }
-std::size_t SlotsOf(std::size_t rows) { return std::bit_ceil(2 * rows); }
+// Twice the largest number of entries: when tombstones fill the table, it rehashes in place instead
+// of allocating, so Add never allocates.
+std::size_t ReservedOf(std::size_t rows) { return 2 * (rows + 1); }
 
 // The least number of decimal digits that all have, up to RowScreen::kMostDigits + 1.
 std::uint8_t DigitsOf(std::span<const double> row) noexcept {
@@ -36,8 +38,10 @@ std::uint8_t DigitsOf(std::span<const double> row) noexcept {
 
 }  // namespace
 
-RowScreen::RowScreen(std::size_t window) : rows_(RowsOf(window)), places_(SlotsOf(rows_.size())) {
+RowScreen::RowScreen(std::size_t window)
+    : rows_(RowsOf(window)), places_(0, PlaceHash{rows_.data()}, PlaceEqual{rows_.data()}) {
   static_assert(sizeof(Row) == sizeof(std::uint64_t));
+  places_.reserve(ReservedOf(rows_.size()));
 }
 
 void RowScreen::CountDigits(const Row& row, std::int64_t sign) noexcept {
@@ -46,27 +50,6 @@ void RowScreen::CountDigits(const Row& row, std::int64_t sign) noexcept {
   for (std::size_t digits = std::max<std::size_t>(1, row.digits); digits <= kMostDigits; ++digits) {
     counts_.at_most_digits[digits - 1] += sign;
   }
-}
-
-std::size_t RowScreen::Find(std::uint64_t hash) const noexcept {
-  std::size_t slot = hash & (places_.size() - 1);
-  while (places_[slot] != 0 && rows_[places_[slot] - 1].hash != hash) {
-    slot = (slot + 1) & (places_.size() - 1);
-  }
-  return slot;
-}
-
-void RowScreen::Erase(std::size_t slot) noexcept {
-  const std::size_t mask = places_.size() - 1;
-  // Whoever is further on than its hash says may not lie behind a free slot.
-  for (std::size_t next = (slot + 1) & mask; places_[next] != 0; next = (next + 1) & mask) {
-    const std::size_t home = rows_[places_[next] - 1].hash & mask;
-    if (((next - home) & mask) >= ((next - slot) & mask)) {
-      places_[slot] = places_[next];
-      slot = next;
-    }
-  }
-  places_[slot] = 0;
 }
 
 void RowScreen::Add(const PredictionBatch& batch) noexcept {
@@ -79,23 +62,27 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
         kHashMask;
     row.digits = DigitsOf(g) & 7U;
     // Before the oldest goes: a data set of as many rows that comes again is seen.
-    row.duplicate = places_[Find(row.hash)] != 0 && row.digits > few_digits ? 1 : 0;
+    const auto equal = places_.find(std::uint64_t{row.hash});
+    row.duplicate = equal != places_.end() && row.digits > few_digits ? 1 : 0;
+    if (equal != places_.end()) {
+      places_.erase(equal);
+    }
     const std::size_t digit_rows = std::min(rows_.size(), kMostDigitRows);
     if (size_ >= digit_rows) {
       CountDigits(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
     }
     if (size_ == rows_.size()) {
       counts_.duplicates -= rows_[next_].duplicate != 0 ? 1 : 0;
-      const std::size_t oldest = Find(rows_[next_].hash);
-      if (places_[oldest] == next_ + 1) {
-        Erase(oldest);
+      const auto oldest = places_.find(std::uint64_t{rows_[next_].hash});
+      if (oldest != places_.end() && *oldest == next_) {
+        places_.erase(oldest);
       }
     } else {
       ++size_;
       ++counts_.rows;
     }
     rows_[next_] = row;
-    places_[Find(row.hash)] = static_cast<std::uint32_t>(next_ + 1);
+    places_.insert(static_cast<std::uint32_t>(next_));
     counts_.duplicates += row.duplicate != 0 ? 1 : 0;
     CountDigits(row, 1);
     next_ = (next_ + 1) % rows_.size();
@@ -103,8 +90,10 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
 }
 
 std::size_t RowScreen::MaxMemory(std::size_t window) noexcept {
+  // A slot has a control byte, and at most 7/8 of the slots are used.
+  constexpr std::size_t kSlotBytes = sizeof(std::uint32_t) + 1;
   return sizeof(RowScreen) + RowsOf(window) * sizeof(Row) +
-         SlotsOf(RowsOf(window)) * sizeof(std::uint32_t);
+         std::bit_ceil(ReservedOf(RowsOf(window)) * 8 / 7 + 1) * kSlotBytes;
 }
 
 }  // namespace calibd::server

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd::server {
@@ -39,6 +41,8 @@ class RowScreen {
 
   // window: of the model, >= 1. May throw bad_alloc.
   explicit RowScreen(std::size_t window);
+  RowScreen(const RowScreen&) = delete;
+  RowScreen& operator=(const RowScreen&) = delete;
 
   // batch: valid. Cost: O(m) a row; takes no memory.
   void Add(const PredictionBatch& batch) noexcept;
@@ -55,18 +59,32 @@ class RowScreen {
     std::uint64_t duplicate : 1 = 0;
   };
 
+  // places_ holds indices into rows_; both functors look at the hash of the row there.
+  struct PlaceHash {
+    using is_transparent = void;
+    const Row* rows;
+    std::size_t operator()(std::uint64_t hash) const { return absl::HashOf(hash); }
+    std::size_t operator()(std::uint32_t place) const {
+      return (*this)(std::uint64_t{rows[place].hash});
+    }
+  };
+  struct PlaceEqual {
+    using is_transparent = void;
+    const Row* rows;
+    bool operator()(std::uint32_t place, std::uint64_t hash) const {
+      return rows[place].hash == hash;
+    }
+    bool operator()(std::uint32_t a, std::uint32_t b) const { return (*this)(a, rows[b].hash); }
+  };
+
   void CountDigits(const Row& row, std::int64_t sign) noexcept;
-  // Where the table has the row with this hash, or where it would have it.
-  [[nodiscard]] std::size_t Find(std::uint64_t hash) const noexcept;
-  void Erase(std::size_t slot) noexcept;
 
   // A ring: the oldest is at next_ once it is full.
   std::vector<Row> rows_;
   std::size_t size_ = 0;
   std::size_t next_ = 0;
-  // By hash, from the slot of its low bits on to the next that is free: one more than the place in
-  // rows_ of the newest row with it, or 0. A power of two of them, of which at most half are used.
-  std::vector<std::uint32_t> places_;
+  // For each distinct hash, the index in rows_ of the newest row that has it.
+  absl::flat_hash_set<std::uint32_t, PlaceHash, PlaceEqual> places_;
   Counts counts_;
 };
 
