@@ -1,0 +1,141 @@
+#include "server/net/connection_slots.h"
+
+#include <utility>
+
+namespace calibd::server {
+
+ConnectionSlots::Slot::~Slot() {
+  const std::lock_guard lock(slots_.mutex_);
+  slots_.Release(*this);
+}
+
+void ConnectionSlots::Slot::SetIdle(bool idle) {
+  const std::lock_guard lock(slots_.mutex_);
+  if (idle_ == idle) {
+    return;
+  }
+  idle_ = idle;
+  if (state_ != State::kRegular) {
+    return;
+  }
+  Peer& peer = slots_.peers_.at(address_);
+  if (idle) {
+    slots_.EnterIdle(*this, peer);
+  } else {
+    peer.idle.erase(position_);
+  }
+}
+
+bool ConnectionSlots::Slot::restricted() {
+  Evicted evicted;
+  bool restricted = false;
+  {
+    const std::lock_guard lock(slots_.mutex_);
+    const auto position = position_;
+    if (state_ == State::kRestricted && slots_.TakeRegularSlot(*this, evicted)) {
+      slots_.restricted_.erase(position);
+    }
+    restricted = state_ != State::kRegular;
+  }
+  if (evicted) {
+    evicted();
+  }
+  return restricted;
+}
+
+std::unique_ptr<ConnectionSlots::Slot> ConnectionSlots::Admit(std::string address,
+                                                              std::function<void()> close) {
+  std::unique_ptr<Slot> slot(new Slot(*this, std::move(address), std::move(close)));
+  Evicted evicted;
+  bool admitted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    admitted = TakeRegularSlot(*slot, evicted) || TakeRestrictedSlot(*slot, evicted);
+  }
+  if (evicted) {
+    evicted();
+  }
+  return admitted ? std::move(slot) : nullptr;
+}
+
+bool ConnectionSlots::TakeRegularSlot(Slot& slot, Evicted& evicted) {
+  const auto own = peers_.find(slot.address_);
+  if (own != peers_.end() && own->second.connections >= limits_.per_address) {
+    if (own->second.idle.empty() || !Evict(own->second.idle.front(), evicted)) {
+      return false;
+    }
+  } else if (regular_ >= limits_.total && !Evict(LongestIdleOfMostIdle(), evicted)) {
+    return false;
+  }
+  Peer& peer = peers_[slot.address_];
+  ++peer.connections;
+  ++regular_;
+  slot.state_ = Slot::State::kRegular;
+  if (slot.idle_) {
+    EnterIdle(slot, peer);
+  }
+  return true;
+}
+
+bool ConnectionSlots::TakeRestrictedSlot(Slot& slot, Evicted& evicted) {
+  if (restricted_.size() >= limits_.reserve &&
+      (restricted_.empty() || !Evict(restricted_.front(), evicted))) {
+    return false;
+  }
+  slot.position_ = restricted_.insert(restricted_.end(), &slot);
+  slot.state_ = Slot::State::kRestricted;
+  return true;
+}
+
+bool ConnectionSlots::Evict(Slot* slot, Evicted& evicted) {
+  if (slot == nullptr || evicted_ >= limits_.total) {
+    return false;
+  }
+  Release(*slot);
+  slot->state_ = Slot::State::kEvicted;
+  ++evicted_;
+  evicted = slot->close_;
+  return true;
+}
+
+ConnectionSlots::Slot* ConnectionSlots::LongestIdleOfMostIdle() {
+  const std::list<Slot*>* most = nullptr;
+  for (const auto& [address, peer] : peers_) {
+    if (most == nullptr || peer.idle.size() > most->size() ||
+        (peer.idle.size() == most->size() && !peer.idle.empty() &&
+         peer.idle.front()->idle_since_ < most->front()->idle_since_)) {
+      most = &peer.idle;
+    }
+  }
+  return most == nullptr || most->empty() ? nullptr : most->front();
+}
+
+void ConnectionSlots::Release(Slot& slot) {
+  switch (slot.state_) {
+    case Slot::State::kNone:
+      return;
+    case Slot::State::kRestricted:
+      restricted_.erase(slot.position_);
+      return;
+    case Slot::State::kEvicted:
+      --evicted_;
+      return;
+    case Slot::State::kRegular:
+      break;
+  }
+  const auto peer = peers_.find(slot.address_);
+  if (slot.idle_) {
+    peer->second.idle.erase(slot.position_);
+  }
+  --regular_;
+  if (--peer->second.connections == 0) {
+    peers_.erase(peer);
+  }
+}
+
+void ConnectionSlots::EnterIdle(Slot& slot, Peer& peer) {
+  slot.idle_since_ = ++idle_count_;
+  slot.position_ = peer.idle.insert(peer.idle.end(), &slot);
+}
+
+}  // namespace calibd::server

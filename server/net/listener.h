@@ -1,0 +1,51 @@
+#ifndef CALIBD_SERVER_NET_LISTENER_H_
+#define CALIBD_SERVER_NET_LISTENER_H_
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace calibd::server {
+
+// Accepts connections for as long as it is wanted, also after the process has run out of file
+// descriptors: then connections wait in the system's queue until there are some again. Everything
+// happens on the thread that runs the acceptor's io_context.
+class Listener : public std::enable_shared_from_this<Listener> {
+ public:
+  // peer: what connections are counted by, see PeerAddress. The socket belongs to the acceptor's
+  // io_context.
+  using OnConnection =
+      std::function<void(boost::asio::ip::tcp::socket socket, const std::string& peer)>;
+
+  // acceptor: listening.
+  static std::shared_ptr<Listener> Start(boost::asio::ip::tcp::acceptor acceptor,
+                                         OnConnection on_connection);
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // Closes the port; no connection is handed over any more. Call it on the io_context's thread.
+  void Stop();
+
+ private:
+  Listener(boost::asio::ip::tcp::acceptor acceptor, OnConnection on_connection);
+
+  void Accept();
+  void HandOver(boost::asio::ip::tcp::socket socket);
+  void RetryAfter(const boost::system::error_code& error);
+
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer retry_;
+  OnConnection on_connection_;
+  std::chrono::steady_clock::time_point next_warning_;
+};
+
+// The address that the limits of connections count by: of IPv4 the address, of IPv6 the network of
+// 64 bits, because a host usually has all of its addresses.
+[[nodiscard]] std::string PeerAddress(const boost::asio::ip::address& address);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_NET_LISTENER_H_
