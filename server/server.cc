@@ -13,6 +13,7 @@
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
+#include "server/http/http_hosts.h"
 #include "server/ingest/due_work.h"
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
@@ -195,6 +196,10 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
+  absl::StatusOr<std::vector<std::string>> hosts = ParseHttpHosts(options.http_hosts);
+  if (!hosts.ok()) {
+    return hosts.status();
+  }
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.data_dir);
   if (!store.ok()) {
     return store.status();
@@ -213,7 +218,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
              break;
          }
          return "draining";
-       }});
+       },
+       .hosts = *std::move(hosts)});
   if (!http.ok()) {
     return http.status();
   }
