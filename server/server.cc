@@ -162,6 +162,25 @@ struct Server::Parts {
     }
   }
 
+  // Why a load balancer should send nothing here; empty if it should. Queries and gRPC health go on
+  // while the disk is full: a client that needs no writes loses nothing.
+  std::string Unready() const {
+    switch (phase) {
+      case Phase::kStarting:
+        return "starting, the models are being recovered";
+      case Phase::kServing:
+        break;
+      case Phase::kDraining:
+        return "draining";
+    }
+    const absl::Status error = commits.write_error();
+    if (error.ok()) {
+      return "";
+    }
+    return absl::IsResourceExhausted(error) ? "the disk is full, no batch is accepted"
+                                            : "the store failed, no batch is accepted";
+  }
+
   const Options options;
   const Events events;
   ByteBudget call_memory;
@@ -208,17 +227,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
-       .unready = [&phase = parts->phase]() -> std::string {
-         switch (phase) {
-           case Parts::Phase::kStarting:
-             return "starting, the models are being brought back";
-           case Parts::Phase::kServing:
-             return "";
-           case Parts::Phase::kDraining:
-             break;
-         }
-         return "draining";
-       },
+       .unready = [raw = parts.get()] { return raw->Unready(); },
        .hosts = *std::move(hosts)});
   if (!http.ok()) {
     return http.status();
