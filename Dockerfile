@@ -7,7 +7,8 @@
 # Inside a container only a non-loopback address can be reached from outside, so
 # the settings below bind all interfaces, which calibd allows only with
 # --insecure-allow-remote: publish the ports to loopback or a trusted network
-# only, as above. They are variables, so that the health check sees them too.
+# only, as above. They are variables, so that the health check sees them too. Prometheus may
+# scrape the container by a name only if CALIBD_HTTP_HOSTS lists that name.
 FROM debian:bookworm AS build
 WORKDIR /src
 COPY deploy/packages deploy/install-packages deploy/

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "server/http/http_hosts.h"
 #include "server/listen_address.h"
 #include "server/version.h"
 
@@ -50,6 +51,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddOption(app, "listen", options.listen, "Address and port of the gRPC services; port 0: any");
   AddOption(app, "http-listen", options.http_listen,
             "Address and port of /metrics, /healthz and /readyz; port 0: any");
+  AddOption(app, "http-hosts", options.http_hosts,
+            "Names by which HTTP clients reach this server, separated by commas; a request whose "
+            "Host header is none of these, no IP address and not localhost is refused with 403");
   AddOption(app, "insecure-allow-remote", options.insecure_allow_remote,
             "Allow an address that is not loopback, unencrypted and open to everyone who reaches "
             "it; without this calibd refuses to start there (default: off)");
@@ -79,7 +83,8 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddAmount(app, "max-watchers", options.max_watchers, 1, 100000,
             "Calls of WatchCalibration at a time, over all connections");
   AddAmount(app, "max-http-connections", options.max_http_connections, 1, 10000,
-            "HTTP connections at a time; more are closed");
+            "HTTP connections at a time, half of them from one address; an idle one is closed for "
+            "another, and health checks always get in");
 
   AddAmount(app, "max-models", options.max_models, 1, 1000000, "Models at a time");
   AddAmount(app, "state-memory-bytes", options.state_memory_bytes, 1 << 20, kTiB,
@@ -177,6 +182,13 @@ void CheckAddress(const char* flag, const std::string& text, bool allow_remote) 
   }
 }
 
+// Throws CLI::ValidationError.
+void CheckHttpHosts(const std::string& list) {
+  if (const auto hosts = ParseHttpHosts(list); !hosts.ok()) {
+    throw CLI::ValidationError("--http-hosts", std::string(hosts.status().message()));
+  }
+}
+
 }  // namespace
 
 std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
@@ -208,6 +220,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
         options.insecure_allow_remote || invocation.command == Command::kHealthcheck;
     CheckAddress("--listen", options.listen, allow_remote);
     CheckAddress("--http-listen", options.http_listen, allow_remote);
+    CheckHttpHosts(options.http_hosts);
     if (check_config) {
       std::cout << "the settings are valid\n";
       return Exit{0};

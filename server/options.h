@@ -14,6 +14,7 @@ namespace calibd::server {
 struct Options {
   std::string listen = "127.0.0.1:8460";
   std::string http_listen = "127.0.0.1:8461";
+  std::string http_hosts;
   bool insecure_allow_remote = false;
   std::string config;
   std::string log_format = "text";

@@ -13,6 +13,7 @@
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
+#include "server/http/http_hosts.h"
 #include "server/ingest/due_work.h"
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
@@ -161,6 +162,25 @@ struct Server::Parts {
     }
   }
 
+  // Why a load balancer should send nothing here; empty if it should. Queries and gRPC health go on
+  // while the disk is full: a client that needs no writes loses nothing.
+  std::string Unready() const {
+    switch (phase) {
+      case Phase::kStarting:
+        return "starting, the models are being recovered";
+      case Phase::kServing:
+        break;
+      case Phase::kDraining:
+        return "draining";
+    }
+    const absl::Status error = commits.write_error();
+    if (error.ok()) {
+      return "";
+    }
+    return absl::IsResourceExhausted(error) ? "the disk is full, no batch is accepted"
+                                            : "the store failed, no batch is accepted";
+  }
+
   const Options options;
   const Events events;
   ByteBudget call_memory;
@@ -195,6 +215,10 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
+  absl::StatusOr<std::vector<std::string>> hosts = ParseHttpHosts(options.http_hosts);
+  if (!hosts.ok()) {
+    return hosts.status();
+  }
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.data_dir);
   if (!store.ok()) {
     return store.status();
@@ -203,17 +227,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
-       .unready = [&phase = parts->phase]() -> std::string {
-         switch (phase) {
-           case Parts::Phase::kStarting:
-             return "starting, the models are being brought back";
-           case Parts::Phase::kServing:
-             return "";
-           case Parts::Phase::kDraining:
-             break;
-         }
-         return "draining";
-       }});
+       .unready = [raw = parts.get()] { return raw->Unready(); },
+       .hosts = *std::move(hosts)});
   if (!http.ok()) {
     return http.status();
   }

@@ -3,32 +3,28 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "server/http/http_answer.h"
+#include "server/net/connection_slots.h"
+#include "server/net/listener.h"
 
 namespace calibd::server {
 
-// GET and HEAD of /metrics, /healthz (the process runs) and /readyz (it serves;
-// 503 with the reason while it does not), on a thread of its own. Headers up to
-// 8 KiB that come within 5 seconds; no bodies.
+// Answers HTTP requests (AnswerRequest) on a thread of its own. Headers up to 8 KiB that come
+// within 5 seconds; no bodies. A connection is idle, and may be evicted for another, unless it has
+// sent a complete request whose answer it has not taken yet.
 class HttpEndpoint {
  public:
-  struct Handlers {
-    // The Prometheus text format. Called on the endpoint's thread.
-    std::function<std::string()> metrics;
-    // Why it does not serve, one line of text; empty when it does.
-    std::function<std::string()> unready;
-  };
-
+  // max_connections: half as many from one address (ConnectionSlots). handlers: called on the
+  // endpoint's thread.
   // Errors: InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(
-      const std::string& listen, std::size_t max_connections, Handlers handlers);
+      const std::string& listen, std::size_t max_connections, HttpHandlers handlers);
   // Closes every connection and joins.
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
@@ -39,18 +35,15 @@ class HttpEndpoint {
  private:
   class Session;
 
-  HttpEndpoint(std::unique_ptr<boost::asio::io_context> context,
-               boost::asio::ip::tcp::acceptor acceptor, std::size_t max_connections,
-               Handlers handlers);
-  void Accept();
+  HttpEndpoint(std::size_t max_connections, HttpHandlers handlers);
+  void OnConnection(boost::asio::ip::tcp::socket socket, const std::string& peer);
+  void Run();
 
-  const Handlers handlers_;
-  const std::size_t max_connections_;
-  // Its sessions go with it, and they refer to what is above.
-  std::size_t connections_ = 0;
-  std::unique_ptr<boost::asio::io_context> context_;
-  boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::steady_timer retry_;
+  const HttpHandlers handlers_;
+  // Sessions are destroyed with the context and refer to what is above it.
+  ConnectionSlots slots_;
+  boost::asio::io_context context_{1};
+  std::shared_ptr<Listener> listener_;
   std::string address_;
   std::thread thread_;
 };

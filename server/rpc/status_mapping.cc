@@ -3,7 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,6 +41,45 @@ static_assert(kSame<grpc::UNAVAILABLE, absl::StatusCode::kUnavailable>);
 static_assert(kSame<grpc::DATA_LOSS, absl::StatusCode::kDataLoss>);
 static_assert(kSame<grpc::UNAUTHENTICATED, absl::StatusCode::kUnauthenticated>);
 
+// What clients are told of an error of the store. Its own message names files and statements, which
+// are for the server's log.
+struct StoreError {
+  std::string_view reason;
+  std::string_view message;
+};
+constexpr std::array<StoreError, 3> kStoreErrors{{
+    {.reason = "DISK_FULL",
+     .message = "the server's disk is full; nothing was applied; try again when it has room"},
+    {.reason = "STORE_FAILED",
+     .message = "the server cannot use its store any more, its log says why; send again what was "
+                "not acknowledged when it is back"},
+    {.reason = "STORE_DAMAGED", .message = "the server's store is damaged, its log says where"},
+}};
+
+// While the disk is full every batch fails.
+constexpr std::chrono::seconds kLogInterval{10};
+
+void LogStoreError(absl::string_view message) {
+  static std::atomic<std::chrono::steady_clock::time_point> next{};
+  const auto now = std::chrono::steady_clock::now();
+  auto due = next.load();
+  if (now >= due && next.compare_exchange_strong(due, now + kLogInterval)) {
+    spdlog::error("a call failed: {}", std::string(message));
+  }
+}
+
+// The message as clients may see it.
+std::string_view PublicMessage(const absl::Status& status) {
+  const std::optional<rpc::ErrorInfo> info = GetErrorInfo(status);
+  for (const StoreError& error : kStoreErrors) {
+    if (info.has_value() && info->reason() == error.reason) {
+      LogStoreError(status.message());
+      return error.message;
+    }
+  }
+  return {status.message().data(), status.message().size()};
+}
+
 // Cut between two characters of UTF-8: a broken one makes the message unparsable.
 std::string CutUtf8(std::string_view text, std::size_t max_length) {
   if (text.size() <= max_length) {
@@ -54,8 +97,7 @@ std::string CutUtf8(std::string_view text, std::size_t max_length) {
 rpc::Status ToRpcStatus(const absl::Status& status) {
   rpc::Status result;
   result.set_code(static_cast<int>(status.code()));
-  const absl::string_view message = status.message();
-  result.set_message(CutUtf8({message.data(), message.size()}, kMaxMessageLength));
+  result.set_message(CutUtf8(PublicMessage(status), kMaxMessageLength));
   if (status.ok()) {
     return result;
   }

@@ -14,7 +14,8 @@ namespace calibd::server {
 
 // An error as it goes over the wire. Every one has an ErrorInfo; message and
 // details together stay below 4 KiB, because larger trailers reach clients as
-// INTERNAL.
+// INTERNAL. Of an error of the store (DISK_FULL, STORE_FAILED, STORE_DAMAGED) the message goes to
+// the log, at most every 10 s, and the client gets one without paths and SQL.
 [[nodiscard]] rpc::Status ToRpcStatus(const absl::Status& status);
 [[nodiscard]] grpc::Status ToGrpcStatus(const absl::Status& status);
 

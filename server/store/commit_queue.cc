@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
+#include "server/store/disk_room.h"
 
 namespace calibd::server {
 namespace {
@@ -24,6 +25,8 @@ constexpr int kMostPages = 32000;
 constexpr std::size_t kFrameBytes = std::size_t{8} << 20;
 // Between two attempts to make room on a full disk.
 constexpr std::chrono::seconds kFreeInterval{1};
+// A full disk that has room for so many bytes, or for the frame that did not fit, is not full.
+constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 20;
 
 // What a callback says, or that there was no memory for it.
 template <typename Callback>
@@ -107,7 +110,12 @@ void CommitQueue::Run() {
       std::unique_lock lock(mutex_);
       writing_ = 0;
       changed_.notify_all();
-      changed_.wait(lock, [this] { return stopping_ || !queue_.empty() || retires_; });
+      const auto has_work = [this] { return stopping_ || !queue_.empty() || retires_; };
+      if (disk_full_.ok()) {
+        changed_.wait(lock, has_work);
+      } else {
+        changed_.wait_for(lock, kFreeInterval, has_work);
+      }
       if (queue_.empty() && stopping_) {
         return;
       }
@@ -170,6 +178,7 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
       Failpoint("after_commit");
     }
     if (!status.ok()) {
+      needed_room_ = std::max<std::uint64_t>(kLeastRoom, store_->appended_bytes());
       store_->Rollback();
     }
   }
@@ -194,6 +203,9 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
       statistics_.seconds += seconds;
     } else {
       ++statistics_.failed_commits;
+    }
+    if (absl::IsResourceExhausted(status)) {
+      disk_full_ = status;
     }
     wal_pages_ = store_->wal_pages();
   }
@@ -223,8 +235,30 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
   return operations.size();
 }
 
+void CommitQueue::CheckRoom() {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (disk_full_.ok() || now - checked_room_ < kFreeInterval) {
+      return;
+    }
+  }
+  checked_room_ = now;
+  const std::string folder = std::filesystem::path(store_->path()).parent_path();
+  if (CheckDiskRoom(folder, needed_room_).ok()) {
+    const std::lock_guard lock(mutex_);
+    disk_full_ = absl::OkStatus();
+  }
+}
+
+absl::Status CommitQueue::write_error() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.ok() ? disk_full_ : failure_;
+}
+
 void CommitQueue::MakeRoom(const absl::Status& status) {
   retires_ = false;
+  CheckRoom();
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) {

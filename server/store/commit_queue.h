@@ -61,6 +61,10 @@ class CommitQueue {
   // Does what is queued, then joins. What is posted later is dropped.
   void Stop();
 
+  // Why nothing can be written now, OK if it can: the disk was full, and has no room yet, or the
+  // store failed.
+  [[nodiscard]] absl::Status write_error() const;
+
   struct Statistics {
     // Upper bounds of the commits' duration in seconds, inclusive; the last bucket is unbounded.
     static constexpr std::array<double, 11> kBuckets{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
@@ -86,6 +90,8 @@ class CommitQueue {
   std::size_t Write(std::span<Operation> operations);
   // Makes room on a disk that is full, or where there is much that is not needed.
   void MakeRoom(const absl::Status& status);
+  // After a full disk, looks whether it has room again. At most once in kFreeInterval.
+  void CheckRoom();
   void RunCheckpoints();
   // Fail, unless the status is OK or says that the disk is full.
   void HandleError(const absl::Status& status);
@@ -100,13 +106,17 @@ class CommitQueue {
   std::size_t writing_ = 0;       // guarded by mutex_
   bool stopping_ = false;         // guarded by mutex_
   absl::Status failure_;          // guarded by mutex_
+  absl::Status disk_full_;        // guarded by mutex_; set until there is room again
   bool told_failure_ = false;     // guarded by mutex_
   Statistics statistics_;         // guarded by mutex_; without queued and sizes
   int wal_pages_ = 0;             // guarded by mutex_
   std::function<void()> settle_;  // set before the first Post
 
-  // The storage thread's: when it last tried to make room on a full disk, when it may again take a
+  // The storage thread's: when it last looked whether a full disk has room, and for how many bytes;
+  // when it last tried to make room on a full disk, when it may again take a
   // file of the log away, and whether there is one that should go at once.
+  std::chrono::steady_clock::time_point checked_room_{};
+  std::uint64_t needed_room_ = 0;
   std::chrono::steady_clock::time_point freed_{};
   std::chrono::steady_clock::time_point retires_at_{};
   bool retires_ = false;

@@ -169,7 +169,7 @@ TEST_F(HostileClientTest, LargeMetadataIsRefused) {
 
 TEST_F(HostileClientTest, HttpTakesOnlySmallQuickGetRequests) {
   const std::string& address = server_->http_address();
-  const std::string end = "\r\nConnection: close\r\n\r\n";
+  const std::string end = "\r\nHost: " + address + "\r\nConnection: close\r\n\r\n";
   EXPECT_THAT(Http(address, "GET /healthz HTTP/1.1" + end), StartsWith("HTTP/1.1 200 OK"));
   EXPECT_THAT(Http(address, "GET /healthz HTTP/1.1" + end),
               HasSubstr("X-Content-Type-Options: nosniff"));

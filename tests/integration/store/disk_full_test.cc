@@ -8,6 +8,7 @@
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
+#include "support/http_get.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -58,9 +59,26 @@ class DiskFullTest : public ::testing::Test {
     absl::Status status =
         (*stream)->Send(PredictionKind::kProbabilities, set_.probabilities, set_.labels);
     if (status.ok()) status = (*stream)->Finish().status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    ExpectDiskFull(status);
+    const HttpAnswer ready = HttpGet(server_->http_address(), "/readyz");
+    EXPECT_EQ(ready.status, 503);
+    EXPECT_EQ(ready.body, "not ready: the disk is full, no batch is accepted\n");
     accepted_ = (*stream)->counts().accepted_rows;
     ExpectCounted();
+  }
+  // Says so without a path or a statement.
+  static void ExpectDiskFull(const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("the server's disk is full; nothing was applied"));
+    EXPECT_THAT(
+        std::string(status.message()),
+        ::testing::Not(::testing::AnyOf(::testing::HasSubstr("/"), ::testing::HasSubstr("SQL"))));
+  }
+  // It finds out by itself, without a batch.
+  void ExpectReadyAgain() {
+    EXPECT_TRUE(
+        WaitFor([this] { return HttpGet(server_->http_address(), "/readyz").status == 200; }));
   }
   void SendMore() {
     auto stream = client_->OpenStream("models/m", {.producer_id = "q", .epoch = 1});
@@ -102,6 +120,7 @@ TEST_F(DiskFullTest, RefusesBatchesAndGoesOnReading) {
   ASSERT_NO_FATAL_FAILURE(CreateModel());
   ASSERT_NO_FATAL_FAILURE(FillUp());
   std::filesystem::remove(disk_path / "ballast");
+  ExpectReadyAgain();
   ASSERT_NO_FATAL_FAILURE(SendMore());
   ExpectTheSameAfterAKill(disk_path / "data");
 }
@@ -129,9 +148,10 @@ TEST_F(DiskFullTest, ALimitOfTheSizeOfFilesIsAFullDisk) {
   }
   EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted)
       << created << server_->process().Output();
-  EXPECT_THAT(std::string(created.message()), ::testing::HasSubstr("the store"));
+  ExpectDiskFull(created);
   ExpectCounted();
   ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, &unlimited, nullptr), 0);
+  ExpectReadyAgain();
   EXPECT_TRUE(client_->CreateModel(large).ok());
   ASSERT_NO_FATAL_FAILURE(SendMore());
   ExpectTheSameAfterAKill(data);

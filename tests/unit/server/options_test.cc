@@ -14,6 +14,7 @@
 namespace calibd::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::variant<Invocation, Exit> Parse(std::vector<const char*> arguments) {
@@ -85,6 +86,16 @@ TEST(OptionsTest, RefusesWrongUsageNamingIt) {
   EXPECT_THAT(Refusal({"--log-format", "xml"}), HasSubstr("--log-format"));
   EXPECT_THAT(Refusal({"--listen", "127.0.0.1"}), HasSubstr("127.0.0.1"));
   EXPECT_THAT(Refusal({"--listen", "127.0.0.1:65536"}), HasSubstr("65536"));
+}
+
+TEST_F(OptionsFileTest, HttpHostsIsAList) {
+  EXPECT_EQ(Parsed({}).http_hosts, "");
+  EXPECT_EQ(Parsed({"--http-hosts", "calibd.example,node_1"}).http_hosts, "calibd.example,node_1");
+  EXPECT_EQ(Parsed({"--config", Write("http-hosts = \"a, b\"\n")}).http_hosts, "a, b");
+  EXPECT_THAT(Refusal({"--http-hosts", "calibd.example:8461"}),
+              AllOf(HasSubstr("--http-hosts"), HasSubstr("calibd.example:8461"),
+                    HasSubstr("without a port")));
+  EXPECT_THAT(Refusal({"--http-hosts", "a,,b"}), HasSubstr("\"\" is not a host name"));
 }
 
 TEST_F(OptionsFileTest, FlagGoesBeforeEnvironmentBeforeFileBeforeDefault) {

@@ -14,6 +14,10 @@
 namespace calibd::server {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 template <typename Detail>
 bool Unpack(const rpc::Status& status, const std::string& name, Detail& detail) {
   for (const auto& any : status.details()) {
@@ -43,6 +47,18 @@ TEST(StatusMappingTest, EveryCodeGoesOverWithAnErrorInfo) {
     ASSERT_TRUE(Unpack(wire, "ErrorInfo", info));
     EXPECT_FALSE(info.reason().empty());
     EXPECT_EQ(info.domain(), "calibd");
+  }
+}
+
+TEST(StatusMappingTest, ErrorsOfTheStoreReachClientsWithoutPathsAndStatements) {
+  for (const char* reason : {"DISK_FULL", "STORE_FAILED", "STORE_DAMAGED"}) {
+    const rpc::Status wire = Wire(MakeError(absl::StatusCode::kUnavailable, reason,
+                                            "the store cannot INSERT INTO log, /srv/data/log-1"));
+    EXPECT_THAT(wire.message(),
+                AllOf(HasSubstr("server"), Not(HasSubstr("/srv")), Not(HasSubstr("INSERT"))));
+    rpc::ErrorInfo info;
+    ASSERT_TRUE(Unpack(wire, "ErrorInfo", info));
+    EXPECT_EQ(info.reason(), reason);
   }
 }
 

@@ -1,0 +1,127 @@
+#include "server/http/http_answer.h"
+
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/field.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/verb.hpp>
+#include <iterator>
+#include <utility>
+
+#include "server/http/http_hosts.h"
+
+namespace calibd::server {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+
+HttpResponse MakeResponse(http::status status, std::string body,
+                          const char* type = "text/plain; charset=utf-8") {
+  HttpResponse response(status, 11);
+  response.set(http::field::content_type, type);
+  response.set(http::field::cache_control, "no-store");
+  response.set("X-Content-Type-Options", "nosniff");
+  response.body() = std::move(body);
+  return response;
+}
+
+beast::string_view Path(const HttpRequest& request) {
+  const beast::string_view target = request.target();
+  return target.substr(0, target.find('?'));
+}
+
+// The refusal of a request for its Host header, if it is one.
+std::optional<HttpResponse> CheckHost(const HttpRequest& request,
+                                      const std::vector<std::string>& names) {
+  const auto hosts = request.equal_range(http::field::host);
+  if (hosts.first == hosts.second) {
+    // HTTP/1.0 does not know the header, and browsers do not speak it.
+    return request.version() < 11 ? std::nullopt
+                                  : std::optional(MakeResponse(http::status::bad_request,
+                                                               "HTTP/1.1 needs a Host header\n"));
+  }
+  if (std::next(hosts.first) != hosts.second) {
+    return MakeResponse(http::status::bad_request, "more than one Host header\n");
+  }
+  const beast::string_view host = hosts.first->value();
+  if (!IsAllowedHost({host.data(), host.size()}, names)) {
+    return MakeResponse(http::status::forbidden,
+                        "the Host header is neither an IP address nor localhost nor a name that "
+                        "calibd --http-hosts lists\n");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void LimitRequest(HttpParser& parser) {
+  parser.header_limit(kMaxHttpHeaderBytes);
+  parser.body_limit(std::uint64_t{0});
+}
+
+bool IsHealthCheck(const HttpRequest& request) {
+  const beast::string_view path = Path(request);
+  return path == "/healthz" || path == "/readyz";
+}
+
+HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handlers,
+                           bool restricted) {
+  if (std::optional<HttpResponse> refusal = CheckHost(request, handlers.hosts)) {
+    return *std::move(refusal);
+  }
+  if (request.method() != http::verb::get && request.method() != http::verb::head) {
+    HttpResponse response = MakeResponse(http::status::method_not_allowed, "GET and HEAD only\n");
+    response.set(http::field::allow, "GET, HEAD");
+    return response;
+  }
+  const beast::string_view path = Path(request);
+  if (path == "/healthz") {
+    return MakeResponse(http::status::ok, "ok\n");
+  }
+  if (path == "/readyz") {
+    const std::string reason = handlers.unready();
+    return reason.empty()
+               ? MakeResponse(http::status::ok, "ready\n")
+               : MakeResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
+  }
+  if (path != "/metrics") {
+    return MakeResponse(http::status::not_found, "not found\n");
+  }
+  if (restricted) {
+    HttpResponse response =
+        MakeResponse(http::status::service_unavailable,
+                     "too many connections (calibd --max-http-connections): try again later\n");
+    response.set(http::field::retry_after, "1");
+    return response;
+  }
+  return MakeResponse(http::status::ok, handlers.metrics(),
+                      "text/plain; version=0.0.4; charset=utf-8");
+}
+
+std::optional<HttpResponse> AnswerParseError(const beast::error_code& error) {
+  if (error.category() != make_error_code(http::error::bad_method).category() ||
+      error == http::error::end_of_stream || error == http::error::partial_message) {
+    return std::nullopt;
+  }
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return MakeResponse(http::status::request_header_fields_too_large, "header too large\n");
+  }
+  if (error == http::error::body_limit || error == http::error::unexpected_body) {
+    return MakeResponse(http::status::payload_too_large, "no bodies\n");
+  }
+  return MakeResponse(http::status::bad_request, "malformed request\n");
+}
+
+HttpResponse AnswerInternalError() {
+  return MakeResponse(http::status::internal_server_error, "internal error\n");
+}
+
+void FinishResponse(HttpResponse& response, bool keep_alive, bool head) {
+  response.keep_alive(keep_alive);
+  response.prepare_payload();
+  if (head) {
+    response.body().clear();
+  }
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,113 @@
+// The HTTP endpoint against peers that misbehave.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "support/http_get.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class HttpTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    for (const int fd : sockets_) {
+      close(fd);
+    }
+  }
+
+  void Start(const std::vector<std::string>& arguments = {}) {
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+  }
+
+  // Connects from this address of the loopback network and sends the text. Connections stay open.
+  int SendFrom(const char* source, const std::string& text) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockets_.push_back(fd);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    inet_pton(AF_INET, source, &address.sin_addr);
+    EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    const std::string& server = server_->http_address();
+    inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+    address.sin_port =
+        htons(static_cast<in_port_t>(std::stoi(server.substr(server.find(':') + 1))));
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+    return fd;
+  }
+
+  std::string Exchange(const std::string& request) const {
+    return HttpExchange(server_->http_address(), request);
+  }
+
+  std::string Get(const std::string& host) const {
+    return Exchange("GET /metrics HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::vector<int> sockets_;
+};
+
+TEST_F(HttpTest, HalfSentRequestsDoNotKeepHealthChecksOut) {
+  Start();
+  const auto begin = std::chrono::steady_clock::now();
+  // Twice as many as there may be, from three addresses, among them that of the health check.
+  for (int i = 0; i < 44; ++i) {
+    for (const char* source : {"127.0.0.1", "127.0.0.2", "127.0.0.3"}) {
+      SendFrom(source, "GET /healthz HTTP/1.1\r\nHost: ");
+    }
+  }
+  EXPECT_EQ(HttpGet(server_->http_address(), "/healthz").status, 200);
+  EXPECT_EQ(HttpGet(server_->http_address(), "/readyz").status, 200);
+  EXPECT_EQ(HttpGet(server_->http_address(), "/metrics").status, 200);
+  // Before any of the half-sent requests times out.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+}
+
+TEST_F(HttpTest, AnAddressAtItsLimitLosesItsOwnConnections) {
+  Start({"--max-http-connections", "4"});
+  const int other = SendFrom("127.0.0.9", "GET /healthz HTTP/1.1\r\nHost: ");
+  for (int i = 0; i < 20; ++i) {
+    SendFrom("127.0.0.2", "GET /healthz HTTP/1.1\r\nHost: ");
+  }
+  ASSERT_EQ(HttpGet(server_->http_address(), "/healthz").status, 200);
+  const std::string rest = "localhost\r\nConnection: close\r\n\r\n";
+  ASSERT_EQ(send(other, rest.data(), rest.size(), MSG_NOSIGNAL), static_cast<ssize_t>(rest.size()));
+  EXPECT_THAT(ReadToEnd(other), StartsWith("HTTP/1.1 200 OK"));
+}
+
+TEST_F(HttpTest, MalformedRequestsGet400) {
+  Start();
+  for (const char* request :
+       {"nonsense\r\n\r\n", "GET /healthz HTTP/3.0\r\n\r\n", "GET /healthz HTTP/1.1\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nno colon\r\n\r\n", "\x16\x03\x01\r\n\r\n"}) {
+    const std::string answer = Exchange(request);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 Bad Request\r\n")) << request;
+    EXPECT_THAT(answer, HasSubstr("\r\nConnection: close\r\n"));
+  }
+}
+
+TEST_F(HttpTest, OtherHostsAreRefusedUnlessTheyAreConfigured) {
+  Start({"--http-hosts", "calibd.example,metrics.example"});
+  EXPECT_THAT(Get("attacker.example"), StartsWith("HTTP/1.1 403 Forbidden\r\n"));
+  EXPECT_THAT(Get("attacker.example"), HasSubstr("calibd --http-hosts"));
+  for (const std::string host : {"metrics.example:80", "localhost", "[::1]:1", "192.0.2.1"}) {
+    EXPECT_THAT(Get(host), StartsWith("HTTP/1.1 200 OK\r\n")) << host;
+  }
+}
+
+}  // namespace
+}  // namespace calibd::testing

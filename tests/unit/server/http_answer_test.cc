@@ -1,0 +1,139 @@
+#include "server/http/http_answer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/field.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/http/http_hosts.h"
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// The answer to these bytes, as the endpoint gives it; none if it closes the connection.
+std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = false) {
+  HttpParser parser;
+  LimitRequest(parser);
+  boost::beast::error_code error;
+  parser.eager(true);
+  parser.put(boost::asio::buffer(bytes), error);
+  if (error == boost::beast::http::error::need_more || (!error && !parser.is_done())) {
+    error = {};
+    parser.put_eof(error);
+  }
+  if (error) {
+    return AnswerParseError(error);
+  }
+  return AnswerRequest(parser.get(),
+                       {.metrics = [] { return std::string("metric 1\n"); },
+                        .unready = [] { return std::string("starting"); },
+                        .hosts = {"calibd.example"}},
+                       restricted);
+}
+
+int Status(const std::string& bytes, bool restricted = false) {
+  const std::optional<HttpResponse> answer = Answer(bytes, restricted);
+  return answer.has_value() ? static_cast<int>(answer->result_int()) : 0;
+}
+
+std::string Get(const std::string& path, const std::string& host) {
+  return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n";
+}
+
+TEST(HttpAnswerTest, ServesItsPaths) {
+  EXPECT_EQ(Status(Get("/healthz", "localhost")), 200);
+  EXPECT_EQ(Status(Get("/metrics?x=1", "localhost")), 200);
+  EXPECT_EQ(Answer(Get("/metrics", "localhost"))->body(), "metric 1\n");
+  EXPECT_EQ(Status(Get("/readyz", "localhost")), 503);
+  EXPECT_EQ(Answer(Get("/readyz", "localhost"))->body(), "not ready: starting\n");
+  EXPECT_EQ(Status(Get("/", "localhost")), 404);
+  EXPECT_EQ(Status("DELETE /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405);
+}
+
+TEST(HttpAnswerTest, ARestrictedConnectionIsServedHealthChecksOnly) {
+  EXPECT_EQ(Status(Get("/healthz", "localhost"), true), 200);
+  EXPECT_EQ(Answer(Get("/readyz?verbose", "localhost"), true)->body(), "not ready: starting\n");
+  const std::optional<HttpResponse> answer = Answer(Get("/metrics", "localhost"), true);
+  EXPECT_EQ(answer->result_int(), 503U);
+  EXPECT_THAT(answer->body(), HasSubstr("--max-http-connections"));
+}
+
+TEST(HttpAnswerTest, OnlyKnownHostsAreServed) {
+  for (const char* host :
+       {"127.0.0.1", "127.0.0.1:8461", "192.0.2.1:1", "[::1]:8461", "[2001:db8::1]", "localhost",
+        "LocalHost:8461", "calibd.example", "Calibd.Example:9"}) {
+    EXPECT_EQ(Status(Get("/metrics", host)), 200) << host;
+  }
+  for (const char* host :
+       {"attacker.example", "127.0.0.1.attacker.example", "localhost.attacker.example",
+        "calibd.example.attacker.example", "calibd.example:80@attacker.example", "[::1", "[]",
+        "::1", "1", "2130706433", "127.1", "localhost:8461x", ""}) {
+    const std::optional<HttpResponse> answer = Answer(Get("/metrics", host));
+    ASSERT_TRUE(answer.has_value()) << host;
+    EXPECT_EQ(answer->result_int(), 403U) << host;
+    EXPECT_THAT(answer->body(), HasSubstr("calibd --http-hosts"));
+    EXPECT_EQ(Status(Get("/healthz", host), true), 403) << host;
+  }
+}
+
+TEST(HttpAnswerTest, Http11NeedsOneHost) {
+  EXPECT_EQ(Status("GET /healthz HTTP/1.1\r\n\r\n"), 400);
+  EXPECT_EQ(Status("GET /healthz HTTP/1.0\r\n\r\n"), 200);
+  EXPECT_EQ(Status("GET /healthz HTTP/1.0\r\nHost: attacker.example\r\n\r\n"), 403);
+  EXPECT_EQ(Status("GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n"),
+            400);
+}
+
+TEST(HttpAnswerTest, MalformedRequestsGet400) {
+  for (const char* bytes :
+       {"\r\n\r\n\r\n", "GET\r\n\r\n", "GET /healthz\r\n\r\n", "GET /healthz HTTP/2.0\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHost\r\n\r\n", "GET /healthz HTTP/1.1\r\nHo st: a\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        "G\x01T / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello \r\n"}) {
+    EXPECT_EQ(Status(bytes), 400) << bytes;
+  }
+}
+
+TEST(HttpAnswerTest, LimitsHaveTheirOwnAnswers) {
+  EXPECT_EQ(Status("GET / HTTP/1.1\r\nX: " + std::string(kMaxHttpHeaderBytes, 'x') + "\r\n\r\n"),
+            431);
+  EXPECT_EQ(Status("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"),
+            413);
+}
+
+TEST(HttpAnswerTest, NobodyIsToldOfADisconnectOrATimeout) {
+  EXPECT_EQ(Status("GET /metr"), 0);
+  EXPECT_EQ(AnswerParseError(make_error_code(boost::beast::http::error::end_of_stream)),
+            std::nullopt);
+  EXPECT_EQ(AnswerParseError(make_error_code(boost::beast::error::timeout)), std::nullopt);
+  EXPECT_EQ(AnswerParseError(make_error_code(boost::system::errc::connection_reset)), std::nullopt);
+}
+
+TEST(HttpAnswerTest, HeadHasTheLengthOfTheBody) {
+  HttpResponse response = *Answer(Get("/metrics", "localhost"));
+  FinishResponse(response, true, true);
+  EXPECT_EQ(response.body(), "");
+  EXPECT_EQ(response[boost::beast::http::field::content_length], "9");
+}
+
+TEST(HttpHostsTest, ListsNamesInLowerCase) {
+  EXPECT_THAT(*ParseHttpHosts(""), IsEmpty());
+  EXPECT_THAT(*ParseHttpHosts("Calibd.monitoring.svc, node_1"),
+              ElementsAre("calibd.monitoring.svc", "node_1"));
+  for (const char* list : {"a,", ",", "a b", "a:1", "http://a", "*"}) {
+    EXPECT_FALSE(ParseHttpHosts(list).ok()) << list;
+  }
+}
+
+}  // namespace
+}  // namespace calibd::server
