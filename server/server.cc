@@ -21,6 +21,7 @@
 #include "server/ingest/recovery.h"
 #include "server/ingest/snapshots.h"
 #include "server/net/byte_budget.h"
+#include "server/net/relay_statistics.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
@@ -91,6 +92,7 @@ struct Server::Parts {
                  .streams = streams,
                  .jobs = jobs,
                  .rpcs = rpcs,
+                 .relay = relay_statistics,
                  .commits = commits,
                  .recovery = recovery,
                  .max_series = static_cast<std::size_t>(options.max_series),
@@ -164,6 +166,7 @@ struct Server::Parts {
   const Options options;
   const Events events;
   ByteBudget call_memory;
+  RelayStatistics relay_statistics;
   std::atomic<Phase> phase = Phase::kStarting;
   ThreadPool writers;
   ModelRegistry registry;
@@ -220,7 +223,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   parts->http = *std::move(http);
   absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc = GrpcEndpoint::Start(
       options, {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
-      std::make_unique<RpcInterceptorFactory>(parts->rpcs));
+      std::make_unique<RpcInterceptorFactory>(parts->rpcs), parts->call_memory,
+      parts->relay_statistics);
   if (!grpc.ok()) {
     return grpc.status();
   }
