@@ -75,7 +75,11 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "Memory that the messages of all calls together may occupy, in both directions; a call "
             "that would exceed it is refused");
   AddAmount(app, "max-connections", options.max_connections, 1, 100000,
-            "gRPC connections at a time (reckoned by open file descriptors); more are closed");
+            "gRPC connections at a time; when there are more, an idle one is closed, or the new "
+            "one may only check the health");
+  AddAmount(app, "max-connections-per-address", options.max_connections_per_address, 0, 100000,
+            "gRPC connections at a time from one address, of IPv6 from one network of 64 bits; 0: "
+            "half of max-connections");
   AddAmount(app, "max-concurrent-streams", options.max_concurrent_streams, 1, 10000,
             "Calls at a time on one gRPC connection");
   AddAmount(app, "max-ingest-streams", options.max_ingest_streams, 1, 100000,

@@ -22,6 +22,7 @@
 #include "server/ingest/recovery.h"
 #include "server/ingest/snapshots.h"
 #include "server/net/byte_budget.h"
+#include "server/net/relay_statistics.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
@@ -92,6 +93,7 @@ struct Server::Parts {
                  .streams = streams,
                  .jobs = jobs,
                  .rpcs = rpcs,
+                 .relay = relay_statistics,
                  .commits = commits,
                  .recovery = recovery,
                  .max_series = static_cast<std::size_t>(options.max_series),
@@ -184,6 +186,7 @@ struct Server::Parts {
   const Options options;
   const Events events;
   ByteBudget call_memory;
+  RelayStatistics relay_statistics;
   std::atomic<Phase> phase = Phase::kStarting;
   ThreadPool writers;
   ModelRegistry registry;
@@ -235,7 +238,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   parts->http = *std::move(http);
   absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc = GrpcEndpoint::Start(
       options, {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
-      std::make_unique<RpcInterceptorFactory>(parts->rpcs));
+      std::make_unique<RpcInterceptorFactory>(parts->rpcs), parts->call_memory,
+      parts->relay_statistics);
   if (!grpc.ok()) {
     return grpc.status();
   }

@@ -618,6 +618,22 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
       families.push_back(std::move(*family));
     }
   }
+  MetricFamily closed = Family("calibd_connections_closed_total",
+                               "gRPC connections that the server closed to protect itself, to make "
+                               "room or to shut down, by reason.",
+                               MetricType::Counter);
+  for (std::size_t i = 0; i < RelayStatistics::kCloseReasons.size(); ++i) {
+    Add(closed, {{"reason", RelayStatistics::kCloseReasons[i]}}, Count(sources_.relay.closed(i)));
+  }
+  families.push_back(std::move(closed));
+  MetricFamily ended = Family("calibd_calls_ended_total",
+                              "Calls that the server ended before they reached their handler or "
+                              "because the client stalled, by reason.",
+                              MetricType::Counter);
+  for (std::size_t i = 0; i < RelayStatistics::kCallEnds.size(); ++i) {
+    Add(ended, {{"reason", RelayStatistics::kCallEnds[i]}}, Count(sources_.relay.ended(i)));
+  }
+  families.push_back(std::move(ended));
 }
 
 }  // namespace calibd::server

@@ -13,6 +13,7 @@
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
 #include "server/ingest/recovery.h"
+#include "server/net/relay_statistics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
@@ -30,6 +31,7 @@ class Metrics final : public prometheus::Collectable {
     const OpenStreams& streams;
     const WindowJobs& jobs;
     const RpcStatistics& rpcs;
+    const RelayStatistics& relay;
     const CommitQueue& commits;
     // Of the start, maybe under way.
     const Recovery& recovery;

@@ -28,6 +28,8 @@ constexpr int kMaxConnectionAgeMs = 30 * 60 * 1000;
 constexpr int kMaxConnectionAgeGraceMs = 30 * 1000;
 // Descriptors for everything but connections: epoll, events, logs, listeners.
 constexpr std::int64_t kOtherDescriptors = 128;
+// Connections beyond max-connections in which only health checks are served.
+constexpr std::size_t kReservedConnections = 8;
 
 // The reflection library switches itself on when a process starts; this takes it
 // out again.
@@ -40,23 +42,41 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// The highest file descriptor that a gRPC connection may have.
-int MaxDescriptor(const Options& options) {
-  const std::int64_t wanted =
-      options.max_connections + options.max_http_connections + kOtherDescriptors;
+// The connections that there are file descriptors for, at most max-connections. An evicted
+// connection takes its descriptors for a moment longer, beside the one that replaces it.
+std::size_t MaxConnections(const Options& options) {
+  constexpr std::int64_t kPerConnection = 3;  // The client's socket and a pair.
+  const std::int64_t others = options.max_http_connections + kOtherDescriptors;
+  const std::int64_t wanted = 2 * kPerConnection * options.max_connections + others;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = limit.rlim_max;
-    static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
-    const auto available =
-        static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(1) << 30));
-    if (available < wanted) {
-      spdlog::warn("only {} file descriptors for max-connections = {}", available,
-                   options.max_connections);
-      return static_cast<int>(available - std::min(available / 4, kOtherDescriptors / 2));
-    }
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return static_cast<std::size_t>(options.max_connections);
   }
-  return static_cast<int>(wanted);
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+  const auto available =
+      static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(1) << 30));
+  if (available >= wanted) {
+    return static_cast<std::size_t>(options.max_connections);
+  }
+  const std::int64_t connections = std::max<std::int64_t>(
+      1, (available - std::min(others, available / 2)) / (2 * kPerConnection));
+  spdlog::warn("{} file descriptors are enough for {} connections, not max-connections = {}",
+               available, connections, options.max_connections);
+  return static_cast<std::size_t>(connections);
+}
+
+Relay::Settings RelaySettings(const Options& options) {
+  const std::size_t total = MaxConnections(options);
+  return {
+      .limits = {.max_message_bytes = static_cast<std::size_t>(options.max_message_bytes),
+                 .max_concurrent_streams =
+                     static_cast<std::size_t>(options.max_concurrent_streams)},
+      .slots = {.total = total,
+                .per_address = options.max_connections_per_address > 0
+                                   ? static_cast<std::size_t>(options.max_connections_per_address)
+                                   : std::max<std::size_t>(1, total / 2),
+                .reserve = kReservedConnections}};
 }
 
 void SetLimits(const Options& options, grpc::ServerBuilder& builder) {
@@ -98,7 +118,8 @@ std::vector<std::string> ServiceNames() {
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
     const Options& options, const std::vector<grpc::Service*>& services,
-    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
+    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor,
+    ByteBudget& call_memory, RelayStatistics& statistics) {
   const auto endpoint = ParseListenAddress(options.listen);
   if (!endpoint.ok()) {
     return endpoint.status();
@@ -109,6 +130,7 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
     return listener.status();
   }
   std::unique_ptr<GrpcEndpoint> result(new GrpcEndpoint());
+  result->context_ = std::move(context);
   result->address_ = FormatAddress(listener->local_endpoint());
 
   grpc::EnableDefaultHealthCheckService(true);
@@ -134,19 +156,47 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   if (result->server_ == nullptr) {
     return absl::UnavailableError("gRPC did not start");
   }
-  result->acceptor_ = std::make_unique<ConnectionAcceptor>(
-      std::move(context), *std::move(listener), std::move(connections), MaxDescriptor(options));
   grpc::HealthCheckServiceInterface* health = result->server_->GetHealthCheckService();
   for (const std::string& name : ServiceNames()) {
     health->SetServingStatus(name, false);
   }
   // Also of the server as a whole, which has no name.
   health->SetServingStatus(false);
-  result->acceptor_->Start();
+  result->StartRelay(options, *std::move(listener), std::move(connections), call_memory,
+                     statistics);
   return result;
 }
 
+void GrpcEndpoint::StartRelay(
+    const Options& options, boost::asio::ip::tcp::acceptor listener,
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections,
+    ByteBudget& call_memory, RelayStatistics& statistics) {
+  connections_ = std::move(connections);
+  relay_ = std::make_unique<Relay>(
+      RelaySettings(options), call_memory, statistics, [server = connections_.get()](int socket) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+        connection.fd = socket;
+        server->HandleNewConnection(&connection);
+      });
+  Listener::Start(std::move(listener), [relay = relay_.get()](boost::asio::ip::tcp::socket socket,
+                                                              const std::string& address) {
+    relay->Add(std::move(socket), address);
+  });
+  thread_ = std::thread([this] { context_->run(); });
+}
+
+void GrpcEndpoint::StopListening() {
+  if (context_ != nullptr) {
+    context_->stop();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+    context_.reset();
+  }
+}
+
 GrpcEndpoint::~GrpcEndpoint() {
+  StopListening();
   if (server_ != nullptr) {
     Shutdown(std::chrono::system_clock::now());
   }
@@ -157,8 +207,12 @@ void GrpcEndpoint::StartServing() { server_->GetHealthCheckService()->SetServing
 void GrpcEndpoint::StopServing() { server_->GetHealthCheckService()->Shutdown(); }
 
 void GrpcEndpoint::Shutdown(std::chrono::system_clock::time_point deadline) {
-  acceptor_.reset();
+  StopListening();
+  if (relay_ != nullptr) {
+    relay_->BeginDrain();
+  }
   server_->Shutdown(deadline);
+  relay_.reset();
   server_.reset();
 }
 

@@ -3,28 +3,36 @@
 
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/support/server_interceptor.h>
 
+#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/net/byte_budget.h"
+#include "server/net/listener.h"
+#include "server/net/relay.h"
+#include "server/net/relay_statistics.h"
 #include "server/options.h"
-#include "server/rpc/connection_acceptor.h"
 
 namespace calibd::server {
 
-// The gRPC server: its address, limits, health service and life.
+// The gRPC server behind its relay: its address, limits, health service and life.
 class GrpcEndpoint {
  public:
-  // Binds the address and answers calls; the health service says NOT_SERVING. services: must
-  // live longer than this.
+  // Binds the address and answers calls; the health service says NOT_SERVING. services,
+  // call_memory and statistics: must live longer than this. call_memory: for requests that are
+  // incomplete or unread.
   // Errors: InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Start(
       const Options& options, const std::vector<grpc::Service*>& services,
-      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor);
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor,
+      ByteBudget& call_memory, RelayStatistics& statistics);
   // Ends every call at once.
   ~GrpcEndpoint();
 
@@ -40,10 +48,19 @@ class GrpcEndpoint {
 
  private:
   GrpcEndpoint() = default;
+  // Relays the connections that `listener` accepts on `context` to `connections` of the server.
+  void StartRelay(const Options& options, boost::asio::ip::tcp::acceptor listener,
+                  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections,
+                  ByteBudget& call_memory, RelayStatistics& statistics);
+  void StopListening();
 
   std::string address_;
-  std::unique_ptr<ConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
+  std::unique_ptr<Relay> relay_;
+  // Of the listener, as is the thread.
+  std::unique_ptr<boost::asio::io_context> context_;
+  std::thread thread_;
 };
 
 }  // namespace calibd::server

@@ -34,6 +34,8 @@
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
+#include "server/net/byte_budget.h"
+#include "server/net/relay_statistics.h"
 #include "server/options.h"
 #include "server/ready_file.h"
 #include "server/rpc/grpc_endpoint.h"
@@ -152,7 +154,10 @@ int RunNoOpServer(const std::string& ready_file) {
   const auto* const invocation = std::get_if<server::Invocation>(&parsed);
   Check(invocation != nullptr, "the settings are invalid");
   NoOpService service(static_cast<int>(invocation->options.max_batches_in_flight));
-  const auto endpoint = server::GrpcEndpoint::Start(invocation->options, {&service}, nullptr);
+  server::ByteBudget memory(static_cast<std::size_t>(invocation->options.call_memory_bytes));
+  server::RelayStatistics statistics;
+  const auto endpoint =
+      server::GrpcEndpoint::Start(invocation->options, {&service}, nullptr, memory, statistics);
   Check(endpoint.ok(), endpoint.status().ToString());
   const absl::Status written = server::WriteReadyFile(ready_file, (*endpoint)->address(), "");
   Check(written.ok(), written.ToString());

@@ -1,0 +1,48 @@
+#ifndef CALIBD_SERVER_NET_HEADER_BLOCK_H_
+#define CALIBD_SERVER_NET_HEADER_BLOCK_H_
+
+#include <nghttp2/nghttp2.h>
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+namespace calibd::server {
+
+// Decodes the header blocks of one connection (HPACK), in order to bound their size. The blocks
+// must come in order and completely, because each changes the state of the compression.
+class HeaderBlock {
+ public:
+  enum class Result { kOk, kTooLarge, kInvalid };
+
+  // Bytes of a block, encoded and decoded. Decoded, each field counts 32 bytes more than its name
+  // and value (RFC 9113, 6.5.2).
+  static constexpr std::size_t kMaxBytes = 16 << 10;
+
+  // Throws std::bad_alloc.
+  HeaderBlock();
+
+  // fragment: the next bytes of the present block. kOk is the only result after which decoding may
+  // go on.
+  [[nodiscard]] Result Read(std::string_view fragment);
+  // Ends the block: the next fragment begins another.
+  [[nodiscard]] Result End();
+
+  // Whether the :path of the block that ended last is a method of gRPC's health service.
+  [[nodiscard]] bool health_check() const noexcept { return health_check_; }
+
+ private:
+  Result Decode(std::string_view bytes, bool end);
+
+  std::unique_ptr<nghttp2_hd_inflater, decltype(&nghttp2_hd_inflate_del)> inflater_;
+  // Of the present block.
+  std::size_t encoded_ = 0;
+  std::size_t decoded_ = 0;
+  bool health_path_ = false;
+
+  bool health_check_ = false;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_NET_HEADER_BLOCK_H_

@@ -1,0 +1,581 @@
+#include "server/net/http2_guard.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::string_view kPreface = NGHTTP2_CLIENT_MAGIC;
+constexpr std::uint8_t kPrefixBytes = 5;
+// The part of the memory for messages that one connection may have.
+constexpr std::size_t kConnectionShare = 8;
+constexpr std::size_t kMaxEndedCalls = 128;
+// What gRPC keeps of each DATA frame besides its bytes, and what it keeps of the frame's header.
+constexpr std::size_t kFrameOverhead = 64;
+constexpr std::chrono::seconds kRetryAfter{1};
+
+struct Goodbye {
+  std::uint32_t error_code = NGHTTP2_ENHANCE_YOUR_CALM;
+  const char* text = "";
+};
+
+Goodbye GoodbyeOf(CloseReason reason) {
+  switch (reason) {
+    case CloseReason::kProtocolError:
+      return {NGHTTP2_PROTOCOL_ERROR, "invalid HTTP/2"};
+    case CloseReason::kFrameTooLarge:
+      return {NGHTTP2_FRAME_SIZE_ERROR, "frame too large"};
+    case CloseReason::kHeaderBlockTooLarge:
+      return {.text = "header block larger than 16 KiB"};
+    case CloseReason::kTooManyCalls:
+      return {.text = "too many open calls"};
+    case CloseReason::kTooManyResets:
+      return {.text = "too many cancelled calls"};
+    case CloseReason::kTooManyControlFrames:
+      return {.text = "too many control frames"};
+    case CloseReason::kClientReadsNothing:
+      return {.text = "the client reads nothing"};
+    case CloseReason::kMemoryExhausted:
+      return {.text = "no memory for unread answers"};
+    case CloseReason::kTooManyConnections:
+      return {.text = "too many connections"};
+    case CloseReason::kNoCall:
+      return {NGHTTP2_NO_ERROR, "no call was made"};
+    case CloseReason::kEvicted:
+      return {NGHTTP2_NO_ERROR, "an idle connection made room for another"};
+    case CloseReason::kDrained:
+      return {NGHTTP2_NO_ERROR, "the server is shutting down"};
+  }
+  return {};
+}
+
+absl::Status Exhausted(std::string_view reason, std::string_view message) {
+  return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, reason, message),
+                        kRetryAfter);
+}
+
+absl::Status StallError(CallEnd reason) {
+  return MakeError(absl::StatusCode::kDeadlineExceeded, "CLIENT_STALLED",
+                   reason == CallEnd::kMessageIncomplete
+                       ? "the client sent nothing of an incomplete message for 60 s"
+                       : "the client read nothing of the response for 60 s");
+}
+
+}  // namespace
+
+Http2Guard::Http2Guard(Shared& shared, std::shared_ptr<PeerLimits> peer,
+                       std::function<bool()> restricted, Time now)
+    : shared_(shared),
+      peer_(std::move(peer)),
+      restricted_(std::move(restricted)),
+      memory_share_(
+          std::max(shared.memory.limit() / kConnectionShare, 2 * shared.limits.max_message_bytes)),
+      start_(now),
+      now_(now),
+      client_took_(now) {}
+
+Http2Guard::~Http2Guard() { Release(reserved_); }
+
+void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {
+  now_ = now;
+  ReadPreface(input, output);
+  while (!closed_) {
+    const std::optional<FrameReader::Part> part = client_.Next(input);
+    if (!part.has_value()) {
+      break;
+    }
+    if (part->is_header) {
+      BeginClientFrame(output);
+      if (closed_) {
+        return;
+      }
+    }
+    output.to_server.Append(part->bytes, part->is_copy);
+    if (!part->is_header) {
+      ReadClientPayload(part->bytes, output);
+    }
+    if (part->ends_frame && !closed_) {
+      EndClientFrame(output);
+    }
+    SendInjected(output);
+  }
+}
+
+void Http2Guard::ReadPreface(std::string_view& input, Output& output) {
+  const std::string_view expected = kPreface.substr(preface_bytes_, input.size());
+  if (!input.starts_with(expected)) {
+    Close(CloseReason::kProtocolError, output);
+    return;
+  }
+  output.to_server.AppendView(input.substr(0, expected.size()));
+  input.remove_prefix(expected.size());
+  preface_bytes_ += expected.size();
+}
+
+void Http2Guard::BeginClientFrame(Output& output) {
+  const FrameHeader& frame = client_.frame();
+  const bool is_data = frame.type == NGHTTP2_DATA;
+  if (frame.length > (is_data ? server_max_frame_bytes_ : kMaxControlFrameBytes)) {
+    Close(CloseReason::kFrameTooLarge, output);
+    return;
+  }
+  if (in_headers_ != (frame.type == NGHTTP2_CONTINUATION)) {
+    Close(CloseReason::kProtocolError, output);
+    return;
+  }
+  body_.reset();
+  switch (frame.type) {
+    case NGHTTP2_DATA:
+      BeginClientData(frame, output);
+      break;
+    case NGHTTP2_HEADERS:
+      BeginClientHeaders(frame, output);
+      break;
+    case NGHTTP2_CONTINUATION:
+      if (++continuations_ > kMaxContinuations) {
+        Close(CloseReason::kHeaderBlockTooLarge, output);
+      }
+      break;
+    case NGHTTP2_RST_STREAM:
+      CountReset(output);
+      break;
+    case NGHTTP2_WINDOW_UPDATE:
+      break;
+    default:
+      CountControlFrame(output);
+  }
+}
+
+void Http2Guard::BeginClientData(const FrameHeader& frame, Output& output) {
+  if (frame.length == 0 && !frame.has(NGHTTP2_FLAG_END_STREAM)) {
+    CountControlFrame(output);
+  }
+  body_.emplace(frame);
+  server_window_ -= frame.length;
+  if (const auto call = calls_.find(frame.stream_id); call != calls_.end()) {
+    call->second.server_window -= frame.length;
+    call->second.client_sent = now_;
+    if (!call->second.server_ended) {
+      static_cast<void>(ReserveOrEnd(call->first, call->second, kFrameOverhead));
+    }
+  }
+}
+
+void Http2Guard::BeginClientHeaders(const FrameHeader& frame, Output& output) {
+  body_.emplace(frame);
+  in_headers_ = true;
+  continuations_ = 0;
+  headers_end_call_ = frame.has(NGHTTP2_FLAG_END_STREAM);
+  headers_begin_call_ = frame.stream_id % 2 == 1 && frame.stream_id > last_call_;
+  if (headers_begin_call_) {
+    OpenCall(frame.stream_id, output);
+  } else {
+    CountControlFrame(output);
+  }
+}
+
+void Http2Guard::ReadClientPayload(std::string_view bytes, Output& output) {
+  const FrameHeader& frame = client_.frame();
+  if (body_.has_value()) {
+    bytes = body_->Read(bytes);
+    if (body_->invalid()) {
+      Close(CloseReason::kProtocolError, output);
+      return;
+    }
+  }
+  if (in_headers_) {
+    CheckHeaderBlock(headers_.Read(bytes), output);
+  } else if (frame.type == NGHTTP2_DATA) {
+    ReadMessages(frame.stream_id, bytes);
+  }
+}
+
+void Http2Guard::CheckHeaderBlock(HeaderBlock::Result result, Output& output) {
+  if (result == HeaderBlock::Result::kTooLarge) {
+    Close(CloseReason::kHeaderBlockTooLarge, output);
+  } else if (result == HeaderBlock::Result::kInvalid) {
+    Close(CloseReason::kProtocolError, output);
+  }
+}
+
+void Http2Guard::EndClientFrame(Output& output) {
+  const FrameHeader& frame = client_.frame();
+  const std::string_view payload = client_.payload();
+  if (in_headers_) {
+    if (frame.has(NGHTTP2_FLAG_END_HEADERS)) {
+      EndHeaderBlock(output);
+    }
+    return;
+  }
+  const auto call = calls_.find(frame.stream_id);
+  switch (frame.type) {
+    case NGHTTP2_DATA:
+      if (call != calls_.end() && frame.has(NGHTTP2_FLAG_END_STREAM)) {
+        call->second.client_ended = true;
+        if (call->second.server_ended) {
+          Forget(call);
+        }
+      }
+      break;
+    case NGHTTP2_RST_STREAM:
+      if (call != calls_.end()) {
+        Forget(call);
+      }
+      break;
+    case NGHTTP2_SETTINGS:
+      client_initial_window_ = FindSetting(payload, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE)
+                                   .value_or(client_initial_window_);
+      break;
+    case NGHTTP2_WINDOW_UPDATE:
+      if (payload.size() >= 4 && frame.stream_id == 0) {
+        client_window_ += ReadUint32(payload);
+      } else if (payload.size() >= 4 && call != calls_.end()) {
+        call->second.client_window += ReadUint32(payload);
+      }
+      break;
+    default:
+      break;
+  }
+  CloseIfDrained(output);
+}
+
+void Http2Guard::EndHeaderBlock(Output& output) {
+  in_headers_ = false;
+  CheckHeaderBlock(headers_.End(), output);
+  // The first frame of a block names its call, as do the others.
+  const auto call = calls_.find(client_.frame().stream_id);
+  if (closed_ || call == calls_.end()) {
+    return;
+  }
+  if (headers_begin_call_ && !headers_.health_check() && restricted_()) {
+    EndCall(call->first, CallEnd::kTooManyConnections,
+            Exhausted("TOO_MANY_CONNECTIONS",
+                      "there are too many connections: this one may only check the health; close "
+                      "unused connections or try again later"));
+    return;
+  }
+  if (headers_end_call_) {
+    call->second.client_ended = true;
+    if (call->second.server_ended) {
+      Forget(call);
+    }
+  }
+}
+
+void Http2Guard::OpenCall(std::uint32_t id, Output& output) {
+  last_call_ = id;
+  if (server_goaway_.has_value() && id > *server_goaway_) {
+    return;  // The server ignores it.
+  }
+  calls_.emplace(id, Call{.client_took = now_, .client_sent = now_});
+  if (calls_.size() > shared_.limits.max_concurrent_streams + kExtraCalls) {
+    Close(CloseReason::kTooManyCalls, output);
+  }
+}
+
+void Http2Guard::ReadMessages(std::uint32_t id, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto found = calls_.find(id);
+    if (found == calls_.end() || found->second.server_ended) {
+      return;
+    }
+    Call& call = found->second;
+    if (call.prefix_bytes < kPrefixBytes) {
+      // A byte that tells about compression, and the length in network byte order.
+      call.message_length = call.message_length << 8U | static_cast<unsigned char>(bytes.front());
+      bytes.remove_prefix(1);
+      if (++call.prefix_bytes < kPrefixBytes) {
+        continue;
+      }
+      if (!BeginMessage(id, call)) {
+        return;
+      }
+    }
+    const std::size_t taken = std::min<std::size_t>(call.message_left, bytes.size());
+    bytes.remove_prefix(taken);
+    call.message_left -= static_cast<std::uint32_t>(taken);
+    if (call.message_left == 0) {
+      call.prefix_bytes = 0;
+      call.unread_bytes += std::exchange(call.incomplete_bytes, 0);
+    }
+  }
+}
+
+bool Http2Guard::BeginMessage(std::uint32_t id, Call& call) {
+  const std::uint32_t length = call.message_length;
+  if (length > shared_.limits.max_message_bytes) {
+    EndCall(id, CallEnd::kMessageTooLarge,
+            MakeError(absl::StatusCode::kResourceExhausted, "MESSAGE_TOO_LARGE",
+                      absl::StrCat("the message has ", length, " bytes, expected at most ",
+                                   shared_.limits.max_message_bytes, " (max-message-bytes)")));
+    return false;
+  }
+  call.message_left = length;
+  return ReserveOrEnd(id, call, length);
+}
+
+bool Http2Guard::ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes) {
+  if (!Reserve(bytes)) {
+    EndCall(id, CallEnd::kMemoryExhausted,
+            Exhausted("CALL_MEMORY_EXHAUSTED",
+                      absl::StrCat("there is no memory for another message of ", bytes,
+                                   " bytes: requests that are incomplete or unread take too much "
+                                   "of call-memory-bytes = ",
+                                   shared_.memory.limit(), "; try again later")));
+    return false;
+  }
+  call.incomplete_bytes += bytes;
+  return true;
+}
+
+void Http2Guard::FromServer(std::string_view input, Time now, Output& output) {
+  now_ = now;
+  while (!closed_) {
+    const std::optional<FrameReader::Part> part = server_.Next(input);
+    if (!part.has_value()) {
+      break;
+    }
+    if (part->is_header) {
+      server_frame_passes_ = BeginServerFrame();
+    }
+    if (server_frame_passes_) {
+      output.to_client.Append(part->bytes, part->is_copy);
+    }
+    if (part->ends_frame) {
+      EndServerFrame(output);
+    }
+    SendInjected(output);
+  }
+}
+
+bool Http2Guard::BeginServerFrame() {
+  const FrameHeader& frame = server_.frame();
+  const bool ended = std::find(ended_.begin(), ended_.end(), frame.stream_id) != ended_.end();
+  switch (frame.type) {
+    case NGHTTP2_DATA:
+      if (ended) {
+        // What the client does not get does not use up the window that it gave to the server.
+        if (frame.length > 0) {
+          inject_to_server_ += WindowUpdateFrame(0, frame.length);
+        }
+        return false;
+      }
+      client_window_ -= frame.length;
+      client_took_ = now_;
+      break;
+    case NGHTTP2_HEADERS:
+      // Those of an ended call pass as well: they change the state of the compression.
+      server_in_headers_ = true;
+      break;
+    case NGHTTP2_RST_STREAM:
+    case NGHTTP2_WINDOW_UPDATE:
+      return !ended;
+    default:
+      return true;
+  }
+  if (const auto found = calls_.find(frame.stream_id); found != calls_.end()) {
+    Call& call = found->second;
+    if (frame.type == NGHTTP2_DATA) {
+      call.client_window -= frame.length;
+      call.client_took = now_;
+    }
+    call.response_started = true;
+    call.server_ended = call.server_ended || frame.has(NGHTTP2_FLAG_END_STREAM);
+    Release(std::exchange(call.unread_bytes, 0));
+  }
+  return true;
+}
+
+void Http2Guard::EndServerFrame(Output& output) {
+  const FrameHeader& frame = server_.frame();
+  const std::string_view payload = server_.payload();
+  const auto call = calls_.find(frame.stream_id);
+  switch (frame.type) {
+    case NGHTTP2_HEADERS:
+    case NGHTTP2_CONTINUATION:
+      server_in_headers_ = !frame.has(NGHTTP2_FLAG_END_HEADERS);
+      [[fallthrough]];
+    case NGHTTP2_DATA:
+      if (call != calls_.end() && call->second.server_ended && call->second.client_ended) {
+        Forget(call);
+      }
+      break;
+    case NGHTTP2_RST_STREAM:
+      if (payload.size() >= 4 && ReadUint32(payload) != NGHTTP2_NO_ERROR) {
+        CountReset(output);
+      }
+      if (call != calls_.end()) {
+        Forget(call);
+      }
+      break;
+    case NGHTTP2_SETTINGS:
+      server_initial_window_ = FindSetting(payload, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE)
+                                   .value_or(server_initial_window_);
+      server_max_frame_bytes_ =
+          FindSetting(payload, NGHTTP2_SETTINGS_MAX_FRAME_SIZE).value_or(server_max_frame_bytes_);
+      break;
+    case NGHTTP2_WINDOW_UPDATE:
+      if (payload.size() >= 4 && frame.stream_id == 0) {
+        server_window_ += ReadUint32(payload);
+      } else if (payload.size() >= 4 && call != calls_.end()) {
+        call->second.server_window += ReadUint32(payload);
+        Release(std::exchange(call->second.unread_bytes, 0));
+      }
+      break;
+    case NGHTTP2_GOAWAY:
+      if (payload.size() >= 4) {
+        server_goaway_ = ReadUint32(payload) & 0x7fffffffU;
+      }
+      break;
+    default:
+      break;
+  }
+  CloseIfDrained(output);
+}
+
+void Http2Guard::Tick(Time now, Output& output) {
+  now_ = now;
+  if (!closed_ && last_call_ == 0 && now - start_ >= kFirstCallTimeout) {
+    Close(CloseReason::kNoCall, output);
+  }
+  CloseIfDrained(output);
+  if (closed_) {
+    return;
+  }
+  if (client_window_ > 0) {
+    client_took_ = now_;
+  }
+  std::vector<std::pair<std::uint32_t, CallEnd>> stalled;
+  for (auto& [id, call] : calls_) {
+    if (const std::optional<CallEnd> reason = FindStall(call); reason.has_value()) {
+      stalled.emplace_back(id, *reason);
+    }
+  }
+  for (const auto& [id, reason] : stalled) {
+    EndCall(id, reason, StallError(reason));
+  }
+  SendInjected(output);
+}
+
+// A window that is used up says that bytes wait: gRPC fills windows completely.
+std::optional<CallEnd> Http2Guard::FindStall(Call& call) {
+  if (call.server_ended) {
+    return std::nullopt;
+  }
+  if (client_initial_window_ + call.client_window > 0) {
+    call.client_took = now_;
+  }
+  if (now_ - std::min(call.client_took, client_took_) >= kStallTimeout) {
+    return CallEnd::kClientReadsNothing;
+  }
+  const bool client_may_send =
+      server_window_ > 0 && server_initial_window_ + call.server_window > 0;
+  if (!call.message_incomplete() || !client_may_send) {
+    call.client_sent = now_;
+  }
+  if (now_ - call.client_sent >= kStallTimeout) {
+    return CallEnd::kMessageIncomplete;
+  }
+  return std::nullopt;
+}
+
+void Http2Guard::EndCall(std::uint32_t id, CallEnd reason, const absl::Status& status) {
+  const auto found = calls_.find(id);
+  inject_to_client_ += StatusFrame(id, status, found->second.response_started);
+  if (!found->second.client_ended) {
+    inject_to_client_ += RstStreamFrame(id, NGHTTP2_NO_ERROR);
+  }
+  inject_to_server_ += RstStreamFrame(id, NGHTTP2_CANCEL);
+  Forget(found);
+  ended_.push_back(id);
+  if (ended_.size() > kMaxEndedCalls) {
+    ended_.pop_front();
+  }
+  shared_.statistics.CountEnded(reason, peer_->address());
+}
+
+void Http2Guard::Forget(Calls::iterator call) {
+  Release(call->second.incomplete_bytes + call->second.unread_bytes);
+  calls_.erase(call);
+}
+
+void Http2Guard::CountReset(Output& output) {
+  if (!resets_.Take(now_) || !peer_->TakeReset(now_)) {
+    Close(CloseReason::kTooManyResets, output);
+  }
+}
+
+void Http2Guard::CountControlFrame(Output& output) {
+  if (!control_frames_.Take(now_)) {
+    Close(CloseReason::kTooManyControlFrames, output);
+  }
+}
+
+void Http2Guard::BeginDrain(Time now, Output& output) {
+  now_ = now;
+  drain_ = now;
+  CloseIfDrained(output);
+}
+
+void Http2Guard::CloseIfDrained(Output& output) {
+  // The first GOAWAY of gRPC allows all calls, so that those that are on the way still come.
+  constexpr std::uint32_t kAnyCall = 0x7fffffff;
+  if (drain_.has_value() && calls_.empty() &&
+      (server_goaway_.value_or(kAnyCall) != kAnyCall || now_ - *drain_ >= kDrainTimeout)) {
+    Close(CloseReason::kDrained, output);
+  }
+}
+
+void Http2Guard::Close(CloseReason reason, Output& output) {
+  if (closed_) {
+    return;
+  }
+  // Inside a frame of the server nothing can be said any more.
+  SendInjected(output);
+  if (preface_bytes_ == kPreface.size() && server_.between_frames() && !server_in_headers_) {
+    const Goodbye goodbye = GoodbyeOf(reason);
+    output.to_client.AppendCopy(GoAwayFrame(last_call_, goodbye.error_code, goodbye.text));
+  }
+  closed_ = true;
+  shared_.statistics.CountClosed(reason, peer_->address());
+}
+
+void Http2Guard::SendInjected(Output& output) {
+  if (closed_) {
+    return;
+  }
+  if (!inject_to_client_.empty() && server_.between_frames() && !server_in_headers_) {
+    output.to_client.AppendCopy(inject_to_client_);
+    inject_to_client_.clear();
+  }
+  if (!inject_to_server_.empty() && client_.between_frames() && !in_headers_) {
+    output.to_server.AppendCopy(inject_to_server_);
+    inject_to_server_.clear();
+  }
+}
+
+bool Http2Guard::Reserve(std::size_t bytes) {
+  if (bytes > memory_share_ - std::min(memory_share_, reserved_) ||
+      !peer_->messages().TryReserve(bytes)) {
+    return false;
+  }
+  if (!shared_.memory.TryReserve(bytes)) {
+    peer_->messages().Release(bytes);
+    return false;
+  }
+  reserved_ += bytes;
+  return true;
+}
+
+void Http2Guard::Release(std::size_t bytes) {
+  shared_.memory.Release(bytes);
+  peer_->messages().Release(bytes);
+  reserved_ -= bytes;
+}
+
+}  // namespace calibd::server

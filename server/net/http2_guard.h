@@ -1,0 +1,210 @@
+#ifndef CALIBD_SERVER_NET_HTTP2_GUARD_H_
+#define CALIBD_SERVER_NET_HTTP2_GUARD_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "server/net/byte_budget.h"
+#include "server/net/byte_list.h"
+#include "server/net/header_block.h"
+#include "server/net/http2_frame.h"
+#include "server/net/peer_limits.h"
+#include "server/net/relay_statistics.h"
+#include "server/net/token_bucket.h"
+
+namespace calibd::server {
+
+// Watches the bytes of one HTTP/2 connection between a client and gRPC's server, and bounds what a
+// client can make the server keep or do. The bytes pass unchanged and at once. The guard only adds
+// frames, between those of the connection, to end a call or the connection.
+//
+// It bounds the size of frames, header blocks and messages, the memory of messages that are
+// incomplete or that the server has not consumed, the number of calls, and the rates of resets and
+// of control frames. A call ends when its client takes or sends nothing for a minute although it is
+// its turn.
+//
+// It does no I/O, starts no thread and reads no clock. Not thread-safe.
+class Http2Guard {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  static constexpr std::size_t kMaxControlFrameBytes = 16 << 10;
+  static constexpr int kMaxContinuations = 32;
+  // Calls that a client may have open beyond those that the server takes at a time.
+  static constexpr std::size_t kExtraCalls = 1000;
+  static constexpr double kResetRate = 1000;
+  static constexpr double kResetBurst = 2000;
+  static constexpr double kControlFrameRate = 10000;
+  static constexpr double kControlFrameBurst = 10000;
+  static constexpr std::chrono::seconds kStallTimeout{60};
+  // Time for the first call of a connection.
+  static constexpr std::chrono::seconds kFirstCallTimeout{15};
+  // Time for the server's GOAWAY to pass.
+  static constexpr std::chrono::seconds kDrainTimeout{1};
+
+  struct Limits {
+    std::size_t max_message_bytes = 1 << 20;
+    // Calls that the server takes at a time on one connection.
+    std::size_t max_concurrent_streams = 32;
+  };
+
+  // What connections share. It must outlive them.
+  struct Shared {
+    Limits limits;
+    ByteBudget& memory;
+    RelayStatistics& statistics;
+  };
+
+  // Bytes to be sent to each side.
+  struct Output {
+    ByteList to_client;
+    ByteList to_server;
+
+    void Clear() {
+      to_client.Clear();
+      to_server.Clear();
+    }
+  };
+
+  // restricted: asked when a call begins that is not a health check; whether it must be refused
+  // because there are too many connections.
+  Http2Guard(Shared& shared, std::shared_ptr<PeerLimits> peer, std::function<bool()> restricted,
+             Time now);
+  ~Http2Guard();
+  Http2Guard(const Http2Guard&) = delete;
+  Http2Guard& operator=(const Http2Guard&) = delete;
+
+  // input: the next bytes from the client or from the server. Adds to `output` what is to be sent,
+  // as views of `input` where it passes. now: must not decrease from call to call.
+  void FromClient(std::string_view input, Time now, Output& output);
+  void FromServer(std::string_view input, Time now, Output& output);
+
+  // Ends what has stalled. To be called about once a second.
+  void Tick(Time now, Output& output);
+  // The server shuts down: the connection is closed as soon as it has no calls.
+  void BeginDrain(Time now, Output& output);
+  // Closes the connection. A reason that accuses the client of nothing is NO_ERROR in the GOAWAY.
+  void Close(CloseReason reason, Output& output);
+
+  // Nothing passes any more: what was added to the output is to be sent, and then both sockets are
+  // to be closed.
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
+  // Calls that have begun and not ended.
+  [[nodiscard]] std::size_t open_calls() const noexcept { return calls_.size(); }
+
+ private:
+  struct Call {
+    // HTTP/2 states.
+    bool client_ended = false;
+    bool server_ended = false;
+    bool response_started = false;
+
+    // The message of the client that is under way.
+    std::uint8_t prefix_bytes = 0;
+    std::uint32_t message_length = 0;
+    std::uint32_t message_left = 0;
+    // Reserved for it, and for complete messages that the server has not consumed.
+    std::size_t incomplete_bytes = 0;
+    std::size_t unread_bytes = 0;
+
+    // The window of each receiver, less its initial size.
+    std::int64_t client_window = 0;
+    std::int64_t server_window = 0;
+    // When the client last took or sent something or did not have to.
+    Time client_took;
+    Time client_sent;
+
+    [[nodiscard]] bool message_incomplete() const { return prefix_bytes > 0; }
+  };
+  using Calls = absl::flat_hash_map<std::uint32_t, Call>;
+
+  void ReadPreface(std::string_view& input, Output& output);
+  void BeginClientFrame(Output& output);
+  void BeginClientData(const FrameHeader& frame, Output& output);
+  void BeginClientHeaders(const FrameHeader& frame, Output& output);
+  void ReadClientPayload(std::string_view bytes, Output& output);
+  void EndClientFrame(Output& output);
+  void EndHeaderBlock(Output& output);
+  void CheckHeaderBlock(HeaderBlock::Result result, Output& output);
+  void ReadMessages(std::uint32_t id, std::string_view bytes);
+  // Return whether the call goes on; otherwise it is ended.
+  [[nodiscard]] bool BeginMessage(std::uint32_t id, Call& call);
+  [[nodiscard]] bool ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes);
+
+  // Returns whether the frame passes.
+  [[nodiscard]] bool BeginServerFrame();
+  void EndServerFrame(Output& output);
+
+  void OpenCall(std::uint32_t id, Output& output);
+  void EndCall(std::uint32_t id, CallEnd reason, const absl::Status& status);
+  [[nodiscard]] std::optional<CallEnd> FindStall(Call& call);
+  void Forget(Calls::iterator call);
+  void CountReset(Output& output);
+  void CountControlFrame(Output& output);
+  void CloseIfDrained(Output& output);
+  void SendInjected(Output& output);
+
+  [[nodiscard]] bool Reserve(std::size_t bytes);
+  void Release(std::size_t bytes);
+
+  Shared& shared_;
+  const std::shared_ptr<PeerLimits> peer_;
+  const std::function<bool()> restricted_;
+  const std::size_t memory_share_;
+  const Time start_;
+  Time now_;
+  bool closed_ = false;
+  std::optional<Time> drain_;
+
+  // Of the client's preface.
+  std::size_t preface_bytes_ = 0;
+  FrameReader client_;
+  FrameReader server_;
+  // Frames that wait for the end of the frame or header block in their direction.
+  std::string inject_to_client_;
+  std::string inject_to_server_;
+
+  // The client's header block that is under way.
+  HeaderBlock headers_;
+  bool in_headers_ = false;
+  bool headers_begin_call_ = false;
+  bool headers_end_call_ = false;
+  int continuations_ = 0;
+  // The body of the client's DATA or HEADERS frame.
+  std::optional<FrameBody> body_;
+
+  bool server_in_headers_ = false;
+  bool server_frame_passes_ = true;
+  std::optional<std::uint32_t> server_goaway_;
+
+  Calls calls_;
+  std::uint32_t last_call_ = 0;
+  // Calls that the guard ended, the newest last: the server may still send for them.
+  std::deque<std::uint32_t> ended_;
+
+  // Flow control of the connection and the initial windows of calls, as each receiver set them.
+  std::int64_t client_window_ = NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE;
+  std::int64_t server_window_ = NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE;
+  std::int64_t client_initial_window_ = NGHTTP2_INITIAL_WINDOW_SIZE;
+  std::int64_t server_initial_window_ = NGHTTP2_INITIAL_WINDOW_SIZE;
+  std::uint32_t server_max_frame_bytes_ = kMaxControlFrameBytes;
+  Time client_took_;
+
+  TokenBucket resets_{kResetRate, kResetBurst};
+  TokenBucket control_frames_{kControlFrameRate, kControlFrameBurst};
+  // Of this connection, part of the budget.
+  std::size_t reserved_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_NET_HTTP2_GUARD_H_

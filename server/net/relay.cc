@@ -1,0 +1,93 @@
+#include "server/net/relay.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "server/listen_address.h"
+#include "server/net/peer_name.h"
+#include "server/net/relay_connection.h"
+
+namespace calibd::server {
+namespace {
+
+using boost::asio::generic::stream_protocol;
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+
+// Relaying is copying: more threads do not make it faster.
+constexpr unsigned int kMaxThreads = 2;
+// The part of the memory for messages that one peer address may have.
+constexpr std::size_t kPeerShare = 2;
+
+// A connected pair of non-blocking Unix sockets; -1 if there are no descriptors left.
+std::array<int, 2> MakePair() {
+  std::array<int, 2> pair{-1, -1};
+  static_cast<void>(
+      socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair.data()));
+  return pair;
+}
+
+}  // namespace
+
+Relay::Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics,
+             std::function<void(int)> connect)
+    : shared_{.limits = settings.limits, .memory = memory, .statistics = statistics},
+      peers_(std::max(memory.limit() / kPeerShare, 2 * settings.limits.max_message_bytes)),
+      slots_(settings.slots),
+      connect_(std::move(connect)) {
+  const unsigned int threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMaxThreads);
+  for (unsigned int i = 0; i < threads; ++i) {
+    workers_.push_back(std::make_unique<RelayWorker>());
+  }
+}
+
+Relay::~Relay() = default;
+
+void Relay::Add(tcp::socket socket, const std::string& address) {
+  RelayWorker& worker = *workers_[accepted_++ % workers_.size()];
+  error_code error;
+  const tcp::endpoint peer = socket.remote_endpoint(error);
+  socket.set_option(tcp::no_delay(true), error);
+  const tcp protocol = peer.protocol();
+  const int fd = socket.release(error);
+  if (error) {
+    return;  // The peer is gone already.
+  }
+  RelayConnection::Socket client(worker.context(), protocol, fd);
+  client.non_blocking(true, error);
+  const auto connection =
+      std::make_shared<RelayConnection>(worker, shared_, peers_.Find(address), std::move(client));
+  const auto evict = [&worker, weak = std::weak_ptr(connection)] {
+    boost::asio::post(worker.context(), [weak] {
+      if (const std::shared_ptr<RelayConnection> evicted = weak.lock()) {
+        evicted->Evict();
+      }
+    });
+  };
+  std::unique_ptr<ConnectionSlots::Slot> slot = slots_.Admit(address, evict);
+  const std::array<int, 2> pair = slot == nullptr ? std::array{-1, -1} : MakePair();
+  if (pair[0] < 0) {
+    shared_.statistics.CountClosed(CloseReason::kTooManyConnections, address);
+    return;
+  }
+  RelayConnection::Socket server(worker.context(), stream_protocol(AF_UNIX, 0), pair[0]);
+  server.non_blocking(true, error);
+  static_cast<void>(BindPeerName(pair[0], MakePeerName(accepted_, FormatAddress(peer))));
+  connection->Connect(std::move(slot), std::move(server));
+  connect_(pair[1]);
+  boost::asio::post(worker.context(), [connection] { connection->Start(); });
+}
+
+void Relay::BeginDrain() {
+  for (const std::unique_ptr<RelayWorker>& worker : workers_) {
+    boost::asio::post(worker->context(), [raw = worker.get()] { raw->BeginDrain(); });
+  }
+}
+
+}  // namespace calibd::server

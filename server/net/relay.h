@@ -1,0 +1,62 @@
+#ifndef CALIBD_SERVER_NET_RELAY_H_
+#define CALIBD_SERVER_NET_RELAY_H_
+
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/net/byte_budget.h"
+#include "server/net/connection_slots.h"
+#include "server/net/http2_guard.h"
+#include "server/net/peer_limits.h"
+#include "server/net/relay_statistics.h"
+
+namespace calibd::server {
+
+class RelayConnection;
+class RelayWorker;
+
+// Relays the accepted TCP connections to gRPC's server, each over a pair of Unix sockets, and
+// watches them with an Http2Guard. gRPC reads whole messages and header blocks before it checks
+// their size, so what a client may send is bounded here. One or two threads of its own serve all
+// connections.
+class Relay {
+ public:
+  struct Settings {
+    Http2Guard::Limits limits;
+    ConnectionSlots::Limits slots;
+  };
+
+  // connect: hands a connected, non-blocking socket to the server, which is to close it. Called on
+  // the thread that calls Add. memory and statistics must outlive the relay.
+  Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics,
+        std::function<void(int)> connect);
+  // Closes all connections at once.
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  // Takes over an accepted connection. address: what connections are counted by. To be called on
+  // one thread.
+  void Add(boost::asio::ip::tcp::socket socket, const std::string& address);
+
+  // The server shuts down: connections are closed as soon as they have no calls. Any thread.
+  void BeginDrain();
+
+ private:
+  Http2Guard::Shared shared_;
+  PeerTable peers_;
+  ConnectionSlots slots_;
+  const std::function<void(int)> connect_;
+  std::uint64_t accepted_ = 0;
+  std::vector<std::unique_ptr<RelayWorker>> workers_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_NET_RELAY_H_

@@ -1,0 +1,395 @@
+#include "server/net/relay_connection.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <exception>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace calibd::server {
+namespace {
+
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTick{1};
+// Time for the client to take the last bytes and the end of the connection.
+constexpr std::chrono::seconds kClosingTimeout{1};
+// What gRPC may keep for a connection whose client does not read.
+constexpr std::size_t kUnreadBytes = 1 << 20;
+
+bool WouldBlock(const error_code& error) {
+  return error == boost::asio::error::would_block || error == boost::asio::error::try_again;
+}
+
+std::size_t SizeOf(std::span<const std::string_view> pieces) {
+  std::size_t size = 0;
+  for (const std::string_view piece : pieces) {
+    size += piece.size();
+  }
+  return size;
+}
+
+// Writes as much as the socket takes. Returns the number of bytes.
+std::size_t WriteSome(RelayConnection::Socket& socket, std::span<const std::string_view> pieces,
+                      error_code& error) {
+  // The system takes no more at once.
+  constexpr std::size_t kMaxPieces = 64;
+  std::size_t written = 0;
+  while (!pieces.empty()) {
+    const auto batch = pieces.first(std::min(kMaxPieces, pieces.size()));
+    std::array<boost::asio::const_buffer, kMaxPieces> buffers;
+    std::transform(batch.begin(), batch.end(), buffers.begin(), [](std::string_view piece) {
+      return boost::asio::const_buffer(piece.data(), piece.size());
+    });
+    const std::size_t taken = socket.write_some(buffers, error);
+    written += taken;
+    if (error || taken < SizeOf(batch)) {
+      break;
+    }
+    pieces = pieces.subspan(batch.size());
+  }
+  return written;
+}
+
+}  // namespace
+
+RelayWorker::RelayWorker() {
+  WaitForTick();
+  thread_ = std::thread([this] { Run(); });
+}
+
+RelayWorker::~RelayWorker() {
+  context_.stop();
+  thread_.join();
+  connections_.clear();
+}
+
+void RelayWorker::Run() {
+  pthread_setname_np(pthread_self(), "calibd-relay");
+  context_.run();
+}
+
+void RelayWorker::WaitForTick() {
+  tick_.expires_after(kTick);
+  tick_.async_wait([this](const error_code& error) {
+    if (error) {
+      return;
+    }
+    // A connection that is closed leaves the set.
+    const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
+                                                                    connections_.end());
+    for (const std::shared_ptr<RelayConnection>& connection : connections) {
+      connection->Tick();
+    }
+    WaitForTick();
+  });
+}
+
+void RelayWorker::BeginDrain() {
+  draining_ = true;
+  const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
+                                                                  connections_.end());
+  for (const std::shared_ptr<RelayConnection>& connection : connections) {
+    connection->BeginDrain();
+  }
+}
+
+RelayConnection::RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared,
+                                 std::shared_ptr<PeerLimits> peer, Socket client)
+    : worker_(worker),
+      shared_(shared),
+      client_(std::move(client)),
+      server_(Socket(worker.context())),
+      guard_(
+          shared, std::move(peer), [this] { return slot_->restricted(); }, Clock::now()),
+      client_took_(Clock::now()) {}
+
+RelayConnection::~RelayConnection() {
+  if (reserved_) {
+    shared_.memory.Release(kUnreadBytes);
+  }
+}
+
+void RelayConnection::Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socket server) {
+  slot_ = std::move(slot);
+  server_.socket = std::move(server);
+}
+
+void RelayConnection::Start() {
+  RunStep([this] {
+    worker_.connections_.insert(shared_from_this());
+    if (worker_.draining_) {
+      guard_.BeginDrain(Clock::now(), worker_.output_);
+    }
+    Deliver();
+  });
+}
+
+void RelayConnection::Evict() {
+  RunStep([this] {
+    if (guard_.open_calls() == 0) {
+      guard_.Close(CloseReason::kEvicted, worker_.output_);
+    } else {
+      // A call came meanwhile.
+      guard_.BeginDrain(Clock::now(), worker_.output_);
+    }
+    Deliver();
+  });
+}
+
+void RelayConnection::BeginDrain() {
+  RunStep([this] {
+    guard_.BeginDrain(Clock::now(), worker_.output_);
+    Deliver();
+  });
+}
+
+void RelayConnection::Tick() {
+  RunStep([this] {
+    const Time now = Clock::now();
+    if (state_ == State::kClosing) {
+      if (now - closing_since_ >= kClosingTimeout) {
+        Destroy();
+      }
+      return;
+    }
+    if (client_.pending.empty()) {
+      client_took_ = now;
+    } else if (now - client_took_ >= Http2Guard::kStallTimeout) {
+      guard_.Close(CloseReason::kClientReadsNothing, worker_.output_);
+    }
+    guard_.Tick(now, worker_.output_);
+    Deliver();
+  });
+}
+
+template <typename Step>
+void RelayConnection::RunStep(Step step) {
+  if (state_ == State::kClosed) {
+    return;
+  }
+  try {
+    step();
+  } catch (const std::exception& error) {
+    spdlog::error("a connection was closed: {}", error.what());
+    worker_.output_.Clear();
+    Destroy();
+  }
+}
+
+void RelayConnection::ReadClient() {
+  if (state_ == State::kClosing) {
+    Discard();
+    return;
+  }
+  // A wait may end when reading has to pause again.
+  if (state_ != State::kRelaying || !client_.pending.empty() || !server_.pending.empty()) {
+    return;
+  }
+  error_code error;
+  const std::size_t count = client_.socket.read_some(boost::asio::buffer(worker_.buffer_), error);
+  if (WouldBlock(error)) {
+    Wait();
+    return;
+  }
+  if (error) {
+    Destroy();
+    return;
+  }
+  guard_.FromClient({worker_.buffer_.data(), count}, Clock::now(), worker_.output_);
+  Deliver();
+}
+
+void RelayConnection::ReadServer() {
+  if (state_ != State::kRelaying || !client_.pending.empty()) {
+    return;
+  }
+  error_code error;
+  const std::size_t count = server_.socket.read_some(boost::asio::buffer(worker_.buffer_), error);
+  if (WouldBlock(error)) {
+    Wait();
+    return;
+  }
+  if (error) {
+    BeginClosing();
+    Wait();
+    return;
+  }
+  guard_.FromServer({worker_.buffer_.data(), count}, Clock::now(), worker_.output_);
+  Deliver();
+}
+
+void RelayConnection::Deliver() {
+  SendOutput();
+  if (!ReserveUnread()) {
+    guard_.Close(CloseReason::kMemoryExhausted, worker_.output_);
+    SendOutput();
+  }
+  if (state_ == State::kClosed) {
+    return;
+  }
+  if (const bool idle = guard_.open_calls() == 0; idle != idle_) {
+    idle_ = idle;
+    slot_->SetIdle(idle);
+  }
+  if (guard_.closed() && state_ == State::kRelaying) {
+    BeginClosing();
+  }
+  Wait();
+}
+
+void RelayConnection::SendOutput() {
+  Send(server_, worker_.output_.to_server);
+  Send(client_, worker_.output_.to_client);
+  worker_.output_.Clear();
+}
+
+void RelayConnection::Send(Side& side, const ByteList& bytes) {
+  if (bytes.pieces().empty() || !side.socket.is_open()) {
+    return;
+  }
+  std::size_t written = 0;
+  if (side.pending.empty()) {
+    written = Write(side, bytes.pieces());
+  }
+  for (std::string_view piece : bytes.pieces()) {
+    const std::size_t skipped = std::min(written, piece.size());
+    written -= skipped;
+    side.pending.append(piece.substr(skipped));
+  }
+}
+
+void RelayConnection::SendPending(Side& side) {
+  const std::array<std::string_view, 1> pieces{side.pending};
+  side.pending.erase(0, Write(side, pieces));
+  Deliver();
+}
+
+std::size_t RelayConnection::Write(Side& side, std::span<const std::string_view> pieces) {
+  error_code error;
+  const std::size_t written = WriteSome(side.socket, pieces, error);
+  if (&side == &client_ && written > 0) {
+    client_took_ = Clock::now();
+  }
+  if (error && !WouldBlock(error)) {
+    // A client that is gone needs nothing more. The server has closed its socket, but its last
+    // bytes are still to be read; it gets no more.
+    if (&side == &client_) {
+      Destroy();
+    }
+    return SizeOf(pieces);
+  }
+  return written;
+}
+
+bool RelayConnection::ReserveUnread() {
+  const bool unread = !client_.pending.empty() && state_ != State::kClosed;
+  if (unread == reserved_) {
+    return true;
+  }
+  if (!unread) {
+    shared_.memory.Release(kUnreadBytes);
+    reserved_ = false;
+    return true;
+  }
+  reserved_ = shared_.memory.TryReserve(kUnreadBytes);
+  return reserved_;
+}
+
+void RelayConnection::Wait() {
+  if (state_ == State::kClosed) {
+    return;
+  }
+  if (!client_.pending.empty()) {
+    WaitToWrite(client_);
+  }
+  switch (state_) {
+    case State::kRelaying:
+      if (!server_.pending.empty()) {
+        WaitToWrite(server_);
+      }
+      if (client_.pending.empty()) {
+        WaitToRead(server_, &RelayConnection::ReadServer);
+      }
+      if (client_.pending.empty() && server_.pending.empty()) {
+        WaitToRead(client_, &RelayConnection::ReadClient);
+      }
+      break;
+    case State::kClosing:
+      if (client_.pending.empty()) {
+        if (!said_end_) {
+          said_end_ = true;
+          error_code ignored;
+          client_.socket.shutdown(Socket::shutdown_send, ignored);
+        }
+        // What the client has sent is read until it closes as well: otherwise the system would
+        // reset the connection, and the client might never see the last bytes.
+        WaitToRead(client_, &RelayConnection::ReadClient);
+      }
+      break;
+    case State::kClosed:
+      break;
+  }
+}
+
+void RelayConnection::WaitToRead(Side& side, void (RelayConnection::*read)()) {
+  if (side.waits_to_read) {
+    return;
+  }
+  side.waits_to_read = true;
+  side.socket.async_wait(Socket::wait_read,
+                         [self = shared_from_this(), &side, read](const error_code& error) {
+                           side.waits_to_read = false;
+                           if (!error) {
+                             self->RunStep([&] { ((*self).*read)(); });
+                           }
+                         });
+}
+
+void RelayConnection::WaitToWrite(Side& side) {
+  if (side.waits_to_write) {
+    return;
+  }
+  side.waits_to_write = true;
+  side.socket.async_wait(Socket::wait_write,
+                         [self = shared_from_this(), &side](const error_code& error) {
+                           side.waits_to_write = false;
+                           if (!error) {
+                             self->RunStep([&] { self->SendPending(side); });
+                           }
+                         });
+}
+
+void RelayConnection::BeginClosing() {
+  state_ = State::kClosing;
+  closing_since_ = Clock::now();
+  error_code ignored;
+  server_.socket.close(ignored);
+  server_.pending.clear();
+}
+
+void RelayConnection::Discard() {
+  error_code error;
+  client_.socket.read_some(boost::asio::buffer(worker_.buffer_), error);
+  if (error && !WouldBlock(error)) {
+    Destroy();
+    return;
+  }
+  Wait();
+}
+
+void RelayConnection::Destroy() {
+  state_ = State::kClosed;
+  error_code ignored;
+  client_.socket.close(ignored);
+  server_.socket.close(ignored);
+  slot_.reset();
+  worker_.connections_.erase(shared_from_this());
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,139 @@
+#ifndef CALIBD_SERVER_NET_RELAY_CONNECTION_H_
+#define CALIBD_SERVER_NET_RELAY_CONNECTION_H_
+
+#include <array>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "server/net/byte_list.h"
+#include "server/net/connection_slots.h"
+#include "server/net/http2_guard.h"
+
+namespace calibd::server {
+
+class RelayConnection;
+
+// A thread of the relay with its connections. Its functions run on that thread unless they say
+// otherwise.
+class RelayWorker {
+ public:
+  // Starts the thread.
+  RelayWorker();
+  // Closes the connections and joins. Any other thread.
+  ~RelayWorker();
+  RelayWorker(const RelayWorker&) = delete;
+  RelayWorker& operator=(const RelayWorker&) = delete;
+
+  [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
+
+  void BeginDrain();
+
+ private:
+  friend class RelayConnection;
+  static constexpr std::size_t kBufferBytes = 64 << 10;
+
+  void Run();
+  void WaitForTick();
+
+  boost::asio::io_context context_{1};
+  boost::asio::steady_timer tick_{context_};
+  // What one step of a connection reads and writes; unused between steps.
+  std::array<char, kBufferBytes> buffer_{};
+  Http2Guard::Output output_;
+  std::unordered_set<std::shared_ptr<RelayConnection>> connections_;
+  bool draining_ = false;
+  std::thread thread_;
+};
+
+// One connection. It keeps only bytes that one side sent and the other has not taken, and reads no
+// more for a side while such bytes wait for it. Its functions run on the worker's thread unless
+// they say otherwise.
+class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  // client: connected. Any thread.
+  RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared, std::shared_ptr<PeerLimits> peer,
+                  Socket client);
+  ~RelayConnection();
+  RelayConnection(const RelayConnection&) = delete;
+  RelayConnection& operator=(const RelayConnection&) = delete;
+
+  // Once, before Start. server: connected. Any thread.
+  void Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socket server);
+
+  void Start();
+  // Makes room for another connection, without an error for a client that follows HTTP/2.
+  void Evict();
+  void BeginDrain();
+  void Tick();
+
+ private:
+  using Time = Http2Guard::Time;
+  enum class State {
+    kRelaying,
+    // The server's socket is closed; the client still gets some bytes, and then the end.
+    kClosing,
+    kClosed,
+  };
+  struct Side {
+    explicit Side(Socket the_socket) : socket(std::move(the_socket)) {}
+
+    Socket socket;
+    // Bytes for this side that its socket has not taken.
+    std::string pending;
+    bool waits_to_read = false;
+    bool waits_to_write = false;
+  };
+
+  void ReadClient();
+  void ReadServer();
+  // Sends the worker's output and waits for what comes next.
+  void Deliver();
+  void SendOutput();
+  void Wait();
+  void WaitToRead(Side& side, void (RelayConnection::*read)());
+  void WaitToWrite(Side& side);
+  // Runs a step; an exception closes the connection.
+  template <typename Step>
+  void RunStep(Step step);
+
+  void Send(Side& side, const ByteList& bytes);
+  // Returns the number of bytes that are done with.
+  std::size_t Write(Side& side, std::span<const std::string_view> pieces);
+  void SendPending(Side& side);
+  void BeginClosing();
+  void Discard();
+  void Destroy();
+  // While bytes wait for the client, gRPC keeps more of them than is known here. Returns false if
+  // there is no memory for that.
+  [[nodiscard]] bool ReserveUnread();
+
+  RelayWorker& worker_;
+  Http2Guard::Shared& shared_;
+  std::unique_ptr<ConnectionSlots::Slot> slot_;
+  Side client_;
+  Side server_;
+  Http2Guard guard_;
+  State state_ = State::kRelaying;
+  bool idle_ = true;
+  bool said_end_ = false;
+  // The budget holds a share for what the server keeps while the client does not read.
+  bool reserved_ = false;
+  Time client_took_;
+  Time closing_since_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_NET_RELAY_CONNECTION_H_

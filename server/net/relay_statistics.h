@@ -1,0 +1,75 @@
+#ifndef CALIBD_SERVER_NET_RELAY_STATISTICS_H_
+#define CALIBD_SERVER_NET_RELAY_STATISTICS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace calibd::server {
+
+// Why the relay closed a connection.
+enum class CloseReason {
+  kProtocolError,
+  kFrameTooLarge,
+  kHeaderBlockTooLarge,
+  kTooManyCalls,
+  kTooManyResets,
+  kTooManyControlFrames,
+  kClientReadsNothing,
+  kMemoryExhausted,
+  kTooManyConnections,
+  kNoCall,
+  kEvicted,
+  kDrained,
+};
+
+// Why the relay ended a call.
+enum class CallEnd {
+  kMessageTooLarge,
+  kMemoryExhausted,
+  kClientReadsNothing,
+  kMessageIncomplete,
+  kTooManyConnections,
+};
+
+// Counts what the relay closes and ends, and warns about it in the log, at most once in 10 s.
+// Thread-safe.
+class RelayStatistics {
+ public:
+  static constexpr std::array kCloseReasons{"protocol_error",
+                                            "frame_too_large",
+                                            "header_block_too_large",
+                                            "too_many_calls",
+                                            "too_many_resets",
+                                            "too_many_control_frames",
+                                            "client_reads_nothing",
+                                            "memory_exhausted",
+                                            "too_many_connections",
+                                            "no_call",
+                                            "evicted",
+                                            "drained"};
+  static constexpr std::array kCallEnds{"message_too_large", "memory_exhausted",
+                                        "client_reads_nothing", "message_incomplete",
+                                        "too_many_connections"};
+
+  // peer: the address of the client.
+  void CountClosed(CloseReason reason, std::string_view peer);
+  void CountEnded(CallEnd reason, std::string_view peer);
+
+  [[nodiscard]] std::int64_t closed(std::size_t reason) const { return closed_[reason]; }
+  [[nodiscard]] std::int64_t ended(std::size_t reason) const { return ended_[reason]; }
+
+ private:
+  void Warn(const char* what, const char* reason, std::string_view peer);
+
+  std::array<std::atomic<std::int64_t>, kCloseReasons.size()> closed_{};
+  std::array<std::atomic<std::int64_t>, kCallEnds.size()> ended_{};
+  // Steady clock, in nanoseconds.
+  std::atomic<std::int64_t> next_warning_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_NET_RELAY_STATISTICS_H_

@@ -1,0 +1,49 @@
+#ifndef CALIBD_SERVER_NET_TOKEN_BUCKET_H_
+#define CALIBD_SERVER_NET_TOKEN_BUCKET_H_
+
+#include <algorithm>
+#include <chrono>
+
+namespace calibd::server {
+
+// Allows a rate of events and a burst of them after a pause. Not thread-safe.
+class TokenBucket {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // rate: events a second. The bucket is full at first.
+  TokenBucket(double rate, double burst) noexcept : rate_(rate), burst_(burst), tokens_(burst) {}
+
+  // Returns false if the event exceeds the rate. now: must not decrease.
+  [[nodiscard]] bool Take(Time now) noexcept {
+    Fill(now);
+    if (tokens_ < 1) {
+      return false;
+    }
+    tokens_ -= 1;
+    return true;
+  }
+
+  [[nodiscard]] bool full(Time now) noexcept {
+    Fill(now);
+    return tokens_ >= burst_;
+  }
+
+ private:
+  void Fill(Time now) noexcept {
+    if (filled_ != Time()) {
+      const std::chrono::duration<double> passed = now - filled_;
+      tokens_ = std::min(burst_, tokens_ + rate_ * passed.count());
+    }
+    filled_ = now;
+  }
+
+  double rate_;
+  double burst_;
+  double tokens_;
+  Time filled_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_NET_TOKEN_BUCKET_H_
