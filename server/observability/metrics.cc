@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/hypothesis_test.h"
+#include "calibd/text/printable.h"
 #include "server/observability/process_metrics.h"
 #include "server/state/effect_size.h"
 #include "server/version.h"
@@ -496,8 +497,19 @@ std::vector<MetricFamily> Metrics::Collect() const {
 }
 
 std::string Metrics::Text() const {
+  std::vector<MetricFamily> families = Collect();
+  for (MetricFamily& family : families) {
+    for (ClientMetric& metric : family.metric) {
+      for (ClientMetric::Label& label : metric.label) {
+        // One value that is not UTF-8 would make the whole text invalid.
+        if (FindUnprintable(label.value).has_value()) {
+          label.value = EscapeUnprintable(label.value);
+        }
+      }
+    }
+  }
   std::ostringstream text;
-  prometheus::TextSerializer().Serialize(text, Collect());
+  prometheus::TextSerializer().Serialize(text, families);
   return std::move(text).str();
 }
 
