@@ -29,6 +29,7 @@
 #include "server/rpc/grpc_endpoint.h"
 #include "server/rpc/ingest_service.h"
 #include "server/rpc/model_service.h"
+#include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/status_mapping.h"
 #include "server/rpc/store_service.h"
@@ -88,6 +89,7 @@ struct Server::Parts {
         calibration(registry, jobs, ingestor, history,
                     static_cast<std::size_t>(options.max_watchers)),
         upkeep(registry, options.data_dir, commits),
+        rpcs(RegisteredMethods(options.reflection)),
         metrics({.registry = registry,
                  .ingestor = ingestor,
                  .streams = streams,

@@ -1,7 +1,9 @@
 #include "calibd/core/validation.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -27,6 +29,13 @@ std::optional<Violation> CheckShape(const PredictionBatch& batch) {
   return std::nullopt;
 }
 
+// The fewest digits that tell the value from every other one: 1 + 2^-52 is not shown as 1.
+std::string Exact(double value) {
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
+
 std::optional<Violation> CheckRow(const PredictionBatch& batch, std::size_t i, double tolerance) {
   const std::span<const double> g = batch.row(i);
   double sum = 0;
@@ -34,13 +43,14 @@ std::optional<Violation> CheckRow(const PredictionBatch& batch, std::size_t i, d
     // Written so that NaN fails too.
     if (!(g[k] >= 0 && g[k] <= 1)) {
       return Violation{absl::StrCat("rows[", i, "].probabilities[", k, "]"),
-                       absl::StrCat("is ", g[k], ", expected a number in [0, 1]")};
+                       absl::StrCat("is ", Exact(g[k]), ", expected a number in [0, 1]")};
     }
     sum += g[k];
   }
   if (!(std::abs(sum - 1) <= tolerance)) {
     return Violation{absl::StrCat("rows[", i, "].probabilities"),
-                     absl::StrCat("sums to ", sum, ", expected 1 +- ", tolerance)};
+                     absl::StrCat("sums to ", Exact(sum), ", expected 1 +- ", tolerance,
+                                  ", exceeded by ", std::abs(sum - 1) - tolerance)};
   }
   const std::int32_t y = batch.labels[i];
   if (y < 0 || static_cast<std::size_t>(y) >= batch.class_count) {

@@ -5,9 +5,11 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/validation.h"
+#include "calibd/text/printable.h"
 #include "server/errors.h"
 #include "server/xxh3.h"
 
@@ -238,15 +240,14 @@ absl::Status CheckGroupValues(const v1::Observations& observations,
   }
   std::vector<Violation> violations;
   for (int i = 0; i < values.size() && violations.size() < kMaxReportedViolations; ++i) {
-    const bool printable = std::none_of(values[i].begin(), values[i].end(), [](char c) {
-      return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-    });
-    if (values[i].empty() || values[i].size() > kMaxGroupValueLength || !printable) {
+    if (values[i].empty() || values[i].size() > kMaxGroupValueLength) {
       violations.push_back(
           {.field = absl::StrCat("group_values[", i, "]"),
            .description = absl::StrCat("is ", Quoted(values[i]), " of ", values[i].size(),
-                                       " bytes, expected 1..", kMaxGroupValueLength,
-                                       " without control characters")});
+                                       " bytes, expected 1..", kMaxGroupValueLength)});
+    } else if (auto unprintable = FindUnprintable(values[i])) {
+      violations.push_back(
+          {.field = absl::StrCat("group_values[", i, "]"), .description = *std::move(unprintable)});
     }
   }
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);

@@ -1,5 +1,6 @@
 #include "server/observability/logging.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <spdlog/async.h>
 #include <spdlog/fmt/chrono.h>
 #include <spdlog/formatter.h>
@@ -11,9 +12,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include "absl/strings/escaping.h"
+#include "calibd/text/printable.h"
 
 namespace calibd::server {
 namespace {
@@ -32,17 +34,17 @@ class LineFormatter final : public spdlog::formatter {
         fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
                     fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)), millis);
     const spdlog::string_view_t level = spdlog::level::to_string_view(message.level);
+    const std::string text =
+        EscapeUnprintable(std::string_view(message.payload.data(), message.payload.size()));
     std::string line;
     if (json_) {
       nlohmann::ordered_json object;
       object["time"] = time;
       object["level"] = std::string(level.data(), level.size());
-      object["message"] = std::string(message.payload.data(), message.payload.size());
-      line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      object["message"] = text;
+      line = object.dump();
     } else {
-      line = fmt::format(
-          "{} {:<8} {}", time, std::string(level.data(), level.size()),
-          absl::Utf8SafeCEscape(absl::string_view(message.payload.data(), message.payload.size())));
+      line = fmt::format("{} {:<8} {}", time, std::string(level.data(), level.size()), text);
     }
     line += '\n';
     out.append(line.data(), line.data() + line.size());
@@ -56,6 +58,14 @@ class LineFormatter final : public spdlog::formatter {
   const bool json_;
 };
 
+// libprotobuf writes a line to stderr for every string of a client that is not UTF-8. Such a
+// message is refused anyway, so the lines are for debugging only.
+void LogOfProtobuf(google::protobuf::LogLevel level, const char* /*file*/, int /*line*/,
+                   const std::string& message) {
+  spdlog::log(level == google::protobuf::LOGLEVEL_FATAL ? spdlog::level::err : spdlog::level::debug,
+              "protobuf: {}", message);
+}
+
 }  // namespace
 
 void StartLogging(const std::string& format, const std::string& level) {
@@ -65,8 +75,12 @@ void StartLogging(const std::string& format, const std::string& level) {
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
+  google::protobuf::SetLogHandler(&LogOfProtobuf);
 }
 
-void StopLogging() { spdlog::shutdown(); }
+void StopLogging() {
+  google::protobuf::SetLogHandler(nullptr);
+  spdlog::shutdown();
+}
 
 }  // namespace calibd::server

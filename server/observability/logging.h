@@ -7,7 +7,8 @@ namespace calibd::server {
 
 // Makes spdlog's default logger write one line an event to stderr from a thread
 // of its own: a reader that does not read delays no one, older lines are lost
-// instead. Control characters are escaped in both formats.
+// instead. Lines are printable UTF-8 in both formats, whatever the messages hold.
+// What libprotobuf logs becomes part of it.
 //
 // format: "text" or "json" (objects with time, level, message). level: "debug",
 // "info", "warning" or "error".

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/hypothesis_test.h"
+#include "calibd/text/printable.h"
 #include "server/observability/process_metrics.h"
 #include "server/state/effect_size.h"
 #include "server/version.h"
@@ -496,8 +497,19 @@ std::vector<MetricFamily> Metrics::Collect() const {
 }
 
 std::string Metrics::Text() const {
+  std::vector<MetricFamily> families = Collect();
+  for (MetricFamily& family : families) {
+    for (ClientMetric& metric : family.metric) {
+      for (ClientMetric::Label& label : metric.label) {
+        // One value that is not UTF-8 would make the whole text invalid.
+        if (FindUnprintable(label.value).has_value()) {
+          label.value = EscapeUnprintable(label.value);
+        }
+      }
+    }
+  }
   std::ostringstream text;
-  prometheus::TextSerializer().Serialize(text, Collect());
+  prometheus::TextSerializer().Serialize(text, families);
   return std::move(text).str();
 }
 
@@ -597,21 +609,21 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
              MetricType::Counter);
   MetricFamily seconds = Family("grpc_server_handling_seconds",
                                 "Duration of calls, failures included.", MetricType::Histogram);
-  for (const RpcStatistics::Method& method : sources_.rpcs.Snapshot()) {
-    const Labels labels{{"grpc_type", method.type},
-                        {"grpc_service", method.service},
-                        {"grpc_method", method.method}};
-    Add(started, labels, Count(method.started));
-    for (std::size_t code = 0; code < method.handled.size(); ++code) {
-      if (method.handled[code] > 0) {
+  for (const RpcStatistics::Calls& calls : sources_.rpcs.Snapshot()) {
+    const Labels labels{{"grpc_type", calls.method.type},
+                        {"grpc_service", calls.method.service},
+                        {"grpc_method", calls.method.method}};
+    Add(started, labels, Count(calls.started));
+    for (std::size_t code = 0; code < calls.handled.size(); ++code) {
+      if (calls.handled[code] > 0) {
         Labels with_code = labels;
         with_code.push_back({"grpc_code", kCodeNames[code]});
-        Add(handled, std::move(with_code), Count(method.handled[code]));
+        Add(handled, std::move(with_code), Count(calls.handled[code]));
       }
     }
     ClientMetric& histogram = seconds.metric.emplace_back();
     histogram.label = labels;
-    FillHistogram(RpcStatistics::kBuckets, method.buckets, method.seconds, histogram);
+    FillHistogram(RpcStatistics::kBuckets, calls.buckets, calls.seconds, histogram);
   }
   for (MetricFamily* family : {&started, &handled, &seconds}) {
     if (!family->metric.empty()) {

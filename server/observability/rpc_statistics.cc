@@ -1,40 +1,46 @@
 #include "server/observability/rpc_statistics.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace calibd::server {
 
-void RpcStatistics::Started(const std::string& path, const std::string& type) {
-  const std::lock_guard lock(mutex_);
-  Method& method = methods_[path];
-  if (method.started++ == 0) {
-    const std::size_t slash = path.rfind('/');
-    method.service = path.substr(1, slash - 1);
-    method.method = path.substr(slash + 1);
-    method.type = type;
+RpcStatistics::RpcStatistics(const std::vector<RpcMethod>& methods) {
+  for (const RpcMethod& method : methods) {
+    numbers_.emplace("/" + method.service + "/" + method.method, calls_.size());
+    calls_.push_back({.method = method});
   }
+  calls_.push_back({.method = {.service = "unknown", .method = "unknown", .type = "unknown"}});
 }
 
-void RpcStatistics::Handled(const std::string& path, absl::StatusCode code,
-                            std::chrono::nanoseconds duration) {
+std::size_t RpcStatistics::Find(std::string_view path) const noexcept {
+  const auto found = numbers_.find(path);
+  return found == numbers_.end() ? numbers_.size() : found->second;
+}
+
+void RpcStatistics::Started(std::size_t method) noexcept {
+  const std::lock_guard lock(mutex_);
+  ++calls_[method].started;
+}
+
+void RpcStatistics::Handled(std::size_t method, absl::StatusCode code,
+                            std::chrono::nanoseconds duration) noexcept {
   const double seconds = std::chrono::duration<double>(duration).count();
   const auto bucket = static_cast<std::size_t>(
       std::lower_bound(kBuckets.begin(), kBuckets.end(), seconds) - kBuckets.begin());
   const std::lock_guard lock(mutex_);
-  Method& method = methods_[path];
-  ++method.handled[std::min(static_cast<std::size_t>(code), kCodes - 1)];
-  ++method.buckets[bucket];
-  method.seconds += seconds;
+  Calls& calls = calls_[method];
+  ++calls.handled[std::min(static_cast<std::size_t>(code), kCodes - 1)];
+  ++calls.buckets[bucket];
+  calls.seconds += seconds;
 }
 
-std::vector<RpcStatistics::Method> RpcStatistics::Snapshot() const {
+std::vector<RpcStatistics::Calls> RpcStatistics::Snapshot() const {
+  std::vector<Calls> called;
   const std::lock_guard lock(mutex_);
-  std::vector<Method> methods;
-  methods.reserve(methods_.size());
-  for (const auto& [path, method] : methods_) {
-    methods.push_back(method);
-  }
-  return methods;
+  std::copy_if(calls_.begin(), calls_.end(), std::back_inserter(called),
+               [](const Calls& calls) { return calls.started > 0; });
+  return called;
 }
 
 }  // namespace calibd::server

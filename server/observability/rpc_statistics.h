@@ -8,14 +8,25 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 
 namespace calibd::server {
 
+// A method that the server has registered.
+struct RpcMethod {
+  // "calibd.v1.ModelService".
+  std::string service;
+  std::string method;
+  // "unary", "client_stream", "server_stream" or "bidi_stream".
+  std::string type;
+};
+
 // How many calls of each method ended with which code, and how long they took,
-// failures included. Thread-safe.
+// failures included. The methods are fixed at construction; calls of all others, whose
+// names clients invent, are counted together. Thread-safe.
 class RpcStatistics {
  public:
   // Upper bounds in seconds, inclusive; the last bucket is unbounded.
@@ -24,12 +35,9 @@ class RpcStatistics {
   // Codes are 0..16.
   static constexpr std::size_t kCodes = 17;
 
-  struct Method {
-    // "calibd.v1.ModelService".
-    std::string service;
-    std::string method;
-    // "unary", "server_stream" or "bidi_stream".
-    std::string type;
+  struct Calls {
+    // All names are "unknown" for methods that are not registered.
+    RpcMethod method;
     std::int64_t started = 0;
     std::array<std::int64_t, kCodes> handled{};
     // Not cumulative; one more than kBuckets.
@@ -37,15 +45,24 @@ class RpcStatistics {
     double seconds = 0;
   };
 
-  // path: "/calibd.v1.ModelService/GetModel", of a method that the server has.
-  void Started(const std::string& path, const std::string& type);
-  void Handled(const std::string& path, absl::StatusCode code, std::chrono::nanoseconds duration);
+  explicit RpcStatistics(const std::vector<RpcMethod>& methods);
 
-  [[nodiscard]] std::vector<Method> Snapshot() const;
+  // The number of the method with this path, "/calibd.v1.ModelService/GetModel". Any bytes are
+  // allowed: a path that is not registered has the number of the unknown method.
+  [[nodiscard]] std::size_t Find(std::string_view path) const noexcept;
+
+  // method: from Find.
+  void Started(std::size_t method) noexcept;
+  void Handled(std::size_t method, absl::StatusCode code,
+               std::chrono::nanoseconds duration) noexcept;
+
+  // The methods that were called.
+  [[nodiscard]] std::vector<Calls> Snapshot() const;
 
  private:
+  std::map<std::string, std::size_t, std::less<>> numbers_;  // constant after construction
   mutable std::mutex mutex_;
-  std::map<std::string, Method> methods_;  // guarded by mutex_
+  std::vector<Calls> calls_;  // guarded by mutex_; the last is the unknown method
 };
 
 }  // namespace calibd::server

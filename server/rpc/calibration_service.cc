@@ -9,6 +9,7 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
+#include "calibd/text/printable.h"
 #include "server/errors.h"
 #include "server/rpc/history_calls.h"
 #include "server/rpc/label_coverage_proto.h"
@@ -206,6 +207,9 @@ grpc::ServerUnaryReactor* CalibrationServiceImpl::AcknowledgeAlarm(
     if (request->note().size() > kMaxNoteLength) {
       return InvalidFieldError("note", absl::StrCat("has ", request->note().size(),
                                                     " bytes, expected at most ", kMaxNoteLength));
+    }
+    if (const auto unprintable = FindUnprintable(request->note())) {
+      return InvalidFieldError("note", *unprintable);
     }
     const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Find(*name);
     if (!model.ok()) {

@@ -1,6 +1,5 @@
 #include "server/rpc/grpc_endpoint.h"
 
-#include <google/protobuf/descriptor.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "server/listen_address.h"
+#include "server/rpc/registered_methods.h"
 
 namespace calibd::server {
 namespace {
@@ -99,21 +99,6 @@ void SetLimits(const Options& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-// The names of the services of calibd's API, for the health service.
-std::vector<std::string> ServiceNames() {
-  std::vector<std::string> names;
-  for (const char* file :
-       {"calibd/v1/model_service.proto", "calibd/v1/ingest_service.proto",
-        "calibd/v1/calibration_service.proto", "calibd/v1/store_service.proto"}) {
-    const google::protobuf::FileDescriptor* descriptor =
-        google::protobuf::DescriptorPool::generated_pool()->FindFileByName(file);
-    for (int i = 0; descriptor != nullptr && i < descriptor->service_count(); ++i) {
-      names.push_back(descriptor->service(i)->full_name());
-    }
-  }
-  return names;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
@@ -157,8 +142,8 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
     return absl::UnavailableError("gRPC did not start");
   }
   grpc::HealthCheckServiceInterface* health = result->server_->GetHealthCheckService();
-  for (const std::string& name : ServiceNames()) {
-    health->SetServingStatus(name, false);
+  for (const google::protobuf::ServiceDescriptor* service : ApiServices()) {
+    health->SetServingStatus(service->full_name(), false);
   }
   // Also of the server as a whole, which has no name.
   health->SetServingStatus(false);

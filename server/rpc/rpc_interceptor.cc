@@ -1,7 +1,7 @@
 #include "server/rpc/rpc_interceptor.h"
 
 #include <chrono>
-#include <string>
+#include <cstddef>
 
 namespace calibd::server {
 namespace {
@@ -9,30 +9,16 @@ namespace {
 using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::ServerRpcInfo;
 
-const char* TypeName(ServerRpcInfo::Type type) {
-  switch (type) {
-    case ServerRpcInfo::Type::UNARY:
-      return "unary";
-    case ServerRpcInfo::Type::CLIENT_STREAMING:
-      return "client_stream";
-    case ServerRpcInfo::Type::SERVER_STREAMING:
-      return "server_stream";
-    case ServerRpcInfo::Type::BIDI_STREAMING:
-      return "bidi_stream";
-  }
-  return "unary";
-}
-
 // Lives as long as its call.
 class RpcInterceptor final : public grpc::experimental::Interceptor {
  public:
-  RpcInterceptor(RpcStatistics& statistics, const ServerRpcInfo& info)
-      : statistics_(statistics), path_(info.method()), start_(std::chrono::steady_clock::now()) {
-    statistics_.Started(path_, TypeName(info.type()));
+  RpcInterceptor(RpcStatistics& statistics, std::size_t method)
+      : statistics_(statistics), method_(method), start_(std::chrono::steady_clock::now()) {
+    statistics_.Started(method_);
   }
 
   ~RpcInterceptor() override {
-    statistics_.Handled(path_, code_, std::chrono::steady_clock::now() - start_);
+    statistics_.Handled(method_, code_, std::chrono::steady_clock::now() - start_);
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
@@ -44,7 +30,7 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
 
  private:
   RpcStatistics& statistics_;
-  const std::string path_;
+  const std::size_t method_;
   const std::chrono::steady_clock::time_point start_;
   // A call that ends without a status was cancelled.
   absl::StatusCode code_ = absl::StatusCode::kCancelled;
@@ -54,7 +40,8 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
 
 grpc::experimental::Interceptor* RpcInterceptorFactory::CreateServerInterceptor(
     ServerRpcInfo* info) {
-  return new RpcInterceptor(statistics_, *info);  // gRPC takes ownership.
+  // gRPC takes ownership.
+  return new RpcInterceptor(statistics_, statistics_.Find(info->method()));
 }
 
 }  // namespace calibd::server

@@ -12,6 +12,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/validation.h"
+#include "calibd/text/printable.h"
 #include "server/errors.h"
 #include "server/state/declared_duration.h"
 #include "server/state/history.h"
@@ -132,12 +133,13 @@ class Checker {
     std::set<std::string_view> seen;
     for (int i = 0; i < model_.class_names_size(); ++i) {
       const std::string& name = model_.class_names(i);
-      const bool printable = std::none_of(name.begin(), name.end(), [](char c) {
-        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-      });
-      if (name.empty() || name.size() > kMaxClassNameLength || !printable) {
+      // Stored names are valid by the rules of their time.
+      const auto unprintable = is_new_ ? FindUnprintable(name) : std::nullopt;
+      if (name.empty() || name.size() > kMaxClassNameLength) {
         Violate(absl::StrCat("model.class_names[", i, "]"), "is ", Quoted(name), ", expected 1..",
-                kMaxClassNameLength, " bytes without control characters");
+                kMaxClassNameLength, " bytes");
+      } else if (unprintable.has_value()) {
+        Violate(absl::StrCat("model.class_names[", i, "]"), *unprintable);
       } else if (!seen.insert(name).second) {
         Violate(absl::StrCat("model.class_names[", i, "]"), "is ", Quoted(name),
                 " again, expected distinct names");

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sources import ROOT
 
-PRODUCT = ("core", "server", "client", "proto/convert")
+PRODUCT = ("core", "server", "client", "proto/convert", "proto/text")
 
 
 def product_commands(build):

@@ -1,7 +1,8 @@
 """Fails when an include breaks the layering.
 
 core -> Eigen, Highway, Boost.Math and Boost.Sort, absl status and strings; proto/convert -> core, proto;
-server -> core, proto; client/cpp -> proto, xxhash; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
+proto/text -> nothing;
+server -> core, proto, proto/text; client/cpp -> proto, proto/text, xxhash; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
 no clock, no threads and no log. Inside server: rpc, http -> ingest, compute -> state -> executor,
 ingest -> store, and below rpc nobody knows of gRPC's services.
 """
@@ -28,12 +29,13 @@ RULES = {
     "proto/convert": dict(
         allowed=("calibd/convert/", "calibd/core/", "calibd/v1/", "absl/"), others=False,
         forbidden=()),
+    "proto/text": dict(allowed=("calibd/text/",), others=False, forbidden=()),
     "server": dict(
-        allowed=("calibd/core/", "calibd/convert/", "calibd/v1/", "calibd/rpc/",
+        allowed=("calibd/core/", "calibd/convert/", "calibd/text/", "calibd/v1/", "calibd/rpc/",
                  "calibd/store/v1/", "server/"),
         others=True, forbidden=()),
     "client/cpp": dict(
-        allowed=("calibd/client/", "client/cpp/", "fcntl.h", "sys/file.h", "unistd.h",
+        allowed=("calibd/client/", "calibd/text/", "client/cpp/", "fcntl.h", "sys/file.h", "unistd.h",
                  "xxhash.h",
                  *GRPC_AND_PROTO),
         others=False, forbidden=()),

@@ -1,5 +1,11 @@
 #include "row_check.h"
 
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "calibd/text/printable.h"
+
 namespace calibd::client {
 namespace {
 
@@ -8,31 +14,13 @@ constexpr char kField[] = "prediction_ids";
 constexpr std::size_t kMaxGroupBytes = 64;
 constexpr char kGroupField[] = "group_values";
 
-// As protobuf wants the strings of a message: no overlong forms, no surrogates, nothing
-// beyond U+10FFFF.
-bool IsUtf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i++]);
-    if (lead < 0x80) continue;
-    std::size_t more = 0;
-    if (lead >= 0xC2 && lead <= 0xDF) more = 1;
-    if (lead >= 0xE0 && lead <= 0xEF) more = 2;
-    if (lead >= 0xF0 && lead <= 0xF4) more = 3;
-    if (more == 0 || text.size() - i < more) return false;
-    // The byte after some leads has narrower bounds.
-    unsigned char lower = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    unsigned char upper = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    for (; more > 0; --more) {
-      const auto byte = static_cast<unsigned char>(text[i++]);
-      if (byte < lower || byte > upper) return false;
-      lower = 0x80;
-      upper = 0xBF;
-    }
-  }
-  return true;
-}
-
 }  // namespace
+
+std::string Exact(double value) {
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
 
 std::optional<RowFault> FindIdFault(std::string_view id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
@@ -48,12 +36,7 @@ std::optional<RowFault> FindGroupFault(std::string_view value) {
     return RowFault{kGroupField,
                     absl::StrCat("is of ", value.size(), " bytes, expected 1 to ", kMaxGroupBytes)};
   }
-  for (const char c : value) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      return RowFault{kGroupField, "has a control character, expected none"};
-    }
-  }
-  if (!IsUtf8(value)) return RowFault{kGroupField, "is not valid UTF-8"};
+  if (auto fault = FindUnprintable(value)) return RowFault{kGroupField, *std::move(fault)};
   return std::nullopt;
 }
 

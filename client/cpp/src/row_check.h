@@ -15,7 +15,8 @@
 namespace calibd::client {
 
 // What is wrong with one prediction or label, judged by the server's rules: the
-// field and a text as "sums to 1.31, expected 1 +- 0.001". Unset when it is valid.
+// field and a text as "sums to 1.31, expected 1 +- 0.001, exceeded by 0.309". Unset when it is
+// valid.
 struct RowFault {
   const char* field;
   std::string description;
@@ -24,6 +25,9 @@ struct RowFault {
 std::optional<RowFault> FindIdFault(std::string_view id);
 // value: not empty.
 std::optional<RowFault> FindGroupFault(std::string_view value);
+
+// The fewest digits that tell the value from every other one.
+std::string Exact(double value);
 
 inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t class_count) {
   if (label >= 0 && static_cast<std::size_t>(label) < class_count) return std::nullopt;
@@ -42,14 +46,15 @@ std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row
                         absl::StrCat("value ", k, " = ", value, ", expected a finite number")};
       }
     } else if (!(value >= 0 && value <= 1)) {  // catches NaN too
-      return RowFault{"probabilities",
-                      absl::StrCat("value ", k, " = ", value, ", expected a number in [0, 1]")};
+      return RowFault{"probabilities", absl::StrCat("value ", k, " = ", Exact(value),
+                                                    ", expected a number in [0, 1]")};
     }
     sum += value;
   }
   if (kind == PredictionKind::kProbabilities && !(std::abs(sum - 1) <= row_sum_tolerance)) {
     return RowFault{"probabilities",
-                    absl::StrCat("sums to ", sum, ", expected 1 +- ", row_sum_tolerance)};
+                    absl::StrCat("sums to ", Exact(sum), ", expected 1 +- ", row_sum_tolerance,
+                                 ", exceeded by ", std::abs(sum - 1) - row_sum_tolerance)};
   }
   return std::nullopt;
 }

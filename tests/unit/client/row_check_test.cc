@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -23,7 +24,9 @@ TEST(FindFaultTest, AcceptsTheEdges) {
 TEST(FindFaultTest, NamesFieldAndValue) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0.5, 0.81}, 0),
-            "probabilities sums to 1.31, expected 1 +- 0.001");
+            "probabilities sums to 1.31, expected 1 +- 0.001, exceeded by 0.309");
+  EXPECT_EQ(Fault(PredictionKind::kProbabilities, {std::nextafter(1.0, 2.0), 0}, 0),
+            "probabilities value 0 = 1.0000000000000002, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {-0.5, 1.5}, 0),
             "probabilities value 0 = -0.5, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {1, kNan}, 0),
@@ -32,6 +35,14 @@ TEST(FindFaultTest, NamesFieldAndValue) {
             "logits value 1 = inf, expected a finite number");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0, 1}, 2), "labels is 2, expected [0, 2)");
   EXPECT_EQ(Fault(PredictionKind::kLogits, {0, 1}, -1), "labels is -1, expected [0, 2)");
+}
+
+TEST(FindGroupFaultTest, TakesOneTo64PrintableBytes) {
+  EXPECT_FALSE(FindGroupFault("Zürich \U0001F600").has_value());
+  EXPECT_EQ(FindGroupFault(std::string(65, 'x'))->description, "is of 65 bytes, expected 1 to 64");
+  EXPECT_EQ(FindGroupFault("a\u202eb")->description,
+            "has U+202E at byte 1, expected printable characters");
+  EXPECT_EQ(FindGroupFault("\xff")->description, "is not valid UTF-8 at byte 0");
 }
 
 TEST(FindIdFaultTest, TakesOneTo128BytesOfUtf8) {

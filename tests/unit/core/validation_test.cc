@@ -30,13 +30,15 @@ TEST(ValidationTest, AcceptsRowsWithinTolerance) {
 
 TEST(ValidationTest, NamesRowAndValue) {
   EXPECT_EQ(Check({0.3, 0.7, 0.61, 0.7}, {0, 1}),
-            "rows[1].probabilities sums to 1.31, expected 1 +- 0.001");
+            "rows[1].probabilities sums to 1.31, expected 1 +- 0.001, exceeded by 0.309");
   EXPECT_EQ(Check({0.3, 0.7, 1.5, -0.5}, {0, 1}),
             "rows[1].probabilities[0] is 1.5, expected a number in [0, 1]");
   EXPECT_EQ(Check({-0.25, 1.25}, {0}),
             "rows[0].probabilities[0] is -0.25, expected a number in [0, 1]");
   EXPECT_THAT(Check({0.5, kNan}, {0}), HasSubstr("rows[0].probabilities[1] is nan"));
   EXPECT_THAT(Check({0.5, HUGE_VAL}, {0}), HasSubstr("rows[0].probabilities[1] is inf"));
+  EXPECT_EQ(Check({std::nextafter(1.0, 2.0), 0}, {0}),
+            "rows[0].probabilities[0] is 1.0000000000000002, expected a number in [0, 1]");
   EXPECT_EQ(Check({0.5, 0.5}, {2}), "labels[0] is 2, expected [0, 2)");
   EXPECT_EQ(Check({0.5, 0.5}, {-1}), "labels[0] is -1, expected [0, 2)");
 }

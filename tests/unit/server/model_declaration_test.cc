@@ -345,7 +345,11 @@ TEST(ModelDeclarationTest, ClassNamesAreDistinctAndPrintable) {
   model.add_class_names("cat");
   EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] is \"cat\" again"));
   model.set_class_names(1, "a\nb");
-  EXPECT_THAT(Refusal(model), HasSubstr("a\\nb"));
+  EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] has U+000A at byte 1"));
+  model.set_class_names(1, "a\u202eb");
+  EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] has U+202E at byte 1"));
+  // A store may have one from a time in which it was allowed.
+  EXPECT_TRUE(CheckStoredDeclaration(model, kMemory).ok());
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ inline constexpr std::size_t kMaxReportedViolations = 5;
 struct Violation {
   // Path of the field, e.g. "rows[17].probabilities" or "labels".
   std::string field;
-  // What was found and what was expected, e.g. "sums to 1.31, expected 1 +- 0.001".
+  // What was found and what was expected, e.g. "sums to 1.31, expected 1 +- 0.001,
+  // exceeded by 0.309".
   std::string description;
 };
 
@@ -42,7 +43,7 @@ struct Violation {
     const PredictionBatch& batch, double row_sum_tolerance = kDefaultRowSumTolerance);
 
 // OK, or InvalidArgument naming the violations as
-// "rows[17].probabilities sums to 1.31, expected 1 +- 0.001".
+// "rows[17].probabilities sums to 1.31, expected 1 +- 0.001, exceeded by 0.309".
 [[nodiscard]] absl::Status ValidateBatch(const PredictionBatch& batch,
                                          double row_sum_tolerance = kDefaultRowSumTolerance);
 

@@ -169,7 +169,7 @@ class ObservationStream {
                                          std::span<const std::string> ids,
                                          std::span<const std::int32_t> labels = {});
 
-  // The value of the model's group tag, 1 to 64 bytes of UTF-8 without control characters, of the
+  // The value of the model's group tag, 1 to 64 bytes of printable UTF-8, of the
   // rows given to Send and SendWithIds from here on; empty (the default): none. To alternate
   // between rows with and without one makes small batches. Errors: InvalidArgument, and then
   // nothing has changed.

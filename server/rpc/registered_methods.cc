@@ -1,0 +1,54 @@
+#include "server/rpc/registered_methods.h"
+
+#include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/ingest_service.pb.h"
+#include "calibd/v1/model_service.pb.h"
+#include "calibd/v1/store_service.pb.h"
+
+namespace calibd::server {
+namespace {
+
+const char* TypeOf(const google::protobuf::MethodDescriptor& method) {
+  if (method.client_streaming()) {
+    return method.server_streaming() ? "bidi_stream" : "client_stream";
+  }
+  return method.server_streaming() ? "server_stream" : "unary";
+}
+
+}  // namespace
+
+std::vector<const google::protobuf::ServiceDescriptor*> ApiServices() {
+  std::vector<const google::protobuf::ServiceDescriptor*> services;
+  for (const google::protobuf::Descriptor* message :
+       {v1::Model::descriptor(), v1::ObserveRequest::descriptor(),
+        v1::GetCalibrationRequest::descriptor(), v1::BackupRequest::descriptor()}) {
+    const google::protobuf::FileDescriptor& file = *message->file();
+    for (int i = 0; i < file.service_count(); ++i) {
+      services.push_back(file.service(i));
+    }
+  }
+  return services;
+}
+
+std::vector<RpcMethod> RegisteredMethods(bool reflection) {
+  std::vector<RpcMethod> methods;
+  for (const google::protobuf::ServiceDescriptor* service : ApiServices()) {
+    for (int i = 0; i < service->method_count(); ++i) {
+      const google::protobuf::MethodDescriptor& method = *service->method(i);
+      methods.push_back(
+          {.service = service->full_name(), .method = method.name(), .type = TypeOf(method)});
+    }
+  }
+  // gRPC's own services have no descriptors in the program.
+  methods.push_back({.service = "grpc.health.v1.Health", .method = "Check", .type = "unary"});
+  methods.push_back(
+      {.service = "grpc.health.v1.Health", .method = "Watch", .type = "server_stream"});
+  if (reflection) {
+    methods.push_back({.service = "grpc.reflection.v1alpha.ServerReflection",
+                       .method = "ServerReflectionInfo",
+                       .type = "bidi_stream"});
+  }
+  return methods;
+}
+
+}  // namespace calibd::server
