@@ -1,0 +1,275 @@
+#!/usr/bin/python3 -B
+"""Writes the first inputs of each fuzz target into tests/fuzz/corpus.
+
+They are valid inputs, from which libFuzzer goes on: files as calibctl reads them, calls as clients
+make them, and blobs of tests/golden/store. Other files of the corpora stay as they are: those are
+inputs that once failed.
+"""
+import importlib
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+from google.protobuf import text_format
+
+FUZZ = pathlib.Path(__file__).resolve().parent
+ROOT = FUZZ.parents[1]
+CORPUS = FUZZ / "corpus"
+GOLDEN = ROOT / "tests/golden/store"
+
+
+def load_messages():
+    """The module of inputs.proto, and that of store.proto."""
+    with tempfile.TemporaryDirectory() as folder:
+        protos = sorted((ROOT / "proto").rglob("*.proto"))
+        subprocess.run(["protoc", "-I", FUZZ, "-I", ROOT / "proto", f"--python_out={folder}",
+                        FUZZ / "inputs.proto", *protos], check=True)
+        sys.path.insert(0, folder)
+        return importlib.import_module("inputs_pb2"), importlib.import_module(
+            "calibd.store.v1.store_pb2")
+
+
+def write(target, name, content):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def write_message(target, name, message):
+    write(target, name + ".txt",
+          text_format.MessageToString(message, use_short_repeated_primitives=True))
+
+
+def golden(name):
+    return bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
+
+
+def make_csv():
+    tables = {"plain": "0.25,0.5,0.25\n0.1,0.2,0.7\n", "blanks": " 0.5 ,\t0.5\r\n1e-3,.999\r\n",
+              "not_finite": "nan,inf\n-inf,1e400\n", "mark": "\xef\xbb\xbf0.5,0.5\n"}
+    for name, table in tables.items():
+        write("csv", name, b"\0" + table.encode("latin-1"))
+    write("csv", "header", "\1a,b,c\n0.25,0.5,0.25\n")
+    write("csv", "labelled", "\2" + "0.5,0.5,0\n0.1,0.9,1\n")
+    write("csv", "labelled_header", "\3" + "p,q,label\n0.5,0.5,0\n")
+    write("csv", "labels", "\4" + "0\n1\n-7\n9223372036854775807\n")
+    write("csv", "ids", "\6" + 'order-1\n"with, comma"\n"a ""quote"""\n')
+    write("csv", "ids_header", "\7" + "id\norder-1\n")
+    write("csv", "labels_by_id", "\10" + 'order-1,2\n"a,b",0\n')
+    write("csv", "labels_by_id_header", "\11" + "id,label\norder-1,2\n")
+
+
+def npy(descr, shape, data, version=1, fortran=False):
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}"
+    header = header.ljust(54 if version == 1 else 52) + "\n"
+    return (b"\x93NUMPY" + bytes([version, 0]) +
+            struct.pack("<H" if version == 1 else "<I", len(header)) + header.encode() + data)
+
+
+def make_npy():
+    for descr, code in (("<f8", "d"), ("<f4", "f")):
+        data = struct.pack(f"<6{code}", .25, .5, .25, 0, 0, 1)
+        write("npy", f"matrix_{descr[1:]}", npy(descr, "(2, 3)", data))
+        write("npy", f"matrix_{descr[1:]}_version_2", npy(descr, "(2, 3)", data, version=2))
+    for descr, code in (("<i8", "q"), ("<i4", "i"), ("<i2", "h"), ("|i1", "b"), ("<u8", "Q"),
+                        ("<u4", "I"), ("<u2", "H"), ("|u1", "B")):
+        write("npy", f"labels_{descr[1:]}", npy(descr, "(3,)", struct.pack(f"<3{code}", 0, 1, 2)))
+    write("npy", "fortran", npy("<f8", "(1, 1)", struct.pack("<d", 1), fortran=True))
+    write("npy", "huge_shape", npy("<f8", "(4294967296, 4294967296)", b""))
+    write("npy", "cut", npy("<f8", "(2, 2)", b"\0" * 9))
+
+
+def make_text():
+    kinds = {
+        "name": ["models/m", "models/m/versions/2026-01.3_x", "models/", "models/a/versions/"],
+        "page_token": ["YWZ0ZXI6bW9kZWxzL20", "YWZ0ZXI6", "not a token"],
+        "address": ["127.0.0.1:8460", "[::1]:0", "localhost:65535", "[fe80::1%1]:1"],
+        "duration": ["90s", "1.5h", "7d", "0.000000001s", "1e3m"],
+        "time": ["2026-01-31", "2026-01-31T12:30:00Z", "2024-02-29T23:59:60.5+14:00", "7d"],
+        "lens": ["canonical", "top_label", "class_wise", "class:3", "top_k:2", "grouped:0/0/1"],
+        "bins": ["top_label:15", "class_wise:10", "uniform:3:euclidean", "median_variance:20"],
+    }
+    for kind, (name, texts) in enumerate(kinds.items()):
+        for i, text in enumerate(texts):
+            write("text", f"{name}_{i}", bytes([kind]) + text.encode())
+
+
+def make_log(inputs):
+    def log(frames=6, segment_bytes=4096):
+        message = inputs.DamagedLog(segment_bytes=segment_bytes)
+        for i in range(frames):
+            frame = message.frames.add()
+            for j in range(1 + i % 3):
+                frame.batches.add(model_id=7, time_us=1000 * i + j, data=b"batch" * (i * j))
+        return message
+
+    write_message("log", "undamaged", log())
+    segments = log(segment_bytes=4096)
+    for frame in segments.frames:
+        frame.batches.add(model_id=1, data=b"x" * 1500)
+    write_message("log", "segments", segments)
+    for name, damage in {
+            "flip": dict(offset=300, flip_bit=3), "flip_header": dict(offset=20, flip_bit=1),
+            "cut": dict(offset=500, cut=True), "zeros": dict(offset=200, zeros=64),
+            "copy": dict(offset=400, copy_bytes=300), "remove": dict(remove=True),
+            "overwrite": dict(offset=100, overwrite=b"logframe")}.items():
+        message = log()
+        message.damage.add(**damage)
+        write_message("log", name, message)
+        message = inputs.DamagedLog()
+        message.CopyFrom(segments)
+        message.damage.add(segment=1, **damage)
+        write_message("log", f"segments_{name}", message)
+
+
+def declarations(inputs):
+    """Models by name: those that the golden blobs are of, and others."""
+    model = type(inputs.StoredModel().declaration)
+
+    def parse(text):
+        return text_format.Parse(text, model())
+
+    three = ('name: "models/m" class_count: 3 bandwidth { fixed: 0.5 } '
+             "lenses { canonical {} } lenses { top_label {} } block_sizes: [2, 7] window: 100 "
+             "label_grace { seconds: 60 } max_pending: 100 ")
+    return {
+        "unwatched": parse(three + "monitoring { disabled: true }"),
+        "watched": parse(three + 'monitoring { group_tag: "region" max_groups: 1 }'),
+        "median": parse('name: "models/m" class_count: 2 window: 50 '
+                        "bandwidth { median { warmup: 4 } } lenses { class_wise {} } "
+                        "lenses { grouped { group_of_class: [0, 1] } }"),
+        "matrix": parse('name: "models/m" class_count: 2 window: 20 kernel { matrix { terms { '
+                        "exponential { distance: DISTANCE_EUCLIDEAN } bandwidth: 1 "
+                        "matrix: [1, 0.5, 0.5, 1] } } } monitoring { disabled: true }"),
+        "mean": parse('name: "models/m" class_names: ["a", "b"] '
+                      "bandwidth { mean_total_variation { alpha: [1, 2] } } "
+                      "monitoring { min_observations: 2 min_group_observations: 2 }"),
+    }
+
+
+def make_stored_model(inputs, store):
+    models = declarations(inputs)
+    states = {"unwatched": store.ModelState.FromString(golden("model_state")),
+              "watched": store.ModelState.FromString(golden("model_state_watched"))}
+    history = store.HistoryBucket.FromString(golden("history_bucket"))
+    for name, declaration in models.items():
+        message = inputs.StoredModel(declaration=declaration)
+        if name in states:
+            message.state.CopyFrom(states[name])
+            message.history.add().CopyFrom(history)
+            message.state.history.CopyFrom(store.HistoryState.FromString(golden("history_state")))
+            message.cursor_contents = golden("cursor_contents")
+        m = declaration.class_count or 2
+        for i in range(4):
+            observations = message.observations.add()
+            observations.probabilities.values.extend([1 / m] * m)
+            observations.labels.append(i % m)
+            if name == "watched":
+                observations.group_values.append(f"value-{i % 3}")
+        write_message("stored_model", name, message)
+    for file in sorted(GOLDEN.glob("batch_*.hex")):
+        message = inputs.StoredModel(declaration=models["watched"])
+        row = message.rows.add(time_us=1_767_225_600_000_000)
+        row.batch.ParseFromString(golden(file.stem))
+        if row.batch.sequence:
+            row.batch.sequence = 1
+        write_message("stored_model", file.stem, message)
+        if file.stem.startswith("batch_observations"):
+            raw = inputs.StoredModel(declaration=models["unwatched"])
+            raw.rows.add(raw=golden(file.stem))
+            write_message("stored_model", f"{file.stem}_raw", raw)
+
+
+def make_call(inputs):
+    models = declarations(inputs)
+    model = "models/m"
+
+    def calls(name, *requests, declaration="watched"):
+        message = inputs.Calls()
+        if declaration:
+            message.calls.add().create_model.model.CopyFrom(models[declaration])
+        for request in requests:
+            text_format.Parse(request, message.calls.add())
+        write_message("call", name, message)
+
+    rows = "values: [0.25, 0.5, 0.25, 0.125, 0.125, 0.75]"
+    labelled = f"probabilities {{ {rows} }} labels: [1, 2]"
+    observe = f'observe {{ model: "{model}" observations {{ {labelled} }} }}'
+    answer = f'get_calibration {{ model: "{model}" }}'
+    opened = f'requests {{ open {{ model: "{model}" producer_id: "p" }} }}'
+    calls("create", f'get_model {{ name: "{model}" }}', "list_models { page_size: 1 }",
+          'create_model { model { name: "models/m/versions/2" class_count: 2 } }',
+          "list_models { page_size: 1 page_token: \"YWZ0ZXI6bW9kZWxzL20\" }",
+          f'delete_model {{ name: "{model}" }}')
+    for kind in ("probabilities", "probabilities_float32", "logits", "logits_float32"):
+        calls(f"observe_{kind}", observe.replace("probabilities", kind), answer)
+    for name in models:
+        values = labelled if name in ("watched", "unwatched") else \
+            "probabilities { values: [0.25, 0.75, 1, 0, 0.5, 0.5] } labels: [1, 0, 1]"
+        batch = f'observe {{ model: "{model}" observations {{ {values} }} }}'
+        calls(f"evaluate_{name}", batch, batch, batch, answer,
+              f'run_test {{ model: "{model}" replicates: 50 seed: 1 }}',
+              f'evaluate {{ model: "{model}" replicates: 20 consistency_replicates: 10 '
+              "lenses { class_wise {} } lenses { top_k { k: 2 } } cme_test_locations: 3 "
+              "binned_errors { top_label { bins: 15 } } reliability_classes: 1 }",
+              declaration=name)
+    calls("groups", observe.replace("labels:", 'group_values: ["eu", "us"] labels:'), answer,
+          "list_verdicts { false_discovery_rate: 0.1 }", "scrape {}")
+    calls("late_labels",
+          f'observe {{ model: "{model}" observations {{ probabilities {{ {rows} }} '
+          'prediction_ids: ["a", "b"] } }',
+          f'observe {{ model: "{model}" labels {{ prediction_ids: ["b", "c"] labels: [1, 0] }} '
+          'producer { producer_id: "q" epoch: 1 sequence: 1 } }', answer)
+    calls("stream",
+          f"stream_observations {{ {opened} requests {{ batch {{ sequence: 1 observations {{ "
+          f"{labelled} }} }} }} requests {{ batch {{ sequence: 2 labels {{ prediction_ids: \"a\" "
+          "labels: 0 } } } requests { finish { last_sequence: 2 } } }", answer)
+    calls("stream_gap", f"stream_observations {{ {opened} requests {{ batch {{ sequence: 3 "
+          f"observations {{ {labelled} }} }} }} }}")
+    calls("watch", observe, f'watch_calibration {{ model: "{model}" }}')
+    calls("history", observe, f'get_history {{ model: "{model}" resolution: RESOLUTION_MINUTE '
+          "page_size: 1 start_time { seconds: 1 } end_time { seconds: 253402300799 } }")
+    calls("acknowledge", f'acknowledge_alarm {{ model: "{model}" alarm_id: 1 note: "seen" }}')
+    calls("store", observe, "verify {}", "backup {}")
+    calls("raw", 'raw { path: "/calibd.v1.ModelService/GetModel" messages: "\\n\\010models/m" }',
+          'raw { path: "/calibd.v1.IngestService/StreamObservations" messages: "\\377" }',
+          'raw { path: "/grpc.health.v1.Health/Check" messages: "" }',
+          'raw { path: "/unknown" }', 'raw { path: "/" messages: "a" messages: "b" }', "scrape {}",
+          declaration=None)
+
+
+def make_http():
+    def request(line, *fields, host="127.0.0.1:8461"):
+        return "\r\n".join([line, *([f"Host: {host}"] if host else []), *fields, "", ""])
+
+    get = "GET /metrics HTTP/1.1"
+    for name, text in {
+            "metrics": request(get), "healthz": request("GET /healthz HTTP/1.1", host="[::1]"),
+            "readyz": request("HEAD /readyz?verbose HTTP/1.1", host="localhost"),
+            "version_1_0": request("GET /healthz HTTP/1.0", host=None),
+            "host_missing": request(get, host=None), "host_foreign": request(get, host="a.example"),
+            "host_named": request(get, host="calibd.example:80"),
+            "host_twice": request(get, "Host: localhost"),
+            "post": request("POST /metrics HTTP/1.1", "Content-Length: 2") + "ab",
+            "chunked": request(get, "Transfer-Encoding: chunked") + "1\r\na\r\n0\r\n\r\n",
+            "pipelined": 2 * request("GET /healthz HTTP/1.1"), "version_3": request("GET / HTTP/3.0"),
+            "long": request(get, "X: " + "a" * 9000), "half": get, "not_http": "\x16\x03\x01\x02",
+            "connection": request(get, "Connection: close, upgrade", "Upgrade: h2c")}.items():
+        write("http", name, text)
+
+
+def main():
+    inputs, store = load_messages()
+    make_http()
+    make_csv()
+    make_npy()
+    make_text()
+    make_log(inputs)
+    make_stored_model(inputs, store)
+    make_call(inputs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+// What the store holds of a model: an input is restored as a start does it, more is observed, and
+// what calibd then answers is computed. Invalid blobs are DATA_LOSS, answers hold no NaN, and what
+// is saved can be restored.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calibd/convert/evaluation.h"
+#include "calibd/core/lens_kernel.h"
+#include "fuzz/require.h"
+#include "fuzz/text_input.h"
+#include "inputs.pb.h"
+#include "server/ingest/logged_batch.h"
+#include "server/rpc/history_calls.h"
+#include "server/rpc/label_coverage_proto.h"
+#include "server/rpc/reliability_proto.h"
+#include "server/rpc/watch_proto.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+namespace {
+
+using std::chrono::microseconds;
+using testing::IsFinite;
+using testing::Require;
+
+constexpr std::size_t kModelMemoryBytes = std::size_t{8} << 20;
+constexpr std::size_t kMaxProducers = 4;
+// 2026-01-01.
+constexpr microseconds kNow{1'767'225'600'000'000};
+
+std::unique_ptr<Model> MakeModel(const ModelDeclaration& declaration) {
+  static ThreadPool writers("fuzz-writer", 1);
+  return std::make_unique<Model>(1, declaration, ModelSnapshot::Time(kNow), kMaxProducers, writers,
+                                 nullptr);
+}
+
+// A row of the log, as a start reads it. False when the start would end there.
+bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Model& model) {
+  const auto logged = DecodeLogged(data, model.declaration().class_count);
+  if (!logged.ok()) {
+    Require(absl::IsDataLoss(logged.status()), "an invalid row is DATA_LOSS");
+    return false;
+  }
+  PredictionTracker* const tracker = model.tracker();
+  const bool of_tracker = logged->tracked() || logged->kind == LoggedBatch::Kind::kPredictions ||
+                          logged->kind == LoggedBatch::Kind::kLabels ||
+                          logged->kind == LoggedBatch::Kind::kMatured;
+  if (of_tracker && tracker == nullptr) {
+    return false;
+  }
+  if (logged->position.has_value() &&
+      !model.cursors().Replay(*logged->position, logged->kind == LoggedBatch::Kind::kOpened
+                                                     ? std::nullopt
+                                                     : std::optional(logged->batch.content_hash))) {
+    return false;
+  }
+  if (logged->tracked() && logged->kind == LoggedBatch::Kind::kPredictions) {
+    tracker->Add(log_id, logged->elapsed, time.count(), logged->batch.ids,
+                 logged->predicted_classes, logged->batch.labels);
+  } else if (logged->tracked()) {
+    tracker->RestoreLabels(log_id, logged->batch.ids, logged->batch.labels);
+  }
+  Apply(*logged, ModelSnapshot::Time(time), model);
+  return true;
+}
+
+bool Restore(const fuzz::StoredModel& input, Model& model) {
+  if (input.has_state()) {
+    const absl::Status restored = model.Restore(input.state());
+    if (!restored.ok()) {
+      Require(absl::IsDataLoss(restored), "an invalid snapshot is DATA_LOSS");
+      return false;
+    }
+  }
+  ProducerCursors::Cursor cursor;
+  if (DecodeContents(input.cursor_contents(), cursor)) {
+    Require(EncodeContents(cursor) == input.cursor_contents(),
+            "a cursor is written as it was read");
+    model.cursors().Set("producer", cursor);
+  }
+  std::int64_t log_id = 0;
+  for (const fuzz::StoredModel::Row& row : input.rows()) {
+    const std::string data = row.has_raw() ? row.raw() : row.batch().SerializeAsString();
+    if (!Replay(data, ++log_id, microseconds(row.time_us()), model)) {
+      return false;
+    }
+  }
+  if (const PredictionTracker* const tracker = model.tracker()) {
+    model.RestorePending(tracker->PendingByClass(model.declaration().class_count));
+  }
+  return true;
+}
+
+v1::Observations ValidObservations(const ModelDeclaration& declaration) {
+  v1::Observations observations;
+  const auto m = static_cast<int>(declaration.class_count);
+  for (int i = 0; i < 5; ++i) {
+    for (int k = 0; k < m; ++k) {
+      observations.mutable_probabilities()->add_values(k == i % m ? 0.5 + 0.5 / m : 0.5 / m);
+    }
+    observations.add_labels(i * i % m);
+  }
+  return observations;
+}
+
+// What clients send, if it is valid.
+void Observe(const v1::Observations& observations, std::int64_t log_id, Model& model) {
+  const DecodedBatch batch = Decode(observations, model.declaration());
+  if (batch.validity.ok() && batch.kind == DecodedBatch::Kind::kObservations) {
+    const std::string encoded = EncodeLogged(MakeLoggedBatch(batch), std::nullopt);
+    Require(Replay(encoded, log_id, kNow, model), "what calibd logs can be replayed");
+  }
+}
+
+void DescribeLenses(const ModelSnapshot& snapshot) {
+  for (const LensSnapshot& lens : snapshot.lenses) {
+    if (lens.kernel.has_value()) {
+      const double bound = std::holds_alternative<Kernel>(*lens.kernel)
+                               ? lens.lens.DistributionFreeBound()
+                               : DistributionFreeBound(*lens.kernel);
+      for (const RunningBlock& block : lens.blocks) {
+        Require(IsFinite(convert::ToProto(block, bound)), "estimates are finite");
+      }
+    }
+  }
+}
+
+// As GetCalibration.
+void DescribeCalibration(Model& model) {
+  model.Publish();
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  v1::GetCalibrationResponse response;
+  if (snapshot->label_coverage.has_value()) {
+    DescribeLabelCoverage(model, *snapshot->label_coverage, *response.mutable_label_coverage());
+  }
+  if (snapshot->reliability.Total().count > 0) {
+    DescribeReliability(snapshot->reliability, *response.mutable_scores());
+  }
+  if (snapshot->monitor.has_value()) {
+    DescribeVerdict(model, *snapshot, ModelSnapshot::Time(kNow), *response.mutable_verdict());
+    DescribeWatch(model.declaration(), *snapshot, *response.mutable_watch());
+    for (const Alarm& alarm : *snapshot->monitor->alarms) {
+      DescribeAlarm(alarm, *response.add_alarms());
+    }
+    DescribeGroups(model.declaration(), *snapshot, response);
+    WarnOfRows(model.declaration(), *snapshot, *response.mutable_warnings());
+  }
+  Require(IsFinite(response), "the answer is finite");
+  DescribeLenses(*snapshot);
+}
+
+// As GetHistory.
+void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
+  for (const HistoryResolution resolution : kHistoryResolutions) {
+    std::vector<History::Entry> entries;
+    std::chrono::sys_seconds start{};
+    for (const store::v1::HistoryBucket& stored : input.history()) {
+      const auto bucket = DecodeHistoryBucket(stored.SerializeAsString());
+      if (bucket.ok()) {
+        entries.push_back({.resolution = resolution, .start = start, .bucket = *bucket});
+        start += SpanOf(resolution);
+      } else {
+        Require(absl::IsDataLoss(bucket.status()), "an invalid bucket is DATA_LOSS");
+      }
+    }
+    const auto own = model.history().View(resolution, model.watch_mark());
+    entries.insert(entries.end(), own.begin(), own.end());
+    v1::GetHistoryResponse response;
+    HistoryQuery query;
+    query.range.resolution = resolution;
+    query.page_size = 1000;
+    DescribeHistory(query, entries, response);
+    Require(IsFinite(response), "the history is finite");
+  }
+}
+
+}  // namespace
+}  // namespace calibd::server
+
+CALIBD_FUZZ_MESSAGE(calibd::fuzz::StoredModel, input) {
+  using namespace calibd::server;
+  const auto declaration = CheckStoredDeclaration(input.declaration(), kModelMemoryBytes);
+  if (!declaration.ok() || StateMemory(*declaration) > kModelMemoryBytes) {
+    return;
+  }
+  const std::unique_ptr<Model> model = MakeModel(*declaration);
+  if (!Restore(input, *model)) {
+    return;
+  }
+  DescribeCalibration(*model);
+  std::int64_t log_id = input.rows_size();
+  for (const calibd::v1::Observations& observations : input.observations()) {
+    Observe(observations, ++log_id, *model);
+  }
+  Observe(ValidObservations(*declaration), ++log_id, *model);
+  DescribeCalibration(*model);
+  DescribeHistory(input, *model);
+
+  const calibd::store::v1::ModelState saved = model->Save();
+  const std::unique_ptr<Model> restored = MakeModel(*declaration);
+  Require(restored->Restore(saved).ok(), "what is saved can be restored");
+  Require(restored->Save().SerializeAsString() == saved.SerializeAsString(),
+          "a restored state is the one that was saved");
+}
