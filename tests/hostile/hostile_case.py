@@ -32,6 +32,7 @@ OBSERVE = b"/calibd.v1.IngestService/Observe"
 STREAM_OBSERVATIONS = b"/calibd.v1.IngestService/StreamObservations"
 WATCH = b"/calibd.v1.CalibrationService/WatchCalibration"
 BACKUP = b"/calibd.v1.StoreService/Backup"
+VERIFY = b"/calibd.v1.StoreService/Verify"
 HEALTH = b"/grpc.health.v1.Health/Check"
 
 

@@ -91,13 +91,14 @@ def headers(stream, block, flags=END_HEADERS):
 
 
 class Peer:
-    """A connection. source: the address that it comes from, such as 127.0.0.2.
+    """A connection. source: the address that it comes from, such as 127.0.0.2. acknowledge: whether
+    it acknowledges the server's SETTINGS; as long as it does not, gRPC enforces few of them.
 
     What sends raises ConnectionError when the server has closed the connection.
     """
 
     def __init__(self, address, source="127.0.0.1", options=None, receive_buffer=None,
-                 start=True):
+                 start=True, acknowledge=True):
         host, port = address.rsplit(":", 1)
         self.socket = socket.socket()
         if receive_buffer is not None:
@@ -106,9 +107,12 @@ class Peer:
         self.socket.settimeout(10)
         self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._acknowledge = acknowledge
         self.goaway = None      # the debug text of the server's GOAWAY
         self.closed = False     # by the server
+        self.settled = False    # the server's SETTINGS came
         self.endings = {}       # stream: Ending
+        self.answered = set()   # streams of which HEADERS came
         self.received = collections.Counter()   # bytes of DATA by stream
         self.window = 65535     # what the server takes on the connection
         self.windows = {}       # and on each stream beside initial_window
@@ -118,6 +122,8 @@ class Peer:
         self._next_stream = 1
         if start:
             self.send(PREFACE + settings(options or {}))
+            # An acknowledgement of the server's SETTINGS must not come inside a header block.
+            self.wait_for(lambda: self.settled, 5)
 
     def close(self):
         self.socket.close()
@@ -191,7 +197,9 @@ class Peer:
                 name, value = struct.unpack_from(">HI", payload, at)
                 if name == INITIAL_WINDOW_SIZE:
                     self.initial_window = value
-            self._answer(frame(SETTINGS, ACK, 0))
+            self.settled = True
+            if self._acknowledge:
+                self._answer(frame(SETTINGS, ACK, 0))
         elif kind == PING and not flags & ACK:
             self._answer(frame(PING, ACK, 0, payload))
         elif kind == WINDOW_UPDATE:
@@ -204,6 +212,7 @@ class Peer:
             self.received[stream] += len(payload)
         elif kind == HEADERS:
             fields = dict(self._decoder.decode(payload, raw=True))
+            self.answered.add(stream)
             if flags & END_STREAM:
                 status = fields.get(b"grpc-status")
                 text = urllib.parse.unquote(fields.get(b"grpc-message", b"").decode("ascii"))
@@ -243,31 +252,35 @@ class Peer:
     def data(self, stream, payload=b"", flags=0):
         """Sends a DATA frame, whatever the windows are."""
         self.send(frame(DATA, flags, stream, payload))
-        self.window -= len(payload)
-        self.windows[stream] = self.windows.get(stream, 0) - len(payload)
+        self._spend(stream, len(payload))
+
+    def _spend(self, stream, count):
+        self.window -= count
+        self.windows[stream] = self.windows.get(stream, 0) - count
 
     def call(self, path, data=b"", seconds=10):
         """A unary call's ending; None when the server did not end it in time."""
         return self.ending(self.start(path, data), seconds)
 
-    def upload(self, stream, size, seconds):
+    def upload(self, stream, size, seconds, frame_size=MAX_FRAME):
         """Sends as many zeros, as fast as the server's windows allow; how many were sent.
 
         Ends early when the call or the connection does, or the time is over.
         """
-        zeros = bytes(MAX_FRAME)
+        at_once = MAX_FRAME // frame_size * frame_size
+        frames = frame(DATA, 0, stream, bytes(frame_size)) * (at_once // frame_size)
         sent, deadline = 0, time.monotonic() + seconds
         try:
             while sent < size and stream not in self.endings and not self.closed:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
-                window = min(self.window, self.initial_window + self.windows.get(stream, 0))
-                count = min(size - sent, window, MAX_FRAME)
-                if count <= 0 or (count < MAX_FRAME and count < size - sent):
+                count = min(size - sent, at_once)
+                if count > min(self.window, self.initial_window + self.windows.get(stream, 0)):
                     self.poll(min(left, 0.2))
                     continue
-                self.data(stream, zeros[:count])
+                self.send(frames if count == at_once else frame(DATA, 0, stream, bytes(count)))
+                self._spend(stream, count)
                 sent += count
                 self.poll()
         except ConnectionError:
