@@ -19,7 +19,8 @@ sys.path.insert(0, _stubs.name)
 import grpc  # noqa: E402
 from calibd.v1 import (calibration_service_pb2, calibration_service_pb2_grpc,  # noqa: E402,F401
                        ingest_service_pb2, ingest_service_pb2_grpc, model_service_pb2,
-                       model_service_pb2_grpc, store_service_pb2, store_service_pb2_grpc)
+                       model_service_pb2_grpc, monitoring_pb2, store_service_pb2,
+                       store_service_pb2_grpc)
 
 MIB = 1 << 20
 # The default of --call-memory-bytes, and what an attack may take besides.
