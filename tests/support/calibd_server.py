@@ -10,7 +10,7 @@ import time
 class CalibdServer:
     """Context manager: starts `binary`, waits until it serves, stops it by SIGTERM.
 
-    grpc, http: its addresses, "127.0.0.1:PORT".
+    grpc, http: its addresses, "127.0.0.1:PORT". pid: its process.
     """
 
     def __init__(self, binary, *arguments, deadline_seconds=30):
@@ -24,6 +24,7 @@ class CalibdServer:
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
             env={name: value for name, value in os.environ.items()
                  if not name.startswith("CALIBD_")})
+        self.pid = self._process.pid
         deadline = time.monotonic() + deadline_seconds
         try:
             while not ready.exists():

@@ -1,0 +1,155 @@
+"""Many connections that do nothing, or little. connections_test.py CALIBD"""
+import subprocess
+import time
+
+from hostile_case import (CALL_MEMORY, GET_MODEL, HEALTH, LIST_MODELS, MARGIN, HostileCase,
+                          Neighbour, grpc, main, model_service_pb2, model_service_pb2_grpc, wait_for)
+from http2_peer import (DATA, HEADERS, PING, PREFACE, PRIORITY, SETTINGS, Peer, frame, headers,
+                        request_block, settings)
+
+CROWD = 1000
+HELLO = PREFACE + settings({})
+
+
+class Case(HostileCase):
+    def crowd(self, count, source, hello=HELLO):
+        """So many connections that say hello and nothing more."""
+        peers = []
+        for _ in range(count):
+            try:
+                peers.append(self.enterContext(Peer(self.server.grpc, source, start=False)))
+                peers[-1].send(hello)
+            except ConnectionError:
+                pass  # refused
+        return peers
+
+    def call(self, source, path=LIST_MODELS):
+        """The ending of a call on a new connection; None when that is closed without."""
+        try:
+            with Peer(self.server.grpc, source) as peer:
+                return peer.call(path)
+        except ConnectionError:
+            return None
+
+
+class IdleCrowdTest(Case):
+    def test_leaves_room_for_other_addresses(self):
+        with self.expect_memory(CALL_MEMORY + MARGIN):
+            self.crowd(CROWD, "127.0.0.2")
+            for i in range(80):
+                ending = self.call(f"127.0.0.{3 + i}")
+                self.assertIsNotNone(ending, f"connection {i} is closed")
+                self.assertEqual(ending.status, 0)
+            self.assert_serves()
+
+    def test_of_many_addresses_leaves_room_for_others(self):
+        for i in range(50):
+            self.crowd(CROWD // 50, f"127.0.1.{1 + i}")
+        for i in range(80):
+            ending = self.call(f"127.0.0.{3 + i}")
+            self.assertIsNotNone(ending, f"connection {i} is closed")
+            self.assertEqual(ending.status, 0)
+
+    def test_lets_health_checks_of_its_own_address_in(self):
+        self.crowd(CROWD, "127.0.0.1")
+        for _ in range(10):
+            self.assertEqual(self.call("127.0.0.1", HEALTH).status, 0)
+        check = subprocess.run([self.binary, "healthcheck", "--listen", self.server.grpc],
+                               capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
+
+    def test_ends_soon(self):
+        peers = self.crowd(100, "127.0.0.2")
+        used = self.enterContext(Peer(self.server.grpc, "127.0.0.2"))
+        self.assertEqual(used.call(LIST_MODELS).status, 0)
+        deadline = time.monotonic() + 30
+        for peer in peers:
+            while not peer.closed and time.monotonic() < deadline:
+                peer.discard(0.1)
+            self.assertTrue(peer.closed, "a connection without a call stays open")
+        # One that made a call may wait for its next.
+        self.assertEqual(used.call(LIST_MODELS).status, 0)
+
+
+class BusyCrowdTest(Case):
+    """All connections of an address have a call: none of them is idle."""
+
+    def test_lets_health_checks_of_its_own_address_in(self):
+        self.busy_crowd("127.0.0.2", CROWD)
+        for _ in range(10):
+            self.assertEqual(self.call("127.0.0.2", HEALTH).status, 0)
+        self.assertEqual(self.call("127.0.0.3").status, 0)
+
+    def test_of_many_addresses_lets_health_checks_in(self):
+        for i in range(10):
+            self.busy_crowd(f"127.0.1.{1 + i}", CROWD // 10)
+        for _ in range(10):
+            self.assertEqual(self.call("127.0.0.2", HEALTH).status, 0)
+
+    def busy_crowd(self, source, count):
+        return self.crowd(count, source, HELLO + headers(1, request_block(GET_MODEL)))
+
+
+class EvictedClientTest(Case):
+    """A channel whose idle connection the server closes makes its next call without an error."""
+
+    def test_calls_again_without_an_error(self):
+        channel = self.channel()
+        models = model_service_pb2_grpc.ModelServiceStub(channel)
+        request = model_service_pb2.ListModelsRequest(page_size=1)
+        states = []
+        channel.subscribe(states.append)
+        models.ListModels(request, timeout=10)
+        self.assertTrue(wait_for(lambda: grpc.ChannelConnectivity.READY in states, 10))
+        for _ in range(3):
+            states.clear()
+            peers = self.crowd(CROWD, "127.0.0.1")
+            self.assertTrue(wait_for(lambda: states, 20), "the connection was not closed")
+            for peer in peers:
+                peer.close()
+            models.ListModels(request, timeout=10)
+
+    def test_calls_while_connections_come_and_go(self):
+        with Neighbour(self.server.grpc) as near:
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
+                for peer in self.crowd(100, "127.0.0.1"):
+                    peer.close()
+        self.assertEqual(near.errors, [])
+        self.assertGreater(len(near.latencies), 10)
+
+
+class FloodTest(Case):
+    """Frames that cost the server an answer or nothing, as fast as it takes them, answers unread."""
+
+    def test_of_small_frames_does_not_hold_up_others(self):
+        block = headers(1, request_block(GET_MODEL))
+        floods = {
+            "ping": b"".join(frame(PING, 0, 0, i.to_bytes(8, "big")) for i in range(1000)),
+            "settings": settings({4: 65535}) * 1000,
+            "empty data": frame(DATA, 0, 1) * 1000,
+            "priority": b"".join(frame(PRIORITY, 0, 2 * i + 1, bytes(4) + b"\x10")
+                                 for i in range(1000)),
+            "unknown": frame(0xee, 0, 0, bytes(100)) * 1000,
+            "even stream": frame(HEADERS, 5, 2, request_block(GET_MODEL)) * 100,
+            "settings of many values": frame(SETTINGS, 0, 0, bytes.fromhex("00ee00000000") * 2700)
+            * 10,
+        }
+        for name, piece in floods.items():
+            with self.subTest(name), self.expect_memory(CALL_MEMORY + MARGIN):
+                with Neighbour(self.server.grpc) as near, \
+                        Peer(self.server.grpc, "127.0.0.2") as peer:
+                    peer.socket.settimeout(1)
+                    deadline = time.monotonic() + 2
+                    try:
+                        peer.send(block)
+                        while time.monotonic() < deadline:
+                            peer.send(piece)
+                    except (ConnectionError, TimeoutError):
+                        pass
+                self.assertEqual(near.errors, [])
+                self.assertLess(near.p99(), 1)
+
+
+if __name__ == "__main__":
+    main()

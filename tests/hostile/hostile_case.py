@@ -1,0 +1,145 @@
+"""What the tests of hostile peers share: a server, its memory, and clients that behave well."""
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from calibd_server import CalibdServer  # noqa: E402
+
+_stubs = tempfile.TemporaryDirectory()
+subprocess.run([ROOT / "client/python/generate-stubs", _stubs.name], check=True)
+sys.path.insert(0, _stubs.name)
+import grpc  # noqa: E402
+from calibd.v1 import (calibration_service_pb2, calibration_service_pb2_grpc,  # noqa: E402,F401
+                       ingest_service_pb2, ingest_service_pb2_grpc, model_service_pb2,
+                       model_service_pb2_grpc, monitoring_pb2, store_service_pb2,
+                       store_service_pb2_grpc)
+
+MIB = 1 << 20
+# The default of --call-memory-bytes, and what an attack may take besides.
+CALL_MEMORY = 256 * MIB
+MARGIN = 64 * MIB
+
+GET_MODEL = b"/calibd.v1.ModelService/GetModel"
+LIST_MODELS = b"/calibd.v1.ModelService/ListModels"
+OBSERVE = b"/calibd.v1.IngestService/Observe"
+STREAM_OBSERVATIONS = b"/calibd.v1.IngestService/StreamObservations"
+WATCH = b"/calibd.v1.CalibrationService/WatchCalibration"
+BACKUP = b"/calibd.v1.StoreService/Backup"
+VERIFY = b"/calibd.v1.StoreService/Verify"
+HEALTH = b"/grpc.health.v1.Health/Check"
+
+
+def wait_for(condition, seconds):
+    """Waits until the condition holds. Whether it does at the end."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class Neighbour(threading.Thread):
+    """A well-behaved client that calls all the time, one call after the other."""
+
+    def __init__(self, address):
+        super().__init__(daemon=True)
+        self._address = address
+        self._done = threading.Event()
+        self.latencies = []   # seconds, of the calls that succeeded
+        self.errors = []
+
+    def run(self):
+        with grpc.insecure_channel(self._address) as channel:
+            models = model_service_pb2_grpc.ModelServiceStub(channel)
+            while not self._done.is_set():
+                start = time.monotonic()
+                try:
+                    models.ListModels(model_service_pb2.ListModelsRequest(page_size=1), timeout=10)
+                    self.latencies.append(time.monotonic() - start)
+                except grpc.RpcError as error:
+                    self.errors.append(f"{error.code().name}: {error.details()}")
+                self._done.wait(0.005)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._done.set()
+        self.join()
+
+    def p99(self):
+        return statistics.quantiles(self.latencies, n=100)[98]
+
+
+class HostileCase(unittest.TestCase):
+    """Each test has a server of its own. arguments: those of the server."""
+
+    binary = None
+    arguments = ()
+
+    def setUp(self):
+        self.server = self.enterContext(CalibdServer(self.binary, *self.arguments))
+
+    def channel(self):
+        """Of its own connection, whatever other channels there are."""
+        return self.enterContext(grpc.insecure_channel(
+            self.server.grpc, options=[("grpc.use_local_subchannel_pool", 1)]))
+
+    def create_model(self, name="models/m", class_count=10, **declaration):
+        model_service_pb2_grpc.ModelServiceStub(self.channel()).CreateModel(
+            model_service_pb2.CreateModelRequest(model=model_service_pb2.Model(
+                name=name, class_count=class_count, **declaration)), timeout=10)
+
+    def assert_serves(self):
+        """A new client is served."""
+        with grpc.insecure_channel(self.server.grpc, options=[
+                ("grpc.use_local_subchannel_pool", 1)]) as channel:
+            model_service_pb2_grpc.ModelServiceStub(channel).ListModels(
+                model_service_pb2.ListModelsRequest(page_size=1), timeout=10)
+
+    def resident(self, field):
+        status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text(encoding="ascii")
+        return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) << 10
+
+    def expect_memory(self, most):
+        """Context manager: the server's peak exceeds its memory before by at most this."""
+        return _MemoryBound(self, most)
+
+    def expect_in_order(self, seconds=10):
+        """SIGTERM ends the server in this time with exit code 0."""
+        start = time.monotonic()
+        code = self.server.stop()
+        self.assertEqual(code, 0, self.server.log()[-2000:])
+        self.assertLessEqual(time.monotonic() - start, seconds)
+
+
+class _MemoryBound:
+    def __init__(self, case, most):
+        self._case = case
+        self._most = most
+
+    def __enter__(self):
+        # Sets VmHWM back to what is resident now.
+        pathlib.Path(f"/proc/{self._case.server.pid}/clear_refs").write_text("5", encoding="ascii")
+        self._before = self._case.resident("VmRSS")
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            grown = self._case.resident("VmHWM") - self._before
+            print(f"{self._case.id()}: the server's memory grew by {grown / MIB:.0f} MiB")
+            self._case.assertLessEqual(grown / MIB, self._most / MIB)
+
+
+def main():
+    HostileCase.binary = sys.argv.pop(1)
+    unittest.main(verbosity=2)

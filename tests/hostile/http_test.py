@@ -1,0 +1,122 @@
+"""The HTTP endpoint and its peers. http_test.py CALIBD"""
+import socket
+import time
+
+from hostile_case import HostileCase, main
+
+END = b"\r\n\r\n"
+
+
+class HttpCase(HostileCase):
+    def connect(self, source="127.0.0.1"):
+        host, port = self.server.http.rsplit(":", 1)
+        return self.enterContext(socket.create_connection((host, int(port)), 10, (source, 0)))
+
+    def ask(self, request, source="127.0.0.1"):
+        """The whole response; empty when the server closes without one."""
+        with self.connect(source) as connection:
+            response = b""
+            try:
+                connection.sendall(request)
+                while part := connection.recv(65536):
+                    response += part
+            except ConnectionError:
+                pass
+            return response.decode("latin-1")
+
+    def get(self, path, *headers, version="1.1", source="127.0.0.1"):
+        lines = (f"GET {path} HTTP/{version}", "Connection: close", *headers)
+        return self.ask("\r\n".join(lines).encode("latin-1") + END, source)
+
+    def status(self, response):
+        return response.split(" ", 2)[1] if response.startswith("HTTP/1.") else response
+
+
+class HalfSentRequestsTest(HttpCase):
+    def test_do_not_block_health(self):
+        for source in ("127.0.0.2", "127.0.0.1"):
+            for _ in range(200):
+                self.connect(source).sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+            for path in ("/healthz", "/readyz") * 5:
+                start = time.monotonic()
+                self.assertEqual(self.status(self.get(path, "Host: localhost")), "200")
+                self.assertLess(time.monotonic() - start, 1)
+
+    def test_leave_metrics_to_other_addresses(self):
+        for _ in range(200):
+            self.connect("127.0.0.2").sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        self.assertEqual(self.status(self.get("/metrics", "Host: localhost")), "200")
+
+    def test_requests_one_byte_at_a_time_do_not_block_health(self):
+        slow = [self.connect("127.0.0.2") for _ in range(64)]
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            for connection in slow:
+                try:
+                    connection.send(b"G")
+                except ConnectionError:
+                    pass
+            start = time.monotonic()
+            self.assertEqual(self.status(self.get("/healthz", "Host: localhost")), "200")
+            self.assertLess(time.monotonic() - start, 1)
+            time.sleep(0.1)
+
+
+class HostTest(HttpCase):
+    def test_of_an_address_or_localhost_is_served(self):
+        for host in ("127.0.0.1", self.server.http, "localhost", "localhost:8461", "LOCALHOST",
+                     "10.1.2.3:80", "[::1]", "[::1]:8461", "[fe80::1]"):
+            with self.subTest(host):
+                self.assertEqual(self.status(self.get("/metrics", f"Host: {host}")), "200")
+
+    def test_of_another_name_is_refused(self):
+        for host in ("attacker.example", "attacker.example:8461", "localhost.attacker.example",
+                     "127.0.0.1.attacker.example", "127.0.0.1@attacker.example", "xlocalhost",
+                     "0x7f000001", "127.1", "[::1].attacker.example", "localhost:8461:1"):
+            for path in ("/metrics", "/healthz", "/nothing"):
+                with self.subTest(host, path=path):
+                    self.assertIn(self.status(self.get(path, f"Host: {host}")), ("403", "400"))
+        self.assertEqual(self.status(self.get("/metrics", "Host: attacker.example")), "403")
+
+    def test_of_the_request_line_or_twice_does_not_help(self):
+        response = self.get("http://attacker.example/metrics", "Host: localhost")
+        self.assertNotEqual(self.status(response), "200")
+        response = self.get("/metrics", "Host: localhost", "Host: attacker.example")
+        self.assertIn(self.status(response), ("400", "403"))
+        response = self.get("/metrics", "Host: attacker.example", "Host: localhost")
+        self.assertIn(self.status(response), ("400", "403"))
+
+    def test_missing_is_for_old_clients_alone(self):
+        self.assertEqual(self.status(self.get("/healthz", version="1.0")), "200")
+        self.assertEqual(self.status(self.get("/healthz")), "400")
+
+
+class ConfiguredHostTest(HttpCase):
+    arguments = ("--http-hosts", "calibd.example,metrics.example")
+
+    def test_is_served(self):
+        for host in ("calibd.example", "METRICS.example:80", "localhost"):
+            self.assertEqual(self.status(self.get("/metrics", f"Host: {host}")), "200")
+        self.assertEqual(self.status(self.get("/metrics", "Host: other.example")), "403")
+
+
+class MalformedRequestTest(HttpCase):
+    def test_gets_400(self):
+        host = b"Host: localhost\r\n"
+        for request in (b"\0\0\0\0" + END, b"hello" + END, b"GET\r\n" + host + END,
+                        b"GET / HTTP/9.9\r\n" + host + END, b"GET / HTCPCP/1.0\r\n" + host + END,
+                        b"GET /a b HTTP/1.1\r\n" + host + END,
+                        b"GET / HTTP/1.1\r\nno colon\r\n" + END,
+                        b"GET / HTTP/1.1\r\n: no name\r\n" + END,
+                        b"GET / HTTP/1.1\r\nHost : localhost" + END,
+                        b"GET / HTTP/1.1\r\nX: \0\r\n" + host + END,
+                        b"GET / HTTP/1.1\r\n" + host + b"Content-Length: x" + END,
+                        b"GET / HTTP/1.1\r\n" + host + b"Content-Length: -1" + END,
+                        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64) + END):
+            with self.subTest(request=request[:40]):
+                self.assertEqual(self.status(self.ask(request)), "400")
+        self.assertEqual(self.status(self.get("/healthz", "Host: localhost")), "200")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Calls that are opened and ended at full speed. rapid_reset_test.py CALIBD"""
+import itertools
+import time
+
+from hostile_case import CALL_MEMORY, GET_MODEL, MARGIN, HostileCase, Neighbour, main
+from http2_peer import (DATA, END_HEADERS, END_STREAM, HEADERS, Peer, frame, integer, literal,
+                        message, prefix, reset, window_update)
+
+INVALID_ARGUMENT = 3
+FIELDS = ((b":authority", b"localhost"), (b":path", GET_MODEL),
+          (b"content-type", b"application/grpc"), (b"te", b"trailers"))
+# The header block of a connection's first call, and of all later ones, which refer to its fields.
+FIRST = b"\x83\x86" + b"".join(literal(*field, indexed=True) for field in FIELDS)
+LATER = b"\x83\x86" + b"".join(integer(62 + i, 7, 0x80) for i in range(len(FIELDS)))
+
+# The frames with which the client has each of its calls end at once.
+ATTACKS = {
+    "reset": reset,
+    "half a message, reset": lambda stream: frame(
+        DATA, 0, stream, prefix(1000) + bytes(10)) + reset(stream),
+    "a whole request, reset": lambda stream: frame(
+        DATA, END_STREAM, stream, message(b"")) + reset(stream),
+    # The server resets these itself.
+    "window that overflows": lambda stream: window_update(stream, 2**31 - 1),
+    "window that grows by nothing": lambda stream: window_update(stream, 0),
+    "more calls than are allowed": lambda stream: b"",
+}
+
+
+def calls(end, count=200_000):
+    """The bytes of so many calls, in pieces of 1000 calls."""
+    return [b"".join(frame(HEADERS, END_HEADERS, stream, FIRST if stream == 1 else LATER) +
+                     end(stream) for stream in range(begin, begin + 2000, 2))
+            for begin in range(1, 2 * count, 2000)]
+
+
+def attack(peer, pieces, seconds):
+    """Sends them as fast as the server takes them; whether it closed the connection."""
+    deadline = time.monotonic() + seconds
+    try:
+        for piece in itertools.takewhile(lambda _: time.monotonic() < deadline, pieces):
+            peer.send(piece)
+            peer.discard()
+    except (ConnectionError, TimeoutError):
+        pass
+    while not peer.closed and time.monotonic() < deadline + 2:
+        peer.discard(0.1)
+    return peer.closed
+
+
+class RapidResetTest(HostileCase):
+    def test_of_the_client_closes_the_connection(self):
+        self.check("reset")
+
+    def test_of_any_kind_closes_the_connection(self):
+        for name in ATTACKS.keys() - {"reset"}:
+            with self.subTest(name):
+                self.check(name)
+
+    def check(self, name):
+        pieces = calls(ATTACKS[name])
+        with self.expect_memory(CALL_MEMORY + MARGIN), Neighbour(self.server.grpc) as near:
+            with Peer(self.server.grpc, "127.0.0.2") as peer:
+                closed = attack(peer, pieces, 5)
+        self.assert_served_well(near)
+        self.assertTrue(closed, "the connection stays open")
+
+    def test_of_one_that_always_returns_does_not_hold_up_others(self):
+        pieces = calls(reset, 20_000)
+        deadline = time.monotonic() + 5
+        with self.expect_memory(CALL_MEMORY + MARGIN), Neighbour(self.server.grpc) as near:
+            while time.monotonic() < deadline:
+                try:
+                    with Peer(self.server.grpc, "127.0.0.2") as peer:
+                        attack(peer, pieces, 1)
+                except OSError:
+                    pass  # refused
+        self.assert_served_well(near)
+
+    def test_does_not_delay_the_end(self):
+        pieces = calls(reset)
+        peers = [self.enterContext(Peer(self.server.grpc, f"127.0.0.{i + 2}")) for i in range(3)]
+        for peer in peers:
+            attack(peer, pieces, 2)
+        self.expect_in_order()
+
+    def test_a_client_that_cancels_500_calls_a_second_goes_on(self):
+        """Ten seconds: a client that does what it may."""
+        with Peer(self.server.grpc) as peer:
+            start = time.monotonic()
+            for i in range(5000):
+                stream = peer.open(GET_MODEL)
+                peer.data(stream, prefix(1000) + bytes(10))
+                peer.send(reset(stream))
+                peer.poll()
+                if i % 100 == 0:
+                    self.assertEqual(peer.call(GET_MODEL).status, INVALID_ARGUMENT)
+                time.sleep(max(0, start + i / 500 - time.monotonic()))
+            self.assertFalse(peer.closed)
+            self.assertIsNone(peer.goaway)
+
+    def assert_served_well(self, neighbour):
+        self.assertEqual(neighbour.errors, [])
+        print(f"{self.id()}: p99 of the neighbour's {len(neighbour.latencies)} calls: "
+              f"{neighbour.p99() * 1000:.0f} ms")
+        self.assertLess(neighbour.p99(), 1)
+
+
+if __name__ == "__main__":
+    main()
