@@ -67,6 +67,8 @@ class FrameReader {
   [[nodiscard]] std::string_view payload() const noexcept { return payload_; }
   // Every part so far belongs to a complete frame.
   [[nodiscard]] bool between_frames() const noexcept { return payload_left_ == 0; }
+  // Bytes of its payload that are still to come.
+  [[nodiscard]] std::size_t payload_left() const noexcept { return payload_left_; }
 
  private:
   [[nodiscard]] std::optional<Part> ReadHeader(std::string_view& input);

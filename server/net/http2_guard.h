@@ -135,17 +135,17 @@ class Http2Guard {
   void EndClientFrame(Output& output);
   void EndHeaderBlock(Output& output);
   void CheckHeaderBlock(HeaderBlock::Result result, Output& output);
-  void ReadMessages(std::uint32_t id, std::string_view bytes);
+  void ReadMessages(std::uint32_t id, std::string_view bytes, Output& output);
   // Return whether the call goes on; otherwise it is ended.
-  [[nodiscard]] bool BeginMessage(std::uint32_t id, Call& call);
-  [[nodiscard]] bool ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes);
+  [[nodiscard]] bool BeginMessage(std::uint32_t id, Call& call, Output& output);
+  [[nodiscard]] bool ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes, Output& output);
 
   // Returns whether the frame passes.
   [[nodiscard]] bool BeginServerFrame();
   void EndServerFrame(Output& output);
 
   void OpenCall(std::uint32_t id, Output& output);
-  void EndCall(std::uint32_t id, CallEnd reason, const absl::Status& status);
+  void EndCall(std::uint32_t id, CallEnd reason, const absl::Status& status, Output& output);
   [[nodiscard]] std::optional<CallEnd> FindStall(Call& call);
   void Forget(Calls::iterator call);
   void CountReset(Output& output);
@@ -201,8 +201,11 @@ class Http2Guard {
 
   TokenBucket resets_{kResetRate, kResetBurst};
   TokenBucket control_frames_{kControlFrameRate, kControlFrameBurst};
-  // Of this connection, part of the budget.
+  // What the messages of this connection take of the budget.
   std::size_t reserved_ = 0;
+  // What the rest of a DATA frame takes of it, in which the guard ended the call: gRPC keeps it
+  // until the RST_STREAM behind the frame.
+  std::size_t tail_reserved_ = 0;
 };
 
 }  // namespace calibd::server
