@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -17,6 +18,7 @@ namespace {
 struct Armed {
   std::string point;
   int at = 0;
+  bool throws = false;
   std::string while_file;
 };
 
@@ -24,7 +26,7 @@ Armed Read() {
   Armed armed;
   const char* const variable = std::getenv("CALIBD_FAILPOINT");
   const std::string_view text = variable == nullptr ? "" : variable;
-  const std::size_t end = text.find_first_of(":@");
+  const std::size_t end = text.find_first_of(":!@");
   if (end == std::string_view::npos) {
     return armed;
   }
@@ -32,15 +34,21 @@ Armed Read() {
   if (text[end] == '@') {
     armed.while_file = text.substr(end + 1);
   } else {
+    armed.throws = text[end] == '!';
     std::from_chars(text.data() + end + 1, text.data() + text.size(), armed.at);
   }
+  return armed;
+}
+
+const Armed& TheArmed() {
+  static const Armed armed = Read();
   return armed;
 }
 
 }  // namespace
 
 void Failpoint(std::string_view point) {
-  static const Armed armed = Read();
+  const Armed& armed = TheArmed();
   static std::atomic<int> reached = 0;
   if (point != armed.point) {
     return;
@@ -49,11 +57,22 @@ void Failpoint(std::string_view point) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (++reached == armed.at) {
+    if (armed.throws) {
+      throw std::runtime_error("failpoint");
+    }
     kill(getpid(), SIGKILL);
     // Until it arrives.
     while (true) {
       pause();
     }
+  }
+}
+
+void EntryFailpoint(std::string_view method, std::string_view stage) {
+  const std::string& point = TheArmed().point;
+  if (point.size() == method.size() + 1 + stage.size() && point.starts_with(method) &&
+      point[method.size()] == '.' && point.ends_with(stage)) {
+    Failpoint(point);
   }
 }
 

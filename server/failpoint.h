@@ -5,14 +5,19 @@
 
 namespace calibd::server {
 
-// Where tests end the process: as by a power cut, with nothing flushed or answered, when the
-// point is reached for the N-th time and the environment says CALIBD_FAILPOINT=point:N. Or where
-// they hold up whoever reaches it, with CALIBD_FAILPOINT=point@FILE, as long as there is the file.
-// Nothing at all in builds without the option CALIBD_FAILPOINTS. Thread-safe.
+// Points at which tests disturb the process, as the environment variable CALIBD_FAILPOINT says:
+//   point:N     ends it when the point is reached for the N-th time, as by a power cut, with
+//               nothing flushed or answered;
+//   point!N     throws std::runtime_error there;
+//   point@FILE  holds up whoever reaches the point as long as the file exists.
+// Does nothing in builds without the option CALIBD_FAILPOINTS. Thread-safe.
 #ifdef CALIBD_FAILPOINTS
 void Failpoint(std::string_view point);
+// The point "method.stage".
+void EntryFailpoint(std::string_view method, std::string_view stage);
 #else
 constexpr void Failpoint(std::string_view) noexcept {}
+constexpr void EntryFailpoint(std::string_view, std::string_view) noexcept {}
 #endif
 
 }  // namespace calibd::server

@@ -26,12 +26,13 @@
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
+#include "server/rpc/call_memory.h"
 #include "server/rpc/grpc_endpoint.h"
+#include "server/rpc/guard.h"
 #include "server/rpc/ingest_service.h"
 #include "server/rpc/model_service.h"
 #include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
-#include "server/rpc/status_mapping.h"
 #include "server/rpc/store_service.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
@@ -51,6 +52,7 @@ struct Server::Parts {
       : options(the_options),
         events(std::move(the_events)),
         call_memory(static_cast<std::size_t>(options.call_memory_bytes)),
+        response_memory(call_memory),
         writers("calibd-writer", static_cast<std::size_t>(options.writer_threads)),
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
@@ -74,21 +76,23 @@ struct Server::Parts {
              computers, compute_threads),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
-        models(registry, commits, static_cast<std::size_t>(options.model_memory_bytes),
+        models(response_memory, registry, commits,
+               static_cast<std::size_t>(options.model_memory_bytes),
                [this](const std::shared_ptr<Model>& model) {
                  streams.EndStreamsOf(*model,
                                       ModelNotFoundError(model->declaration().name.ToString()));
                  calibration.watches().EndWatchesOf(*model);
                }),
-        ingest({.registry = registry,
+        ingest({.memory = response_memory,
+                .registry = registry,
                 .ingestor = ingestor,
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
         history(options.data_dir + "/calibd.db"),
-        calibration(registry, jobs, ingestor, history,
+        calibration(response_memory, registry, jobs, ingestor, history,
                     static_cast<std::size_t>(options.max_watchers)),
-        upkeep(registry, options.data_dir, commits),
+        upkeep(response_memory, registry, options.data_dir, commits),
         rpcs(RegisteredMethods(options.reflection)),
         metrics({.registry = registry,
                  .ingestor = ingestor,
@@ -97,6 +101,7 @@ struct Server::Parts {
                  .rpcs = rpcs,
                  .relay = relay_statistics,
                  .commits = commits,
+                 .call_memory = call_memory,
                  .recovery = recovery,
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
@@ -132,7 +137,7 @@ struct Server::Parts {
   // calls served.
   void RunRecovery() {
     pthread_setname_np(pthread_self(), "calibd-recover");
-    const absl::Status status = CatchExceptions([this]() -> absl::Status {
+    const absl::Status status = Guarded("Recovery", Stage::kStart, [this]() -> absl::Status {
       absl::Status recovered =
           Recover(store, registry, static_cast<std::size_t>(options.model_memory_bytes), recovery);
       if (recovered.ok()) {
@@ -189,6 +194,7 @@ struct Server::Parts {
   const Events events;
   ByteBudget call_memory;
   RelayStatistics relay_statistics;
+  CallMemory response_memory;
   std::atomic<Phase> phase = Phase::kStarting;
   ThreadPool writers;
   ModelRegistry registry;

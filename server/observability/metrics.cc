@@ -526,6 +526,11 @@ void Metrics::CollectServer(std::vector<MetricFamily>& families) const {
                             "Size of calibd_ingest_queue_bytes at which streams are read no "
                             "further.",
                             MetricType::Gauge, Bytes(sources_.ingest_queue_bytes)));
+  families.push_back(Single("calibd_call_memory_bytes", "Memory that the messages of calls occupy.",
+                            MetricType::Gauge, Bytes(sources_.call_memory.reserved())));
+  families.push_back(Single("calibd_call_memory_limit_bytes",
+                            "Most that calibd_call_memory_bytes may be.", MetricType::Gauge,
+                            Bytes(sources_.call_memory.limit())));
   families.push_back(Single("calibd_state_reserved_bytes",
                             "Memory that the declarations of all models reserve.",
                             MetricType::Gauge, Bytes(sources_.registry.reserved_bytes())));

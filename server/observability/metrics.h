@@ -13,6 +13,7 @@
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
 #include "server/ingest/recovery.h"
+#include "server/net/byte_budget.h"
 #include "server/net/relay_statistics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
@@ -33,6 +34,7 @@ class Metrics final : public prometheus::Collectable {
     const RpcStatistics& rpcs;
     const RelayStatistics& relay;
     const CommitQueue& commits;
+    const ByteBudget& call_memory;
     // Of the start, maybe under way.
     const Recovery& recovery;
     // Series of models in one answer; models come in order of name, and what

@@ -16,7 +16,7 @@
 #include "server/rpc/proto_time.h"
 #include "server/rpc/provenance.h"
 #include "server/rpc/reliability_proto.h"
-#include "server/rpc/status_mapping.h"
+#include "server/rpc/unary_call.h"
 #include "server/rpc/watch_proto.h"
 #include "server/rpc/window_call.h"
 #include "server/rpc/window_calls.h"
@@ -147,10 +147,11 @@ void Describe(Model& model, const ModelSnapshot& snapshot,
 
 }  // namespace
 
-CalibrationServiceImpl::CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs,
-                                               Ingestor& ingestor, HistoryReader& history,
-                                               std::size_t max_watchers)
-    : registry_(registry),
+CalibrationServiceImpl::CalibrationServiceImpl(CallMemory& memory, ModelRegistry& registry,
+                                               WindowJobs& jobs, Ingestor& ingestor,
+                                               HistoryReader& history, std::size_t max_watchers)
+    : memory_(memory),
+      registry_(registry),
       jobs_(jobs),
       ingestor_(ingestor),
       history_(history),
@@ -160,126 +161,127 @@ CalibrationServiceImpl::CalibrationServiceImpl(ModelRegistry& registry, WindowJo
 grpc::ServerUnaryReactor* CalibrationServiceImpl::GetCalibration(
     grpc::CallbackServerContext* context, const v1::GetCalibrationRequest* request,
     v1::GetCalibrationResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(CatchExceptions([&]() -> absl::Status {
-    const absl::StatusOr<ModelName> name = ParseModelName("model", request->model());
-    if (!name.ok()) {
-      return name.status();
-    }
-    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Find(*name);
-    if (!model.ok()) {
-      return model.status();
-    }
-    Describe(**model, *(*model)->snapshot(), std::chrono::system_clock::now(), *response);
-    return absl::OkStatus();
-  })));
-  return reactor;
+  return AnswerUnary(
+      "GetCalibration", memory_, *context, *request, *response,
+      [&](v1::GetCalibrationResponse& answer) -> absl::Status {
+        const absl::StatusOr<ModelName> name = ParseModelName("model", request->model());
+        if (!name.ok()) {
+          return name.status();
+        }
+        const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Find(*name);
+        if (!model.ok()) {
+          return model.status();
+        }
+        Describe(**model, *(*model)->snapshot(), std::chrono::system_clock::now(), answer);
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* CalibrationServiceImpl::ListVerdicts(
     grpc::CallbackServerContext* context, const v1::ListVerdictsRequest* request,
     v1::ListVerdictsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status status = CatchExceptions([&] {
-    return verdicts_.List(*request, *response, [reactor](const absl::Status& listed) {
-      reactor->Finish(ToGrpcStatus(listed));
-    });
+  return ServeUnary("ListVerdicts", memory_, *context, *request, *response, [&](const auto& call) {
+    return verdicts_.List(*request, *response,
+                          [call](const absl::Status& listed) { call->End(listed); });
   });
-  if (!status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
-  }
-  return reactor;
 }
 
 grpc::ServerUnaryReactor* CalibrationServiceImpl::AcknowledgeAlarm(
     grpc::CallbackServerContext* context, const v1::AcknowledgeAlarmRequest* request,
     v1::AcknowledgeAlarmResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const absl::Status status = CatchExceptions([&]() -> absl::Status {
-    const absl::StatusOr<ModelName> name = ParseModelName("model", request->model());
-    if (!name.ok()) {
-      return name.status();
-    }
-    const std::int64_t alarm_id = request->alarm_id();
-    if (alarm_id < 1) {
-      return InvalidFieldError("alarm_id", absl::StrCat("is ", alarm_id, ", expected >= 1"));
-    }
-    if (request->note().size() > kMaxNoteLength) {
-      return InvalidFieldError("note", absl::StrCat("has ", request->note().size(),
-                                                    " bytes, expected at most ", kMaxNoteLength));
-    }
-    if (const auto unprintable = FindUnprintable(request->note())) {
-      return InvalidFieldError("note", *unprintable);
-    }
-    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Find(*name);
-    if (!model.ok()) {
-      return model.status();
-    }
-    absl::Status found = FindAlarm(**model, alarm_id, *response->mutable_alarm());
-    if (!found.ok() || response->alarm().has_acknowledge_time()) {
-      // What is visible is on disk.
-      reactor->Finish(ToGrpcStatus(found));
-      return absl::OkStatus();
-    }
-    ingestor_.Acknowledge(
-        *model, alarm_id, request->note(),
-        [reactor, response, model = *model, alarm_id](const absl::Status& acknowledged) {
-          reactor->Finish(ToGrpcStatus(CatchExceptions([&]() -> absl::Status {
-            response->clear_alarm();
-            return acknowledged.ok() ? FindAlarm(*model, alarm_id, *response->mutable_alarm())
-                                     : acknowledged;
-          })));
-        });
-    return absl::OkStatus();
-  });
-  if (!status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
+  return ServeUnary(
+      "AcknowledgeAlarm", memory_, *context, *request, *response,
+      [&](const auto& call) -> absl::Status {
+        const absl::StatusOr<std::shared_ptr<Model>> model = CheckAcknowledgement(*request);
+        if (!model.ok()) {
+          return model.status();
+        }
+        const std::int64_t alarm_id = request->alarm_id();
+        v1::Alarm alarm;
+        absl::Status found = FindAlarm(**model, alarm_id, alarm);
+        if (!found.ok()) {
+          return found;
+        }
+        const auto describe = [model = *model, alarm_id](v1::AcknowledgeAlarmResponse& answer) {
+          return FindAlarm(*model, alarm_id, *answer.mutable_alarm());
+        };
+        if (alarm.has_acknowledge_time()) {
+          // What is visible is on disk.
+          call->EndWith(describe);
+          return absl::OkStatus();
+        }
+        ingestor_.Acknowledge(*model, alarm_id, request->note(),
+                              [call, describe](const absl::Status& acknowledged) {
+                                call->EndWith([&](v1::AcknowledgeAlarmResponse& answer) {
+                                  return acknowledged.ok() ? describe(answer) : acknowledged;
+                                });
+                              });
+        return absl::OkStatus();
+      });
+}
+
+absl::StatusOr<std::shared_ptr<Model>> CalibrationServiceImpl::CheckAcknowledgement(
+    const v1::AcknowledgeAlarmRequest& request) const {
+  const absl::StatusOr<ModelName> name = ParseModelName("model", request.model());
+  if (!name.ok()) {
+    return name.status();
   }
-  return reactor;
+  if (request.alarm_id() < 1) {
+    return InvalidFieldError("alarm_id",
+                             absl::StrCat("is ", request.alarm_id(), ", expected >= 1"));
+  }
+  if (request.note().size() > kMaxNoteLength) {
+    return InvalidFieldError("note", absl::StrCat("has ", request.note().size(),
+                                                  " bytes, expected at most ", kMaxNoteLength));
+  }
+  if (const auto unprintable = FindUnprintable(request.note())) {
+    return InvalidFieldError("note", *unprintable);
+  }
+  return registry_.Find(*name);
 }
 
 grpc::ServerWriteReactor<v1::RunTestResponse>* CalibrationServiceImpl::RunTest(
-    grpc::CallbackServerContext* /*context*/, const v1::RunTestRequest* request) {
-  return WindowCall<v1::RunTestResponse>::Begin([&](const auto& response, auto watcher) {
-    return SubmitRunTest(registry_, jobs_, *request, response, std::move(watcher));
-  });
+    grpc::CallbackServerContext* context, const v1::RunTestRequest* request) {
+  return ServeWindowCall<v1::RunTestResponse>(
+      "RunTest", memory_, *context, *request, [&](const auto& result, auto watcher) {
+        return SubmitRunTest(registry_, jobs_, *request, result, std::move(watcher));
+      });
 }
 
 grpc::ServerWriteReactor<v1::EvaluateResponse>* CalibrationServiceImpl::Evaluate(
-    grpc::CallbackServerContext* /*context*/, const v1::EvaluateRequest* request) {
-  return WindowCall<v1::EvaluateResponse>::Begin([&](const auto& response, auto watcher) {
-    return SubmitEvaluate(registry_, jobs_, *request, response, std::move(watcher));
-  });
+    grpc::CallbackServerContext* context, const v1::EvaluateRequest* request) {
+  return ServeWindowCall<v1::EvaluateResponse>(
+      "Evaluate", memory_, *context, *request, [&](const auto& result, auto watcher) {
+        return SubmitEvaluate(registry_, jobs_, *request, result, std::move(watcher));
+      });
 }
 
 grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* CalibrationServiceImpl::WatchCalibration(
-    grpc::CallbackServerContext* /*context*/, const v1::WatchCalibrationRequest* request) {
-  return watches_.Begin(*request);
+    grpc::CallbackServerContext* context, const v1::WatchCalibrationRequest* request) {
+  return ServeStream<v1::WatchCalibrationResponse>(
+      "WatchCalibration", memory_, *context, *request,
+      [&](const auto& stream) { return watches_.Add(*request, stream); });
 }
 
 grpc::ServerUnaryReactor* CalibrationServiceImpl::GetHistory(grpc::CallbackServerContext* context,
                                                              const v1::GetHistoryRequest* request,
                                                              v1::GetHistoryResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status status = CatchExceptions([&]() -> absl::Status {
-    const absl::StatusOr<HistoryQuery> query = CheckHistoryRequest(registry_, *request);
-    if (!query.ok()) {
-      return query.status();
-    }
-    return history_.Read(query->model, query->range,
-                         [reactor, response, query = *query](const auto& buckets) {
-                           reactor->Finish(ToGrpcStatus(CatchExceptions([&]() -> absl::Status {
-                             if (buckets.ok()) {
-                               DescribeHistory(query, *buckets, *response);
-                             }
-                             return buckets.status();
-                           })));
-                         });
-  });
-  if (!status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
-  }
-  return reactor;
+  return ServeUnary(
+      "GetHistory", memory_, *context, *request, *response, [&](const auto& call) -> absl::Status {
+        const absl::StatusOr<HistoryQuery> query = CheckHistoryRequest(registry_, *request);
+        if (!query.ok()) {
+          return query.status();
+        }
+        return history_.Read(query->model, query->range,
+                             [call, query = *query](const auto& buckets) {
+                               call->EndWith([&](v1::GetHistoryResponse& answer) {
+                                 if (buckets.ok()) {
+                                   DescribeHistory(query, *buckets, answer);
+                                 }
+                                 return buckets.status();
+                               });
+                             });
+      });
 }
 
 }  // namespace calibd::server

@@ -6,6 +6,7 @@
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/rpc/calibration_watches.h"
+#include "server/rpc/call_memory.h"
 #include "server/rpc/verdict_list.h"
 #include "server/state/model_registry.h"
 
@@ -16,8 +17,8 @@ namespace calibd::server {
 // call blocks.
 class CalibrationServiceImpl final : public v1::CalibrationService::CallbackService {
  public:
-  CalibrationServiceImpl(ModelRegistry& registry, WindowJobs& jobs, Ingestor& ingestor,
-                         HistoryReader& history, std::size_t max_watchers);
+  CalibrationServiceImpl(CallMemory& memory, ModelRegistry& registry, WindowJobs& jobs,
+                         Ingestor& ingestor, HistoryReader& history, std::size_t max_watchers);
 
   grpc::ServerUnaryReactor* GetCalibration(grpc::CallbackServerContext* context,
                                            const v1::GetCalibrationRequest* request,
@@ -41,6 +42,11 @@ class CalibrationServiceImpl final : public v1::CalibrationService::CallbackServ
   [[nodiscard]] CalibrationWatches& watches() noexcept { return watches_; }
 
  private:
+  // The model whose alarm is acknowledged. Errors: InvalidArgument naming the field; NotFound.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> CheckAcknowledgement(
+      const v1::AcknowledgeAlarmRequest& request) const;
+
+  CallMemory& memory_;
   ModelRegistry& registry_;
   WindowJobs& jobs_;
   Ingestor& ingestor_;

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/errors.h"
-#include "server/rpc/status_mapping.h"
 #include "server/rpc/watch_proto.h"
 
 namespace calibd::server {
@@ -50,15 +49,6 @@ absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& reques
   return duration;
 }
 
-// A model as it is shown to all watchers of one pass.
-struct Shown {
-  std::shared_ptr<const ModelSnapshot> snapshot;
-  std::chrono::system_clock::time_point time;
-  std::int64_t revision = 0;
-  // Once one of them wants it.
-  std::optional<v1::GetCalibrationResponse> calibration;
-};
-
 // How often the model's state has changed; each count is part of what a restart brings back.
 std::int64_t Changes(const ModelSnapshot& snapshot) {
   std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
@@ -90,116 +80,13 @@ std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
 
 }  // namespace
 
-class CalibrationWatches::Call final : public grpc::ServerWriteReactor<WatchResponse>,
-                                       public std::enable_shared_from_this<Call> {
- public:
-  explicit Call(CalibrationWatches& watches) : watches_(watches) {}
-
-  // Before anybody else knows of it, as the next one.
-  void Start() { self_ = shared_from_this(); }
-
-  // number: among the watchers.
-  void Watch(std::int64_t number, std::shared_ptr<Model> model, std::chrono::nanoseconds interval,
-             std::int64_t after_revision) {
-    number_ = number;
-    model_ = std::move(model);
-    interval_ = interval;
-    revision_ = after_revision;
-  }
-
-  // The model, unless the call has ended or is still writing.
-  [[nodiscard]] std::shared_ptr<Model> Idle() {
-    const std::lock_guard lock(mutex_);
-    return writing_ ? nullptr : model_;
-  }
-
-  // Of the newest message that the client has or is sent; whether this call sent none. For the
-  // one that calls Write.
-  [[nodiscard]] std::int64_t revision() const noexcept { return revision_; }
-  [[nodiscard]] bool silent() const noexcept { return silent_; }
-
-  // When it is Idle. calibration: or null, for no change. Returns how long it is to be left alone.
-  std::chrono::nanoseconds Write(const v1::GetCalibrationResponse* calibration,
-                                 std::int64_t revision) {
-    const std::lock_guard lock(mutex_);
-    if (model_ == nullptr) {
-      return kBetweenLooks;  // Ended since.
-    }
-    if (calibration != nullptr) {
-      *written_.mutable_calibration() = *calibration;
-    }
-    written_.set_revision(revision);
-    revision_ = revision;
-    silent_ = false;
-    writing_ = true;
-    StartWrite(&written_);
-    return interval_;
-  }
-
-  // Only the first status counts.
-  void End(absl::Status status) {
-    const std::lock_guard lock(mutex_);
-    EndLocked(std::move(status));
-  }
-
-  void OnWriteDone(bool ok) override {
-    const std::lock_guard lock(mutex_);
-    writing_ = false;
-    written_.Clear();
-    if (!ok) {
-      EndLocked(absl::CancelledError("the client is gone"));
-    }
-    Advance();
-  }
-
-  void OnCancel() override { End(absl::CancelledError("the client is gone")); }
-
-  void OnDone() override {
-    // Goes, maybe as the last owner, after the lock is released.
-    std::shared_ptr<Call> self;
-    std::int64_t number = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      self = std::move(self_);
-      number = number_;
-    }
-    watches_.Remove(number);
-  }
-
- private:
-  // With mutex_ held, as the next one.
-  void EndLocked(absl::Status status) {
-    if (!end_status_.has_value()) {
-      end_status_ = std::move(status);
-      // A deleted model must not live on in a call whose client does not read.
-      model_.reset();
-    }
-    Advance();
-  }
-
-  // A write that is pending comes back by itself, also when cancelled.
-  void Advance() {
-    if (end_status_.has_value() && !writing_ && !finished_) {
-      finished_ = true;
-      Finish(ToGrpcStatus(*end_status_));
-    }
-  }
-
-  CalibrationWatches& watches_;
-  std::mutex mutex_;
-  // Itself, until OnDone.
-  std::shared_ptr<Call> self_;
-  std::int64_t number_ = 0;
-  // Until the end.
-  std::shared_ptr<Model> model_;
-  std::chrono::nanoseconds interval_{};
-  // The looking thread's.
-  std::int64_t revision_ = 0;
-  bool silent_ = true;
-  WatchResponse written_;
-  bool writing_ = false;
-  std::optional<absl::Status> end_status_;
-  bool finished_ = false;
+// A model as it is shown to all watchers of one pass.
+struct CalibrationWatches::Shown {
+  std::shared_ptr<const ModelSnapshot> snapshot;
+  std::chrono::system_clock::time_point time;
+  std::int64_t revision = 0;
+  // Set once one of the watchers needs it.
+  std::optional<v1::GetCalibrationResponse> calibration;
 };
 
 CalibrationWatches::CalibrationWatches(const ModelRegistry& registry, std::size_t max_watchers,
@@ -211,18 +98,8 @@ CalibrationWatches::CalibrationWatches(const ModelRegistry& registry, std::size_
 
 CalibrationWatches::~CalibrationWatches() { Stop(); }
 
-grpc::ServerWriteReactor<WatchResponse>* CalibrationWatches::Begin(const WatchRequest& request) {
-  auto call = std::make_shared<Call>(*this);
-  call->Start();
-  absl::Status status = CatchExceptions([&] { return Add(request, call); });
-  if (!status.ok()) {
-    call->End(std::move(status));
-  }
-  return call.get();
-}
-
 absl::Status CalibrationWatches::Add(const WatchRequest& request,
-                                     const std::shared_ptr<Call>& call) {
+                                     const std::shared_ptr<Stream>& stream) {
   const absl::StatusOr<ModelName> name = ParseModelName("model", request.model());
   if (!name.ok()) {
     return name.status();
@@ -235,6 +112,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
     return InvalidFieldError("after_revision",
                              absl::StrCat("is ", request.after_revision(), ", expected >= 0"));
   }
+  std::int64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
     if (draining_) {
@@ -251,11 +129,15 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
                     absl::StrCat("there are ", watchers_.size(), " watchers, the limit")),
           kRefusalDelay);
     }
-    const std::int64_t number = next_number_++;
-    watchers_[number] = {.call = call, .model = found->get(), .due = Clock::now()};
-    call->Watch(number, *std::move(found), *interval, request.after_revision());
+    number = next_number_++;
+    watchers_[number] = {.stream = stream,
+                         .model = *found,
+                         .interval = *interval,
+                         .revision = request.after_revision(),
+                         .due = Clock::now()};
     added_ = true;
   }
+  stream->OnEnd([this, number] { Remove(number); });
   changed_.notify_all();
   return absl::OkStatus();
 }
@@ -284,18 +166,18 @@ void CalibrationWatches::Drain() {
 }
 
 void CalibrationWatches::End(const Model* model, const absl::Status& status) {
-  std::vector<std::shared_ptr<Call>> calls;
+  std::vector<std::shared_ptr<Stream>> streams;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [number, watcher] : watchers_) {
-      if (model == nullptr || watcher.model == model) {
-        calls.push_back(watcher.call);
+      if (model == nullptr || watcher.model.lock().get() == model) {
+        streams.push_back(watcher.stream);
       }
     }
   }
-  // Outside the lock: a call that ends removes itself.
-  for (const std::shared_ptr<Call>& call : calls) {
-    call->End(status);
+  // Outside the lock: a stream that ends removes its watcher.
+  for (const std::shared_ptr<Stream>& stream : streams) {
+    stream->End(status);
   }
 }
 
@@ -310,71 +192,75 @@ void CalibrationWatches::Stop() {
   }
 }
 
+std::map<std::int64_t, CalibrationWatches::Watcher> CalibrationWatches::AwaitDue() {
+  std::map<std::int64_t, Watcher> due;
+  const Clock::time_point begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, begin + kBetweenPasses, [this] { return stopping_; });
+  while (due.empty() && !stopping_) {
+    added_ = false;
+    const Clock::time_point now = Clock::now();
+    Clock::time_point next = now + kLongestInterval;
+    for (const auto& [number, watcher] : watchers_) {
+      if (watcher.due <= now) {
+        due.emplace(number, watcher);
+      }
+      next = std::min(next, watcher.due);
+    }
+    if (due.empty()) {
+      changed_.wait_until(lock, next, [this] { return stopping_ || added_; });
+    }
+  }
+  return stopping_ ? std::map<std::int64_t, Watcher>() : due;
+}
+
+void CalibrationWatches::Look(Watcher& watcher, std::map<const Model*, Shown>& shown) {
+  watcher.due = Clock::now() + kBetweenLooks;
+  const std::shared_ptr<Model> model = watcher.model.lock();
+  if (model == nullptr || !watcher.stream->idle()) {
+    return;
+  }
+  Shown& now = shown[model.get()];
+  if (now.snapshot == nullptr) {
+    now.snapshot = model->snapshot();
+    now.time = std::chrono::system_clock::now();
+    now.revision = Revision(*model, *now.snapshot, now.time);
+  }
+  const bool changed = now.revision != watcher.revision;
+  if (!changed && !watcher.silent) {
+    return;
+  }
+  WatchResponse response;
+  response.set_revision(now.revision);
+  if (changed) {
+    if (!now.calibration.has_value()) {
+      describe_(*model, *now.snapshot, now.time, now.calibration.emplace());
+    }
+    *response.mutable_calibration() = *now.calibration;
+  }
+  if (watcher.stream->Send(std::move(response))) {
+    watcher.revision = now.revision;
+    watcher.silent = false;
+    watcher.due = Clock::now() + watcher.interval;
+  }
+}
+
 void CalibrationWatches::Run() {
   pthread_setname_np(pthread_self(), "calibd-watch");
-  struct Due {
-    std::int64_t number;
-    std::shared_ptr<Call> call;
-    Clock::time_point next;
-  };
-  std::vector<Due> due;
   while (true) {
-    const Clock::time_point begin = Clock::now();
-    due.clear();
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait_until(lock, begin + kBetweenPasses, [this] { return stopping_; });
-      Clock::time_point next = begin + kLongestInterval;
-      for (const auto& [number, watcher] : watchers_) {
-        next = std::min(next, watcher.due);
-      }
-      changed_.wait_until(lock, next, [this] { return stopping_ || added_; });
-      if (stopping_) {
-        return;
-      }
-      added_ = false;
-      const Clock::time_point now = Clock::now();
-      for (const auto& [number, watcher] : watchers_) {
-        if (watcher.due <= now) {
-          due.push_back({.number = number, .call = watcher.call, .next = now});
-        }
-      }
+    std::map<std::int64_t, Watcher> due = AwaitDue();
+    if (due.empty()) {
+      return;
     }
     std::map<const Model*, Shown> shown;
-    for (Due& one : due) {
-      const std::shared_ptr<Model> model = one.call->Idle();
-      one.next = Clock::now() + kBetweenLooks;
-      if (model == nullptr) {
-        continue;
-      }
-      const absl::Status status = CatchExceptions([&] {
-        Shown& now = shown[model.get()];
-        if (now.snapshot == nullptr) {
-          now.snapshot = model->snapshot();
-          now.time = std::chrono::system_clock::now();
-          now.revision = Revision(*model, *now.snapshot, now.time);
-        }
-        const v1::GetCalibrationResponse* change = nullptr;
-        if (now.revision != one.call->revision()) {
-          if (!now.calibration.has_value()) {
-            describe_(*model, *now.snapshot, now.time, now.calibration.emplace());
-          }
-          change = &*now.calibration;
-        }
-        if (change != nullptr || one.call->silent()) {
-          one.next = Clock::now() + one.call->Write(change, now.revision);
-        }
-        return absl::OkStatus();
-      });
-      if (!status.ok()) {
-        one.call->End(status);
-      }
+    for (auto& [number, watcher] : due) {
+      watcher.stream->Guard(Stage::kAnswer, [&] { Look(watcher, shown); });
     }
     const std::lock_guard lock(mutex_);
-    for (const Due& one : due) {
-      const auto found = watchers_.find(one.number);
+    for (auto& [number, watcher] : due) {
+      const auto found = watchers_.find(number);
       if (found != watchers_.end()) {
-        found->second.due = one.next;
+        found->second = std::move(watcher);
       }
     }
   }

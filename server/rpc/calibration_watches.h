@@ -1,8 +1,6 @@
 #ifndef CALIBD_SERVER_RPC_CALIBRATION_WATCHES_H_
 #define CALIBD_SERVER_RPC_CALIBRATION_WATCHES_H_
 
-#include <grpcpp/server_context.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -15,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/v1/calibration_service.pb.h"
+#include "server/rpc/response_stream.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
@@ -23,6 +22,7 @@ namespace calibd::server {
 // second, and writes what has changed; a call that is still being written is passed over.
 class CalibrationWatches {
  public:
+  using Stream = ResponseStream<v1::WatchCalibrationResponse>;
   // What GetCalibration answers at a time of a model in this state.
   using Describe =
       std::function<void(Model&, const ModelSnapshot&, std::chrono::system_clock::time_point now,
@@ -34,10 +34,9 @@ class CalibrationWatches {
   CalibrationWatches(const CalibrationWatches&) = delete;
   CalibrationWatches& operator=(const CalibrationWatches&) = delete;
 
-  // A new call, which keeps itself alive until gRPC is done with it. Refused with
-  // InvalidArgument, NotFound, ResourceExhausted when there are max_watchers, Unavailable.
-  grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* Begin(
-      const v1::WatchCalibrationRequest& request);
+  // Errors: InvalidArgument, NotFound, ResourceExhausted when there are max_watchers, Unavailable.
+  [[nodiscard]] absl::Status Add(const v1::WatchCalibrationRequest& request,
+                                 const std::shared_ptr<Stream>& stream);
 
   // The model was deleted: its watchers are told. After it is gone from the registry.
   void EndWatchesOf(const Model& model);
@@ -47,18 +46,28 @@ class CalibrationWatches {
   void Stop();
 
  private:
-  class Call;
   using Clock = std::chrono::steady_clock;
 
   struct Watcher {
-    std::shared_ptr<Call> call;
-    const Model* model = nullptr;
+    std::shared_ptr<Stream> stream;
+    // A deleted model must not live on in a call whose client does not read.
+    std::weak_ptr<Model> model;
+    std::chrono::nanoseconds interval{};
+    // Of the newest message that the client has or is sent.
+    std::int64_t revision = 0;
+    // Whether no message was sent yet.
+    bool silent = true;
     // When it is looked at next.
     Clock::time_point due;
   };
+  struct Shown;
 
-  absl::Status Add(const v1::WatchCalibrationRequest& request, const std::shared_ptr<Call>& call);
   void Remove(std::int64_t number);
+  // Sends the watcher the state of its model, if that has changed, and says when to look again.
+  // shown: what was made for other watchers in this pass.
+  void Look(Watcher& watcher, std::map<const Model*, Shown>& shown);
+  // Waits until watchers are due, and returns them; nothing when this stops.
+  std::map<std::int64_t, Watcher> AwaitDue();
   // model: or null, for all.
   void End(const Model* model, const absl::Status& status);
   void Run();
@@ -66,7 +75,7 @@ class CalibrationWatches {
   const ModelRegistry& registry_;
   const std::size_t max_watchers_;
   const Describe describe_;
-  // Of a call, its own mutex is never locked under this one.
+  // No function of a stream is called under it.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, Watcher> watchers_;  // guarded by mutex_

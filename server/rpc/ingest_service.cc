@@ -8,7 +8,7 @@
 #include "server/errors.h"
 #include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/observation_stream.h"
-#include "server/rpc/status_mapping.h"
+#include "server/rpc/unary_call.h"
 
 namespace calibd::server {
 namespace {
@@ -23,31 +23,38 @@ struct PendingObserve {
   std::optional<ProducerPosition> position;
   // Whether it is a batch of labels.
   bool labels = false;
-  grpc::ServerUnaryReactor* reactor = nullptr;
-  v1::ObserveResponse* response = nullptr;
 };
 
-void Answer(const PendingObserve& call, const Settlement& settlement) {
-  call.response->set_accepted_rows(settlement.accepted_rows);
-  call.response->set_duplicate_rows(settlement.duplicate_rows);
-  if (call.labels) {
-    SetProto(settlement.labels, *call.response->mutable_labels());
+absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveResponse& response) {
+  response.set_accepted_rows(settlement.accepted_rows);
+  response.set_duplicate_rows(settlement.duplicate_rows);
+  if (labels) {
+    SetProto(settlement.labels, *response.mutable_labels());
   }
-  call.reactor->Finish(ToGrpcStatus(settlement.status));
+  return settlement.status;
 }
 
-void Submit(const IngestParts& parts, const std::shared_ptr<PendingObserve>& call) {
-  if (!call->position.has_value()) {
-    parts.ingestor.Submit(call->model, std::nullopt, std::move(call->batch),
-                          [call](const Settlement& settlement) { Answer(*call, settlement); });
+void Submit(const IngestParts& parts, const std::shared_ptr<PendingObserve>& pending,
+            const std::shared_ptr<UnaryCall<v1::ObserveResponse>>& call) {
+  if (!pending->position.has_value()) {
+    parts.ingestor.Submit(
+        pending->model, std::nullopt, std::move(pending->batch),
+        [labels = pending->labels, call](const Settlement& settlement) {
+          call->EndWith([&](auto& response) { return Answer(settlement, labels, response); });
+        });
     return;
   }
-  parts.ingestor.OpenAndSubmit(call->model, call->position, std::move(call->batch),
-                               [&streams = parts.streams, call](const Settlement& settlement) {
-                                 streams.Fence(*call->model, call->position->producer_id,
-                                               call->position->epoch);
-                                 Answer(*call, settlement);
-                               });
+  parts.ingestor.OpenAndSubmit(
+      pending->model, pending->position, std::move(pending->batch),
+      [&streams = parts.streams, pending, call](const Settlement& settlement) {
+        // However the call has ended.
+        const absl::Status fenced = Guarded("Observe", Stage::kEnd, [&] {
+          streams.Fence(*pending->model, pending->position->producer_id, pending->position->epoch);
+        });
+        call->EndWith([&](auto& response) {
+          return fenced.ok() ? Answer(settlement, pending->labels, response) : fenced;
+        });
+      });
 }
 
 absl::StatusOr<std::shared_ptr<PendingObserve>> Prepare(const IngestParts& parts,
@@ -91,31 +98,22 @@ absl::StatusOr<std::shared_ptr<PendingObserve>> Prepare(const IngestParts& parts
 }  // namespace
 
 grpc::ServerBidiReactor<v1::StreamObservationsRequest, v1::StreamObservationsResponse>*
-IngestServiceImpl::StreamObservations(grpc::CallbackServerContext* /*context*/) {
-  return ObservationStream::Begin(parts_);
+IngestServiceImpl::StreamObservations(grpc::CallbackServerContext* context) {
+  return ObservationStream::Begin(parts_, *context);
 }
 
 grpc::ServerUnaryReactor* IngestServiceImpl::Observe(grpc::CallbackServerContext* context,
                                                      const v1::ObserveRequest* request,
                                                      v1::ObserveResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::StatusOr<std::shared_ptr<PendingObserve>> prepared =
-      CatchExceptions([&] { return Prepare(parts_, *request); });
-  if (!prepared.ok()) {
-    reactor->Finish(ToGrpcStatus(prepared.status()));
-    return reactor;
-  }
-  const std::shared_ptr<PendingObserve> call = *std::move(prepared);
-  call->reactor = reactor;
-  call->response = response;
-  const absl::Status submitted = CatchExceptions([&] {
-    Submit(parts_, call);
-    return absl::OkStatus();
-  });
-  if (!submitted.ok()) {
-    reactor->Finish(ToGrpcStatus(submitted));
-  }
-  return reactor;
+  return ServeUnary("Observe", parts_.memory, *context, *request, *response,
+                    [&](const auto& call) -> absl::Status {
+                      const absl::StatusOr<std::shared_ptr<PendingObserve>> pending =
+                          Prepare(parts_, *request);
+                      if (pending.ok()) {
+                        Submit(parts_, *pending, call);
+                      }
+                      return pending.status();
+                    });
 }
 
 }  // namespace calibd::server

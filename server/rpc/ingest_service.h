@@ -6,12 +6,14 @@
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
+#include "server/rpc/call_memory.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
 
 // What the calls of IngestService work with.
 struct IngestParts {
+  CallMemory& memory;
   ModelRegistry& registry;
   Ingestor& ingestor;
   OpenStreams& streams;

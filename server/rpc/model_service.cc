@@ -9,27 +9,20 @@
 #include "server/errors.h"
 #include "server/ingest/model_changes.h"
 #include "server/rpc/page.h"
-#include "server/rpc/status_mapping.h"
+#include "server/rpc/unary_call.h"
 
 namespace calibd::server {
 namespace {
 
 constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20;
 
-// Answers a unary call with what body, returning absl::Status, says.
-template <typename Body>
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body body) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(CatchExceptions(body)));
-  return reactor;
-}
-
 }  // namespace
 
-ModelServiceImpl::ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits,
-                                   std::size_t model_memory_bytes,
+ModelServiceImpl::ModelServiceImpl(CallMemory& memory, ModelRegistry& registry,
+                                   CommitQueue& commits, std::size_t model_memory_bytes,
                                    std::function<void(const std::shared_ptr<Model>&)> on_delete)
-    : registry_(registry),
+    : memory_(memory),
+      registry_(registry),
       commits_(commits),
       model_memory_bytes_(model_memory_bytes),
       on_delete_(std::move(on_delete)) {}
@@ -37,111 +30,108 @@ ModelServiceImpl::ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits
 grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerContext* context,
                                                         const v1::CreateModelRequest* request,
                                                         v1::CreateModelResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const auto done = [reactor, response](const absl::StatusOr<std::shared_ptr<Model>>& model,
-                                        bool created) {
-    if (created) {
-      spdlog::info("model {} is declared", (*model)->declaration().name.ToString());
-    }
-    reactor->Finish(ToGrpcStatus(CatchExceptions([&] {
-      if (model.ok()) {
-        *response->mutable_model() = Describe(**model);
-      }
-      return model.status();
-    })));
-  };
-  const absl::Status status = CatchExceptions([&]() -> absl::Status {
-    absl::StatusOr<ModelDeclaration> declaration =
-        CheckDeclaration(request->model(), model_memory_bytes_);
-    return declaration.ok()
-               ? server::CreateModel(registry_, commits_, *std::move(declaration), done)
-               : declaration.status();
-  });
-  if (!status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
-  }
-  return reactor;
+  return ServeUnary(
+      "CreateModel", memory_, *context, *request, *response, [&](const auto& call) -> absl::Status {
+        absl::StatusOr<ModelDeclaration> declaration =
+            CheckDeclaration(request->model(), model_memory_bytes_);
+        if (!declaration.ok()) {
+          return declaration.status();
+        }
+        return server::CreateModel(
+            registry_, commits_, *std::move(declaration),
+            [call](const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
+              call->EndWith([&](v1::CreateModelResponse& answer) {
+                if (created) {
+                  spdlog::info("model {} is declared", (*model)->declaration().name.ToString());
+                }
+                if (model.ok()) {
+                  *answer.mutable_model() = Describe(**model);
+                }
+                return model.status();
+              });
+            });
+      });
 }
 
 grpc::ServerUnaryReactor* ModelServiceImpl::GetModel(grpc::CallbackServerContext* context,
                                                      const v1::GetModelRequest* request,
                                                      v1::GetModelResponse* response) {
-  return Answer(context, [&]() -> absl::Status {
-    const absl::StatusOr<ModelName> name = ParseModelName("name", request->name());
-    if (!name.ok()) {
-      return name.status();
-    }
-    const absl::StatusOr<std::shared_ptr<Model>> model = registry_.Find(*name);
-    if (!model.ok()) {
-      return model.status();
-    }
-    *response->mutable_model() = Describe(**model);
-    return absl::OkStatus();
-  });
+  return AnswerUnary("GetModel", memory_, *context, *request, *response,
+                     [&](v1::GetModelResponse& answer) -> absl::Status {
+                       const absl::StatusOr<std::shared_ptr<Model>> model =
+                           FindModel(request->name());
+                       if (model.ok()) {
+                         *answer.mutable_model() = Describe(**model);
+                       }
+                       return model.status();
+                     });
 }
 
 grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerContext* context,
                                                        const v1::ListModelsRequest* request,
                                                        v1::ListModelsResponse* response) {
-  return Answer(context, [&]() -> absl::Status {
-    const absl::StatusOr<Page> page = ParsePage(request->page_size(), request->page_token());
-    if (!page.ok()) {
-      return page.status();
-    }
-    const auto listed = registry_.List(page->after, page->size + 1);
-    if (!listed.ok()) {
-      return listed.status();
-    }
-    const std::vector<std::shared_ptr<Model>>& models = *listed;
-    // A declaration with class names or matrices may be long: the page ends before it
-    // becomes too large a message, but not before its first model.
-    std::size_t bytes = 0;
-    std::size_t count = 0;
-    while (count < std::min(models.size(), page->size)) {
-      v1::Model model = Describe(*models[count]);
-      bytes += model.ByteSizeLong();
-      if (count > 0 && bytes > kMaxPageBytes) {
-        break;
-      }
-      *response->add_models() = std::move(model);
-      ++count;
-    }
-    if (count < models.size()) {
-      response->set_next_page_token(
-          MakePageToken(models[count - 1]->declaration().name.ToString()));
-    }
-    return absl::OkStatus();
-  });
+  return AnswerUnary("ListModels", memory_, *context, *request, *response,
+                     [&](v1::ListModelsResponse& answer) { return ListPage(*request, answer); });
 }
 
 grpc::ServerUnaryReactor* ModelServiceImpl::DeleteModel(grpc::CallbackServerContext* context,
                                                         const v1::DeleteModelRequest* request,
-                                                        v1::DeleteModelResponse* /*response*/) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status status = CatchExceptions([&]() -> absl::Status {
-    const absl::StatusOr<ModelName> name = ParseModelName("name", request->name());
-    if (!name.ok()) {
-      return name.status();
-    }
-    absl::StatusOr<std::shared_ptr<Model>> found = registry_.Find(*name);
-    if (!found.ok()) {
-      return found.status();
-    }
-    const std::shared_ptr<Model> model = *std::move(found);
-    server::DeleteModel(
-        registry_, commits_, model, [this, model, reactor](const absl::Status& deleted) {
-          if (deleted.ok()) {
-            spdlog::info("model {} is deleted", model->declaration().name.ToString());
-            on_delete_(model);
-          }
-          reactor->Finish(ToGrpcStatus(deleted));
-        });
-    return absl::OkStatus();
-  });
-  if (!status.ok()) {
-    reactor->Finish(ToGrpcStatus(status));
+                                                        v1::DeleteModelResponse* response) {
+  return ServeUnary(
+      "DeleteModel", memory_, *context, *request, *response, [&](const auto& call) -> absl::Status {
+        absl::StatusOr<std::shared_ptr<Model>> found = FindModel(request->name());
+        if (!found.ok()) {
+          return found.status();
+        }
+        server::DeleteModel(
+            registry_, commits_, *found, [this, model = *found, call](const absl::Status& deleted) {
+              // However the call has ended.
+              const absl::Status told = Guarded("DeleteModel", Stage::kEnd, [&] {
+                if (deleted.ok()) {
+                  spdlog::info("model {} is deleted", model->declaration().name.ToString());
+                  on_delete_(model);
+                }
+                return deleted;
+              });
+              call->End(told);
+            });
+        return absl::OkStatus();
+      });
+}
+
+absl::StatusOr<std::shared_ptr<Model>> ModelServiceImpl::FindModel(const std::string& name) const {
+  const absl::StatusOr<ModelName> parsed = ParseModelName("name", name);
+  return parsed.ok() ? registry_.Find(*parsed) : parsed.status();
+}
+
+absl::Status ModelServiceImpl::ListPage(const v1::ListModelsRequest& request,
+                                        v1::ListModelsResponse& response) const {
+  const absl::StatusOr<Page> page = ParsePage(request.page_size(), request.page_token());
+  if (!page.ok()) {
+    return page.status();
   }
-  return reactor;
+  const auto listed = registry_.List(page->after, page->size + 1);
+  if (!listed.ok()) {
+    return listed.status();
+  }
+  const std::vector<std::shared_ptr<Model>>& models = *listed;
+  // A declaration with class names or matrices may be long: the page ends before it becomes too
+  // large a message, but not before its first model.
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  while (count < std::min(models.size(), page->size)) {
+    v1::Model model = Describe(*models[count]);
+    bytes += model.ByteSizeLong();
+    if (count > 0 && bytes > kMaxPageBytes) {
+      break;
+    }
+    *response.add_models() = std::move(model);
+    ++count;
+  }
+  if (count < models.size()) {
+    response.set_next_page_token(MakePageToken(models[count - 1]->declaration().name.ToString()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace calibd::server

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "calibd/v1/model_service.grpc.pb.h"
+#include "server/rpc/call_memory.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 
@@ -16,7 +18,8 @@ namespace calibd::server {
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
   // on_delete: told of every deleted model, on the storage thread.
-  ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits, std::size_t model_memory_bytes,
+  ModelServiceImpl(CallMemory& memory, ModelRegistry& registry, CommitQueue& commits,
+                   std::size_t model_memory_bytes,
                    std::function<void(const std::shared_ptr<Model>&)> on_delete);
 
   grpc::ServerUnaryReactor* CreateModel(grpc::CallbackServerContext* context,
@@ -33,6 +36,12 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
                                         v1::DeleteModelResponse* response) override;
 
  private:
+  // Errors: InvalidArgument naming the field `name`; NotFound; Unavailable.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> FindModel(const std::string& name) const;
+  [[nodiscard]] absl::Status ListPage(const v1::ListModelsRequest& request,
+                                      v1::ListModelsResponse& response) const;
+
+  CallMemory& memory_;
   ModelRegistry& registry_;
   CommitQueue& commits_;
   const std::size_t model_memory_bytes_;

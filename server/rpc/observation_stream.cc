@@ -14,6 +14,7 @@ namespace {
 using Request = v1::StreamObservationsRequest;
 using Response = v1::StreamObservationsResponse;
 
+constexpr char kMethod[] = "StreamObservations";
 constexpr std::size_t kMaxProducerIdLength = 128;
 
 bool IsAlphanumeric(char c) {
@@ -48,27 +49,53 @@ absl::Status CheckProducer(const std::string& field, const std::string& producer
   return absl::OkStatus();
 }
 
-ObservationStream* ObservationStream::Begin(const IngestParts& parts) {
-  auto stream = std::make_shared<ObservationStream>(parts);
-  absl::StatusOr<std::int64_t> number =
-      parts.streams.Add([weak = std::weak_ptr(stream)](const absl::Status& status) {
-        if (const auto self = weak.lock()) {
-          const std::lock_guard lock(self->mutex_);
-          self->EndWith(status);
-        }
-      });
-  const std::lock_guard lock(stream->mutex_);
-  stream->self_ = stream;
-  if (number.ok()) {
-    stream->number_ = *number;
-    stream->Advance();
-  } else {
-    stream->EndWith(number.status());
+template <typename Body>
+void ObservationStream::Guard(Stage stage, const Body& body) {
+  absl::Status status = Guarded(kMethod, stage, body);
+  if (!status.ok()) {
+    const std::lock_guard lock(mutex_);
+    EndWith(std::move(status));
   }
+}
+
+template <typename Body>
+void ObservationStream::GuardLocked(Stage stage, const Body& body) {
+  absl::Status status = Guarded(kMethod, stage, body);
+  if (!status.ok()) {
+    EndWith(std::move(status));
+  }
+}
+
+ObservationStream* ObservationStream::Begin(const IngestParts& parts,
+                                            const grpc::CallbackServerContext& context) {
+  auto stream = std::make_shared<ObservationStream>(parts, context);
+  stream->self_ = stream;
+  stream->Guard(Stage::kStart, [&stream] { return stream->Register(); });
   return stream.get();
 }
 
+absl::Status ObservationStream::Register() {
+  absl::StatusOr<std::int64_t> number =
+      parts_.streams.Add([weak = weak_from_this()](const absl::Status& status) {
+        if (const auto self = weak.lock()) {
+          const std::lock_guard lock(self->mutex_);
+          self->GuardLocked(Stage::kEnd, [&] { self->EndWith(status); });
+        }
+      });
+  if (!number.ok()) {
+    return number.status();
+  }
+  const std::lock_guard lock(mutex_);
+  number_ = *number;
+  Advance();
+  return absl::OkStatus();
+}
+
 void ObservationStream::OnReadDone(bool ok) {
+  Guard(Stage::kRead, [this, ok] { return OnRead(ok); });
+}
+
+absl::Status ObservationStream::OnRead(bool ok) {
   std::shared_ptr<Model> model;
   {
     const std::lock_guard lock(mutex_);
@@ -76,66 +103,70 @@ void ObservationStream::OnReadDone(bool ok) {
       model = model_;
     }
   }
-  absl::Status status;
   DecodedBatch batch;
   if (model != nullptr) {
-    // Takes a while, so settlements must not wait for it. reading_ still holds,
-    // so no one else touches the request.
-    status = CatchExceptions([&] {
-      const Request::Batch& message = request_.batch();
-      batch = message.has_labels() ? Decode(message.labels(), model->declaration())
-                                   : Decode(message.observations(), model->declaration());
-      return absl::OkStatus();
-    });
+    // Takes a while, so settlements must not wait for it. No one else touches the request as long
+    // as reading_ holds.
+    const Request::Batch& message = request_.batch();
+    batch = message.has_labels() ? Decode(message.labels(), model->declaration())
+                                 : Decode(message.observations(), model->declaration());
   }
   const std::lock_guard lock(mutex_);
   reading_ = false;
   if (phase_ == Phase::kEnding || phase_ == Phase::kFinished) {
-    return;
+    return absl::OkStatus();
   }
   if (!ok) {
     // A message that cannot be parsed looks the same, so this is no clean end.
-    status = MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
-                       "the stream ended without Finish, or with a broken message; open again "
-                       "and resend what was not acknowledged");
+    return MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
+                     "the stream ended without Finish, or with a broken message; open again "
+                     "and resend what was not acknowledged");
   }
-  if (status.ok()) {
-    status = CatchExceptions([&] { return HandleMessage(std::move(batch)); });
-  }
-  if (!status.ok()) {
-    EndWith(std::move(status));
+  if (absl::Status status = HandleMessage(std::move(batch)); !status.ok()) {
+    // The client may take its time to read the error.
+    request_ = Request();
+    return status;
   }
   request_.Clear();
   Advance();
+  return absl::OkStatus();
 }
 
 void ObservationStream::OnWriteDone(bool ok) {
   const std::lock_guard lock(mutex_);
   writing_ = false;
+  reservation_.Release(responses_.front().reserved);
   responses_.pop_front();
-  if (!ok) {
-    cancelled_ = true;
-    EndWith(absl::CancelledError("the client is gone"));
-  }
-  Advance();
+  cancelled_ = cancelled_ || !ok;
+  GuardLocked(Stage::kWritten, [this, ok] {
+    if (!ok) {
+      EndWith(absl::CancelledError("the client is gone"));
+    }
+    Advance();
+  });
 }
 
 void ObservationStream::OnCancel() {
   const std::lock_guard lock(mutex_);
   cancelled_ = true;
-  EndWith(absl::CancelledError("the client is gone"));
-  Advance();
+  GuardLocked(Stage::kCancel, [this] {
+    EndWith(absl::CancelledError("the client is gone"));
+    Advance();
+  });
 }
 
 void ObservationStream::OnDone() {
+  const absl::Status removed = Guarded(kMethod, Stage::kDone, [this] {
+    if (number_.has_value()) {
+      parts_.streams.Remove(*number_);
+    }
+  });
+  // The call has ended: there is nobody to tell, and the error is logged.
+  static_cast<void>(removed);
+  // Destroyed after the lock is released.
   std::shared_ptr<ObservationStream> self;
-  {
-    const std::lock_guard lock(mutex_);
-    self = std::move(self_);
-  }
-  if (number_.has_value()) {
-    parts_.streams.Remove(*number_);
-  }
+  const std::lock_guard lock(mutex_);
+  self = std::move(self_);
 }
 
 absl::Status ObservationStream::HandleMessage(DecodedBatch batch) {
@@ -174,7 +205,8 @@ absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
   parts_.streams.Identify(*number_, model_, producer_id_, epoch_);
   parts_.ingestor.Open(model_, producer_id_, epoch_,
                        [self = shared_from_this()](absl::StatusOr<std::int64_t> next_sequence) {
-                         self->OnOpened(std::move(next_sequence));
+                         self->Guard(Stage::kOpened,
+                                     [&] { self->OnOpened(std::move(next_sequence)); });
                        });
   return absl::OkStatus();
 }
@@ -222,7 +254,9 @@ absl::Status ObservationStream::HandleBatch(std::int64_t sequence, DecodedBatch 
       model_, ProducerPosition{.producer_id = producer_id_, .epoch = epoch_, .sequence = sequence},
       std::move(batch), [self = shared_from_this(), sequence](Settlement settlement) {
         const std::lock_guard lock(self->mutex_);
-        self->OnSettled(sequence, std::move(settlement));
+        --self->in_flight_;
+        self->GuardLocked(Stage::kAnswer,
+                          [&] { self->OnSettled(sequence, std::move(settlement)); });
       });
   // Not settled before the lock is released.
   last_sequence_ = sequence;
@@ -231,7 +265,6 @@ absl::Status ObservationStream::HandleBatch(std::int64_t sequence, DecodedBatch 
 }
 
 void ObservationStream::OnSettled(std::int64_t sequence, Settlement settlement) {
-  --in_flight_;
   if (settlement.kind == Settlement::Kind::kRefused) {
     EndWith(std::move(settlement.status));
   } else {
@@ -271,12 +304,17 @@ void ObservationStream::Send(Response response) {
   }
   // An ack that is not being written yet grows instead of being followed.
   const std::size_t unwritten = responses_.size() - (writing_ ? 1 : 0);
-  if (response.has_ack() && unwritten > 0 && responses_.back().has_ack()) {
-    Response::Ack& last = *responses_.back().mutable_ack();
+  if (response.has_ack() && unwritten > 0 && responses_.back().response.has_ack()) {
+    Response::Ack& last = *responses_.back().response.mutable_ack();
     last.set_sequence(std::max(last.sequence(), response.ack().sequence()));
     return;
   }
-  responses_.push_back(std::move(response));
+  const std::size_t bytes = ResponseMemory(response);
+  if (absl::Status reserved = reservation_.Add(bytes); !reserved.ok()) {
+    EndWith(std::move(reserved));
+    return;
+  }
+  responses_.push_back({.response = std::move(response), .reserved = bytes});
 }
 
 void ObservationStream::EndWith(absl::Status status) {
@@ -316,7 +354,7 @@ void ObservationStream::Advance() {
   }
   if (!writing_ && !responses_.empty()) {
     writing_ = true;
-    StartWrite(&responses_.front());
+    StartWrite(&responses_.front().response);
   }
   if (phase_ == Phase::kEnding) {
     if (in_flight_ == 0 && responses_.empty()) {
@@ -336,7 +374,7 @@ void ObservationStream::Advance() {
     if (const auto self = weak.lock()) {
       const std::lock_guard lock(self->mutex_);
       self->waiting_for_room_ = false;
-      self->Advance();
+      self->GuardLocked(Stage::kRoom, [&] { self->Advance(); });
     }
   });
   if (waiting_for_room_) {

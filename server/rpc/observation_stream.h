@@ -12,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/rpc/call_memory.h"
+#include "server/rpc/guard.h"
 #include "server/rpc/ingest_service.h"
 
 namespace calibd::server {
@@ -24,9 +26,11 @@ class ObservationStream final
       public std::enable_shared_from_this<ObservationStream> {
  public:
   // The stream keeps itself alive until gRPC is done with it.
-  static ObservationStream* Begin(const IngestParts& parts);
+  static ObservationStream* Begin(const IngestParts& parts,
+                                  const grpc::CallbackServerContext& context);
 
-  explicit ObservationStream(const IngestParts& parts) : parts_(parts) {}
+  ObservationStream(const IngestParts& parts, const grpc::CallbackServerContext& context)
+      : parts_(parts), reservation_(parts.memory, context.peer()) {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -34,13 +38,22 @@ class ObservationStream final
   void OnDone() override;
 
  private:
+  // Runs an entry of the call without mutex_; an error or exception ends the call.
+  template <typename Body>
+  void Guard(Stage stage, const Body& body);
+  // The same with mutex_ held.
+  template <typename Body>
+  void GuardLocked(Stage stage, const Body& body);
+
+  absl::Status Register();
+  absl::Status OnRead(bool ok);
+  void OnOpened(absl::StatusOr<std::int64_t> next_sequence);
   // All of these are called with mutex_ held.
   // batch: what the request was decoded to, if it is a batch of an open stream.
   absl::Status HandleMessage(DecodedBatch batch);
   absl::Status HandleOpen(const v1::StreamObservationsRequest::Open& open);
   absl::Status HandleBatch(std::int64_t sequence, DecodedBatch batch);
   absl::Status HandleFinish(const v1::StreamObservationsRequest::Finish& finish);
-  void OnOpened(absl::StatusOr<std::int64_t> next_sequence);
   void OnSettled(std::int64_t sequence, Settlement settlement);
   void Send(v1::StreamObservationsResponse response);
   // Stops reading; the call ends with this status once the batches in flight are
@@ -64,8 +77,13 @@ class ObservationStream final
   v1::StreamObservationsRequest request_;
   bool reading_ = false;
   bool waiting_for_room_ = false;
+  struct Unwritten {
+    v1::StreamObservationsResponse response;
+    std::size_t reserved = 0;
+  };
   // front() is being written while writing_.
-  std::deque<v1::StreamObservationsResponse> responses_;
+  std::deque<Unwritten> responses_;
+  CallReservation reservation_;
   bool writing_ = false;
 
   std::shared_ptr<Model> model_;

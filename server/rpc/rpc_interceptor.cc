@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "server/rpc/guard.h"
+
 namespace calibd::server {
 namespace {
 
@@ -22,9 +24,12 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
-      code_ = static_cast<absl::StatusCode>(methods->GetSendStatus().error_code());
-    }
+    // A call whose status cannot be read is counted as cancelled, and goes on.
+    static_cast<void>(Guarded("Interceptor", Stage::kAnswer, [this, methods] {
+      if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+        code_ = static_cast<absl::StatusCode>(methods->GetSendStatus().error_code());
+      }
+    }));
     methods->Proceed();
   }
 
@@ -40,8 +45,12 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
 
 grpc::experimental::Interceptor* RpcInterceptorFactory::CreateServerInterceptor(
     ServerRpcInfo* info) {
-  // gRPC takes ownership.
-  return new RpcInterceptor(statistics_, statistics_.Find(info->method()));
+  // gRPC takes ownership. A call without an interceptor is not counted, but goes on.
+  RpcInterceptor* interceptor = nullptr;
+  static_cast<void>(Guarded("Interceptor", Stage::kStart, [&] {
+    interceptor = new RpcInterceptor(statistics_, statistics_.Find(info->method()));
+  }));
+  return interceptor;
 }
 
 }  // namespace calibd::server

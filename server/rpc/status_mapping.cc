@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -123,25 +125,37 @@ rpc::Status ToRpcStatus(const absl::Status& status) {
   return result;
 }
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
+grpc::Status ToGrpcStatus(const absl::Status& status) noexcept {
   if (status.ok()) {
-    return grpc::Status::OK;
+    return {};
   }
-  const rpc::Status wire = ToRpcStatus(status);
-  return {static_cast<grpc::StatusCode>(wire.code()), wire.message(), wire.SerializeAsString()};
+  try {
+    const rpc::Status wire = ToRpcStatus(status);
+    return {static_cast<grpc::StatusCode>(wire.code()), wire.message(), wire.SerializeAsString()};
+  } catch (...) {
+    return {static_cast<grpc::StatusCode>(status.code()), std::string()};
+  }
 }
 
-absl::Status CurrentExceptionStatus() noexcept {
+absl::Status CurrentExceptionStatus(std::string_view part, std::string_view stage) noexcept {
+  absl::StatusCode code = absl::StatusCode::kInternal;
   try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY", "out of memory");
-  } catch (const std::exception& error) {
-    spdlog::error("unexpected exception: {}", error.what());
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      code = absl::StatusCode::kResourceExhausted;
+      spdlog::error("{}.{}: out of memory", part, stage);
+      return MakeError(code, "OUT_OF_MEMORY", "out of memory");
+    } catch (const std::exception& error) {
+      spdlog::error("{}.{}: unexpected exception: {}", part, stage, error.what());
+    } catch (...) {
+      spdlog::error("{}.{}: unexpected exception", part, stage);
+    }
+    return MakeError(code, "INTERNAL", "internal error");
   } catch (...) {
-    spdlog::error("unexpected exception");
+    // There is no memory for the text either.
+    return {code, ""};
   }
-  return MakeError(absl::StatusCode::kInternal, "INTERNAL", "internal error");
 }
 
 }  // namespace calibd::server

@@ -3,9 +3,7 @@
 
 #include <grpcpp/support/status.h>
 
-#include <exception>
-#include <new>
-#include <utility>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "calibd/rpc/status.pb.h"
@@ -17,21 +15,14 @@ namespace calibd::server {
 // INTERNAL. Of an error of the store (DISK_FULL, STORE_FAILED, STORE_DAMAGED) the message goes to
 // the log, at most every 10 s, and the client gets one without paths and SQL.
 [[nodiscard]] rpc::Status ToRpcStatus(const absl::Status& status);
-[[nodiscard]] grpc::Status ToGrpcStatus(const absl::Status& status);
+// Without memory for the message and details, the status has only its code.
+[[nodiscard]] grpc::Status ToGrpcStatus(const absl::Status& status) noexcept;
 
-// What a caller gets to see of an exception: RESOURCE_EXHAUSTED for bad_alloc,
-// INTERNAL without its text for any other. Call it in a catch block.
-[[nodiscard]] absl::Status CurrentExceptionStatus() noexcept;
-
-// body(), a StatusOr or Status, with exceptions turned into errors.
-template <typename Body>
-auto CatchExceptions(Body body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (...) {
-    return CurrentExceptionStatus();
-  }
-}
+// Logs the exception that is being handled, with where it was caught, and returns what a client
+// gets to see of it: RESOURCE_EXHAUSTED for bad_alloc, INTERNAL without its text for any other.
+// Call it in a catch block.
+[[nodiscard]] absl::Status CurrentExceptionStatus(std::string_view part,
+                                                  std::string_view stage) noexcept;
 
 }  // namespace calibd::server
 

@@ -3,44 +3,69 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "calibd/v1/store_service.grpc.pb.h"
 #include "server/executor/thread_pool.h"
+#include "server/rpc/call_memory.h"
+#include "server/rpc/copy_sender.h"
+#include "server/rpc/response_stream.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
 // StoreService. Reads the database by connections of its own, on a thread of its own, once the
-// models are back.
+// models are restored. One copy or verification is computed at a time; what is computed is sent
+// without holding up the next one.
 class StoreServiceImpl final : public v1::StoreService::CallbackService {
  public:
   // folder: of the store that commits writes. Removes what an earlier process left there half done.
-  StoreServiceImpl(const ModelRegistry& registry, std::string folder, CommitQueue& commits);
+  StoreServiceImpl(CallMemory& memory, const ModelRegistry& registry, std::string folder,
+                   CommitQueue& commits);
 
   grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
                                                        const v1::BackupRequest* request) override;
   grpc::ServerWriteReactor<v1::VerifyResponse>* Verify(grpc::CallbackServerContext* context,
                                                        const v1::VerifyRequest* request) override;
 
-  // Ends what runs and takes nothing more.
+  // Ends what is computed and takes nothing more.
   void Drain() noexcept { draining_ = true; }
-  void Stop() { thread_.Stop(); }
+  void Stop() {
+    computer_.Stop();
+    reader_.Stop();
+  }
 
  private:
-  // Runs work, which answers by the writer and returns how the call ends, unless another runs.
-  template <typename Response, typename Work>
-  grpc::ServerWriteReactor<Response>* Begin(const Work& work);
+  // While it exists, no other copy or verification is computed.
+  using Turn = std::shared_ptr<void>;
+
+  // Runs work on the computing thread; an error that it returns ends the call.
+  // Errors, and then work does not run: Unavailable; ResourceExhausted while another runs.
+  template <typename Response>
+  absl::Status Begin(const std::shared_ptr<ResponseStream<Response>>& stream,
+                     std::function<absl::Status(Turn)> work);
+  absl::Status MakeCopy(const std::shared_ptr<CopySender::Stream>& stream, Turn turn);
+  // Makes room for another copy on disk. Errors: ResourceExhausted while all are being read.
+  absl::Status AdmitCopy();
 
   [[nodiscard]] std::string database() const { return folder_ + "/calibd.db"; }
+  [[nodiscard]] std::string copy() const { return folder_ + "/backup.tmp"; }
 
+  CallMemory& memory_;
   const ModelRegistry& registry_;
   const std::string folder_;
   CommitQueue& commits_;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> draining_ = false;
-  ThreadPool thread_;
+  std::mutex mutex_;
+  // The copies that are being sent. Guarded by mutex_.
+  std::vector<std::weak_ptr<CopySender>> sending_;
+  ThreadPool computer_;
+  ThreadPool reader_;
 };
 
 }  // namespace calibd::server

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/e_bh.h"
 #include "server/errors.h"
+#include "server/rpc/guard.h"
 #include "server/rpc/page.h"
 #include "server/rpc/proto_time.h"
-#include "server/rpc/status_mapping.h"
 #include "server/rpc/watch_proto.h"
 
 namespace calibd::server {
@@ -136,7 +136,8 @@ absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
   }
   try {
     thread_.Post([this, page = *page, rate, &response, done = std::move(done)] {
-      const absl::Status status = CatchExceptions([&] { return ListPage(page, rate, response); });
+      const absl::Status status =
+          Guarded("ListVerdicts", Stage::kProgress, [&] { return ListPage(page, rate, response); });
       --calls_;
       done(status);
     });

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/errors.h"
-
+#include "server/rpc/guard.h"
 namespace calibd::server {
 namespace {
 
@@ -107,12 +107,15 @@ TEST(StatusMappingTest, MessagesAreCutBetweenCharacters) {
 
 TEST(StatusMappingTest, ExceptionsBecomeErrorsWithoutTheirText) {
   const auto thrown = [](auto exception) {
-    return CatchExceptions([&]() -> absl::Status { throw exception; });
+    return Guarded("GetModel", Stage::kAnswer, [&] { throw exception; });
   };
   EXPECT_EQ(thrown(std::bad_alloc()).code(), absl::StatusCode::kResourceExhausted);
   const absl::Status internal = thrown(std::runtime_error("/secret/path"));
   EXPECT_EQ(internal.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(internal.message(), "internal error");
+  EXPECT_EQ(thrown(1).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Guarded("GetModel", Stage::kAnswer, [] { return absl::AbortedError("x"); }),
+            absl::AbortedError("x"));
 }
 
 TEST(QuotedTest, EscapesAndCuts) {
