@@ -9,12 +9,15 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
+#include "server/store/log_upgrade.h"
+#include "server/store/store_file.h"
 
 namespace calibd::server {
 namespace {
@@ -100,6 +103,20 @@ absl::StatusOr<int> LockFolder(const std::string& folder) {
     return FolderError(folder, "is in use by another calibd");
   }
   return lock;
+}
+
+// Returns the id of the store, which the file `store` keeps.
+absl::StatusOr<StoreId> OpenOrMakeStoreFile(const std::string& folder) {
+  const absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder);
+  if (!file.ok()) {
+    return file.status();
+  }
+  if (file->has_value()) {
+    return (*file)->mark().id;
+  }
+  const StoreId id = StoreId::Random();
+  const absl::StatusOr<StoreFile> created = StoreFile::Create(folder, {.id = id});
+  return created.ok() ? absl::StatusOr<StoreId>(id) : created.status();
 }
 
 absl::Status Migrate(Database& database, std::int64_t from) {
@@ -289,8 +306,18 @@ absl::Status Store::OpenLog(const std::string& folder, std::uint64_t segment_byt
   if (!last.ok()) {
     return last.status();
   }
-  absl::StatusOr<std::unique_ptr<LogFiles>> log = LogFiles::Open(
-      folder, {.segment_bytes = segment_bytes, .first_log_id = *first, .next_log_id = *last + 1});
+  const absl::StatusOr<StoreId> id = OpenOrMakeStoreFile(folder);
+  if (!id.ok()) {
+    return id.status();
+  }
+  if (absl::Status status = UpgradeSegments(folder, *id, *first); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<std::unique_ptr<LogFiles>> log =
+      LogFiles::Open(folder, {.segment_bytes = segment_bytes,
+                              .first_log_id = *first,
+                              .next_log_id = *last + 1,
+                              .mark = {.id = *id}});
   if (!log.ok()) {
     return log.status();
   }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -139,6 +140,8 @@ class Store {
   void ReleaseLog() { log_->Release(); }
   [[nodiscard]] std::vector<LogFiles::Extent> extents() const { return log_->extents(); }
 
+  // What could not be read at the end of the log. After ReadLog.
+  [[nodiscard]] const std::optional<LogTail>& log_tail() const noexcept { return log_->tail(); }
   // The log's next, after ReadLog.
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return log_->next_log_id(); }
   // Of what is written in the files of the log. On any thread; known after ReadLog.

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <chrono>
-#include <deque>
+#include <cstring>
 #include <fstream>
-#include <vector>
+#include <functional>
+#include <iterator>
 
 #include "server/store/log_files.h"
 #include "server/store/sqlite.h"
@@ -54,32 +58,61 @@ nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
           {"predicted_classes", std::move(classes)}};
 }
 
-// Moves the times in the file of the log that begins with batch 1 so that the newest is now_us.
-void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
-  using server::LogFiles;
-  using server::StoredBatch;
-  std::vector<StoredBatch> batches;
-  std::deque<std::string> data;
-  {
-    const auto log = LogFiles::Open(folder.string(), {.first_log_id = 1});
-    ASSERT_TRUE(log.ok()) << log.status();
-    const absl::Status read = (*log)->Read([&](const StoredBatch& batch) {
-      batches.push_back(batch);
-      batches.back().data = data.emplace_back(batch.data);
-      return absl::OkStatus();
-    });
-    ASSERT_TRUE(read.ok()) << read;
+// The numbers of a file of the log of version 1, 8 bytes each: see server/store/log_upgrade.cc.
+class OldLogFile {
+ public:
+  explicit OldLogFile(const std::filesystem::path& path) : path_(path) {
+    std::ifstream file(path, std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
   }
-  std::filesystem::remove(folder / kFirstLogFile);
-  const auto log = LogFiles::Open(folder.string(), {.next_log_id = 1});
-  ASSERT_TRUE(log.ok()) << log.status();
-  for (const StoredBatch& batch : batches) {
-    (*log)->Append(batch.model_id, batch.time_us + now_us - batches.back().time_us,
-                   std::string(batch.data));
+
+  // Adds to the times of all batches so that the newest is now_us.
+  void MoveTimes(std::int64_t now_us) {
+    constexpr std::size_t kSalt = 32;
+    std::int64_t newest_us = 0;
+    VisitTimes([&](std::int64_t time_us) { return newest_us = time_us; });
+    VisitTimes([&](std::int64_t time_us) { return time_us + now_us - newest_us; });
+    const std::uint64_t salt = Get(kSalt);
+    for (std::size_t frame = kHeader; frame < bytes_.size(); frame += Get(frame + kFrameBytes)) {
+      Set(frame + kPayloadHash,
+          XXH3_64bits_withSeed(&bytes_[frame + kHeader], Get(frame + kFrameBytes) - kHeader, salt));
+      Set(frame + kFrameHash, XXH3_64bits_withSeed(&bytes_[frame], kFrameHash, salt));
+    }
+    std::ofstream(path_, std::ios::binary) << bytes_;
   }
-  const absl::Status written = (*log)->Commit();
-  ASSERT_TRUE(written.ok()) << written;
-}
+
+ private:
+  // Size of the headers of the file and of a frame; offsets in the latter.
+  static constexpr std::size_t kHeader = 48;
+  static constexpr std::size_t kBatches = 16;
+  static constexpr std::size_t kFrameBytes = 24;
+  static constexpr std::size_t kPayloadHash = 32;
+  static constexpr std::size_t kFrameHash = 40;
+
+  [[nodiscard]] std::uint64_t Get(std::size_t offset) const {
+    std::uint64_t value = 0;
+    std::memcpy(&value, &bytes_.at(offset), sizeof(value));
+    return value;
+  }
+  void Set(std::size_t offset, std::uint64_t value) {
+    std::memcpy(&bytes_.at(offset), &value, sizeof(value));
+  }
+
+  // Gives each batch the time that `visit` returns.
+  void VisitTimes(const std::function<std::int64_t(std::int64_t)>& visit) {
+    for (std::size_t frame = kHeader; frame < bytes_.size(); frame += Get(frame + kFrameBytes)) {
+      std::size_t batch = frame + kHeader;
+      for (std::uint64_t i = 0; i < Get(frame + kBatches); ++i) {
+        const std::size_t time = batch + 8;
+        Set(time, static_cast<std::uint64_t>(visit(static_cast<std::int64_t>(Get(time)))));
+        batch += 24 + (Get(batch + 16) + 7) / 8 * 8;
+      }
+    }
+  }
+
+  std::filesystem::path path_;
+  std::string bytes_;
+};
 
 // All that `actual` says is also in `expected`, which may say more.
 void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
@@ -121,8 +154,8 @@ void CopyGoldenStore(int format, const std::filesystem::path& data) {
   if (std::filesystem::exists(GoldenStore(format, ".log"))) {
     // It is kept without the room that nothing was written to.
     std::filesystem::copy_file(GoldenStore(format, ".log"), data / kFirstLogFile);
+    OldLogFile(data / kFirstLogFile).MoveTimes(now_us);
     std::filesystem::resize_file(data / kFirstLogFile, server::LogFiles::kSegmentBytes);
-    MoveTimes(data, now_us);
   }
 }
 

@@ -250,7 +250,10 @@ TEST_F(UpgradeTest, Format3IsMade) {
                                std::filesystem::copy_options::overwrite_existing);
     std::filesystem::copy_file(data_ / kFirstLogFile, GoldenStore(3, ".log"),
                                std::filesystem::copy_options::overwrite_existing);
-    const auto log = server::LogFiles::Open(data_.string(), {.first_log_id = 1});
+    const auto store = server::StoreFile::Open(data_.string());
+    ASSERT_TRUE(store.ok() && store->has_value()) << store.status();
+    const auto log =
+        server::LogFiles::Open(data_.string(), {.first_log_id = 1, .mark = (*store)->mark()});
     ASSERT_TRUE(log.ok()) << log.status();
     const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
     ASSERT_TRUE((*log)->Read(visit).ok());

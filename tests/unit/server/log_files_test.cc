@@ -221,7 +221,7 @@ TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("restore a backup, or move the folder"));
   };
   std::filesystem::rename(PathOf(2), kept);
-  expect("ends before batch 2, and " + PathOf(3).string());
+  expect(PathOf(2).string() + " is missing: " + PathOf(1).string() + " ends before batch 2");
   std::filesystem::rename(kept, PathOf(2));
   std::filesystem::rename(PathOf(1), kept);
   expect(PathOf(1).string() + " is missing");
@@ -233,7 +233,7 @@ TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
   expect(PathOf(3).string() + " does not begin as a segment");
   Flip(PathOf(3), 17);
   Flip(PathOf(2), kSegment / 4);
-  expect(PathOf(2).string() + " ends before batch 2");
+  expect(PathOf(2).string() + " is damaged at 64: it ends before batch 2");
   Flip(PathOf(2), kSegment / 4);
   Open(1);
   EXPECT_EQ(Read().size(), 4U);
