@@ -135,6 +135,9 @@ struct Server::Parts {
     const absl::Status status = CatchExceptions([this]() -> absl::Status {
       absl::Status recovered =
           Recover(store, registry, static_cast<std::size_t>(options.model_memory_bytes), recovery);
+      for (const std::string& warning : recovery.warnings) {
+        spdlog::warn("{}", warning);
+      }
       if (recovered.ok()) {
         spdlog::info("{} models from {}: {} batches read, {} observations counted again, {:.3f} s",
                      recovery.models.load(), options.data_dir, recovery.batches.load(),

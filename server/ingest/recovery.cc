@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
+#include "server/ingest/log_tail.h"
 #include "server/ingest/logged_batch.h"
 
 namespace calibd::server {
@@ -321,6 +322,12 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     recovery.elapsed = logged->elapsed + since;
     return replay.Post(target->second, batch, *std::move(logged));
   });
+  if (store.log_tail().has_value()) {
+    recovery.warnings.push_back(DescribeTail(*store.log_tail(), [&](std::int64_t model_id) {
+      const auto target = targets.find(model_id);
+      return target == targets.end() ? "" : target->second.model->declaration().name.ToString();
+    }));
+  }
   for (const auto& [id, target] : targets) {
     if (PredictionTracker* const tracker = target.model->tracker()) {
       tracker->RestoreMatured(matured_log_ids.at(id));
