@@ -55,9 +55,9 @@ std::string DescribeTail(const LogTail& tail,
       senders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(senders, ", ")),
       unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "", senders.empty() ? "" : ")",
       tail.was_durable
-          ? "; they had been stored, so the file was damaged later: compare with what was sent"
-          : "; either the server ended while it wrote them, and they were never acknowledged, or "
-            "the file was damaged later");
+          ? "; all of it had been stored, so the file was damaged later: compare with what was sent"
+          : "; either the server ended during the write, and none of it was acknowledged, or the "
+            "file was damaged later");
 }
 
 }  // namespace calibd::server

@@ -27,7 +27,8 @@ struct StoreId {
 // after what it describes became durable. So a store that is behind its mark has lost something.
 struct StoreMark {
   StoreId id{};
-  // The store was closed in order, and nothing was written after this mark: it is exact then.
+  // The store was closed in order, without a write that failed, and nothing was written after this
+  // mark. It is exact then.
   bool clean = false;
   // Commit number of the newest transaction of the database.
   std::int64_t commit = 0;
