@@ -356,7 +356,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
       const std::vector<std::int64_t> more = TakeUnneeded(*target.model, recovery.elapsed);
       unneeded.insert(unneeded.end(), more.begin(), more.end());
     }
-    store.DropBatches(unneeded);
+    store.FinishRecovery(unneeded);
   }
   if (!status.ok()) {
     return status;

@@ -190,16 +190,19 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
 
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 
 // The format that is there, 0 for none, and where in the migration the end comes: before each of
 // its steps, and before and after the commit of them all.
 class MigrationFailpointTest : public ::testing::TestWithParam<std::pair<int, int>> {};
 
+// After the commit. A new database is made in one step.
+int LastPoint(int format) { return (format == 0 ? 1 : kFormat - format) + 2; }
+
 std::vector<std::pair<int, int>> MigrationPoints() {
   std::vector<std::pair<int, int>> points;
   for (int format = 0; format < kFormat; ++format) {
-    for (int at = 1; at <= kFormat - format + 2; ++at) points.emplace_back(format, at);
+    for (int at = 1; at <= LastPoint(format); ++at) points.emplace_back(format, at);
   }
   return points;
 }
@@ -217,7 +220,7 @@ TEST_P(MigrationFailpointTest, ADatabaseIsBroughtUpWholeOrNotAtAll) {
     // Of a copy: who opens it tidies up what the end left behind.
     const std::string copy = (folder.path() / "copy").string();
     std::filesystem::copy(data, copy);
-    EXPECT_EQ(version(copy), at == kFormat - format + 2 ? kFormat : format);
+    EXPECT_EQ(version(copy), at == LastPoint(format) ? kFormat : format);
   }
   const auto server = ServerProcess::Start({"--data-dir", data});
   ASSERT_NE(server, nullptr);

@@ -7,12 +7,15 @@
 
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <vector>
 
 #include "server/store/log_files.h"
 #include "server/store/sqlite.h"
+#include "server/store/store_file.h"
 
 namespace calibd::testing {
 namespace {
@@ -114,6 +117,36 @@ class OldLogFile {
   std::string bytes_;
 };
 
+// Adds to the times in the log of the present format so that the newest is now_us.
+void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
+  const auto file = server::StoreFile::Open(folder.string());
+  ASSERT_TRUE(file.ok() && file->has_value()) << file.status();
+  const server::StoreMark mark = (*file)->mark();
+  std::filesystem::resize_file(folder / kFirstLogFile, server::LogFiles::kSegmentBytes);
+  std::vector<server::StoredBatch> batches;
+  std::deque<std::string> data;
+  {
+    const auto log = server::LogFiles::Open(folder.string(), {.first_log_id = 1, .mark = mark});
+    ASSERT_TRUE(log.ok()) << log.status();
+    const absl::Status read = (*log)->Read([&](const server::StoredBatch& batch) {
+      batches.push_back(batch);
+      batches.back().data = data.emplace_back(batch.data);
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(read.ok()) << read;
+  }
+  std::filesystem::remove(folder / kFirstLogFile);
+  const auto log =
+      server::LogFiles::Open(folder.string(), {.next_log_id = 1, .mark = {.id = mark.id}});
+  ASSERT_TRUE(log.ok()) << log.status();
+  for (const server::StoredBatch& batch : batches) {
+    (*log)->Append(batch.model_id, batch.time_us + now_us - batches.back().time_us,
+                   std::string(batch.data));
+  }
+  const absl::Status written = (*log)->Commit();
+  ASSERT_TRUE(written.ok()) << written;
+}
+
 // All that `actual` says is also in `expected`, which may say more.
 void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
               const std::string& where) {
@@ -142,19 +175,27 @@ std::filesystem::path GoldenStore(int format, const std::string& suffix) {
 void CopyGoldenStore(int format, const std::filesystem::path& data) {
   std::filesystem::create_directories(data);
   std::filesystem::copy_file(GoldenStore(format, ".db"), data / "calibd.db");
-  auto database = server::Database::Open((data / "calibd.db").string());
-  ASSERT_TRUE(database.ok()) << database.status();
   const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count();
+  if (std::filesystem::exists(GoldenStore(format, ".log"))) {
+    std::filesystem::copy_file(GoldenStore(format, ".log"), data / kFirstLogFile);
+  }
+  if (std::filesystem::exists(GoldenStore(format, ".store"))) {
+    // Its table `log` is empty.
+    std::filesystem::copy_file(GoldenStore(format, ".store"), data / "store");
+    MoveTimes(data, now_us);
+    return;
+  }
+  auto database = server::Database::Open((data / "calibd.db").string());
+  ASSERT_TRUE(database.ok()) << database.status();
   const std::string later = std::to_string(now_us) + " - (SELECT max(time_us) FROM log)";
   const absl::Status status =
       database->Execute(("UPDATE log SET time_us = time_us + " + later).c_str());
   ASSERT_TRUE(status.ok()) << status;
-  if (std::filesystem::exists(GoldenStore(format, ".log"))) {
-    // It is kept without the room that nothing was written to.
-    std::filesystem::copy_file(GoldenStore(format, ".log"), data / kFirstLogFile);
+  if (std::filesystem::exists(data / kFirstLogFile)) {
     OldLogFile(data / kFirstLogFile).MoveTimes(now_us);
+    // It is kept without the room that nothing was written to.
     std::filesystem::resize_file(data / kFirstLogFile, server::LogFiles::kSegmentBytes);
   }
 }

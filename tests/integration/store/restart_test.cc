@@ -222,7 +222,7 @@ TEST_F(RestartTest, DamageIsNamedAndNothingIsReset) {
   };
   // In a batch, with others after it.
   flip(10000);
-  EXPECT_THAT(Refusal(), HasSubstr("batches from 2 on cannot be read"));
+  EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 ends before batch 2 of the log"));
   flip(10000);
   Start();
   Stop();
@@ -275,7 +275,7 @@ TEST_F(RestartTest, ALogThatIsShorterThanItsSnapshotsIsDamage) {
   Stop();
   std::filesystem::copy_file(folder_.path() / "before", log,
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_THAT(Refusal(), HasSubstr("but the log ends before"));
+  EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 ends before batch 1 of the log"));
   std::filesystem::remove(log);
   EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 is missing"));
 }
