@@ -135,9 +135,6 @@ struct Server::Parts {
   void RunRecovery() {
     pthread_setname_np(pthread_self(), "calibd-recover");
     const absl::Status status = CatchExceptions([this]() -> absl::Status {
-      for (const std::string& warning : store.warnings()) {
-        spdlog::warn("{}", warning);
-      }
       absl::Status recovered =
           Recover(store, registry, static_cast<std::size_t>(options.model_memory_bytes), recovery);
       for (const std::string& warning : recovery.warnings) {

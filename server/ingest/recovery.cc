@@ -255,6 +255,7 @@ std::vector<std::int64_t> TakeUnneeded(Model& model, std::chrono::microseconds e
 absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_memory_bytes,
                      Recovery& recovery, const Clock& clock) {
   const auto begin = std::chrono::steady_clock::now();
+  recovery.warnings = store.warnings();
   std::map<std::int64_t, Replay::Target> targets;
   std::map<std::int64_t, std::int64_t> matured_log_ids;
   absl::Status status = store.ReadModels([&](const Store::StoredModel& stored) -> absl::Status {
