@@ -13,7 +13,8 @@ constexpr std::int64_t kStoreRow = 1;
 
 Table SummedTable(std::size_t index) { return static_cast<Table>(index); }
 
-absl::Status ReadStore(const Database& database, DatabaseState& state) {
+// tables_sum: of the rows of `tables`, as the row of `store` has it.
+absl::Status ReadStore(const Database& database, DatabaseState& state, std::uint64_t& tables_sum) {
   absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, Table::kStore, "");
   if (!rows.ok()) {
     return rows.status();
@@ -30,10 +31,16 @@ absl::Status ReadStore(const Database& database, DatabaseState& state) {
   state.next_model_id = rows->Integer(3);
   state.first_log_id = rows->Integer(4);
   state.complete = rows->Integer(5) != 0;
+  tables_sum = static_cast<std::uint64_t>(rows->Integer(6));
   return absl::OkStatus();
 }
 
-absl::Status ReadSums(const Database& database, DatabaseState& state) {
+// The row of `tables` for a table.
+std::array<ColumnValue, 3> RowOf(Table table, const TableSum& sum) {
+  return {std::string_view(InfoOf(table).name), sum.rows, static_cast<std::int64_t>(sum.sum)};
+}
+
+absl::Status ReadSums(const Database& database, DatabaseState& state, std::uint64_t tables_sum) {
   absl::StatusOr<CheckedRows> rows =
       CheckedRows::Select(database, Table::kTables, "WHERE name = ?1");
   if (!rows.ok()) {
@@ -52,16 +59,25 @@ absl::Status ReadSums(const Database& database, DatabaseState& state) {
     state.sums[i] = {.rows = rows->Integer(1), .sum = static_cast<std::uint64_t>(rows->Integer(2))};
     rows->statement().Reset();
   }
-  return absl::OkStatus();
+  return CheckSum(Table::kTables, {.rows = kSummedTables, .sum = tables_sum}, rows->sum());
+}
+
+std::uint64_t SumOfTables(const DatabaseState& state) {
+  TableSum sum;
+  for (std::size_t i = 0; i < kSummedTables; ++i) {
+    sum.Add(RowChecksum(Table::kTables, RowOf(SummedTable(i), state.sums[i])));
+  }
+  return sum.sum;
 }
 
 }  // namespace
 
 absl::StatusOr<DatabaseState> ReadState(const Database& database) {
   DatabaseState state;
-  absl::Status status = ReadStore(database, state);
+  std::uint64_t tables_sum = 0;
+  absl::Status status = ReadStore(database, state, tables_sum);
   if (status.ok()) {
-    status = ReadSums(database, state);
+    status = ReadSums(database, state, tables_sum);
   }
   if (!status.ok()) {
     return status;
@@ -102,12 +118,12 @@ absl::Status StateWriter::WriteAll(const DatabaseState& state) {
 
 absl::Status StateWriter::WriteStore(const DatabaseState& state) {
   return store_.Put({kStoreRow, state.id.view(), state.commit_number, state.next_model_id,
-                     state.first_log_id, std::int64_t{state.complete}});
+                     state.first_log_id, std::int64_t{state.complete},
+                     static_cast<std::int64_t>(SumOfTables(state))});
 }
 
 absl::Status StateWriter::WriteSum(Table table, const TableSum& sum) {
-  return tables_.Put(
-      {std::string_view(InfoOf(table).name), sum.rows, static_cast<std::int64_t>(sum.sum)});
+  return tables_.Put(RowOf(table, sum));
 }
 
 }  // namespace calibd::server

@@ -105,6 +105,8 @@ class Opening {
       return database.status();
     }
     database_ = *std::move(database);
+    // A start that fails leaves the files as they are: see Store::Close.
+    sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     // Nothing is changed in a file that is another program's.
     const absl::StatusOr<std::int64_t> version = CheckFormat(database_, folder_);
     if (!version.ok()) {

@@ -230,9 +230,15 @@ absl::Status Store::ReadLog(const VisitBatch& visit) {
   if (!log.ok()) {
     return log.status();
   }
+  std::int64_t last_id = 0;
   absl::StatusOr<bool> row = log->Next();
   for (; row.ok() && *row; row = log->Next()) {
-    if (log->Integer(0) >= log_->first_log_id()) {
+    if (log->Integer(0) <= last_id) {
+      return DatabaseDamage(absl::StrCat("has batch ", log->Integer(0), " of the log after batch ",
+                                         last_id, ": the rows of table log are out of order"));
+    }
+    last_id = log->Integer(0);
+    if (last_id >= log_->first_log_id()) {
       // A retirement that did not end copied it from the segment, which is still there.
       continue;
     }
@@ -458,6 +464,7 @@ absl::Status Store::Close() {
     return absl::OkStatus();
   }
   statements_.reset();
+  sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   database_ = Database();
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;

@@ -118,8 +118,8 @@ constexpr std::array<TableInfo, kTableCount> kTables{{
   checksum INTEGER NOT NULL
 ) WITHOUT ROWID)sql"},
     {.name = "store",
-     .columns = "id, store_id, commit_number, next_model_id, first_log_id, complete",
-     .column_count = 6,
+     .columns = "id, store_id, commit_number, next_model_id, first_log_id, complete, tables_sum",
+     .column_count = 7,
      .key = "id = ?1",
      .key_columns = 1,
      .create = R"sql(CREATE TABLE store (
@@ -129,6 +129,7 @@ constexpr std::array<TableInfo, kTableCount> kTables{{
   next_model_id INTEGER NOT NULL,
   first_log_id INTEGER NOT NULL,
   complete INTEGER NOT NULL,
+  tables_sum INTEGER NOT NULL,
   checksum INTEGER NOT NULL
 ))sql"},
 }};
@@ -264,8 +265,8 @@ absl::StatusOr<TableWriter> TableWriter::Prepare(const Database& database, Table
   return TableWriter(table, sum, *std::move(insert), *std::move(remove));
 }
 
-absl::Status TableWriter::Insert(std::initializer_list<ColumnValue> values) {
-  const std::uint64_t checksum = RowChecksum(table_, std::span(values.begin(), values.size()));
+absl::Status TableWriter::Insert(std::span<const ColumnValue> values) {
+  const std::uint64_t checksum = RowChecksum(table_, values);
   int index = 0;
   for (const ColumnValue& value : values) {
     insert_.Bind(++index, value);
@@ -277,9 +278,9 @@ absl::Status TableWriter::Insert(std::initializer_list<ColumnValue> values) {
   return status;
 }
 
-absl::Status TableWriter::Put(std::initializer_list<ColumnValue> values) {
+absl::Status TableWriter::Put(std::span<const ColumnValue> values) {
   int index = 0;
-  for (const ColumnValue& value : std::span(values.begin(), InfoOf(table_).key_columns)) {
+  for (const ColumnValue& value : values.first(InfoOf(table_).key_columns)) {
     remove_.Bind(++index, value);
   }
   absl::Status status = RunDelete(remove_);

@@ -107,9 +107,15 @@ class TableWriter {
                                                            TableSum* sum);
   // values: all columns but the checksum. Errors also: Unavailable when there is a row with the
   // key.
-  [[nodiscard]] absl::Status Insert(std::initializer_list<ColumnValue> values);
+  [[nodiscard]] absl::Status Insert(std::span<const ColumnValue> values);
+  [[nodiscard]] absl::Status Insert(std::initializer_list<ColumnValue> values) {
+    return Insert(std::span(values.begin(), values.size()));
+  }
   // Replaces the row with the same key, if there is one.
-  [[nodiscard]] absl::Status Put(std::initializer_list<ColumnValue> values);
+  [[nodiscard]] absl::Status Put(std::span<const ColumnValue> values);
+  [[nodiscard]] absl::Status Put(std::initializer_list<ColumnValue> values) {
+    return Put(std::span(values.begin(), values.size()));
+  }
   [[nodiscard]] absl::Status Delete(std::initializer_list<ColumnValue> key);
   // Runs a statement "DELETE FROM table ... RETURNING checksum".
   [[nodiscard]] absl::Status RunDelete(Statement& statement);
