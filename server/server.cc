@@ -89,7 +89,8 @@ struct Server::Parts {
                 .streams = streams,
                 .max_message_bytes = options.max_message_bytes,
                 .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
-        history(options.data_dir + "/calibd.db"),
+        history(options.data_dir + "/calibd.db",
+                [this](const absl::Status& damage) { ReportDamage(damage); }),
         calibration(response_memory, registry, jobs, ingestor, history,
                     static_cast<std::size_t>(options.max_watchers)),
         upkeep(response_memory, registry, options.data_dir, commits),
@@ -103,6 +104,7 @@ struct Server::Parts {
                  .commits = commits,
                  .call_memory = call_memory,
                  .recovery = recovery,
+                 .store_damaged = store_damaged,
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
                  .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes)}) {}
@@ -140,13 +142,17 @@ struct Server::Parts {
     const absl::Status status = Guarded("Recovery", Stage::kStart, [this]() -> absl::Status {
       absl::Status recovered =
           Recover(store, registry, static_cast<std::size_t>(options.model_memory_bytes), recovery);
+      for (const std::string& warning : recovery.warnings) {
+        spdlog::warn("{}", warning);
+      }
       if (recovered.ok()) {
         spdlog::info("{} models from {}: {} batches read, {} observations counted again, {:.3f} s",
                      recovery.models.load(), options.data_dir, recovery.batches.load(),
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
         registry.FinishRestoring();
-        due_work = std::make_unique<DueWork>(registry, ingestor, commits);
+        due_work =
+            std::make_unique<DueWork>(registry, ingestor, commits, [this] { history.CheckNext(); });
       }
       return recovered;
     });
@@ -161,6 +167,13 @@ struct Server::Parts {
     if (phase.compare_exchange_strong(starting, Phase::kServing)) {
       grpc->StartServing();
       events.on_serving(grpc->address(), http->address());
+    }
+  }
+
+  // calibd goes on: all that it counts was checked at the start.
+  void ReportDamage(const absl::Status& damage) {
+    if (!store_damaged.exchange(true)) {
+      spdlog::error("{}", std::string(damage.message()));
     }
   }
 
@@ -184,7 +197,7 @@ struct Server::Parts {
     }
     const absl::Status error = commits.write_error();
     if (error.ok()) {
-      return "";
+      return store_damaged ? "the store is damaged, see the log of calibd" : "";
     }
     return absl::IsResourceExhausted(error) ? "the disk is full, no batch is accepted"
                                             : "the store failed, no batch is accepted";
@@ -196,6 +209,7 @@ struct Server::Parts {
   RelayStatistics relay_statistics;
   CallMemory response_memory;
   std::atomic<Phase> phase = Phase::kStarting;
+  std::atomic<bool> store_damaged = false;
   ThreadPool writers;
   ModelRegistry registry;
   Recovery recovery;

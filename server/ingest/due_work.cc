@@ -21,8 +21,13 @@ constexpr int kMostSnapshots = 16;
 
 }  // namespace
 
-DueWork::DueWork(const ModelRegistry& registry, Ingestor& ingestor, CommitQueue& commits)
-    : registry_(registry), ingestor_(ingestor), commits_(commits), thread_([this] { Run(); }) {}
+DueWork::DueWork(const ModelRegistry& registry, Ingestor& ingestor, CommitQueue& commits,
+                 std::function<void()> each_interval)
+    : registry_(registry),
+      ingestor_(ingestor),
+      commits_(commits),
+      each_interval_(std::move(each_interval)),
+      thread_([this] { Run(); }) {}
 
 DueWork::~DueWork() { Stop(); }
 
@@ -56,6 +61,7 @@ void DueWork::Run() {
         refresh_at = now + kInterval;
         Refresh();
         AskForSnapshots();
+        each_interval_();
       }
       Mature();
     } catch (const std::bad_alloc&) {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -21,8 +22,11 @@ namespace calibd::server {
 // thread's and the strands'.
 class DueWork {
  public:
-  // registry: with all models of the store.
-  DueWork(const ModelRegistry& registry, Ingestor& ingestor, CommitQueue& commits);
+  // registry: with all models of the store. each_interval: called on the thread again and again,
+  // to begin work that should not be done all at once; may throw bad_alloc.
+  DueWork(
+      const ModelRegistry& registry, Ingestor& ingestor, CommitQueue& commits,
+      std::function<void()> each_interval = [] {});
   // Stop().
   ~DueWork();
   DueWork(const DueWork&) = delete;
@@ -43,6 +47,7 @@ class DueWork {
   const ModelRegistry& registry_;
   Ingestor& ingestor_;
   CommitQueue& commits_;
+  const std::function<void()> each_interval_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;             // guarded by mutex_

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <new>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,36 +60,73 @@ absl::Status HistoryReader::Read(const std::shared_ptr<Model>& model, const Rang
   return absl::OkStatus();
 }
 
+void HistoryReader::CheckNext() {
+  if (checking_.exchange(true)) {
+    return;
+  }
+  try {
+    thread_.Post([this] { CheckSeries(); });
+  } catch (...) {
+    checking_ = false;
+    throw;
+  }
+}
+
+void HistoryReader::CheckSeries() {
+  absl::StatusOr<Database> database = Database::Open(database_);
+  absl::Status status = database.status();
+  if (status.ok()) {
+    status = database->Execute("BEGIN");
+  }
+  if (status.ok()) {
+    const absl::StatusOr<std::optional<HistorySeries>> next = NextSeries(*database, checked_);
+    status = next.status();
+    if (status.ok() && !next->has_value()) {
+      // All were checked: it stays as if one were under way.
+      return;
+    }
+    if (status.ok()) {
+      checked_ = **next;
+      status = ReadHistory(
+          *database, checked_, kNoRow, std::numeric_limits<std::int64_t>::max(),
+          [](std::int64_t /*start_s*/, std::string_view /*data*/) { return absl::OkStatus(); });
+    }
+  }
+  if (absl::IsDataLoss(status)) {
+    on_damage_(status);
+  }
+  checking_ = false;
+}
+
 absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
     const Model& model, const Range& range, std::vector<History::Entry> unstored) const {
-  const absl::StatusOr<Database> database = Database::Open(database_);
+  absl::StatusOr<Database> database = Database::Open(database_);
   if (!database.ok()) {
     return database.status();
   }
-  absl::StatusOr<Statement> rows = Statement::Prepare(
-      *database,
-      "SELECT start_s, data FROM history WHERE model_id = ? AND resolution = ? AND start_s >= ? "
-      "AND start_s < ? ORDER BY start_s");
-  if (!rows.ok()) {
-    return rows.status();
-  }
-  rows->Bind(1, model.id())
-      .Bind(2, static_cast<std::int64_t>(range.resolution))
-      .Bind(3, range.start.time_since_epoch().count())
-      .Bind(4, range.end.time_since_epoch().count());
   std::vector<History::Entry> stored;
-  absl::StatusOr<bool> row = rows->Next();
-  for (; row.ok() && *row; row = rows->Next()) {
-    absl::StatusOr<HistoryBucket> bucket = DecodeHistoryBucket(rows->Blob(1));
-    if (!bucket.ok()) {
-      return bucket.status();
-    }
-    stored.push_back({.resolution = range.resolution,
-                      .start = std::chrono::sys_seconds(std::chrono::seconds(rows->Integer(0))),
-                      .bucket = *bucket});
+  // One state of the database for the rows and what tells whether they are complete.
+  absl::Status status = database->Execute("BEGIN");
+  if (status.ok()) {
+    status = ReadHistory(
+        *database,
+        {.model_id = model.id(), .resolution = static_cast<std::int64_t>(range.resolution)},
+        range.start.time_since_epoch().count(), range.end.time_since_epoch().count(),
+        [&](std::int64_t start_s, std::string_view data) {
+          const absl::StatusOr<HistoryBucket> bucket = DecodeHistoryBucket(data);
+          if (bucket.ok()) {
+            stored.push_back({.resolution = range.resolution,
+                              .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
+                              .bucket = *bucket});
+          }
+          return bucket.status();
+        });
   }
-  if (!row.ok()) {
-    return row.status();
+  if (absl::IsDataLoss(status)) {
+    on_damage_(status);
+  }
+  if (!status.ok()) {
+    return status;
   }
   if (model.deleted()) {
     return ModelNotFoundError(model.declaration().name.ToString());

@@ -14,6 +14,7 @@
 #include "server/executor/thread_pool.h"
 #include "server/state/history.h"
 #include "server/state/model.h"
+#include "server/store/history_table.h"
 
 namespace calibd::server {
 
@@ -24,9 +25,15 @@ class HistoryReader {
   // At a time; each holds a model's history of one resolution at most.
   static constexpr std::size_t kMostReads = 100;
 
-  // database: the store's.
-  explicit HistoryReader(std::string database)
-      : database_(std::move(database)), thread_("calibd-history", 1) {}
+  // Told on the reader's thread of damage that was found.
+  using OnDamage = std::function<void(const absl::Status&)>;
+
+  // database: the path of the store's.
+  explicit HistoryReader(
+      std::string database, OnDamage on_damage = [](const absl::Status&) {})
+      : database_(std::move(database)),
+        on_damage_(std::move(on_damage)),
+        thread_("calibd-history", 1) {}
 
   struct Range {
     HistoryResolution resolution = HistoryResolution::kHour;
@@ -42,15 +49,25 @@ class HistoryReader {
   // bad_alloc likewise.
   [[nodiscard]] absl::Status Read(const std::shared_ptr<Model>& model, const Range& range,
                                   Done done);
-  // Runs what waits; what comes later is never done.
+  // Has the thread check the history of one more model in one resolution, until all were checked
+  // once. Cost: some milliseconds of the thread, no more than one such check at a time.
+  void CheckNext();
+  // Completes the reads that wait; later ones are never done.
   void Stop() { thread_.Stop(); }
 
  private:
   [[nodiscard]] absl::StatusOr<std::vector<History::Entry>> ReadAll(
       const Model& model, const Range& range, std::vector<History::Entry> unstored) const;
 
+  void CheckSeries();
+
   const std::string database_;
+  const OnDamage on_damage_;
   std::atomic<std::size_t> reads_ = 0;
+  // Whether CheckSeries waits, runs, or has nothing left to check.
+  std::atomic<bool> checking_ = false;
+  // The thread's: what was checked last.
+  HistorySeries checked_;
   ThreadPool thread_;
 };
 

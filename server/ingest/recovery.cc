@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
+#include "server/ingest/log_tail.h"
 #include "server/ingest/logged_batch.h"
 
 namespace calibd::server {
@@ -254,6 +255,7 @@ std::vector<std::int64_t> TakeUnneeded(Model& model, std::chrono::microseconds e
 absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_memory_bytes,
                      Recovery& recovery, const Clock& clock) {
   const auto begin = std::chrono::steady_clock::now();
+  recovery.warnings = store.warnings();
   std::map<std::int64_t, Replay::Target> targets;
   std::map<std::int64_t, std::int64_t> matured_log_ids;
   absl::Status status = store.ReadModels([&](const Store::StoredModel& stored) -> absl::Status {
@@ -321,6 +323,12 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     recovery.elapsed = logged->elapsed + since;
     return replay.Post(target->second, batch, *std::move(logged));
   });
+  if (store.log_tail().has_value()) {
+    recovery.warnings.push_back(DescribeTail(*store.log_tail(), [&](std::int64_t model_id) {
+      const auto target = targets.find(model_id);
+      return target == targets.end() ? "" : target->second.model->declaration().name.ToString();
+    }));
+  }
   for (const auto& [id, target] : targets) {
     if (PredictionTracker* const tracker = target.model->tracker()) {
       tracker->RestoreMatured(matured_log_ids.at(id));
@@ -349,7 +357,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
       const std::vector<std::int64_t> more = TakeUnneeded(*target.model, recovery.elapsed);
       unneeded.insert(unneeded.end(), more.begin(), more.end());
     }
-    store.DropBatches(unneeded);
+    store.FinishRecovery(unneeded);
   }
   if (!status.ok()) {
     return status;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "server/ingest/log_clock.h"
@@ -24,6 +26,8 @@ struct Recovery {
   // Known when it is over. Counted again, as they are in no snapshot.
   std::int64_t replayed_rows = 0;
   double seconds = 0;
+  // What an operator should know, for the server's log; each is one event.
+  std::vector<std::string> warnings;
   // What LogClock starts at.
   std::chrono::microseconds elapsed{};
 };

@@ -16,8 +16,11 @@
 #include "server/ingest/logged_batch.h"
 #include "server/state/history.h"
 #include "server/state/model_declaration.h"
+#include "server/store/database_state.h"
 #include "server/store/held_log.h"
+#include "server/store/history_table.h"
 #include "server/store/sqlite.h"
+#include "server/store/table.h"
 
 namespace calibd::server {
 namespace {
@@ -35,9 +38,11 @@ class Verifier {
     // One state of the database for all that is read.
     absl::Status status = database_.Execute("BEGIN");
     status.Update(CheckFile());
+    status.Update(ReadDatabaseState());
     status.Update(ReadModels());
+    status.Update(ReadSnapshots());
     status.Update(ReadCursors());
-    status.Update(ReadHistory());
+    status.Update(ReadHistorySeries());
     status.Update(ReadLog());
     if (!status.ok()) {
       return status;
@@ -56,16 +61,14 @@ class Verifier {
   };
   struct StoredModel {
     std::string name;
-    std::size_t class_count = 0;
-    std::size_t window = 0;
-    bool tracks = false;
+    ModelDeclaration declaration;
     std::int64_t snapshot_log_id = 0;
     std::int64_t snapshot_observations = 0;
     std::int64_t matured_log_id = 0;
     // Of the log: all, and after the snapshot.
     std::int64_t observations = 0;
     std::int64_t new_observations = 0;
-    std::map<std::string, Producer> producers;
+    std::map<std::string, Producer> producers{};
   };
 
   template <typename... Parts>
@@ -82,6 +85,40 @@ class Verifier {
       return absl::OkStatus();
     }
     return status;
+  }
+
+  // Checks every row of a table, calls visit for each that is valid, and compares the rows with
+  // the sum of the table, if it has one.
+  template <typename Visit>
+  absl::Status ReadTable(Table table, std::string_view rest, const Visit& visit) {
+    absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database_, table, rest);
+    if (!rows.ok()) {
+      return Judge(rows.status());
+    }
+    while (true) {
+      const absl::StatusOr<bool> row = rows->Next();
+      if (row.ok() && !*row) {
+        break;
+      }
+      if (row.ok()) {
+        visit(*rows);
+      } else if (absl::Status status = Judge(row.status()); !status.ok() || !rows->at_row()) {
+        return status;
+      }
+      if (stopped_) {
+        return absl::CancelledError("the verification was stopped");
+      }
+    }
+    return table == Table::kHistory ? absl::OkStatus()
+                                    : Judge(CheckSum(table, state_.sum(table), rows->sum()));
+  }
+
+  absl::Status ReadDatabaseState() {
+    const absl::StatusOr<DatabaseState> state = ReadState(database_);
+    if (state.ok()) {
+      state_ = *state;
+    }
+    return Judge(state.status());
   }
 
   // visit: called for each row.
@@ -121,86 +158,122 @@ class Verifier {
   }
 
   absl::Status ReadModels() {
-    return Read(
-        "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data, maturity.log_id "
-        "FROM models LEFT JOIN snapshots ON snapshots.model_id = models.id "
-        "LEFT JOIN maturity ON maturity.model_id = models.id ORDER BY models.id",
-        [this](const Statement& row) { ReadModel(row); });
+    return ReadTable(Table::kModels, "ORDER BY id", [this](const CheckedRows& row) {
+      static_cast<void>(GoOn(0));
+      result_.set_models(result_.models() + 1);
+      ReadModel(row.Integer(0), row.Blob(1));
+    });
   }
 
-  void ReadModel(const Statement& row) {
-    static_cast<void>(GoOn(0));
-    result_.set_models(result_.models() + 1);
-    const std::int64_t id = row.Integer(0);
+  void ReadModel(std::int64_t id, std::string_view blob) {
     v1::Model declared;
-    const std::string_view blob = row.Blob(1);
     if (!declared.ParseFromArray(blob.data(), static_cast<int>(blob.size()))) {
-      Report("the declaration of model ", id, " cannot be read");
+      Report("the declaration of model ", id, " cannot be parsed");
       return;
     }
-    const absl::StatusOr<ModelDeclaration> declaration =
+    absl::StatusOr<ModelDeclaration> declaration =
         CheckDeclaration(declared, std::numeric_limits<std::size_t>::max());
     if (!declaration.ok()) {
       Report("the declaration of model ", id,
-             " is none: ", std::string(declaration.status().message()));
+             " is invalid: ", std::string(declaration.status().message()));
       return;
     }
-    StoredModel model;
-    model.name = declaration->name.ToString();
-    model.class_count = declaration->class_count;
-    model.window = declaration->window;
-    model.tracks = declaration->max_pending > 0;
-    model.snapshot_log_id = row.Integer(2);
-    model.matured_log_id = row.Integer(4);
-    const std::string_view snapshot = row.Blob(3);
-    if (model.snapshot_log_id != 0) {
-      result_.set_snapshots(result_.snapshots() + 1);
-      CheckSnapshot(*declaration, snapshot, model);
+    // All models are held at once, and the names of their classes are not needed.
+    declaration->class_names.clear();
+    models_.emplace(id, StoredModel{.name = declaration->name.ToString(),
+                                    .declaration = *std::move(declaration)});
+  }
+
+  absl::Status ReadSnapshots() {
+    absl::Status status =
+        ReadTable(Table::kMaturity, "ORDER BY model_id", [this](const CheckedRows& row) {
+          if (StoredModel* const model = FindModel(row.Integer(0), "maturity")) {
+            model->matured_log_id = row.Integer(1);
+          }
+        });
+    status.Update(ReadTable(Table::kSnapshots, "ORDER BY model_id", [this](const CheckedRows& row) {
+      static_cast<void>(GoOn(0));
+      if (StoredModel* const model = FindModel(row.Integer(0), "snapshots")) {
+        result_.set_snapshots(result_.snapshots() + 1);
+        model->snapshot_log_id = row.Integer(1);
+        CheckSnapshot(row.Blob(3), *model);
+      }
+    }));
+    return status;
+  }
+
+  // Null, and reported, if there is no such model.
+  StoredModel* FindModel(std::int64_t id, const char* table) {
+    const auto model = models_.find(id);
+    if (model == models_.end()) {
+      Report("table ", table, " has a row of model ", id, ", which does not exist or is damaged");
+      return nullptr;
     }
-    models_.emplace(id, std::move(model));
+    return &model->second;
   }
 
   // A model that is made for it alone says whether it would go on from it.
-  void CheckSnapshot(const ModelDeclaration& declaration, std::string_view snapshot,
-                     StoredModel& model) {
+  void CheckSnapshot(std::string_view snapshot, StoredModel& model) {
     store::v1::ModelState state;
     if (!state.ParseFromArray(snapshot.data(), static_cast<int>(snapshot.size()))) {
       Report("the snapshot of ", model.name, " cannot be read");
       return;
     }
     model.snapshot_observations = state.observations();
-    const absl::Status restored = Model(0, declaration, {}, 1, no_threads_, nullptr).Restore(state);
+    const absl::Status restored =
+        Model(0, model.declaration, {}, 1, no_threads_, nullptr).Restore(state);
     if (!restored.ok()) {
       Report(std::string(restored.message()));
     }
   }
 
   absl::Status ReadCursors() {
-    return Read("SELECT model_id, producer_id, last_sequence, contents FROM cursors",
-                [this](const Statement& row) {
-                  result_.set_producers(result_.producers() + 1);
-                  const auto model = models_.find(row.Integer(0));
-                  const std::string producer(row.Text(1));
-                  ProducerCursors::Cursor cursor;
-                  if (model == models_.end() || !DecodeContents(row.Blob(3), cursor)) {
-                    Report("the cursor of producer ", Quoted(producer), " is of no model, or cut");
-                    return;
-                  }
-                  model->second.producers[producer].cursor = row.Integer(2);
-                });
+    return ReadTable(Table::kCursors, "", [this](const CheckedRows& row) {
+      result_.set_producers(result_.producers() + 1);
+      const std::string producer(row.Blob(1));
+      StoredModel* const model = FindModel(row.Integer(0), "cursors");
+      ProducerCursors::Cursor cursor;
+      if (model != nullptr && !DecodeContents(row.Blob(4), cursor)) {
+        Report(model->name, ": the cursor of producer ", Quoted(producer), " cannot be parsed");
+      } else if (model != nullptr) {
+        model->producers[producer].cursor = row.Integer(3);
+      }
+    });
   }
 
-  absl::Status ReadHistory() {
-    return Read("SELECT model_id, resolution, start_s, data FROM history",
-                [this](const Statement& row) {
-                  const auto model = models_.find(row.Integer(0));
-                  if (model == models_.end()) {
-                    Report("the history holds a bucket of no model, ", row.Integer(0));
-                  } else if (!DecodeHistoryBucket(row.Blob(3)).ok()) {
-                    Report(model->second.name, ": the bucket of the history that begins at ",
-                           row.Integer(2), " s cannot be read");
-                  }
-                });
+  absl::Status ReadHistorySeries() {
+    std::int64_t rows = 0;
+    absl::Status status = ReadTable(
+        Table::kHistorySpans, "ORDER BY model_id, resolution",
+        [this, &rows](const CheckedRows& row) {
+          rows += row.Integer(4);
+          const StoredModel* const model = FindModel(row.Integer(0), "history_spans");
+          if (model != nullptr) {
+            ReadSeries({.model_id = row.Integer(0), .resolution = row.Integer(1)}, *model);
+          }
+        });
+    const absl::StatusOr<std::int64_t> all = database_.QueryInteger("SELECT count(*) FROM history");
+    if (all.ok() && *all != rows) {
+      Report("table history has ", *all, " rows, expected ", rows);
+    }
+    status.Update(Judge(all.status()));
+    return status;
+  }
+
+  void ReadSeries(const HistorySeries& series, const StoredModel& model) {
+    const absl::Status status =
+        ReadHistory(database_, series, kNoRow, std::numeric_limits<std::int64_t>::max(),
+                    [&](std::int64_t start_s, std::string_view data) {
+                      if (!DecodeHistoryBucket(data).ok()) {
+                        Report(model.name, ": the bucket of the history that starts at ", start_s,
+                               " s cannot be parsed");
+                      }
+                      return absl::OkStatus();
+                    });
+    if (!status.ok()) {
+      Report(model.name, ": ", std::string(status.message()));
+    }
+    static_cast<void>(GoOn(0));
   }
 
   absl::Status ReadLog() {
@@ -227,10 +300,12 @@ class Verifier {
       static_cast<void>(GoOn(static_cast<double>(result_.batches()) /
                              static_cast<double>(std::max<std::int64_t>(1, *rows))));
     };
-    absl::Status status = Read(
-        absl::StrCat("SELECT id, model_id, data FROM log WHERE id < ", first, " ORDER BY id")
-            .c_str(),
-        [&](const Statement& row) { read_batch(row.Integer(0), row.Integer(1), row.Blob(2)); });
+    absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
+      // A retirement that is under way may have copied some of the oldest segment already.
+      if (row.Integer(0) < first) {
+        read_batch(row.Integer(0), row.Integer(1), row.Blob(3));
+      }
+    });
     for (const LogFiles::Extent& extent : *extents) {
       if (!status.ok()) {
         break;
@@ -246,7 +321,7 @@ class Verifier {
   }
 
   void ReadBatch(std::int64_t log_id, std::string_view data, StoredModel& model) {
-    const absl::StatusOr<LoggedBatch> logged = DecodeLogged(data, model.class_count);
+    const absl::StatusOr<LoggedBatch> logged = DecodeLogged(data, model.declaration.class_count);
     if (!logged.ok()) {
       Report(model.name, ": batch ", log_id, " of the log cannot be read");
       return;
@@ -257,7 +332,7 @@ class Verifier {
                             logged->kind != LoggedBatch::Kind::kRejected &&
                             logged->kind != LoggedBatch::Kind::kOpened &&
                             logged->kind != LoggedBatch::Kind::kAcknowledgement;
-    if (of_tracker && !model.tracks) {
+    if (of_tracker && model.declaration.max_pending == 0) {
       Report(model.name, ": batch ", log_id, " of the log is of a model with a label_grace");
     }
     if (log_id <= model.snapshot_log_id && logged->through_log_id > model.matured_log_id) {
@@ -301,7 +376,8 @@ class Verifier {
         }
       }
       const std::int64_t all = model.snapshot_observations + model.new_observations;
-      const std::int64_t needed = std::min(all, static_cast<std::int64_t>(model.window));
+      const std::int64_t needed =
+          std::min(all, static_cast<std::int64_t>(model.declaration.window));
       if (model.observations < needed) {
         Report(model.name, ": the log holds ", model.observations, " observations of ", all,
                ", expected at least the window, ", needed);
@@ -315,6 +391,7 @@ class Verifier {
   // Models want one; nothing is run on it.
   ThreadPool no_threads_{"calibd-verify", 0};
   v1::Verification result_;
+  DatabaseState state_;
   std::map<std::int64_t, StoredModel> models_;
   bool stopped_ = false;
 };

@@ -588,6 +588,9 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   Add(size, {{"part", "log"}}, Count(store.log_bytes));
   Add(size, {{"part", "database"}}, Count(store.database_bytes));
   families.push_back(std::move(size));
+  families.push_back(Single("calibd_store_damaged",
+                            "1 when damage to the store was found since the start, else 0.",
+                            MetricType::Gauge, sources_.store_damaged ? 1 : 0));
   const bool restored = sources_.registry.CheckRestored().ok();
   families.push_back(Single("calibd_recovering",
                             "1 while the start brings back the models and calls are answered "

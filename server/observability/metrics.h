@@ -37,6 +37,8 @@ class Metrics final : public prometheus::Collectable {
     const ByteBudget& call_memory;
     // Of the start, maybe under way.
     const Recovery& recovery;
+    // Damage was found since the start.
+    const std::atomic<bool>& store_damaged;
     // Series of models in one answer; models come in order of name, and what
     // exceeds this is left out and counted.
     std::size_t max_series = 0;

@@ -5,9 +5,11 @@
 #include <system_error>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/container/flat_hash_set.h"
+#include "server/store/database_state.h"
 #include "server/store/held_log.h"
 #include "server/store/sqlite.h"
+#include "server/store/table.h"
 
 namespace calibd::server {
 namespace {
@@ -56,7 +58,47 @@ absl::Status CopyDatabase(const std::string& path, const std::string& copy,
   return code == SQLITE_DONE ? absl::OkStatus() : SqliteError(to->handle(), code, "make a backup");
 }
 
-// Puts what is needed of the files into the log of the copy.
+absl::StatusOr<absl::flat_hash_set<std::int64_t>> ReadModelIds(const Database& database) {
+  absl::StatusOr<Statement> rows = Statement::Prepare(database, "SELECT id FROM models");
+  if (!rows.ok()) {
+    return rows.status();
+  }
+  absl::flat_hash_set<std::int64_t> ids;
+  absl::StatusOr<bool> row = rows->Next();
+  for (; row.ok() && *row; row = rows->Next()) {
+    ids.insert(rows->Integer(0));
+  }
+  if (!row.ok()) {
+    return row.status();
+  }
+  return ids;
+}
+
+// Writes the batches of the extents that are needed.
+absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
+                           const absl::flat_hash_set<std::int64_t>& model_ids, std::int64_t end,
+                           TableWriter& log, const std::function<bool(double)>& progress) {
+  const std::int64_t first = extents.front().first_log_id;
+  for (const LogFiles::Extent& extent : extents) {
+    absl::Status status =
+        LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool needed) -> absl::Status {
+          if (!progress(static_cast<double>(batch.log_id - first) /
+                        static_cast<double>(end - first))) {
+            return Stopped();
+          }
+          // Models may have come or gone since the database was copied.
+          return needed && model_ids.contains(batch.model_id)
+                     ? log.Insert({batch.log_id, batch.model_id, batch.time_us, batch.data})
+                     : absl::OkStatus();
+        });
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Makes a store of the copy: with what is needed of the extents, and an id of its own.
 absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::string& copy,
                     const std::function<bool(double)>& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
@@ -69,40 +111,36 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
   if (!status.ok()) {
     return status;
   }
-  // What was copied to the database while its file was still there is there already. Models may
-  // have come or gone since the database was copied.
-  absl::StatusOr<Statement> insert = Statement::Prepare(
-      *to,
-      "INSERT OR IGNORE INTO log (id, model_id, time_us, data) SELECT ?1, ?2, ?3, ?4 "
-      "WHERE EXISTS (SELECT 1 FROM models WHERE id = ?2)");
-  if (!insert.ok()) {
-    return insert.status();
-  }
-  const LogFiles::Extent& newest = extents.back();
-  const std::int64_t first = extents.front().first_log_id;
-  const std::int64_t end = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
-  for (const LogFiles::Extent& extent : extents) {
-    status = LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool needed) {
-      if (!progress(static_cast<double>(batch.log_id - first) / static_cast<double>(end - first))) {
-        return Stopped();
-      }
-      return needed ? insert->Bind(1, batch.log_id)
-                          .Bind(2, batch.model_id)
-                          .Bind(3, batch.time_us)
-                          .BindBlob(4, batch.data)
-                          .Run()
-                    : absl::OkStatus();
-    });
-    if (!status.ok()) {
-      return status;
+  absl::StatusOr<DatabaseState> state = ReadState(*to);
+  absl::StatusOr<StateWriter> writer = StateWriter::Prepare(*to);
+  const absl::StatusOr<absl::flat_hash_set<std::int64_t>> model_ids = ReadModelIds(*to);
+  absl::StatusOr<Statement> remove =
+      Statement::Prepare(*to, "DELETE FROM log WHERE id >= ?1 RETURNING checksum");
+  for (const absl::Status& one :
+       {state.status(), writer.status(), model_ids.status(), remove.status()}) {
+    if (!one.ok()) {
+      return one;
     }
   }
-  // It has no files, and numbers go on after all that there were.
-  return to->Execute(absl::StrCat("UPDATE log_files SET first_log_id = 0; "
-                                  "DELETE FROM sqlite_sequence WHERE name = 'log'; "
-                                  "INSERT INTO sqlite_sequence (name, seq) VALUES ('log', ",
-                                  end - 1, "); COMMIT")
-                         .c_str());
+  absl::StatusOr<TableWriter> log =
+      TableWriter::Prepare(*to, Table::kLog, &state->sum(Table::kLog));
+  if (!log.ok()) {
+    return log.status();
+  }
+  // What a retirement that is under way has copied of the oldest segment is in that too.
+  status = log->RunDelete(remove->Bind(1, extents.front().first_log_id));
+  const LogFiles::Extent& newest = extents.back();
+  state->first_log_id = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
+  state->complete = true;
+  state->id = StoreId::Random();
+  ++state->commit_number;
+  if (status.ok()) {
+    status = InsertBatches(extents, *model_ids, state->first_log_id, *log, progress);
+  }
+  if (status.ok()) {
+    status = writer->WriteAll(*state);
+  }
+  return status.ok() ? to->Execute("COMMIT") : status;
 }
 
 absl::Status Copy(const std::string& path, const HeldLog& log, const std::string& copy,

@@ -99,6 +99,9 @@ void CommitQueue::Stop() {
       thread->join();
     }
   }
+  if (failure_.ok()) {
+    HandleError(Guard([this] { return store_->Close(); }));
+  }
 }
 
 void CommitQueue::Run() {

@@ -15,12 +15,17 @@
 
 namespace calibd::server {
 
-// Whether it is that there is no room; EFBIG: the process may not write so large a file.
+// Whether the disk is full; EFBIG: the process may not write so large a file.
 [[nodiscard]] bool IsFull(int error);
 // ResourceExhausted when it is full, else Unavailable. action: "read".
 [[nodiscard]] absl::Status FileError(const std::string& path, std::string_view action, int error);
-// DataLoss. reason: what the file "has" or "is".
-[[nodiscard]] absl::Status DamageError(const std::string& path, std::string_view reason);
+// DataLoss. reason: what the file "has" or "is". remedy: what may help before a backup is
+// restored.
+[[nodiscard]] absl::Status DamageError(const std::string& path, std::string_view reason,
+                                       std::string_view remedy = "");
+// Remedies for a file that is missing or in the place of another one.
+inline constexpr std::string_view kPutFileBack = "put the file back";
+inline constexpr std::string_view kPutRightFileBack = "put the right file in its place";
 
 // An open file of the store, that closes itself. Errors: FileError.
 class File {

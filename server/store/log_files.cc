@@ -1,12 +1,12 @@
 #include "server/store/log_files.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <cerrno>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/failpoint.h"
 #include "server/store/file.h"
@@ -14,14 +14,31 @@
 namespace calibd::server {
 namespace {
 
-// From so many segments on it is looked at how much of them is needed.
+// With more segments than this, the oldest goes when most of what they hold is not needed.
 constexpr std::size_t kFewSegments = 4;
+
+absl::Status RemoveIfThere(const std::string& path) {
+  return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus()
+                                                      : FileError(path, "remove", errno);
+}
+
+// Removes a segment that nothing needs, whatever it holds, unless it belongs to another store.
+absl::Status RemoveLeftover(const std::string& path, const StoreId& store_id) {
+  const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
+  if (!file.ok()) {
+    return file.status();
+  }
+  const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(*file);
+  return header.ok() && header->store_id != store_id
+             ? DamageError(path, "belongs to another store", "move the file away")
+             : RemoveIfThere(path);
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LogFiles>> LogFiles::Open(const std::string& folder,
                                                          const Options& options) {
-  std::unique_ptr<LogFiles> files(new LogFiles(folder, options.segment_bytes));
+  std::unique_ptr<LogFiles> files(new LogFiles(folder, options));
   absl::Status status = files->OpenAll(options);
   if (!status.ok()) {
     return status;
@@ -30,45 +47,41 @@ absl::StatusOr<std::unique_ptr<LogFiles>> LogFiles::Open(const std::string& fold
 }
 
 absl::Status LogFiles::OpenAll(const Options& options) {
-  std::error_code error;
-  std::vector<std::string> paths;
-  for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    std::int64_t id = 0;
-    if (!absl::StartsWith(name, "log-") || !absl::SimpleHexAtoi(name.substr(4), &id) ||
-        entry->path() != LogSegment::PathOf(folder_, id)) {
-      continue;
-    }
-    if (id < options.first_log_id) {
-      // Its removal was begun.
-      std::filesystem::remove(entry->path(), error);
-    } else {
-      paths.push_back(entry->path().string());
-    }
+  if (absl::Status status = RemoveIfThere(LogSegment::UnfinishedPath(folder_)); !status.ok()) {
+    return status;
   }
-  if (!error) {
-    std::filesystem::remove(LogSegment::UnfinishedPath(folder_), error);
+  const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder_);
+  if (!ids.ok()) {
+    return ids.status();
   }
-  if (error) {
-    return FileError(folder_, "read", error.value());
-  }
-  std::sort(paths.begin(), paths.end());
   next_log_id_ = options.first_log_id != 0 ? options.first_log_id : options.next_log_id;
-  if (paths.empty() && options.first_log_id == 0) {
+  if (ids->empty() && options.first_log_id == 0 && mark_.newest_segment == 0) {
     return AddSegment(0);
   }
-  for (const std::string& path : paths) {
-    absl::StatusOr<LogSegment> segment = LogSegment::Open(path);
+  for (const std::int64_t id : *ids) {
+    if (id < options.first_log_id) {
+      // Another process began to remove it.
+      if (absl::Status status = RemoveLeftover(LogSegment::PathOf(folder_, id), mark_.id);
+          !status.ok()) {
+        return status;
+      }
+      continue;
+    }
+    absl::StatusOr<LogSegment> segment =
+        LogSegment::Open(folder_, {.store_id = mark_.id, .first_log_id = id});
     if (!segment.ok()) {
       return segment.status();
     }
     segments_.push_back(*std::move(segment));
   }
-  if (segments_.empty() || segments_.front().path() != LogSegment::PathOf(folder_, next_log_id_)) {
-    return DamageError(
-        LogSegment::PathOf(folder_, next_log_id_),
-        segments_.empty() ? "is missing" : "is missing: the log begins with another file");
+  if (segments_.empty() || segments_.front().first_log_id() != next_log_id_) {
+    return MissingError(next_log_id_, segments_.empty() ? "there is no file of the log"
+                                                        : absl::StrCat("the log begins with ",
+                                                                       segments_.front().path()));
+  }
+  if (segments_.back().first_log_id() < mark_.newest_segment) {
+    return MissingError(mark_.newest_segment,
+                        absl::StrCat("the log ends with ", segments_.back().path()));
   }
   return absl::OkStatus();
 }
@@ -76,30 +89,93 @@ absl::Status LogFiles::OpenAll(const Options& options) {
 absl::Status LogFiles::Read(const VisitBatch& visit) {
   const LogSegment* former = nullptr;
   for (LogSegment& segment : segments_) {
-    if (segment.first_log_id() != next_log_id_ ||
-        segment.path() != LogSegment::PathOf(folder_, next_log_id_)) {
-      return DamageError(former == nullptr ? segment.path() : former->path(),
-                         absl::StrCat("ends before batch ", next_log_id_, ", and ", segment.path(),
-                                      " does not begin with it: a file is damaged or missing"));
+    absl::Status status = CheckFollows(former, segment);
+    if (status.ok()) {
+      status = segment.ReadFrames(segment.size(), visit);
     }
-    if (absl::Status status = segment.ReadFrames(segment.size(), visit); !status.ok()) {
+    if (!status.ok()) {
       return status;
     }
     next_log_id_ = segment.end_log_id();
     former = &segment;
   }
   SumWritten();
+  absl::Status status = CheckEnd();
   const LogSegment& newest = segments_.back();
-  absl::Status status = newest.CheckEnd();
   // A frame that was not acknowledged may not be on the disk yet.
   return status.ok() && !newest.empty() ? newest.Sync() : status;
 }
 
+absl::Status LogFiles::CheckFollows(const LogSegment* former, const LogSegment& segment) const {
+  if (former == nullptr || segment.first_log_id() == next_log_id_) {
+    return absl::OkStatus();
+  }
+  if (segment.first_log_id() < next_log_id_) {
+    return DamageError(segment.path(),
+                       absl::StrCat("begins with batch ", segment.first_log_id(),
+                                    " of the log, but the file before it ends with batch ",
+                                    next_log_id_ - 1, ": one of them is in the wrong place"),
+                       kPutRightFileBack);
+  }
+  const absl::StatusOr<bool> terminated = former->IsTerminated();
+  if (!terminated.ok()) {
+    return terminated.status();
+  }
+  if (*terminated) {
+    return MissingError(next_log_id_,
+                        absl::StrCat(former->path(), " ends before batch ", next_log_id_,
+                                     " of the log, and ", segment.path(), " is the next file"));
+  }
+  return DamageError(
+      former->path(),
+      absl::StrCat("is damaged at ", former->end(), ": it ends before batch ", next_log_id_,
+                   " of the log, and ", segment.path(), " is the next file"));
+}
+
+absl::Status LogFiles::CheckEnd() {
+  const LogSegment& newest = segments_.back();
+  if (mark_.clean && next_log_id_ != mark_.end_log_id) {
+    return DamageError(newest.path(), absl::StrCat("ends before batch ", next_log_id_,
+                                                   " of the log, but ended before batch ",
+                                                   mark_.end_log_id, " when the server stopped"));
+  }
+  if (next_log_id_ < mark_.last_frame_log_id) {
+    return DamageError(
+        newest.path(),
+        absl::StrCat("is damaged at ", newest.end(), ": batches from ", next_log_id_,
+                     " on cannot be read, but had been written up to ", mark_.end_log_id - 1));
+  }
+  if (absl::Status status = newest.CheckEnd(); !status.ok() || mark_.clean) {
+    return status;
+  }
+  absl::StatusOr<std::optional<LogTail>> tail = newest.ReadTail(mark_.end_log_id);
+  if (!tail.ok()) {
+    return tail.status();
+  }
+  tail_ = *std::move(tail);
+  return absl::OkStatus();
+}
+
+void LogFiles::Mark(StoreMark& mark) const noexcept {
+  const LogSegment& newest = segments_.back();
+  mark.newest_segment = newest.first_log_id();
+  mark.last_frame_log_id = newest.last_frame_log_id();
+  mark.end_log_id = next_log_id_;
+}
+
+absl::Status LogFiles::MissingError(std::int64_t first_log_id, std::string_view reason) const {
+  return DamageError(LogSegment::PathOf(folder_, first_log_id),
+                     absl::StrCat("is missing: ", std::string(reason)), kPutFileBack);
+}
+
 absl::Status LogFiles::AddSegment(std::uint64_t frame_bytes) {
-  absl::StatusOr<LogSegment> segment =
-      LogSegment::Make(folder_, next_log_id_, segment_bytes_, frame_bytes);
+  absl::StatusOr<LogSegment> segment = LogSegment::Create(
+      folder_, {.store_id = mark_.id, .first_log_id = next_log_id_}, segment_bytes_, frame_bytes);
   if (!segment.ok()) {
     return segment.status();
+  }
+  if (absl::Status status = segment->Publish(folder_); !status.ok()) {
+    return status;
   }
   if (!segments_.empty() && segments_.back().empty()) {
     // It was too small for its first frame, and had the same name.
@@ -124,7 +200,11 @@ absl::Status LogFiles::Commit() {
     }
     Failpoint("segment");
   }
-  if (absl::Status status = segments_.back().Write(frame_); !status.ok()) {
+  absl::Status status = segments_.back().Append(frame_);
+  if (status.ok()) {
+    status = segments_.back().Sync();
+  }
+  if (!status.ok()) {
     return status;
   }
   next_log_id_ = segments_.back().end_log_id();
@@ -239,7 +319,8 @@ absl::Status LogFiles::RemoveOldest() {
 std::vector<LogFiles::Extent> LogFiles::extents() const {
   std::vector<Extent> extents;
   for (const LogSegment& segment : segments_) {
-    extents.push_back({.path = segment.path(),
+    extents.push_back({.folder = folder_,
+                       .store_id = mark_.id,
                        .first_log_id = segment.first_log_id(),
                        .end = segment.end(),
                        .needed = segment.needed()});
@@ -250,7 +331,8 @@ std::vector<LogFiles::Extent> LogFiles::extents() const {
 absl::Status LogFiles::ReadExtent(
     const Extent& extent,
     const std::function<absl::Status(const StoredBatch&, bool needed)>& visit) {
-  absl::StatusOr<LogSegment> segment = LogSegment::Open(extent.path);
+  absl::StatusOr<LogSegment> segment = LogSegment::Open(
+      extent.folder, {.store_id = extent.store_id, .first_log_id = extent.first_log_id});
   if (!segment.ok()) {
     return segment.status();
   }
@@ -259,7 +341,7 @@ absl::Status LogFiles::ReadExtent(
     return visit(batch, index < extent.needed.size() && extent.needed[index]);
   });
   if (status.ok() && segment->end() < extent.end) {
-    return DamageError(segment->path(), absl::StrCat("cannot be read at ", segment->end()));
+    return DamageError(segment->path(), absl::StrCat("is damaged at ", segment->end()));
   }
   return status;
 }

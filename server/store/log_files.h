@@ -7,14 +7,18 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/store/log_format.h"
 #include "server/store/log_segment.h"
+#include "server/store/store_file.h"
 
 namespace calibd::server {
 
@@ -34,22 +38,32 @@ class LogFiles {
   static constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;
 
   struct Options {
-    // Of a segment, at least 4096; one for a larger frame is as large as that needs, one for a
+    // Size of a segment, at least 4096; one for a larger frame is as large as that needs, one for a
     // disk with less room smaller.
     std::uint64_t segment_bytes = kSegmentBytes;
-    // Id of the batch with which the oldest segment begins; what is older is removed. 0: that is
+    // Id of the batch with which the oldest segment begins; older segments are removed. 0: that is
     // not known, and there may be no segment yet.
     std::int64_t first_log_id = 0;
-    // Of the next batch, if there is no segment yet.
+    // Id of the next batch, if there is no segment yet.
     std::int64_t next_log_id = 1;
+    // What the file `store` says: all segments have its id, and the log has come at least as far.
+    StoreMark mark{};
   };
-  // Opens all segments, or makes the first. Of those that were there nothing is known before Read.
+  // Opens all segments, or makes the first. Nothing is known of existing segments before Read.
+  // Errors also: DataLoss for a segment that is missing or has no place in this store.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LogFiles>> Open(const std::string& folder,
                                                                       const Options& options);
 
   // Once, before all else: all batches that are committed, in order. So it finds where they are,
   // and where the log ends. On return all that was read is durable, and all of it needed.
+  // What cannot be read at the end is DataLoss if it was more than the last frame, or the store was
+  // closed in order; else see tail.
   [[nodiscard]] absl::Status Read(const VisitBatch& visit);
+  // What Read found and could not read after the last valid frame. The next frame is written over
+  // it.
+  [[nodiscard]] const std::optional<LogTail>& tail() const noexcept { return tail_; }
+  // Notes in the mark how far the log has come. After Read, when what was committed is durable.
+  void Mark(StoreMark& mark) const noexcept;
 
   // Takes the batch for the next frame; returns its id.
   std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string data);
@@ -59,7 +73,8 @@ class LogFiles {
   [[nodiscard]] absl::Status Commit();
   void Rollback() noexcept;
 
-  // The data of one batch that is committed or appended.
+  // The data of one batch that is committed or appended. Errors also: DataLoss when they are not
+  // as they were written.
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id) const;
 
   // Of the oldest batch in the files, and of the next one to be appended.
@@ -92,11 +107,12 @@ class LogFiles {
 
   // A part of a segment that stays as it is as long as the files are held.
   struct Extent {
-    std::string path;
+    std::string folder;
+    StoreId store_id;
     std::int64_t first_log_id = 0;
     // Of the bytes that are committed.
     std::uint64_t end = 0;
-    // Of each batch.
+    // For each batch.
     std::vector<bool> needed;
   };
   // While they are held, no segment goes, and what becomes unneeded counts as needed.
@@ -109,10 +125,17 @@ class LogFiles {
       const std::function<absl::Status(const StoredBatch&, bool needed)>& visit);
 
  private:
-  LogFiles(std::string folder, std::uint64_t segment_bytes)
-      : folder_(std::move(folder)), segment_bytes_(segment_bytes) {}
+  LogFiles(std::string folder, const Options& options)
+      : folder_(std::move(folder)), segment_bytes_(options.segment_bytes), mark_(options.mark) {}
 
   [[nodiscard]] absl::Status OpenAll(const Options& options);
+  // Whether the segment goes on where the log ends so far. former: the one before it, if any.
+  [[nodiscard]] absl::Status CheckFollows(const LogSegment* former,
+                                          const LogSegment& segment) const;
+  // The segment that begins with this batch is missing.
+  [[nodiscard]] absl::Status MissingError(std::int64_t first_log_id, std::string_view reason) const;
+  // Judges what stands after the last valid frame.
+  [[nodiscard]] absl::Status CheckEnd();
   // Makes the newest segment, for a frame of so many bytes.
   [[nodiscard]] absl::Status AddSegment(std::uint64_t frame_bytes);
   // Tells written_bytes.
@@ -122,9 +145,12 @@ class LogFiles {
 
   const std::string folder_;
   const std::uint64_t segment_bytes_;
+  // As it was when the log was opened.
+  const StoreMark mark_;
   // Oldest first; the newest takes the frames.
   std::deque<LogSegment> segments_;
   std::int64_t next_log_id_ = 1;
+  std::optional<LogTail> tail_;
 
   // Is written by the next Commit.
   LogFrame frame_;

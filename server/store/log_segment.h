@@ -3,127 +3,138 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/store/file.h"
+#include "server/store/log_format.h"
 
 namespace calibd::server {
 
-// A batch of the log.
-struct StoredBatch {
-  std::int64_t log_id = 0;
-  std::int64_t model_id = 0;
-  // Microseconds since 1970.
-  std::int64_t time_us = 0;
-  // A store.v1.LoggedBatch.
-  std::string_view data;
-};
-// Ends the reading by an error.
-using VisitBatch = std::function<absl::Status(const StoredBatch&)>;
-
-// The batches of a frame that is to be written.
-class LogFrame {
- public:
+// What was written at the end of the log and cannot be read as a frame: it was not written to its
+// end, so that nobody was told that it had been, or it was damaged later.
+struct LogTail {
   struct Batch {
-    // In the frame.
-    std::uint64_t place = 0;
+    std::int64_t log_id = 0;
     std::int64_t model_id = 0;
-    std::int64_t time_us = 0;
+    // Whether it is as it was written. What is said of others may be wrong.
+    bool intact = false;
+    // A store.v1.LoggedBatch.
     std::string data;
   };
 
-  void Append(std::int64_t model_id, std::int64_t time_us, std::string data);
-  void Clear() noexcept;
-
-  [[nodiscard]] const std::vector<Batch>& batches() const noexcept { return batches_; }
-  // On the disk; 0 without batches.
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-
- private:
-  std::vector<Batch> batches_;
-  std::uint64_t bytes_ = 0;
+  std::string path;
+  // Where it begins in the file.
+  std::uint64_t offset = 0;
+  // Ids of its first batch and of the batch after it, as far as they can be told.
+  std::int64_t first_log_id = 0;
+  std::int64_t end_log_id = 0;
+  // All of it had been written to the disk: it was damaged later.
+  bool was_durable = false;
+  // The batches that can be found.
+  std::vector<Batch> batches{};
 };
 
 // One file of the log, in the form that FORMAT.md describes, and which of its batches are still
 // needed. Not thread-safe. Errors: those of LogFiles.
 class LogSegment {
  public:
-  // A new one: of `size` bytes, more if a frame of frame_bytes needs them, less if the disk has no
-  // room for them. On return it and its name are durable.
-  [[nodiscard]] static absl::StatusOr<LogSegment> Make(const std::string& folder,
-                                                       std::int64_t first_log_id,
-                                                       std::uint64_t size,
-                                                       std::uint64_t frame_bytes);
-  // One that is there, of which only the header is read.
-  [[nodiscard]] static absl::StatusOr<LogSegment> Open(const std::string& path);
-  // Of the segment that begins with this batch.
+  struct Identity {
+    StoreId store_id;
+    std::int64_t first_log_id = 0;
+  };
+
+  // A new segment of `size` bytes, more if frames of frame_bytes in total need them, less if the
+  // disk has no room for them. It is no part of the log before Publish.
+  [[nodiscard]] static absl::StatusOr<LogSegment> Create(const std::string& folder,
+                                                         const Identity& identity,
+                                                         std::uint64_t size,
+                                                         std::uint64_t frame_bytes);
+  // Gives it its name, in place of a segment that has the same. What was synced of it before is
+  // durable with its name on return.
+  [[nodiscard]] absl::Status Publish(const std::string& folder);
+  // An existing segment, of which only the header is read. Errors also: DataLoss when it is not the
+  // segment that its name and the store say.
+  [[nodiscard]] static absl::StatusOr<LogSegment> Open(const std::string& folder,
+                                                       const Identity& identity);
+  // Where the segment that begins with this batch is.
   [[nodiscard]] static std::string PathOf(const std::string& folder, std::int64_t first_log_id);
-  // Of one that is being made.
+  // Ids of the first batches of the segments in the folder, by their names, ascending.
+  [[nodiscard]] static absl::StatusOr<std::vector<std::int64_t>> List(const std::string& folder);
+  // Where a segment is before Publish.
   [[nodiscard]] static std::string UnfinishedPath(const std::string& folder);
 
-  // Goes through the frames from the end on, as long as they are valid and before this place, and
+  // Goes through the frames from the end on, as long as they are valid and before this offset, and
   // moves the end behind them. All of their batches are needed.
   [[nodiscard]] absl::Status ReadFrames(std::uint64_t end, const VisitBatch& visit);
-  // Of the newest segment: an error if something was written after its end. What was written last
-  // and never acknowledged may be cut.
+  // Of the newest segment, after ReadFrames: DataLoss if a frame follows what cannot be read.
   [[nodiscard]] absl::Status CheckEnd() const;
+  // Of the newest segment, after ReadFrames: what stands after its end; unset if nothing was
+  // written there. durable_end_log_id: the batches before it had been written.
+  [[nodiscard]] absl::StatusOr<std::optional<LogTail>> ReadTail(
+      std::int64_t durable_end_log_id) const;
+  // Whether nothing was written after the end.
+  [[nodiscard]] absl::StatusOr<bool> IsTerminated() const;
   [[nodiscard]] absl::Status Sync() const { return file_.SyncData(); }
 
   [[nodiscard]] bool HasRoom(const LogFrame& frame) const noexcept {
     return size_ - end_ >= frame.bytes();
   }
-  // On return it is durable. frame: not empty, and there is room for it.
-  [[nodiscard]] absl::Status Write(const LogFrame& frame);
+  // Appends the frame, which is not empty; there is room for it. Sync makes it durable.
+  [[nodiscard]] absl::Status Append(const LogFrame& frame);
 
-  // batch: its data are in `data`.
+  // batch: its data are in `data`. Errors also: DataLoss when it is not as it was written.
   [[nodiscard]] absl::Status ReadBatch(std::int64_t log_id, std::string& data,
                                        StoredBatch& batch) const;
 
   // Does nothing for a batch that is not in it, or not needed.
   void MarkUnneeded(std::int64_t log_id) noexcept;
 
-  // Takes the file away; with for_reuse keeps it for the next one that is made.
+  // Removes the file; with for_reuse keeps it for the next segment that is created.
   [[nodiscard]] absl::Status Remove(const std::string& folder, bool for_reuse) const;
 
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
   [[nodiscard]] bool empty() const noexcept { return places_.empty(); }
   [[nodiscard]] std::int64_t first_log_id() const noexcept { return first_log_id_; }
-  // Behind the last batch.
+  // Id of the first batch of its last frame; that of the next batch without frames.
+  [[nodiscard]] std::int64_t last_frame_log_id() const noexcept { return last_frame_log_id_; }
+  // Id of the batch after its last one.
   [[nodiscard]] std::int64_t end_log_id() const noexcept {
     return first_log_id_ + static_cast<std::int64_t>(places_.size());
   }
-  // Of the file.
+  // Size of the file.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   // Where the next frame goes.
   [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
-  // Of each batch.
+  // For each batch.
   [[nodiscard]] const std::vector<bool>& needed() const noexcept { return needed_; }
   [[nodiscard]] std::size_t needed_batches() const noexcept { return needed_batches_; }
   [[nodiscard]] std::uint64_t needed_bytes() const noexcept { return needed_bytes_; }
 
  private:
-  LogSegment(File file, std::int64_t first_log_id, std::uint64_t salt, std::uint64_t size);
+  LogSegment(File file, const SegmentHeader& header);
 
   [[nodiscard]] bool Holds(std::int64_t log_id) const noexcept {
     return log_id >= first_log_id_ && log_id < end_log_id();
   }
-  // Of a batch and what is before the next one.
+  // Size of a batch with what stands before the next one.
   [[nodiscard]] std::uint64_t bytes_of(std::size_t index) const noexcept;
   void AddPlace(std::uint64_t place);
   // Behind a frame whose batches have their places.
   void MoveEnd(std::uint64_t frame_bytes);
+  // Finds the batches of the tail.
+  [[nodiscard]] absl::Status ReadTailBatches(LogTail& tail) const;
 
   File file_;
   std::int64_t first_log_id_ = 0;
+  std::int64_t last_frame_log_id_ = 0;
   std::uint64_t salt_ = 0;
   std::uint64_t size_ = 0;
   std::uint64_t end_ = 0;
-  // Of each batch where it is, in units of 8 bytes.
+  // Offset of each batch, in units of 8 bytes.
   std::vector<std::uint32_t> places_;
   std::vector<bool> needed_;
   std::size_t needed_batches_ = 0;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/store/file.h"
 
 namespace calibd::server {
 namespace {
@@ -36,15 +37,14 @@ absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
   // Also what SQLite does not call a full disk.
   const bool full = (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE ||
                     (code == SQLITE_IOERR_WRITE && handle != nullptr && NoRoomIsWhatFailed(handle));
-  switch (full ? SQLITE_FULL : code & 0xff) {
-    case SQLITE_FULL:
-      return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED", message);
-    default:
-      return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
+  // What only a damaged file makes SQLite say.
+  const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB ||
+                       (code & 0xff) == SQLITE_TOOBIG || code == SQLITE_IOERR_SHORT_READ;
+  if (full) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
   }
+  return damaged ? DamageError("calibd.db", absl::StrCat("cannot be read: ", message))
+                 : MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
 }
 
 absl::StatusOr<Database> Database::Open(const std::string& path) {
@@ -96,15 +96,17 @@ Statement& Statement::Bind(int index, std::int64_t value) noexcept {
   return *this;
 }
 
-Statement& Statement::BindText(int index, std::string_view text) noexcept {
-  bind_error_ |= sqlite3_bind_text64(statement_.get(), index, text.data(), text.size(),
-                                     SQLITE_STATIC, SQLITE_UTF8);
-  return *this;
+Statement& Statement::Bind(int index,
+                           const std::variant<std::int64_t, std::string_view>& value) noexcept {
+  const auto* const integer = std::get_if<std::int64_t>(&value);
+  return integer != nullptr ? Bind(index, *integer)
+                            : BindBlob(index, *std::get_if<std::string_view>(&value));
 }
 
 Statement& Statement::BindBlob(int index, std::string_view blob) noexcept {
-  bind_error_ |=
-      sqlite3_bind_blob64(statement_.get(), index, blob.data(), blob.size(), SQLITE_STATIC);
+  // A null pointer would bind NULL, not an empty blob.
+  bind_error_ |= sqlite3_bind_blob64(statement_.get(), index, blob.empty() ? "" : blob.data(),
+                                     blob.size(), SQLITE_STATIC);
   return *this;
 }
 
@@ -133,6 +135,10 @@ absl::StatusOr<bool> Statement::Next() {
     return status;
   }
   return false;
+}
+
+int Statement::type(int column) const noexcept {
+  return sqlite3_column_type(statement_.get(), column);
 }
 
 std::int64_t Statement::Integer(int column) const noexcept {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -57,15 +58,18 @@ class Statement {
 
   // The parameters, 1-based.
   Statement& Bind(int index, std::int64_t value) noexcept;
-  Statement& BindText(int index, std::string_view text) noexcept;
+  Statement& Bind(int index, const std::variant<std::int64_t, std::string_view>& value) noexcept;
   Statement& BindBlob(int index, std::string_view blob) noexcept;
 
-  // To the end; what it gives is left.
+  // Runs it to the end and ignores its rows.
   [[nodiscard]] absl::Status Run();
-  // To the next row: true if there is one. After false it may be run again.
+  // Moves to the next row: true if there is one. After false it may be run again.
   [[nodiscard]] absl::StatusOr<bool> Next();
+  // Ends it before its last row, so that it may be run again.
+  void Reset() noexcept { sqlite3_reset(statement_.get()); }
 
-  // Columns of the row, 0-based; views live until Next.
+  // Columns of the row, 0-based; views live until Next. type: SQLITE_INTEGER, SQLITE_BLOB, ...
+  [[nodiscard]] int type(int column) const noexcept;
   [[nodiscard]] std::int64_t Integer(int column) const noexcept;
   [[nodiscard]] std::string_view Text(int column) const noexcept;
   [[nodiscard]] std::string_view Blob(int column) const noexcept;

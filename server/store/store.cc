@@ -1,273 +1,97 @@
 #include "server/store/store.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
+#include "server/store/history_table.h"
+#include "server/store/table.h"
 
 namespace calibd::server {
 namespace {
-
-// "cali", see the magic numbers of SQLite's file format.
-constexpr std::int64_t kApplicationId = 0x63616c69;
-constexpr std::int64_t kVersion = 3;
 
 // Rows that one transaction deletes besides what it is for.
 constexpr std::size_t kMostDeleted = 1024;
 // What is copied at a time from a file of the log.
 constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
 
-// What makes version N of the format out of version N - 1. Steps are only ever added.
-constexpr std::array<const char*, kVersion> kMigrations{R"sql(
-CREATE TABLE models (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  name TEXT NOT NULL UNIQUE,
-  declaration BLOB NOT NULL
-);
-CREATE TABLE cursors (
-  model_id INTEGER NOT NULL,
-  producer_id TEXT NOT NULL,
-  epoch INTEGER NOT NULL,
-  last_sequence INTEGER NOT NULL,
-  contents BLOB NOT NULL,
-  PRIMARY KEY (model_id, producer_id)
-) WITHOUT ROWID;
-CREATE TABLE log (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  model_id INTEGER NOT NULL,
-  time_us INTEGER NOT NULL,
-  data BLOB NOT NULL
-);
-CREATE TABLE snapshots (
-  model_id INTEGER PRIMARY KEY,
-  log_id INTEGER NOT NULL,
-  data BLOB NOT NULL
-);
-)sql",
-                                                        R"sql(
-CREATE TABLE maturity (
-  model_id INTEGER PRIMARY KEY,
-  log_id INTEGER NOT NULL
-);
-)sql",
-                                                        R"sql(
-ALTER TABLE snapshots ADD COLUMN first_log_id INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE log_files (
-  first_log_id INTEGER NOT NULL
-);
-INSERT INTO log_files (first_log_id) VALUES (0);
-CREATE TABLE history (
-  model_id INTEGER NOT NULL,
-  resolution INTEGER NOT NULL,
-  start_s INTEGER NOT NULL,
-  data BLOB NOT NULL,
-  PRIMARY KEY (model_id, resolution, start_s)
-) WITHOUT ROWID;
-)sql"};
-
-absl::Status FolderError(const std::string& folder, std::string_view reason) {
-  return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
-                   absl::StrCat("data-dir ", Quoted(folder, 300), " ",
-                                absl::string_view(reason.data(), reason.size())));
-}
-
-// Returns the open lock file.
-absl::StatusOr<int> LockFolder(const std::string& folder) {
-  std::error_code error;
-  if (std::filesystem::create_directories(folder, error)) {
-    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  }
-  if (error) {
-    return FolderError(folder, absl::StrCat("cannot be made: ", error.message()));
-  }
-  const int lock = open(absl::StrCat(folder, "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0) {
-    return FolderError(folder, absl::StrCat("cannot be written: ", std::strerror(errno)));
-  }
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    close(lock);
-    return FolderError(folder, "is in use by another calibd");
-  }
-  return lock;
-}
-
-absl::Status Migrate(Database& database, std::int64_t from) {
-  absl::Status status = database.Execute("BEGIN IMMEDIATE");
-  for (std::int64_t version = from; status.ok() && version < kVersion; ++version) {
-    Failpoint("migration");
-    status = database.Execute(kMigrations[static_cast<std::size_t>(version)]);
-  }
-  if (status.ok()) {
-    status = database.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId,
-                                           "; PRAGMA user_version = ", kVersion)
-                                  .c_str());
-  }
-  if (status.ok()) {
-    Failpoint("migration");
-    status = database.Execute("COMMIT");
-    Failpoint("migration");
-  }
-  if (!status.ok() && database.in_transaction()) {
-    static_cast<void>(database.Execute("ROLLBACK"));
-  }
-  return status;
-}
-
-// Returns the version of the format.
-absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& folder) {
-  const absl::StatusOr<std::int64_t> application = database.QueryInteger("PRAGMA application_id");
-  if (!application.ok()) {
-    return application.status();
-  }
-  const absl::StatusOr<std::int64_t> version = database.QueryInteger("PRAGMA user_version");
-  if (!version.ok()) {
-    return version.status();
-  }
-  const absl::StatusOr<std::int64_t> tables =
-      database.QueryInteger("SELECT count(*) FROM sqlite_master");
-  if (!tables.ok()) {
-    return tables.status();
-  }
-  if (*application != kApplicationId && !(*application == 0 && *version == 0 && *tables == 0)) {
-    return FolderError(folder, "holds the database of another program");
-  }
-  if (*version > kVersion) {
-    return FolderError(folder, absl::StrCat("was written by a newer calibd (format ", *version,
-                                            ", this one knows up to ", kVersion, ")"));
-  }
-  return *version;
-}
-
 }  // namespace
 
 struct Store::Statements {
-  Statement begin;
-  Statement commit;
-  Statement insert_model;
-  Statement delete_model;
-  Statement delete_cursors;
-  Statement delete_snapshot;
-  Statement insert_batch;
-  Statement put_first_log_id;
-  Statement put_cursor;
-  Statement put_snapshot;
-  Statement put_maturity;
-  Statement delete_maturity;
-  Statement put_history;
-  Statement delete_history;
-  Statement delete_all_history;
-  Statement read_batch;
-  Statement delete_batch;
+  std::optional<Statement> begin;
+  std::optional<Statement> commit;
+  std::optional<StateWriter> state;
+  std::optional<TableWriter> models;
+  std::optional<TableWriter> cursors;
+  std::optional<TableWriter> maturity;
+  std::optional<TableWriter> snapshots;
+  std::optional<TableWriter> log;
+  std::optional<HistoryTable> history;
+  std::optional<Statement> delete_cursors;
+  std::optional<Statement> delete_copied;
+  std::optional<CheckedRows> read_batch;
 };
 
-Store::Store(std::string path, int lock, Database database)
-    : path_(std::move(path)), lock_(lock), database_(std::move(database)) {}
+Store::Store(std::string path, File lock, StoreParts parts)
+    : path_(std::move(path)),
+      lock_(std::move(lock)),
+      database_(std::move(parts.database)),
+      state_(parts.state),
+      committed_(parts.state),
+      file_(std::move(parts.file)),
+      warnings_(std::move(parts.warnings)),
+      log_(std::move(parts.log)),
+      copied_until_(log_->first_log_id()) {}
 
-Store::~Store() {
-  statements_.reset();
-  // Closing it may take a checkpoint, which must not meet the next holder.
-  database_ = Database();
-  close(lock_);
-}
+Store::~Store() = default;
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder,
                                                    std::uint64_t segment_bytes) {
-  const absl::StatusOr<int> lock = LockFolder(folder);
+  absl::StatusOr<File> lock = LockFolder(folder);
   if (!lock.ok()) {
     return lock.status();
   }
-  std::string path = absl::StrCat(folder, "/calibd.db");
-  absl::StatusOr<Database> database = Database::Open(path);
-  if (!database.ok()) {
-    close(*lock);
-    return database.status();
+  absl::StatusOr<StoreParts> parts = OpenStore(folder, segment_bytes);
+  if (!parts.ok()) {
+    return parts.status();
   }
-  std::unique_ptr<Store> store(new Store(std::move(path), *lock, *std::move(database)));
-  // Nothing is changed in a file that is not ours. Checkpoints are made apart from the
-  // commits: see Checkpoint.
-  absl::StatusOr<std::int64_t> version = CheckFormat(store->database_, folder);
-  absl::Status status = version.status();
-  if (status.ok()) {
-    status = store->database_.Execute(
-        "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
-        "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON");
-  }
-  if (status.ok() && *version < kVersion) {
-    status = Migrate(store->database_, *version);
-  }
-  if (status.ok()) {
-    status = store->Prepare();
-  }
-  if (status.ok()) {
-    status = store->OpenLog(folder, segment_bytes);
-  }
-  if (!status.ok()) {
+  std::unique_ptr<Store> store(
+      new Store(DatabasePath(folder), *std::move(lock), *std::move(parts)));
+  if (absl::Status status = store->Prepare(); !status.ok()) {
     return status;
   }
   return store;
 }
 
 absl::Status Store::Prepare() {
+  statements_ = std::make_unique<Statements>();
   absl::Status status;
-  const auto prepare = [&](const char* sql) {
-    absl::StatusOr<Statement> statement = Statement::Prepare(database_, sql);
-    status.Update(statement.status());
-    return statement;
+  const auto keep = [&status](auto prepared, auto& kept) {
+    if (prepared.ok()) {
+      kept = *std::move(prepared);
+    }
+    status.Update(prepared.status());
   };
-  absl::StatusOr<Statement> begin = prepare("BEGIN IMMEDIATE");
-  absl::StatusOr<Statement> commit = prepare("COMMIT");
-  absl::StatusOr<Statement> insert_model =
-      prepare("INSERT INTO models (id, name, declaration) VALUES (?, ?, ?)");
-  absl::StatusOr<Statement> delete_model = prepare("DELETE FROM models WHERE id = ?");
-  absl::StatusOr<Statement> delete_cursors = prepare("DELETE FROM cursors WHERE model_id = ?");
-  absl::StatusOr<Statement> delete_snapshot = prepare("DELETE FROM snapshots WHERE model_id = ?");
-  absl::StatusOr<Statement> insert_batch =
-      prepare("INSERT INTO log (id, model_id, time_us, data) VALUES (?, ?, ?, ?)");
-  absl::StatusOr<Statement> put_first_log_id = prepare("UPDATE log_files SET first_log_id = ?");
-  absl::StatusOr<Statement> put_cursor = prepare(
-      "INSERT OR REPLACE INTO cursors (model_id, producer_id, epoch, last_sequence, contents) "
-      "VALUES (?, ?, ?, ?, ?)");
-  absl::StatusOr<Statement> put_snapshot = prepare(
-      "INSERT OR REPLACE INTO snapshots (model_id, log_id, data, first_log_id) "
-      "VALUES (?, ?, ?, ?)");
-  absl::StatusOr<Statement> put_maturity =
-      prepare("INSERT OR REPLACE INTO maturity (model_id, log_id) VALUES (?, ?)");
-  absl::StatusOr<Statement> delete_maturity = prepare("DELETE FROM maturity WHERE model_id = ?");
-  absl::StatusOr<Statement> put_history = prepare(
-      "INSERT OR REPLACE INTO history (model_id, resolution, start_s, data) VALUES (?, ?, ?, ?)");
-  absl::StatusOr<Statement> delete_history =
-      prepare("DELETE FROM history WHERE model_id = ? AND resolution = ? AND start_s < ?");
-  absl::StatusOr<Statement> delete_all_history = prepare("DELETE FROM history WHERE model_id = ?");
-  absl::StatusOr<Statement> read_batch = prepare("SELECT data FROM log WHERE id = ?");
-  absl::StatusOr<Statement> delete_batch = prepare("DELETE FROM log WHERE id = ?");
-  if (!status.ok()) {
-    return status;
-  }
-  statements_ = std::make_unique<Statements>(
-      Statements{*std::move(begin), *std::move(commit), *std::move(insert_model),
-                 *std::move(delete_model), *std::move(delete_cursors), *std::move(delete_snapshot),
-                 *std::move(insert_batch), *std::move(put_first_log_id), *std::move(put_cursor),
-                 *std::move(put_snapshot), *std::move(put_maturity), *std::move(delete_maturity),
-                 *std::move(put_history), *std::move(delete_history),
-                 *std::move(delete_all_history), *std::move(read_batch), *std::move(delete_batch)});
-  // AUTOINCREMENT keeps the greatest id there ever was.
-  const absl::StatusOr<std::int64_t> last =
-      database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'models'");
-  if (!last.ok()) {
-    return last.status();
-  }
-  next_model_id_ = *last + 1;
+  const auto prepare = [this](const char* sql) { return Statement::Prepare(database_, sql); };
+  const auto writer = [this](Table table) {
+    return TableWriter::Prepare(database_, table, &state_.sum(table));
+  };
+  keep(prepare("BEGIN IMMEDIATE"), statements_->begin);
+  keep(prepare("COMMIT"), statements_->commit);
+  keep(StateWriter::Prepare(database_), statements_->state);
+  keep(writer(Table::kModels), statements_->models);
+  keep(writer(Table::kCursors), statements_->cursors);
+  keep(writer(Table::kMaturity), statements_->maturity);
+  keep(writer(Table::kSnapshots), statements_->snapshots);
+  keep(writer(Table::kLog), statements_->log);
+  keep(HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans)), statements_->history);
+  keep(prepare("DELETE FROM cursors WHERE model_id = ?1 RETURNING checksum"),
+       statements_->delete_cursors);
+  keep(prepare("DELETE FROM log WHERE id >= ?1 RETURNING checksum"), statements_->delete_copied);
+  keep(CheckedRows::Select(database_, Table::kLog, "WHERE id = ?1"), statements_->read_batch);
   sqlite3_wal_hook(
       database_.handle(),
       [](void* pages, sqlite3*, const char*, int count) {
@@ -275,54 +99,63 @@ absl::Status Store::Prepare() {
         return SQLITE_OK;
       },
       &wal_pages_);
-  return absl::OkStatus();
-}
-
-absl::Status Store::OpenLog(const std::string& folder, std::uint64_t segment_bytes) {
-  const absl::StatusOr<std::int64_t> first =
-      database_.QueryInteger("SELECT first_log_id FROM log_files");
-  if (!first.ok()) {
-    return first.status();
-  }
-  const absl::StatusOr<std::int64_t> last =
-      database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'log'");
-  if (!last.ok()) {
-    return last.status();
-  }
-  absl::StatusOr<std::unique_ptr<LogFiles>> log = LogFiles::Open(
-      folder, {.segment_bytes = segment_bytes, .first_log_id = *first, .next_log_id = *last + 1});
-  if (!log.ok()) {
-    return log.status();
-  }
-  log_ = *std::move(log);
-  copied_until_ = log_->first_log_id();
-  // What of the oldest file was copied before the end of another process is copied again.
-  absl::Status status = Begin();
-  if (status.ok()) {
-    status = database_.Execute(
-        absl::StrCat("DELETE FROM log WHERE id >= ", log_->first_log_id()).c_str());
-  }
-  if (status.ok() && *first == 0) {
-    status = statements_->put_first_log_id.Bind(1, log_->first_log_id()).Run();
-  }
-  if (status.ok()) {
-    status = Commit();
-  }
-  if (!status.ok()) {
-    Rollback();
-  }
   return status;
 }
 
+namespace {
+
+// Steps through a table whose rows belong to models, in the order of the models' ids.
+class RowsOfModels {
+ public:
+  static absl::StatusOr<RowsOfModels> Select(const Database& database, Table table) {
+    absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, table, "ORDER BY model_id");
+    if (!rows.ok()) {
+      return rows.status();
+    }
+    RowsOfModels made(table, *std::move(rows));
+    if (absl::Status status = made.Next(); !status.ok()) {
+      return status;
+    }
+    return made;
+  }
+
+  // Whether the model, whose id is above those that were asked for before, has a row.
+  [[nodiscard]] bool Has(std::int64_t model_id) const noexcept {
+    return has_row_ && rows_.Integer(0) == model_id;
+  }
+  [[nodiscard]] const CheckedRows& row() const noexcept { return rows_; }
+  absl::Status Next() {
+    const absl::StatusOr<bool> row = rows_.Next();
+    has_row_ = row.ok() && *row;
+    return row.status();
+  }
+  // After the last model.
+  [[nodiscard]] absl::Status Check(const DatabaseState& state) const {
+    return has_row_ ? DatabaseDamage(absl::StrCat("has a row in table ", InfoOf(table_).name,
+                                                  " of model ", rows_.Integer(0),
+                                                  ", which does not exist"))
+                    : CheckSum(table_, state.sum(table_), rows_.sum());
+  }
+
+ private:
+  RowsOfModels(Table table, CheckedRows rows) : table_(table), rows_(std::move(rows)) {}
+
+  Table table_;
+  CheckedRows rows_;
+  bool has_row_ = false;
+};
+
+}  // namespace
+
 absl::Status Store::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) const {
-  absl::StatusOr<Statement> models =
-      Statement::Prepare(database_,
-                         "SELECT models.id, models.declaration, snapshots.log_id, snapshots.data, "
-                         "snapshots.first_log_id, maturity.log_id FROM models LEFT JOIN snapshots "
-                         "ON snapshots.model_id = models.id "
-                         "LEFT JOIN maturity ON maturity.model_id = models.id ORDER BY models.id");
-  if (!models.ok()) {
-    return models.status();
+  absl::StatusOr<CheckedRows> models =
+      CheckedRows::Select(database_, Table::kModels, "ORDER BY id");
+  absl::StatusOr<RowsOfModels> snapshots = RowsOfModels::Select(database_, Table::kSnapshots);
+  absl::StatusOr<RowsOfModels> maturity = RowsOfModels::Select(database_, Table::kMaturity);
+  for (const absl::Status& status : {models.status(), snapshots.status(), maturity.status()}) {
+    if (!status.ok()) {
+      return status;
+    }
   }
   absl::StatusOr<bool> row = models->Next();
   for (; row.ok() && *row; row = models->Next()) {
@@ -331,31 +164,56 @@ absl::Status Store::ReadModels(const std::function<absl::Status(const StoredMode
     const std::string_view declaration = models->Blob(1);
     if (!model.declaration.ParseFromArray(declaration.data(),
                                           static_cast<int>(declaration.size()))) {
-      return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-                       absl::StrCat("the declaration of model ", model.id, " cannot be read"));
+      return DatabaseDamage(
+          absl::StrCat("has a declaration of model ", model.id, " that cannot be parsed"));
     }
-    model.snapshot_log_id = models->Integer(2);
-    model.snapshot = models->Blob(3);
-    model.first_log_id = models->Integer(4);
-    model.matured_log_id = models->Integer(5);
-    if (absl::Status status = visit(model); !status.ok()) {
+    absl::Status status;
+    if (snapshots->Has(model.id)) {
+      model.snapshot_log_id = snapshots->row().Integer(1);
+      model.first_log_id = snapshots->row().Integer(2);
+      model.snapshot = snapshots->row().Blob(3);
+      status = snapshots->Next();
+    }
+    if (maturity->Has(model.id)) {
+      model.matured_log_id = maturity->row().Integer(1);
+      status.Update(maturity->Next());
+    }
+    status.Update(visit(model));
+    if (!status.ok()) {
       return status;
     }
   }
-  return row.status();
+  absl::Status status = row.status();
+  status.Update(CheckSum(Table::kModels, committed_.sum(Table::kModels), models->sum()));
+  status.Update(snapshots->Check(committed_));
+  status.Update(maturity->Check(committed_));
+  return status.ok() ? CheckHistorySpans() : status;
+}
+
+absl::Status Store::CheckHistorySpans() const {
+  absl::StatusOr<CheckedRows> spans = CheckedRows::Select(database_, Table::kHistorySpans, "");
+  if (!spans.ok()) {
+    return spans.status();
+  }
+  absl::StatusOr<bool> row = true;
+  while (row.ok() && *row) {
+    row = spans->Next();
+  }
+  return row.ok()
+             ? CheckSum(Table::kHistorySpans, committed_.sum(Table::kHistorySpans), spans->sum())
+             : row.status();
 }
 
 absl::Status Store::ReadCursors(
     const std::function<absl::Status(const StoredCursor&)>& visit) const {
-  absl::StatusOr<Statement> cursors = Statement::Prepare(
-      database_, "SELECT model_id, producer_id, epoch, last_sequence, contents FROM cursors");
+  absl::StatusOr<CheckedRows> cursors = CheckedRows::Select(database_, Table::kCursors, "");
   if (!cursors.ok()) {
     return cursors.status();
   }
   absl::StatusOr<bool> row = cursors->Next();
   for (; row.ok() && *row; row = cursors->Next()) {
     absl::Status status = visit({.model_id = cursors->Integer(0),
-                                 .producer_id = std::string(cursors->Text(1)),
+                                 .producer_id = std::string(cursors->Blob(1)),
                                  .epoch = cursors->Integer(2),
                                  .last_sequence = cursors->Integer(3),
                                  .contents = cursors->Blob(4)});
@@ -363,17 +221,27 @@ absl::Status Store::ReadCursors(
       return status;
     }
   }
-  return row.status();
+  return row.ok() ? CheckSum(Table::kCursors, committed_.sum(Table::kCursors), cursors->sum())
+                  : row.status();
 }
 
 absl::Status Store::ReadLog(const VisitBatch& visit) {
-  absl::StatusOr<Statement> log =
-      Statement::Prepare(database_, "SELECT id, model_id, time_us, data FROM log ORDER BY id");
+  absl::StatusOr<CheckedRows> log = CheckedRows::Select(database_, Table::kLog, "ORDER BY id");
   if (!log.ok()) {
     return log.status();
   }
+  std::int64_t last_id = 0;
   absl::StatusOr<bool> row = log->Next();
   for (; row.ok() && *row; row = log->Next()) {
+    if (log->Integer(0) <= last_id) {
+      return DatabaseDamage(absl::StrCat("has batch ", log->Integer(0), " of the log after batch ",
+                                         last_id, ": the rows of table log are out of order"));
+    }
+    last_id = log->Integer(0);
+    if (last_id >= log_->first_log_id()) {
+      // A retirement that did not end copied it from the segment, which is still there.
+      continue;
+    }
     absl::Status status = visit({.log_id = log->Integer(0),
                                  .model_id = log->Integer(1),
                                  .time_us = log->Integer(2),
@@ -382,7 +250,16 @@ absl::Status Store::ReadLog(const VisitBatch& visit) {
       return status;
     }
   }
-  return row.ok() ? log_->Read(visit) : row.status();
+  absl::Status status = row.status();
+  if (status.ok()) {
+    status = CheckSum(Table::kLog, committed_.sum(Table::kLog), log->sum());
+  }
+  return status.ok() ? log_->Read(visit) : status;
+}
+
+void Store::FinishRecovery(std::span<const std::int64_t> unneeded_log_ids) {
+  DropBatches(unneeded_log_ids);
+  recovered_ = true;
 }
 
 std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string data) {
@@ -390,24 +267,54 @@ std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us, std
 }
 
 absl::Status Store::CommitLog() {
-  absl::Status status = log_->Commit();
+  absl::Status status = MarkOpen();
   if (status.ok()) {
+    status = log_->Commit();
+  }
+  if (status.ok()) {
+    Mark();
     ApplyReleased();
   }
   return status;
 }
 
-absl::Status Store::Begin() { return statements_->begin.Run(); }
+absl::Status Store::MarkOpen() {
+  StoreMark mark = file_.mark();
+  if (!mark.clean) {
+    return absl::OkStatus();
+  }
+  mark.clean = false;
+  return file_.Write(mark, /*durable=*/true);
+}
+
+void Store::Mark() noexcept {
+  StoreMark mark = file_.mark();
+  mark.commit = committed_.commit_number;
+  log_->Mark(mark);
+  // What it tells of is committed. A mark that is behind says less at the next start, nothing else.
+  static_cast<void>(file_.Write(mark, /*durable=*/false));
+}
+
+absl::Status Store::Begin() {
+  absl::Status status = MarkOpen();
+  return status.ok() ? statements_->begin->Run() : status;
+}
 
 absl::Status Store::Commit() {
   const std::size_t deleted = std::min(stale_.size(), kMostDeleted);
   for (std::size_t i = 0; i < deleted; ++i) {
-    if (absl::Status status = statements_->delete_batch.Bind(1, stale_[i]).Run(); !status.ok()) {
+    if (absl::Status status = statements_->log->Delete({stale_[i]}); !status.ok()) {
       return status;
     }
   }
-  absl::Status status = statements_->commit.Run();
+  ++state_.commit_number;
+  absl::Status status = statements_->state->Write(state_, committed_);
   if (status.ok()) {
+    status = statements_->commit->Run();
+  }
+  if (status.ok()) {
+    committed_ = state_;
+    Mark();
     stale_.erase(stale_.begin(), stale_.begin() + static_cast<std::ptrdiff_t>(deleted));
     ApplyReleased();
   }
@@ -430,6 +337,7 @@ void Store::DropBatches(std::span<const std::int64_t> log_ids) {
 void Store::Rollback() {
   released_.clear();
   log_->Rollback();
+  state_ = committed_;
   // A full disk may have ended the transaction already.
   if (database_.in_transaction()) {
     static_cast<void>(database_.Execute("ROLLBACK"));
@@ -444,20 +352,21 @@ absl::StatusOr<bool> Store::Retire() {
   absl::Status status = Begin();
   const std::int64_t end = log_->first_log_id_after_oldest();
   std::int64_t copied_until = copied_until_;
+  if (status.ok() && copied_until_ == log_->first_log_id()) {
+    // What another process copied before its end is copied again: it may not be needed any more.
+    status = statements_->log->RunDelete(statements_->delete_copied->Bind(1, copied_until_));
+  }
   if (status.ok()) {
     const absl::StatusOr<std::int64_t> copied =
         log_->ReadNeededOfOldest(copied_until_, kCopiedBytes, [&](const StoredBatch& batch) {
-          return statements_->insert_batch.Bind(1, batch.log_id)
-              .Bind(2, batch.model_id)
-              .Bind(3, batch.time_us)
-              .BindBlob(4, batch.data)
-              .Run();
+          return statements_->log->Insert(
+              {batch.log_id, batch.model_id, batch.time_us, batch.data});
         });
     status = copied.status();
     copied_until = copied.ok() ? *copied : copied_until;
   }
   if (status.ok() && copied_until == end) {
-    status = statements_->put_first_log_id.Bind(1, end).Run();
+    state_.first_log_id = end;
   }
   Failpoint("retire");
   if (status.ok()) {
@@ -480,75 +389,58 @@ absl::StatusOr<bool> Store::Retire() {
 
 absl::Status Store::InsertModel(std::int64_t id, const v1::Model& declaration) {
   const std::string blob = declaration.SerializeAsString();
-  next_model_id_ = std::max(next_model_id_, id + 1);
-  return statements_->insert_model.Bind(1, id)
-      .BindText(2, declaration.name())
-      .BindBlob(3, blob)
-      .Run();
+  state_.next_model_id = std::max(state_.next_model_id, id + 1);
+  return statements_->models->Insert({id, std::string_view(blob)});
 }
 
 absl::Status Store::DeleteModel(std::int64_t id) {
-  absl::Status status = statements_->delete_model.Bind(1, id).Run();
-  status.Update(statements_->delete_cursors.Bind(1, id).Run());
-  status.Update(statements_->delete_snapshot.Bind(1, id).Run());
-  status.Update(statements_->delete_maturity.Bind(1, id).Run());
-  status.Update(statements_->delete_all_history.Bind(1, id).Run());
+  absl::Status status = statements_->models->Delete({id});
+  status.Update(statements_->cursors->RunDelete(statements_->delete_cursors->Bind(1, id)));
+  status.Update(statements_->snapshots->Delete({id}));
+  status.Update(statements_->maturity->Delete({id}));
+  status.Update(statements_->history->DeleteModel(id));
   return status;
 }
 
 absl::Status Store::PutCursor(const StoredCursor& cursor) {
-  return statements_->put_cursor.Bind(1, cursor.model_id)
-      .BindText(2, cursor.producer_id)
-      .Bind(3, cursor.epoch)
-      .Bind(4, cursor.last_sequence)
-      .BindBlob(5, cursor.contents)
-      .Run();
+  return statements_->cursors->Put({cursor.model_id, std::string_view(cursor.producer_id),
+                                    cursor.epoch, cursor.last_sequence, cursor.contents});
 }
 
 absl::Status Store::PutSnapshot(const Snapshot& snapshot) {
-  absl::Status status = statements_->put_snapshot.Bind(1, snapshot.model_id)
-                            .Bind(2, snapshot.log_id)
-                            .BindBlob(3, snapshot.data)
-                            .Bind(4, snapshot.first_log_id)
-                            .Run();
+  absl::Status status = statements_->snapshots->Put(
+      {snapshot.model_id, snapshot.log_id, snapshot.first_log_id, snapshot.data});
   if (status.ok() && snapshot.matured_log_id != 0) {
-    status =
-        statements_->put_maturity.Bind(1, snapshot.model_id).Bind(2, snapshot.matured_log_id).Run();
+    status = statements_->maturity->Put({snapshot.model_id, snapshot.matured_log_id});
   }
   return status;
 }
 
 absl::Status Store::PutHistory(const StoredBucket& bucket) {
-  return statements_->put_history.Bind(1, bucket.model_id)
-      .Bind(2, bucket.resolution)
-      .Bind(3, bucket.start_s)
-      .BindBlob(4, bucket.data)
-      .Run();
+  return statements_->history->Put({.model_id = bucket.model_id, .resolution = bucket.resolution},
+                                   bucket.start_s, bucket.data);
 }
 
 absl::Status Store::DeleteHistory(std::int64_t model_id, std::int64_t resolution,
                                   std::int64_t before_s) {
-  return statements_->delete_history.Bind(1, model_id).Bind(2, resolution).Bind(3, before_s).Run();
+  return statements_->history->DeleteBefore({.model_id = model_id, .resolution = resolution},
+                                            before_s);
 }
 
 absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
   if (log_id >= log_->first_log_id()) {
     return log_->ReadBatch(log_id);
   }
-  Statement& read = statements_->read_batch.Bind(1, log_id);
-  absl::StatusOr<bool> row = read.Next();
+  CheckedRows& batch = *statements_->read_batch;
+  batch.statement().Bind(1, log_id);
+  const absl::StatusOr<bool> row = batch.Next();
+  std::string data(row.ok() && *row ? batch.Blob(3) : std::string_view());
+  batch.statement().Reset();
   if (!row.ok()) {
     return row.status();
   }
   if (!*row) {
-    return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-                     absl::StrCat("batch ", log_id, " of the log is missing"));
-  }
-  std::string data(read.Blob(0));
-  // To the end, so that it may be run again.
-  row = read.Next();
-  if (!row.ok()) {
-    return row.status();
+    return DatabaseDamage(absl::StrCat("lacks batch ", log_id, " of the log"));
   }
   return data;
 }
@@ -565,6 +457,21 @@ absl::Status Store::Checkpoint() {
     return SqliteError(database_.handle(), code, "make a checkpoint");
   }
   return absl::OkStatus();
+}
+
+absl::Status Store::Close() {
+  if (!recovered_ || database_.handle() == nullptr) {
+    return absl::OkStatus();
+  }
+  statements_.reset();
+  sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  database_ = Database();
+  StoreMark mark = file_.mark();
+  mark.commit = committed_.commit_number;
+  log_->Mark(mark);
+  // The last connection leaves no write-ahead log behind. Another process may have one still.
+  mark.clean = !HasWal(path_);
+  return mark == file_.mark() ? absl::OkStatus() : file_.Write(mark, /*durable=*/true);
 }
 
 }  // namespace calibd::server

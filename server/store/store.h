@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,22 +17,25 @@
 #include "absl/status/statusor.h"
 #include "calibd/v1/model_service.pb.h"
 #include "server/store/log_files.h"
+#include "server/store/open_store.h"
 #include "server/store/sqlite.h"
 
 namespace calibd::server {
 
-// What is kept on disk: models, the log of their batches, how far their producers have
-// come, and snapshots of their state. A folder that one process holds at a time; FORMAT.md
-// describes it. The log is written to files of its own (LogFiles); the rest, and what is still
-// needed of older files, is an SQLite database. The log is never behind the database. Not
-// thread-safe.
+// The store on the disk: models, the log of their batches, the positions of their producers, and
+// snapshots of their state. A folder that one process holds at a time; FORMAT.md describes it. The
+// log is written to files of its own (LogFiles); the rest, and what is still needed of older
+// files, is an SQLite database. The log is never behind the database. Not thread-safe.
 //
-// Errors: those of sqlite.h and LogFiles.
+// Whatever is read is checked. Errors: those of sqlite.h and LogFiles; DataLoss when something is
+// damaged or missing, and it says what to do.
 class Store {
  public:
-  // Makes the folder and what belongs into it where it is missing. segment_bytes: see LogFiles.
-  // Errors also: FailedPrecondition when another process holds the folder, the file is
-  // another program's, or a newer calibd wrote it.
+  // Opens the store of a folder. Creates it if neither the folder nor any file of a store exists;
+  // upgrades an older one. segment_bytes: see LogFiles.
+  // Errors also: FailedPrecondition when another process holds the folder, the database is
+  // another program's, or a newer calibd wrote it. DataLoss when files are missing, or are not of
+  // one store; then nothing has changed.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Store>> Open(
       const std::string& folder, std::uint64_t segment_bytes = LogFiles::kSegmentBytes);
   ~Store();
@@ -51,7 +55,8 @@ class Store {
     // Predictions up to this batch have matured, as of the snapshot or later.
     std::int64_t matured_log_id = 0;
   };
-  // By id, ascending. Visitors end the reading by an error.
+  // By id, ascending; checks models, snapshots, maturity and the summaries of the history. Visitors
+  // end the reading by an error.
   [[nodiscard]] absl::Status ReadModels(
       const std::function<absl::Status(const StoredModel&)>& visit) const;
 
@@ -67,11 +72,18 @@ class Store {
       const std::function<absl::Status(const StoredCursor&)>& visit) const;
 
   // Once, before anything is written to the log or asked of it: see LogFiles::Read. In the order
-  // of the log; also what is needed no more, as far as it is still in the files.
+  // of the log; also batches that are not needed any more, as far as the files still hold them.
   [[nodiscard]] absl::Status ReadLog(const VisitBatch& visit);
+  // All that was read is consistent. These batches of it are not needed. Only after this, Close
+  // says that the store is whole.
+  void FinishRecovery(std::span<const std::int64_t> unneeded_log_ids);
+  // What opening found that may be the end of a write that was cut short, or damage: one sentence
+  // each.
+  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  // What could not be read at the end of the log. After ReadLog.
+  [[nodiscard]] const std::optional<LogTail>& log_tail() const noexcept { return log_->tail(); }
 
-  // The data of one batch that is committed or appended. Errors also: DataLoss when it is not
-  // there.
+  // The data of one batch that is committed or appended.
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id);
 
   // ---- What is written to the log
@@ -90,7 +102,7 @@ class Store {
   [[nodiscard]] absl::Status Begin();
   [[nodiscard]] absl::Status Commit();
 
-  // Ids are never used again.
+  // Ids are never reused.
   [[nodiscard]] absl::Status InsertModel(std::int64_t id, const v1::Model& declaration);
   // With its cursors, snapshot, maturity and history; its batches are for ReleaseBatches.
   [[nodiscard]] absl::Status DeleteModel(std::int64_t id);
@@ -114,9 +126,9 @@ class Store {
     // A store.v1.HistoryBucket.
     std::string data;
   };
-  // In place of the one that begins then, if there is one.
+  // Replaces the bucket with the same start, if there is one.
   [[nodiscard]] absl::Status PutHistory(const StoredBucket& bucket);
-  // Those of the resolution that begin before.
+  // Deletes those of the resolution that start before this.
   [[nodiscard]] absl::Status DeleteHistory(std::int64_t model_id, std::int64_t resolution,
                                            std::int64_t before_s);
 
@@ -144,29 +156,41 @@ class Store {
   // Of what is written in the files of the log. On any thread; known after ReadLog.
   [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->written_bytes(); }
   // Above the ids of all models ever.
-  [[nodiscard]] std::int64_t next_model_id() const noexcept { return next_model_id_; }
+  [[nodiscard]] std::int64_t next_model_id() const noexcept { return state_.next_model_id; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // Pages of the write-ahead log after the newest commit.
   [[nodiscard]] int wal_pages() const noexcept { return wal_pages_; }
   // Moves all of the write-ahead log into the database, and begins it anew.
   [[nodiscard]] absl::Status Checkpoint();
 
+  // Closes the database, and notes that the store was closed in order and how far it has come: the
+  // next start then expects exactly that. Between transactions, after FinishRecovery, and when
+  // nothing failed. Nothing else may be called after it.
+  [[nodiscard]] absl::Status Close();
+
  private:
   struct Statements;
-  Store(std::string path, int lock, Database database);
+  Store(std::string path, File lock, StoreParts parts);
 
   [[nodiscard]] absl::Status Prepare();
-  [[nodiscard]] absl::Status OpenLog(const std::string& folder, std::uint64_t segment_bytes);
-  // What was released is needed no more.
+  [[nodiscard]] absl::Status CheckHistorySpans() const;
+  // Before anything is written: a store that was closed in order is so no longer.
+  [[nodiscard]] absl::Status MarkOpen();
+  // Notes how far the store has come.
+  void Mark() noexcept;
   void ApplyReleased() { DropBatches(std::exchange(released_, {})); }
 
   const std::string path_;
-  // An open file whose lock says who holds the folder.
-  const int lock_;
+  const File lock_;
   mutable Database database_;
+  // As it is in the transaction, and as it was after the newest commit.
+  DatabaseState state_;
+  DatabaseState committed_;
+  StoreFile file_;
+  std::vector<std::string> warnings_;
   std::unique_ptr<Statements> statements_;
-  std::int64_t next_model_id_ = 1;
   std::unique_ptr<LogFiles> log_;
+  bool recovered_ = false;
   // Batches below this are in the database: those before the oldest file, and those of it that
   // were copied.
   std::int64_t copied_until_ = 0;

@@ -7,13 +7,15 @@
 #include <future>
 #include <iterator>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "calibd/client/client.h"
 #include "calibd/rpc/status.pb.h"
 #include "calibd/v1/store_service.grpc.pb.h"
 #include "integration/client/run_calibctl.h"
 #include "integration/server/service_client.h"
-#include "server/store/sqlite.h"
 #include "support/http_get.h"
+#include "support/sealed_database.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -250,10 +252,10 @@ TEST_F(StartingTest, ModelsThatDoNotComeBackEndItWithoutServing) {
     v1::Model none;
     none.set_name(kModel);
     const std::string blob = none.SerializeAsString();
-    auto database = server::Database::Open(data_ + "/calibd.db");
-    ASSERT_TRUE(database.ok());
-    auto update = server::Statement::Prepare(*database, "UPDATE models SET declaration = ?");
-    ASSERT_TRUE(update.ok() && update->BindBlob(1, blob).Run().ok());
+    const absl::Status changed = ChangeDatabase(
+        data_ + "/calibd.db",
+        {absl::StrCat("UPDATE models SET declaration = x'", absl::BytesToHexString(blob), "'")});
+    ASSERT_TRUE(changed.ok()) << changed;
   }
   Restart("recovery_model");
   ServiceClient service(grpc_address_);

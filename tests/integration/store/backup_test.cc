@@ -10,7 +10,7 @@
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
-#include "server/store/sqlite.h"
+#include "support/sealed_database.h"
 #include "support/server_process.h"
 #include "support/wait_for.h"
 
@@ -75,7 +75,7 @@ class BackupTest : public ::testing::Test {
 
   // Ends the server, and begins anew with a backup of it: all of the log is in the database then.
   // change: what is done to that first.
-  void StartFromBackup(const std::vector<const char*>& changes) {
+  void StartFromBackup(const std::vector<std::string>& changes) {
     ASSERT_TRUE(client_->Backup(backup_).ok());
     client_.reset();
     EXPECT_EQ(server_->Terminate(), 0);
@@ -83,10 +83,8 @@ class BackupTest : public ::testing::Test {
     std::filesystem::create_directories(data_);
     const std::string path = data_ + "/calibd.db";
     std::filesystem::copy_file(backup_, path);
-    for (const char* const sql : changes) {
-      const absl::Status status = server::Database::Open(path)->Execute(sql);
-      EXPECT_TRUE(status.ok()) << status;
-    }
+    const absl::Status status = ChangeDatabase(path, changes);
+    EXPECT_TRUE(status.ok()) << status;
     server_ = ServerProcess::Start({"--data-dir", data_});
     ASSERT_NE(server_, nullptr);
     client_ = Connect(*server_);
@@ -166,7 +164,7 @@ TEST_F(BackupTest, ABatchThatIsMissingAtTheEndIsFound) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   EXPECT_THAT(Problems(), IsEmpty());
   StartFromBackup({"DELETE FROM log WHERE id = (SELECT max(id) FROM log)",
-                   "INSERT INTO cursors SELECT 1, 'p', 1, 10, zeroblob(512)"});
+                   "INSERT INTO cursors SELECT 1, x'70', 1, 10, zeroblob(512), 0"});
   EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 9 of producer \"p\"")));
 }
 
@@ -180,7 +178,7 @@ TEST_F(BackupTest, ADamagedFileOfTheLogIsFound) {
     file.seekp(20000);
     file.write("damage!!", 8);
   }
-  EXPECT_THAT(Problems(), ::testing::Contains(HasSubstr("log-0000000000000001 cannot be read at")));
+  EXPECT_THAT(Problems(), ::testing::Contains(HasSubstr("log-0000000000000001 is damaged at")));
 }
 
 TEST_F(BackupTest, ADamagedPageIsFound) {

@@ -190,51 +190,69 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
 
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 
-// The format that is there, 0 for none, and where in the migration the end comes: before each of
-// its steps, and before and after the commit of them all.
-class MigrationFailpointTest : public ::testing::TestWithParam<std::pair<int, int>> {};
+struct UpgradePoint {
+  // The format that is there, 0 for none.
+  int format = 0;
+  const char* point = "";
+  int at = 0;
+  // What the database is of after the end there.
+  int left = 0;
+};
 
-std::vector<std::pair<int, int>> MigrationPoints() {
-  std::vector<std::pair<int, int>> points;
+class UpgradeFailpointTest : public ::testing::TestWithParam<UpgradePoint> {};
+
+std::vector<UpgradePoint> UpgradePoints() {
+  std::vector<UpgradePoint> points;
   for (int format = 0; format < kFormat; ++format) {
-    for (int at = 1; at <= kFormat - format + 2; ++at) points.emplace_back(format, at);
+    // Before each step, and before and after the commit of them all. A new database is made in one.
+    const int last = (format == 0 ? 1 : kFormat - format) + 2;
+    for (int at = 1; at <= last; ++at) {
+      points.push_back({format, "migration", at, at == last ? kFormat : format});
+    }
   }
+  // The database is complete by itself, and gets its other files.
+  for (const int format : {0, 1, 2}) {
+    for (int at = 1; at <= 3; ++at) points.push_back({format, "first_start", at, kFormat});
+  }
+  for (int at = 1; at <= 2; ++at) points.push_back({3, "upgrade_segment", at, 3});
   return points;
 }
 
-TEST_P(MigrationFailpointTest, ADatabaseIsBroughtUpWholeOrNotAtAll) {
-  const auto [format, at] = GetParam();
+TEST_P(UpgradeFailpointTest, AStoreIsUpgradedWhereverTheUpgradeEnds) {
+  const UpgradePoint& tested = GetParam();
   const TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();
   const auto version = [](const std::string& of) {
     return *server::Database::Open(of + "/calibd.db")->QueryInteger("PRAGMA user_version");
   };
-  if (format > 0) CopyGoldenStore(format, data);
-  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable("migration", at)}).exit_code, kKilled);
+  if (tested.format > 0) CopyGoldenStore(tested.format, data);
+  EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable(tested.point, tested.at)}).exit_code,
+            kKilled);
   {
     // Of a copy: who opens it tidies up what the end left behind.
     const std::string copy = (folder.path() / "copy").string();
     std::filesystem::copy(data, copy);
-    EXPECT_EQ(version(copy), at == kFormat - format + 2 ? kFormat : format);
+    EXPECT_EQ(version(copy), tested.left);
   }
   const auto server = ServerProcess::Start({"--data-dir", data});
   ASSERT_NE(server, nullptr);
   {
     const auto client = *Client::Connect(server->grpc_address());
-    if (format > 0) ExpectGoldenAnswers(format, *client);
+    if (tested.format > 0) ExpectGoldenAnswers(tested.format, *client);
     EXPECT_TRUE(client->CreateModel(Declared(3, 100)).ok());
+    EXPECT_EQ(client->Verify()->problems_size(), 0);
   }
   EXPECT_EQ(server->Terminate(), 0);
   EXPECT_EQ(version(data), kFormat);
   ExpectIntegrity(data);
 }
 
-INSTANTIATE_TEST_SUITE_P(Points, MigrationFailpointTest, ::testing::ValuesIn(MigrationPoints()),
+INSTANTIATE_TEST_SUITE_P(Points, UpgradeFailpointTest, ::testing::ValuesIn(UpgradePoints()),
                          [](const auto& parameter) {
-                           return "from_" + std::to_string(parameter.param.first) + "_" +
-                                  std::to_string(parameter.param.second);
+                           return "from_" + std::to_string(parameter.param.format) + "_" +
+                                  parameter.param.point + "_" + std::to_string(parameter.param.at);
                          });
 
 }  // namespace

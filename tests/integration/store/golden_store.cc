@@ -2,13 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <vector>
 
 #include "server/store/log_files.h"
 #include "server/store/sqlite.h"
+#include "server/store/store_file.h"
 
 namespace calibd::testing {
 namespace {
@@ -54,16 +61,74 @@ nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
           {"predicted_classes", std::move(classes)}};
 }
 
-// Moves the times in the file of the log that begins with batch 1 so that the newest is now_us.
+// The numbers of a file of the log of version 1, 8 bytes each: see server/store/log_upgrade.cc.
+class OldLogFile {
+ public:
+  explicit OldLogFile(const std::filesystem::path& path) : path_(path) {
+    std::ifstream file(path, std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+  }
+
+  // Adds to the times of all batches so that the newest is now_us.
+  void MoveTimes(std::int64_t now_us) {
+    constexpr std::size_t kSalt = 32;
+    std::int64_t newest_us = 0;
+    VisitTimes([&](std::int64_t time_us) { return newest_us = time_us; });
+    VisitTimes([&](std::int64_t time_us) { return time_us + now_us - newest_us; });
+    const std::uint64_t salt = Get(kSalt);
+    for (std::size_t frame = kHeader; frame < bytes_.size(); frame += Get(frame + kFrameBytes)) {
+      Set(frame + kPayloadHash,
+          XXH3_64bits_withSeed(&bytes_[frame + kHeader], Get(frame + kFrameBytes) - kHeader, salt));
+      Set(frame + kFrameHash, XXH3_64bits_withSeed(&bytes_[frame], kFrameHash, salt));
+    }
+    std::ofstream(path_, std::ios::binary) << bytes_;
+  }
+
+ private:
+  // Size of the headers of the file and of a frame; offsets in the latter.
+  static constexpr std::size_t kHeader = 48;
+  static constexpr std::size_t kBatches = 16;
+  static constexpr std::size_t kFrameBytes = 24;
+  static constexpr std::size_t kPayloadHash = 32;
+  static constexpr std::size_t kFrameHash = 40;
+
+  [[nodiscard]] std::uint64_t Get(std::size_t offset) const {
+    std::uint64_t value = 0;
+    std::memcpy(&value, &bytes_.at(offset), sizeof(value));
+    return value;
+  }
+  void Set(std::size_t offset, std::uint64_t value) {
+    std::memcpy(&bytes_.at(offset), &value, sizeof(value));
+  }
+
+  // Gives each batch the time that `visit` returns.
+  void VisitTimes(const std::function<std::int64_t(std::int64_t)>& visit) {
+    for (std::size_t frame = kHeader; frame < bytes_.size(); frame += Get(frame + kFrameBytes)) {
+      std::size_t batch = frame + kHeader;
+      for (std::uint64_t i = 0; i < Get(frame + kBatches); ++i) {
+        const std::size_t time = batch + 8;
+        Set(time, static_cast<std::uint64_t>(visit(static_cast<std::int64_t>(Get(time)))));
+        batch += 24 + (Get(batch + 16) + 7) / 8 * 8;
+      }
+    }
+  }
+
+  std::filesystem::path path_;
+  std::string bytes_;
+};
+
+// Adds to the times in the log of the present format so that the newest is now_us.
 void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
-  using server::LogFiles;
-  using server::StoredBatch;
-  std::vector<StoredBatch> batches;
+  const auto file = server::StoreFile::Open(folder.string());
+  ASSERT_TRUE(file.ok() && file->has_value()) << file.status();
+  const server::StoreMark mark = (*file)->mark();
+  std::filesystem::resize_file(folder / kFirstLogFile, server::LogFiles::kSegmentBytes);
+  std::vector<server::StoredBatch> batches;
   std::deque<std::string> data;
   {
-    const auto log = LogFiles::Open(folder.string(), {.first_log_id = 1});
+    const auto log = server::LogFiles::Open(folder.string(), {.first_log_id = 1, .mark = mark});
     ASSERT_TRUE(log.ok()) << log.status();
-    const absl::Status read = (*log)->Read([&](const StoredBatch& batch) {
+    const absl::Status read = (*log)->Read([&](const server::StoredBatch& batch) {
       batches.push_back(batch);
       batches.back().data = data.emplace_back(batch.data);
       return absl::OkStatus();
@@ -71,9 +136,10 @@ void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
     ASSERT_TRUE(read.ok()) << read;
   }
   std::filesystem::remove(folder / kFirstLogFile);
-  const auto log = LogFiles::Open(folder.string(), {.next_log_id = 1});
+  const auto log =
+      server::LogFiles::Open(folder.string(), {.next_log_id = 1, .mark = {.id = mark.id}});
   ASSERT_TRUE(log.ok()) << log.status();
-  for (const StoredBatch& batch : batches) {
+  for (const server::StoredBatch& batch : batches) {
     (*log)->Append(batch.model_id, batch.time_us + now_us - batches.back().time_us,
                    std::string(batch.data));
   }
@@ -109,20 +175,28 @@ std::filesystem::path GoldenStore(int format, const std::string& suffix) {
 void CopyGoldenStore(int format, const std::filesystem::path& data) {
   std::filesystem::create_directories(data);
   std::filesystem::copy_file(GoldenStore(format, ".db"), data / "calibd.db");
-  auto database = server::Database::Open((data / "calibd.db").string());
-  ASSERT_TRUE(database.ok()) << database.status();
   const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count();
+  if (std::filesystem::exists(GoldenStore(format, ".log"))) {
+    std::filesystem::copy_file(GoldenStore(format, ".log"), data / kFirstLogFile);
+  }
+  if (std::filesystem::exists(GoldenStore(format, ".store"))) {
+    // Its table `log` is empty.
+    std::filesystem::copy_file(GoldenStore(format, ".store"), data / "store");
+    MoveTimes(data, now_us);
+    return;
+  }
+  auto database = server::Database::Open((data / "calibd.db").string());
+  ASSERT_TRUE(database.ok()) << database.status();
   const std::string later = std::to_string(now_us) + " - (SELECT max(time_us) FROM log)";
   const absl::Status status =
       database->Execute(("UPDATE log SET time_us = time_us + " + later).c_str());
   ASSERT_TRUE(status.ok()) << status;
-  if (std::filesystem::exists(GoldenStore(format, ".log"))) {
+  if (std::filesystem::exists(data / kFirstLogFile)) {
+    OldLogFile(data / kFirstLogFile).MoveTimes(now_us);
     // It is kept without the room that nothing was written to.
-    std::filesystem::copy_file(GoldenStore(format, ".log"), data / kFirstLogFile);
     std::filesystem::resize_file(data / kFirstLogFile, server::LogFiles::kSegmentBytes);
-    MoveTimes(data, now_us);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "integration/server/service_client.h"
 #include "server/state/history.h"
 #include "server/store/sqlite.h"
+#include "support/sealed_database.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -40,14 +41,16 @@ class HistoryStoreTest : public ::testing::Test {
   }
   // Minutes with 1, 2, 3, ... rejected rows.
   void PutMinutes(std::int64_t count) const {
-    std::string sql = "BEGIN;";
+    std::vector<std::string> inserts;
     for (std::int64_t i = 0; i < count; ++i) {
       HistoryBucket bucket;
       bucket.rejected_rows = i + 1;
-      absl::StrAppend(&sql, "INSERT INTO history VALUES (1, 1, ", 60 * (kFirstMinute + i), ", x'",
-                      absl::BytesToHexString(EncodeHistoryBucket(bucket)), "');");
+      inserts.push_back(absl::StrCat("INSERT INTO history VALUES (1, 1, ", 60 * (kFirstMinute + i),
+                                     ", 0, x'", absl::BytesToHexString(EncodeHistoryBucket(bucket)),
+                                     "', 0)"));
     }
-    Execute(sql + "COMMIT");
+    const absl::Status status = ChangeDatabase(data_ + "/calibd.db", inserts);
+    ASSERT_TRUE(status.ok()) << status;
   }
 
   const TemporaryFolder folder_;
@@ -145,7 +148,8 @@ TEST_F(HistoryStoreTest, ALongOneComesInPagesAndDamageIsTold) {
   const auto verification = client_->Verify();
   ASSERT_TRUE(verification.ok());
   ASSERT_EQ(verification->problems_size(), 1);
-  EXPECT_THAT(verification->problems(0), HasSubstr("models/m: the bucket of the history"));
+  EXPECT_THAT(verification->problems(0),
+              HasSubstr("models/m: the store is damaged: calibd.db has a damaged row"));
 
   ASSERT_TRUE(client_->DeleteModel("models/m").ok());
   EXPECT_EQ(client_->GetHistory(request).status().code(), absl::StatusCode::kNotFound);

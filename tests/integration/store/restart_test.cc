@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "calibd/client/client.h"
@@ -221,7 +222,7 @@ TEST_F(RestartTest, DamageIsNamedAndNothingIsReset) {
   };
   // In a batch, with others after it.
   flip(10000);
-  EXPECT_THAT(Refusal(), HasSubstr("batches from 2 on cannot be read"));
+  EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 ends before batch 2 of the log"));
   flip(10000);
   Start();
   Stop();
@@ -231,6 +232,35 @@ TEST_F(RestartTest, DamageIsNamedAndNothingIsReset) {
   file << std::string(4096, '\xff');
   file.close();
   EXPECT_THAT(Refusal(), HasSubstr("the store"));
+}
+
+TEST_F(RestartTest, AfterAKillADamagedLastFrameIsReportedAndDiscarded) {
+  Start();
+  ASSERT_TRUE(client_->CreateModel(Declared("models/m")).ok());
+  Send("models/m", Draw(500, 1), 100);
+  const std::string before = Answer("models/m");
+  Send("models/m", Draw(20, 2), 20);
+  client_.reset();
+  server_->Kill();
+  const std::string path = data_ + "/log-0000000000000001";
+  std::string bytes;
+  {
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  // Among the probabilities of the last batch.
+  const std::size_t at = bytes.find_last_not_of('\0') - 200;
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  Start();
+  EXPECT_EQ(Answer("models/m"), before);
+  EXPECT_TRUE(WaitFor([&] {
+    const std::string output = server_->process().Output();
+    return output.find("the end of the log cannot be read and is discarded: " + path) !=
+               std::string::npos &&
+           output.find(R"((producer \"p\" of models/m))") != std::string::npos;
+  })) << server_->process().Output();
+  Stop();
 }
 
 TEST_F(RestartTest, ALogThatIsShorterThanItsSnapshotsIsDamage) {
@@ -245,7 +275,7 @@ TEST_F(RestartTest, ALogThatIsShorterThanItsSnapshotsIsDamage) {
   Stop();
   std::filesystem::copy_file(folder_.path() / "before", log,
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_THAT(Refusal(), HasSubstr("but the log ends before"));
+  EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 ends before batch 1 of the log"));
   std::filesystem::remove(log);
   EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 is missing"));
 }

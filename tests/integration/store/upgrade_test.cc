@@ -13,6 +13,7 @@
 #include "integration/store/golden_store.h"
 #include "server/store/log_files.h"
 #include "server/store/sqlite.h"
+#include "server/store/store_file.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -79,8 +80,8 @@ TEST_F(UpgradeTest, Format1GoesOn) {
     ASSERT_TRUE(stream.ok()) << stream.status();
   }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 3);
-  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = 'a'"), 2);
+  EXPECT_EQ(Query("PRAGMA user_version"), 4);
+  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = x'61'"), 2);
 }
 
 v1::ObserveRequest Numbered(const std::string& model, std::int64_t sequence) {
@@ -150,10 +151,10 @@ TEST_P(NumberedUpgradeTest, GoesOn) {
   EXPECT_EQ(Observe(Labels("waiting", 8, 15, 5)).labels().matched(), 5);
   EXPECT_EQ(Observe(Predictions("waiting", 9, 0, 1)).duplicate_rows(), 1);
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 3);
+  EXPECT_EQ(Query("PRAGMA user_version"), 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3));
+INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4));
 
 // A model may need more memory today than it needed when it was declared.
 TEST_F(UpgradeTest, ModelsComeBackWhateverTheLimitsOfNewOnes) {
@@ -178,7 +179,7 @@ TEST_F(UpgradeTest, ModelsComeBackWhateverTheLimitsOfNewOnes) {
 
 // Makes the database of the present format. CALIBD_TEST_WRITE_GOLDEN: puts it beside the
 // others, as long as no calibd with that format was released.
-TEST_F(UpgradeTest, Format3IsMade) {
+TEST_F(UpgradeTest, Format4IsMade) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;
@@ -244,18 +245,24 @@ TEST_F(UpgradeTest, Format3IsMade) {
   server_->Kill();
   EXPECT_GT(Query("SELECT log_id FROM snapshots WHERE model_id = 1"), 0);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1"), kOfSnapshot);
-  EXPECT_EQ(Query("SELECT first_log_id FROM log_files"), 1);
+  EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
-    std::filesystem::copy_file(data_ / "calibd.db", GoldenStore(3, ".db"),
-                               std::filesystem::copy_options::overwrite_existing);
-    std::filesystem::copy_file(data_ / kFirstLogFile, GoldenStore(3, ".log"),
-                               std::filesystem::copy_options::overwrite_existing);
-    const auto log = server::LogFiles::Open(data_.string(), {.first_log_id = 1});
+    const auto keep = [&](const std::string& file, const std::string& suffix) {
+      std::filesystem::copy_file(data_ / file, GoldenStore(4, suffix),
+                                 std::filesystem::copy_options::overwrite_existing);
+    };
+    keep("calibd.db", ".db");
+    keep("store", ".store");
+    keep(kFirstLogFile, ".log");
+    const auto store = server::StoreFile::Open(data_.string());
+    ASSERT_TRUE(store.ok() && store->has_value()) << store.status();
+    const auto log =
+        server::LogFiles::Open(data_.string(), {.first_log_id = 1, .mark = (*store)->mark()});
     ASSERT_TRUE(log.ok()) << log.status();
     const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
     ASSERT_TRUE((*log)->Read(visit).ok());
-    std::filesystem::resize_file(GoldenStore(3, ".log"), (*log)->extents().back().end);
-    std::ofstream(GoldenStore(3, ".json")) << answers.dump(1) << "\n";
+    std::filesystem::resize_file(GoldenStore(4, ".log"), (*log)->extents().back().end);
+    std::ofstream(GoldenStore(4, ".json")) << answers.dump(1) << "\n";
   }
 }
 

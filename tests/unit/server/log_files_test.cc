@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 
 #include "support/temporary_folder.h"
@@ -22,9 +23,10 @@ class LogFilesTest : public ::testing::Test {
  protected:
   absl::Status TryOpen(std::int64_t first_log_id = 0, std::int64_t next_log_id = 1) {
     log_.reset();
-    auto log = LogFiles::Open(
-        folder(),
-        {.segment_bytes = kSegment, .first_log_id = first_log_id, .next_log_id = next_log_id});
+    auto log = LogFiles::Open(folder(), {.segment_bytes = segment_bytes_,
+                                         .first_log_id = first_log_id,
+                                         .next_log_id = next_log_id,
+                                         .mark = mark_});
     if (!log.ok()) return log.status();
     log_ = *std::move(log);
     return log_->Read([](const StoredBatch& /*batch*/) { return absl::OkStatus(); });
@@ -79,7 +81,27 @@ class LogFilesTest : public ::testing::Test {
     file.put(byte);
   }
 
+  static std::string BytesOf(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // In place, so that the test takes no disk space anew each time.
+  static void Overwrite(const std::filesystem::path& path, std::uint64_t at,
+                        const std::string& bytes) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file << bytes;
+  }
+  // Notes how far the log has come, as the store does, and closes it.
+  void Close(bool clean) {
+    log_->Mark(mark_);
+    mark_.clean = clean;
+    log_.reset();
+  }
+
   const testing::TemporaryFolder folder_;
+  std::uint64_t segment_bytes_ = kSegment;
+  StoreMark mark_{.id = StoreId::Random()};
   std::unique_ptr<LogFiles> log_;
 };
 
@@ -203,6 +225,8 @@ TEST_F(LogFilesTest, DamageBeforeTheEndIsFound) {
     Flip(PathOf(1), at);
     Open();
     ASSERT_THAT(Read(), ElementsAre("1:first", "2:second")) << at;
+    ASSERT_TRUE(log_->tail().has_value()) << at;
+    EXPECT_EQ(log_->tail()->first_log_id, 3);
     Flip(PathOf(1), at);
   }
   Open();
@@ -221,7 +245,7 @@ TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("restore a backup, or move the folder"));
   };
   std::filesystem::rename(PathOf(2), kept);
-  expect("ends before batch 2, and " + PathOf(3).string());
+  expect(PathOf(2).string() + " is missing: " + PathOf(1).string() + " ends before batch 2");
   std::filesystem::rename(kept, PathOf(2));
   std::filesystem::rename(PathOf(1), kept);
   expect(PathOf(1).string() + " is missing");
@@ -233,7 +257,7 @@ TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
   expect(PathOf(3).string() + " does not begin as a segment");
   Flip(PathOf(3), 17);
   Flip(PathOf(2), kSegment / 4);
-  expect(PathOf(2).string() + " ends before batch 2");
+  expect(PathOf(2).string() + " is damaged at 64: it ends before batch 2");
   Flip(PathOf(2), kSegment / 4);
   Open(1);
   EXPECT_EQ(Read().size(), 4U);
@@ -335,6 +359,234 @@ TEST_F(LogFilesTest, ExtentsAreReadByThemselves) {
   EXPECT_THAT(read, ElementsAre("a not needed", "b"));
   Flip(PathOf(1), extents[0].end - 8);
   EXPECT_EQ(LogFiles::ReadExtent(extents[0], visit).code(), absl::StatusCode::kDataLoss);
+}
+
+// Every bit of a file of the log, after the server stopped or was killed: what is read is what was
+// written, or all but a last frame of which the log tells, or it is an error.
+TEST_F(LogFilesTest, NoChangedBitChangesWhatIsRead) {
+  segment_bytes_ = 4096;
+  Open();
+  Write({"first", ""});
+  Write({"third", "fourth"});
+  Write({"fifth"});
+  const std::vector<std::string> all = Read();
+  const std::uint64_t end = log_->extents().front().end;
+  Close(false);
+  const std::string bytes = BytesOf(PathOf(1));
+  const std::vector<std::string> but_last(all.begin(), all.end() - 1);
+  int errors = 0;
+  int tails = 0;
+  for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    const std::size_t at = bit / 8;
+    // Far behind the end, one bit stands for many.
+    if (at > end + kTerminatorBytes && bit % 511 != 0) continue;
+    Overwrite(PathOf(1), at, std::string(1, static_cast<char>(bytes[at] ^ (1 << (bit % 8)))));
+    for (const bool clean : {false, true}) {
+      mark_.clean = clean;
+      const absl::Status status = TryOpen();
+      if (!status.ok()) {
+        ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << at << " " << status;
+        ASSERT_THAT(std::string(status.message()), HasSubstr(PathOf(1).string()));
+        ++errors;
+      } else if (log_->tail().has_value()) {
+        ASSERT_FALSE(clean) << at;
+        ASSERT_EQ(log_->tail()->path, PathOf(1)) << at;
+        ASSERT_EQ(Read(), at < end ? but_last : all) << at;
+        ++tails;
+      } else {
+        ASSERT_EQ(Read(), all) << at;
+        ASSERT_GE(at, end);
+      }
+    }
+    Overwrite(PathOf(1), at, bytes.substr(at, 1));
+  }
+  EXPECT_GT(errors, 1000);
+  EXPECT_GT(tails, 1000);
+}
+
+// What a failing disk or a power cut makes of a last frame: zeros, or any part of it.
+TEST_F(LogFilesTest, ALastFrameThatIsGoneIsReported) {
+  Open();
+  Write({"first"});
+  Write({"second"});
+  const std::uint64_t last = log_->extents().front().end;
+  Write({"third", "fourth"});
+  const std::uint64_t end = log_->extents().front().end;
+  Close(false);
+  const std::string bytes = BytesOf(PathOf(1));
+  for (const std::uint64_t begin : {last, last + 8, last + 48}) {
+    Overwrite(PathOf(1), begin, std::string(end - begin, '\0'));
+    Open();
+    EXPECT_THAT(Read(), ElementsAre("1:first", "2:second"));
+    ASSERT_TRUE(log_->tail().has_value()) << begin;
+    EXPECT_EQ(log_->tail()->path, PathOf(1));
+    EXPECT_EQ(log_->tail()->offset, last);
+    EXPECT_EQ(log_->tail()->first_log_id, 3);
+    EXPECT_EQ(log_->tail()->end_log_id, 5);
+    EXPECT_TRUE(log_->tail()->was_durable);
+    Overwrite(PathOf(1), 0, bytes);
+  }
+  // More than the last frame is damage.
+  Overwrite(PathOf(1), last - 8, std::string(end - last + 8, '\0'));
+  const absl::Status more = TryOpen();
+  EXPECT_EQ(more.code(), absl::StatusCode::kDataLoss) << more;
+  EXPECT_THAT(std::string(more.message()),
+              HasSubstr("batches from 2 on cannot be read, but had been written up to 4"));
+  Overwrite(PathOf(1), 0, bytes);
+  // After a stop in order, the frame had been written.
+  mark_.clean = true;
+  Overwrite(PathOf(1), last, std::string(end - last, '\0'));
+  const absl::Status stopped = TryOpen();
+  EXPECT_EQ(stopped.code(), absl::StatusCode::kDataLoss) << stopped;
+  EXPECT_THAT(std::string(stopped.message()),
+              HasSubstr("ends before batch 3 of the log, but ended before batch 5"));
+  // The mark of a power cut may be older than the log.
+  mark_ = {.id = mark_.id, .newest_segment = 1, .last_frame_log_id = 1, .end_log_id = 2};
+  Open();
+  EXPECT_EQ(log_->tail(), std::nullopt);
+  Overwrite(PathOf(1), 0, bytes);
+  Open();
+  EXPECT_EQ(Read().size(), 4U);
+}
+
+TEST_F(LogFilesTest, WhatIsLeftOfALastFrameIsFound) {
+  Open();
+  Write({"first"});
+  const std::uint64_t last = log_->extents().front().end;
+  Write({"second", "third", "fourth"});
+  log_.reset();
+  const auto intact = [this](std::uint64_t at) {
+    Flip(PathOf(1), at);
+    Open();
+    Flip(PathOf(1), at);
+    std::vector<std::string> found;
+    if (!log_->tail().has_value()) return found;
+    EXPECT_EQ(log_->tail()->first_log_id, 2);
+    EXPECT_EQ(log_->tail()->end_log_id, 5);
+    EXPECT_FALSE(log_->tail()->was_durable);
+    for (const LogTail::Batch& batch : log_->tail()->batches) {
+      EXPECT_EQ(batch.model_id, 7);
+      found.push_back(std::to_string(batch.log_id) + (batch.intact ? ":" : ":damaged ") +
+                      batch.data);
+    }
+    return found;
+  };
+  // In the frame's header; in the data of the second batch; in the hash of the third.
+  EXPECT_THAT(intact(last), ElementsAre("2:second", "3:third", "4:fourth"));
+  EXPECT_THAT(intact(last + 48 + 40 + 32), ElementsAre("2:second", "3:damaged uhird", "4:fourth"));
+  EXPECT_THAT(intact(last + 48 + 40 + 40 + 24),
+              ElementsAre("2:second", "3:third", "4:damaged fourth"));
+}
+
+TEST_F(LogFilesTest, WhatWasWrittenIsToldFromWhatWasThereBefore) {
+  Open();
+  const std::string quarter(kSegment / 5, 'x');
+  for (int i = 0; i < 8; ++i) Write({quarter});
+  log_->MarkUnneeded(std::vector<std::int64_t>{1, 2, 3, 4});
+  ASSERT_TRUE(log_->RemoveOldest().ok());
+  Write({quarter});
+  ASSERT_THAT(Segments(), ElementsAre(5, 9));
+  Write({"small"});
+  const std::uint64_t end = log_->extents().back().end;
+  Close(false);
+  // A frame of before, cut by the new one, stands behind.
+  EXPECT_NE(BytesOf(PathOf(9)).substr(end + kTerminatorBytes, 64), std::string(64, '\0'));
+  Open(5);
+  EXPECT_EQ(log_->tail(), std::nullopt);
+  // Anything that is written after it is told.
+  Overwrite(PathOf(9), end + kTerminatorBytes - 1, "x");
+  Open(5);
+  ASSERT_TRUE(log_->tail().has_value());
+  EXPECT_EQ(log_->tail()->offset, end);
+  EXPECT_EQ(Read().size(), 6U);
+}
+
+TEST_F(LogFilesTest, AFrameMayFillItsFile) {
+  segment_bytes_ = 4096;
+  for (const std::size_t left : {0U, 8U, 40U, 48U}) {
+    Open();
+    const auto first = log_->next_log_id();
+    Write({std::string(4096 - 64 - 48 - 32 - left, 'x')});
+    EXPECT_EQ(log_->extents().back().end, 4096 - left);
+    Close(false);
+    Open();
+    EXPECT_EQ(log_->tail(), std::nullopt);
+    EXPECT_EQ(log_->next_log_id(), first + 1);
+    log_.reset();
+    std::filesystem::remove(PathOf(first));
+    mark_ = {.id = mark_.id};
+  }
+}
+
+TEST_F(LogFilesTest, FilesInTheWrongPlaceAreNamed) {
+  Open();
+  const std::string half(kSegment / 2, 'x');
+  for (int i = 0; i < 3; ++i) Write({half});
+  Close(false);
+  const std::string kept = folder() + "/kept";
+  const auto expect = [&](const std::string& message) {
+    const absl::Status status = TryOpen(1);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  };
+  // The newest is missing.
+  std::filesystem::rename(PathOf(3), kept);
+  expect(PathOf(3).string() + " is missing: the log ends with " + PathOf(2).string());
+  // One is copied to its name.
+  std::filesystem::copy_file(PathOf(2), PathOf(3));
+  expect(PathOf(3).string() + " begins with batch 2 of the log, but its name says 3");
+  std::filesystem::remove(PathOf(3));
+  std::filesystem::rename(kept, PathOf(3));
+  // Two are swapped.
+  std::filesystem::rename(PathOf(1), kept);
+  std::filesystem::rename(PathOf(2), PathOf(1));
+  std::filesystem::rename(kept, PathOf(2));
+  expect(PathOf(1).string() + " begins with batch 2 of the log, but its name says 1");
+  std::filesystem::rename(PathOf(1), kept);
+  std::filesystem::rename(PathOf(2), PathOf(1));
+  std::filesystem::rename(kept, PathOf(2));
+  Open(1);
+  EXPECT_EQ(Read().size(), 3U);
+}
+
+TEST_F(LogFilesTest, AFileOfAnotherStoreIsNamedAndKept) {
+  const StoreMark own = mark_;
+  mark_.id = StoreId::Random();
+  Open();
+  Write({"of another store"});
+  log_.reset();
+  const std::string kept = folder() + "/kept";
+  std::filesystem::rename(PathOf(1), kept);
+  mark_ = own;
+  Open();
+  Write({std::string(kSegment / 2, 'x')});
+  Write({std::string(kSegment / 2, 'x')});
+  const LogFiles::Extent extent = log_->extents().front();
+  log_.reset();
+  std::filesystem::copy_file(kept, PathOf(1), std::filesystem::copy_options::overwrite_existing);
+  const std::string message = PathOf(1).string() + " belongs to another store; ";
+  // In the place of a file that is needed, of one that is being removed, and of one that is
+  // verified.
+  for (const absl::Status& status :
+       {TryOpen(1), TryOpen(2),
+        LogFiles::ReadExtent(extent, [](const StoredBatch& /*batch*/, bool /*needed*/) {
+          return absl::OkStatus();
+        })}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+  EXPECT_EQ(BytesOf(PathOf(1)), BytesOf(kept));
+}
+
+TEST_F(LogFilesTest, ABatchThatIsDamagedIsNotRead) {
+  Open();
+  Write({"first", "second"});
+  Flip(PathOf(1), log_->extents().front().end - 40);
+  EXPECT_TRUE(log_->ReadBatch(1).ok());
+  const absl::Status status = log_->ReadBatch(2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(PathOf(1).string()));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("batch 2 is not as it was written"));
 }
 
 }  // namespace

@@ -44,6 +44,9 @@ std::vector<StoredBatch> ReadLog(const Store& store, std::deque<std::string>& da
 
 class StoreTest : public ::testing::Test {
  protected:
+  explicit StoreTest(std::uint64_t segment_bytes = LogFiles::kSegmentBytes)
+      : segment_bytes_(segment_bytes) {}
+
   void SetUp() override {
     std::string name = (std::filesystem::temp_directory_path() / "calibd-store-XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
@@ -57,7 +60,7 @@ class StoreTest : public ::testing::Test {
 
   void Open() {
     store_.reset();
-    auto store = Store::Open(folder_);
+    auto store = Store::Open(folder_, segment_bytes_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
     const auto visit = [](const StoredBatch& /*batch*/) { return absl::OkStatus(); };
@@ -80,6 +83,7 @@ class StoreTest : public ::testing::Test {
     return log;
   }
 
+  const std::uint64_t segment_bytes_;
   std::string folder_;
   std::unique_ptr<Store> store_;
 };
@@ -160,26 +164,8 @@ class RetirementTest : public StoreTest {
  protected:
   static constexpr std::uint64_t kSegment = 65536;
 
-  void SetUp() override {
-    StoreTest::SetUp();
-    OpenSmall();
-  }
-  void OpenSmall() {
-    store_.reset();
-    std::filesystem::remove(folder_ + "/log-0000000000000001");
-    ASSERT_TRUE(Database::Open(folder_ + "/calibd.db")
-                    ->Execute("UPDATE log_files SET first_log_id = 0")
-                    .ok());
-    Reopen();
-  }
-  void Reopen() {
-    store_.reset();
-    auto store = Store::Open(folder_, kSegment);
-    ASSERT_TRUE(store.ok()) << store.status();
-    store_ = *std::move(store);
-    const auto visit = [](const StoredBatch& /*batch*/) { return absl::OkStatus(); };
-    ASSERT_TRUE(store_->ReadLog(visit).ok());
-  }
+  RetirementTest() : StoreTest(kSegment) {}
+
   void Append(std::int64_t model_id, std::size_t bytes) {
     store_->AppendBatch(model_id, 5, std::string(bytes, 'x'));
     ASSERT_TRUE(store_->CommitLog().ok());
@@ -207,7 +193,7 @@ TEST_F(RetirementTest, SaysWhatIsWrittenInTheLogAndNotWhatItsFilesTake) {
   const std::int64_t one = store_->log_bytes();
   EXPECT_GE(one, empty + 5000);
   EXPECT_LT(one, empty + 5200);
-  Reopen();
+  Open();
   EXPECT_EQ(store_->log_bytes(), one);
   // Over several files.
   for (int i = 0; i < 50; ++i) Append(1, 5000);
@@ -244,7 +230,7 @@ TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
     EXPECT_EQ(ids.back(), 500);
     EXPECT_EQ(*store_->ReadBatch(kept.front()), std::string(100, 'x'));
     EXPECT_EQ(*store_->ReadBatch(kept.back()), std::string(100, 'x'));
-    Reopen();
+    Open();
   }
   EXPECT_EQ(store_->next_log_id(), 501);
   // Rows of the database go with its later transactions.

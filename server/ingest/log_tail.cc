@@ -1,0 +1,63 @@
+#include "server/ingest/log_tail.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kMostProducers = 20;
+
+std::string BatchesOf(const LogTail& tail) {
+  if (tail.end_log_id <= tail.first_log_id) {
+    return absl::StrCat("batches from ", tail.first_log_id, " on");
+  }
+  return tail.end_log_id == tail.first_log_id + 1
+             ? absl::StrCat("batch ", tail.first_log_id)
+             : absl::StrCat("batches ", tail.first_log_id, " to ", tail.end_log_id - 1);
+}
+
+std::string SenderOf(const LogTail::Batch& batch, const std::string& model_name) {
+  // What comes before the damage is read, even if the rest is no message.
+  store::v1::LoggedBatch logged;
+  static_cast<void>(logged.ParsePartialFromString(batch.data));
+  const std::string producer =
+      logged.producer_id().empty() ? "" : absl::StrCat("producer ", Quoted(logged.producer_id()));
+  return absl::StrCat(producer, producer.empty() || model_name.empty() ? "" : " of ", model_name);
+}
+
+}  // namespace
+
+std::string DescribeTail(const LogTail& tail,
+                         const std::function<std::string(std::int64_t)>& model_name) {
+  std::vector<std::string> senders;
+  std::size_t unnamed = 0;
+  for (const LogTail::Batch& batch : tail.batches) {
+    std::string sender = SenderOf(batch, model_name(batch.model_id));
+    if (sender.empty() || std::find(senders.begin(), senders.end(), sender) != senders.end()) {
+      continue;
+    }
+    if (senders.size() < kMostProducers) {
+      senders.push_back(std::move(sender));
+    } else {
+      ++unnamed;
+    }
+  }
+  return absl::StrCat(
+      "the end of the log cannot be read and is discarded: ", tail.path, " at byte ", tail.offset,
+      ", ", BatchesOf(tail), " of the log",
+      senders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(senders, ", ")),
+      unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "", senders.empty() ? "" : ")",
+      tail.was_durable
+          ? "; all of it had been stored, so the file was damaged later: compare with what was sent"
+          : "; either the server ended during the write, and none of it was acknowledged, or the "
+            "file was damaged later");
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,20 @@
+#ifndef CALIBD_SERVER_INGEST_LOG_TAIL_H_
+#define CALIBD_SERVER_INGEST_LOG_TAIL_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "server/store/log_segment.h"
+
+namespace calibd::server {
+
+// Describes what the end of the log lost, for the server's log: the file, the batches, and the
+// producers and models as far as they can still be read. model_name: of a model's id; empty if
+// there is no such model.
+[[nodiscard]] std::string DescribeTail(const LogTail& tail,
+                                       const std::function<std::string(std::int64_t)>& model_name);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_INGEST_LOG_TAIL_H_

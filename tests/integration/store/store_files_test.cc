@@ -1,0 +1,153 @@
+// Files of a store that are missing, empty, or of another store: calibd does not start, says which
+// file it is and what to do, and changes nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "calibd/client/client.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using client::Client;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kSegment[] = "log-0000000000000001";
+
+// Of all files that calibd keeps; the lock and the shared memory say nothing.
+std::map<std::string, std::string> Contents(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "lock" || name == "calibd.db-shm") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    contents[name].assign(std::istreambuf_iterator<char>(file), {});
+  }
+  return contents;
+}
+
+// What is done to the files, given the folder and another store's, and the file that is named.
+struct Damage {
+  const char* name;
+  std::function<void(const std::filesystem::path&, const std::filesystem::path&)> apply;
+  const char* file;
+};
+
+std::vector<Damage> AllDamage() {
+  const auto remove = [](const char* file) {
+    return [file](const std::filesystem::path& data, const std::filesystem::path&) {
+      std::filesystem::remove(data / file);
+    };
+  };
+  const auto cut = [](const char* file) {
+    return [file](const std::filesystem::path& data, const std::filesystem::path&) {
+      std::filesystem::resize_file(data / file, 0);
+    };
+  };
+  const auto replace = [](const char* file) {
+    return [file](const std::filesystem::path& data, const std::filesystem::path& other) {
+      std::filesystem::remove(data / "calibd.db-wal");
+      std::filesystem::copy_file(other / file, data / file,
+                                 std::filesystem::copy_options::overwrite_existing);
+    };
+  };
+  return {{"NoDatabase", remove("calibd.db"), "calibd.db"},
+          {"EmptyDatabase", cut("calibd.db"), "calibd.db"},
+          {"ForeignDatabase", replace("calibd.db"), "calibd.db"},
+          {"OnlyTheLog",
+           [](const std::filesystem::path& data, const std::filesystem::path&) {
+             for (const char* file : {"calibd.db", "calibd.db-wal", "calibd.db-shm", "store"}) {
+               std::filesystem::remove(data / file);
+             }
+           },
+           "calibd.db"},
+          {"NoStoreFile", remove("store"), "store"},
+          {"EmptyStoreFile", cut("store"), "store"},
+          {"ForeignStoreFile", replace("store"), "store"},
+          {"NoSegment", remove(kSegment), kSegment},
+          {"EmptySegment", cut(kSegment), kSegment},
+          {"ForeignSegment", replace(kSegment), kSegment}};
+}
+
+// Whether the server was killed, and the damage.
+class StoreFilesTest : public ::testing::TestWithParam<std::tuple<bool, Damage>> {
+ protected:
+  // Makes a store with one model and some observations; returns the answer to it.
+  static std::string MakeStore(const std::filesystem::path& data, bool killed) {
+    const auto server = ServerProcess::Start({"--data-dir", data.string()});
+    if (server == nullptr) return "no server";
+    std::string answer;
+    {
+      const auto client = *Client::Connect(server->grpc_address());
+      v1::Model model;
+      model.set_name("models/m");
+      model.set_class_count(2);
+      EXPECT_TRUE(client->CreateModel(model).ok());
+      auto stream = client->OpenStream("models/m", {.producer_id = "p"});
+      EXPECT_TRUE(stream.ok());
+      const std::vector<double> probabilities{0.25, 0.75, 0.5, 0.5};
+      EXPECT_TRUE((*stream)->Send(PredictionKind::kProbabilities, probabilities, {{1, 0}}).ok());
+      EXPECT_TRUE((*stream)->Finish().ok());
+      answer = Answer(*client);
+    }
+    if (killed) {
+      server->Kill();
+    } else {
+      EXPECT_EQ(server->Terminate(), 0);
+    }
+    return answer;
+  }
+  static std::string Answer(Client& client) {
+    const auto answer = client.GetCalibration("models/m");
+    return answer.ok() ? std::to_string(answer->observations()) : answer.status().ToString();
+  }
+};
+
+TEST_P(StoreFilesTest, IsRefusedAndNothingIsChanged) {
+  const auto& [killed, damage] = GetParam();
+  const TemporaryFolder folder;
+  const std::filesystem::path data = folder.path() / "data";
+  const std::filesystem::path other = folder.path() / "other";
+  const std::filesystem::path kept = folder.path() / "kept";
+  const std::string answer = MakeStore(data, killed);
+  EXPECT_EQ(answer, "2");
+  MakeStore(other, /*killed=*/false);
+  std::filesystem::copy(data, kept);
+  damage.apply(data, other);
+  const auto before = Contents(data);
+  for (int i = 0; i < 2; ++i) {
+    const FinishedRun run = RunCalibd(
+        {"--data-dir", data.string(), "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"});
+    EXPECT_EQ(run.exit_code, 1) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("the store is damaged: "));
+    EXPECT_THAT(run.output, HasSubstr(damage.file));
+    EXPECT_THAT(run.output, HasSubstr("restore a backup"));
+    EXPECT_THAT(run.output, Not(HasSubstr("serving")));
+    EXPECT_TRUE(Contents(data) == before);
+  }
+  // As it was, it goes on.
+  std::filesystem::remove_all(data);
+  std::filesystem::rename(kept, data);
+  const auto server = ServerProcess::Start({"--data-dir", data.string()});
+  ASSERT_NE(server, nullptr);
+  EXPECT_EQ(Answer(**Client::Connect(server->grpc_address())), answer);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, StoreFilesTest,
+                         ::testing::Combine(::testing::Bool(), ::testing::ValuesIn(AllDamage())),
+                         [](const auto& parameter) {
+                           return std::string(std::get<1>(parameter.param).name) +
+                                  (std::get<0>(parameter.param) ? "AfterAKill" : "");
+                         });
+
+}  // namespace
+}  // namespace calibd::testing

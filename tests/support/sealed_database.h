@@ -1,0 +1,19 @@
+#ifndef CALIBD_TESTS_SUPPORT_SEALED_DATABASE_H_
+#define CALIBD_TESTS_SUPPORT_SEALED_DATABASE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace calibd::testing {
+
+// Runs statements on the calibd.db at `path`, then makes all checksums, links of the history and
+// sums fit what the tables hold: a database that a calibd with a bug might have written. The
+// statements write 0 as checksums, and name all other columns.
+[[nodiscard]] absl::Status ChangeDatabase(const std::string& path,
+                                          const std::vector<std::string>& statements);
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_SUPPORT_SEALED_DATABASE_H_
