@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -33,6 +35,7 @@
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/status_mapping.h"
 #include "server/rpc/store_service.h"
+#include "server/state/disk_use.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 #include "server/version.h"
@@ -55,6 +58,7 @@ struct Server::Parts {
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
              .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
+             .disk_bytes = static_cast<std::size_t>(options.disk_bytes),
              .max_producers_per_model = static_cast<std::size_t>(options.max_producers_per_model)},
             writers),
         store(*the_store),
@@ -74,7 +78,9 @@ struct Server::Parts {
              computers, compute_threads),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
-        models(registry, commits, static_cast<std::size_t>(options.model_memory_bytes),
+        models(registry, commits,
+               {.model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
+                .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes)},
                [this](const std::shared_ptr<Model>& model) {
                  streams.EndStreamsOf(*model,
                                       ModelNotFoundError(model->declaration().name.ToString()));
@@ -100,7 +106,8 @@ struct Server::Parts {
                  .recovery = recovery,
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
-                 .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes)}) {}
+                 .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
+                 .disk_bytes = static_cast<std::size_t>(options.disk_bytes)}) {}
 
   // Calls end first, then the threads whose tasks use the other parts.
   ~Parts() {
@@ -141,6 +148,7 @@ struct Server::Parts {
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
         registry.FinishRestoring();
+        WarnOfSmallDisk();
         due_work = std::make_unique<DueWork>(registry, ingestor, commits);
       }
       return recovered;
@@ -156,6 +164,25 @@ struct Server::Parts {
     if (phase.compare_exchange_strong(starting, Phase::kServing)) {
       grpc->StartServing();
       events.on_serving(grpc->address(), http->address());
+    }
+  }
+
+  // The reservations of the models are no promise of the file system.
+  void WarnOfSmallDisk() const {
+    std::error_code error;
+    const std::filesystem::space_info disk = std::filesystem::space(options.data_dir, error);
+    if (error) {
+      return;
+    }
+    const CommitQueue::Statistics used = commits.statistics();
+    const auto room = disk.available + static_cast<std::uintmax_t>(used.log_bytes) +
+                      static_cast<std::uintmax_t>(used.database_bytes);
+    const std::size_t reserved = registry.reserved_disk_bytes() + kSharedDiskBytes;
+    if (room < reserved) {
+      spdlog::warn(
+          "the models may come to need {} bytes of disk, but the store has {} and {} are free: "
+          "batches are refused when the disk is full",
+          reserved, room - disk.available, disk.available);
     }
   }
 

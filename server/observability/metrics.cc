@@ -583,6 +583,12 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   Add(size, {{"part", "log"}}, Count(store.log_bytes));
   Add(size, {{"part", "database"}}, Count(store.database_bytes));
   families.push_back(std::move(size));
+  families.push_back(Single("calibd_store_reserved_bytes",
+                            "Disk that the declarations of all models reserve.", MetricType::Gauge,
+                            Bytes(sources_.registry.reserved_disk_bytes())));
+  families.push_back(Single("calibd_store_limit_bytes",
+                            "Most that calibd_store_reserved_bytes may be with a new model.",
+                            MetricType::Gauge, Bytes(sources_.disk_bytes)));
   const bool restored = sources_.registry.CheckRestored().ok();
   families.push_back(Single("calibd_recovering",
                             "1 while the start brings back the models and calls are answered "

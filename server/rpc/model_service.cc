@@ -27,12 +27,24 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Body body
 }  // namespace
 
 ModelServiceImpl::ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits,
-                                   std::size_t model_memory_bytes,
+                                   const Limits& limits,
                                    std::function<void(const std::shared_ptr<Model>&)> on_delete)
-    : registry_(registry),
-      commits_(commits),
-      model_memory_bytes_(model_memory_bytes),
-      on_delete_(std::move(on_delete)) {}
+    : registry_(registry), commits_(commits), limits_(limits), on_delete_(std::move(on_delete)) {}
+
+absl::StatusOr<ModelDeclaration> ModelServiceImpl::Check(const v1::Model& declared) const {
+  const absl::StatusOr<ModelName> name = ParseModelName("model.name", declared.name());
+  const auto existing = name.ok() ? registry_.Find(*name) : name.status();
+  if (!existing.ok()) {
+    return CheckDeclaration(declared, limits_.model_memory_bytes, limits_.model_disk_bytes);
+  }
+  // A model is declared again by every client that uses it. It keeps what it has, also if the
+  // limits and so the default of max_pending have changed since.
+  v1::Model again = declared;
+  if (again.has_label_grace() && again.max_pending() == 0) {
+    again.set_max_pending(static_cast<std::int32_t>((*existing)->declaration().max_pending));
+  }
+  return CheckStoredDeclaration(again, limits_.model_memory_bytes);
+}
 
 grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerContext* context,
                                                         const v1::CreateModelRequest* request,
@@ -51,8 +63,7 @@ grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerCont
     })));
   };
   const absl::Status status = CatchExceptions([&]() -> absl::Status {
-    absl::StatusOr<ModelDeclaration> declaration =
-        CheckDeclaration(request->model(), model_memory_bytes_);
+    absl::StatusOr<ModelDeclaration> declaration = Check(request->model());
     return declaration.ok()
                ? server::CreateModel(registry_, commits_, *std::move(declaration), done)
                : declaration.status();

@@ -15,8 +15,14 @@ namespace calibd::server {
 // something are answered when it is on disk.
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
+  // What the declaration of one new model may reserve, in bytes.
+  struct Limits {
+    std::size_t model_memory_bytes = 0;
+    std::size_t model_disk_bytes = 0;
+  };
+
   // on_delete: told of every deleted model, on the storage thread.
-  ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits, std::size_t model_memory_bytes,
+  ModelServiceImpl(ModelRegistry& registry, CommitQueue& commits, const Limits& limits,
                    std::function<void(const std::shared_ptr<Model>&)> on_delete);
 
   grpc::ServerUnaryReactor* CreateModel(grpc::CallbackServerContext* context,
@@ -33,9 +39,12 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
                                         v1::DeleteModelResponse* response) override;
 
  private:
+  // The declaration with its defaults. Errors: InvalidArgument.
+  [[nodiscard]] absl::StatusOr<ModelDeclaration> Check(const v1::Model& declared) const;
+
   ModelRegistry& registry_;
   CommitQueue& commits_;
-  const std::size_t model_memory_bytes_;
+  const Limits limits_;
   const std::function<void(const std::shared_ptr<Model>&)> on_delete_;
 };
 
