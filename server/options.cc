@@ -96,6 +96,12 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "models of the store come back in any case");
   AddAmount(app, "model-memory-bytes", options.model_memory_bytes, 1 << 16, kTiB,
             "Memory that the declaration of a new model may reserve");
+  AddAmount(app, "disk-bytes", options.disk_bytes, 1 << 20, 1024 * kTiB,
+            "Disk that the declarations of all models together may reserve, with a new one; the "
+            "models of the store are recovered in any case");
+  AddAmount(app, "model-disk-bytes", options.model_disk_bytes, 1 << 20, 1024 * kTiB,
+            "Disk that the declaration of a new model may reserve; a max_pending that is not "
+            "declared takes a quarter of it at most");
   AddAmount(app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
             "Producers remembered for one model");
   AddAmount(app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,

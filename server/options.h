@@ -36,6 +36,8 @@ struct Options {
   std::int64_t max_models = 1000;
   std::int64_t state_memory_bytes = std::int64_t{4} << 30;
   std::int64_t model_memory_bytes = std::int64_t{256} << 20;
+  std::int64_t disk_bytes = std::int64_t{64} << 30;
+  std::int64_t model_disk_bytes = std::int64_t{4} << 30;
   std::int64_t max_producers_per_model = 10000;
   std::int64_t ingest_queue_bytes = std::int64_t{32} << 20;
   std::int64_t max_batches_in_flight = 256;

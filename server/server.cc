@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -34,6 +36,7 @@
 #include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/store_service.h"
+#include "server/state/disk_use.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 #include "server/version.h"
@@ -57,6 +60,7 @@ struct Server::Parts {
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
              .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
+             .disk_bytes = static_cast<std::size_t>(options.disk_bytes),
              .max_producers_per_model = static_cast<std::size_t>(options.max_producers_per_model)},
             writers),
         store(*the_store),
@@ -77,7 +81,8 @@ struct Server::Parts {
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
         models(response_memory, registry, commits,
-               static_cast<std::size_t>(options.model_memory_bytes),
+               {.model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
+                .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes)},
                [this](const std::shared_ptr<Model>& model) {
                  streams.EndStreamsOf(*model,
                                       ModelNotFoundError(model->declaration().name.ToString()));
@@ -107,7 +112,8 @@ struct Server::Parts {
                  .store_damaged = store_damaged,
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
-                 .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes)}) {}
+                 .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
+                 .disk_bytes = static_cast<std::size_t>(options.disk_bytes)}) {}
 
   // Calls end first, then the threads whose tasks use the other parts.
   ~Parts() {
@@ -151,6 +157,7 @@ struct Server::Parts {
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
         registry.FinishRestoring();
+        WarnOfSmallDisk();
         due_work =
             std::make_unique<DueWork>(registry, ingestor, commits, [this] { history.CheckNext(); });
       }
@@ -174,6 +181,25 @@ struct Server::Parts {
   void ReportDamage(const absl::Status& damage) {
     if (!store_damaged.exchange(true)) {
       spdlog::error("{}", std::string(damage.message()));
+    }
+  }
+
+  // The reservations of the models are no promise of the file system.
+  void WarnOfSmallDisk() const {
+    std::error_code error;
+    const std::filesystem::space_info disk = std::filesystem::space(options.data_dir, error);
+    if (error) {
+      return;
+    }
+    const CommitQueue::Statistics used = commits.statistics();
+    const auto room = disk.available + static_cast<std::uintmax_t>(used.log_bytes) +
+                      static_cast<std::uintmax_t>(used.database_bytes);
+    const std::size_t reserved = registry.reserved_disk_bytes() + kSharedDiskBytes;
+    if (room < reserved) {
+      spdlog::warn(
+          "the models may come to need {} bytes of disk, but the store has {} and {} are free: "
+          "batches are refused when the disk is full",
+          reserved, room - disk.available, disk.available);
     }
   }
 

@@ -252,7 +252,8 @@ void AddCreate(CLI::App& model, Context& context) {
       "predictions");
   command
       ->add_option("--max-pending", options->max_pending,
-                   "predictions that may wait for their labels; default 100000")
+                   "predictions that may wait for their labels; default 100000, or fewer if "
+                   "they need more disk than the server allows one model")
       ->needs(grace)
       ->check(CLI::Range(1, 10'000'000));
   AddMonitoringOptions(*command, options->monitoring);

@@ -591,6 +591,12 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_store_damaged",
                             "1 when damage to the store was found since the start, else 0.",
                             MetricType::Gauge, sources_.store_damaged ? 1 : 0));
+  families.push_back(Single("calibd_store_reserved_bytes",
+                            "Disk that the declarations of all models reserve.", MetricType::Gauge,
+                            Bytes(sources_.registry.reserved_disk_bytes())));
+  families.push_back(Single("calibd_store_limit_bytes",
+                            "Most that calibd_store_reserved_bytes may be with a new model.",
+                            MetricType::Gauge, Bytes(sources_.disk_bytes)));
   const bool restored = sources_.registry.CheckRestored().ok();
   families.push_back(Single("calibd_recovering",
                             "1 while the start brings back the models and calls are answered "

@@ -44,6 +44,7 @@ class Metrics final : public prometheus::Collectable {
     std::size_t max_series = 0;
     std::size_t ingest_queue_bytes = 0;
     std::size_t state_memory_bytes = 0;
+    std::size_t disk_bytes = 0;
   };
 
   explicit Metrics(const Sources& sources) : sources_(sources) {}

@@ -19,21 +19,35 @@ constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20;
 }  // namespace
 
 ModelServiceImpl::ModelServiceImpl(CallMemory& memory, ModelRegistry& registry,
-                                   CommitQueue& commits, std::size_t model_memory_bytes,
+                                   CommitQueue& commits, const Limits& limits,
                                    std::function<void(const std::shared_ptr<Model>&)> on_delete)
     : memory_(memory),
       registry_(registry),
       commits_(commits),
-      model_memory_bytes_(model_memory_bytes),
+      limits_(limits),
       on_delete_(std::move(on_delete)) {}
+
+absl::StatusOr<ModelDeclaration> ModelServiceImpl::Check(const v1::Model& declared) const {
+  const absl::StatusOr<ModelName> name = ParseModelName("model.name", declared.name());
+  const auto existing = name.ok() ? registry_.Find(*name) : name.status();
+  if (!existing.ok()) {
+    return CheckDeclaration(declared, limits_.model_memory_bytes, limits_.model_disk_bytes);
+  }
+  // A model is declared again by every client that uses it. It keeps what it has, also if the
+  // limits and so the default of max_pending have changed since.
+  v1::Model again = declared;
+  if (again.has_label_grace() && again.max_pending() == 0) {
+    again.set_max_pending(static_cast<std::int32_t>((*existing)->declaration().max_pending));
+  }
+  return CheckStoredDeclaration(again, limits_.model_memory_bytes);
+}
 
 grpc::ServerUnaryReactor* ModelServiceImpl::CreateModel(grpc::CallbackServerContext* context,
                                                         const v1::CreateModelRequest* request,
                                                         v1::CreateModelResponse* response) {
   return ServeUnary(
       "CreateModel", memory_, *context, *request, *response, [&](const auto& call) -> absl::Status {
-        absl::StatusOr<ModelDeclaration> declaration =
-            CheckDeclaration(request->model(), model_memory_bytes_);
+        absl::StatusOr<ModelDeclaration> declaration = Check(request->model());
         if (!declaration.ok()) {
           return declaration.status();
         }

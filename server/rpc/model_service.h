@@ -17,9 +17,15 @@ namespace calibd::server {
 // something are answered when it is on disk.
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
+  // What the declaration of one new model may reserve, in bytes.
+  struct Limits {
+    std::size_t model_memory_bytes = 0;
+    std::size_t model_disk_bytes = 0;
+  };
+
   // on_delete: told of every deleted model, on the storage thread.
   ModelServiceImpl(CallMemory& memory, ModelRegistry& registry, CommitQueue& commits,
-                   std::size_t model_memory_bytes,
+                   const Limits& limits,
                    std::function<void(const std::shared_ptr<Model>&)> on_delete);
 
   grpc::ServerUnaryReactor* CreateModel(grpc::CallbackServerContext* context,
@@ -36,6 +42,9 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
                                         v1::DeleteModelResponse* response) override;
 
  private:
+  // The declaration with its defaults. Errors: InvalidArgument.
+  [[nodiscard]] absl::StatusOr<ModelDeclaration> Check(const v1::Model& declared) const;
+
   // Errors: InvalidArgument naming the field `name`; NotFound; Unavailable.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> FindModel(const std::string& name) const;
   [[nodiscard]] absl::Status ListPage(const v1::ListModelsRequest& request,
@@ -44,7 +53,7 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
   CallMemory& memory_;
   ModelRegistry& registry_;
   CommitQueue& commits_;
-  const std::size_t model_memory_bytes_;
+  const Limits limits_;
   const std::function<void(const std::shared_ptr<Model>&)> on_delete_;
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "calibd/text/printable.h"
 #include "server/errors.h"
 #include "server/state/declared_duration.h"
+#include "server/state/disk_use.h"
 #include "server/state/history.h"
 #include "server/state/label_coverage.h"
 #include "server/state/prediction_tracker.h"
@@ -31,7 +33,7 @@ constexpr std::size_t kMaxBlockSize = 1000;
 constexpr int kMaxBlockSizes = 4;
 constexpr int kMaxLenses = 8;
 constexpr std::chrono::seconds kMaxLabelGrace{std::chrono::hours{24 * 400}};
-constexpr std::int32_t kDefaultPending = 100000;
+constexpr std::size_t kDefaultPending = 100000;
 constexpr std::int32_t kMaxPending = 10000000;
 constexpr std::size_t kMaxClassNameLength = 64;
 constexpr double kMaxRowSumTolerance = 0.1;
@@ -66,9 +68,9 @@ std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
 // Collects what is wrong with a declaration.
 class Checker {
  public:
-  // is_new: it may not need more memory than that.
-  Checker(const v1::Model& model, std::size_t memory_limit, bool is_new)
-      : model_(model), memory_limit_(memory_limit), is_new_(is_new) {}
+  // is_new: it may not need more memory and disk than that.
+  Checker(const v1::Model& model, std::size_t memory_limit, std::size_t disk_limit, bool is_new)
+      : model_(model), memory_limit_(memory_limit), disk_limit_(disk_limit), is_new_(is_new) {}
 
   absl::StatusOr<ModelDeclaration> Check() {
     const absl::StatusOr<ModelName> name = ParseModelName("model.name", model_.name());
@@ -95,8 +97,10 @@ class Checker {
     if (!violations_.empty()) {
       return Errors();
     }
+    FillMaxPending();
     FillMonitoring();
     FillWindow();
+    CheckDisk();
     if (!violations_.empty()) {
       return Errors();
     }
@@ -298,8 +302,34 @@ class Checker {
                         : std::string(", expected none without a label_grace"));
       return;
     }
-    declaration_.max_pending =
-        has_grace ? static_cast<std::size_t>(pending == 0 ? kDefaultPending : pending) : 0;
+    declaration_.max_pending = static_cast<std::size_t>(pending);
+  }
+
+  // What nobody asked for takes a quarter of the disk at most.
+  void FillMaxPending() {
+    if (model_.has_label_grace() && declaration_.max_pending == 0) {
+      declaration_.max_pending = std::clamp<std::size_t>(
+          disk_limit_ / 4 / DiskUsePerPending(declaration_), 1, kDefaultPending);
+    }
+  }
+
+  void CheckDisk() {
+    const std::size_t bytes = DiskUse(declaration_);
+    if (!is_new_ || bytes <= disk_limit_) {
+      return;
+    }
+    const std::size_t each = DiskUsePerPending(declaration_);
+    const std::size_t others = bytes - declaration_.max_pending * each;
+    if (declaration_.max_pending > 0 && others + each <= disk_limit_) {
+      Violate("model.max_pending", "is ", declaration_.max_pending, ", which for ",
+              declaration_.class_count, " classes needs ", bytes, " bytes of disk, more than ",
+              disk_limit_, " for one model (calibd --model-disk-bytes); at most ",
+              (disk_limit_ - others) / each, " fit");
+    } else {
+      Violate("model.window", "with ", declaration_.window, " observations of ",
+              declaration_.class_count, " classes needs ", bytes, " bytes of disk, more than ",
+              disk_limit_, " for one model (calibd --model-disk-bytes)");
+    }
   }
 
   static Monitoring Unwatched() {
@@ -386,6 +416,7 @@ class Checker {
 
   const v1::Model& model_;
   const std::size_t memory_limit_;
+  const std::size_t disk_limit_;
   const bool is_new_;
   ModelDeclaration declaration_;
   std::vector<Violation> violations_;
@@ -460,13 +491,16 @@ std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
 }
 
 absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
-                                                  std::size_t model_memory_bytes) {
-  return Checker(model, model_memory_bytes, /*is_new=*/true).Check();
+                                                  std::size_t model_memory_bytes,
+                                                  std::size_t model_disk_bytes) {
+  return Checker(model, model_memory_bytes, model_disk_bytes, /*is_new=*/true).Check();
 }
 
 absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(const v1::Model& model,
                                                         std::size_t model_memory_bytes) {
-  return Checker(model, model_memory_bytes, /*is_new=*/false).Check();
+  return Checker(model, model_memory_bytes, std::numeric_limits<std::size_t>::max(),
+                 /*is_new=*/false)
+      .Check();
 }
 
 v1::Model ToProto(const ModelDeclaration& declaration) {

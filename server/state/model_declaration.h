@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -56,11 +57,12 @@ struct ModelDeclaration {
 [[nodiscard]] std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept;
 
 // Checks a declaration and fills in the defaults, which shrink to what fits
-// into model_memory_bytes.
+// into model_memory_bytes and, for max_pending, into a quarter of model_disk_bytes.
 // Errors: InvalidArgument with a BadRequest naming every bad field, also when
-// what was asked for needs more than model_memory_bytes.
-[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckDeclaration(const v1::Model& model,
-                                                                std::size_t model_memory_bytes);
+// what was asked for needs more than model_memory_bytes or model_disk_bytes.
+[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckDeclaration(
+    const v1::Model& model, std::size_t model_memory_bytes,
+    std::size_t model_disk_bytes = std::numeric_limits<std::size_t>::max());
 
 // The same of a model that there is: it keeps what it has, whatever that needs today.
 [[nodiscard]] absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(

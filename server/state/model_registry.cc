@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/errors.h"
+#include "server/state/disk_use.h"
 
 namespace calibd::server {
 namespace {
@@ -55,9 +56,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
 }  // namespace
 
 ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
-    : limits_(limits),
-      writers_(writers),
-      reserved_bytes_(std::make_shared<std::atomic<std::size_t>>(0)) {}
+    : limits_(limits), writers_(writers), reserved_(std::make_shared<Reserved>()) {}
 
 absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& found) {
   const std::string name = declaration.name.ToString();
@@ -80,14 +79,8 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
     return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_MODELS",
                      absl::StrCat("there are ", models_.size(), " models, the limit"));
   }
-  const std::size_t memory = StateMemory(declaration);
-  const std::size_t reserved = *reserved_bytes_;
-  if (memory > limits_.state_memory_bytes || reserved > limits_.state_memory_bytes - memory) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
-                     absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
-                                  limits_.state_memory_bytes,
-                                  " are reserved (calibd --state-memory-bytes): declare a smaller "
-                                  "window, or delete models"));
+  if (absl::Status status = CheckRoom(declaration); !status.ok()) {
+    return status;
   }
   const std::shared_ptr<Model> model =
       Add(next_id_, std::move(declaration), std::chrono::system_clock::now());
@@ -98,6 +91,31 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
     // As if it had never been.
     models_.erase(name);
     throw;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelRegistry::CheckRoom(const ModelDeclaration& declaration) const {
+  const auto exceeds = [](std::size_t needed, std::size_t reserved, std::size_t limit) {
+    return needed > limit || reserved > limit - needed;
+  };
+  const std::size_t memory = StateMemory(declaration);
+  if (const std::size_t reserved = reserved_->memory;
+      exceeds(memory, reserved, limits_.state_memory_bytes)) {
+    return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
+                     absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
+                                  limits_.state_memory_bytes,
+                                  " are reserved (calibd --state-memory-bytes): declare a smaller "
+                                  "window, or delete models"));
+  }
+  const std::size_t disk = DiskUse(declaration);
+  if (const std::size_t reserved = reserved_->disk; exceeds(disk, reserved, limits_.disk_bytes)) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "DISK_EXHAUSTED",
+        absl::StrCat("the model may need ", disk, " bytes of disk, and ", reserved, " of ",
+                     limits_.disk_bytes,
+                     " are reserved (calibd --disk-bytes): declare a smaller window or "
+                     "max_pending, or delete models"));
   }
   return absl::OkStatus();
 }
@@ -129,9 +147,13 @@ absl::Status ModelRegistry::Check() const { return restored_ ? absl::OkStatus() 
 std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration declaration,
                                           ModelSnapshot::Time create_time) {
   const std::size_t memory = StateMemory(declaration);
-  *reserved_bytes_ += memory;
-  const std::shared_ptr<void> reservation(
-      nullptr, [reserved_bytes = reserved_bytes_, memory](void*) { *reserved_bytes -= memory; });
+  const std::size_t disk = DiskUse(declaration);
+  reserved_->memory += memory;
+  reserved_->disk += disk;
+  const std::shared_ptr<void> reservation(nullptr, [reserved = reserved_, memory, disk](void*) {
+    reserved->memory -= memory;
+    reserved->disk -= disk;
+  });
   const std::string name = declaration.name.ToString();
   auto model = std::make_shared<Model>(id, std::move(declaration), create_time,
                                        limits_.max_producers_per_model, writers_, reservation);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,8 @@ class ModelRegistry {
     std::size_t max_models = 0;
     // What the declarations of all models together may reserve, in bytes, with a new one.
     std::size_t state_memory_bytes = 0;
+    // The same of the disk.
+    std::size_t disk_bytes = std::numeric_limits<std::size_t>::max();
     std::size_t max_producers_per_model = 0;
   };
 
@@ -47,15 +50,25 @@ class ModelRegistry {
   [[nodiscard]] absl::Status CheckRestored() const;
   // Errors: Unavailable; NotFound.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const ModelName& name) const;
-  // Its memory counts as reserved until its last user lets it go.
+  // Its memory and disk count as reserved until its last user lets it go.
   void Remove(const Model& model);
   // Up to limit models whose names come after `after`, ascending. Errors: Unavailable.
   [[nodiscard]] absl::StatusOr<std::vector<std::shared_ptr<Model>>> List(const std::string& after,
                                                                          std::size_t limit) const;
 
-  [[nodiscard]] std::size_t reserved_bytes() const noexcept { return *reserved_bytes_; }
+  [[nodiscard]] std::size_t reserved_bytes() const noexcept { return reserved_->memory; }
+  [[nodiscard]] std::size_t reserved_disk_bytes() const noexcept { return reserved_->disk; }
 
  private:
+  // What the declarations of all models reserve, in bytes.
+  struct Reserved {
+    std::atomic<std::size_t> memory = 0;
+    std::atomic<std::size_t> disk = 0;
+  };
+
+  // mutex_ is held.
+  [[nodiscard]] absl::Status CheckRoom(const ModelDeclaration& declaration) const;
+
   // mutex_ is held.
   std::shared_ptr<Model> Add(std::int64_t id, ModelDeclaration declaration,
                              ModelSnapshot::Time create_time);
@@ -66,7 +79,7 @@ class ModelRegistry {
   const Limits limits_;
   ThreadPool& writers_;
   // Shared with the models, which may outlive the registry.
-  const std::shared_ptr<std::atomic<std::size_t>> reserved_bytes_;
+  const std::shared_ptr<Reserved> reserved_;
   mutable std::mutex mutex_;
   bool restored_ = false;                                 // guarded by mutex_
   std::int64_t next_id_ = 1;                              // guarded by mutex_

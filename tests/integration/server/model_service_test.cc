@@ -5,6 +5,7 @@
 #include <string>
 
 #include "integration/server/service_client.h"
+#include "support/http_get.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -115,6 +116,62 @@ TEST_F(ModelServiceTest, DeclarationsReserveMemoryUntilTheyAreDeleted) {
   EXPECT_EQ(created, 2);
   ASSERT_TRUE(client_->Delete("models/m0").ok());
   EXPECT_TRUE(WaitFor([&] { return client_->Create(Declared("models/again")).ok(); }));
+}
+
+TEST_F(ModelServiceTest, DeclarationsReserveDiskUntilTheyAreDeleted) {
+  // A declaration of 10 classes and 10000 observations reserves some 30 MB.
+  Start({"--disk-bytes", "80000000"});
+  int created = 0;
+  grpc::Status status;
+  do {
+    status = client_->Create(Declared("models/m" + std::to_string(created)));
+    created += status.ok() ? 1 : 0;
+  } while (status.ok());
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(status), "DISK_EXHAUSTED");
+  EXPECT_THAT(status.error_message(), HasSubstr("calibd --disk-bytes"));
+  EXPECT_EQ(created, 2);
+  const auto reserved = [this] {
+    const std::string text = HttpGet(server_->http_address(), "/metrics").body;
+    EXPECT_THAT(text, HasSubstr("\ncalibd_store_limit_bytes 80000000\n"));
+    const std::string name = "\ncalibd_store_reserved_bytes ";
+    return std::stod(text.substr(text.find(name) + name.size()));
+  };
+  const double before = reserved();
+  EXPECT_GT(before, 40e6);
+  EXPECT_LT(before, 80e6);
+  ASSERT_TRUE(client_->Delete("models/m0").ok());
+  EXPECT_TRUE(WaitFor([&] { return reserved() == before / 2; }));
+  EXPECT_TRUE(client_->Create(Declared("models/again")).ok());
+}
+
+TEST_F(ModelServiceTest, MaxPendingFollowsTheDiskAndStaysAsItWasDeclared) {
+  const TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  v1::Model model = Declared("models/m");
+  model.set_class_count(2000);
+  model.mutable_label_grace()->set_seconds(60);
+  Start({"--data-dir", data});
+  v1::Model created;
+  ASSERT_TRUE(client_->Create(model, &created).ok());
+  EXPECT_LT(created.max_pending(), 100000);
+  EXPECT_GT(created.max_pending(), 1000);
+  v1::Model larger = model;
+  larger.set_name("models/larger");
+  larger.set_max_pending(100000);
+  const grpc::Status refused = client_->Create(larger);
+  EXPECT_EQ(refused.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("model.max_pending is 100000"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("calibd --model-disk-bytes"));
+  client_.reset();
+  ASSERT_EQ(server_->Terminate(), 0);
+
+  // With limits that it does not fit any more, it is declared as before.
+  Start({"--data-dir", data, "--disk-bytes", "1048576", "--model-disk-bytes", "1048576"});
+  v1::Model again;
+  const grpc::Status status = client_->Create(model, &again);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(again.max_pending(), created.max_pending());
 }
 
 TEST_F(ModelServiceTest, ModelCountIsCapped) {

@@ -117,6 +117,8 @@ TEST_F(DiskFullTest, RefusesBatchesAndGoesOnReading) {
   // Takes most of the room, to be given back later.
   std::ofstream(disk_path / "ballast") << std::string(std::size_t{3} << 20, 'x');
   ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  EXPECT_THAT(server_->process().Output(),
+              ::testing::HasSubstr("bytes of disk, but the store has"));
   ASSERT_NO_FATAL_FAILURE(CreateModel());
   ASSERT_NO_FATAL_FAILURE(FillUp());
   std::filesystem::remove(disk_path / "ballast");

@@ -10,13 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "server/state/disk_use.h"
+
 namespace calibd::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kMemory = std::size_t{256} << 20;
+constexpr std::size_t kDisk = std::size_t{4} << 30;
 
 v1::Model Declared(int class_count = 10) {
   v1::Model model;
@@ -25,8 +29,9 @@ v1::Model Declared(int class_count = 10) {
   return model;
 }
 
-std::string Refusal(const v1::Model& model, std::size_t memory = kMemory) {
-  const auto declaration = CheckDeclaration(model, memory);
+std::string Refusal(const v1::Model& model, std::size_t memory = kMemory,
+                    std::size_t disk = kDisk) {
+  const auto declaration = CheckDeclaration(model, memory, disk);
   EXPECT_EQ(declaration.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(declaration.status().message());
 }
@@ -251,6 +256,60 @@ TEST(ModelDeclarationTest, RefusesWhatDoesNotFitIntoTheMemoryOfOneModel) {
   model.set_window(1000000);
   EXPECT_THAT(Refusal(model), HasSubstr("model.window"));
   EXPECT_THAT(Refusal(Declared(100000), std::size_t{1} << 20), HasSubstr("limit of 1048576"));
+}
+
+v1::Model WithGrace(int class_count) {
+  v1::Model model = Declared(class_count);
+  model.mutable_label_grace()->set_seconds(60);
+  return model;
+}
+
+TEST(ModelDeclarationTest, DefaultMaxPendingFollowsTheDiskOfOneModel) {
+  EXPECT_EQ(CheckDeclaration(WithGrace(2), kMemory, kDisk)->max_pending, 100000U);
+  EXPECT_EQ(CheckDeclaration(WithGrace(100), kMemory, kDisk)->max_pending, 100000U);
+  for (const int class_count : {1000, 2000, 20000}) {
+    const auto declaration = CheckDeclaration(WithGrace(class_count), kMemory, kDisk);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    const std::size_t each = DiskUsePerPending(*declaration);
+    EXPECT_LE(declaration->max_pending * each, kDisk / 4);
+    EXPECT_GT((declaration->max_pending + 1) * each, kDisk / 4);
+    EXPECT_LE(DiskUse(*declaration), kDisk);
+    // What it declares is stored, and stays whatever the limit is later.
+    const auto stored = CheckStoredDeclaration(ToProto(*declaration), kMemory);
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_EQ(*stored, *declaration);
+  }
+}
+
+TEST(ModelDeclarationTest, RefusesWhatDoesNotFitOnTheDiskOfOneModel) {
+  v1::Model model = WithGrace(2000);
+  model.set_max_pending(100000);
+  EXPECT_THAT(Refusal(model, kMemory, kDisk),
+              AllOf(HasSubstr("model.max_pending is 100000, which for 2000 classes needs "),
+                    HasSubstr("more than 4294967296 for one model (calibd --model-disk-bytes)")));
+  // As many as it says fit.
+  const std::string refusal = Refusal(model, kMemory, kDisk);
+  const std::size_t at = refusal.find("at most ") + 8;
+  const int most = std::stoi(refusal.substr(at));
+  model.set_max_pending(most);
+  EXPECT_TRUE(CheckDeclaration(model, kMemory, kDisk).ok());
+  model.set_max_pending(most + 1);
+  EXPECT_FALSE(CheckDeclaration(model, kMemory, kDisk).ok());
+  EXPECT_TRUE(CheckStoredDeclaration(model, kMemory).ok());
+
+  model = Declared(1000);
+  EXPECT_THAT(Refusal(model, kMemory, std::size_t{1} << 20), HasSubstr("model.window with 10000 "));
+}
+
+TEST(ModelDeclarationTest, DefaultModelsFitOnTheDisk) {
+  // The defaults of --disk-bytes and --model-disk-bytes.
+  const auto ten = CheckDeclaration(Declared(10), kMemory, kDisk);
+  EXPECT_LE(1000 * DiskUse(*ten), std::size_t{64} << 30);
+  for (const int class_count : {2, 1000, 100000}) {
+    const auto declaration = CheckDeclaration(Declared(class_count), kMemory, kDisk);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    EXPECT_LE(DiskUse(*declaration), kDisk);
+  }
 }
 
 TEST(ModelDeclarationTest, RefusesBlocksThatWouldHoldAWriter) {

@@ -1,0 +1,89 @@
+#include "server/state/disk_use.h"
+
+#include <string>
+
+#include "calibd/core/running_lens.h"
+#include "server/state/history.h"
+#include "server/state/label_coverage.h"
+#include "server/state/log_retention.h"
+#include "server/state/monitoring.h"
+
+namespace calibd::server {
+namespace {
+
+// The files of the log hold up to twice what is needed of them, and pages of the database may be
+// half full.
+constexpr std::size_t kDiskFactor = 2;
+// A row of the log without its values, in a batch and a frame of its own: the headers of both with
+// their padding, a producer's id of 128 bytes, numbers, times and hashes, the headers of the
+// fields.
+constexpr std::size_t kLogRowBytes = 320;
+constexpr std::size_t kLabelBytes = 3;
+constexpr std::size_t kIdBytes = 16;
+// A row of the history with all bins filled.
+constexpr std::size_t kHistoryRowBytes = 900;
+// Of a snapshot: alarms with their notes, open buckets of the history, counters.
+constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
+
+// An observation in the log.
+std::size_t ObservationBytes(const ModelDeclaration& declaration) {
+  return kLogRowBytes + kLabelBytes + declaration.class_count * sizeof(double) +
+         (declaration.monitoring.group_tag.empty() ? 0 : kMaxGroupValueLength);
+}
+
+std::size_t LogBytes(const ModelDeclaration& declaration) {
+  return (declaration.window + SnapshotRows(declaration)) * ObservationBytes(declaration) +
+         LogRetention::kSnapshotRejected * kLogRowBytes;
+}
+
+std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
+  const std::size_t m = declaration.class_count;
+  std::size_t bytes = kSmallStateBytes + WatchMemory(declaration.monitoring, m);
+  for (const Lens& lens : declaration.lenses) {
+    bytes += RunningLens::MaxMemory(
+        lens, m, declaration.block_sizes,
+        lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
+  }
+  if (declaration.max_pending > 0) {
+    bytes += 4 * m * sizeof(ClassCoverage);
+  }
+  return bytes;
+}
+
+std::size_t DeclarationBytes(const ModelDeclaration& declaration) {
+  std::size_t bytes = 0;
+  for (const std::string& name : declaration.class_names) {
+    bytes += name.size() + 2;
+  }
+  if (declaration.kernel.matrix != nullptr) {
+    bytes += declaration.kernel.matrix->terms().size() * declaration.class_count *
+             declaration.class_count * sizeof(double);
+  }
+  return bytes;
+}
+
+std::size_t HistoryBytes() {
+  std::size_t rows = 0;
+  for (const HistoryResolution resolution : kHistoryResolutions) {
+    rows += static_cast<std::size_t>(RetentionOf(resolution) / SpanOf(resolution)) +
+            History::kMostWaiting;
+  }
+  return rows * kHistoryRowBytes;
+}
+
+}  // namespace
+
+std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
+  return kDiskFactor * (LogBytes(declaration) + SnapshotBytes(declaration) +
+                        DeclarationBytes(declaration) + HistoryBytes()) +
+         declaration.max_pending * DiskUsePerPending(declaration);
+}
+
+std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {
+  const std::size_t prediction = ObservationBytes(declaration) + kIdBytes;
+  const std::size_t label = kLogRowBytes + kLabelBytes + kIdBytes;
+  // As many are remembered after they matured.
+  return kDiskFactor * 2 * (prediction + label);
+}
+
+}  // namespace calibd::server
