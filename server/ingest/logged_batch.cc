@@ -165,6 +165,22 @@ bool HasShape(const LoggedBatch& logged) {
   return false;
 }
 
+// Whether the numbers of the row are such as calibd writes, so that sums of them do not overflow
+// and no answer is a NaN.
+bool HasValidNumbers(const LoggedBatch& logged, const store::v1::LoggedBatch& stored) {
+  constexpr std::int64_t kGreatestCount = std::int64_t{1} << 53;
+  const LabelCounts& labels = logged.label_counts;
+  const bool counts = std::ranges::all_of(
+      std::array{stored.rejected_rows(), stored.duplicate_predictions(), stored.elapsed_us(),
+                 stored.maturity().through_log_id(), labels.repeated, labels.conflicting,
+                 labels.late, labels.unknown},
+      [](std::int64_t count) { return count >= 0 && count <= kGreatestCount; });
+  // Clients may claim any number of dropped rows, and choose their epochs.
+  return counts && stored.dropped_rows() >= 0 && stored.epoch() >= 0 && stored.sequence() >= 0 &&
+         std::ranges::all_of(logged.batch.probabilities,
+                             [](double value) { return value >= 0 && value <= 1; });
+}
+
 }  // namespace
 
 LoggedBatch MakeLoggedBatch(DecodedBatch batch) {
@@ -293,9 +309,9 @@ absl::StatusOr<LoggedBatch> DecodeLogged(std::string_view data, std::size_t clas
   const auto& late = resolved.late_predicted_classes();
   logged.label_classes.conflicting.assign(conflicting.begin(), conflicting.end());
   logged.label_classes.late.assign(late.begin(), late.end());
-  if (!parsed || !HasShape(logged) || !AreClasses(labels, class_count) ||
-      !AreClasses(missing, class_count) || !AreClasses(conflicting, class_count) ||
-      !AreClasses(late, class_count)) {
+  if (!parsed || !HasShape(logged) || !HasValidNumbers(logged, stored) ||
+      !AreClasses(labels, class_count) || !AreClasses(missing, class_count) ||
+      !AreClasses(conflicting, class_count) || !AreClasses(late, class_count)) {
     return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
                      absl::StrCat("a batch of the log is not one of ", class_count, " classes"));
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/state/stored_numbers.h"
 
 namespace calibd::server {
 namespace {
@@ -137,7 +138,8 @@ std::string EncodeHistoryBucket(const HistoryBucket& bucket) {
 absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data) {
   store::v1::HistoryBucket stored;
   HistoryBucket bucket;
-  if (!stored.ParseFromArray(data.data(), static_cast<int>(data.size())) || !Get(stored, bucket)) {
+  if (!stored.ParseFromArray(data.data(), static_cast<int>(data.size())) ||
+      !CheckStoredNumbers(stored).ok() || !Get(stored, bucket)) {
     return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
                      "a bucket of the history cannot be read");
   }

@@ -10,6 +10,7 @@
 #include "calibd/core/lens_kernel.h"
 #include "server/errors.h"
 #include "server/state/model.h"
+#include "server/state/stored_numbers.h"
 
 namespace calibd::server {
 namespace {
@@ -179,10 +180,13 @@ absl::StatusOr<Model::LensState> Model::RestoreLens(const Lens& lens,
 }
 
 absl::Status Model::Restore(const store::v1::ModelState& state) {
+  if (absl::Status status = CheckStoredNumbers(state); !status.ok()) {
+    return Damaged(declaration_, status.message());
+  }
   const auto warmup = static_cast<std::int64_t>(declaration_.warmup);
   const bool warming = state.observations() < warmup;
   const std::size_t lenses = warming ? 0 : declaration_.lenses.size();
-  if (state.observations() < 0 || static_cast<std::size_t>(state.lenses_size()) != lenses) {
+  if (static_cast<std::size_t>(state.lenses_size()) != lenses) {
     return Damaged(declaration_, absl::StrCat("has ", state.lenses_size(), " lenses after ",
                                               state.observations(), " observations"));
   }

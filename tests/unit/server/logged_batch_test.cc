@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <utility>
 
 #include "calibd/store/v1/store.pb.h"
@@ -205,6 +207,22 @@ TEST(LoggedBatchTest, DamageIsDataLoss) {
   matured.kind = LoggedBatch::Kind::kMatured;
   matured.missing_predicted_classes = {2};
   EXPECT_EQ(code(matured), absl::StatusCode::kDataLoss);
+}
+
+TEST(LoggedBatchTest, NumbersThatCannotBeAreDataLoss) {
+  const auto code = [](const std::function<void(LoggedBatch&)>& change) {
+    LoggedBatch logged = Logged(Batch({0.25, 0.75, 0.5, 0.5}));
+    change(logged);
+    return DecodeLogged(EncodeLogged(logged, {}), 2).status().code();
+  };
+  EXPECT_EQ(code([](LoggedBatch&) {}), absl::StatusCode::kOk);
+  for (const double value : {std::nan(""), -0.25, 1.5}) {
+    EXPECT_EQ(code([value](LoggedBatch& logged) { logged.batch.probabilities[1] = value; }),
+              absl::StatusCode::kDataLoss)
+        << value;
+  }
+  EXPECT_EQ(code([](LoggedBatch& logged) { logged.batch.dropped_rows = -1; }),
+            absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -176,6 +177,11 @@ TEST_F(ModelTest, DoesNotRestoreWhatIsNotItsOwn) {
     return Model(1, Declaration(300, 100), {}, 10, pool_, nullptr).Restore(state).code();
   };
   EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
+  EXPECT_EQ(code_after([](auto& state) {
+              state.set_dropped_rows(std::numeric_limits<std::int64_t>::max());
+            }),
+            absl::StatusCode::kOk)
+      << "clients claimed it";
   const std::vector<std::function<void(store::v1::ModelState&)>> changes{
       [](auto& state) { state.clear_lenses(); },
       [](auto& state) { state.set_observations(99); },
@@ -187,6 +193,14 @@ TEST_F(ModelTest, DoesNotRestoreWhatIsNotItsOwn) {
       [](auto& state) { state.mutable_lenses(0)->mutable_blocks(1)->set_pending_labels(0, 3); },
       [](auto& state) {
         state.mutable_lenses(0)->mutable_blocks(0)->mutable_moments()->set_mean(NAN);
+      },
+      [](auto& state) {
+        state.mutable_lenses(0)->mutable_blocks(0)->mutable_moments()->set_mean(1e200);
+      },
+      [](auto& state) { state.set_dropped_rows(-1); },
+      [](auto& state) { state.set_accepted_batches(std::numeric_limits<std::int64_t>::max()); },
+      [](auto& state) {
+        state.set_last_observation_time_us(std::numeric_limits<std::int64_t>::max());
       }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
     EXPECT_EQ(code_after(changes[i]), absl::StatusCode::kDataLoss) << i;
