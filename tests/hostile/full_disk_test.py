@@ -36,9 +36,11 @@ class FullDiskTest(HostileCase):
         self.assert_no_path(self.ready()[1])
         self.assertEqual(self.get("/healthz")[0], 200)
         self.assertEqual(self.counted(), accepted)
+        # The database may grow no more either, some models later.
         with self.assertRaises(grpc.RpcError) as caught:
-            self.create_model("models/n", class_count=2000,
-                              class_names=[f"{c:064}" for c in range(2000)])
+            for i in range(20):
+                self.create_model(f"models/n{i}", class_count=2000,
+                                  class_names=[f"{c:064}" for c in range(2000)])
         self.assert_no_path(caught.exception.details())
         self.assertEqual(self.ready()[0], 503)
 

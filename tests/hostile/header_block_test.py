@@ -97,13 +97,15 @@ class HeaderBlockTest(HostileCase):
             peer.data(stream, message(b""), END_STREAM)
             self.assertEqual(peer.ending(stream).status, RESOURCE_EXHAUSTED)
 
-    def test_sent_one_byte_a_frame_is_taken(self):
+    def test_in_small_pieces_is_taken(self):
         block = request_block(GET_MODEL)
+        size = len(block) // 15
+        pieces = [block[i:i + size] for i in range(0, len(block), size)]
         with Peer(self.server.grpc) as peer:
-            peer.send(frame(HEADERS, 0, 1, block[:1]) +
-                      b"".join(frame(CONTINUATION, 0, 1, block[i:i + 1])
-                               for i in range(1, len(block) - 1)) +
-                      frame(CONTINUATION, END_HEADERS, 1, block[-1:]))
+            peer.send(frame(HEADERS, 0, 1, pieces[0]))
+            for piece in pieces[1:]:
+                peer.send(frame(CONTINUATION, 0, 1, piece))
+            peer.send(frame(CONTINUATION, END_HEADERS, 1))
             peer.data(1, message(b""), END_STREAM)
             self.assertEqual(peer.ending(1).status, INVALID_ARGUMENT)
 

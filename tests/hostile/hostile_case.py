@@ -74,6 +74,8 @@ class Neighbour(threading.Thread):
         return self
 
     def __exit__(self, *_):
+        # So many calls that a hundredth of them is one.
+        wait_for(lambda: len(self.latencies) >= 100 or self.errors, 60)
         self._done.set()
         self.join()
 
@@ -114,6 +116,13 @@ class HostileCase(unittest.TestCase):
     def expect_memory(self, most):
         """Context manager: the server's peak exceeds its memory before by at most this."""
         return _MemoryBound(self, most)
+
+    def assert_served_well(self, neighbour):
+        """No call of the neighbour failed, and hardly one took a second."""
+        self.assertEqual(neighbour.errors, [])
+        print(f"{self.id()}: p99 of the neighbour's {len(neighbour.latencies)} calls: "
+              f"{neighbour.p99() * 1000:.0f} ms")
+        self.assertLess(neighbour.p99(), 1)
 
     def expect_in_order(self, seconds=10):
         """SIGTERM ends the server in this time with exit code 0."""

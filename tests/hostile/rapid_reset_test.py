@@ -99,12 +99,6 @@ class RapidResetTest(HostileCase):
             self.assertFalse(peer.closed)
             self.assertIsNone(peer.goaway)
 
-    def assert_served_well(self, neighbour):
-        self.assertEqual(neighbour.errors, [])
-        print(f"{self.id()}: p99 of the neighbour's {len(neighbour.latencies)} calls: "
-              f"{neighbour.p99() * 1000:.0f} ms")
-        self.assertLess(neighbour.p99(), 1)
-
 
 if __name__ == "__main__":
     main()
