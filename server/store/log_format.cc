@@ -27,13 +27,13 @@ std::uint64_t SegmentHeader::Hash() const {
   return XXH3_64bits(this, offsetof(SegmentHeader, hash));
 }
 
-std::uint64_t FrameHeader::Hash(std::uint64_t salt) const {
-  return XXH3_64bits_withSeed(this, offsetof(FrameHeader, hash), salt);
+std::uint64_t LogFrameHeader::Hash(std::uint64_t salt) const {
+  return XXH3_64bits_withSeed(this, offsetof(LogFrameHeader, hash), salt);
 }
 
-bool FrameHeader::IsValid(std::uint64_t salt, std::uint64_t room) const {
-  return magic == kMagic && hash == Hash(salt) && bytes >= sizeof(FrameHeader) && bytes <= room &&
-         bytes % kLogAlignment == 0;
+bool LogFrameHeader::IsValid(std::uint64_t salt, std::uint64_t room) const {
+  return magic == kMagic && hash == Hash(salt) && bytes >= sizeof(LogFrameHeader) &&
+         bytes <= room && bytes % kLogAlignment == 0;
 }
 
 std::uint64_t BatchHeader::Hash(std::int64_t log_id, std::string_view data,
@@ -49,7 +49,7 @@ std::uint64_t BatchHeader::Hash(std::int64_t log_id, std::string_view data,
 }
 
 void LogFrame::Append(std::int64_t model_id, std::int64_t time_us, std::string data) {
-  const std::uint64_t place = batches_.empty() ? sizeof(FrameHeader) : bytes_;
+  const std::uint64_t place = batches_.empty() ? sizeof(LogFrameHeader) : bytes_;
   batches_.push_back(
       {.place = place, .model_id = model_id, .time_us = time_us, .data = std::move(data)});
   bytes_ = LogAligned(place + sizeof(BatchHeader) + batches_.back().data.size());
@@ -80,10 +80,10 @@ std::optional<StoredBatch> ParseBatch(std::string_view data, std::int64_t log_id
 
 bool ParseFrame(std::string_view frame, std::uint64_t salt, std::vector<FrameBatch>& batches) {
   batches.clear();
-  FrameHeader frame_header;
+  LogFrameHeader frame_header;
   std::memcpy(&frame_header, frame.data(), sizeof(frame_header));
   std::vector<BatchHeader> headers;
-  std::uint64_t place = sizeof(FrameHeader);
+  std::uint64_t place = sizeof(LogFrameHeader);
   for (std::uint64_t i = 0; i < frame_header.batches; ++i) {
     const std::optional<StoredBatch> batch = ParseBatch(
         frame.substr(place), frame_header.first_log_id + static_cast<std::int64_t>(i), salt);
@@ -120,10 +120,10 @@ absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file) {
 absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offset,
                        std::uint64_t end, std::int64_t first_log_id, std::string& frame) {
   frame.clear();
-  if (offset + sizeof(FrameHeader) > end) {
+  if (offset + sizeof(LogFrameHeader) > end) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<FrameHeader> header = ReadStructure<FrameHeader>(file, offset);
+  const absl::StatusOr<LogFrameHeader> header = ReadStructure<LogFrameHeader>(file, offset);
   if (!header.ok()) {
     return header.status();
   }
@@ -144,7 +144,7 @@ absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offse
 absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file, std::uint64_t salt,
                                                       std::uint64_t offset, std::uint64_t size) {
   std::string data;
-  while (offset + sizeof(FrameHeader) <= size) {
+  while (offset + sizeof(LogFrameHeader) <= size) {
     // Holes of the file need not be read.
     const off_t written = lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);
     if (written < 0 && errno == ENXIO) {
@@ -159,12 +159,12 @@ absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file, std::uin
     if (!read.ok()) {
       return read.status();
     }
-    if (*read < sizeof(FrameHeader)) {
+    if (*read < sizeof(LogFrameHeader)) {
       break;
     }
     std::uint64_t place = 0;
-    for (; place + sizeof(FrameHeader) <= *read; place += kLogAlignment) {
-      FrameHeader header;
+    for (; place + sizeof(LogFrameHeader) <= *read; place += kLogAlignment) {
+      LogFrameHeader header;
       std::memcpy(&header, data.data() + place, sizeof(header));
       if (header.IsValid(salt, size - offset - place)) {
         return header.first_log_id;

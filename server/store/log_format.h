@@ -58,7 +58,7 @@ struct SegmentHeader {
   [[nodiscard]] std::uint64_t Hash() const;
 };
 
-struct FrameHeader {
+struct LogFrameHeader {
   static constexpr std::uint64_t kMagic = 0x656d617266676f6c;  // "logframe"
 
   std::uint64_t magic = kMagic;
@@ -84,12 +84,12 @@ struct BatchHeader {
                                    std::uint64_t salt) const;
 };
 
-static_assert(sizeof(SegmentHeader) == 64 && sizeof(FrameHeader) == 48 &&
+static_assert(sizeof(SegmentHeader) == 64 && sizeof(LogFrameHeader) == 48 &&
               sizeof(BatchHeader) == 32);
 
 // Zeros that stand after a frame, as far as the file has room for them, until the next frame is
 // written. So what a power cut left of a frame is told from what an earlier use of the file left.
-inline constexpr std::uint64_t kTerminatorBytes = sizeof(FrameHeader);
+inline constexpr std::uint64_t kTerminatorBytes = sizeof(LogFrameHeader);
 
 // The batches of a frame that is to be written.
 class LogFrame {

@@ -212,7 +212,7 @@ absl::StatusOr<std::optional<LogTail>> LogSegment::ReadTail(std::int64_t durable
 }
 
 absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
-  const absl::StatusOr<FrameHeader> frame = ReadStructure<FrameHeader>(file_, end_);
+  const absl::StatusOr<LogFrameHeader> frame = ReadStructure<LogFrameHeader>(file_, end_);
   if (!frame.ok()) {
     return frame.status();
   }
@@ -224,7 +224,7 @@ absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
   // Without the header of the frame, batches are found by their own hashes.
   std::string data;
   std::int64_t log_id = tail.first_log_id;
-  for (std::uint64_t place = end_ + sizeof(FrameHeader); place + sizeof(BatchHeader) <= end;) {
+  for (std::uint64_t place = end_ + sizeof(LogFrameHeader); place + sizeof(BatchHeader) <= end;) {
     const absl::StatusOr<BatchHeader> header = ReadStructure<BatchHeader>(file_, place);
     if (!header.ok()) {
       return header.status();
@@ -254,7 +254,7 @@ absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
 
 absl::Status LogSegment::Append(const LogFrame& frame) {
   // Written from where they are, as a copy of them would take as long as the write.
-  FrameHeader header;
+  LogFrameHeader header;
   std::vector<BatchHeader> batches;
   batches.reserve(frame.batches().size());
   std::vector<iovec> pieces;

@@ -46,14 +46,15 @@ struct OldBatchHeader {
 
 // Reads the batches of a frame whose header is valid. False if the rest is not what was written.
 bool ParseOldFrame(std::string_view data, std::uint64_t salt, LogFrame& frame) {
-  FrameHeader frame_header;
+  LogFrameHeader frame_header;
   std::memcpy(&frame_header, data.data(), sizeof(frame_header));
-  if (XXH3_64bits_withSeed(data.data() + sizeof(FrameHeader), data.size() - sizeof(FrameHeader),
+  if (XXH3_64bits_withSeed(data.data() + sizeof(LogFrameHeader),
+                           data.size() - sizeof(LogFrameHeader),
                            salt) != frame_header.batches_hash) {
     return false;
   }
   frame.Clear();
-  data.remove_prefix(sizeof(FrameHeader));
+  data.remove_prefix(sizeof(LogFrameHeader));
   for (std::uint64_t i = 0; i < frame_header.batches; ++i) {
     OldBatchHeader header;
     if (data.size() < sizeof(header)) {
