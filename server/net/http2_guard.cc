@@ -141,7 +141,7 @@ void Http2Guard::BeginClientFrame(Output& output) {
       BeginClientHeaders(frame, output);
       break;
     case NGHTTP2_CONTINUATION:
-      if (++continuations_ > kMaxContinuations) {
+      if (frame.length == 0 && ++empty_continuations_ > kMaxEmptyContinuations) {
         Close(CloseReason::kHeaderBlockTooLarge, output);
       }
       break;
@@ -173,7 +173,7 @@ void Http2Guard::BeginClientData(const FrameHeader& frame, Output& output) {
 void Http2Guard::BeginClientHeaders(const FrameHeader& frame, Output& output) {
   body_.emplace(frame);
   in_headers_ = true;
-  continuations_ = 0;
+  empty_continuations_ = 0;
   headers_end_call_ = frame.has(NGHTTP2_FLAG_END_STREAM);
   headers_begin_call_ = frame.stream_id % 2 == 1 && frame.stream_id > last_call_;
   if (headers_begin_call_) {

@@ -38,7 +38,8 @@ class Http2Guard {
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr std::size_t kMaxControlFrameBytes = 16 << 10;
-  static constexpr int kMaxContinuations = 32;
+  // In one header block; each other frame holds at least a byte of it.
+  static constexpr int kMaxEmptyContinuations = 32;
   // Calls that a client may have open beyond those that the server takes at a time.
   static constexpr std::size_t kExtraCalls = 1000;
   static constexpr double kResetRate = 1000;
@@ -178,7 +179,7 @@ class Http2Guard {
   bool in_headers_ = false;
   bool headers_begin_call_ = false;
   bool headers_end_call_ = false;
-  int continuations_ = 0;
+  int empty_continuations_ = 0;
   // The body of the client's DATA or HEADERS frame.
   std::optional<FrameBody> body_;
 

@@ -132,6 +132,9 @@ void RelayConnection::Start() {
 
 void RelayConnection::Evict() {
   RunStep([this] {
+    if (state_ != State::kRelaying) {
+      return;
+    }
     if (guard_.open_calls() == 0) {
       guard_.Close(CloseReason::kEvicted, worker_.output_);
     } else {
@@ -144,8 +147,10 @@ void RelayConnection::Evict() {
 
 void RelayConnection::BeginDrain() {
   RunStep([this] {
-    guard_.BeginDrain(Clock::now(), worker_.output_);
-    Deliver();
+    if (state_ == State::kRelaying) {
+      guard_.BeginDrain(Clock::now(), worker_.output_);
+      Deliver();
+    }
   });
 }
 
@@ -233,12 +238,13 @@ void RelayConnection::Deliver() {
   if (state_ == State::kClosed) {
     return;
   }
-  if (const bool idle = guard_.open_calls() == 0; idle != idle_) {
-    idle_ = idle;
-    slot_->SetIdle(idle);
-  }
-  if (guard_.closed() && state_ == State::kRelaying) {
-    BeginClosing();
+  if (state_ == State::kRelaying) {
+    if (guard_.closed()) {
+      BeginClosing();
+    } else if (const bool idle = guard_.open_calls() == 0; idle != idle_) {
+      idle_ = idle;
+      slot_->SetIdle(idle);
+    }
   }
   Wait();
 }
@@ -371,6 +377,11 @@ void RelayConnection::BeginClosing() {
   error_code ignored;
   server_.socket.close(ignored);
   server_.pending.clear();
+  // The client may take its time, so another connection may come instead.
+  slot_.reset();
+  if (++worker_.closing_ > RelayWorker::kMaxClosing) {
+    Destroy();
+  }
 }
 
 void RelayConnection::Discard() {
@@ -384,6 +395,9 @@ void RelayConnection::Discard() {
 }
 
 void RelayConnection::Destroy() {
+  if (state_ == State::kClosing) {
+    --worker_.closing_;
+  }
   state_ = State::kClosed;
   error_code ignored;
   client_.socket.close(ignored);

@@ -41,6 +41,7 @@ class RelayWorker {
  private:
   friend class RelayConnection;
   static constexpr std::size_t kBufferBytes = 64 << 10;
+  static constexpr std::size_t kMaxClosing = 128;
 
   void Run();
   void WaitForTick();
@@ -51,6 +52,8 @@ class RelayWorker {
   std::array<char, kBufferBytes> buffer_{};
   Http2Guard::Output output_;
   std::unordered_set<std::shared_ptr<RelayConnection>> connections_;
+  // How many of them wait for their client to close.
+  std::size_t closing_ = 0;
   bool draining_ = false;
   std::thread thread_;
 };

@@ -26,8 +26,9 @@ constexpr int kMinPingIntervalMs = 30 * 1000;
 constexpr int kMaxConnectionIdleMs = 10 * 60 * 1000;
 constexpr int kMaxConnectionAgeMs = 30 * 60 * 1000;
 constexpr int kMaxConnectionAgeGraceMs = 30 * 1000;
-// Descriptors for everything but connections: epoll, events, logs, listeners.
-constexpr std::int64_t kOtherDescriptors = 128;
+// Descriptors for everything but connections: epoll, events, logs, listeners, and sockets that wait
+// for their client to close.
+constexpr std::int64_t kOtherDescriptors = 512;
 // Connections beyond max-connections in which only health checks are served.
 constexpr std::size_t kReservedConnections = 8;
 

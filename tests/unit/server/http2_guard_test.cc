@@ -387,7 +387,7 @@ TEST_F(Http2GuardTest, BoundsHeaderBlocks) {
                           continuation("\x20")}),
             "header_block_too_large");
   std::vector<std::string> empty{Frame(NGHTTP2_HEADERS, 0, 1, Request())};
-  for (int i = 0; i < Http2Guard::kMaxContinuations; ++i) empty.push_back(continuation(""));
+  for (int i = 0; i < Http2Guard::kMaxEmptyContinuations; ++i) empty.push_back(continuation(""));
   EXPECT_EQ(close_reason(empty), "");
   empty.push_back(continuation(""));
   EXPECT_EQ(close_reason(empty), "header_block_too_large");
