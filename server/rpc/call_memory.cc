@@ -2,60 +2,97 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/listen_address.h"
+#include "server/net/listener.h"
+#include "server/net/peer_name.h"
 
 namespace calibd::server {
 namespace {
 
-constexpr std::size_t kConnections = 8;
+// What part of the budget one of them gets.
+constexpr std::size_t kConnectionPart = 8;
+constexpr std::size_t kAddressPart = 4;
 constexpr std::chrono::seconds kMemoryRetryDelay{1};
 
-absl::Status ExhaustedError(const char* whose, std::size_t reserved, std::size_t limit,
-                            std::size_t bytes) {
+// The address that connections are counted by; a peer without one stands for itself.
+std::string AddressOf(const std::string& grpc_peer) {
+  const std::optional<std::string> name = ParsePeerName(grpc_peer);
+  if (!name.has_value()) {
+    return grpc_peer;
+  }
+  const auto endpoint = ParseListenAddress(*name);
+  return endpoint.ok() ? PeerAddress(endpoint->address()) : *name;
+}
+
+bool HasRoom(const std::unordered_map<std::string, std::size_t>& reserved, const std::string& key,
+             std::size_t bytes, std::size_t share) {
+  const auto found = reserved.find(key);
+  const std::size_t taken = found == reserved.end() ? 0 : found->second;
+  const std::size_t limit = std::max(share, 2 * bytes);
+  return taken <= limit && bytes <= limit - taken;
+}
+
+void Subtract(std::unordered_map<std::string, std::size_t>& reserved, const std::string& key,
+              std::size_t bytes) noexcept {
+  const auto found = reserved.find(key);
+  found->second -= bytes;
+  if (found->second == 0) {
+    reserved.erase(found);
+  }
+}
+
+absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t bytes) {
   return WithRetryDelay(
       MakeError(absl::StatusCode::kResourceExhausted, "CALL_MEMORY_EXHAUSTED",
-                absl::StrCat("the messages of ", whose, " occupy ", reserved, " of ", limit,
-                             " bytes (calibd --call-memory-bytes), the response needs ", bytes,
-                             "; read the responses and try again")),
+                absl::StrCat("unread messages of ", whose, " occupy the memory of calls (calibd ",
+                             "--call-memory-bytes ", limit, "), the response needs ", bytes,
+                             " bytes; read the responses and try again")),
       kMemoryRetryDelay);
 }
 
 }  // namespace
 
-absl::Status CallMemory::Reserve(const std::string& connection, std::size_t bytes) {
+CallMemory::Owner::Owner(std::string grpc_peer)
+    : connection(std::move(grpc_peer)), address(AddressOf(connection)) {}
+
+absl::Status CallMemory::Reserve(const Owner& owner, std::size_t bytes) {
+  const std::size_t limit = budget_.limit();
   const std::lock_guard lock(mutex_);
-  std::size_t& reserved = reserved_[connection];
-  const std::size_t share = std::max(budget_.limit() / kConnections, 2 * bytes);
-  const bool shared = bytes <= share - std::min(share, reserved);
-  if (shared && budget_.TryReserve(bytes)) {
-    reserved += bytes;
-    return absl::OkStatus();
+  if (!HasRoom(connections_, owner.connection, bytes, limit / kConnectionPart)) {
+    return ExhaustedError("this connection", limit, bytes);
   }
-  const std::size_t of_connection = reserved;
-  if (reserved == 0) {
-    reserved_.erase(connection);
+  if (!HasRoom(addresses_, owner.address, bytes, limit / kAddressPart)) {
+    return ExhaustedError("this address", limit, bytes);
   }
-  return shared ? ExhaustedError("all calls", budget_.reserved(), budget_.limit(), bytes)
-                : ExhaustedError("this connection", of_connection, share, bytes);
+  // Before the budget, as they may throw.
+  std::size_t& of_connection = connections_[owner.connection];
+  std::size_t& of_address = addresses_[owner.address];
+  if (!budget_.TryReserve(bytes)) {
+    Subtract(connections_, owner.connection, 0);
+    Subtract(addresses_, owner.address, 0);
+    return ExhaustedError("all clients", limit, bytes);
+  }
+  of_connection += bytes;
+  of_address += bytes;
+  return absl::OkStatus();
 }
 
-void CallMemory::Release(const std::string& connection, std::size_t bytes) noexcept {
+void CallMemory::Release(const Owner& owner, std::size_t bytes) noexcept {
   if (bytes == 0) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  const auto found = reserved_.find(connection);
-  found->second -= bytes;
-  if (found->second == 0) {
-    reserved_.erase(found);
-  }
+  Subtract(connections_, owner.connection, bytes);
+  Subtract(addresses_, owner.address, bytes);
   budget_.Release(bytes);
 }
 
 absl::Status CallReservation::Add(std::size_t bytes) {
-  absl::Status status = memory_.Reserve(connection_, bytes);
+  absl::Status status = memory_.Reserve(owner_, bytes);
   if (status.ok()) {
     bytes_ += bytes;
   }
@@ -63,7 +100,7 @@ absl::Status CallReservation::Add(std::size_t bytes) {
 }
 
 void CallReservation::Release(std::size_t bytes) noexcept {
-  memory_.Release(connection_, bytes);
+  memory_.Release(owner_, bytes);
   bytes_ -= bytes;
 }
 

@@ -15,8 +15,8 @@
 namespace calibd::server {
 
 // Reserves the memory of responses in the budget of all calls. One connection gets at most an
-// eighth of the budget, but always enough for two of its responses: a client that does not read
-// runs out before others do. Thread-safe.
+// eighth of the budget and one address a quarter, but always enough for two of their responses: a
+// client that does not read runs out before others do. Thread-safe.
 class CallMemory {
  public:
   // budget: must live longer than this.
@@ -24,24 +24,36 @@ class CallMemory {
   CallMemory(const CallMemory&) = delete;
   CallMemory& operator=(const CallMemory&) = delete;
 
-  // connection: the peer of the call's context, which names the connection.
+  // Whose memory it is.
+  struct Owner {
+    // grpc_peer: the peer of the call's context.
+    explicit Owner(std::string grpc_peer);
+
+    const std::string connection;
+    const std::string address;
+  };
+
   // Errors: ResourceExhausted (CALL_MEMORY_EXHAUSTED) with a RetryInfo; nothing is reserved then.
-  [[nodiscard]] absl::Status Reserve(const std::string& connection, std::size_t bytes);
-  // bytes: at most what the connection has reserved.
-  void Release(const std::string& connection, std::size_t bytes) noexcept;
+  [[nodiscard]] absl::Status Reserve(const Owner& owner, std::size_t bytes);
+  // bytes: at most what the owner has reserved.
+  void Release(const Owner& owner, std::size_t bytes) noexcept;
 
  private:
+  // Only those that have something reserved.
+  using Reserved = std::unordered_map<std::string, std::size_t>;
+
   ByteBudget& budget_;
   std::mutex mutex_;
-  // Only connections that have something reserved. Guarded by mutex_.
-  std::unordered_map<std::string, std::size_t> reserved_;
+  Reserved connections_;  // guarded by mutex_
+  Reserved addresses_;    // guarded by mutex_
 };
 
 // What one call has reserved; released at the latest when this is destroyed. Not thread-safe.
 class CallReservation {
  public:
-  CallReservation(CallMemory& memory, std::string connection)
-      : memory_(memory), connection_(std::move(connection)) {}
+  // grpc_peer: the peer of the call's context.
+  CallReservation(CallMemory& memory, std::string grpc_peer)
+      : memory_(memory), owner_(std::move(grpc_peer)) {}
   ~CallReservation() { Release(bytes_); }
   CallReservation(const CallReservation&) = delete;
   CallReservation& operator=(const CallReservation&) = delete;
@@ -55,7 +67,7 @@ class CallReservation {
 
  private:
   CallMemory& memory_;
-  const std::string connection_;
+  const CallMemory::Owner owner_;
   std::size_t bytes_ = 0;
 };
 

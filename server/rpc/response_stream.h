@@ -34,11 +34,12 @@ class ResponseStream final : public grpc::ServerWriteReactor<Response>,
     return stream;
   }
 
-  // Called whenever the client has taken a message and the call goes on. Set it before the first
-  // message is sent.
+  // Called whenever the client has taken a message, until the call ends. It may own the stream.
   void OnTaken(std::function<void()> on_taken) {
     const std::lock_guard lock(mutex_);
-    on_taken_ = std::move(on_taken);
+    if (!end_status_.has_value()) {
+      on_taken_ = std::move(on_taken);
+    }
   }
 
   // Called once when the call ends, for whatever reason; at once if it has ended.
