@@ -17,7 +17,7 @@ namespace calibd::server {
 
 // Whether the disk is full; EFBIG: the process may not write so large a file.
 [[nodiscard]] bool IsFull(int error);
-// ResourceExhausted when it is full, else Unavailable. action: "read".
+// ResourceExhausted when the disk is full, else Unavailable. action: what failed, such as "read".
 [[nodiscard]] absl::Status FileError(const std::string& path, std::string_view action, int error);
 // DataLoss. reason: what the file "has" or "is". remedy: what may help before a backup is
 // restored.
@@ -40,14 +40,15 @@ class File {
   [[nodiscard]] int get() const noexcept { return descriptor_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  // Returns how many bytes there were.
+  // Returns how many bytes were read: fewer than `size` at the end of the file.
   [[nodiscard]] absl::StatusOr<std::size_t> Read(char* data, std::size_t size,
                                                  std::uint64_t offset) const;
   // Writes the pieces one behind the other, and uses them up.
   [[nodiscard]] absl::Status Write(std::span<iovec> pieces, std::uint64_t offset) const;
-  // One that failed is not tried again: what the disk holds is not known. So it is no full disk.
+  // A failed sync is never tried again, as what the disk holds is unknown: so the error is
+  // Unavailable, even if the disk is full.
   [[nodiscard]] absl::Status SyncData() const;
-  // With what the file system knows of it.
+  // Also syncs the file's metadata.
   [[nodiscard]] absl::Status Sync() const;
   [[nodiscard]] absl::Status Rename(std::string path);
 
@@ -59,10 +60,10 @@ class File {
   std::string path_;
 };
 
-// What File::Write writes from there.
+// A piece of memory for File::Write.
 [[nodiscard]] iovec Piece(const void* data, std::size_t size);
 
-// So that the files in it have their names.
+// Makes the names of the files in it durable.
 [[nodiscard]] absl::Status SyncFolder(const std::string& path);
 
 }  // namespace calibd::server

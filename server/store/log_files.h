@@ -22,13 +22,13 @@
 
 namespace calibd::server {
 
-// The newest part of the log: a sequence of files (segments), each taken from the disk as a
-// whole before it is written, so that what is appended needs one write and one sync, and no
-// change of the file system's own data. FORMAT.md describes them. Batches have ids without a
-// gap; what one Commit wrote is a frame, which is there as a whole or not at all.
+// The newest part of the log: a sequence of files (segments). The disk space of a segment is
+// allocated before it is written, so that an append needs one write and one sync, and no change of
+// the file system's own data. FORMAT.md describes them. Batches have ids without a gap; one Commit
+// writes one frame, which is stored as a whole or not at all.
 //
-// It knows of each batch whether it is still needed. Segments go oldest first: what is needed
-// of the oldest has to be kept elsewhere before RemoveOldest. Not thread-safe.
+// The log knows for each batch whether it is still needed. Segments are removed oldest first: the
+// needed batches of the oldest have to be kept elsewhere before RemoveOldest. Not thread-safe.
 //
 // Errors: ResourceExhausted when the disk is full, and then nothing was written; DataLoss when
 // a file is damaged or missing, and it says what to do; Unavailable when a file cannot be read
@@ -38,8 +38,8 @@ class LogFiles {
   static constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;
 
   struct Options {
-    // Size of a segment, at least 4096; one for a larger frame is as large as that needs, one for a
-    // disk with less room smaller.
+    // Size of a segment, at least 4096. It is larger for a frame that needs more, and smaller when
+    // the disk has less room.
     std::uint64_t segment_bytes = kSegmentBytes;
     // Id of the batch with which the oldest segment begins; older segments are removed. 0: that is
     // not known, and there may be no segment yet.
@@ -54,22 +54,21 @@ class LogFiles {
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LogFiles>> Open(const std::string& folder,
                                                                       const Options& options);
 
-  // Once, before all else: all batches that are committed, in order. So it finds where they are,
-  // and where the log ends. On return all that was read is durable, and all of it needed.
-  // What cannot be read at the end is DataLoss if it was more than the last frame, or the store was
-  // closed in order; else see tail.
+  // Once, before everything else: visits all committed batches in order, and finds the end of the
+  // log. On return all of them are durable and count as needed. If the end of the log cannot be
+  // read, that is DataLoss when it was more than the last frame, or the store was closed in order;
+  // else see tail.
   [[nodiscard]] absl::Status Read(const VisitBatch& visit);
-  // What Read found and could not read after the last valid frame. The next frame is written over
-  // it.
+  // What Read found after the last valid frame and could not read. The next frame overwrites it.
   [[nodiscard]] const std::optional<LogTail>& tail() const noexcept { return tail_; }
   // Notes in the mark how far the log has come. After Read, when what was committed is durable.
   void Mark(StoreMark& mark) const noexcept;
 
   // Takes the batch for the next frame; returns its id.
   std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string data);
-  // Of the next frame, 0 without any.
+  // Size of the next frame; 0 without batches.
   [[nodiscard]] std::size_t appended_bytes() const noexcept { return frame_.bytes(); }
-  // Writes the frame; on return it is durable. After an error or without it: Rollback.
+  // Writes the frame; on return it is durable. After an error, call Rollback.
   [[nodiscard]] absl::Status Commit();
   void Rollback() noexcept;
 
@@ -77,49 +76,48 @@ class LogFiles {
   // as they were written.
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id) const;
 
-  // Of the oldest batch in the files, and of the next one to be appended.
+  // Ids of the oldest batch in the files, and of the next one to be appended.
   [[nodiscard]] std::int64_t first_log_id() const noexcept {
     return segments_.front().first_log_id();
   }
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return next_log_id_; }
-  // What the files take on the disk.
+  // Disk space that is allocated for the files.
   [[nodiscard]] std::int64_t bytes() const noexcept;
-  // What is written in the files, without what they have taken from the disk for more. On any
-  // thread; known after Read.
+  // Disk space that was written to. On any thread; known after Read.
   [[nodiscard]] std::int64_t written_bytes() const noexcept { return written_bytes_; }
 
-  // Batches that are needed no more, committed; others than those in the files are left alone.
+  // These committed batches are no longer needed. Ignores batches that are not in the files.
   void MarkUnneeded(std::span<const std::int64_t> log_ids);
 
-  // Whether the oldest segment should go: nothing of it is needed, or the segments hold much
-  // more than is needed. Never while the files are held.
+  // Whether the oldest segment should be removed: none of its batches is needed, or the segments
+  // hold much more than is needed. Never while the files are held.
   [[nodiscard]] bool RetirementDue() const noexcept;
-  // What of the oldest segment is needed, from this batch on and until it is max_bytes or more.
-  // Returns the id to go on with: that of the next segment's first batch when it is all.
+  // Visits the needed batches of the oldest segment, from this one on, until they have max_bytes or
+  // more. Returns the id to continue with: that of the next segment's first batch at the end.
   [[nodiscard]] absl::StatusOr<std::int64_t> ReadNeededOfOldest(std::int64_t from_log_id,
                                                                 std::size_t max_bytes,
                                                                 const VisitBatch& visit) const;
   [[nodiscard]] std::int64_t first_log_id_after_oldest() const noexcept {
     return segments_[1].first_log_id();
   }
-  // The file may become the next segment.
+  // The file may be used again for the next segment.
   [[nodiscard]] absl::Status RemoveOldest();
 
-  // A part of a segment that stays as it is as long as the files are held.
+  // The committed part of a segment, which does not change while the files are held.
   struct Extent {
     std::string folder;
     StoreId store_id;
     std::int64_t first_log_id = 0;
-    // Of the bytes that are committed.
+    // Offset of its end in the file.
     std::uint64_t end = 0;
     // For each batch.
     std::vector<bool> needed;
   };
-  // While they are held, no segment goes, and what becomes unneeded counts as needed.
+  // While the files are held, no segment is removed, and all batches that were needed stay so.
   void Hold() noexcept { ++holders_; }
   void Release();
   [[nodiscard]] std::vector<Extent> extents() const;
-  // Reads an extent's batches, on any thread; needed: whether the batch is. Checks all of it.
+  // Reads and checks all batches of an extent, on any thread. needed: whether the batch is.
   [[nodiscard]] static absl::Status ReadExtent(
       const Extent& extent,
       const std::function<absl::Status(const StoredBatch&, bool needed)>& visit);
@@ -136,11 +134,11 @@ class LogFiles {
   [[nodiscard]] absl::Status MissingError(std::int64_t first_log_id, std::string_view reason) const;
   // Judges what stands after the last valid frame.
   [[nodiscard]] absl::Status CheckEnd();
-  // Makes the newest segment, for a frame of so many bytes.
+  // Creates the newest segment, with room for a frame of this size.
   [[nodiscard]] absl::Status AddSegment(std::uint64_t frame_bytes);
-  // Tells written_bytes.
+  // Updates written_bytes.
   void SumWritten() noexcept;
-  // Of the segment that would hold it.
+  // Index of the segment that would hold the batch.
   [[nodiscard]] std::size_t Find(std::int64_t log_id) const noexcept;
 
   const std::string folder_;
@@ -152,12 +150,12 @@ class LogFiles {
   std::int64_t next_log_id_ = 1;
   std::optional<LogTail> tail_;
 
-  // Is written by the next Commit.
+  // The next Commit writes it.
   LogFrame frame_;
 
   std::atomic<std::int64_t> written_bytes_ = 0;
   int holders_ = 0;
-  // What became unneeded while the files were held.
+  // Batches that became unneeded while the files were held.
   std::vector<std::int64_t> unneeded_later_;
 };
 

@@ -53,8 +53,8 @@ class LogSegment {
                                                          const Identity& identity,
                                                          std::uint64_t size,
                                                          std::uint64_t frame_bytes);
-  // Gives it its name, in place of a segment that has the same. What was synced of it before is
-  // durable with its name on return.
+  // Renames the file to its final name, and replaces a segment that has it. On return the name is
+  // durable, and so is what was synced before.
   [[nodiscard]] absl::Status Publish(const std::string& folder);
   // An existing segment, of which only the header is read. Errors also: DataLoss when it is not the
   // segment that its name and the store say.
@@ -67,13 +67,13 @@ class LogSegment {
   // Where a segment is before Publish.
   [[nodiscard]] static std::string UnfinishedPath(const std::string& folder);
 
-  // Goes through the frames from the end on, as long as they are valid and before this offset, and
-  // moves the end behind them. All of their batches are needed.
+  // Reads frames from the end on, up to the first invalid one or this offset, and moves the end
+  // behind them. All of their batches count as needed.
   [[nodiscard]] absl::Status ReadFrames(std::uint64_t end, const VisitBatch& visit);
-  // Of the newest segment, after ReadFrames: DataLoss if a frame follows what cannot be read.
+  // For the newest segment, after ReadFrames: DataLoss if a valid frame follows an invalid one.
   [[nodiscard]] absl::Status CheckEnd() const;
-  // Of the newest segment, after ReadFrames: what stands after its end; unset if nothing was
-  // written there. durable_end_log_id: the batches before it had been written.
+  // For the newest segment, after ReadFrames: what was written after its end; unset if nothing was.
+  // durable_end_log_id: the batches before it had been written.
   [[nodiscard]] absl::StatusOr<std::optional<LogTail>> ReadTail(
       std::int64_t durable_end_log_id) const;
   // Whether nothing was written after the end.

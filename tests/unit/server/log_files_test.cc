@@ -501,6 +501,25 @@ TEST_F(LogFilesTest, WhatWasWrittenIsToldFromWhatWasThereBefore) {
   EXPECT_EQ(Read().size(), 6U);
 }
 
+TEST_F(LogFilesTest, LeftoversAreNeverRead) {
+  Open();
+  Write({std::string(kSegment / 2, 'x')});
+  // A segment is made in the file that is kept for it, whatever that holds.
+  std::ofstream(folder() + "/log.spare", std::ios::binary) << std::string(kSegment, '\xff');
+  Write({std::string(kSegment / 2, 'y')});
+  EXPECT_FALSE(std::filesystem::exists(folder() + "/log.spare"));
+  Close(false);
+  for (const char* const name : {"/log.spare", "/log.new", "/lock"}) {
+    std::ofstream(folder() + name, std::ios::binary) << "logframe";
+  }
+  Open(1);
+  EXPECT_EQ(log_->tail(), std::nullopt);
+  EXPECT_THAT(Read(), ElementsAre("1:" + std::string(kSegment / 2, 'x'),
+                                  "2:" + std::string(kSegment / 2, 'y')));
+  Write({std::string(kSegment / 2, 'z')});
+  EXPECT_THAT(Segments(), ElementsAre(1, 2, 3));
+}
+
 TEST_F(LogFilesTest, AFrameMayFillItsFile) {
   segment_bytes_ = 4096;
   for (const std::size_t left : {0U, 8U, 40U, 48U}) {
