@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -49,6 +50,19 @@ class HttpTest : public ::testing::Test {
     return fd;
   }
 
+  // Whether bytes wait on this socket, and no more come for a while.
+  static bool AnswersStopComing(int fd) {
+    int before = 0;
+    int same = 0;
+    return WaitFor([&] {
+      int waiting = 0;
+      ioctl(fd, FIONREAD, &waiting);
+      same = waiting > 0 && waiting == before ? same + 1 : 0;
+      before = waiting;
+      return same >= 20;
+    });
+  }
+
   std::string Exchange(const std::string& request) const {
     return HttpExchange(server_->http_address(), request);
   }
@@ -87,6 +101,27 @@ TEST_F(HttpTest, AnAddressAtItsLimitLosesItsOwnConnections) {
   const std::string rest = "localhost\r\nConnection: close\r\n\r\n";
   ASSERT_EQ(send(other, rest.data(), rest.size(), MSG_NOSIGNAL), static_cast<ssize_t>(rest.size()));
   EXPECT_THAT(ReadToEnd(other), StartsWith("HTTP/1.1 200 OK"));
+}
+
+TEST_F(HttpTest, HealthChecksGetInBesideAPeerThatDoesNotReadItsAnswers) {
+  // One connection for each address.
+  Start({"--max-http-connections", "2"});
+  std::string requests;
+  for (int i = 0; i < 500; ++i) {
+    requests += "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  }
+  const auto is_refused = [this] {
+    return HttpGet(server_->http_address(), "/metrics").status == 503;
+  };
+  // A connection whose answers are not read is busy once the sockets hold no more. Before that the
+  // second connection has it closed.
+  EXPECT_TRUE(WaitFor([&] {
+    const int busy = SendFrom("127.0.0.1", requests);
+    return AnswersStopComing(busy) && is_refused();
+  }));
+  EXPECT_EQ(HttpGet(server_->http_address(), "/healthz").status, 200);
+  EXPECT_EQ(HttpGet(server_->http_address(), "/readyz").status, 200);
+  EXPECT_TRUE(is_refused());
 }
 
 TEST_F(HttpTest, MalformedRequestsGet400) {
