@@ -301,6 +301,12 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     if (recovery.stop) {
       return Stopped();
     }
+    if (batch.model_id >= store.next_model_id()) {
+      // A deleted model is missing too, but its id was given out.
+      return DamageError(store.path(),
+                         absl::StrCat("is older than the log, whose batch ", batch.log_id,
+                                      " is of model ", batch.model_id, ", created later"));
+    }
     const auto target = targets.find(batch.model_id);
     if (target == targets.end() || batch.log_id < target->second.first_log_id) {
       unneeded.push_back(batch.log_id);
