@@ -74,16 +74,15 @@ Http2Guard::Http2Guard(Shared& shared, std::shared_ptr<PeerLimits> peer,
     : shared_(shared),
       peer_(std::move(peer)),
       restricted_(std::move(restricted)),
-      memory_share_(
-          std::max(shared.memory.limit() / kConnectionShare, 2 * shared.limits.max_message_bytes)),
       start_(now),
       now_(now),
-      client_took_(now) {}
-
-Http2Guard::~Http2Guard() {
-  Release(reserved_);
-  shared_.memory.Release(tail_reserved_);
+      client_took_(now),
+      memory_(
+          shared.memory, peer_,
+          std::max(shared.memory.limit() / kConnectionShare, 2 * shared.limits.max_message_bytes)) {
 }
+
+Http2Guard::~Http2Guard() { shared_.memory.Release(tail_reserved_); }
 
 void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {
   now_ = now;
@@ -275,10 +274,11 @@ void Http2Guard::EndHeaderBlock(Output& output) {
 
 void Http2Guard::OpenCall(std::uint32_t id, Output& output) {
   last_call_ = id;
-  if (server_goaway_.has_value() && id > *server_goaway_) {
-    return;  // The server ignores it.
-  }
-  calls_.emplace(id, Call{.client_took = now_, .client_sent = now_});
+  Call& call = calls_[id];
+  call.client_took = now_;
+  call.client_sent = now_;
+  call.ignored = server_goaway_.has_value() && id > *server_goaway_;
+  ignored_calls_ += call.ignored ? 1U : 0U;
   if (calls_.size() > shared_.limits.max_concurrent_streams + kExtraCalls) {
     Close(CloseReason::kTooManyCalls, output);
   }
@@ -327,7 +327,7 @@ bool Http2Guard::BeginMessage(std::uint32_t id, Call& call, Output& output) {
 }
 
 bool Http2Guard::ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes, Output& output) {
-  if (!Reserve(bytes)) {
+  if (!memory_.TryReserve(bytes)) {
     EndCall(id, CallEnd::kMemoryExhausted,
             Exhausted("CALL_MEMORY_EXHAUSTED",
                       absl::StrCat("there is no memory for another message of ", bytes,
@@ -394,7 +394,7 @@ bool Http2Guard::BeginServerFrame() {
     }
     call.response_started = true;
     call.server_ended = call.server_ended || frame.has(NGHTTP2_FLAG_END_STREAM);
-    Release(std::exchange(call.unread_bytes, 0));
+    memory_.Release(std::exchange(call.unread_bytes, 0));
   }
   return true;
 }
@@ -432,7 +432,7 @@ void Http2Guard::EndServerFrame(Output& output) {
         server_window_ += ReadUint32(payload);
       } else if (payload.size() >= 4 && call != calls_.end()) {
         call->second.server_window += ReadUint32(payload);
-        Release(std::exchange(call->second.unread_bytes, 0));
+        memory_.Release(std::exchange(call->second.unread_bytes, 0));
       }
       break;
     case NGHTTP2_GOAWAY:
@@ -516,7 +516,8 @@ void Http2Guard::EndCall(std::uint32_t id, CallEnd reason, const absl::Status& s
 }
 
 void Http2Guard::Forget(Calls::iterator call) {
-  Release(call->second.incomplete_bytes + call->second.unread_bytes);
+  memory_.Release(call->second.incomplete_bytes + call->second.unread_bytes);
+  ignored_calls_ -= call->second.ignored ? 1U : 0U;
   calls_.erase(call);
 }
 
@@ -541,7 +542,7 @@ void Http2Guard::BeginDrain(Time now, Output& output) {
 void Http2Guard::CloseIfDrained(Output& output) {
   // The first GOAWAY of gRPC allows all calls, so that those that are on the way still come.
   constexpr std::uint32_t kAnyCall = 0x7fffffff;
-  if (drain_.has_value() && calls_.empty() &&
+  if (drain_.has_value() && open_calls() == 0 &&
       (server_goaway_.value_or(kAnyCall) != kAnyCall || now_ - *drain_ >= kDrainTimeout)) {
     Close(CloseReason::kDrained, output);
   }
@@ -573,25 +574,6 @@ void Http2Guard::SendInjected(Output& output) {
     output.to_server.AppendCopy(inject_to_server_);
     inject_to_server_.clear();
   }
-}
-
-bool Http2Guard::Reserve(std::size_t bytes) {
-  if (bytes > memory_share_ - std::min(memory_share_, reserved_) ||
-      !peer_->messages().TryReserve(bytes)) {
-    return false;
-  }
-  if (!shared_.memory.TryReserve(bytes)) {
-    peer_->messages().Release(bytes);
-    return false;
-  }
-  reserved_ += bytes;
-  return true;
-}
-
-void Http2Guard::Release(std::size_t bytes) {
-  shared_.memory.Release(bytes);
-  peer_->messages().Release(bytes);
-  reserved_ -= bytes;
 }
 
 }  // namespace calibd::server

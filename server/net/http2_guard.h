@@ -17,6 +17,7 @@
 #include "server/net/byte_list.h"
 #include "server/net/header_block.h"
 #include "server/net/http2_frame.h"
+#include "server/net/message_memory.h"
 #include "server/net/peer_limits.h"
 #include "server/net/relay_statistics.h"
 #include "server/net/token_bucket.h"
@@ -99,11 +100,13 @@ class Http2Guard {
   // Nothing passes any more: what was added to the output is to be sent, and then both sockets are
   // to be closed.
   [[nodiscard]] bool closed() const noexcept { return closed_; }
-  // Calls that have begun and not ended.
-  [[nodiscard]] std::size_t open_calls() const noexcept { return calls_.size(); }
+  // Calls that have begun and not ended, without those that the server ignores.
+  [[nodiscard]] std::size_t open_calls() const noexcept { return calls_.size() - ignored_calls_; }
 
  private:
   struct Call {
+    // It came after the server's GOAWAY.
+    bool ignored = false;
     // HTTP/2 states.
     bool client_ended = false;
     bool server_ended = false;
@@ -154,13 +157,9 @@ class Http2Guard {
   void CloseIfDrained(Output& output);
   void SendInjected(Output& output);
 
-  [[nodiscard]] bool Reserve(std::size_t bytes);
-  void Release(std::size_t bytes);
-
   Shared& shared_;
   const std::shared_ptr<PeerLimits> peer_;
   const std::function<bool()> restricted_;
-  const std::size_t memory_share_;
   const Time start_;
   Time now_;
   bool closed_ = false;
@@ -188,6 +187,7 @@ class Http2Guard {
   std::optional<std::uint32_t> server_goaway_;
 
   Calls calls_;
+  std::size_t ignored_calls_ = 0;
   std::uint32_t last_call_ = 0;
   // Calls that the guard ended, the newest last: the server may still send for them.
   std::deque<std::uint32_t> ended_;
@@ -202,10 +202,9 @@ class Http2Guard {
 
   TokenBucket resets_{kResetRate, kResetBurst};
   TokenBucket control_frames_{kControlFrameRate, kControlFrameBurst};
-  // What the messages of this connection take of the budget.
-  std::size_t reserved_ = 0;
-  // What the rest of a DATA frame takes of it, in which the guard ended the call: gRPC keeps it
-  // until the RST_STREAM behind the frame.
+  MessageMemory memory_;
+  // What the rest of a DATA frame takes of the budget, in which the guard ended the call: gRPC
+  // keeps it until the RST_STREAM behind the frame.
   std::size_t tail_reserved_ = 0;
 };
 
