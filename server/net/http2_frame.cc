@@ -56,6 +56,7 @@ struct Field {
 
 std::string EncodeFields(std::vector<Field> fields) {
   std::vector<nghttp2_nv> pairs;
+  pairs.reserve(fields.size());
   for (Field& field : fields) {
     pairs.push_back({.name = reinterpret_cast<std::uint8_t*>(field.name.data()),
                      .value = reinterpret_cast<std::uint8_t*>(field.value.data()),

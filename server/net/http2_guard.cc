@@ -278,7 +278,7 @@ void Http2Guard::OpenCall(std::uint32_t id, Output& output) {
   call.client_took = now_;
   call.client_sent = now_;
   call.ignored = server_goaway_.has_value() && id > *server_goaway_;
-  ignored_calls_ += call.ignored ? 1 : 0;
+  ignored_calls_ += call.ignored ? 1U : 0U;
   if (calls_.size() > shared_.limits.max_concurrent_streams + kExtraCalls) {
     Close(CloseReason::kTooManyCalls, output);
   }
@@ -517,7 +517,7 @@ void Http2Guard::EndCall(std::uint32_t id, CallEnd reason, const absl::Status& s
 
 void Http2Guard::Forget(Calls::iterator call) {
   memory_.Release(call->second.incomplete_bytes + call->second.unread_bytes);
-  ignored_calls_ -= call->second.ignored ? 1 : 0;
+  ignored_calls_ -= call->second.ignored ? 1U : 0U;
   calls_.erase(call);
 }
 

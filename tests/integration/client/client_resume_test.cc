@@ -1,12 +1,14 @@
 // The SDK against the real server through a network that breaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <random>
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/running_skce.h"
+#include "support/http_get.h"
 #include "support/server_process.h"
 #include "support/tcp_proxy.h"
 
@@ -85,6 +87,37 @@ class ClientResumeTest : public ::testing::Test {
   std::unique_ptr<ServerProcess> server_;
   std::unique_ptr<Client> direct_;
 };
+
+TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNoError) {
+  direct_.reset();
+  server_ = ServerProcess::Start({"--max-connections", "2", "--max-connections-per-address", "2"});
+  ASSERT_NE(server_, nullptr);
+  direct_ = ConnectTo(server_->grpc_address());
+  CreateModel(*direct_, "m");
+  const auto evicted = [this] {
+    const std::string body = HttpGet(server_->http_address(), "/metrics").body;
+    const std::string series = "calibd_connections_closed_total{reason=\"evicted\"} ";
+    const std::size_t found = body.find(series);
+    return found == std::string::npos ? 0 : std::stoi(body.substr(found + series.size()));
+  };
+  // The idle connection of the client is among the first three that make room.
+  const auto crowd_out = [&] {
+    const int before = evicted();
+    std::vector<int> others;
+    ASSERT_TRUE(WaitFor([&] {
+      others.push_back(::calibd::testing::ConnectTo(server_->grpc_address()));
+      return evicted() >= before + 3;
+    }));
+    for (const int fd : others) close(fd);
+  };
+  crowd_out();
+  EXPECT_EQ(Calibration("m").observations(), 0);
+  crowd_out();
+  const PredictionSet set = Draw(3000, 1);
+  const auto counts = SendAll(*direct_, "m", set, {});
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  ExpectCountedOnceInOrder(Calibration("m"), set);
+}
 
 TEST_F(ClientResumeTest, CountsEachRowOnceWhereverTheConnectionIsCut) {
   const PredictionSet set = Draw(3000, 1);

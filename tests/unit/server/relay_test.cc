@@ -136,7 +136,12 @@ TEST_F(RelayTest, AConnectionTooManyIsServedHealthChecksOnly) {
   Start(2, 1);
   // A call whose request stays incomplete, so that the connection is not idle.
   const int busy = ConnectTo(endpoint_->address());
-  const std::string fields("\x83\x86\x04\1/\x41\1x", 8);
+  const auto text = [](const std::string& value) {
+    return static_cast<char>(value.size()) + value;
+  };
+  const std::string fields = "\x83\x86\x04" + text("/calibd.v1.ModelService/ListModels") + "\x41" +
+                             text("localhost") + "\x0f\x10" + text("application/grpc") +
+                             std::string(1, '\0') + text("te") + text("trailers");
   Send(busy, kHello + Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields) +
                  Frame(NGHTTP2_PING, 0, 0, "12345678"));
   // The answer to the ping shows that the relay has seen the call.
