@@ -172,7 +172,7 @@ class Verifier {
       return;
     }
     absl::StatusOr<ModelDeclaration> declaration =
-        CheckDeclaration(declared, std::numeric_limits<std::size_t>::max());
+        CheckStoredDeclaration(declared, std::numeric_limits<std::size_t>::max());
     if (!declaration.ok()) {
       Report("the declaration of model ", id,
              " is invalid: ", std::string(declaration.status().message()));
