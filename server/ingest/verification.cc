@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
@@ -31,13 +33,16 @@ constexpr int kInstructions = 100000;
 
 class Verifier {
  public:
-  Verifier(Database& database, const HeldLog& log, const std::function<bool(double)>& progress)
-      : database_(database), log_(log), progress_(progress) {}
+  // folder: with a slash behind it.
+  Verifier(std::string folder, Database& database, const HeldLog& log,
+           const std::function<bool(double)>& progress)
+      : folder_(std::move(folder)), database_(database), log_(log), progress_(progress) {}
 
   absl::StatusOr<v1::Verification> Run() {
     // One state of the database for all that is read.
     absl::Status status = database_.Execute("BEGIN");
     status.Update(CheckFile());
+    status.Update(Judge(log_.CheckMark()));
     status.Update(ReadDatabaseState());
     status.Update(ReadModels());
     status.Update(ReadSnapshots());
@@ -74,7 +79,8 @@ class Verifier {
   template <typename... Parts>
   void Report(const Parts&... parts) {
     if (result_.problems_size() < kMostProblems) {
-      result_.add_problems(absl::StrCat(parts...));
+      // Clients are told the names of files, and not where they are.
+      result_.add_problems(absl::StrReplaceAll(absl::StrCat(parts...), {{folder_, ""}}));
     }
   }
 
@@ -385,6 +391,7 @@ class Verifier {
     }
   }
 
+  const std::string folder_;
   Database& database_;
   const HeldLog& log_;
   const std::function<bool(double)>& progress_;
@@ -408,7 +415,9 @@ absl::StatusOr<v1::Verification> VerifyStore(const std::string& path, CommitQueu
   if (!database.ok()) {
     return database.status();
   }
-  return Verifier(*database, **log, progress).Run();
+  return Verifier(std::filesystem::path(path).parent_path().string() + "/", *database, **log,
+                  progress)
+      .Run();
 }
 
 }  // namespace calibd::server

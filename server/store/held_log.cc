@@ -56,4 +56,11 @@ absl::StatusOr<std::vector<LogFiles::Extent>> HeldLog::extents() const {
   return extents;
 }
 
+absl::Status HeldLog::CheckMark() const {
+  absl::Status checked;
+  const absl::Status status =
+      RunOnStorage(commits_, [&checked](Store& store) { checked = store.CheckMark(); });
+  return status.ok() ? checked : status;
+}
+
 }  // namespace calibd::server

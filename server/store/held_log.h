@@ -22,6 +22,8 @@ class HeldLog {
 
   // What is committed now. Errors: as Hold.
   [[nodiscard]] absl::StatusOr<std::vector<LogFiles::Extent>> extents() const;
+  // Store::CheckMark. Errors also: as Hold.
+  [[nodiscard]] absl::Status CheckMark() const;
 
  private:
   explicit HeldLog(CommitQueue& commits) : commits_(commits) {}

@@ -1,6 +1,7 @@
 #include "server/store/store.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -293,6 +294,17 @@ void Store::Mark() noexcept {
   log_->Mark(mark);
   // What it tells of is committed. A mark that is behind says less at the next start, nothing else.
   static_cast<void>(file_.Write(mark, /*durable=*/false));
+}
+
+absl::Status Store::CheckMark() const {
+  const std::string folder = std::filesystem::path(path_).parent_path();
+  const absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder);
+  if (!file.ok()) {
+    return file.status();
+  }
+  return file->has_value() && (*file)->mark() == file_.mark()
+             ? absl::OkStatus()
+             : DamageError(folder + "/store", "is missing, or not as it was written");
 }
 
 absl::Status Store::Begin() {

@@ -158,6 +158,8 @@ class Store {
   // Above the ids of all models ever.
   [[nodiscard]] std::int64_t next_model_id() const noexcept { return state_.next_model_id; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  // Whether the file `store` is as it was written. Errors: DataLoss if it is not.
+  [[nodiscard]] absl::Status CheckMark() const;
   // Pages of the write-ahead log after the newest commit.
   [[nodiscard]] int wal_pages() const noexcept { return wal_pages_; }
   // Moves all of the write-ahead log into the database, and begins it anew.

@@ -178,7 +178,9 @@ TEST_F(BackupTest, ADamagedFileOfTheLogIsFound) {
     file.seekp(20000);
     file.write("damage!!", 8);
   }
-  EXPECT_THAT(Problems(), ::testing::Contains(HasSubstr("log-0000000000000001 is damaged at")));
+  EXPECT_THAT(
+      Problems(),
+      ::testing::Contains(HasSubstr("the store is damaged: log-0000000000000001 is damaged at")));
 }
 
 TEST_F(BackupTest, ADamagedPageIsFound) {

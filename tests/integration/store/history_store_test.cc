@@ -8,6 +8,7 @@
 #include "integration/server/service_client.h"
 #include "server/state/history.h"
 #include "server/store/sqlite.h"
+#include "support/http_get.h"
 #include "support/sealed_database.h"
 #include "support/server_process.h"
 
@@ -140,10 +141,20 @@ TEST_F(HistoryStoreTest, ALongOneComesInPagesAndDamageIsTold) {
   EXPECT_EQ(two->total().rejected_rows(), 2001 + 2002);
 
   EXPECT_EQ(client_->Verify()->problems_size(), 0);
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              HasSubstr("\ncalibd_store_damaged 0\n"));
   Stop();
   Execute(
       absl::StrCat("UPDATE history SET data = x'ff' WHERE start_s = ", 60 * (kFirstMinute + 2001)));
   Start();
+  // Found without anybody who reads it.
+  EXPECT_TRUE(WaitFor([this] {
+    return HttpGet(server_->http_address(), "/readyz").body.find("the store is damaged") !=
+           std::string::npos;
+  }));
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              HasSubstr("\ncalibd_store_damaged 1\n"));
+  EXPECT_THAT(server_->process().Output(), HasSubstr("has a damaged row in table history"));
   EXPECT_EQ(client_->GetHistory(request).status().code(), absl::StatusCode::kDataLoss);
   const auto verification = client_->Verify();
   ASSERT_TRUE(verification.ok());

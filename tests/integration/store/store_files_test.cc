@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "calibd/client/client.h"
 #include "support/server_process.h"
@@ -18,6 +19,7 @@ namespace calibd::testing {
 namespace {
 
 using client::Client;
+using client::PredictionKind;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -95,7 +97,8 @@ class StoreFilesTest : public ::testing::TestWithParam<std::tuple<bool, Damage>>
       auto stream = client->OpenStream("models/m", {.producer_id = "p"});
       EXPECT_TRUE(stream.ok());
       const std::vector<double> probabilities{0.25, 0.75, 0.5, 0.5};
-      EXPECT_TRUE((*stream)->Send(PredictionKind::kProbabilities, probabilities, {{1, 0}}).ok());
+      const std::vector<std::int32_t> labels{1, 0};
+      EXPECT_TRUE((*stream)->Send(PredictionKind::kProbabilities, probabilities, labels).ok());
       EXPECT_TRUE((*stream)->Finish().ok());
       answer = Answer(*client);
     }
