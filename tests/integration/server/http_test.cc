@@ -34,9 +34,13 @@ class HttpTest : public ::testing::Test {
   }
 
   // Connects from this address of the loopback network and sends the text. Connections stay open.
-  int SendFrom(const char* source, const std::string& text) {
+  // receive_buffer: bytes that the system takes for the connection, 0 for its default.
+  int SendFrom(const char* source, const std::string& text, int receive_buffer = 0) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     sockets_.push_back(fd);
+    if (receive_buffer > 0) {
+      EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer)), 0);
+    }
     sockaddr_in address{};
     address.sin_family = AF_INET;
     inet_pton(AF_INET, source, &address.sin_addr);
@@ -116,7 +120,7 @@ TEST_F(HttpTest, HealthChecksGetInBesideAPeerThatDoesNotReadItsAnswers) {
   // A connection whose answers are not read is busy once the sockets hold no more. Before that the
   // second connection has it closed.
   EXPECT_TRUE(WaitFor([&] {
-    const int busy = SendFrom("127.0.0.1", requests);
+    const int busy = SendFrom("127.0.0.1", requests, 4096);
     return AnswersStopComing(busy) && is_refused();
   }));
   EXPECT_EQ(HttpGet(server_->http_address(), "/healthz").status, 200);
