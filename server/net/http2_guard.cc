@@ -517,7 +517,7 @@ void Http2Guard::EndCall(std::uint32_t id, CallEnd reason, const absl::Status& s
 
 void Http2Guard::Forget(Calls::iterator call) {
   memory_.Release(call->second.incomplete_bytes + call->second.unread_bytes);
-  ignored_calls_ -= call->second.ignored ? 1 : 0;
+  ignored_calls_ -= call->second.ignored ? 1U : 0U;
   calls_.erase(call);
 }
 
