@@ -1,0 +1,47 @@
+#ifndef CALIBD_TESTS_INTEGRATION_STORE_DAMAGE_STORE_H_
+#define CALIBD_TESTS_INTEGRATION_STORE_DAMAGE_STORE_H_
+
+#include <cstdint>
+#include <filesystem>
+
+#include "integration/store/store_answers.h"
+#include "support/temporary_folder.h"
+
+namespace calibd::testing {
+
+// A store with a part of everything that calibd keeps: models that are watched, by group, with
+// alarms; histories of all resolutions; predictions that wait and that matured; producers; a
+// deleted model; several files of the log and rows of files that are gone. Its newest files are
+// some 100 KiB each, so that it is copied fast.
+class DamageStore {
+ public:
+  // Once, before all else. seed: of the observations. Stores of different seeds have equal shapes:
+  // the same models, the same numbers of batches, in files of the same names. Takes some seconds.
+  // Fails the test when it cannot be made.
+  void Make(std::uint64_t seed);
+
+  // A test must not change these folders.
+  [[nodiscard]] std::filesystem::path killed() const { return folder_.path() / "killed"; }
+  // The same store after a clean stop.
+  [[nodiscard]] std::filesystem::path stopped() const { return folder_.path() / "stopped"; }
+  // The same store before its newest batches, after a clean stop and when it was killed.
+  [[nodiscard]] std::filesystem::path earlier_stopped() const {
+    return folder_.path() / "earlier_stopped";
+  }
+  [[nodiscard]] std::filesystem::path earlier_killed() const {
+    return folder_.path() / "earlier_killed";
+  }
+
+  [[nodiscard]] const Questions& questions() const { return questions_; }
+
+ private:
+  void Fill(const std::filesystem::path& data, std::uint64_t seed);
+  void Serve(const std::filesystem::path& data, std::uint64_t seed);
+
+  TemporaryFolder folder_;
+  Questions questions_;
+};
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_INTEGRATION_STORE_DAMAGE_STORE_H_
