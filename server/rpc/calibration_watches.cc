@@ -253,7 +253,8 @@ void CalibrationWatches::Run() {
       return;
     }
     std::map<const Model*, Shown> shown;
-    for (auto& [number, watcher] : due) {
+    for (auto& entry : due) {
+      Watcher& watcher = entry.second;
       watcher.stream->Guard(Stage::kAnswer, [&] { Look(watcher, shown); });
     }
     const std::lock_guard lock(mutex_);

@@ -56,7 +56,7 @@ StoreServiceImpl::StoreServiceImpl(CallMemory& memory, const ModelRegistry& regi
 
 template <typename Response>
 absl::Status StoreServiceImpl::Begin(const std::shared_ptr<ResponseStream<Response>>& stream,
-                                     std::function<absl::Status(Turn)> work) {
+                                     std::function<absl::Status(Turn&)> work) {
   if (draining_) {
     return DrainingError();
   }
@@ -69,7 +69,9 @@ absl::Status StoreServiceImpl::Begin(const std::shared_ptr<ResponseStream<Respon
   Turn turn(this, [this](void* /*service*/) { busy_ = false; });
   computer_.Post([this, stream, work = std::move(work), turn = std::move(turn)]() mutable {
     stream->Guard(Stage::kAnswer, [&] {
-      absl::Status status = work(std::move(turn));
+      absl::Status status = work(turn);
+      // The client may call again as soon as it has the error.
+      turn.reset();
       return absl::IsCancelled(status) && draining_ ? DrainingError() : status;
     });
   });
@@ -80,13 +82,12 @@ grpc::ServerWriteReactor<v1::BackupResponse>* StoreServiceImpl::Backup(
     grpc::CallbackServerContext* context, const v1::BackupRequest* request) {
   return ServeStream<v1::BackupResponse>(
       "Backup", memory_, *context, *request, [&](const auto& stream) {
-        return Begin(stream,
-                     [this, stream](Turn turn) { return MakeCopy(stream, std::move(turn)); });
+        return Begin(stream, [this, stream](Turn& turn) { return MakeCopy(stream, turn); });
       });
 }
 
 absl::Status StoreServiceImpl::MakeCopy(const std::shared_ptr<CopySender::Stream>& stream,
-                                        Turn turn) {
+                                        Turn& turn) {
   if (absl::Status status = AdmitCopy(); !status.ok()) {
     return status;
   }
@@ -139,16 +140,17 @@ grpc::ServerWriteReactor<v1::VerifyResponse>* StoreServiceImpl::Verify(
     grpc::CallbackServerContext* context, const v1::VerifyRequest* request) {
   return ServeStream<v1::VerifyResponse>(
       "Verify", memory_, *context, *request, [&](const auto& stream) {
-        return Begin(stream, [this, stream](Turn turn) -> absl::Status {
+        return Begin(stream, [this, stream](Turn& turn) -> absl::Status {
           absl::StatusOr<v1::Verification> verification =
               VerifyStore(database(), commits_, Progress(stream, draining_));
           turn.reset();
-          if (verification.ok()) {
-            v1::VerifyResponse response;
-            *response.mutable_verification() = *std::move(verification);
-            stream->SendLast(std::move(response));
+          if (!verification.ok()) {
+            return verification.status();
           }
-          return verification.status();
+          v1::VerifyResponse response;
+          *response.mutable_verification() = *std::move(verification);
+          stream->SendLast(std::move(response));
+          return absl::OkStatus();
         });
       });
 }

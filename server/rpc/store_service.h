@@ -40,15 +40,16 @@ class StoreServiceImpl final : public v1::StoreService::CallbackService {
   }
 
  private:
-  // While it exists, no other copy or verification is computed.
+  // While it is set, no other copy or verification is computed.
   using Turn = std::shared_ptr<void>;
 
-  // Runs work on the computing thread; an error that it returns ends the call.
+  // Runs work on the computing thread; an error that it returns ends the call. work resets the turn
+  // when it has computed what it sends.
   // Errors, and then work does not run: Unavailable; ResourceExhausted while another runs.
   template <typename Response>
   absl::Status Begin(const std::shared_ptr<ResponseStream<Response>>& stream,
-                     std::function<absl::Status(Turn)> work);
-  absl::Status MakeCopy(const std::shared_ptr<CopySender::Stream>& stream, Turn turn);
+                     std::function<absl::Status(Turn&)> work);
+  absl::Status MakeCopy(const std::shared_ptr<CopySender::Stream>& stream, Turn& turn);
   // Makes room for another copy on disk. Errors: ResourceExhausted while all are being read.
   absl::Status AdmitCopy();
 
