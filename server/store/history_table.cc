@@ -158,10 +158,10 @@ absl::StatusOr<HistoryTable> HistoryTable::Prepare(const Database& database, Tab
   auto made = std::make_unique<Statements>();
   absl::Status status;
   const auto keep = [&status](auto prepared, auto& kept) {
+    status.Update(prepared.status());
     if (prepared.ok()) {
       kept = *std::move(prepared);
     }
-    status.Update(prepared.status());
   };
   const auto prepare = [&database](const char* sql) { return Statement::Prepare(database, sql); };
   keep(TableWriter::Prepare(database, Table::kHistorySpans, &spans_sum), made->spans);

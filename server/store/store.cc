@@ -71,10 +71,10 @@ absl::Status Store::Prepare() {
   statements_ = std::make_unique<Statements>();
   absl::Status status;
   const auto keep = [&status](auto prepared, auto& kept) {
+    status.Update(prepared.status());
     if (prepared.ok()) {
       kept = *std::move(prepared);
     }
-    status.Update(prepared.status());
   };
   const auto prepare = [this](const char* sql) { return Statement::Prepare(database_, sql); };
   const auto writer = [this](Table table) {
