@@ -254,7 +254,8 @@ void CalibrationWatches::Run() {
     }
     std::map<const Model*, Shown> shown;
     for (auto& [number, watcher] : due) {
-      watcher.stream->Guard(Stage::kAnswer, [&] { Look(watcher, shown); });
+      watcher.stream->Guard(Stage::kAnswer,
+                            [&, &due_watcher = watcher] { Look(due_watcher, shown); });
     }
     const std::lock_guard lock(mutex_);
     for (auto& [number, watcher] : due) {
