@@ -1,0 +1,120 @@
+// HTTP requests: an input is what a connection sends. The answers must not depend on how it is cut
+// into pieces, and be well-formed.
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/serializer.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fuzz/require.h"
+#include "server/http/http_answer.h"
+
+namespace calibd::server {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using testing::Require;
+
+const HttpHandlers& Handlers() {
+  static const HttpHandlers handlers{.metrics = [] { return std::string("calibd_up 1\n"); },
+                                     .unready = [] { return std::string("starting"); },
+                                     .hosts = {"calibd.example"}};
+  return handlers;
+}
+
+// As it is sent.
+std::string Serialize(HttpResponse response, bool keep_alive, bool head) {
+  FinishResponse(response, keep_alive, head);
+  http::response_serializer<http::string_body> serializer(response);
+  std::string text;
+  while (!serializer.is_done()) {
+    beast::error_code error;
+    serializer.next(error, [&](beast::error_code& /*error*/, const auto& buffers) {
+      text += beast::buffers_to_string(buffers);
+      serializer.consume(beast::buffer_bytes(buffers));
+    });
+    Require(!error, "an answer can be sent");
+  }
+  return text;
+}
+
+void CheckWellFormed(const std::string& answer, bool head) {
+  http::response_parser<http::string_body> parser;
+  parser.eager(true);
+  parser.skip(head);
+  beast::error_code error;
+  const std::size_t used = parser.put(boost::asio::buffer(answer), error);
+  Require(!error && parser.is_done() && used == answer.size(), "an answer is well-formed");
+}
+
+// The answer to the request at the start of the input, which it takes away; unset when there is
+// nobody to answer. Input comes in pieces of so many bytes.
+std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bool restricted) {
+  HttpParser parser;
+  LimitRequest(parser);
+  parser.eager(true);  // As a stream is read.
+  beast::flat_buffer buffer(std::size_t{2} * kMaxHttpHeaderBytes);
+  beast::error_code error;
+  while (!parser.is_done()) {
+    const std::size_t size = std::min({piece, input.size(), buffer.max_size() - buffer.size()});
+    if (size == 0) {
+      return std::nullopt;
+    }
+    buffer.commit(
+        boost::asio::buffer_copy(buffer.prepare(size), boost::asio::buffer(input.data(), size)));
+    input.remove_prefix(size);
+    buffer.consume(parser.put(buffer.data(), error));
+    if (error == http::error::need_more) {
+      error = {};
+    } else if (error) {
+      input = {};
+      const bool head = parser.is_header_done() && parser.get().method() == http::verb::head;
+      std::optional<HttpResponse> refusal = AnswerParseError(error);
+      Require(refusal.has_value(), "a malformed request is answered");
+      std::string answer = Serialize(*std::move(refusal), false, head);
+      CheckWellFormed(answer, head);
+      return answer;
+    }
+  }
+  const HttpRequest& request = parser.get();
+  const bool head = request.method() == http::verb::head;
+  HttpResponse response = AnswerRequest(request, Handlers(), restricted && !IsHealthCheck(request));
+  const bool keep_alive = request.keep_alive() && response.result() == http::status::ok;
+  std::string answer = Serialize(std::move(response), keep_alive, head);
+  CheckWellFormed(answer, head);
+  // What was read too far belongs to the next request.
+  input = keep_alive ? std::string_view(input.data() - buffer.size(), input.size() + buffer.size())
+                     : std::string_view();
+  return answer;
+}
+
+std::vector<std::string> AnswerAll(std::string_view input, std::size_t piece, bool restricted) {
+  std::vector<std::string> answers;
+  while (std::optional<std::string> answer = Answer(input, piece, restricted)) {
+    answers.push_back(*std::move(answer));
+  }
+  return answers;
+}
+
+}  // namespace
+}  // namespace calibd::server
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace calibd::server;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  for (const bool restricted : {false, true}) {
+    const std::vector<std::string> whole = AnswerAll(input, size, restricted);
+    Require(AnswerAll(input, 1, restricted) == whole, "answers do not depend on the pieces");
+    Require(AnswerAll(input, 7, restricted) == whole, "answers do not depend on the pieces");
+  }
+  return 0;
+}
