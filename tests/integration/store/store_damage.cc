@@ -43,7 +43,7 @@ class FileDamages {
   std::vector<DamagedFolder> result_;
 };
 
-// Of the segment that begins with this batch.
+// The name of the segment that begins with this batch.
 std::string SegmentName(std::uint64_t first_log_id) {
   std::ostringstream name;
   name << "log-" << std::setw(16) << std::setfill('0') << std::hex << first_log_id;
