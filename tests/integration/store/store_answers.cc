@@ -255,6 +255,7 @@ class Interview {
     v1::Model created;
     const grpc::Status status = client_.Create(model, &created);
     ClearTimes(created, /*all=*/true);
+    if (status.error_code() == grpc::StatusCode::DATA_LOSS) failed_write_ = status;
     Put("creation of a model", status, created);
     v1::ObserveRequest request;
     request.set_model(kAddedModel);
