@@ -291,7 +291,9 @@ absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& 
   }
   if (*version > kFormatVersion) {
     return FolderError(folder, absl::StrCat("was written by a newer calibd (format ", *version,
-                                            ", this one knows up to ", kFormatVersion, ")"));
+                                            ", this one knows up to ", kFormatVersion,
+                                            "), or its calibd.db is damaged; start the newer "
+                                            "calibd, or restore a backup"));
   }
   const bool is_new = *tables == 0 && *application == 0;
   if (*application != (is_new ? 0 : kApplicationId) || *vacuum != 0 ||

@@ -39,7 +39,9 @@ absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
                     (code == SQLITE_IOERR_WRITE && handle != nullptr && NoRoomIsWhatFailed(handle));
   // What only a damaged file makes SQLite say.
   const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB ||
-                       (code & 0xff) == SQLITE_TOOBIG || code == SQLITE_IOERR_SHORT_READ;
+                       (code & 0xff) == SQLITE_TOOBIG || code == SQLITE_IOERR_SHORT_READ ||
+                       (code == SQLITE_ERROR && handle != nullptr &&
+                        std::string_view(sqlite3_errmsg(handle)) == "unsupported file format");
   if (full) {
     return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
   }

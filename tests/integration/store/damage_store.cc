@@ -21,7 +21,7 @@ constexpr hours kDay{24};
 constexpr hours kGrace = 20 * kDay;
 // Small, so that some of the first go while the store is made.
 constexpr std::uint64_t kFirstSegmentBytes = std::uint64_t{32} << 10;
-// There is room in it for all that is sent to a server.
+// It has room for everything that is sent to the servers later.
 constexpr std::uint64_t kNewestSegmentBytes = std::uint64_t{384} << 10;
 
 constexpr int kPairClasses = 2;
@@ -45,7 +45,7 @@ std::vector<v1::Model> Declarations() {
   return {pair, wide, later, idle, gone};
 }
 
-// Sends to an engine, with a number where the producer has a name.
+// Sends numbered batches to an engine.
 class Producers {
  public:
   Producers(Engine& engine, std::uint64_t seed) : engine_(engine), seed_(seed) {}
@@ -78,7 +78,7 @@ std::uintmax_t LargestLogFile(const std::filesystem::path& data) {
   std::uintmax_t largest = 0;
   for (const auto& entry : std::filesystem::directory_iterator(data)) {
     if (entry.path().filename().string().starts_with("log-")) {
-      std::error_code gone;  // What is no longer needed may go meanwhile.
+      std::error_code gone;  // The engine may remove it meanwhile.
       const std::uintmax_t size = entry.file_size(gone);
       if (!gone) largest = std::max(largest, size);
     }
@@ -145,7 +145,7 @@ void DamageStore::Make(std::uint64_t seed) {
   std::filesystem::copy(data, stopped());
 }
 
-// What takes months, with a clock that is moved.
+// Makes what takes months, with a clock that the test moves.
 void DamageStore::Fill(const std::filesystem::path& data, std::uint64_t seed) {
   const auto now = std::chrono::system_clock::now();
   questions_.newest_s = std::chrono::system_clock::to_time_t(now);
@@ -159,7 +159,7 @@ void DamageStore::Fill(const std::filesystem::path& data, std::uint64_t seed) {
       ASSERT_TRUE(engine.CreateModel(model).ok());
     }
     Producers producers(engine, seed);
-    // What its window needs outlives the file of the log that it is in.
+    // Its window outlives the file of the log that these batches are in.
     for (int i = 0; i < 3; ++i) producers.Send("models/idle", "early", 30);
     producers.Send("models/later", "poster", 40, MakeIds("old", 40));
     producers.Label("models/later", "labeller", MakeIds("old", 30));
@@ -184,7 +184,7 @@ void DamageStore::Fill(const std::filesystem::path& data, std::uint64_t seed) {
   while (LargestLogFile(data) < kNewestSegmentBytes) producers.Send("models/gone", "one", 100);
 }
 
-// The rest, as clients do it.
+// Does the rest as clients do it, and kills the server.
 void DamageStore::Serve(const std::filesystem::path& data, std::uint64_t seed) {
   const auto server = ServerProcess::Start({"--data-dir", data.string()});
   ASSERT_NE(server, nullptr);
@@ -202,7 +202,7 @@ void DamageStore::Serve(const std::filesystem::path& data, std::uint64_t seed) {
   client.CreateFixed("models/fresh", 3);
   Observe(client, Observations(client, "models/fresh", 3, "only", 30, ++seed));
   v1::ObserveRequest solo;
-  // More than what a snapshot waits for.
+  // More rows than a snapshot waits for.
   for (int i = 0; i < 8; ++i) {
     solo = Observations(client, "models/wide", kWideClasses, "solo", 150, ++seed);
     Observe(client, solo);

@@ -10,7 +10,7 @@
 namespace calibd::testing {
 
 // A store with a part of everything that calibd keeps: models that are watched, by group, with
-// alarms; histories of all resolutions; predictions that wait and that matured; producers; a
+// alarms; histories of all resolutions; pending and matured predictions; producers; a
 // deleted model; several files of the log and rows of files that are gone. Its newest files are
 // some 100 KiB each, so that it is copied fast.
 class DamageStore {

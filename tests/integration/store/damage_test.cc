@@ -1,5 +1,5 @@
-// Damage to the files of a store: each answer of a server that starts on them is the same as
-// without the damage, or an error that says that data are lost.
+// Damage to the files of a store: a server that starts on them gives the same answers as without
+// the damage, or says that data are lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,11 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <sstream>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "integration/store/damage_store.h"
 #include "integration/store/store_damage.h"
@@ -24,7 +28,7 @@ namespace {
 // ---- The oracle
 
 enum class Outcome {
-  // The start failed and said of which file, and nothing was changed.
+  // The start failed, named the file and changed nothing.
   kRefused,
   // Some answers were DATA_LOSS, and all others equal.
   kDataLoss,
@@ -32,9 +36,9 @@ enum class Outcome {
   kTailCut,
   // All answers were equal.
   kEqual,
-  // An answer was another.
+  // An answer was different.
   kSilent,
-  // Anything else that must not be.
+  // Another rule was broken.
   kFailed,
 };
 constexpr std::array<const char*, 6> kOutcomes{"refused", "data loss", "tail cut",
@@ -42,7 +46,7 @@ constexpr std::array<const char*, 6> kOutcomes{"refused", "data loss", "tail cut
 
 struct Finding {
   Outcome outcome = Outcome::kEqual;
-  // What is wrong.
+  // The output of the server, or what is wrong.
   std::string text;
 };
 
@@ -50,7 +54,7 @@ struct Comparison {
   // The first answer that is neither the expected one nor DATA_LOSS, empty without one.
   std::string difference;
   std::size_t data_losses = 0;
-  // A call was not answered as the server ended.
+  // A call was not answered because the server ended.
   bool unavailable = false;
 };
 
@@ -86,12 +90,24 @@ bool Names(const std::string& output, const std::vector<std::string>& files) {
   });
 }
 
-// SQLite adds and removes empty write-ahead logs as it likes.
+// SQLite creates and removes empty write-ahead logs, which mean nothing.
 Folder WithoutEmptyWal(Folder folder) {
   if (const auto wal = folder.find("calibd.db-wal"); wal != folder.end() && wal->second.empty()) {
     folder.erase(wal);
   }
   return folder;
+}
+
+// Whether a line of the log is a warning about this batch.
+bool WarnsOf(const std::string& output, std::int64_t log_id) {
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" warning ") != std::string::npos &&
+        line.find(" " + std::to_string(log_id) + " ") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // A store, and what a server that starts on it answers.
@@ -106,7 +122,8 @@ class Subject {
 
   [[nodiscard]] const Folder& folder() const { return folder_; }
 
-  // Without the newest frame of the log, as after a kill while it was written.
+  // Accepts the answers of the store without the newest frame of the log too, if the server warns
+  // that it discards that frame.
   void AllowCutTail() {
     const Frame newest = NewestFrame(folder_);
     Folder cut = folder_;
@@ -116,8 +133,8 @@ class Subject {
     EXPECT_NE(Compare(expected_, *cut_).difference, "");
   }
 
-  // Starts a server on the damaged folder and compares. restart: stops it first and starts another
-  // one, so that what is written at a start and at a stop does not make the damage look sound.
+  // Starts a server on the damaged folder and compares its answers. restart: stops it first and
+  // starts another one, because what a start and a stop write must not hide the damage.
   [[nodiscard]] Finding Try(Folder damaged, const Damage& damage, bool restart) const {
     const TemporaryFolder folder;
     const std::filesystem::path data = folder.path() / "data";
@@ -138,7 +155,10 @@ class Subject {
     const Comparison comparison = Compare(expected_, actual);
     if (comparison.unavailable) {
       const std::optional<int> code = server->WaitForExit();
-      if (code != 1) return {Outcome::kFailed, "the server ended with " + ToText(code)};
+      if (code != 1 || !Names(server->process().Output(), damage.files)) {
+        return {Outcome::kFailed,
+                "the server ended with " + ToText(code) + ": " + server->process().Output()};
+      }
     }
     output += server->process().Output();
     server->Kill();
@@ -156,7 +176,7 @@ class Subject {
     return code.has_value() ? "exit code " + std::to_string(*code) : "no exit";
   }
 
-  // Of an undamaged store.
+  // The answers of an undamaged store.
   [[nodiscard]] StoreAnswers Answers(const Folder& content) const {
     const TemporaryFolder folder;
     WriteFolder(content, folder.path() / "data");
@@ -171,8 +191,9 @@ class Subject {
                                             const Damage& damage) {
     const std::optional<int> code = server.WaitForExit();
     const std::string output = server.process().Output();
-    if (code != 1)
+    if (code != 1) {
       return {Outcome::kFailed, "the start ended with " + ToText(code) + ": " + output};
+    }
     if (!Names(output, damage.files)) {
       return {Outcome::kFailed, "the start's error names another file: " + output};
     }
@@ -190,8 +211,7 @@ class Subject {
     if (!cut_.has_value() || !Compare(*cut_, actual).difference.empty()) {
       return {Outcome::kSilent, comparison.difference + "\n" + output};
     }
-    if (output.find(" warning ") == std::string::npos ||
-        output.find(std::to_string(cut_log_id_)) == std::string::npos) {
+    if (!WarnsOf(output, cut_log_id_)) {
       return {Outcome::kSilent, "the newest batch is gone without a warning: " + output};
     }
     return {Outcome::kTailCut, output};
@@ -214,14 +234,14 @@ class Subject {
   const Folder folder_;
   const Questions& questions_;
   const StoreAnswers expected_;
-  // Without the newest frame, and that frame's first batch.
+  // The answers without the newest frame, and the log id of that frame's first batch.
   std::optional<StoreAnswers> cut_;
   std::int64_t cut_log_id_ = 0;
 };
 
 // ---- The trials
 
-// Writes what is found, by file.
+// Counts the outcomes by file, and fails the test for those that must not be.
 class Report {
  public:
   void Add(const Damage& damage, const Finding& finding) {
@@ -274,7 +294,8 @@ class DamageTest : public ::testing::TestWithParam<End> {
     }
   }
 
-  // Also keeps the damaged folder, if there is a place for it, as no seed makes the same store.
+  // CALIBD_TEST_DAMAGE_KEEP: a folder that gets the damaged stores of failures, because the same
+  // seed does not make the same store again.
   Finding Judge(const Folder& damaged, const Damage& damage, bool restart = false) {
     Finding finding = subject_->Try(damaged, damage, restart);
     report_.Add(damage, finding);
@@ -313,10 +334,11 @@ TEST_P(DamageTest, NoDamagedByteChangesAnAnswer) {
   report_.Print();
 }
 
-// It may not have been written to its end, so after a kill the log ends before it.
+// After a kill the newest frame may be incomplete, so the server discards it with a warning. After
+// a clean stop it must be there.
 TEST_P(DamageTest, DamageToTheNewestFrameIsTold) {
   const Frame newest = NewestFrame(subject_->folder());
-  // Overwrites the header's hash, so that all batches can still be read.
+  // The trial that overwrites the hash of the header: the producer can still be read.
   constexpr std::size_t kHash = 2;
   const std::uint64_t flips = FromEnvironment("CALIBD_TEST_DAMAGE", 75) / 5;
   const std::uint64_t seed = FromEnvironment("CALIBD_TEST_DAMAGE_SEED", std::random_device()());
@@ -357,7 +379,7 @@ TEST_P(DamageTest, NoDamagedFileChangesAnAnswer) {
   ASSERT_NO_FATAL_FAILURE(twin.Make(1000));
   const Folder foreign = ReadFolder(GetParam() == End::kKill ? twin.killed() : twin.stopped());
   std::vector<DamagedFolder> damages = DamageFiles(subject_->folder(), earlier_, foreign);
-  // Of a write-ahead log that was moved into the database long ago.
+  // Write-ahead logs that were moved into the database long ago, or that belong to another one.
   for (const auto& path : {store_.killed(), store_.earlier_killed(), twin.killed()}) {
     DamagedFolder stale{subject_->folder(), {"another calibd.db-wal", {"calibd.db-wal"}}};
     stale.folder["calibd.db-wal"] = ReadFile(path / "calibd.db-wal");

@@ -161,7 +161,7 @@ class Interview {
     Put(question + model, status, response);
   }
 
-  // All of it, and a part.
+  // The whole history, and a part of it.
   void Histories(const std::string& model) {
     constexpr std::int64_t kHour = 3600;
     constexpr std::int64_t kDay = 24 * kHour;
@@ -182,7 +182,7 @@ class Interview {
       const std::string of =
           " of " + model + ", " + v1::GetHistoryRequest::Resolution_Name(part.resolution);
       request.mutable_start_time()->set_seconds(0);
-      // Later than all that is there.
+      // Later than every bucket.
       request.mutable_end_time()->set_seconds(newest + 1000 * kDay);
       History(request, "history" + of);
       request.mutable_start_time()->set_seconds(part.begin_s);
@@ -206,7 +206,7 @@ class Interview {
     Put(question, status, all);
   }
 
-  // It tells what is in the window.
+  // The result depends on everything that is in the window.
   void Test(const std::string& model) {
     v1::RunTestRequest request;
     request.set_model(model);
@@ -246,7 +246,7 @@ class Interview {
     Put(question, status, response);
   }
 
-  // Its observations are those that it gets, and no others.
+  // It has the observations that are sent to it, and no others.
   void AddModel() {
     v1::Model model;
     model.set_name(kAddedModel);
@@ -255,6 +255,7 @@ class Interview {
     v1::Model created;
     const grpc::Status status = client_.Create(model, &created);
     ClearTimes(created, /*all=*/true);
+    if (status.error_code() == grpc::StatusCode::DATA_LOSS) failed_write_ = status;
     Put("creation of a model", status, created);
     v1::ObserveRequest request;
     request.set_model(kAddedModel);
@@ -266,7 +267,7 @@ class Interview {
   ServiceClient client_;
   const Questions& questions_;
   std::unique_ptr<v1::StoreService::Stub> store_;
-  // The first call that was to write and said that the store is damaged.
+  // The first DATA_LOSS of a call that writes.
   grpc::Status failed_write_;
   StoreAnswers result_;
 };

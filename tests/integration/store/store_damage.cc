@@ -12,6 +12,9 @@
 namespace calibd::testing {
 namespace {
 
+// The header of an SQLite database is as long; those of the other files are shorter.
+constexpr std::uint64_t kHeaderBytes = 100;
+
 class FileDamages {
  public:
   explicit FileDamages(const Folder& sound) : sound_(sound) {}
@@ -43,7 +46,7 @@ class FileDamages {
   std::vector<DamagedFolder> result_;
 };
 
-// Of the segment that begins with this batch.
+// The name of the segment that begins with this batch.
 std::string SegmentName(std::uint64_t first_log_id) {
   std::ostringstream name;
   name << "log-" << std::setw(16) << std::setfill('0') << std::hex << first_log_id;
@@ -94,7 +97,9 @@ std::uint64_t Below(std::uint64_t bound, Random& random) {
 }
 
 Place DrawPlace(const Folder& folder, Random& random) {
-  const bool in_zeros = Below(20, random) == 0;
+  const std::uint64_t drawn = Below(20, random);
+  const bool in_zeros = drawn == 0;
+  const bool in_header = drawn == 1 || drawn == 2;
   struct Range {
     std::string file;
     std::uint64_t begin = 0;
@@ -109,7 +114,7 @@ Place DrawPlace(const Folder& folder, Random& random) {
     ranges.push_back(range);
     total += range.end - range.begin;
   }
-  if (in_zeros || Below(2, random) == 0) {
+  if (in_zeros || (!in_header && Below(2, random) == 0)) {
     std::uint64_t at = Below(total, random);
     for (const Range& range : ranges) {
       if (at < range.end - range.begin) return {range.file, range.begin + at};
@@ -117,7 +122,9 @@ Place DrawPlace(const Folder& folder, Random& random) {
     }
   }
   const Range& range = ranges[Below(ranges.size(), random)];
-  return {range.file, range.begin + Below(range.end - range.begin, random)};
+  const std::uint64_t bytes = range.end - range.begin;
+  return {range.file,
+          range.begin + Below(in_header ? std::min(bytes, kHeaderBytes) : bytes, random)};
 }
 
 Damage FlipAnyBit(Folder& folder, Random& random) {

@@ -39,8 +39,9 @@ using Random = std::mt19937_64;
 std::uint64_t Below(std::uint64_t bound, Random& random);
 
 // One place in 20 is in the zeros that end a file: most bytes of the log's newest file, where
-// nothing was written yet. Of the other places half are in a file that is drawn first, each file
-// alike, and half are drawn from the bytes of all files, each byte alike.
+// nothing was written yet. Two in 20 are in the first 100 bytes of a file, each file alike, where
+// the headers are. Of the others half are in a file that is drawn first, each file alike, and half
+// are drawn from the bytes of all files, each byte alike.
 Place DrawPlace(const Folder& folder, Random& random);
 // Flips a bit of the byte at such a place.
 Damage FlipAnyBit(Folder& folder, Random& random);
