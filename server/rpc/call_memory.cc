@@ -17,6 +17,9 @@ namespace {
 constexpr std::size_t kConnectionPart = 8;
 constexpr std::size_t kAddressPart = 4;
 constexpr std::chrono::seconds kMemoryRetryDelay{1};
+// What gRPC keeps of an unread call besides its messages: the arena of the call, its metadata and
+// its queue entries.
+constexpr std::size_t kCallOverhead = std::size_t{8} << 10;
 
 // The address that connections are counted by; a peer without one stands for itself.
 std::string AddressOf(const std::string& grpc_peer) {
@@ -105,7 +108,7 @@ void CallReservation::Release(std::size_t bytes) noexcept {
 }
 
 std::size_t ResponseMemory(const google::protobuf::Message& response) {
-  return response.SpaceUsedLong() + response.ByteSizeLong();
+  return kCallOverhead + response.SpaceUsedLong() + response.ByteSizeLong();
 }
 
 }  // namespace calibd::server

@@ -71,7 +71,7 @@ class CallReservation {
   std::size_t bytes_ = 0;
 };
 
-// What a response occupies while gRPC has it: itself and its serialized form.
+// What a response occupies while gRPC has it, in bytes: itself, its serialized form and its call.
 [[nodiscard]] std::size_t ResponseMemory(const google::protobuf::Message& response);
 
 // Frees the memory of a request that was read. gRPC keeps the object until the call is done,
