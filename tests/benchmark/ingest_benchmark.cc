@@ -4,6 +4,8 @@
 // second. Takes some 5 GB of TMPDIR while it runs.
 #include <fcntl.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -34,11 +36,8 @@
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
-#include "server/net/byte_budget.h"
-#include "server/net/relay_statistics.h"
 #include "server/options.h"
 #include "server/ready_file.h"
-#include "server/rpc/grpc_endpoint.h"
 #include "server/store/commit_queue.h"
 #include "support/server_process.h"
 
@@ -147,19 +146,24 @@ class NoOpService final : public v1::IngestService::CallbackService {
   const int max_batches_in_flight_;
 };
 
-// Serves with calibd's own gRPC settings, those of the environment too, until it is killed.
+// Serves with gRPC alone, without calibd's relay, until it is killed. The limits are calibd's,
+// those of the environment too.
 int RunNoOpServer(const std::string& ready_file) {
   const std::array<const char*, 3> arguments{"no-op-server", "--listen", "127.0.0.1:0"};
   const auto parsed = server::ParseOptions(arguments.size(), arguments.data());
   const auto* const invocation = std::get_if<server::Invocation>(&parsed);
   Check(invocation != nullptr, "the settings are invalid");
-  NoOpService service(static_cast<int>(invocation->options.max_batches_in_flight));
-  server::ByteBudget memory(static_cast<std::size_t>(invocation->options.call_memory_bytes));
-  server::RelayStatistics statistics;
-  const auto endpoint =
-      server::GrpcEndpoint::Start(invocation->options, {&service}, nullptr, memory, statistics);
-  Check(endpoint.ok(), endpoint.status().ToString());
-  const absl::Status written = server::WriteReadyFile(ready_file, (*endpoint)->address(), "");
+  const server::Options& options = invocation->options;
+  NoOpService service(static_cast<int>(options.max_batches_in_flight));
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  Check(server != nullptr, "gRPC did not start");
+  const absl::Status written =
+      server::WriteReadyFile(ready_file, "127.0.0.1:" + std::to_string(port), "");
   Check(written.ok(), written.ToString());
   while (true) {
     pause();
