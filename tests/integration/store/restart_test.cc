@@ -258,7 +258,7 @@ TEST_F(RestartTest, AfterAKillADamagedLastFrameIsReportedAndDiscarded) {
     const std::string output = server_->process().Output();
     return output.find("the end of the log cannot be read and is discarded: " + path) !=
                std::string::npos &&
-           output.find(R"((producer \"p\" of models/m))") != std::string::npos;
+           output.find(R"((producer "p" of models/m))") != std::string::npos;
   })) << server_->process().Output();
   Stop();
 }
