@@ -59,6 +59,10 @@ void LimitRequest(HttpParser& parser) {
   parser.body_limit(std::uint64_t{0});
 }
 
+beast::error_code CheckNoBody(const HttpParser& parser) {
+  return parser.is_done() ? beast::error_code() : http::error::unexpected_body;
+}
+
 bool IsHealthCheck(const HttpRequest& request) {
   const beast::string_view path = Path(request);
   return path == "/healthz" || path == "/readyz";

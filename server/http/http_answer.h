@@ -35,6 +35,9 @@ struct HttpHandlers {
 // Sets the limits of a request.
 void LimitRequest(HttpParser& parser);
 
+// An error if the request, whose header was read, has a body.
+[[nodiscard]] boost::beast::error_code CheckNoBody(const HttpParser& parser);
+
 // Whether it asks for /healthz or /readyz.
 [[nodiscard]] bool IsHealthCheck(const HttpRequest& request);
 

@@ -59,10 +59,12 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     parser_.emplace();
     LimitRequest(*parser_);
     stream_.expires_after(kHeaderDeadline);
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](const beast::error_code& error, std::size_t) {
-                       self->OnRead(error);
-                     });
+    // The header alone: Beast 1.74 asserts on some chunked bodies, and no request may have a body.
+    http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](const beast::error_code& error, std::size_t) {
+          self->OnRead(error ? error : CheckNoBody(*self->parser_));
+        });
   }
 
   void OnRead(const beast::error_code& error) {

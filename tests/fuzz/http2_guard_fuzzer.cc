@@ -165,7 +165,8 @@ class Connection {
       TakeOutput();
     }
     Require(memory_.reserved() <= memory_.limit(), "the budget is kept");
-    Require(guard_->open_calls() <= shared_.limits.max_concurrent_streams + Http2Guard::kExtraCalls,
+    Require(guard_->closed() || guard_->open_calls() <=
+                                    shared_.limits.max_concurrent_streams + Http2Guard::kExtraCalls,
             "open calls are limited");
   }
 

@@ -1,5 +1,6 @@
-// HTTP requests: an input is what a connection sends. The answers must not depend on how it is cut
-// into pieces, and be well-formed.
+// HTTP requests: an input is what a connection sends. All answers are well-formed, and those to
+// valid requests do not depend on how the input is cut into pieces. (In pieces, the parser may
+// notice another fault of a malformed request first, or none before its end.)
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
@@ -56,15 +57,14 @@ void CheckWellFormed(const std::string& answer, bool head) {
   Require(!error && parser.is_done() && used == answer.size(), "an answer is well-formed");
 }
 
-// The answer to the request at the start of the input, which it takes away; unset when there is
-// nobody to answer. Input comes in pieces of so many bytes.
+// The answer to the request at the start of the input, which it takes away; unset when it is
+// incomplete or malformed. Input comes in pieces of so many bytes.
 std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bool restricted) {
   HttpParser parser;
   LimitRequest(parser);
-  parser.eager(true);  // As a stream is read.
   beast::flat_buffer buffer(std::size_t{2} * kMaxHttpHeaderBytes);
   beast::error_code error;
-  while (!parser.is_done()) {
+  while (!parser.is_header_done()) {
     const std::size_t size = std::min({piece, input.size(), buffer.max_size() - buffer.size()});
     if (size == 0) {
       return std::nullopt;
@@ -75,14 +75,15 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
     buffer.consume(parser.put(buffer.data(), error));
     if (error == http::error::need_more) {
       error = {};
-    } else if (error) {
-      input = {};
+    } else if (!error && parser.is_header_done()) {
+      error = CheckNoBody(parser);
+    }
+    if (error) {
       const bool head = parser.is_header_done() && parser.get().method() == http::verb::head;
       std::optional<HttpResponse> refusal = AnswerParseError(error);
       Require(refusal.has_value(), "a malformed request is answered");
-      std::string answer = Serialize(*std::move(refusal), false, head);
-      CheckWellFormed(answer, head);
-      return answer;
+      CheckWellFormed(Serialize(*std::move(refusal), false, head), head);
+      return std::nullopt;
     }
   }
   const HttpRequest& request = parser.get();

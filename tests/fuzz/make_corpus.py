@@ -122,6 +122,12 @@ def make_log(inputs):
         message.CopyFrom(segments)
         message.damage.add(segment=1, **damage)
         write_message("log", f"segments_{name}", message)
+        message.damage.add(segment=1, fix_hashes=True)
+        write_message("log", f"fixed_{name}", message)
+        message = log()
+        message.late_damage.add(**damage)
+        message.clean = True
+        write_message("log", f"late_{name}", message)
 
 
 def declarations(inputs):
@@ -260,8 +266,56 @@ def make_http():
         write("http", name, text)
 
 
+def make_http2_guard(inputs):
+    def connection(name, *events, restricted=False):
+        message = inputs.Http2Connection(piece=len(name), restricted=restricted)
+        for event in events:
+            text_format.Parse(event, message.events.add())
+        write_message("http2_guard", name, message)
+
+    def field(name, value):
+        return f'payload {{ field {{ name: "{name}" value: "{value}" }} }}'
+
+    def data(stream, length, sent, flags=0):
+        return (f"client {{ type: 0 flags: {flags} stream_id: {stream} "
+                f"payload {{ message_length: {length} }} payload {{ zeros: {sent} }} }}")
+
+    path = "/calibd.v1.IngestService/Observe"
+    request = field(":method", "POST") + field(":path", path)
+    settings = ["client { type: 4 }", "server { type: 4 }", "client { type: 4 flags: 1 }"]
+    call = f"client {{ type: 1 flags: 4 stream_id: 1 {request} }}"
+    answered = ["server { type: 1 flags: 4 stream_id: 1 payload { bytes: \"\\210\" } }",
+                "server { type: 0 stream_id: 1 payload { message_length: 4 } payload { zeros: 4 } }",
+                "server { type: 1 flags: 5 stream_id: 1 payload { bytes: \"\\276\" } }"]
+    connection("call", *settings, call, data(1, 8, 8, 1), *answered)
+    connection("padded", *settings, call, "client { type: 0 flags: 9 stream_id: 1 payload { bytes: "
+               '"\\003\\000\\000\\000\\000\\001a" } payload { zeros: 3 } }', *answered)
+    connection("large_message", *settings, call, data(1, 4294967295, 100), *answered)
+    connection("memory", *settings, *(call.replace("stream_id: 1", f"stream_id: {i}")
+                                      for i in range(1, 13, 2)),
+               *(data(i, 1000000, 10) for i in range(1, 13, 2)))
+    connection("continuation", *settings, f"client {{ type: 1 stream_id: 1 {request} }}",
+               *([f"client {{ type: 9 stream_id: 1 {field('a', 'b' * 100)} }}"] * 5),
+               "client { type: 9 flags: 4 stream_id: 1 }")
+    connection("rapid_reset", *settings, f"client {{ type: 1 flags: 5 stream_id: 1 times: 900 {request} }}",
+               "client { type: 3 stream_id: 1 times: 900 payload { number: 8 } }")
+    connection("window", *settings, "client { type: 4 payload { bytes: "
+               '"\\000\\004\\000\\000\\000\\000" } }', call,
+               "milliseconds: 61000", "client { type: 8 stream_id: 1 payload { number: 65536 } }")
+    connection("stalled_message", *settings, call, data(1, 1000, 10), "milliseconds: 61000",
+               data(1, 10, 10))
+    connection("pings", "client { type: 6 times: 3000 payload { zeros: 8 } }", "drain: true",
+               "server { type: 7 payload { zeros: 8 } }", "milliseconds: 1000")
+    connection("no_call", *settings, "milliseconds: 15001")
+    connection("restricted", *settings, call, data(1, 1, 1), restricted=True)
+    connection("health", *settings,
+               call.replace(path, "/grpc.health.v1.Health/Check"), restricted=True)
+    connection("not_http2", 'client_bytes: "GET / HTTP/1.1\\r\\n"', 'server_bytes: "x"')
+
+
 def main():
     inputs, store = load_messages()
+    make_http2_guard(inputs)
     make_http()
     make_csv()
     make_npy()

@@ -22,11 +22,13 @@ namespace calibd::server {
 namespace {
 
 using std::chrono::microseconds;
+using testing::HasRealsWithin;
 using testing::IsFinite;
 using testing::Require;
 
 constexpr std::size_t kModelMemoryBytes = std::size_t{8} << 20;
 constexpr std::size_t kMaxProducers = 4;
+constexpr double kGreatestReal = 1e100;
 // Of rows, whose times are checked with their frames: the year 2255.
 constexpr std::int64_t kGreatestTime = (std::int64_t{1} << 53) - 1;
 // 2026-01-01.
@@ -188,7 +190,8 @@ CALIBD_FUZZ_MESSAGE(calibd::fuzz::StoredModel, input) {
     return;
   }
   const std::unique_ptr<Model> model = MakeModel(*declaration);
-  if (!Restore(input, *model)) {
+  // No model comes to sums whose squares are not finite.
+  if (!Restore(input, *model) || !HasRealsWithin(input.state(), kGreatestReal)) {
     return;
   }
   DescribeCalibration(*model);

@@ -68,7 +68,7 @@ std::size_t CrossOverTexts(const std::uint8_t* data1, std::size_t size1, const s
   return Print(scratch, out, max_size);
 }
 
-bool IsFinite(const Message& message) {
+bool HasRealsWithin(const Message& message, double greatest) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
@@ -77,13 +77,14 @@ bool IsFinite(const Message& message) {
     for (int i = 0; i < count; ++i) {
       const bool repeated = field->is_repeated();
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE &&
-          !std::isfinite(repeated ? reflection.GetRepeatedDouble(message, field, i)
-                                  : reflection.GetDouble(message, field))) {
+          !(std::abs(repeated ? reflection.GetRepeatedDouble(message, field, i)
+                              : reflection.GetDouble(message, field)) <= greatest)) {
         return false;
       }
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
-          !IsFinite(repeated ? reflection.GetRepeatedMessage(message, field, i)
-                             : reflection.GetMessage(message, field))) {
+          !HasRealsWithin(repeated ? reflection.GetRepeatedMessage(message, field, i)
+                                   : reflection.GetMessage(message, field),
+                          greatest)) {
         return false;
       }
     }

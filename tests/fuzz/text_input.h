@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace calibd::testing {
 
@@ -21,8 +22,11 @@ namespace calibd::testing {
                                          std::uint8_t* out, std::size_t max_size, unsigned seed,
                                          google::protobuf::Message& scratch);
 
-// Whether no number of the message is a NaN or infinite.
-[[nodiscard]] bool IsFinite(const google::protobuf::Message& message);
+// Whether no real of the message is a NaN or has a greater magnitude.
+[[nodiscard]] bool HasRealsWithin(const google::protobuf::Message& message, double greatest);
+[[nodiscard]] inline bool IsFinite(const google::protobuf::Message& message) {
+  return HasRealsWithin(message, std::numeric_limits<double>::max());
+}
 
 }  // namespace calibd::testing
 

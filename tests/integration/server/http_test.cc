@@ -139,6 +139,15 @@ TEST_F(HttpTest, MalformedRequestsGet400) {
   }
 }
 
+TEST_F(HttpTest, RequestsWithABodyAreRefusedBeforeItComes) {
+  Start();
+  for (const std::string body : {"Transfer-Encoding: chunked", "Content-Length: 2"}) {
+    EXPECT_THAT(Exchange("GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + body + "\r\n\r\n"),
+                StartsWith("HTTP/1.1 413 Payload Too Large\r\n"))
+        << body;
+  }
+}
+
 TEST_F(HttpTest, OtherHostsAreRefusedUnlessTheyAreConfigured) {
   Start({"--http-hosts", "calibd.example,metrics.example"});
   EXPECT_THAT(Get("attacker.example"), StartsWith("HTTP/1.1 403 Forbidden\r\n"));
