@@ -33,8 +33,8 @@ TEST(EvidenceSimdTest, EveryTargetAgreesWithScalarCode) {
     PredictionSet set;
     Generator::Create(GeneratorSpec::M2(m), m)->Draw(150, set);
     for (const Kernel& kernel : {*Kernel::ExponentialTotalVariation(0.8), *Kernel::Gaussian(2)}) {
-      hwy::SetSupportedTargetsForTest(HWY_SCALAR);
-      ASSERT_STREQ(SimdTarget(), hwy::TargetName(HWY_SCALAR));
+      hwy::SetSupportedTargetsForTest(HWY_BASELINE_SCALAR);
+      ASSERT_STREQ(SimdTarget(), hwy::TargetName(HWY_BASELINE_SCALAR));
       const EvidenceState scalar = Compute(set, kernel);
       hwy::SetSupportedTargetsForTest(0);
       std::int64_t targets = hwy::SupportedTargets();

@@ -13,7 +13,7 @@ namespace calibd::testing {
 template <typename Body>
 void ForEachTarget(const Body& body) {
   hwy::SetSupportedTargetsForTest(0);
-  for (std::int64_t targets = hwy::SupportedTargets() | HWY_SCALAR; targets != 0;
+  for (std::int64_t targets = hwy::SupportedTargets() | HWY_BASELINE_SCALAR; targets != 0;
        targets &= targets - 1) {
     SCOPED_TRACE(hwy::TargetName(targets & -targets));
     hwy::SetSupportedTargetsForTest(targets & -targets);

@@ -54,8 +54,8 @@ TEST(SimdTest, EveryTargetAgreesWithScalarCode) {
       Generator::Create(GeneratorSpec::M2(m), n + m)->Draw(n, set);
       for (const Kernel& kernel : kernels) {
         const double scale = MeanAbsoluteTerm(set.view(), kernel);
-        hwy::SetSupportedTargetsForTest(HWY_SCALAR);
-        ASSERT_STREQ(SimdTarget(), hwy::TargetName(HWY_SCALAR));
+        hwy::SetSupportedTargetsForTest(HWY_BASELINE_SCALAR);
+        ASSERT_STREQ(SimdTarget(), hwy::TargetName(HWY_BASELINE_SCALAR));
         const Estimates scalar = Compute(set, kernel);
         hwy::SetSupportedTargetsForTest(0);
         std::int64_t targets = hwy::SupportedTargets();
