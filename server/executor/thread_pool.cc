@@ -50,7 +50,7 @@ struct ParallelWork {
 
 }  // namespace
 
-ThreadPool::ThreadPool(const std::string& name, std::size_t threads, int nice) {
+ThreadPool::ThreadPool(const std::string& name, std::size_t threads, int nice) : running_(threads) {
   threads_.reserve(threads);
   for (std::size_t i = 0; i < threads; ++i) {
     threads_.emplace_back([this, name, nice] { Run(name, nice); });
@@ -71,12 +71,16 @@ void ThreadPool::Stop() {
   threads_.clear();
 }
 
-void ThreadPool::Post(std::function<void()> task) {
+bool ThreadPool::Post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
+    if (running_ == 0) {
+      return false;
+    }
     tasks_.push_back(std::move(task));
   }
   ready_.notify_one();
+  return true;
 }
 
 void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body) {
@@ -105,6 +109,7 @@ void ThreadPool::Run(const std::string& name, int nice) {
   while (true) {
     ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
     if (tasks_.empty()) {
+      --running_;
       return;
     }
     {
@@ -135,7 +140,20 @@ void Strand::Post(std::function<void()> task) {
       return;
     }
   }
-  state_->pool.Post([state = state_] { Run(state); });
+  PostRun(state_);
+}
+
+void Strand::PostRun(const std::shared_ptr<State>& state) {
+  // A task may own what owns this strand.
+  const std::shared_ptr<State> kept = state;
+  if (kept->pool.Post([kept] { Run(kept); })) {
+    return;
+  }
+  // The queued tasks never run. They own what owns them, so nothing else would destroy them.
+  std::deque<std::function<void()>> dropped;
+  const std::lock_guard lock(kept->mutex);
+  dropped.swap(kept->tasks);
+  kept->running = false;
 }
 
 void Strand::Run(const std::shared_ptr<State>& state) {
@@ -152,7 +170,7 @@ void Strand::Run(const std::shared_ptr<State>& state) {
     }
     task();
   }
-  state->pool.Post([state] { Run(state); });
+  PostRun(state);
 }
 
 }  // namespace calibd::server

@@ -14,7 +14,7 @@
 namespace calibd::server {
 
 // A fixed number of threads that run tasks in the order in which they were
-// posted. Unbounded: whoever posts bounds what waits. Tasks must not throw.
+// posted. The queue is unbounded: the callers bound it. Tasks must not throw.
 // Thread-safe.
 class ThreadPool {
  public:
@@ -26,10 +26,11 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Runs what is queued, then joins. Tasks posted later never run.
+  // Runs the queued tasks and those that they post, then joins.
   void Stop();
 
-  void Post(std::function<void()> task);
+  // Returns false, and destroys the task, when all threads have ended.
+  bool Post(std::function<void()> task);
 
   // Calls body(0) .. body(count - 1), each once, on the calling thread and on
   // those of the pool that come free, and returns when all are done. May be
@@ -43,11 +44,13 @@ class ThreadPool {
   std::condition_variable ready_;
   std::deque<std::function<void()>> tasks_;  // guarded by mutex_
   bool stopping_ = false;                    // guarded by mutex_
+  std::size_t running_ = 0;                  // guarded by mutex_; threads that have not ended
   std::vector<std::thread> threads_;
 };
 
 // Runs tasks on a pool one after another, in the order of Post. Thread-safe. May
-// be destroyed while tasks wait: they still run.
+// be destroyed while tasks are queued: they still run. Tasks that are posted when
+// the pool has stopped are destroyed.
 class Strand {
  public:
   explicit Strand(ThreadPool& pool);
@@ -57,6 +60,7 @@ class Strand {
  private:
   struct State;
   static void Run(const std::shared_ptr<State>& state);
+  static void PostRun(const std::shared_ptr<State>& state);
 
   std::shared_ptr<State> state_;
 };

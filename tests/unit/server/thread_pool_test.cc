@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -50,6 +51,18 @@ TEST(ThreadPoolTest, StopRunsWhatIsQueued) {
   }
   pool.Stop();
   EXPECT_EQ(ran, 100);
+}
+
+TEST(StrandTest, TasksPostedAfterTheStopAreDestroyed) {
+  ThreadPool pool("test", 2);
+  auto strand = std::make_shared<Strand>(pool);
+  pool.Stop();
+  const std::weak_ptr<Strand> weak = strand;
+  // As a model's tasks do, it owns the strand that holds it.
+  strand->Post([strand] { FAIL() << "the pool has stopped"; });
+  strand->Post([strand] { FAIL() << "the pool has stopped"; });
+  strand.reset();
+  EXPECT_TRUE(weak.expired());
 }
 
 TEST(StrandTest, RunsTasksInOrderAndNeverTwoAtOnce) {
