@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -54,15 +57,32 @@ class HttpTest : public ::testing::Test {
     return fd;
   }
 
-  // Whether bytes wait on this socket, and no more come for a while.
+  // Bytes that the server has sent to this socket and the system could not deliver yet.
+  static std::string UndeliveredBytes(int fd) {
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    std::array<char, 8> port{};
+    std::snprintf(port.data(), port.size(), ":%04X", ntohs(address.sin_port));
+    std::ifstream connections("/proc/net/tcp");
+    std::string number, local, remote, state, queues;
+    while (connections >> number >> local >> remote >> state >> queues) {
+      if (remote.ends_with(port.data())) {
+        return queues.substr(0, queues.find(':'));
+      }
+      connections.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    }
+    return "";
+  }
+
+  // Waits until the server cannot send more answers to this socket.
   static bool AnswersStopComing(int fd) {
-    int before = 0;
+    std::string before;
     int same = 0;
     return WaitFor([&] {
-      int waiting = 0;
-      ioctl(fd, FIONREAD, &waiting);
-      same = waiting > 0 && waiting == before ? same + 1 : 0;
-      before = waiting;
+      const std::string now = UndeliveredBytes(fd);
+      same = now == before && now != "00000000" && !now.empty() ? same + 1 : 0;
+      before = now;
       return same >= 20;
     });
   }
