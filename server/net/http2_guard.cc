@@ -464,6 +464,8 @@ void Http2Guard::Tick(Time now, Output& output) {
       stalled.emplace_back(id, *reason);
     }
   }
+  // The table of calls has no order; that of the answers depends on the input alone.
+  std::sort(stalled.begin(), stalled.end());
   for (const auto& [id, reason] : stalled) {
     EndCall(id, reason, StallError(reason), output);
   }

@@ -23,7 +23,9 @@ using fuzz::Http2Connection;
 using testing::Require;
 
 constexpr std::size_t kMemory = std::size_t{4} << 20;
-constexpr std::size_t kMaxTimes = 3000;
+constexpr std::size_t kMaxTimes = 1100;
+// Of what is sent at once.
+constexpr std::size_t kMaxPieces = 500;
 constexpr std::size_t kMaxZeros = 100'000;
 constexpr std::size_t kMaxSent = std::size_t{4} << 20;
 // What the guard may keep until more comes: of a preface or of a frame header.
@@ -83,7 +85,7 @@ std::string ToBytes(const Http2Connection::Frame& frame) {
 // One connection through the guard.
 class Connection {
  public:
-  // piece: at most so many bytes are passed on at once.
+  // piece: so many bytes are passed on at once, more of what has many.
   Connection(bool restricted, std::size_t piece) : piece_(piece) {
     guard_ = std::make_unique<Http2Guard>(
         shared_, peer_, [restricted] { return restricted; }, now_);
@@ -157,9 +159,10 @@ class Connection {
     std::string& sent = client ? from_client : from_server;
     sent += bytes;
     std::string_view rest = bytes;
+    const std::size_t size = std::max(piece_, bytes.size() / kMaxPieces);
     while (!rest.empty()) {
       // A copy of its own, so that reading beyond it is noticed.
-      const std::string piece(rest.substr(0, piece_));
+      const std::string piece(rest.substr(0, size));
       rest.remove_prefix(piece.size());
       client ? guard_->FromClient(piece, now_, output_) : guard_->FromServer(piece, now_, output_);
       TakeOutput();

@@ -297,14 +297,14 @@ def make_http2_guard(inputs):
     connection("continuation", *settings, f"client {{ type: 1 stream_id: 1 {request} }}",
                *([f"client {{ type: 9 stream_id: 1 {field('a', 'b' * 100)} }}"] * 5),
                "client { type: 9 flags: 4 stream_id: 1 }")
-    connection("rapid_reset", *settings, f"client {{ type: 1 flags: 5 stream_id: 1 times: 900 {request} }}",
-               "client { type: 3 stream_id: 1 times: 900 payload { number: 8 } }")
+    connection("rapid_reset", *settings, f"client {{ type: 1 flags: 5 stream_id: 1 times: 1000 {request} }}",
+               "client { type: 3 stream_id: 1 times: 1000 payload { number: 8 } }")
     connection("window", *settings, "client { type: 4 payload { bytes: "
                '"\\000\\004\\000\\000\\000\\000" } }', call,
                "milliseconds: 61000", "client { type: 8 stream_id: 1 payload { number: 65536 } }")
     connection("stalled_message", *settings, call, data(1, 1000, 10), "milliseconds: 61000",
                data(1, 10, 10))
-    connection("pings", "client { type: 6 times: 3000 payload { zeros: 8 } }", "drain: true",
+    connection("pings", "client { type: 6 times: 1100 payload { zeros: 8 } }", "drain: true",
                "server { type: 7 payload { zeros: 8 } }", "milliseconds: 1000")
     connection("no_call", *settings, "milliseconds: 15001")
     connection("restricted", *settings, call, data(1, 1, 1), restricted=True)
