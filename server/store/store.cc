@@ -478,6 +478,12 @@ absl::Status Store::Close() {
   statements_.reset();
   sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   database_ = Database();
+  // SQLite does not sync the removal of the write-ahead log, which must not come back after the
+  // mark.
+  absl::Status status = SyncFolder(std::filesystem::path(path_).parent_path().string());
+  if (!status.ok()) {
+    return status;
+  }
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);
