@@ -34,10 +34,17 @@ absl::StatusOr<ModelDeclaration> ModelServiceImpl::Check(const v1::Model& declar
     return CheckDeclaration(declared, limits_.model_memory_bytes, limits_.model_disk_bytes);
   }
   // A model is declared again by every client that uses it. It keeps what it has, also if the
-  // limits and so the default of max_pending have changed since.
+  // limits, and so the defaults that follow them, have changed since.
+  const v1::Model kept = ToProto((*existing)->declaration());
   v1::Model again = declared;
   if (again.has_label_grace() && again.max_pending() == 0) {
-    again.set_max_pending(static_cast<std::int32_t>((*existing)->declaration().max_pending));
+    again.set_max_pending(kept.max_pending());
+  }
+  if (again.window() == 0) {
+    again.set_window(kept.window());
+  }
+  if (!again.has_monitoring()) {
+    *again.mutable_monitoring() = kept.monitoring();
   }
   return CheckStoredDeclaration(again, limits_.model_memory_bytes);
 }

@@ -128,6 +128,9 @@ class Opening {
     if (version_ == kFormatVersion) {
       return absl::OkStatus();
     }
+    if (absl::Status status = CheckOldLog(); !status.ok()) {
+      return status;
+    }
     std::optional<StoreId> id;
     if (version_ == 3 && !segment_.empty()) {
       // The file comes first: an upgrade that is interrupted goes on with the same id.
@@ -159,6 +162,23 @@ class Opening {
       }
     }
     return Upgrade(database_, version_, id);
+  }
+
+  // Format 3 names the first file of its log, or 0 in a backup. An upgrade without that file would
+  // begin an empty log in its place.
+  absl::Status CheckOldLog() {
+    if (version_ != 3) {
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<std::int64_t> first =
+        database_.QueryInteger("SELECT first_log_id FROM log_files");
+    if (!first.ok()) {
+      return first.status();
+    }
+    const std::string path = LogSegment::PathOf(folder_, *first);
+    return *first == 0 || std::filesystem::exists(path)
+               ? absl::OkStatus()
+               : DamageError(path, "is missing", kPutFileBack);
   }
 
   absl::Status CheckParts() {

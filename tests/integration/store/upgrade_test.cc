@@ -157,6 +157,36 @@ TEST_P(NumberedUpgradeTest, GoesOn) {
 INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4));
 
 // A model may need more memory today than it needed when it was declared.
+TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
+  CopyGoldenStore(3, data_);
+  const std::filesystem::path aside = folder_.path() / "aside";
+  std::filesystem::rename(data_ / kFirstLogFile, aside);
+  const FinishedRun run =
+      RunCalibd({"--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--data-dir", data_});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.output, ::testing::HasSubstr(std::string(kFirstLogFile) + " is missing"));
+  EXPECT_THAT(run.output, ::testing::HasSubstr("put the file back"));
+  EXPECT_FALSE(std::filesystem::exists(data_ / "store"));
+  EXPECT_FALSE(std::filesystem::exists(data_ / kFirstLogFile));
+  std::filesystem::rename(aside, data_ / kFirstLogFile);
+  Start();
+  ExpectGoldenAnswers(3, *client_);
+}
+
+TEST_F(UpgradeTest, AModelKeepsItsWindowWhenItIsDeclaredAgainUnderOtherLimits) {
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(50);
+  Start({"--model-memory-bytes", "4194304"});
+  const auto created = client_->CreateModel(model);
+  ASSERT_TRUE(created.ok()) << created.status();
+  Stop();
+  Start({"--model-memory-bytes", "4000000"});
+  const auto again = client_->CreateModel(model);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->window(), created->window());
+}
+
 TEST_F(UpgradeTest, ModelsComeBackWhateverTheLimitsOfNewOnes) {
   CopyGoldenStore(2, data_);
   ASSERT_NO_FATAL_FAILURE(
