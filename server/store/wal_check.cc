@@ -96,6 +96,8 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
   std::string data(kWalFrameHeaderBytes + header.page_bytes, '\0');
   WalPair checksum = header.checksum;
   bool valid = true;
+  // As the frame before tells it.
+  WalPair previous = header.checksum;
   // Whether a frame after the first invalid one ends a transaction.
   bool commit_after_damage = false;
   std::uint64_t first_invalid = 0;
@@ -109,10 +111,13 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
     }
     const WalFrame frame = WalFrame::Parse(data);
     const bool current = frame.salts == header.salts;
+    const WalPair continued = AddToChecksum(
+        AddToChecksum(valid ? checksum : previous, std::span(data).first(8), header.big_endian),
+        std::span(data).subspan(kWalFrameHeaderBytes), header.big_endian);
+    const bool continues = *read == data.size() && frame.checksum == continued;
+    previous = frame.checksum;
     if (valid) {
-      checksum = AddToChecksum(checksum, std::span(data).first(8), header.big_endian);
-      checksum =
-          AddToChecksum(checksum, std::span(data).subspan(kWalFrameHeaderBytes), header.big_endian);
+      checksum = continued;
       valid = *read == data.size() && current && frame.page != 0 && frame.checksum == checksum;
       first_invalid = offset;
     }
@@ -120,8 +125,9 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
       ++contents.commits;
       contents.discarded_frames = 0;
     } else if (current) {
-      // A transaction is only begun when the one before it was synced.
-      if (commit_after_damage) {
+      // A transaction is only begun when the one before it was synced. A frame that does not
+      // continue the commit is left over from a transaction that was discarded and written over.
+      if (commit_after_damage && continues) {
         return DamageError(file.path(), absl::StrCat("is damaged at ", first_invalid,
                                                      ": transactions follow that can be read"));
       }
