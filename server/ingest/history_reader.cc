@@ -73,7 +73,18 @@ void HistoryReader::CheckNext() {
 }
 
 void HistoryReader::CheckSeries() {
-  absl::StatusOr<Database> database = Database::Open(database_);
+  bool checked_all = false;
+  try {
+    checked_all = !CheckNextSeries();
+  } catch (const std::bad_alloc&) {
+    // The same series is checked again.
+  }
+  // After the last one it stays as if a check were under way.
+  checking_ = checked_all;
+}
+
+bool HistoryReader::CheckNextSeries() {
+  absl::StatusOr<Database> database = Database::OpenExisting(database_);
   absl::Status status = database.status();
   if (status.ok()) {
     status = database->Execute("BEGIN");
@@ -81,26 +92,34 @@ void HistoryReader::CheckSeries() {
   if (status.ok()) {
     const absl::StatusOr<std::optional<HistorySeries>> next = NextSeries(*database, checked_);
     status = next.status();
+    if (absl::IsDataLoss(status)) {
+      // The list of the series is damaged, so none of them can be found any more.
+      on_damage_(status);
+      return false;
+    }
     if (status.ok() && !next->has_value()) {
-      // All were checked: it stays as if one were under way.
-      return;
+      return false;
     }
     if (status.ok()) {
-      checked_ = **next;
+      const HistorySeries series = **next;
       status = ReadHistory(
-          *database, checked_, kNoRow, std::numeric_limits<std::int64_t>::max(),
+          *database, series, kNoRow, std::numeric_limits<std::int64_t>::max(),
           [](std::int64_t /*start_s*/, std::string_view /*data*/) { return absl::OkStatus(); });
+      // After any other error it is read again.
+      if (status.ok() || absl::IsDataLoss(status)) {
+        checked_ = series;
+      }
     }
   }
   if (absl::IsDataLoss(status)) {
     on_damage_(status);
   }
-  checking_ = false;
+  return true;
 }
 
 absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
     const Model& model, const Range& range, std::vector<History::Entry> unstored) const {
-  absl::StatusOr<Database> database = Database::Open(database_);
+  absl::StatusOr<Database> database = Database::OpenExisting(database_);
   if (!database.ok()) {
     return database.status();
   }

@@ -60,6 +60,8 @@ class HistoryReader {
       const Model& model, const Range& range, std::vector<History::Entry> unstored) const;
 
   void CheckSeries();
+  // Returns false when there is no other one.
+  bool CheckNextSeries();
 
   const std::string database_;
   const OnDamage on_damage_;
