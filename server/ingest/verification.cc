@@ -411,7 +411,7 @@ absl::StatusOr<v1::Verification> VerifyStore(const std::string& path, CommitQueu
   if (!log.ok()) {
     return log.status();
   }
-  absl::StatusOr<Database> database = Database::Open(path);
+  absl::StatusOr<Database> database = Database::OpenExisting(path);
   if (!database.ok()) {
     return database.status();
   }

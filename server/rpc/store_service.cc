@@ -41,11 +41,13 @@ std::function<bool(double)> Progress(const std::shared_ptr<ResponseStream<Respon
 }  // namespace
 
 StoreServiceImpl::StoreServiceImpl(CallMemory& memory, const ModelRegistry& registry,
-                                   std::string folder, CommitQueue& commits)
+                                   std::string folder, CommitQueue& commits,
+                                   std::function<void(const absl::Status&)> on_damage)
     : memory_(memory),
       registry_(registry),
       folder_(std::move(folder)),
       commits_(commits),
+      on_damage_(std::move(on_damage)),
       computer_("calibd-upkeep", 1, kNiceness),
       reader_("calibd-copies", 1, kNiceness) {
   std::error_code error;
@@ -92,6 +94,9 @@ absl::Status StoreServiceImpl::MakeCopy(const std::shared_ptr<CopySender::Stream
     return status;
   }
   absl::Status status = CopyStore(database(), commits_, copy(), Progress(stream, draining_));
+  if (absl::IsDataLoss(status)) {
+    on_damage_(status);
+  }
   if (!status.ok()) {
     return status;
   }
@@ -146,6 +151,9 @@ grpc::ServerWriteReactor<v1::VerifyResponse>* StoreServiceImpl::Verify(
           turn.reset();
           if (!verification.ok()) {
             return verification.status();
+          }
+          if (verification->problems_size() > 0) {
+            on_damage_(absl::DataLossError(verification->problems(0)));
           }
           v1::VerifyResponse response;
           *response.mutable_verification() = *std::move(verification);

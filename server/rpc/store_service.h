@@ -23,9 +23,10 @@ namespace calibd::server {
 // without holding up the next one.
 class StoreServiceImpl final : public v1::StoreService::CallbackService {
  public:
-  // folder: of the store that commits writes. Removes what an earlier process left there half done.
+  // folder: of the store that commits writes. on_damage: called with each damage that a copy or a
+  // verification finds. Removes what an earlier process left there half done.
   StoreServiceImpl(CallMemory& memory, const ModelRegistry& registry, std::string folder,
-                   CommitQueue& commits);
+                   CommitQueue& commits, std::function<void(const absl::Status& damage)> on_damage);
 
   grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
                                                        const v1::BackupRequest* request) override;
@@ -60,6 +61,7 @@ class StoreServiceImpl final : public v1::StoreService::CallbackService {
   const ModelRegistry& registry_;
   const std::string folder_;
   CommitQueue& commits_;
+  const std::function<void(const absl::Status&)> on_damage_;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> draining_ = false;
   std::mutex mutex_;

@@ -25,7 +25,7 @@ absl::Status Stopped() { return absl::CancelledError("the backup was stopped"); 
 
 absl::Status CopyDatabase(const std::string& path, const std::string& copy,
                           const std::function<bool(double)>& progress) {
-  absl::StatusOr<Database> from = Database::Open(path);
+  absl::StatusOr<Database> from = Database::OpenExisting(path);
   if (!from.ok()) {
     return from.status();
   }

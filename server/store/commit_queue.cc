@@ -299,7 +299,7 @@ void CommitQueue::HandleError(const absl::Status& status) {
 
 void CommitQueue::RunCheckpoints() {
   pthread_setname_np(pthread_self(), "calibd-ckpt");
-  absl::StatusOr<Database> database = Database::Open(store_->path());
+  absl::StatusOr<Database> database = Database::OpenExisting(store_->path());
   absl::Status status = database.status();
   if (status.ok()) {
     // Until it has read, a connection knows of no write-ahead log and moves nothing.

@@ -50,10 +50,17 @@ absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
 }
 
 absl::StatusOr<Database> Database::Open(const std::string& path) {
+  return OpenWith(path, SQLITE_OPEN_CREATE);
+}
+
+absl::StatusOr<Database> Database::OpenExisting(const std::string& path) {
+  return OpenWith(path, 0);
+}
+
+absl::StatusOr<Database> Database::OpenWith(const std::string& path, int flags) {
   sqlite3* handle = nullptr;
-  const int code =
-      sqlite3_open_v2(path.c_str(), &handle,
-                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &handle,
+                                   SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | flags, nullptr);
   Database database(handle);
   if (code != SQLITE_OK) {
     return SqliteError(handle, code, absl::StrCat("open ", path));

@@ -28,6 +28,8 @@ class Database {
   Database() = default;
   // Creates the file if there is none.
   [[nodiscard]] static absl::StatusOr<Database> Open(const std::string& path);
+  // The same, but a missing file is an error.
+  [[nodiscard]] static absl::StatusOr<Database> OpenExisting(const std::string& path);
 
   // Statements without parameters and results.
   [[nodiscard]] absl::Status Execute(const char* sql);
@@ -42,6 +44,7 @@ class Database {
   struct Close {
     void operator()(sqlite3* handle) const noexcept { sqlite3_close_v2(handle); }
   };
+  static absl::StatusOr<Database> OpenWith(const std::string& path, int flags);
   explicit Database(sqlite3* handle) : handle_(handle) {}
 
   std::unique_ptr<sqlite3, Close> handle_;
