@@ -71,7 +71,14 @@ RelayWorker::~RelayWorker() {
 
 void RelayWorker::Run() {
   pthread_setname_np(pthread_self(), "calibd-relay");
-  context_.run();
+  while (!context_.stopped()) {
+    try {
+      context_.run();
+    } catch (const std::exception& failure) {
+      // Such as no memory: what was under way is tried again at the next tick or event.
+      spdlog::error("the relay failed: {}", failure.what());
+    }
+  }
 }
 
 void RelayWorker::WaitForTick() {
@@ -80,13 +87,14 @@ void RelayWorker::WaitForTick() {
     if (error) {
       return;
     }
+    // First, so that ticks go on whatever happens in this one.
+    WaitForTick();
     // A connection that is closed leaves the set.
     const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
                                                                     connections_.end());
     for (const std::shared_ptr<RelayConnection>& connection : connections) {
       connection->Tick();
     }
-    WaitForTick();
   });
 }
 

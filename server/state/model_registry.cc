@@ -76,8 +76,10 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
                                    DescribeDifference(declared, declaration)));
   }
   if (models_.size() >= limits_.max_models) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_MODELS",
-                     absl::StrCat("there are ", models_.size(), " models, the limit"));
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "TOO_MANY_MODELS",
+        absl::StrCat("there are ", models_.size(), " models, and the limit is ", limits_.max_models,
+                     " (calibd --max-models): delete a model or raise the limit"));
   }
   if (absl::Status status = CheckRoom(declaration); !status.ok()) {
     return status;

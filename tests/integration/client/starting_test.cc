@@ -283,7 +283,8 @@ TEST_F(StartingTest, TheLogIsReadOnceItIsReachable) {
   EXPECT_EQ(ServiceClient(grpc_address_).CheckHealth("").serving, kNotServing);
   Release();
   EXPECT_EQ(server_->WaitForExit(), 1);
-  EXPECT_THAT(server_->process().Output(), HasSubstr("batches from 2 on cannot be read, but had been written"));
+  EXPECT_THAT(server_->process().Output(),
+              HasSubstr("batches from 2 on cannot be read, but had been written"));
   EXPECT_THAT(server_->process().Output(), Not(HasSubstr("serving")));
 }
 

@@ -344,14 +344,17 @@ TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
     CommitQueue queue(std::move(store_),
                       [&](const absl::Status& status) { failure.set_value(status); });
     // Holds the storage thread, so that the others come into one transaction.
+    std::promise<void> held;
     std::promise<void> go;
-    queue.Post({.append = [&go](Store&) -> absl::Status {
+    queue.Post({.append = [&held, &go](Store&) -> absl::Status {
+                  held.set_value();
                   go.get_future().wait();
                   return absl::OkStatus();
                 },
                 .write = nullptr,
                 .undo = nullptr,
                 .done = nullptr});
+    held.get_future().wait();
     for (const std::string& name : {std::string("a"), std::string("b")}) {
       queue.Post({.append = [&events, name](Store& store) -> absl::Status {
                     events.push_back("write " + name);
