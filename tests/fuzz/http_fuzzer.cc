@@ -114,8 +114,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   for (const bool restricted : {false, true}) {
     const std::vector<std::string> whole = AnswerAll(input, size, restricted);
-    Require(AnswerAll(input, 1, restricted) == whole, "answers do not depend on the pieces");
-    Require(AnswerAll(input, 7, restricted) == whole, "answers do not depend on the pieces");
+    // Beast applies the limit of a header to what is incomplete alone.
+    if (size <= kMaxHttpHeaderBytes) {
+      Require(AnswerAll(input, 1, restricted) == whole, "answers do not depend on the pieces");
+      Require(AnswerAll(input, 7, restricted) == whole, "answers do not depend on the pieces");
+    }
   }
   return 0;
 }

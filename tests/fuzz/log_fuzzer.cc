@@ -136,9 +136,11 @@ class Log {
       : input_(input),
         segment_bytes_(
             std::max<std::uint64_t>(4096, input.segment_bytes() % (kMaxSegmentBytes + 1))) {
-    for (const DamagedLog::Damage& damage : input.damage()) {
-      has_other_hashes_ = has_other_hashes_ || damage.has_fix_hashes();
-    }
+    const auto fixes_hashes = [](const DamagedLog::Damage& damage) {
+      return damage.has_fix_hashes();
+    };
+    has_other_hashes_ = std::ranges::any_of(input.damage(), fixes_hashes) ||
+                        std::ranges::any_of(input.late_damage(), fixes_hashes);
   }
 
   void Write() {
