@@ -140,20 +140,19 @@ void Strand::Post(std::function<void()> task) {
       return;
     }
   }
-  PostRun(state_);
+  // A copy, since a dropped task may own what owns this strand.
+  PostRun(std::shared_ptr<State>(state_));
 }
 
 void Strand::PostRun(const std::shared_ptr<State>& state) {
-  // A task may own what owns this strand.
-  const std::shared_ptr<State> kept = state;
-  if (kept->pool.Post([kept] { Run(kept); })) {
+  if (state->pool.Post([state] { Run(state); })) {
     return;
   }
   // The queued tasks never run. They own what owns them, so nothing else would destroy them.
   std::deque<std::function<void()>> dropped;
-  const std::lock_guard lock(kept->mutex);
-  dropped.swap(kept->tasks);
-  kept->running = false;
+  const std::lock_guard lock(state->mutex);
+  dropped.swap(state->tasks);
+  state->running = false;
 }
 
 void Strand::Run(const std::shared_ptr<State>& state) {
