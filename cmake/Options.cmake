@@ -52,8 +52,8 @@ if(CALIBD_SANITIZE)
   add_compile_options(-fsanitize=${CALIBD_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CALIBD_SANITIZE})
   if(CALIBD_SANITIZE MATCHES "undefined")
-    # The check of virtual tables opens a pipe to test an address, and reports an error that is none
-    # when a test has used up the file descriptors.
+    # The check of virtual tables opens a pipe to test an address. It reports a false error when a test
+    # has used up the file descriptors.
     add_compile_options(-fno-sanitize=vptr)
   endif()
 elseif(CMAKE_BUILD_TYPE STREQUAL "Release")

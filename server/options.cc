@@ -51,9 +51,10 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddOption(app, "listen", options.listen, "Address and port of the gRPC services; port 0: any");
   AddOption(app, "http-listen", options.http_listen,
             "Address and port of /metrics, /healthz and /readyz; port 0: any");
-  AddOption(app, "http-hosts", options.http_hosts,
-            "Names by which HTTP clients reach this server, separated by commas; a request whose "
-            "Host header is none of these, no IP address and not localhost is refused with 403");
+  AddOption(
+      app, "http-hosts", options.http_hosts,
+      "Names by which HTTP clients reach this server, separated by commas. A request is refused "
+      "with 403 unless its Host header is one of these names, an IP address or localhost");
   AddOption(app, "insecure-allow-remote", options.insecure_allow_remote,
             "Allow an address that is not loopback, unencrypted and open to everyone who reaches "
             "it; without this calibd refuses to start there (default: off)");

@@ -43,8 +43,8 @@ static_assert(kSame<grpc::UNAVAILABLE, absl::StatusCode::kUnavailable>);
 static_assert(kSame<grpc::DATA_LOSS, absl::StatusCode::kDataLoss>);
 static_assert(kSame<grpc::UNAUTHENTICATED, absl::StatusCode::kUnauthenticated>);
 
-// What clients are told of an error of the store. Its own message names files and statements, which
-// are for the server's log.
+// The text that clients get for an error of the store. The original message names files and
+// statements and goes to the server's log.
 struct StoreError {
   std::string_view reason;
   std::string_view message;

@@ -63,8 +63,8 @@ using VisitHistory = std::function<absl::Status(std::int64_t start_s, std::strin
 [[nodiscard]] absl::Status ReadHistory(const Database& database, const HistorySeries& series,
                                        std::int64_t start_s, std::int64_t end_s,
                                        const VisitHistory& visit);
-// The series after this one, in the order of their ids; unset if there is none. Errors: as
-// ReadHistory.
+// Returns the series that follows `after` in the order of model ids and resolutions; unset if
+// `after` is the last one. Errors: those of ReadHistory.
 [[nodiscard]] absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database,
                                                                       const HistorySeries& after);
 
