@@ -38,7 +38,7 @@ class Case(HostileCase):
     def assert_gets_in(self, source, path):
         """Ten calls on connections of their own, each after a few attempts at most."""
         for _ in range(10):
-            self.assertTrue(wait_for(lambda: self.call(source, path), 5), "is always closed")
+            self.assertTrue(wait_for(lambda: self.call(source, path), 60), "is always closed")
 
     def churn(self, sources, seconds):
         """Connections that come as fast as they are closed; yields between them."""

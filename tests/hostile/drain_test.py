@@ -1,26 +1,30 @@
 """SIGTERM while peers do not help. drain_test.py CALIBD"""
-import time
-
 from hostile_case import (GET_MODEL, LIST_MODELS, OBSERVE, STREAM_OBSERVATIONS, WATCH, HostileCase,
                           calibration_service_pb2, main)
 from http2_peer import HEADERS, INITIAL_WINDOW_SIZE, Peer, frame, prefix, request_block
 
-# The default of --drain-seconds, and what starting Python's processes may take besides.
+# The default of --drain-seconds.
 DRAIN = 10
 
 
-class DrainTest(HostileCase):
+class Case(HostileCase):
     def peer(self, **options):
         return self.enterContext(Peer(self.server.grpc, "127.0.0.2", **options))
+
+
+class LongDrainTest(Case):
+    """A drain so long that an end without it is told from one at its end on a busy machine too."""
+
+    arguments = ("--drain-seconds", "100")
 
     def test_ends_soon_with_peers_that_ignore_goaway(self):
         for _ in range(10):
             self.assertIsNotNone(self.peer().call(GET_MODEL))
         self.peer()
-        start = time.monotonic()
-        self.expect_in_order(DRAIN)
-        self.assertLess(time.monotonic() - start, 4)
+        self.expect_in_order(50)
 
+
+class DrainTest(Case):
     def test_ends_with_calls_that_do_not(self):
         self.create_model()
         watch = calibration_service_pb2.WatchCalibrationRequest(

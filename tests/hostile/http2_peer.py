@@ -123,7 +123,7 @@ class Peer:
         if start:
             self.send(PREFACE + settings(options or {}))
             # An acknowledgement of the server's SETTINGS must not come inside a header block.
-            self.wait_for(lambda: self.settled, 5)
+            self.wait_for(lambda: self.settled, 60)
 
     def close(self):
         self.socket.close()
@@ -175,7 +175,7 @@ class Peer:
     def wait_closed(self, seconds):
         return self.wait_for(lambda: self.closed, seconds)
 
-    def ending(self, stream, seconds=10):
+    def ending(self, stream, seconds=60):
         """How the server ended the call; None while it has not."""
         self.wait_for(lambda: stream in self.endings, seconds)
         return self.endings.get(stream)
@@ -258,7 +258,7 @@ class Peer:
         self.window -= count
         self.windows[stream] = self.windows.get(stream, 0) - count
 
-    def call(self, path, data=b"", seconds=10):
+    def call(self, path, data=b"", seconds=60):
         """A unary call's ending; None when the server did not end it in time."""
         return self.ending(self.start(path, data), seconds)
 

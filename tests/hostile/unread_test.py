@@ -3,7 +3,7 @@ unread_test.py CALIBD
 """
 import time
 
-from hostile_case import (BACKUP, CALL_MEMORY, LIST_MODELS, MARGIN, MIB, OBSERVE, VERIFY,
+from hostile_case import (BACKUP, CALL_MEMORY, CALL_SECONDS, LIST_MODELS, MARGIN, MIB, OBSERVE, VERIFY,
                           HostileCase, Neighbour, grpc, main,
                           store_service_pb2, store_service_pb2_grpc, wait_for)
 from http2_peer import INITIAL_WINDOW_SIZE, MAX_FRAME, MAX_WINDOW, Peer, prefix, window_update
@@ -20,7 +20,7 @@ class Case(HostileCase):
                 for i in range(count)]
 
     def settle(self):
-        """Waits until the server takes no more memory."""
+        """Waits until the server takes no more memory: peers that do not read see nothing else."""
         while True:
             before = self.resident("VmRSS")
             time.sleep(1)
@@ -31,7 +31,7 @@ class Case(HostileCase):
         """When the attack is over, a new client is served."""
         for peer in peers:
             peer.close()
-        self.assertTrue(wait_for(self.serves, 20))
+        self.assertTrue(wait_for(self.serves, 60))
 
     def serves(self):
         try:
@@ -86,24 +86,33 @@ class UnreadResponsesTest(Case):
                               class_names=[f"{c:064}" for c in range(CLASSES)])
 
     def ask(self, peers):
-        for peer in peers:
+        """The calls that were sent, by peer."""
+        sent = {peer: [] for peer in peers}
+        for peer, streams in sent.items():
             try:
                 for _ in range(CALLS):
-                    peer.start(LIST_MODELS)
+                    streams.append(peer.start(LIST_MODELS))
             except (ConnectionError, TimeoutError):
                 pass
-        self.settle()
+        return sent
+
+    def ask_and_wait(self, peers):
+        """Waits until the server has answered each call, or ended it, as far as the window lets
+        it: metadata needs none."""
+        for peer, streams in self.ask(peers).items():
+            peer.wait_for(lambda: peer.answered | peer.endings.keys() >= set(streams), 60)
+            self.assertTrue(peer.closed or peer.answered | peer.endings.keys() >= set(streams))
 
     def test_without_a_window_are_bounded(self):
         with self.expect_memory(CALL_MEMORY + MARGIN):
             peers = self.peers(options={INITIAL_WINDOW_SIZE: 0})
-            self.ask(peers)
+            self.ask_and_wait(peers)
         self.expect_recovery(peers)
 
     def test_without_a_window_of_one_address_leave_room_for_others(self):
         with self.expect_memory(CALL_MEMORY + MARGIN), Neighbour(self.server.grpc) as near:
             peers = self.peers(sources=1, options={INITIAL_WINDOW_SIZE: 0})
-            self.ask(peers)
+            self.ask_and_wait(peers)
         self.assertEqual(near.errors, [])
         self.expect_recovery(peers)
 
@@ -113,6 +122,7 @@ class UnreadResponsesTest(Case):
             for peer in peers:
                 peer.send(window_update(0, MAX_WINDOW - 65535))
             self.ask(peers)
+            self.settle()
         self.expect_recovery(peers)
 
 
@@ -134,7 +144,7 @@ class MaintenanceTest(Case):
 
     def finishes(self, call, request):
         try:
-            list(call(request, timeout=10))
+            list(call(request, timeout=CALL_SECONDS))
             return True
         except grpc.RpcError as error:
             self.assertIn(error.code(), (grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -13,7 +13,7 @@ class CalibdServer:
     grpc, http: its addresses, "127.0.0.1:PORT". pid: its process.
     """
 
-    def __init__(self, binary, *arguments, deadline_seconds=30):
+    def __init__(self, binary, *arguments, deadline_seconds=120):
         self._folder = tempfile.TemporaryDirectory()
         ready = pathlib.Path(self._folder.name) / "ready.json"
         self._log = open(pathlib.Path(self._folder.name) / "log", "w+", encoding="utf-8")
@@ -53,7 +53,7 @@ class CalibdServer:
         """Ends the server; returns its exit code."""
         self._process.terminate()
         try:
-            return self._process.wait(30)
+            return self._process.wait(120)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
