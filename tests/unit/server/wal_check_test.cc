@@ -198,6 +198,49 @@ TEST_F(WalCheckTest, AnIncompleteLastTransactionIsNoDamage) {
   EXPECT_GT(incomplete, 100);
 }
 
+// SQLite writes over what a power cut left of a transaction and keeps the salts. Frames of the
+// transaction that it did not reach are still there when the power is cut again.
+TEST_F(WalCheckTest, WhatAPowerCutLeftDoesNotComeBackAfterASecondOne) {
+  for (int i = 0; i < 4; ++i) Insert(12);
+  Checkpoint();
+  Insert(1);
+  const std::string before = Wal();
+  Insert(8);
+  const std::size_t begin = kWalHeader + CurrentFrames(before) * kFrame;
+  // The first frame of the newest transaction was not written, its commit was.
+  const auto lose_first_frame = [&](std::string wal) {
+    return wal.replace(begin, kFrame, before, begin, kFrame);
+  };
+  const std::string first_cut = lose_first_frame(Wal());
+  const std::int64_t commits = Check(before)->commits;
+  const std::int64_t rows = RowsOfCopy();
+  const auto contents = Check(first_cut);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->commits, commits);
+  const std::int64_t left_over = contents->discarded_frames;
+
+  std::string next_log;
+  {
+    Database next = *Database::Open(copy());
+    const absl::Status status = next.Execute(
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; "
+        "INSERT INTO t (data) VALUES (randomblob(4090))");
+    ASSERT_TRUE(status.ok()) << status;
+    next_log = ReadFile(copy() + "-wal");
+  }
+  const auto next = Check(next_log);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->commits, commits + 1);
+  EXPECT_GT(next->discarded_frames, 0) << "all frames were written over";
+  EXPECT_LT(next->discarded_frames, left_over);
+  EXPECT_EQ(RowsOfCopy(), rows + 1);
+
+  const auto second_cut = Check(lose_first_frame(next_log));
+  ASSERT_TRUE(second_cut.ok()) << second_cut.status();
+  EXPECT_EQ(second_cut->commits, commits);
+  EXPECT_EQ(RowsOfCopy(), rows);
+}
+
 TEST_F(WalCheckTest, ACutLogHasFewerTransactions) {
   for (int i = 0; i < 3; ++i) Insert(2);
   const std::string wal = Wal();
