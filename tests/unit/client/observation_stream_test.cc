@@ -8,10 +8,12 @@
 
 #include "calibd/client/client.h"
 #include "scripted_server.h"
+#include "support/wait_for.h"
 
 namespace calibd::client {
 namespace {
 
+using ::calibd::testing::WaitFor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Stream = ScriptedServer::Stream;
@@ -216,7 +218,7 @@ TEST(ObservationStreamTest, BlocksWhileTooMuchIsUnacknowledged) {
   });
   // Four batches of one row are on their way and one row waits in the making: the
   // sixth Send blocks.
-  while (sent < 5 || read < 4) std::this_thread::yield();
+  EXPECT_TRUE(WaitFor([&] { return sent >= 5 && read >= 4; }));
   EXPECT_EQ(sent, 5);
   go.set_value();
   sender.join();
@@ -418,7 +420,7 @@ TEST(ObservationStreamTest, KnowsWhatBecameOfTheLastConnectionsLabelsAlone) {
     ASSERT_TRUE(stream->Label(std::vector<std::string>{id}, kLabel).ok());
     ASSERT_TRUE(stream->Flush().ok());
   }
-  while (stream->counts().reconnects == 0) std::this_thread::yield();
+  ASSERT_TRUE(WaitFor([&] { return stream->counts().reconnects > 0; }));
   ASSERT_TRUE(stream->Label(std::vector<std::string>{"c"}, kLabel).ok());
   const auto counts = stream->Finish();
   ASSERT_TRUE(counts.ok()) << counts.status();

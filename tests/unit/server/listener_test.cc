@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ringbuffer_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -80,6 +82,10 @@ TEST_F(ListenerTest, GoesOnAfterAnException) {
 }
 
 TEST_F(ListenerTest, GoesOnAfterTheProcessHadNoDescriptors) {
+  // The warning tells that the listener has failed to accept.
+  const auto log = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1);
+  const auto logger_before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", log));
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   // The client has a descriptor already; the connection gets none.
@@ -94,11 +100,12 @@ TEST_F(ListenerTest, GoesOnAfterTheProcessHadNoDescriptors) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   const tcp::endpoint endpoint = *ParseListenAddress(address_);
   const int connected = connect(client, endpoint.data(), static_cast<socklen_t>(endpoint.size()));
-  // Some retries.
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const bool failed = WaitFor([&] { return !log->last_raw(1).empty(); });
   const int accepted_without = accepted_;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  spdlog::set_default_logger(logger_before);
   EXPECT_EQ(connected, 0);
+  EXPECT_TRUE(failed) << "no warning of the failed accept";
   EXPECT_EQ(accepted_without, 0);
   EXPECT_TRUE(Accepted(1));
 }
