@@ -28,7 +28,7 @@ class ChildProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   void Signal(int signal) const;
   // The exit code, 128 + N after signal N; unset when it still runs at the deadline.
-  std::optional<int> WaitForExit(std::chrono::milliseconds deadline = std::chrono::seconds(20));
+  std::optional<int> WaitForExit(std::chrono::milliseconds deadline = std::chrono::seconds(60));
   [[nodiscard]] std::string Output() const;
 
  private:
@@ -61,11 +61,11 @@ class ServerProcess {
   [[nodiscard]] const ChildProcess& process() const { return *process_; }
 
   // The exit code; unset when it still runs at the deadline.
-  std::optional<int> WaitForExit(std::chrono::milliseconds deadline = std::chrono::seconds(20)) {
+  std::optional<int> WaitForExit(std::chrono::milliseconds deadline = std::chrono::seconds(60)) {
     return process_->WaitForExit(deadline);
   }
   // SIGTERM and wait: the exit code, unset when it does not end in time.
-  std::optional<int> Terminate(std::chrono::milliseconds deadline = std::chrono::seconds(20));
+  std::optional<int> Terminate(std::chrono::milliseconds deadline = std::chrono::seconds(60));
   // SIGKILL and wait.
   void Kill();
 
