@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Of an over-confident model with e-value 340 at most.
+// An answer about an over-confident model, as a server may give it with this status. The evidence has
+// crossed its threshold, with an e-value of 340, if there is an alarm.
 v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   v1::GetCalibrationResponse response;
   response.set_model("models/m");
@@ -53,16 +54,19 @@ v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   v1::Watch& watch = *response.mutable_watch();
   watch.set_observations(12480);
   watch.set_first_observation(1);
-  watch.set_min_observations(20000);
+  const bool is_alarm =
+      status == v1::Verdict::STATUS_MISCALIBRATED || status == v1::Verdict::STATUS_DRIFTED;
+  const double largest_e_value = is_alarm ? 340 : 12;
+  watch.set_min_observations(status == v1::Verdict::STATUS_INSUFFICIENT_DATA ? 20000 : 500);
   v1::Evidence& evidence = *watch.mutable_evidence();
-  evidence.set_log10_e_value(std::log10(120));
-  evidence.set_max_log10_e_value(std::log10(340));
+  evidence.set_log10_e_value(std::log10(is_alarm ? 120 : 6));
+  evidence.set_max_log10_e_value(std::log10(largest_e_value));
   evidence.set_max_observation(900);
-  evidence.set_anytime_p_value(1.0 / 340);
+  evidence.set_anytime_p_value(1 / largest_e_value);
   evidence.set_threshold(std::log10(20));
   v1::Drift& drift = *watch.mutable_drift();
   drift.set_log10_statistic(1.2);
-  drift.set_max_log10_statistic(2.5);
+  drift.set_max_log10_statistic(status == v1::Verdict::STATUS_DRIFTED ? 6.5 : 2.5);
   drift.set_threshold(6);
   v1::EffectSize& size = *watch.mutable_effect_size();
   size.set_skce(1.5e-3);
