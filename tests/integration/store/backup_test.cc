@@ -10,6 +10,7 @@
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
+#include "support/http_get.h"
 #include "support/sealed_database.h"
 #include "support/server_process.h"
 #include "support/wait_for.h"
@@ -168,9 +169,12 @@ TEST_F(BackupTest, ABatchThatIsMissingAtTheEndIsFound) {
   EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 9 of producer \"p\"")));
 }
 
-TEST_F(BackupTest, ADamagedFileOfTheLogIsFound) {
+TEST_F(BackupTest, ADamagedFileOfTheLogIsFoundAndTold) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
   EXPECT_THAT(Problems(), IsEmpty());
+  EXPECT_EQ(HttpGet(server_->http_address(), "/readyz").status, 200);
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              HasSubstr("\ncalibd_store_damaged 0\n"));
   // Under its hands, as a failing disk does it.
   {
     std::fstream file(data_ + "/log-0000000000000001",
@@ -181,6 +185,11 @@ TEST_F(BackupTest, ADamagedFileOfTheLogIsFound) {
   EXPECT_THAT(
       Problems(),
       ::testing::Contains(HasSubstr("the store is damaged: log-0000000000000001 is damaged at")));
+  const HttpAnswer ready = HttpGet(server_->http_address(), "/readyz");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_THAT(ready.body, HasSubstr("the store is damaged"));
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              HasSubstr("\ncalibd_store_damaged 1\n"));
 }
 
 TEST_F(BackupTest, ADamagedPageIsFound) {
