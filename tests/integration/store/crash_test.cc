@@ -159,22 +159,15 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   const unsigned seed = std::random_device()();
   RecordProperty("seed", std::to_string(seed));
   std::mt19937 random(seed);
-  std::chrono::milliseconds slowest{0};
   for (int kill = 0; kill < kills && server != nullptr; ++kill) {
     lives.Begin();
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
     server->Kill();
-    const auto begin = std::chrono::steady_clock::now();
     server = ServerProcess::Start({"--data-dir", data, "--listen", address});
-    slowest = std::max(slowest, std::chrono::duration_cast<std::chrono::milliseconds>(
-                                    std::chrono::steady_clock::now() - begin));
   }
   lives.End();
   for (std::thread& producer : producers) producer.join();
   ASSERT_NE(server, nullptr) << "seed " << seed;
-#ifndef __SANITIZE_ADDRESS__
-  EXPECT_LE(slowest, std::chrono::seconds(5)) << "seed " << seed;
-#endif
 
   auto client = ConnectTo(address);
   ASSERT_NE(client, nullptr);
