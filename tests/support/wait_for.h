@@ -6,8 +6,8 @@
 
 namespace calibd::testing {
 
-// Waits until condition() holds, and asks every few milliseconds. Returns whether it held before the
-// deadline. A test that passes never waits for the deadline, so it is far beyond what a busy
+// Waits until condition() holds, and asks every few milliseconds. Returns whether it held before
+// the deadline. A test that passes never waits for the deadline, so it is far beyond what a busy
 // machine needs.
 bool WaitFor(const std::function<bool()>& condition,
              std::chrono::milliseconds deadline = std::chrono::seconds(60));

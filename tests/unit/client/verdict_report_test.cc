@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// An answer about an over-confident model, as a server may give it with this status. The evidence has
-// crossed its threshold, with an e-value of 340, if there is an alarm.
+// An answer about an over-confident model, as a server may give it with this status. The evidence
+// has crossed its threshold, with an e-value of 340, if there is an alarm.
 v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   v1::GetCalibrationResponse response;
   response.set_model("models/m");
