@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/net/goodbye.h"
 
 namespace calibd::server {
 namespace {
@@ -19,41 +20,6 @@ constexpr std::size_t kMaxEndedCalls = 128;
 // bytes on one call, and up to 344 on many calls at a time, whose growing arrays fragment the heap.
 constexpr std::size_t kFrameOverhead = 384;
 constexpr std::chrono::seconds kRetryAfter{1};
-
-struct Goodbye {
-  std::uint32_t error_code = NGHTTP2_ENHANCE_YOUR_CALM;
-  const char* text = "";
-};
-
-Goodbye GoodbyeOf(CloseReason reason) {
-  switch (reason) {
-    case CloseReason::kProtocolError:
-      return {NGHTTP2_PROTOCOL_ERROR, "invalid HTTP/2"};
-    case CloseReason::kFrameTooLarge:
-      return {NGHTTP2_FRAME_SIZE_ERROR, "frame too large"};
-    case CloseReason::kHeaderBlockTooLarge:
-      return {.text = "header block larger than 16 KiB"};
-    case CloseReason::kTooManyCalls:
-      return {.text = "too many open calls"};
-    case CloseReason::kTooManyResets:
-      return {.text = "too many cancelled calls"};
-    case CloseReason::kTooManyControlFrames:
-      return {.text = "too many control frames"};
-    case CloseReason::kClientReadsNothing:
-      return {.text = "the client reads nothing"};
-    case CloseReason::kMemoryExhausted:
-      return {.text = "no memory for unread answers"};
-    case CloseReason::kTooManyConnections:
-      return {.text = "too many connections"};
-    case CloseReason::kNoCall:
-      return {NGHTTP2_NO_ERROR, "no call was made"};
-    case CloseReason::kEvicted:
-      return {NGHTTP2_NO_ERROR, "the connection makes room for another"};
-    case CloseReason::kDrained:
-      return {NGHTTP2_NO_ERROR, "the server is shutting down"};
-  }
-  return {};
-}
 
 absl::Status Exhausted(std::string_view reason, std::string_view message) {
   return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, reason, message),
@@ -578,8 +544,7 @@ void Http2Guard::Retire(Time now, Output& output) {
 void Http2Guard::RefuseCallsAfter(std::uint32_t id) {
   last_served_ = std::min(last_served_, id);
   for (auto next = calls_.begin(); next != calls_.end();) {
-    const auto call = next++;
-    if (call->first > last_served_) {
+    if (const auto call = next++; call->first > last_served_) {
       Forget(call);
     }
   }
