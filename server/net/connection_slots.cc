@@ -35,7 +35,7 @@ bool ConnectionSlots::Slot::restricted() {
     if (state_ == State::kRestricted && slots_.TakeRegularSlot(*this, evicted)) {
       slots_.restricted_.erase(position);
     }
-    restricted = state_ != State::kRegular;
+    restricted = admits_health_checks_only_;
   }
   if (evicted) {
     evicted();
@@ -71,6 +71,7 @@ bool ConnectionSlots::TakeRegularSlot(Slot& slot, Evicted& evicted) {
   ++peer.connections;
   ++regular_;
   slot.state_ = Slot::State::kRegular;
+  slot.admits_health_checks_only_ = false;
   if (slot.idle_) {
     EnterIdle(slot, peer);
   }
@@ -84,6 +85,7 @@ bool ConnectionSlots::TakeRestrictedSlot(Slot& slot, Evicted& evicted) {
   }
   slot.position_ = restricted_.insert(restricted_.end(), &slot);
   slot.state_ = Slot::State::kRestricted;
+  slot.admits_health_checks_only_ = true;
   return true;
 }
 

@@ -43,6 +43,7 @@ class ConnectionSlots {
     void SetIdle(bool idle);
     // Whether only health checks may be served. A restricted connection asks for a regular slot
     // again here, as a new one does; so call it when a request comes that is no health check.
+    // Eviction does not change the answer: calls may come until `close` has had its effect.
     [[nodiscard]] bool restricted();
 
    private:
@@ -57,6 +58,7 @@ class ConnectionSlots {
     const std::function<void()> close_;
     // Guarded by the mutex of slots_.
     State state_ = State::kNone;
+    bool admits_health_checks_only_ = false;
     bool idle_ = true;
     std::uint64_t idle_since_ = 0;
     // Where it is in the list of restricted slots, or, if it is regular and idle, in that of its

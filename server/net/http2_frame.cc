@@ -108,6 +108,10 @@ std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment) 
   return Frame(NGHTTP2_WINDOW_UPDATE, NGHTTP2_FLAG_NONE, stream_id, payload);
 }
 
+std::string EndStreamFrame(std::uint32_t stream_id) {
+  return Frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, stream_id, "");
+}
+
 std::string GoAwayFrame(std::uint32_t last_stream_id, std::uint32_t error_code,
                         std::string_view debug_text) {
   std::string payload;

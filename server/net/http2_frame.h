@@ -35,6 +35,8 @@ struct FrameHeader {
 
 [[nodiscard]] std::string RstStreamFrame(std::uint32_t stream_id, std::uint32_t error_code);
 [[nodiscard]] std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment);
+// Empty DATA that ends what the client sends.
+[[nodiscard]] std::string EndStreamFrame(std::uint32_t stream_id);
 [[nodiscard]] std::string GoAwayFrame(std::uint32_t last_stream_id, std::uint32_t error_code,
                                       std::string_view debug_text);
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/net/goodbye.h"
 
 namespace calibd::server {
 namespace {
@@ -19,41 +20,6 @@ constexpr std::size_t kMaxEndedCalls = 128;
 // bytes on one call, and up to 344 on many calls at a time, whose growing arrays fragment the heap.
 constexpr std::size_t kFrameOverhead = 384;
 constexpr std::chrono::seconds kRetryAfter{1};
-
-struct Goodbye {
-  std::uint32_t error_code = NGHTTP2_ENHANCE_YOUR_CALM;
-  const char* text = "";
-};
-
-Goodbye GoodbyeOf(CloseReason reason) {
-  switch (reason) {
-    case CloseReason::kProtocolError:
-      return {NGHTTP2_PROTOCOL_ERROR, "invalid HTTP/2"};
-    case CloseReason::kFrameTooLarge:
-      return {NGHTTP2_FRAME_SIZE_ERROR, "frame too large"};
-    case CloseReason::kHeaderBlockTooLarge:
-      return {.text = "header block larger than 16 KiB"};
-    case CloseReason::kTooManyCalls:
-      return {.text = "too many open calls"};
-    case CloseReason::kTooManyResets:
-      return {.text = "too many cancelled calls"};
-    case CloseReason::kTooManyControlFrames:
-      return {.text = "too many control frames"};
-    case CloseReason::kClientReadsNothing:
-      return {.text = "the client reads nothing"};
-    case CloseReason::kMemoryExhausted:
-      return {.text = "no memory for unread answers"};
-    case CloseReason::kTooManyConnections:
-      return {.text = "too many connections"};
-    case CloseReason::kNoCall:
-      return {NGHTTP2_NO_ERROR, "no call was made"};
-    case CloseReason::kEvicted:
-      return {NGHTTP2_NO_ERROR, "an idle connection made room for another"};
-    case CloseReason::kDrained:
-      return {NGHTTP2_NO_ERROR, "the server is shutting down"};
-  }
-  return {};
-}
 
 absl::Status Exhausted(std::string_view reason, std::string_view message) {
   return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, reason, message),
@@ -98,7 +64,9 @@ void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {
         return;
       }
     }
-    output.to_server.Append(part->bytes, part->is_copy);
+    if (client_frame_passes_) {
+      output.to_server.Append(part->bytes, part->is_copy);
+    }
     if (!part->is_header) {
       ReadClientPayload(part->bytes, output);
     }
@@ -132,6 +100,12 @@ void Http2Guard::BeginClientFrame(Output& output) {
     return;
   }
   body_.reset();
+  if (frame.type == NGHTTP2_HEADERS) {
+    // Each block changes the state of the compression: once one does not pass, no later one can.
+    client_frame_passes_ = last_served_ == kAnyCall;
+  } else if (frame.type != NGHTTP2_CONTINUATION) {
+    client_frame_passes_ = frame.stream_id <= last_served_;
+  }
   switch (frame.type) {
     case NGHTTP2_DATA:
       BeginClientData(frame, output);
@@ -159,6 +133,13 @@ void Http2Guard::BeginClientData(const FrameHeader& frame, Output& output) {
     CountControlFrame(output);
   }
   body_.emplace(frame);
+  if (!client_frame_passes_) {
+    // What gRPC does not get does not use up the window that it gave to the client.
+    if (frame.length > 0) {
+      inject_to_client_ += WindowUpdateFrame(0, frame.length);
+    }
+    return;
+  }
   server_window_ -= frame.length;
   if (const auto call = calls_.find(frame.stream_id); call != calls_.end()) {
     call->second.server_window -= frame.length;
@@ -174,7 +155,8 @@ void Http2Guard::BeginClientHeaders(const FrameHeader& frame, Output& output) {
   in_headers_ = true;
   empty_continuations_ = 0;
   headers_end_call_ = frame.has(NGHTTP2_FLAG_END_STREAM);
-  headers_begin_call_ = frame.stream_id % 2 == 1 && frame.stream_id > last_call_;
+  headers_begin_call_ =
+      client_frame_passes_ && frame.stream_id % 2 == 1 && frame.stream_id > last_call_;
   if (headers_begin_call_) {
     OpenCall(frame.stream_id, output);
   } else {
@@ -245,7 +227,7 @@ void Http2Guard::EndClientFrame(Output& output) {
     default:
       break;
   }
-  CloseIfDrained(output);
+  CloseIfDone(output);
 }
 
 void Http2Guard::EndHeaderBlock(Output& output) {
@@ -265,6 +247,10 @@ void Http2Guard::EndHeaderBlock(Output& output) {
     return;
   }
   if (headers_end_call_) {
+    if (!client_frame_passes_) {
+      // The trailers did not pass. gRPC makes no use of their fields; they end the request.
+      inject_to_server_ += EndStreamFrame(call->first);
+    }
     call->second.client_ended = true;
     if (call->second.server_ended) {
       Forget(call);
@@ -277,8 +263,6 @@ void Http2Guard::OpenCall(std::uint32_t id, Output& output) {
   Call& call = calls_[id];
   call.client_took = now_;
   call.client_sent = now_;
-  call.ignored = server_goaway_.has_value() && id > *server_goaway_;
-  ignored_calls_ += call.ignored ? 1U : 0U;
   if (calls_.size() > shared_.limits.max_concurrent_streams + kExtraCalls) {
     Close(CloseReason::kTooManyCalls, output);
   }
@@ -383,6 +367,9 @@ bool Http2Guard::BeginServerFrame() {
     case NGHTTP2_RST_STREAM:
     case NGHTTP2_WINDOW_UPDATE:
       return !ended;
+    case NGHTTP2_GOAWAY:
+      // It could name a later call than the guard's own GOAWAY, which is not allowed.
+      return !retired_.has_value();
     default:
       return true;
   }
@@ -437,13 +424,13 @@ void Http2Guard::EndServerFrame(Output& output) {
       break;
     case NGHTTP2_GOAWAY:
       if (payload.size() >= 4) {
-        server_goaway_ = ReadUint32(payload) & 0x7fffffffU;
+        RefuseCallsAfter(ReadUint32(payload) & kAnyCall);
       }
       break;
     default:
       break;
   }
-  CloseIfDrained(output);
+  CloseIfDone(output);
 }
 
 void Http2Guard::Tick(Time now, Output& output) {
@@ -451,7 +438,10 @@ void Http2Guard::Tick(Time now, Output& output) {
   if (!closed_ && last_call_ == 0 && now - start_ >= kFirstCallTimeout) {
     Close(CloseReason::kNoCall, output);
   }
-  CloseIfDrained(output);
+  if (!closed_ && retired_.has_value() && now - *retired_ >= kHealthCheckTimeout && restricted_()) {
+    Close(CloseReason::kEvicted, output);
+  }
+  CloseIfDone(output);
   if (closed_) {
     return;
   }
@@ -519,7 +509,6 @@ void Http2Guard::EndCall(std::uint32_t id, CallEnd reason, const absl::Status& s
 
 void Http2Guard::Forget(Calls::iterator call) {
   memory_.Release(call->second.incomplete_bytes + call->second.unread_bytes);
-  ignored_calls_ -= call->second.ignored ? 1U : 0U;
   calls_.erase(call);
 }
 
@@ -538,14 +527,37 @@ void Http2Guard::CountControlFrame(Output& output) {
 void Http2Guard::BeginDrain(Time now, Output& output) {
   now_ = now;
   drain_ = now;
-  CloseIfDrained(output);
+  CloseIfDone(output);
 }
 
-void Http2Guard::CloseIfDrained(Output& output) {
-  // The first GOAWAY of gRPC allows all calls, so that those that are on the way still come.
-  constexpr std::uint32_t kAnyCall = 0x7fffffff;
-  if (drain_.has_value() && open_calls() == 0 &&
-      (server_goaway_.value_or(kAnyCall) != kAnyCall || now_ - *drain_ >= kDrainTimeout)) {
+void Http2Guard::Retire(Time now, Output& output) {
+  now_ = now;
+  retired_ = now;
+  RefuseCallsAfter(last_call_);
+  if (!calls_.empty()) {
+    inject_to_client_ += GoAway(CloseReason::kEvicted);
+  }
+  CloseIfDone(output);
+  SendInjected(output);
+}
+
+void Http2Guard::RefuseCallsAfter(std::uint32_t id) {
+  last_served_ = std::min(last_served_, id);
+  for (auto next = calls_.begin(); next != calls_.end();) {
+    if (const auto call = next++; call->first > last_served_) {
+      Forget(call);
+    }
+  }
+}
+
+void Http2Guard::CloseIfDone(Output& output) {
+  if (!calls_.empty()) {
+    return;
+  }
+  // Without a GOAWAY, the client could not know that its next call was not served.
+  if (retired_.has_value() && CanAddForClient()) {
+    Close(CloseReason::kEvicted, output);
+  } else if (drain_.has_value() && (last_served_ != kAnyCall || now_ - *drain_ >= kDrainTimeout)) {
     Close(CloseReason::kDrained, output);
   }
 }
@@ -556,19 +568,25 @@ void Http2Guard::Close(CloseReason reason, Output& output) {
   }
   // Inside a frame of the server nothing can be said any more.
   SendInjected(output);
-  if (preface_bytes_ == kPreface.size() && server_.between_frames() && !server_in_headers_) {
-    const Goodbye goodbye = GoodbyeOf(reason);
-    output.to_client.AppendCopy(GoAwayFrame(last_call_, goodbye.error_code, goodbye.text));
+  if (preface_bytes_ == kPreface.size() && CanAddForClient()) {
+    output.to_client.AppendCopy(GoAway(reason));
   }
   closed_ = true;
   shared_.statistics.CountClosed(reason, peer_->address());
 }
 
+std::string Http2Guard::GoAway(CloseReason reason) const {
+  const Goodbye goodbye = GoodbyeOf(reason);
+  return GoAwayFrame(std::min(last_call_, last_served_), goodbye.error_code, goodbye.text);
+}
+
+bool Http2Guard::CanAddForClient() const { return server_.between_frames() && !server_in_headers_; }
+
 void Http2Guard::SendInjected(Output& output) {
   if (closed_) {
     return;
   }
-  if (!inject_to_client_.empty() && server_.between_frames() && !server_in_headers_) {
+  if (!inject_to_client_.empty() && CanAddForClient()) {
     output.to_client.AppendCopy(inject_to_client_);
     inject_to_client_.clear();
   }

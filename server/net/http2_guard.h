@@ -25,8 +25,9 @@
 namespace calibd::server {
 
 // Watches the bytes of one HTTP/2 connection between a client and gRPC's server, and bounds what a
-// client can make the server keep or do. The bytes pass unchanged and at once. The guard only adds
-// frames, between those of the connection, to end a call or the connection.
+// client can make the server keep or do. The bytes pass unchanged and at once. The guard adds
+// frames, between those of the connection, to end a call or the connection. It drops the frames of
+// calls that it has ended, and of calls that begin after a GOAWAY.
 //
 // It bounds the size of frames, header blocks and messages, the memory of messages that are
 // incomplete or that the server has not consumed, the number of calls, and the rates of resets and
@@ -52,6 +53,8 @@ class Http2Guard {
   static constexpr std::chrono::seconds kFirstCallTimeout{15};
   // Time for the server's GOAWAY to pass.
   static constexpr std::chrono::seconds kDrainTimeout{1};
+  // Time for the open calls of an evicted connection that serves health checks only.
+  static constexpr std::chrono::seconds kHealthCheckTimeout{1};
 
   struct Limits {
     std::size_t max_message_bytes = 1 << 20;
@@ -94,19 +97,20 @@ class Http2Guard {
   void Tick(Time now, Output& output);
   // The server shuts down: the connection is closed as soon as it has no calls.
   void BeginDrain(Time now, Output& output);
+  // Makes room for another connection: the client learns from a GOAWAY which calls are served, the
+  // server never sees later ones, and the connection is closed when the served calls have ended.
+  void Retire(Time now, Output& output);
   // Closes the connection. A reason that accuses the client of nothing is NO_ERROR in the GOAWAY.
   void Close(CloseReason reason, Output& output);
 
   // Nothing passes any more: what was added to the output is to be sent, and then both sockets are
   // to be closed.
   [[nodiscard]] bool closed() const noexcept { return closed_; }
-  // Calls that have begun and not ended, without those that the server ignores.
-  [[nodiscard]] std::size_t open_calls() const noexcept { return calls_.size() - ignored_calls_; }
+  // Calls that have begun and not ended, without refused ones.
+  [[nodiscard]] std::size_t open_calls() const noexcept { return calls_.size(); }
 
  private:
   struct Call {
-    // It came after the server's GOAWAY.
-    bool ignored = false;
     // HTTP/2 states.
     bool client_ended = false;
     bool server_ended = false;
@@ -131,6 +135,10 @@ class Http2Guard {
   };
   using Calls = absl::flat_hash_map<std::uint32_t, Call>;
 
+  // The largest stream id. The first GOAWAY of gRPC names it, so that calls that are on the way
+  // are still served.
+  static constexpr std::uint32_t kAnyCall = 0x7fffffff;
+
   void ReadPreface(std::string_view& input, Output& output);
   void BeginClientFrame(Output& output);
   void BeginClientData(const FrameHeader& frame, Output& output);
@@ -149,12 +157,15 @@ class Http2Guard {
   void EndServerFrame(Output& output);
 
   void OpenCall(std::uint32_t id, Output& output);
+  void RefuseCallsAfter(std::uint32_t id);
   void EndCall(std::uint32_t id, CallEnd reason, const absl::Status& status, Output& output);
   [[nodiscard]] std::optional<CallEnd> FindStall(Call& call);
   void Forget(Calls::iterator call);
   void CountReset(Output& output);
   void CountControlFrame(Output& output);
-  void CloseIfDrained(Output& output);
+  void CloseIfDone(Output& output);
+  [[nodiscard]] bool CanAddForClient() const;
+  [[nodiscard]] std::string GoAway(CloseReason reason) const;
   void SendInjected(Output& output);
 
   Shared& shared_;
@@ -164,6 +175,7 @@ class Http2Guard {
   Time now_;
   bool closed_ = false;
   std::optional<Time> drain_;
+  std::optional<Time> retired_;
 
   // Of the client's preface.
   std::size_t preface_bytes_ = 0;
@@ -178,17 +190,18 @@ class Http2Guard {
   bool in_headers_ = false;
   bool headers_begin_call_ = false;
   bool headers_end_call_ = false;
+  bool client_frame_passes_ = true;
   int empty_continuations_ = 0;
   // The body of the client's DATA or HEADERS frame.
   std::optional<FrameBody> body_;
 
   bool server_in_headers_ = false;
   bool server_frame_passes_ = true;
-  std::optional<std::uint32_t> server_goaway_;
 
   Calls calls_;
-  std::size_t ignored_calls_ = 0;
   std::uint32_t last_call_ = 0;
+  // Later calls are refused: their frames do not pass. It follows the GOAWAY frames to the client.
+  std::uint32_t last_served_ = kAnyCall;
   // Calls that the guard ended, the newest last: the server may still send for them.
   std::deque<std::uint32_t> ended_;
 

@@ -131,8 +131,12 @@ void RelayConnection::Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socke
 void RelayConnection::Start() {
   RunStep([this] {
     worker_.connections_.insert(shared_from_this());
+    state_ = State::kRelaying;
     if (worker_.draining_) {
       guard_.BeginDrain(Clock::now(), worker_.output_);
+    }
+    if (evicted_) {
+      guard_.Retire(Clock::now(), worker_.output_);
     }
     Deliver();
   });
@@ -140,16 +144,11 @@ void RelayConnection::Start() {
 
 void RelayConnection::Evict() {
   RunStep([this] {
-    if (state_ != State::kRelaying) {
-      return;
+    evicted_ = true;
+    if (state_ == State::kRelaying) {
+      guard_.Retire(Clock::now(), worker_.output_);
+      Deliver();
     }
-    if (guard_.open_calls() == 0) {
-      guard_.Close(CloseReason::kEvicted, worker_.output_);
-    } else {
-      // A call came meanwhile.
-      guard_.BeginDrain(Clock::now(), worker_.output_);
-    }
-    Deliver();
   });
 }
 
@@ -346,6 +345,7 @@ void RelayConnection::Wait() {
         WaitToRead(client_, &RelayConnection::ReadClient);
       }
       break;
+    case State::kConnecting:
     case State::kClosed:
       break;
   }

@@ -77,7 +77,8 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   void Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socket server);
 
   void Start();
-  // Makes room for another connection, without an error for a client that follows HTTP/2.
+  // Makes room for another connection, without an error for a client that follows HTTP/2. Before
+  // Start, it takes effect then.
   void Evict();
   void BeginDrain();
   void Tick();
@@ -85,6 +86,7 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
  private:
   using Time = Http2Guard::Time;
   enum class State {
+    kConnecting,
     kRelaying,
     // The server's socket is closed; the client still gets some bytes, and then the end.
     kClosing,
@@ -129,7 +131,8 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   Side client_;
   Side server_;
   Http2Guard guard_;
-  State state_ = State::kRelaying;
+  State state_ = State::kConnecting;
+  bool evicted_ = false;
   bool idle_ = true;
   bool said_end_ = false;
   // The budget holds a share for what the server keeps while the client does not read.

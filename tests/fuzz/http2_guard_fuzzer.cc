@@ -1,6 +1,6 @@
 // The guard of HTTP/2 connections: an input is what client and server send, and the time between.
 // What passes does not depend on how it is cut into pieces, is what was sent unless a call or the
-// connection was ended, and all memory is returned.
+// connection was ended or a GOAWAY refused later calls, and all memory is returned.
 #include <nghttp2/nghttp2.h>
 #include <spdlog/spdlog.h>
 
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,7 @@ namespace {
 using fuzz::Http2Connection;
 using testing::Require;
 
+constexpr std::string_view kPreface = NGHTTP2_CLIENT_MAGIC;
 constexpr std::size_t kMemory = std::size_t{4} << 20;
 constexpr std::size_t kMaxTimes = 1100;
 // Of what is sent at once.
@@ -82,6 +84,19 @@ std::string ToBytes(const Http2Connection::Frame& frame) {
   return bytes;
 }
 
+// Whether a frame of this type begins after so many bytes.
+bool HasFrame(std::string_view bytes, std::size_t after, std::uint8_t type) {
+  FrameReader reader;
+  std::string_view rest = bytes;
+  while (const auto part = reader.Next(rest)) {
+    if (part->is_header && reader.frame().type == type &&
+        bytes.size() - rest.size() >= after + kFrameHeaderBytes) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // One connection through the guard.
 class Connection {
  public:
@@ -111,9 +126,15 @@ class Connection {
       Send("more", true);
       Send("more", false);
       Require(to_client == client && to_server == server, "nothing passes after the end");
-    } else if (!EndedCalls()) {
+    } else if (!EndedCalls() && !retired_at_.has_value() &&
+               !HasFrame(from_server, 0, NGHTTP2_GOAWAY)) {
       Require(IsPrefix(to_server, from_client) && IsPrefix(to_client, from_server),
               "what is allowed passes as it is");
+    }
+    if (retired_at_.has_value() && *retired_at_ >= kPreface.size()) {
+      Require(!HasFrame(std::string_view(to_server).substr(kPreface.size()),
+                        *retired_at_ - kPreface.size(), NGHTTP2_HEADERS),
+              "a retired connection begins no call");
     }
     guard_.reset();
     Require(memory_.reserved() == 0 && peer_->messages().reserved() == 0, "all memory is returned");
@@ -143,6 +164,13 @@ class Connection {
       case Http2Connection::Event::kDrain:
         guard_->BeginDrain(now_, output_);
         TakeOutput();
+        break;
+      case Http2Connection::Event::kRetire:
+        guard_->Retire(now_, output_);
+        TakeOutput();
+        if (!retired_at_.has_value()) {
+          retired_at_ = to_server.size();
+        }
         break;
       case Http2Connection::Event::kClientBytes:
         Send(event.client_bytes(), true);
@@ -204,6 +232,8 @@ class Connection {
   Http2Guard::Time now_{std::chrono::hours(1)};
   Http2Guard::Output output_;
   std::unique_ptr<Http2Guard> guard_;
+  // The size of to_server then.
+  std::optional<std::size_t> retired_at_;
 };
 
 }  // namespace

@@ -310,6 +310,16 @@ def make_http2_guard(inputs):
     connection("restricted", *settings, call, data(1, 1, 1), restricted=True)
     connection("health", *settings,
                call.replace(path, "/grpc.health.v1.Health/Check"), restricted=True)
+    later = call.replace("stream_id: 1", "stream_id: 3")
+    trailers = f"client {{ type: 1 flags: 5 stream_id: 1 {field('a', 'b')} }}"
+    connection("retired", *settings, call, "retire: true", later, data(3, 8, 8, 1),
+               data(1, 8, 8), trailers, *answered)
+    connection("retired_restricted", *settings,
+               call.replace(path, "/grpc.health.v1.Health/Watch"), "retire: true", later,
+               "milliseconds: 1000", restricted=True)
+    connection("server_goaway", *settings, call, later,
+               "server { type: 7 payload { number: 1 } payload { number: 0 } }",
+               later.replace("stream_id: 3", "stream_id: 5"), data(3, 8, 8), trailers, *answered)
     connection("not_http2", 'client_bytes: "GET / HTTP/1.1\\r\\n"', 'server_bytes: "x"')
 
 

@@ -1,5 +1,7 @@
 """Many connections that do nothing, or little. connections_test.py CALIBD"""
 import collections
+import contextlib
+import socket
 import subprocess
 import time
 
@@ -115,6 +117,23 @@ class BusyCrowdTest(Case):
         return self.crowd(count, source, HELLO + headers(1, request_block(GET_MODEL)))
 
 
+class WatchingCrowdTest(Case):
+    """Calls of the health service that never end, on more connections than may be open."""
+
+    arguments = ("--max-connections", "20")
+
+    def test_lets_health_checks_in(self):
+        for _ in range(60):
+            try:
+                peer = self.enterContext(Peer(self.server.grpc, "127.0.0.2"))
+                watch = peer.start(b"/grpc.health.v1.Health/Watch")
+                peer.wait_for(lambda: watch in peer.answered, 1)
+            except ConnectionError:
+                pass  # refused
+        self.assert_gets_in("127.0.0.2", HEALTH)
+        self.assert_gets_in("127.0.0.3", LIST_MODELS)
+
+
 class EvictedClientTest(Case):
     """A channel whose idle connection the server closes makes its next call without an error."""
 
@@ -142,6 +161,30 @@ class EvictedClientTest(Case):
                     peer.close()
         self.assertEqual(near.errors, [])
         self.assertGreater(len(near.latencies), 10)
+
+
+class EvictedBetweenCallsTest(Case):
+    """Channels that call all the time, on connections that the server evicts all the time."""
+
+    CHANNELS = 2
+    arguments = ("--max-connections-per-address", str(CHANNELS))
+
+    def test_no_call_fails(self):
+        with contextlib.ExitStack() as stack:
+            near = [stack.enter_context(Neighbour(self.server.grpc, pause=0))
+                    for _ in range(self.CHANNELS)]
+            for _ in range(200):
+                # gRPC repeats a refused call once: it must succeed before the next eviction.
+                ended = [len(one.latencies) for one in near]
+                self.assertTrue(wait_for(lambda: any(one.errors for one in near) or all(
+                    len(one.latencies) >= before + 2 for one, before in zip(near, ended)), 20))
+                if any(one.errors for one in near):
+                    break
+                with Peer(self.server.grpc, start=False) as peer:
+                    peer.socket.shutdown(socket.SHUT_WR)
+                    while not peer.closed:
+                        peer.discard(1)
+        self.assertEqual([one.errors for one in near], [[]] * self.CHANNELS)
 
 
 class FloodTest(Case):

@@ -50,17 +50,22 @@ def wait_for(condition, seconds):
 
 
 class Neighbour(threading.Thread):
-    """A well-behaved client that calls all the time, one call after the other."""
+    """A well-behaved client that calls all the time, one call after the other.
 
-    def __init__(self, address):
+    pause: seconds between two calls.
+    """
+
+    def __init__(self, address, pause=0.005):
         super().__init__(daemon=True)
         self._address = address
+        self._pause = pause
         self._done = threading.Event()
         self.latencies = []   # seconds, of the calls that succeeded
         self.errors = []
 
     def run(self):
-        with grpc.insecure_channel(self._address) as channel:
+        with grpc.insecure_channel(self._address, options=[
+                ("grpc.use_local_subchannel_pool", 1)]) as channel:
             models = model_service_pb2_grpc.ModelServiceStub(channel)
             while not self._done.is_set():
                 start = time.monotonic()
@@ -70,7 +75,7 @@ class Neighbour(threading.Thread):
                     self.latencies.append(time.monotonic() - start)
                 except grpc.RpcError as error:
                     self.errors.append(f"{error.code().name}: {error.details()}")
-                self._done.wait(0.005)
+                self._done.wait(self._pause)
 
     def __enter__(self):
         self.start()
