@@ -13,8 +13,8 @@ using boost::asio::ip::tcp;
 
 absl::StatusOr<tcp::endpoint> ParseListenAddress(std::string_view text) {
   const auto error = [text] {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Quoted(text), " is no listen address, expected ADDRESS:PORT"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Quoted(text), " is not a listen address, expected ADDRESS:PORT such as 127.0.0.1:8460"));
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) {

@@ -5,13 +5,20 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
-#include <exception>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <sstream>
+#include <system_error>
+#include <type_traits>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/errors.h"
 #include "server/http/http_hosts.h"
 #include "server/listen_address.h"
 #include "server/version.h"
@@ -38,12 +45,37 @@ CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value, const s
   } else {
     option = app.add_option("--" + flag, value, help)->capture_default_str();
   }
+  if constexpr (std::is_same_v<T, std::string>) {
+    // CLI11 takes the next option for the value of one that has none.
+    option->check([](const std::string& text) {
+      return absl::StartsWith(text, "--")
+                 ? absl::StrCat(Quoted(text), " is not a value; write ./", text, " for a file")
+                 : "";
+    });
+  }
   return option->envname(EnvironmentName(flag));
 }
 
-void AddAmount(CLI::App& app, const std::string& flag, std::int64_t& value, std::int64_t min,
-               std::int64_t max, const std::string& help) {
-  AddOption(app, flag, value, help)->check(CLI::Range(min, max));
+template <typename T>
+void AddAmount(CLI::App& app, const std::string& flag, T& value, std::type_identity_t<T> min,
+               std::type_identity_t<T> max, const std::string& help) {
+  // Not CLI::Range, which accepts NaN.
+  const auto find_fault = [min, max](const std::string& text) -> std::string {
+    T number = 0;
+    bool parsed = false;
+    if constexpr (std::is_integral_v<T>) {
+      parsed = absl::SimpleAtoi(text, &number);
+    } else {
+      parsed = absl::SimpleAtod(text, &number);
+    }
+    return parsed && number >= min && number <= max
+               ? ""
+               : absl::StrCat(Quoted(text), " is not ",
+                              std::is_integral_v<T> ? "an integer" : "a number", " from ", min,
+                              " to ", max);
+  };
+  AddOption(app, flag, value, help)
+      ->check(CLI::Validator(find_fault, absl::StrCat("[", min, " to ", max, "]")));
 }
 
 void DeclareOptions(CLI::App& app, Options& options) {
@@ -55,79 +87,88 @@ void DeclareOptions(CLI::App& app, Options& options) {
       app, "http-hosts", options.http_hosts,
       "Names by which HTTP clients reach this server, separated by commas. A request is refused "
       "with 403 unless its Host header is one of these names, an IP address or localhost");
-  AddOption(app, "insecure-allow-remote", options.insecure_allow_remote,
-            "Allow an address that is not loopback, unencrypted and open to everyone who reaches "
-            "it; without this calibd refuses to start there (default: off)");
-  AddOption(app, "config", options.config, "TOML file with these settings, named as the flags");
+  AddOption(
+      app, "insecure-allow-remote", options.insecure_allow_remote,
+      "Allow addresses other than loopback; without this calibd refuses to start on them. There "
+      "is no encryption and no access control: everyone who reaches the port may call "
+      "(default: off)");
+  AddOption(app, "config", options.config,
+            "TOML file with these settings; each key is the name of a flag without --");
   AddOption(app, "log-format", options.log_format, "Log lines as text or json, on stderr")
       ->check(CLI::IsMember({"text", "json"}));
-  AddOption(app, "log-level", options.log_level, "Least severity that is logged")
+  AddOption(app, "log-level", options.log_level, "Lowest severity that is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   AddOption(app, "reflection", options.reflection,
             "Serve gRPC server reflection, for tools such as grpcurl (default: off)");
   AddOption(app, "data-dir", options.data_dir,
-            "Folder of the store, made if missing; one calibd at a time may use it");
+            "Folder of the store, created if missing; only one calibd at a time may use it");
   AddOption(app, "ready-file", options.ready_file,
-            "Write {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} here once serving");
+            "File to which calibd writes {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} once "
+            "it serves");
 
   AddAmount(app, "max-message-bytes", options.max_message_bytes, 1 << 10, 64 << 20,
             "Largest gRPC message accepted, in bytes");
   AddAmount(app, "call-memory-bytes", options.call_memory_bytes, 16 << 20, kTiB,
             "Memory that the messages of all calls together may occupy, in both directions; a call "
             "that would exceed it is refused");
-  AddAmount(app, "max-connections", options.max_connections, 1, 100000,
-            "gRPC connections at a time; when there are more, an idle one is closed, or the new "
-            "one may only check the health");
+  AddAmount(
+      app, "max-connections", options.max_connections, 1, 100000,
+      "gRPC connections at a time. A further connection replaces an idle one; if none is idle, "
+      "it may only make health checks");
   AddAmount(app, "max-connections-per-address", options.max_connections_per_address, 0, 100000,
-            "gRPC connections at a time from one address, of IPv6 from one network of 64 bits; 0: "
-            "half of max-connections");
+            "gRPC connections at a time from one IPv4 address or one IPv6 /64 network; 0: half of "
+            "max-connections");
   AddAmount(app, "max-concurrent-streams", options.max_concurrent_streams, 1, 10000,
             "Calls at a time on one gRPC connection");
   AddAmount(app, "max-ingest-streams", options.max_ingest_streams, 1, 100000,
-            "Observation streams open at a time, over all connections");
+            "Open observation streams at a time, over all connections");
   AddAmount(app, "max-watchers", options.max_watchers, 1, 100000,
             "Calls of WatchCalibration at a time, over all connections");
-  AddAmount(app, "max-http-connections", options.max_http_connections, 1, 10000,
-            "HTTP connections at a time, half of them from one address; an idle one is closed for "
-            "another, and health checks always get in");
+  AddAmount(
+      app, "max-http-connections", options.max_http_connections, 1, 10000,
+      "HTTP connections at a time, at most half of them from one address. A further connection "
+      "replaces an idle one, and health checks are always answered");
 
   AddAmount(app, "max-models", options.max_models, 1, 1000000, "Models at a time");
   AddAmount(app, "state-memory-bytes", options.state_memory_bytes, 1 << 20, kTiB,
-            "Memory that the declarations of all models together may reserve, with a new one; the "
-            "models of the store come back in any case");
+            "Memory that all models together may reserve. A new model that exceeds it is refused; "
+            "models in the store are always recovered");
   AddAmount(app, "model-memory-bytes", options.model_memory_bytes, 1 << 16, kTiB,
-            "Memory that the declaration of a new model may reserve");
-  AddAmount(app, "disk-bytes", options.disk_bytes, 1 << 20, 1024 * kTiB,
-            "Disk that the declarations of all models together may reserve, with a new one; the "
-            "models of the store are recovered in any case");
+            "Memory that a new model may reserve");
+  AddAmount(
+      app, "disk-bytes", options.disk_bytes, 1 << 20, 1024 * kTiB,
+      "Disk space that all models together may reserve. A new model that exceeds it is refused; "
+      "models in the store are always recovered");
   AddAmount(app, "model-disk-bytes", options.model_disk_bytes, 1 << 20, 1024 * kTiB,
-            "Disk that the declaration of a new model may reserve; a max_pending that is not "
-            "declared takes a quarter of it at most");
+            "Disk space that a new model may reserve. The default of max_pending takes at most a "
+            "quarter of it");
   AddAmount(app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
-            "Producers remembered for one model");
-  AddAmount(app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,
-            "Accepted observations that may wait to be counted; at this size streams are read "
-            "no further");
+            "Producers remembered per model");
+  AddAmount(
+      app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,
+      "Received observations that may wait to be counted; calibd stops reading streams at this "
+      "size");
   AddAmount(app, "max-batches-in-flight", options.max_batches_in_flight, 1, 1000,
-            "Unacknowledged batches on one stream; with as many it is read no further");
+            "Unacknowledged batches per stream; calibd stops reading a stream that has as many");
   AddAmount(app, "writer-threads", options.writer_threads, 1, 64,
-            "Threads that count observations; one model uses one at a time");
+            "Threads that count observations; each model uses one at a time");
 
   AddAmount(app, "compute-threads", options.compute_threads, 0, 1024,
-            "Threads that run tests and evaluations; 0: as many as the machine has");
+            "Threads that run tests and evaluations; 0: one per CPU of the machine");
   AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
             "Tests and evaluations that may wait for a thread");
   AddAmount(app, "test-memory-bytes", options.test_memory_bytes, 1 << 20, kTiB,
             "Memory that one test or evaluation may take");
-  AddOption(app, "max-test-operations", options.max_test_operations,
-            "Rough number of multiplications of one test or evaluation; a quadratic test takes "
-            "some n^2 (6 m + replicates)")
-      ->check(CLI::Range(1.0, 1e18));
+  AddAmount(
+      app, "max-test-operations", options.max_test_operations, 1, 1e18,
+      "Most multiplications, roughly, of one test or evaluation; a quadratic test takes about "
+      "n^2 (6 m + replicates)");
 
-  AddAmount(app, "max-series", options.max_series, 1, 10000000,
-            "Series of models in one /metrics answer; more are dropped and counted");
+  AddAmount(
+      app, "max-series", options.max_series, 1, 10000000,
+      "Time series of models in one /metrics response; further ones are left out and counted");
   AddAmount(app, "drain-seconds", options.drain_seconds, 1, 3600,
-            "Time from SIGTERM to the end of the process at the latest");
+            "Longest time from SIGTERM to the end of the process");
 }
 
 // One scalar of the file as the text a flag would carry.
@@ -152,12 +193,19 @@ std::optional<std::string> ScalarText(const toml::node& node) {
 
 // Sets what neither flag nor environment has set. Throws CLI::ConfigError.
 void ApplyFile(CLI::App& app, const std::string& path) {
+  std::ifstream file(path);
+  std::error_code error;
+  if (!file || std::filesystem::is_directory(path, error)) {
+    throw CLI::ConfigError(absl::StrCat("--config ", path, " cannot be read: ",
+                                        std::strerror(file ? EISDIR : errno), "; name a TOML file"),
+                           kUsageError);
+  }
   toml::table table;
   try {
-    table = toml::parse_file(path);
-  } catch (const toml::parse_error& error) {
-    throw CLI::ConfigError(absl::StrCat("--config ", path, ", line ", error.source().begin.line,
-                                        ": ", std::string(error.description())),
+    table = toml::parse(file, path);
+  } catch (const toml::parse_error& failure) {
+    throw CLI::ConfigError(absl::StrCat("--config ", path, ", line ", failure.source().begin.line,
+                                        ": ", std::string(failure.description())),
                            kUsageError);
   }
   for (const auto& [key, node] : table) {
@@ -176,6 +224,17 @@ void ApplyFile(CLI::App& app, const std::string& path) {
     }
     option->add_result(*text);
     option->run_callback();
+  }
+}
+
+// CLI11 would take the argument after "--option=" for its value. Throws CLI::ValidationError.
+void CheckValuesAreGiven(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (absl::StartsWith(argument, "--") && absl::EndsWith(argument, "=")) {
+      throw CLI::ValidationError(argument.substr(0, argument.size() - 1),
+                                 "there is no value after =; give one, or leave the option out");
+    }
   }
 }
 
@@ -200,6 +259,54 @@ void CheckHttpHosts(const std::string& list) {
   }
 }
 
+// Both addresses are valid. Throws CLI::ValidationError.
+void CheckAddressesDiffer(const Options& options) {
+  const auto grpc = *ParseListenAddress(options.listen);
+  const auto http = *ParseListenAddress(options.http_listen);
+  const bool overlap = grpc.address() == http.address() || grpc.address().is_unspecified() ||
+                       http.address().is_unspecified();
+  if (overlap && grpc.port() == http.port() && grpc.port() != 0) {
+    throw CLI::ValidationError("--http-listen",
+                               absl::StrCat(options.http_listen, " and --listen ", options.listen,
+                                            " overlap; choose another port for one of them"));
+  }
+}
+
+// Throws CLI::ValidationError.
+void CheckDataDir(const std::string& folder) {
+  if (folder.empty()) {
+    throw CLI::ValidationError("--data-dir",
+                               "the value is empty, expected the folder of the store");
+  }
+}
+
+// A limit that was set must not exceed the limit that includes it. A default may: the smaller limit
+// then applies. Throws CLI::ValidationError.
+void CheckShares(const CLI::App& app, const Options& options) {
+  struct Share {
+    const char* part;
+    std::int64_t part_limit;
+    const char* whole;
+    std::int64_t whole_limit;
+  };
+  for (const Share& share : {
+           Share{"--max-connections-per-address", options.max_connections_per_address,
+                 "--max-connections", options.max_connections},
+           Share{"--max-message-bytes", options.max_message_bytes, "--call-memory-bytes",
+                 options.call_memory_bytes},
+           Share{"--model-memory-bytes", options.model_memory_bytes, "--state-memory-bytes",
+                 options.state_memory_bytes},
+           Share{"--model-disk-bytes", options.model_disk_bytes, "--disk-bytes",
+                 options.disk_bytes},
+       }) {
+    if (share.part_limit > share.whole_limit && app.get_option(share.part)->count() > 0) {
+      throw CLI::ValidationError(
+          share.part, absl::StrCat(share.part_limit, " is more than ", share.whole, " ",
+                                   share.whole_limit, "; lower the one or raise the other"));
+    }
+  }
+}
+
 }  // namespace
 
 std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
@@ -213,12 +320,14 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
   bool check_config = false;
   app.add_flag(
       "--check-config", check_config,
-      "Check these settings, those of the environment and of --config, and end; exit 0 or 2");
+      "Check the settings of the command line, the environment and --config, and exit with 0 or 2");
   CLI::App* healthcheck = app.add_subcommand(
-      "healthcheck", "Ask the calibd on this machine, at --listen, for its health; exit 0 or 1");
+      "healthcheck",
+      "Check the health of the calibd that listens on --listen on this machine; exit 0 or 1");
   healthcheck->fallthrough();
   app.require_subcommand(0, 1);
   try {
+    CheckValuesAreGiven(argc, argv);
     app.parse(argc, argv);
     Options& options = invocation.options;
     if (!options.config.empty()) {
@@ -232,6 +341,11 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     CheckAddress("--listen", options.listen, allow_remote);
     CheckAddress("--http-listen", options.http_listen, allow_remote);
     CheckHttpHosts(options.http_hosts);
+    CheckDataDir(options.data_dir);
+    if (invocation.command == Command::kServe) {
+      CheckAddressesDiffer(options);
+      CheckShares(app, options);
+    }
     if (check_config) {
       std::cout << "the settings are valid\n";
       return Exit{0};

@@ -123,7 +123,57 @@ TEST_F(OptionsFileTest, FileIsHeldToTheSameLimits) {
   EXPECT_THAT(Refusal({"--config", Write("max-models = [1]\n")}), HasSubstr("max-models"));
   EXPECT_THAT(Refusal({"--config", Write("max-models = \n")}), HasSubstr("line 1"));
   EXPECT_THAT(Refusal({"--config", Write("listen = \"0.0.0.0:1\"\n")}), HasSubstr("not loopback"));
-  EXPECT_THAT(Refusal({"--config", "/nonexistent/calibd.toml"}), HasSubstr("--config"));
+  EXPECT_THAT(Refusal({"--config", "/nonexistent/calibd.toml"}),
+              HasSubstr("--config /nonexistent/calibd.toml cannot be read: No such file or "
+                        "directory; name a TOML file"));
+  EXPECT_THAT(Refusal({"--config", "/tmp"}), HasSubstr("--config /tmp cannot be read: Is a dir"));
+}
+
+TEST(OptionsTest, AmountsMustBeNumbersInRange) {
+  EXPECT_THAT(Refusal({"--max-models", "many"}),
+              HasSubstr("--max-models: \"many\" is not an integer from 1 to 1000000"));
+  for (const char* value : {"nan", "inf", "0.5", "some"}) {
+    EXPECT_THAT(Refusal({"--max-test-operations", value}),
+                AllOf(HasSubstr("--max-test-operations: \""), HasSubstr(value),
+                      HasSubstr("is not a number from 1 to 1e+18")));
+  }
+  EXPECT_EQ(Parsed({"--max-test-operations", "2e9"}).max_test_operations, 2e9);
+}
+
+TEST(OptionsTest, AMissingValueIsNotTakenFromTheNextOption) {
+  EXPECT_THAT(Refusal({"--data-dir=", "--check-config"}),
+              HasSubstr("--data-dir: there is no value after =; give one"));
+  EXPECT_THAT(Refusal({"--data-dir", "--check-config"}),
+              HasSubstr("--data-dir: \"--check-config\" is not a value"));
+  EXPECT_THAT(Refusal({"--data-dir", ""}), HasSubstr("--data-dir: the value is empty"));
+  EXPECT_EQ(Parsed({"--http-hosts", ""}).http_hosts, "");
+}
+
+TEST(OptionsTest, ListenAddressesMustNotOverlap) {
+  EXPECT_THAT(Refusal({"--listen", "127.0.0.1:9000", "--http-listen", "localhost:9000"}),
+              AllOf(HasSubstr("--http-listen: localhost:9000"),
+                    HasSubstr("--listen 127.0.0.1:9000"), HasSubstr("another port")));
+  EXPECT_THAT(Refusal({"--insecure-allow-remote", "--listen", "0.0.0.0:8461"}),
+              HasSubstr("overlap"));
+  EXPECT_EQ(Parsed({"--listen", "127.0.0.2:8461"}).listen, "127.0.0.2:8461");
+  EXPECT_EQ(Parsed({"--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}).listen,
+            "127.0.0.1:0");
+}
+
+TEST_F(OptionsFileTest, APartThatIsSetMustNotExceedTheWhole) {
+  EXPECT_THAT(Refusal({"--max-connections", "10", "--max-connections-per-address", "11"}),
+              AllOf(HasSubstr("--max-connections-per-address: 11 is more than"),
+                    HasSubstr("--max-connections 10; lower the one or raise the other")));
+  EXPECT_THAT(Refusal({"--max-message-bytes", "20000000", "--call-memory-bytes", "16777216"}),
+              HasSubstr("--call-memory-bytes 16777216"));
+  EXPECT_THAT(Refusal({"--model-memory-bytes", "4294967297"}),
+              HasSubstr("--state-memory-bytes 4294967296"));
+  EXPECT_THAT(Refusal({"--config", Write("model-disk-bytes = 2000000\ndisk-bytes = 1999999\n")}),
+              HasSubstr("--model-disk-bytes: 2000000 is more than --disk-bytes 1999999"));
+  // The default of --model-disk-bytes is larger.
+  EXPECT_EQ(Parsed({"--disk-bytes", "1048576"}).disk_bytes, 1048576);
+  EXPECT_EQ(
+      Parsed({"--max-connections", "1", "--max-connections-per-address", "1"}).max_connections, 1);
 }
 
 TEST(OptionsTest, EnvironmentIsReadAndChecked) {
