@@ -25,24 +25,26 @@
 namespace calibd::server {
 namespace {
 
-// Of the log, read and not yet counted.
+// The most bytes of the log that are read and not yet counted.
 constexpr std::size_t kMostBytesAhead = std::size_t{64} << 20;
 
 absl::Status Damaged(const Model& model, absl::string_view reason) {
   return MakeError(
       absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-      absl::StrCat("the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
-                   "; restore a backup, or move the folder away to begin anew"));
+      absl::StrCat(
+          "the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
+          "; restore a backup into an empty folder, or move the folder away to begin anew"));
 }
 
-absl::Status Stopped() { return absl::CancelledError("the start was ended"); }
+absl::Status Stopped() { return absl::CancelledError("the start was stopped"); }
 
 absl::Status CheckKind(Model& model, const LoggedBatch& logged) {
   const bool of_tracker = logged.tracked() || logged.kind == LoggedBatch::Kind::kPredictions ||
                           logged.kind == LoggedBatch::Kind::kLabels ||
                           logged.kind == LoggedBatch::Kind::kMatured;
   return of_tracker && model.tracker() == nullptr
-             ? Damaged(model, "the log holds predictions with ids, which it does not take")
+             ? Damaged(model,
+                       "the log holds predictions with ids, but the model has no label_grace")
              : absl::OkStatus();
 }
 
@@ -51,7 +53,7 @@ absl::StatusOr<LoggedBatch> Decode(const Model& model, std::string_view data) {
   return logged.ok() ? std::move(logged) : Damaged(model, logged.status().message());
 }
 
-// What a row of the log says of the predictions whose ids are known.
+// Updates the tracker of predictions by a batch of the log.
 void Track(const LoggedBatch& logged, const StoredBatch& stored, PredictionTracker& tracker) {
   const DecodedBatch& batch = logged.batch;
   if (logged.tracked() && logged.kind == LoggedBatch::Kind::kPredictions) {
@@ -68,12 +70,12 @@ class Replay {
   struct Target {
     std::shared_ptr<Model> model;
     std::int64_t snapshot_log_id = 0;
-    // What is before this is in the snapshot and not needed.
+    // Batches before this are part of the snapshot and not needed.
     std::int64_t first_log_id = 0;
   };
 
   explicit Replay(const std::atomic<bool>& stop) : stop_(stop) {}
-  // What is on its way uses this.
+  // Tasks that are under way use this.
   ~Replay() { static_cast<void>(Wait()); }
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
@@ -86,7 +88,7 @@ class Replay {
                  return logged.ok() ? Count(target, *logged, log_id, time_us) : logged.status();
                });
   }
-  // The same of a batch that was decoded.
+  // As Replay, of a decoded batch.
   absl::Status Post(const Target& target, const StoredBatch& batch, LoggedBatch logged) {
     const std::size_t bytes = logged.batch.bytes();
     return Run(*target.model, bytes,
@@ -94,7 +96,7 @@ class Replay {
                 time_us = batch.time_us] { return Count(target, logged, log_id, time_us); });
   }
 
-  // Makes what was counted visible, when all of it is.
+  // Publishes the counted state, once every batch is counted.
   absl::Status Publish(const std::map<std::int64_t, Target>& targets) {
     for (const auto& [id, target] : targets) {
       absl::Status status = Run(*target.model, 0, [model = target.model] {
@@ -108,7 +110,7 @@ class Replay {
     return Wait();
   }
 
-  // Until nothing is on its way.
+  // Blocks until no task is under way.
   absl::Status Wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return tasks_ == 0; });
@@ -121,7 +123,8 @@ class Replay {
   }
 
  private:
-  // Has the model's strand do it when there is room for so many bytes. Errors: the first of all.
+  // Runs a task on the model's strand as soon as its bytes fit the limit. Returns the first error
+  // of all tasks.
   absl::Status Run(Model& model, std::size_t bytes, std::function<absl::Status()> work) {
     std::function<void()> task = [this, bytes, work = std::move(work)] {
       absl::Status status;
@@ -164,7 +167,7 @@ class Replay {
       return Damaged(
           model, absl::StrCat("batch ", log_id, " of the log is number ", logged.position->sequence,
                               " of producer ", Quoted(logged.position->producer_id),
-                              ", and the one before it is missing"));
+                              ", but the one before it is missing"));
     }
     const bool counted = logged.kind == LoggedBatch::Kind::kObservations ||
                          logged.kind == LoggedBatch::Kind::kMatured;
@@ -192,7 +195,7 @@ class Replay {
   }
 
   void Finish(std::size_t bytes, absl::Status status) {
-    // Under the lock: whoever waits may destroy this once it is released.
+    // Under the lock: a waiting thread may destroy this once it is released.
     const std::lock_guard lock(mutex_);
     bytes_ahead_ -= bytes;
     --tasks_;
@@ -238,7 +241,7 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
   return target;
 }
 
-// What the log still holds and nobody needs, when all of it was read.
+// Marks the batches of the log that are not needed, once the whole log is read.
 std::vector<std::int64_t> TakeUnneeded(Model& model, std::chrono::microseconds elapsed) {
   std::vector<std::int64_t> unneeded = model.retention().TakeUnneededOld();
   if (PredictionTracker* const tracker = model.tracker()) {
@@ -280,9 +283,10 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     const auto target = targets.find(stored.model_id);
     ProducerCursors::Cursor cursor{.epoch = stored.epoch, .last_sequence = stored.last_sequence};
     if (target == targets.end() || !DecodeContents(stored.contents, cursor)) {
-      return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-                       absl::StrCat("the store is damaged: the cursor of producer ",
-                                    Quoted(stored.producer_id), " is of no model, or cut"));
+      return MakeError(
+          absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+          absl::StrCat("the store is damaged: the cursor of producer ", Quoted(stored.producer_id),
+                       " is incomplete or belongs to no model"));
     }
     target->second.model->cursors().Set(stored.producer_id, cursor);
     return absl::OkStatus();
@@ -291,7 +295,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     return status;
   }
   Replay replay(recovery.stop);
-  // First those of models that are deleted, and those that were not needed before.
+  // First batches of deleted models and batches that were already not needed.
   std::vector<std::int64_t> unneeded;
   const std::int64_t now_us =
       std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch())
@@ -303,9 +307,9 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     }
     if (batch.model_id >= store.next_model_id()) {
       // A deleted model is missing too, but its id was given out.
-      return DamageError(store.path(),
-                         absl::StrCat("is older than the log, whose batch ", batch.log_id,
-                                      " is of model ", batch.model_id, ", created later"));
+      return DamageError(store.path(), absl::StrCat("is older than the log: batch ", batch.log_id,
+                                                    " belongs to model ", batch.model_id,
+                                                    ", which was created later"));
     }
     const auto target = targets.find(batch.model_id);
     if (target == targets.end() || batch.log_id < target->second.first_log_id) {
@@ -324,7 +328,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     Track(*logged, batch, *tracker);
     std::int64_t& matured_log_id = matured_log_ids.at(batch.model_id);
     matured_log_id = std::max(matured_log_id, logged->through_log_id);
-    // The wall clock may have been set back since.
+    // The wall clock may have been set back since then.
     const std::chrono::microseconds since(std::max<std::int64_t>(0, now_us - batch.time_us));
     recovery.elapsed = logged->elapsed + since;
     return replay.Post(target->second, batch, *std::move(logged));

@@ -28,18 +28,18 @@ namespace calibd::server {
 namespace {
 
 constexpr int kMostProblems = 100;
-// Instructions of SQLite between two looks at whether to go on.
+// SQLite instructions between two checks for a stop.
 constexpr int kInstructions = 100000;
 
 class Verifier {
  public:
-  // folder: with a slash behind it.
+  // folder: ends with a slash.
   Verifier(std::string folder, Database& database, const HeldLog& log,
            const std::function<bool(double)>& progress)
       : folder_(std::move(folder)), database_(database), log_(log), progress_(progress) {}
 
   absl::StatusOr<v1::Verification> Run() {
-    // One state of the database for all that is read.
+    // The transaction gives all reads the same state of the database.
     absl::Status status = database_.Execute("BEGIN");
     status.Update(CheckFile());
     status.Update(Judge(log_.CheckMark()));
@@ -59,9 +59,9 @@ class Verifier {
  private:
   struct Producer {
     std::int64_t cursor = 0;
-    // Of the newest batch in the log.
+    // The number of the newest batch in the log.
     std::int64_t last_sequence = 0;
-    // Whether it is after the snapshot: from there on the log holds every batch.
+    // Whether that batch follows the snapshot: from there on the log holds every batch.
     bool is_new = false;
   };
   struct StoredModel {
@@ -70,7 +70,7 @@ class Verifier {
     std::int64_t snapshot_log_id = 0;
     std::int64_t snapshot_observations = 0;
     std::int64_t matured_log_id = 0;
-    // Of the log: all, and after the snapshot.
+    // Observations in the log: all, and those after the snapshot.
     std::int64_t observations = 0;
     std::int64_t new_observations = 0;
     std::map<std::string, Producer> producers{};
@@ -79,12 +79,12 @@ class Verifier {
   template <typename... Parts>
   void Report(const Parts&... parts) {
     if (result_.problems_size() < kMostProblems) {
-      // Clients are told the names of files, and not where they are.
+      // Clients are told the names of files, not the folder.
       result_.add_problems(absl::StrReplaceAll(absl::StrCat(parts...), {{folder_, ""}}));
     }
   }
 
-  // Damage becomes a problem; what is left are errors of this call.
+  // Reports damage as a problem. Returns other errors.
   absl::Status Judge(const absl::Status& status) {
     if (absl::IsDataLoss(status)) {
       Report(status.message());
@@ -145,7 +145,7 @@ class Verifier {
   }
 
   absl::Status CheckFile() {
-    // Asks while the check, one statement, runs.
+    // The check is one statement: the progress handler can stop it.
     sqlite3_progress_handler(
         database_.handle(), kInstructions,
         [](void* self) { return static_cast<Verifier*>(self)->GoOn(0) ? 0 : 1; }, this);
@@ -184,7 +184,7 @@ class Verifier {
              " is invalid: ", std::string(declaration.status().message()));
       return;
     }
-    // All models are held at once, and the names of their classes are not needed.
+    // All declarations are in memory at once, and the names of the classes are not needed.
     declaration->class_names.clear();
     models_.emplace(id, StoredModel{.name = declaration->name.ToString(),
                                     .declaration = *std::move(declaration)});
@@ -218,7 +218,7 @@ class Verifier {
     return &model->second;
   }
 
-  // A model that is made for it alone says whether it would go on from it.
+  // Restores a temporary model from the snapshot, to see whether it is readable.
   void CheckSnapshot(std::string_view snapshot, StoredModel& model) {
     store::v1::ModelState state;
     if (!state.ParseFromArray(snapshot.data(), static_cast<int>(snapshot.size()))) {
@@ -299,7 +299,7 @@ class Verifier {
     const auto read_batch = [&](std::int64_t log_id, std::int64_t model_id, std::string_view data) {
       result_.set_batches(result_.batches() + 1);
       const auto model = models_.find(model_id);
-      // Those of deleted models go with their files, or at the next start.
+      // Batches of deleted models are removed with their segments, or at the next start.
       if (model != models_.end()) {
         ReadBatch(log_id, data, model->second);
       }
@@ -307,7 +307,7 @@ class Verifier {
                              static_cast<double>(std::max<std::int64_t>(1, *rows))));
     };
     absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
-      // A retirement that is under way may have copied some of the oldest segment already.
+      // A retirement that is under way may already have copied part of the oldest segment.
       if (row.Integer(0) < first) {
         read_batch(row.Integer(0), row.Integer(1), row.Blob(3));
       }
@@ -339,11 +339,12 @@ class Verifier {
                             logged->kind != LoggedBatch::Kind::kOpened &&
                             logged->kind != LoggedBatch::Kind::kAcknowledgement;
     if (of_tracker && model.declaration.max_pending == 0) {
-      Report(model.name, ": batch ", log_id, " of the log is of a model with a label_grace");
+      Report(model.name, ": batch ", log_id,
+             " of the log needs a label_grace, which the model does not have");
     }
     if (log_id <= model.snapshot_log_id && logged->through_log_id > model.matured_log_id) {
       Report(model.name, ": predictions up to ", logged->through_log_id, " have matured by batch ",
-             log_id, ", but only ", model.matured_log_id, " is noted as the last");
+             log_id, ", but table maturity says up to ", model.matured_log_id);
     }
     if (counted) {
       const auto rows = static_cast<std::int64_t>(logged->batch.labels.size());
@@ -360,14 +361,15 @@ class Verifier {
     Producer& producer = model.producers[position.producer_id];
     if (position.sequence <= producer.last_sequence) {
       Report(model.name, ": batch ", log_id, " of the log is number ", position.sequence,
-             " of producer ", Quoted(position.producer_id), ", after ", producer.last_sequence);
+             " of producer ", Quoted(position.producer_id), ", but follows number ",
+             producer.last_sequence);
     }
-    // Of what the database does not know all is there.
+    // From the snapshot on, the log holds every batch of a producer.
     const std::int64_t known = producer.is_new ? producer.last_sequence
                                                : std::max(producer.cursor, producer.last_sequence);
     if (position.sequence > known + 1) {
       Report(model.name, ": number ", known + 1, " of producer ", Quoted(position.producer_id),
-             " is missing in the log after its snapshot");
+             " is missing from the log after the snapshot of the model");
     }
     producer.last_sequence = position.sequence;
     producer.is_new = log_id > model.snapshot_log_id;
@@ -378,15 +380,15 @@ class Verifier {
       for (const auto& [name, producer] : model.producers) {
         if (producer.is_new && producer.last_sequence < producer.cursor) {
           Report(model.name, ": the log ends with number ", producer.last_sequence, " of producer ",
-                 Quoted(name), ", its cursor says ", producer.cursor);
+                 Quoted(name), ", but its cursor says ", producer.cursor);
         }
       }
       const std::int64_t all = model.snapshot_observations + model.new_observations;
       const std::int64_t needed =
           std::min(all, static_cast<std::int64_t>(model.declaration.window));
       if (model.observations < needed) {
-        Report(model.name, ": the log holds ", model.observations, " observations of ", all,
-               ", expected at least the window, ", needed);
+        Report(model.name, ": the log holds ", model.observations, " of ", all,
+               " observations, expected at least the window of ", needed);
       }
     }
   }
@@ -395,7 +397,7 @@ class Verifier {
   Database& database_;
   const HeldLog& log_;
   const std::function<bool(double)>& progress_;
-  // Models want one; nothing is run on it.
+  // Models need a pool, but nothing runs on it.
   ThreadPool no_threads_{"calibd-verify", 0};
   v1::Verification result_;
   DatabaseState state_;

@@ -14,7 +14,7 @@
 namespace calibd::server {
 namespace {
 
-// With more segments than this, the oldest goes when most of what they hold is not needed.
+// With more segments than this, the oldest is removed once most bytes of the log are not needed.
 constexpr std::size_t kFewSegments = 4;
 
 absl::Status RemoveIfThere(const std::string& path) {
@@ -22,7 +22,7 @@ absl::Status RemoveIfThere(const std::string& path) {
                                                       : FileError(path, "remove", errno);
 }
 
-// Removes a segment that nothing needs, whatever it holds, unless it belongs to another store.
+// Removes a segment that is not needed, even if it is damaged, unless it belongs to another store.
 absl::Status RemoveLeftover(const std::string& path, const StoreId& store_id) {
   const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
   if (!file.ok()) {
@@ -102,7 +102,7 @@ absl::Status LogFiles::Read(const VisitBatch& visit) {
   SumWritten();
   absl::Status status = CheckEnd();
   const LogSegment& newest = segments_.back();
-  // A frame that was not acknowledged may not be on the disk yet.
+  // A frame that was not acknowledged may not be durable yet.
   return status.ok() && !newest.empty() ? newest.Sync() : status;
 }
 
@@ -136,14 +136,13 @@ absl::Status LogFiles::CheckEnd() {
   const LogSegment& newest = segments_.back();
   if (mark_.clean && next_log_id_ != mark_.end_log_id) {
     return DamageError(newest.path(), absl::StrCat("ends before batch ", next_log_id_,
-                                                   " of the log, but ended before batch ",
+                                                   " of the log, but it ended before batch ",
                                                    mark_.end_log_id, " when the server stopped"));
   }
   if (next_log_id_ < mark_.last_frame_log_id) {
-    return DamageError(
-        newest.path(),
-        absl::StrCat("is damaged at ", newest.end(), ": batches from ", next_log_id_,
-                     " on cannot be read, but had been written up to ", mark_.end_log_id - 1));
+    return DamageError(newest.path(), absl::StrCat("is damaged at ", newest.end(), ": batches ",
+                                                   next_log_id_, " to ", mark_.end_log_id - 1,
+                                                   " of the log were written but cannot be read"));
   }
   if (absl::Status status = newest.CheckEnd(); !status.ok() || mark_.clean) {
     return status;

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -42,6 +43,31 @@ absl::StatusOr<std::string> FindSegment(const std::string& folder) {
   return names.empty() ? "" : *std::min_element(names.begin(), names.end());
 }
 
+// A backup is a whole store in one file: other files in the folder belong to another store.
+absl::Status BackupBesideError(const std::string& folder, std::string_view file) {
+  return FolderError(folder,
+                     absl::StrCat("holds a backup, calibd.db, and the file ", std::string(file),
+                                  " of another store; move the backup into an empty folder, "
+                                  "as calibd.db, and start calibd with --data-dir FOLDER"));
+}
+
+// Whether SQLite wrote the database without a write-ahead log, as it writes backups.
+absl::StatusOr<bool> IsWithoutWal(const std::string& path) {
+  // "File format write version" and "read version", see SQLite's file format.
+  constexpr std::uint64_t kVersionsOffset = 18;
+  const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
+  if (!file.ok()) {
+    return file.status();
+  }
+  std::array<char, 2> versions{};
+  const absl::StatusOr<std::size_t> read =
+      file->Read(versions.data(), versions.size(), kVersionsOffset);
+  if (!read.ok()) {
+    return read.status();
+  }
+  return versions == std::array<char, 2>{1, 1};
+}
+
 // Opens the files of a store step by step.
 class Opening {
  public:
@@ -64,7 +90,7 @@ class Opening {
   }
 
  private:
-  // Changes nothing: SQLite would create a missing database, and delete the write-ahead log of an
+  // Changes nothing. SQLite would create a missing database, and delete the write-ahead log of an
   // empty one.
   absl::Status LookAtFiles() {
     absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder_);
@@ -79,22 +105,31 @@ class Opening {
     segment_ = *std::move(segment);
     const bool has_wal = HasWal(path_);
     if (SizeOf(path_) == 0 && (file_.has_value() || !segment_.empty() || has_wal)) {
-      return DamageError(path_,
-                         absl::StrCat("is missing or empty, but there is ",
-                                      file_.has_value()   ? "the file store"
-                                      : !segment_.empty() ? absl::StrCat("the file ", segment_)
-                                                          : "a write-ahead log of it"));
+      return DamageError(path_, absl::StrCat("is missing or empty, but the folder holds the file ",
+                                             file_.has_value()   ? "store"
+                                             : !segment_.empty() ? segment_
+                                                                 : "calibd.db-wal"));
+    }
+    if (has_wal) {
+      const absl::StatusOr<bool> is_backup = IsWithoutWal(path_);
+      if (!is_backup.ok()) {
+        return is_backup.status();
+      }
+      if (*is_backup) {
+        return BackupBesideError(folder_, "calibd.db-wal");
+      }
     }
     if (has_wal && file_.has_value() && file_->mark().clean) {
       return DamageError(path_ + "-wal",
-                         "was not there when calibd ended in order: it is of another database");
+                         "did not exist when calibd stopped: it belongs to another database",
+                         "move the file away");
     }
     const absl::StatusOr<WalContents> wal = ReadWal(path_);
     if (wal.ok() && wal->discarded_frames > 0) {
       warnings_.push_back(absl::StrCat(
           path_, "-wal ends with ", wal->discarded_frames,
-          " pages without a commit: the transaction was not written to its end and was not "
-          "acknowledged, or it is damaged"));
+          " pages of an incomplete transaction, which is ignored: calibd was killed before it "
+          "acknowledged the transaction, or the file is damaged"));
     }
     return wal.status();
   }
@@ -107,7 +142,7 @@ class Opening {
     database_ = *std::move(database);
     // A start that fails leaves the files as they are: see Store::Close.
     sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-    // Nothing is changed in a file that is another program's.
+    // The database of another program is not changed.
     const absl::StatusOr<std::int64_t> version = CheckFormat(database_, folder_);
     if (!version.ok()) {
       return version.status();
@@ -118,7 +153,7 @@ class Opening {
                          "can only be read: calibd may not write the file, or its header is "
                          "damaged");
     }
-    // Checkpoints are made apart from the commits: see Store::Checkpoint.
+    // Checkpoints are separate from commits: see Store::Checkpoint.
     return database_.Execute(
         "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
         "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON");
@@ -133,7 +168,7 @@ class Opening {
     }
     std::optional<StoreId> id;
     if (version_ == 3 && !segment_.empty()) {
-      // The file comes first: an upgrade that is interrupted goes on with the same id.
+      // The file is created first, so that an interrupted upgrade continues with the same id.
       if (!file_.has_value()) {
         absl::StatusOr<StoreFile> file = StoreFile::Create(folder_, {.id = StoreId::Random()});
         if (!file.ok()) {
@@ -147,8 +182,9 @@ class Opening {
         id.has_value() ? file_->mark().commit != 0 : file_.has_value() || !segment_.empty();
     if (foreign) {
       return DamageError(
-          path_, absl::StrCat("has format ", version_, " and is older than the file ",
-                              segment_.empty() ? "store" : segment_, ": it is of another store"));
+          path_,
+          absl::StrCat("has format ", version_, " and is older than the file ",
+                       segment_.empty() ? "store" : segment_, ": it belongs to another store"));
     }
     if (id.has_value()) {
       const absl::StatusOr<std::int64_t> first =
@@ -191,15 +227,16 @@ class Opening {
       if (!state_.complete) {
         return DamageError(absl::StrCat(folder_, "/store"), "is missing");
       }
-      return segment_.empty() ? absl::OkStatus()
-                              : DamageError(absl::StrCat(folder_, "/", segment_),
-                                            "is not of the store of calibd.db, which is a backup");
+      return segment_.empty() ? absl::OkStatus() : BackupBesideError(folder_, segment_);
     }
     const StoreMark& mark = file_->mark();
     if (mark.id != state_.id) {
-      return DamageError(path_,
-                         "and the file store beside it are of different stores: one of them "
-                         "was replaced");
+      return state_.complete
+                 ? BackupBesideError(folder_, "store")
+                 : DamageError(path_,
+                               "and the file store beside it belong to different stores: one of "
+                               "them was replaced",
+                               kPutRightFileBack);
     }
     if (state_.commit_number < mark.commit || (mark.clean && state_.commit_number != mark.commit)) {
       return DamageError(path_, absl::StrCat("ends with transaction ", state_.commit_number,
@@ -210,7 +247,7 @@ class Opening {
     return absl::OkStatus();
   }
 
-  // A copy gets an id of its own, so that the files of two stores made of it are told apart.
+  // Each store made from a backup gets its own id, so that their files cannot be mixed up.
   absl::Status MakeStoreFile() {
     if (file_.has_value()) {
       return absl::OkStatus();
@@ -245,7 +282,7 @@ class Opening {
     return absl::OkStatus();
   }
 
-  // All files are there now.
+  // All files exist now.
   absl::Status Complete() {
     if (!state_.complete) {
       return absl::OkStatus();
@@ -254,7 +291,7 @@ class Opening {
     return Write();
   }
 
-  // The state, in a transaction.
+  // Writes the state in a transaction.
   absl::Status Write() {
     ++state_.commit_number;
     absl::Status status = database_.Execute("BEGIN IMMEDIATE");
@@ -275,7 +312,7 @@ class Opening {
   const std::string path_;
   const std::uint64_t segment_bytes_;
   std::optional<StoreFile> file_;
-  // One of the log's files that were there, empty if there was none.
+  // The name of the first segment that existed, empty if there was none.
   std::string segment_;
   std::int64_t version_ = 0;
   Database database_;

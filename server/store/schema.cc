@@ -229,7 +229,7 @@ class RowUpgrade {
   DatabaseState state_;
 };
 
-// DataLoss if the tables are not those of this version, to the letter.
+// DataLoss unless the statements that made the tables are exactly those of this version.
 absl::Status CheckTables(const Database& database) {
   absl::StatusOr<Statement> tables = Statement::Prepare(
       database, "SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'");
@@ -246,7 +246,7 @@ absl::Status CheckTables(const Database& database) {
     }
     if (!known) {
       return DatabaseDamage(
-          absl::StrCat("has a table that is not its own, ", Quoted(tables->Text(0))));
+          absl::StrCat("has an unknown or altered table, ", Quoted(tables->Text(0))));
     }
     ++found;
   }
@@ -274,10 +274,10 @@ absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& 
   const absl::StatusOr<std::int64_t> version = database.QueryInteger("PRAGMA user_version");
   const absl::StatusOr<std::int64_t> tables =
       database.QueryInteger("SELECT count(*) FROM sqlite_master");
-  // Tables that only this format has, and only the older ones.
+  // The table `store` exists only in this format.
   const absl::StatusOr<std::int64_t> own =
       database.QueryInteger("SELECT count(*) FROM sqlite_master WHERE name = 'store'");
-  // Pages are moved in a database with it, which this one never is.
+  // Auto-vacuum moves pages; calibd never turns it on.
   const absl::StatusOr<std::int64_t> vacuum = database.QueryInteger("PRAGMA auto_vacuum");
   for (const absl::Status& status :
        {application.status(), version.status(), tables.status(), own.status(), vacuum.status()}) {
@@ -293,7 +293,7 @@ absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& 
     return FolderError(folder, absl::StrCat("was written by a newer calibd (format ", *version,
                                             ", this one knows up to ", kFormatVersion,
                                             "), or its calibd.db is damaged; start the newer "
-                                            "calibd, or restore a backup"));
+                                            "calibd, or restore a backup into an empty folder"));
   }
   const bool is_new = *tables == 0 && *application == 0;
   if (*application != (is_new ? 0 : kApplicationId) || *vacuum != 0 ||

@@ -14,7 +14,7 @@
 namespace calibd::server {
 namespace {
 
-// Checksums are of numbers as they are in memory.
+// Checksums cover the bytes of numbers in memory.
 static_assert(std::endian::native == std::endian::little);
 
 // In the order of Table. The names of the columns may be changed only with the format.
@@ -134,7 +134,7 @@ constexpr std::array<TableInfo, kTableCount> kTables{{
 ))sql"},
 }};
 
-// Of the values of a key's columns: "model_id = 3, producer_id = 'p'".
+// Describes the values of a key's columns: "model_id = 3, producer_id = 'p'".
 std::string DescribeKey(const TableInfo& info, const Statement& row) {
   std::string text;
   const std::vector<std::string> names = absl::StrSplit(info.columns, ", ");
@@ -147,7 +147,7 @@ std::string DescribeKey(const TableInfo& info, const Statement& row) {
   return text;
 }
 
-// Whether the columns match the checksum behind them.
+// Whether the columns match the checksum that follows them.
 bool IsValid(Table table, const Statement& row) {
   const std::size_t count = InfoOf(table).column_count;
   std::array<ColumnValue, 8> values;
@@ -206,10 +206,11 @@ absl::Status CheckSum(Table table, const TableSum& expected, const TableSum& rea
   if (read == expected) {
     return absl::OkStatus();
   }
-  return DatabaseDamage(absl::StrCat(
-      "has ", read.rows, " rows in table ", InfoOf(table).name, ", expected ", expected.rows,
-      read.rows == expected.rows ? " others: rows are older or newer than the rest"
-                                 : ": rows were lost or came back"));
+  const auto name = InfoOf(table).name;
+  return DatabaseDamage(
+      read.rows == expected.rows
+          ? absl::StrCat("has rows in table ", name, " that do not match the checksum of the table")
+          : absl::StrCat("has ", read.rows, " rows in table ", name, ", expected ", expected.rows));
 }
 
 absl::StatusOr<CheckedRows> CheckedRows::Select(const Database& database, Table table,
@@ -235,7 +236,7 @@ absl::StatusOr<bool> CheckedRows::Next() {
   const TableInfo& info = InfoOf(table_);
   sum_.Add(static_cast<std::uint64_t>(statement_.Integer(static_cast<int>(info.column_count))));
   if (!IsValid(table_, statement_)) {
-    return DatabaseDamage(absl::StrCat("has a damaged row in table ", info.name, ", that with ",
+    return DatabaseDamage(absl::StrCat("has a damaged row in table ", info.name, ", with ",
                                        DescribeKey(info, statement_),
                                        ": it does not match its checksum"));
   }

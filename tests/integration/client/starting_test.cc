@@ -1,4 +1,4 @@
-// While a server brings back its models: it is reachable and says so, clients wait and go on.
+// While a server recovers its models, it is reachable and says so; clients wait and continue.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -284,7 +284,7 @@ TEST_F(StartingTest, TheLogIsReadOnceItIsReachable) {
   Release();
   EXPECT_EQ(server_->WaitForExit(), 1);
   EXPECT_THAT(server_->process().Output(),
-              HasSubstr("batches from 2 on cannot be read, but had been written"));
+              HasSubstr(" of the log were written but cannot be read"));
   EXPECT_THAT(server_->process().Output(), Not(HasSubstr("serving")));
 }
 

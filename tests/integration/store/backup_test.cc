@@ -23,6 +23,7 @@ using client::PredictionKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class BackupTest : public ::testing::Test {
  protected:
@@ -132,6 +133,34 @@ TEST_F(BackupTest, ACopyMadeUnderLoadIsAStoreOfItsOwn) {
   EXPECT_EQ(found->models(), 2);
   EXPECT_EQ(found->producers(), 1);
   EXPECT_GE(found->observations(), 3000);
+}
+
+TEST_F(BackupTest, IsRefusedInAFolderThatHoldsAnotherStore) {
+  ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
+  ASSERT_TRUE(client_->Backup(backup_).ok());
+  client_.reset();
+  const auto expect_refusal = [&](const std::string& left_over) {
+    std::filesystem::copy_file(backup_, data_ + "/calibd.db",
+                               std::filesystem::copy_options::overwrite_existing);
+    const FinishedRun run =
+        RunCalibd({"--data-dir", data_, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"});
+    EXPECT_EQ(run.exit_code, 1) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("holds a backup, calibd.db, and the file " + left_over +
+                                      " of another store; move the backup into an empty folder"));
+    EXPECT_THAT(run.output, Not(HasSubstr("restore a backup")));
+  };
+  server_->Kill();
+  ASSERT_GT(std::filesystem::file_size(data_ + "/calibd.db-wal"), 0);
+  expect_refusal("calibd.db-wal");
+  std::filesystem::remove(data_ + "/calibd.db-wal");
+  expect_refusal("store");
+  std::filesystem::remove(data_ + "/store");
+  expect_refusal("log-0000000000000001");
+  std::filesystem::remove(data_ + "/log-0000000000000001");
+  server_ = ServerProcess::Start({"--data-dir", data_});
+  ASSERT_NE(server_, nullptr);
+  client_ = Connect(*server_);
+  EXPECT_EQ(client_->GetCalibration("models/m")->observations(), 500);
 }
 
 TEST_F(BackupTest, NothingIsLeftOfABackupThatCannotBeWritten) {

@@ -242,7 +242,8 @@ TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
     const absl::Status status = TryOpen(1);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("restore a backup, or move the folder"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("restore a backup into an empty folder, or move the folder"));
   };
   std::filesystem::rename(PathOf(2), kept);
   expect(PathOf(2).string() + " is missing: " + PathOf(1).string() + " ends before batch 2");
@@ -431,15 +432,15 @@ TEST_F(LogFilesTest, ALastFrameThatIsGoneIsReported) {
   const absl::Status more = TryOpen();
   EXPECT_EQ(more.code(), absl::StatusCode::kDataLoss) << more;
   EXPECT_THAT(std::string(more.message()),
-              HasSubstr("batches from 2 on cannot be read, but had been written up to 4"));
+              HasSubstr("batches 2 to 4 of the log were written but cannot be read"));
   Overwrite(PathOf(1), 0, bytes);
-  // After a stop in order, the frame had been written.
+  // After a proper stop, the frame had been written.
   mark_.clean = true;
   Overwrite(PathOf(1), last, std::string(end - last, '\0'));
   const absl::Status stopped = TryOpen();
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDataLoss) << stopped;
   EXPECT_THAT(std::string(stopped.message()),
-              HasSubstr("ends before batch 3 of the log, but ended before batch 5"));
+              HasSubstr("ends before batch 3 of the log, but it ended before batch 5"));
   // The mark of a power cut may be older than the log.
   mark_ = {.id = mark_.id, .newest_segment = 1, .last_frame_log_id = 1, .end_log_id = 2};
   Open();

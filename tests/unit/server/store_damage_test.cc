@@ -230,7 +230,7 @@ TEST_F(StoreDamageTest, ContentsThatWereSwappedAreFound) {
       OpenAndStart(Changed("UPDATE snapshots SET (data, checksum) = (SELECT data, checksum "
                            "FROM snapshots AS other WHERE other.model_id != "
                            "snapshots.model_id)")),
-      "snapshots, that with model_id = 1");
+      "snapshots, with model_id = 1");
   ExpectDamage(OpenAndStart(Changed("UPDATE snapshots SET model_id = 3 WHERE model_id = 1; "
                                     "UPDATE snapshots SET model_id = 1 WHERE model_id = 2; "
                                     "UPDATE snapshots SET model_id = 2 WHERE model_id = 3")),
