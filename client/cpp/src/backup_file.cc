@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <new>
 #include <system_error>
@@ -18,10 +17,10 @@ namespace calibd::client {
 namespace {
 
 absl::Status WriteError(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat(path, " cannot be written: ", std::strerror(errno)));
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
 }
 
-// So that the name of a file is as durable as what is in it.
+// Makes the name of a new file durable.
 absl::Status SyncFolder(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
@@ -38,7 +37,7 @@ absl::Status SyncFolder(const std::string& path) {
 struct BackupFile::State {
   ~State() {
     if (file >= 0) {
-      // Before its lock goes: afterwards it may be another's.
+      // While it is still locked: another process may take the unlocked file.
       std::error_code error;
       std::filesystem::remove(part, error);
       close(file);
@@ -70,7 +69,8 @@ absl::StatusOr<BackupFile> BackupFile::Create(const std::string& path) {
   if (file < 0) return WriteError(state->part);
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     close(file);
-    return absl::AlreadyExistsError(absl::StrCat(state->part, " is being written by another"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(state->part, " is being written by another process"));
   }
   state->file = file;
   return BackupFile(std::move(state));
@@ -101,9 +101,9 @@ absl::Status BackupFile::Append(const std::string& data) {
 absl::Status BackupFile::Complete(const v1::BackupResponse::Complete& complete) {
   if (complete.size_bytes() != state_->size ||
       complete.hash() != XXH3_64bits_digest(state_->hash.get())) {
-    return absl::DataLossError(absl::StrCat("the backup came as ", state_->size,
-                                            " bytes that are not the ", complete.size_bytes(),
-                                            " bytes sent"));
+    return absl::DataLossError(absl::StrCat("the backup arrived damaged: ", state_->size,
+                                            " bytes were received, ", complete.size_bytes(),
+                                            " were sent, or their checksums differ"));
   }
   if (fsync(state_->file) != 0) return WriteError(state_->part);
   state_->complete = true;

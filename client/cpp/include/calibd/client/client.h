@@ -120,9 +120,9 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::Evaluation> Evaluate(const v1::EvaluateRequest& request,
                                                         const LongCallOptions& options = {});
 
-  // Writes a copy of the server's database, as it is at one moment, to a new file `path`;
-  // nothing is there unless all of it came. CANCELLED after a stop; ALREADY_EXISTS when there
-  // is a file; UNAVAILABLE when it cannot be written. Returns its size in bytes.
+  // Writes a consistent copy of the server's database to the new file `path`, and returns its size
+  // in bytes. A copy that fails leaves no file. Errors: CANCELLED after a stop; ALREADY_EXISTS if
+  // the file exists; the status of the system's error if it cannot be written, such as NOT_FOUND.
   [[nodiscard]] absl::StatusOr<std::int64_t> Backup(const std::string& path,
                                                     const LongCallOptions& options = {});
 
