@@ -66,7 +66,7 @@ absl::Status ModelNotFoundError(std::string_view name) {
 
 absl::Status StartingError() {
   return WithRetryDelay(MakeError(absl::StatusCode::kUnavailable, "STARTING",
-                                  "the server is starting: it brings back its models"),
+                                  "the server is starting and recovers its models; retry later"),
                         std::chrono::milliseconds(500));
 }
 

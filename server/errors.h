@@ -36,10 +36,10 @@ namespace calibd::server {
 // The same error with a RetryInfo.
 [[nodiscard]] absl::Status WithRetryDelay(absl::Status status, std::chrono::milliseconds delay);
 
-// What is answered before the models are back: UNAVAILABLE, to be asked again.
+// The answer until the models are recovered: UNAVAILABLE, with a delay for the retry.
 [[nodiscard]] absl::Status StartingError();
 
-// What a draining server answers to a call that should go elsewhere: UNAVAILABLE.
+// The answer of a draining server: UNAVAILABLE, so that the call is made elsewhere.
 [[nodiscard]] absl::Status DrainingError();
 
 // The same error with this ErrorInfo.

@@ -68,7 +68,8 @@ struct Server::Parts {
                 [this](const absl::Status& status) {
                   events.on_failure(absl::Status(
                       status.code(),
-                      absl::StrCat("nothing is acknowledged any more: ", status.message())));
+                      absl::StrCat("the store failed, calibd acknowledges nothing more: ",
+                                   status.message())));
                 }),
         compute_threads(options.compute_threads > 0
                             ? static_cast<std::size_t>(options.compute_threads)
@@ -127,12 +128,12 @@ struct Server::Parts {
     calibration.watches().Stop();
     computers.Stop();
     upkeep.Stop();
-    // Histories are read on the writer threads first, then on their own.
+    // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
     if (due_work != nullptr) {
       due_work->Stop();
     }
-    // What was submitted is settled; what settling it posts is written.
+    // Submitted batches are settled, and what settling them posts is written.
     commits.Flush();
     writers.Stop();
     commits.Stop();
@@ -142,8 +143,7 @@ struct Server::Parts {
 
   enum class Phase { kStarting, kServing, kDraining };
 
-  // On a thread of its own, once both endpoints are there: brings back the models and has
-  // calls served.
+  // Runs on its own thread, once both endpoints exist: recovers the models, then serves calls.
   void RunRecovery() {
     pthread_setname_np(pthread_self(), "calibd-recover");
     const absl::Status status = Guarded("Recovery", Stage::kStart, [this]() -> absl::Status {
@@ -153,7 +153,7 @@ struct Server::Parts {
         spdlog::warn("{}", warning);
       }
       if (recovered.ok()) {
-        spdlog::info("{} models from {}: {} batches read, {} observations counted again, {:.3f} s",
+        spdlog::info("{} models from {}: {} batches read, {} observations replayed, {:.3f} s",
                      recovery.models.load(), options.data_dir, recovery.batches.load(),
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
@@ -165,7 +165,7 @@ struct Server::Parts {
       return recovered;
     });
     if (!status.ok()) {
-      // Ended by the drain is no failure.
+      // A recovery that the drain stopped did not fail.
       if (!absl::IsCancelled(status)) {
         events.on_failure(status);
       }
@@ -178,14 +178,14 @@ struct Server::Parts {
     }
   }
 
-  // calibd goes on: all that it counts was checked at the start.
+  // calibd goes on: the data that it computes with was checked at the start.
   void ReportDamage(const absl::Status& damage) {
     if (!store_damaged.exchange(true)) {
       spdlog::error("{}", std::string(damage.message()));
     }
   }
 
-  // The reservations of the models are no promise of the file system.
+  // The file system may have less room than the models reserve.
   void WarnOfSmallDisk() const {
     std::error_code error;
     const std::filesystem::space_info disk = std::filesystem::space(options.data_dir, error);
@@ -198,8 +198,9 @@ struct Server::Parts {
     const std::size_t reserved = registry.reserved_disk_bytes() + kSharedDiskBytes;
     if (room < reserved) {
       spdlog::warn(
-          "the models may come to need {} bytes of disk, but the store has {} and {} are free: "
-          "batches are refused when the disk is full",
+          "the models reserve {} bytes of disk, but the store takes {} and only {} are free: "
+          "calibd "
+          "refuses batches when the disk is full",
           reserved, room - disk.available, disk.available);
     }
   }
@@ -211,12 +212,12 @@ struct Server::Parts {
     }
   }
 
-  // Why a load balancer should send nothing here; empty if it should. Queries and gRPC health go on
-  // while the disk is full: a client that needs no writes loses nothing.
+  // Why a load balancer should send no calls here; empty if it should. Queries and gRPC health go
+  // on while the disk is full: a client that needs no writes loses nothing.
   std::string Unready() const {
     switch (phase) {
       case Phase::kStarting:
-        return "starting, the models are being recovered";
+        return "starting, calibd is recovering the models";
       case Phase::kServing:
         break;
       case Phase::kDraining:
@@ -240,7 +241,7 @@ struct Server::Parts {
   ThreadPool writers;
   ModelRegistry registry;
   Recovery recovery;
-  // That of `commits`, which nobody posts to before the models are back.
+  // Owned by `commits`, to which nothing is posted before the models are recovered.
   Store& store;
   CommitQueue commits;
   std::size_t compute_threads;
@@ -248,7 +249,7 @@ struct Server::Parts {
   WindowJobs jobs;
   LogClock clock;
   Ingestor ingestor;
-  // Once the models are back.
+  // Created once the models are recovered.
   std::unique_ptr<DueWork> due_work;
   OpenStreams streams;
   ModelServiceImpl models;
@@ -312,8 +313,8 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
                          (deadline - std::chrono::steady_clock::now()));
   if (parts_->due_work != nullptr) {
     parts_->due_work->Stop();
-    // So that the next start has nothing to count again. Clients may have taken all the time until
-    // the deadline: a sixth more still leaves some to end.
+    // So that the next start has nothing to replay. Clients may have used all the time until the
+    // deadline, so the snapshots may take a sixth more.
     StoreSnapshots(parts_->registry, parts_->commits, parts_->clock,
                    deadline + (deadline - begin) / 6);
   }

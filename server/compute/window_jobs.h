@@ -18,7 +18,7 @@
 
 namespace calibd::server {
 
-// What a job may take, reckoned before it is accepted.
+// What a job costs, estimated before it is accepted.
 struct JobCost {
   // Beside the observations.
   double memory_bytes = 0;

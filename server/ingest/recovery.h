@@ -15,29 +15,29 @@
 
 namespace calibd::server {
 
-// What a recovery has done so far. Others may look at it, and end it.
+// The progress of a recovery. Other threads may read it, and stop it.
 struct Recovery {
-  // Set by others: it ends soon, with Cancelled.
+  // Set by other threads to stop the recovery soon, with Cancelled.
   std::atomic<bool> stop = false;
   // Read from the store.
   std::atomic<std::int64_t> models = 0;
-  // Read from the log, for the window or to be counted again.
+  // Read from the log, to fill windows or to be replayed.
   std::atomic<std::int64_t> batches = 0;
-  // Known when it is over. Counted again, as they are in no snapshot.
+  // Known at the end. Replayed rows are those that no snapshot holds.
   std::int64_t replayed_rows = 0;
   double seconds = 0;
-  // What an operator should know, for the server's log; each is one event.
+  // For the server's log, one line each.
   std::vector<std::string> warnings;
-  // What LogClock starts at.
+  // The time at which LogClock starts.
   std::chrono::microseconds elapsed{};
 };
 
-// Makes the models of the store as they were after the last commit: their newest snapshot,
-// and the batches of the log after it. The registry is empty, and nobody else uses the store.
+// Recovers the models as they were after the last commit: from their newest snapshots and the
+// batches of the log after these. The registry is empty, and no other thread uses the store.
 // On return the models' strands are idle.
-// model_memory_bytes: what a declaration without monitoring may come to need with it.
-// Errors: DataLoss when the store is damaged, and says of what; InvalidArgument when a model is
-// none of today; ResourceExhausted when memory runs out; Cancelled.
+// model_memory_bytes: a model that would need more with monitoring is recovered without it.
+// Errors: DataLoss naming the damage; InvalidArgument when a stored model is not valid in this
+// version; ResourceExhausted when memory runs out; Cancelled.
 [[nodiscard]] absl::Status Recover(Store& store, ModelRegistry& registry,
                                    std::size_t model_memory_bytes, Recovery& recovery,
                                    const Clock& clock = {});

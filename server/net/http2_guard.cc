@@ -312,13 +312,13 @@ bool Http2Guard::BeginMessage(std::uint32_t id, Call& call, Output& output) {
 
 bool Http2Guard::ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes, Output& output) {
   if (!memory_.TryReserve(bytes)) {
-    EndCall(id, CallEnd::kMemoryExhausted,
-            Exhausted("CALL_MEMORY_EXHAUSTED",
-                      absl::StrCat("there is no memory for another message of ", bytes,
-                                   " bytes: requests that are incomplete or unread take too much "
-                                   "of call-memory-bytes = ",
-                                   shared_.memory.limit(), "; try again later")),
-            output);
+    EndCall(
+        id, CallEnd::kMemoryExhausted,
+        Exhausted("CALL_MEMORY_EXHAUSTED",
+                  absl::StrCat("requests that are incomplete or unread take all the memory that "
+                               "this client may use of call-memory-bytes = ",
+                               shared_.memory.limit(), "; try again later")),
+        output);
     return false;
   }
   call.incomplete_bytes += bytes;

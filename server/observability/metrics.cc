@@ -270,7 +270,7 @@ class ModelFamilies {
     AddSeries(log10_e_value_max_, labels, reading.maximum.log_value / std::numbers::ln10);
     AddSeries(drift_, labels, reading.drift.shiryaev_roberts.log10_now);
     const EffectSize effect =
-        ReckonEffectSize(reading, monitor.watch->null_moments, monitoring.significance_level);
+        ComputeEffectSize(reading, monitor.watch->null_moments, monitoring.significance_level);
     const auto add = [&](MetricFamily& family, const std::optional<double>& value) {
       if (value.has_value()) {
         AddSeries(family, labels, *value);
@@ -353,7 +353,7 @@ class ModelFamilies {
   MetricFamily stored_ =
       Family("calibd_snapshot_timestamp_seconds",
              "Of when the newest stored snapshot of the model's state is, since the Unix epoch. "
-             "What came after it is counted again at a start; without anything new there is no "
+             "A start replays the batches after it; without anything new there is no "
              "newer one.",
              MetricType::Gauge);
   MetricFamily predictions_ = Family(
@@ -515,34 +515,34 @@ std::string Metrics::Text() const {
 
 void Metrics::CollectServer(std::vector<MetricFamily>& families) const {
   const WindowJobs::Counts jobs = sources_.jobs.counts();
-  families.push_back(Single("calibd_build_info", "What runs here.", MetricType::Gauge, 1,
+  families.push_back(Single("calibd_build_info", "Version and revision of this server.",
+                            MetricType::Gauge, 1,
                             {{"version", kVersion}, {"revision", kRevision}}));
-  families.push_back(Single("calibd_ingest_streams", "Observation streams that are open.",
-                            MetricType::Gauge, Bytes(sources_.streams.count())));
+  families.push_back(Single("calibd_ingest_streams", "Open observation streams.", MetricType::Gauge,
+                            Bytes(sources_.streams.count())));
   families.push_back(Single("calibd_ingest_queue_bytes",
-                            "Observations that wait to be counted or are being counted.",
-                            MetricType::Gauge, Bytes(sources_.ingestor.queued_bytes())));
+                            "Observations that are queued or being counted.", MetricType::Gauge,
+                            Bytes(sources_.ingestor.queued_bytes())));
   families.push_back(Single("calibd_ingest_queue_limit_bytes",
-                            "Size of calibd_ingest_queue_bytes at which streams are read no "
-                            "further.",
+                            "Size of calibd_ingest_queue_bytes at which calibd stops reading "
+                            "streams.",
                             MetricType::Gauge, Bytes(sources_.ingest_queue_bytes)));
-  families.push_back(Single("calibd_call_memory_bytes", "Memory that the messages of calls occupy.",
-                            MetricType::Gauge, Bytes(sources_.call_memory.reserved())));
-  families.push_back(Single("calibd_call_memory_limit_bytes",
-                            "Most that calibd_call_memory_bytes may be.", MetricType::Gauge,
-                            Bytes(sources_.call_memory.limit())));
-  families.push_back(Single("calibd_state_reserved_bytes",
-                            "Memory that the declarations of all models reserve.",
+  families.push_back(Single("calibd_call_memory_bytes",
+                            "Memory that the messages of all calls occupy.", MetricType::Gauge,
+                            Bytes(sources_.call_memory.reserved())));
+  families.push_back(Single("calibd_call_memory_limit_bytes", "Limit of calibd_call_memory_bytes.",
+                            MetricType::Gauge, Bytes(sources_.call_memory.limit())));
+  families.push_back(Single("calibd_state_reserved_bytes", "Memory that all models reserve.",
                             MetricType::Gauge, Bytes(sources_.registry.reserved_bytes())));
   families.push_back(Single("calibd_state_limit_bytes",
-                            "Most that calibd_state_reserved_bytes may be.", MetricType::Gauge,
-                            Bytes(sources_.state_memory_bytes)));
-  families.push_back(Single("calibd_jobs_running", "Tests and evaluations that run.",
+                            "Limit of calibd_state_reserved_bytes for new models.",
+                            MetricType::Gauge, Bytes(sources_.state_memory_bytes)));
+  families.push_back(Single("calibd_jobs_running", "Running tests and evaluations.",
                             MetricType::Gauge, Count(jobs.running)));
-  families.push_back(Single("calibd_jobs_queued", "Tests and evaluations that wait.",
+  families.push_back(Single("calibd_jobs_queued", "Queued tests and evaluations.",
                             MetricType::Gauge, Count(jobs.queued)));
-  MetricFamily ended =
-      Family("calibd_jobs_total", "Tests and evaluations that ended, by how.", MetricType::Counter);
+  MetricFamily ended = Family("calibd_jobs_total", "Tests and evaluations that ended, by outcome.",
+                              MetricType::Counter);
   Add(ended, {{"outcome", "completed"}}, Count(jobs.completed));
   Add(ended, {{"outcome", "cancelled"}}, Count(jobs.cancelled));
   Add(ended, {{"outcome", "failed"}}, Count(jobs.failed));
@@ -559,9 +559,10 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
     series.AddModel(*model);
   }
   dropped_series_ += series.dropped();
-  families.push_back(Single("calibd_models", "Models.", MetricType::Gauge, Bytes(models->size())));
+  families.push_back(
+      Single("calibd_models", "Number of models.", MetricType::Gauge, Bytes(models->size())));
   families.push_back(Single("calibd_series_dropped_total",
-                            "Series of models left out of answers because there were too many.",
+                            "Series of models left out of /metrics because there were too many.",
                             MetricType::Counter, Count(dropped_series_)));
   series.MoveTo(families);
 }
@@ -574,16 +575,16 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
                 seconds.metric.emplace_back());
   families.push_back(std::move(seconds));
   families.push_back(Single("calibd_store_failed_commits_total",
-                            "Commits that failed; nothing of them was acknowledged.",
+                            "Commits that failed; their batches were not acknowledged.",
                             MetricType::Counter, Count(store.failed_commits)));
   families.push_back(Single("calibd_store_queue_operations",
-                            "Batches and other changes that wait to be on disk.", MetricType::Gauge,
+                            "Batches and other changes that wait for a commit.", MetricType::Gauge,
                             Bytes(store.queued)));
   MetricFamily size =
       Family("calibd_store_size_bytes",
-             "What is written in the log's files (part log), each of which takes up to 64 MiB of "
-             "the disk before that is written; size of the database and its write-ahead log (part "
-             "database).",
+             "Size of the store. Part log: bytes written to the files of the log, each of which "
+             "occupies up to 64 MiB of disk from the start; part database: the database and its "
+             "write-ahead log.",
              MetricType::Gauge);
   Add(size, {{"part", "log"}}, Count(store.log_bytes));
   Add(size, {{"part", "database"}}, Count(store.database_bytes));
@@ -591,26 +592,25 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_store_damaged",
                             "1 when damage to the store was found since the start, else 0.",
                             MetricType::Gauge, sources_.store_damaged ? 1 : 0));
-  families.push_back(Single("calibd_store_reserved_bytes",
-                            "Disk that the declarations of all models reserve.", MetricType::Gauge,
-                            Bytes(sources_.registry.reserved_disk_bytes())));
+  families.push_back(Single("calibd_store_reserved_bytes", "Disk space that all models reserve.",
+                            MetricType::Gauge, Bytes(sources_.registry.reserved_disk_bytes())));
   families.push_back(Single("calibd_store_limit_bytes",
-                            "Most that calibd_store_reserved_bytes may be with a new model.",
+                            "Limit of calibd_store_reserved_bytes for new models.",
                             MetricType::Gauge, Bytes(sources_.disk_bytes)));
   const bool restored = sources_.registry.CheckRestored().ok();
   families.push_back(Single("calibd_recovering",
-                            "1 while the start brings back the models and calls are answered "
+                            "1 while calibd recovers the models and calls are answered "
                             "with UNAVAILABLE, then 0.",
                             MetricType::Gauge, restored ? 0 : 1));
   families.push_back(Single("calibd_recovery_models", "Models that the start has read.",
                             MetricType::Gauge, Count(sources_.recovery.models)));
   families.push_back(Single("calibd_recovery_batches",
                             "Batches that the start has read from the log, to fill windows or to "
-                            "be counted again.",
+                            "be replayed.",
                             MetricType::Gauge, Count(sources_.recovery.batches)));
   if (restored) {
     families.push_back(Single("calibd_store_recovery_seconds",
-                              "What the start took to bring back the models.", MetricType::Gauge,
+                              "How long the start took to recover the models.", MetricType::Gauge,
                               sources_.recovery.seconds));
   }
 }
@@ -619,10 +619,10 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
   MetricFamily started =
       Family("grpc_server_started_total", "Calls that began.", MetricType::Counter);
   MetricFamily handled =
-      Family("grpc_server_handled_total", "Calls that ended, by code, failures included.",
+      Family("grpc_server_handled_total", "Calls that ended, including failures, by status code.",
              MetricType::Counter);
   MetricFamily seconds = Family("grpc_server_handling_seconds",
-                                "Duration of calls, failures included.", MetricType::Histogram);
+                                "Duration of calls, including failures.", MetricType::Histogram);
   for (const RpcStatistics::Calls& calls : sources_.rpcs.Snapshot()) {
     const Labels labels{{"grpc_type", calls.method.type},
                         {"grpc_service", calls.method.service},

@@ -49,7 +49,7 @@ absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& reques
   return duration;
 }
 
-// How often the model's state has changed; each count is part of what a restart brings back.
+// How often the model's state has changed; a restart recovers each of these counts.
 std::int64_t Changes(const ModelSnapshot& snapshot) {
   std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
   if (snapshot.label_coverage.has_value()) {

@@ -143,7 +143,8 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
 
 void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
                         v1::EffectSize& proto) {
-  const EffectSize effect = ReckonEffectSize(watch.reading, watch.null_moments, significance_level);
+  const EffectSize effect =
+      ComputeEffectSize(watch.reading, watch.null_moments, significance_level);
   if (effect.skce.has_value()) {
     proto.set_skce(*effect.skce);
   }

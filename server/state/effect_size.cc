@@ -17,8 +17,8 @@ std::optional<double> SquareOf(std::optional<double> kce) {
 
 }  // namespace
 
-EffectSize ReckonEffectSize(const EvidenceReading& reading, const NullMoments& null_moments,
-                            double significance_level) {
+EffectSize ComputeEffectSize(const EvidenceReading& reading, const NullMoments& null_moments,
+                             double significance_level) {
   // Each bound takes half of what the interval may miss.
   const double level = significance_level / 2;
   EffectSize effect;

@@ -17,9 +17,9 @@ struct EffectSize {
 };
 
 // null_moments: of the SKCE of the reading. Cost: O(1), some microseconds.
-[[nodiscard]] EffectSize ReckonEffectSize(const EvidenceReading& reading,
-                                          const NullMoments& null_moments,
-                                          double significance_level);
+[[nodiscard]] EffectSize ComputeEffectSize(const EvidenceReading& reading,
+                                           const NullMoments& null_moments,
+                                           double significance_level);
 
 }  // namespace calibd::server
 

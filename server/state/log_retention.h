@@ -16,7 +16,7 @@ class LogRetention {
  public:
   using Clock = std::chrono::steady_clock;
   // A snapshot follows on so many batches or rejected batches, or so long after the first of them:
-  // they bound what a start has to count again.
+  // they bound what a start has to replay.
   static constexpr std::size_t kSnapshotBatches = 4096;
   static constexpr std::size_t kSnapshotRejected = 16384;
   static constexpr std::chrono::seconds kSnapshotInterval{60};

@@ -186,7 +186,7 @@ class Model {
   const std::shared_ptr<void> reservation_;
   std::atomic<bool> deleted_ = false;
   std::atomic<std::int64_t> stored_time_us_ = 0;
-  // At first at once: what a start has counted again is in no snapshot.
+  // At first a snapshot is due at once: none holds the rows that a start replayed.
   std::atomic<LogRetention::Clock::time_point> snapshot_due_at_ =
       LogRetention::Clock::time_point::min();
   Strand strand_;

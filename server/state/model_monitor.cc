@@ -185,7 +185,7 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
 void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
   alarm.id = alarms_->empty() ? 1 : alarms_->back().id + 1;
   ++raised_[alarm.kind == Alarm::Kind::kEvidence ? 0 : 1];
-  const EffectSize effect = ReckonEffectSize(reading, {}, monitoring_.significance_level);
+  const EffectSize effect = ComputeEffectSize(reading, {}, monitoring_.significance_level);
   alarm.skce = effect.skce;
   alarm.skce_lower_bound = effect.skce_lower_bound;
   const RunningReliability::Bin total = watch_->reliability().Total();

@@ -1,4 +1,4 @@
-// When the state of models is stored, so that a start need not count again what they hold.
+// When snapshots of models are stored, so that a start has little to replay.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// How long a start takes that has much to bring back.
+// How long the recovery of a large store takes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

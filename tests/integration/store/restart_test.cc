@@ -1,4 +1,4 @@
-// What a restart brings back, and what a server refuses to start with.
+// What a restart recovers, and which stores a server refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,7 +164,7 @@ TEST_F(RestartTest, AfterACleanEndNothingIsCountedAgain) {
   };
   for (int start = 0; start < 2; ++start) {
     Start();
-    EXPECT_THAT(server_->process().Output(), HasSubstr(" 0 observations counted again"));
+    EXPECT_THAT(server_->process().Output(), HasSubstr(" 0 observations replayed"));
     EXPECT_THAT(snapshots(), SizeIs(3));
     for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(Answer(names[i]), before[i]);
     server_->Kill();

@@ -21,7 +21,7 @@ BUGS = (
      "writes ? store_->Commit() : store_->CommitLog();",
      "writes ? store_->Commit()\n"
      "             : store_->appended_bytes() < 65536 ? absl::OkStatus() : store_->CommitLog();"),
-    ("a batch that is sent again counts again", "server/ingest/pending_batch.cc",
+    ("a repeated batch counts twice", "server/ingest/pending_batch.cc",
      "if (standing.ok() && *standing == ProducerCursors::Standing::kSettledBefore) {",
      "if (false) {"),
     ("half of a batch is counted by a start", "server/ingest/recovery.cc",

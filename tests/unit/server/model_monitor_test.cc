@@ -157,7 +157,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_DOUBLE_EQ(evidence.threshold, std::log10(20));
   EXPECT_DOUBLE_EQ(evidence.log10_value, at_alarm.maximum.log_value / std::log(10));
   EXPECT_EQ(evidence.skce, at_alarm.skce_unbiased);
-  EXPECT_EQ(evidence.skce_lower_bound, ReckonEffectSize(at_alarm, {}, 0.05).skce_lower_bound);
+  EXPECT_EQ(evidence.skce_lower_bound, ComputeEffectSize(at_alarm, {}, 0.05).skce_lower_bound);
   EXPECT_TRUE(evidence.skce_lower_bound.has_value());
   EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
   EXPECT_FALSE(evidence.acknowledge_time.has_value());
