@@ -18,7 +18,7 @@ struct Unit {
   double seconds;
 };
 constexpr Unit kUnits[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
-// What a number of nanoseconds holds; what is sensible is the server's matter.
+// The most that fits a number of nanoseconds. The server has its own limits.
 constexpr double kMaxSeconds = 9e9;
 
 }  // namespace
@@ -30,14 +30,15 @@ absl::StatusOr<google::protobuf::Duration> ParseDuration(std::string_view text) 
   if (error == std::errc() && end - parsed == 1) {
     for (const Unit& unit : kUnits) {
       const double seconds = number * unit.seconds;
-      // Not so of NaN.
+      // Written so that NaN is refused.
       if (*parsed != unit.name || !(seconds >= 1e-9 && seconds <= kMaxSeconds)) continue;
       return TimeUtil::NanosecondsToDuration(std::llround(seconds * 1e9));
     }
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", std::string(text.substr(0, 40)),
-                   "' is no duration, expected a number > 0 and a unit, s, m, h or d: 90s, 1.5h"));
+                   "' is not a duration, expected a number > 0 followed by its unit s, m, h or d "
+                   "(seconds, minutes, hours, days), such as 60s or 1.5h"));
 }
 
 std::string ShortDuration(const google::protobuf::Duration& duration) {

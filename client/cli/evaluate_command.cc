@@ -92,8 +92,8 @@ absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
   }
   if (!status.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.input.predictions, ": ", std::string(status.message()),
-                     " (rows are counted from 0; --drop-invalid leaves such rows out)"));
+        absl::StrCat(NameLines(options.input, input, std::string(status.message())),
+                     " (--drop-invalid leaves out invalid rows)"));
   }
   return dropped;
 }
@@ -202,22 +202,23 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<EvaluateOptions>();
   OfflineOptions& offline = options->offline;
   offline.threads = std::max(1U, std::thread::hardware_concurrency());
-  CLI::App* const command = app.add_subcommand(
-      "evaluate",
-      "Say all that can be said of predictions in files, without a server, or of a model's "
-      "newest observations");
+  CLI::App* const command =
+      app.add_subcommand("evaluate",
+                         "Compute all estimates and tests for predictions in files (no server "
+                         "needed) or for a model's newest observations");
   command->footer(
       "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
       "          calibctl evaluate --model resnet18\n"
-      "The numbers equal those of a server that was sent the same rows in the same order with the "
+      "The numbers equal those of a server that received the same rows in the same order with the "
       "same bandwidth.");
   AddInputOptions(*command, options->input);
   command->add_option("--model", options->model,
-                      "evaluate this model of the server, NAME or NAME@VERSION, with its kernel "
-                      "and blocks, instead of files");
+                      "evaluate this model on the server, NAME or NAME@VERSION, instead of files, "
+                      "with the model's kernel and block sizes");
   command
-      ->add_option("--window", options->window,
-                   "with --model: only this many of the newest observations; default: all kept")
+      ->add_option(
+          "--window", options->window,
+          "with --model: use only this many of the newest observations; default: the whole window")
       ->check(CLI::Range(2, 1000000));
   AddKernelOptions(*command, options->kernel);
   command
@@ -226,9 +227,10 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->delimiter(',')
       ->check(CLI::Range(2, 1000));
   command
-      ->add_option("--lens", options->lenses,
-                   absl::StrCat("lenses beside the canonical one: ", kLensSyntax,
-                                "; default: those of the model, else top_label,class_wise"))
+      ->add_option(
+          "--lens", options->lenses,
+          absl::StrCat("further lenses besides the canonical one: ", kLensSyntax,
+                       "; default: the lenses of the model, or top_label,class_wise for files"))
       ->delimiter(',');
   command
       ->add_option("--binned-errors", options->binned_errors,
@@ -241,33 +243,32 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                    "bootstrap replicates, 99..100000, or 0 for no bootstrap test; default 1000")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   command
-      ->add_option(
-          "--consistency-replicates", options->consistency_replicates,
-          "of consistency resampling by the first binned error, 99..100000, or 0 for none; "
-          "default 999")
+      ->add_option("--consistency-replicates", options->consistency_replicates,
+                   "replicates of consistency resampling with the first binned error, 99..100000, "
+                   "or 0 for none; default 999")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
   command
-      ->add_option("--cme-locations", options->cme_test_locations,
-                   "test locations of the CME test of each lens, 1..256, or 0 for no such test; "
-                   "default 10")
+      ->add_option(
+          "--cme-locations", options->cme_test_locations,
+          "test locations of the CME test of each lens, 1..256, or 0 for no CME test; default 10")
       ->check(CLI::Range(0, 256));
   command
       ->add_option("--reliability-classes", options->reliability_classes,
-                   "classes, from 0, whose reliability is shown beside that of the top label")
+                   "classes, counted from 0, whose reliability diagrams are shown besides that of "
+                   "the top label")
       ->delimiter(',');
   command
       ->add_option("--band-level", options->band_level,
-                   "of the bands of reliability diagrams; default 0.9")
+                   "level of the bands of reliability diagrams; default 0.9")
       ->check(CLI::Range(0.5, 0.999));
   command->add_flag("--float32", options->float32,
-                    "estimate in float32: about twice as fast, off by less than a thousandth of "
+                    "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");
   command->add_option("--seed", options->seed,
-                      "seed of all that draws; default: random, and shown with the result");
+                      "seed of all random draws; default: random, and shown with the result");
   command
       ->add_option("--threads", offline.threads,
-                   "threads to compute with; default: one for each processor. No number depends "
-                   "on it")
+                   "number of threads; default: one per CPU. The results do not depend on it")
       ->check(CLI::Range(1, 1024));
   command
       ->add_option("--row-sum-tolerance", options->row_sum_tolerance,

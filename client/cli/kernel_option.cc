@@ -1,5 +1,6 @@
 #include "kernel_option.h"
 
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -17,15 +18,16 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
 absl::Status ReadKernel(const std::string& path, v1::Kernel& kernel) {
   std::ifstream file(path, std::ios::binary);
-  std::string text;
-  if (file) text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file || text.size() > kMaxFileBytes) {
-    return absl::NotFoundError(absl::StrCat("--kernel: cannot read ", path));
+  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("--kernel: cannot read ", path));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kernel: ", path, " is larger than ", kMaxFileBytes, " bytes"));
   }
   const auto status = google::protobuf::util::JsonStringToMessage(text, &kernel);
   if (status.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--kernel: ", path, " is no calibd.v1.Kernel in JSON: ", status.ToString()));
+      absl::StrCat("--kernel: ", path, " is not a calibd.v1.Kernel in JSON: ", status.ToString()));
 }
 
 absl::Status ParseFamily(const std::string& text, v1::Kernel& kernel) {
@@ -83,10 +85,10 @@ void AddKernelOptions(CLI::App& command, KernelOptions& options) {
                      "exp(-d/nu) over the distance d = total_variation (default), cityblock or "
                      "euclidean; gaussian: exp(-|x-z|^2/nu); file:PATH: a calibd.v1.Kernel in "
                      "JSON, e.g. a matrix-valued one");
-  command.add_option("--bandwidth", options.bandwidth,
-                     "nu: a number; median (default) of all pairwise distances; "
-                     "median_off_diagonal; mean_total_variation:ALPHA, that of Dirichlet(ALPHA) "
-                     "predictions");
+  command.add_option(
+      "--bandwidth", options.bandwidth,
+      "nu: a number; median (default) of all pairwise distances; median_off_diagonal; "
+      "mean_total_variation:ALPHA, the mean for Dirichlet(ALPHA) predictions");
 }
 
 absl::Status ParseKernel(const KernelOptions& options, std::size_t class_count, v1::Kernel& kernel,

@@ -30,8 +30,7 @@ absl::Status SendAll(const LabelOptions& options, const LabelsById& file,
     absl::Status status =
         stream.stream().Label(ids.subspan(first, count), labels.subspan(first, count));
     if (absl::IsInvalidArgument(status)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options.file.path, ": ", std::string(status.message()), " (labels are counted from 0)"));
+      return absl::InvalidArgumentError(NameLines(options.file, std::string(status.message())));
     }
     if (!status.ok()) return status;
     bar.Update(stream.settled());
@@ -51,7 +50,7 @@ ExitCode Run(const Context& context, const LabelOptions& options) {
   auto stream = ReportedStream::Open(context, **client, ModelArgument(options.model),
                                      stream_options, StreamContent::kLabels);
   if (!stream.ok()) return Fail(stream.status());
-  // Nothing is sent of a file in which a label is wrong.
+  // If one label is invalid, no label of the file is sent.
   const auto labels = ToClasses(options.file, *file, stream->stream().class_count());
   if (!labels.ok()) return Fail(labels.status());
   return stream->Finish(context, SendAll(options, *file, *labels, *stream));
@@ -62,11 +61,11 @@ ExitCode Run(const Context& context, const LabelOptions& options) {
 void AddLabelCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<LabelOptions>();
   CLI::App* const command =
-      app.add_subcommand("label", "Send the labels of predictions that were sent with ids before");
+      app.add_subcommand("label", "Send the labels of predictions that were sent earlier with ids");
   command->footer(
       "The model needs a label grace (calibctl model create --label-grace). A label that cannot "
-      "be used is counted and no error: of a prediction that is not known, that came too late, or "
-      "that had another label before. Running the command again changes nothing.\n"
+      "be used is counted and is not an error: its prediction is unknown, it came too late, or the "
+      "prediction already has another label. Running the command again changes nothing.\n"
       "Example: calibctl label clicks labels.csv --label-base 0");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command
@@ -75,11 +74,11 @@ void AddLabelCommand(CLI::App& app, Context& context) {
       ->required();
   command
       ->add_option("--label-base", options->file.label_base,
-                   "number of the first class in FILE, 0 or 1; must be said, is never guessed")
+                   "number of the first class in FILE, 0 or 1; required, never guessed")
       ->check(CLI::IsMember({0, 1}));
   command->add_flag("--header", options->file.header, "the first line holds names; skip it");
   command->add_option("--producer-id", options->producer_id,
-                      "name of this producer to the server; default: a random one");
+                      "name of this producer; default: a random one");
   command->callback([options, &context] { context.exit_code = Run(context, *options); });
 }
 

@@ -1,7 +1,9 @@
 #include "prediction_file.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <regex>
 #include <system_error>
 #include <utility>
 
@@ -15,17 +17,42 @@ namespace {
 
 absl::StatusOr<std::ifstream> Open(const std::string& path) {
   std::ifstream input(path, std::ios::binary);
-  if (!input) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read ", path, ": ", std::generic_category().message(errno)));
+  const int open_error = errno;
+  if (!input) return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", path));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::ErrnoToStatus(EISDIR, absl::StrCat("cannot read ", path));
   }
   return input;
 }
 
-absl::StatusOr<Table> ReadTable(const InputOptions& options) {
+// Where row i of a file is, i from 0.
+std::string Place(const std::string& path, std::size_t i, bool is_npy, bool header) {
+  return is_npy ? absl::StrCat(path, " row ", i, " (counted from 0)")
+                : absl::StrCat(path, " line ", i + (header ? 2 : 1));
+}
+
+// Replaces each "rows[i].field[k]" and "labels[i]" by place(field, i) and the column.
+template <typename PlaceOf>
+std::string ReplaceRows(const std::string& faults, const PlaceOf& place) {
+  static const std::regex kRow(R"((rows|labels)\[(\d+)\](?:\.(\w+))?(?:\[(\d+)\])?)");
+  std::string text;
+  auto rest = faults.begin();
+  for (std::sregex_iterator row(faults.begin(), faults.end(), kRow), end; row != end; ++row) {
+    const std::smatch& match = *row;
+    text.append(rest, match[0].first);
+    rest = match[0].second;
+    text += place(match[3].matched ? match[3].str() : match[1].str(), std::stoull(match[2].str()));
+    if (match[4].matched) absl::StrAppend(&text, ", column ", std::stoull(match[4].str()) + 1);
+  }
+  return text.append(rest, faults.end());
+}
+
+absl::StatusOr<Table> ReadTable(const InputOptions& options, bool& is_npy) {
   auto file = Open(options.predictions);
   if (!file.ok()) return file.status();
-  if (!LooksLikeNpy(*file)) {
+  is_npy = LooksLikeNpy(*file);
+  if (!is_npy) {
     return ReadCsv(*file, options.predictions,
                    {.header = options.header, .last_column_is_label = options.labels_last_column});
   }
@@ -36,11 +63,12 @@ absl::StatusOr<Table> ReadTable(const InputOptions& options) {
   return ReadNpy(*file, options.predictions);
 }
 
-absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options) {
+absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options, bool& is_npy) {
   auto file = Open(options.labels);
   if (!file.ok()) return file.status();
-  return LooksLikeNpy(*file) ? ReadNpyLabels(*file, options.labels)
-                             : ReadCsvLabels(*file, options.labels, options.header);
+  is_npy = LooksLikeNpy(*file);
+  return is_npy ? ReadNpyLabels(*file, options.labels)
+                : ReadCsvLabels(*file, options.labels, options.header);
 }
 
 // A file with a text for each of row_count predictions. noun: what it holds.
@@ -58,7 +86,7 @@ absl::StatusOr<std::vector<std::string>> ReadTexts(const std::string& path, cons
 }
 
 constexpr char kLabelBaseMissing[] =
-    "--label-base is missing: say --label-base 0 if the first class is numbered 0 in the labels, "
+    "--label-base is missing: use --label-base 0 if the first class is numbered 0 in the labels, "
     "or --label-base 1 if it is numbered 1. A wrong guess would shift every label by one class, "
     "so calibctl does not guess";
 
@@ -75,21 +103,22 @@ bool IsClass(std::int64_t label, std::int64_t base, std::size_t class_count) {
 
 void AddInputOptions(CLI::App& command, InputOptions& input) {
   command.add_option("PREDICTIONS", input.predictions,
-                     "CSV (one prediction a line, one column a class) or NumPy file "
-                     "(.npy, n x m of float32 or float64)");
+                     "CSV (one prediction per line, one column per class) or NumPy file (.npy, n x "
+                     "m of float32 or float64)");
   command.add_option("LABELS", input.labels,
-                     "CSV (one class number a line) or NumPy file (n integers)");
+                     "CSV (one class number per line) or NumPy file (n integers)");
   command
       .add_option("--label-base", input.label_base,
-                  "number of the first class in LABELS, 0 or 1; must be said, is never guessed")
+                  "number of the first class in LABELS, 0 or 1; required, never guessed")
       ->check(CLI::IsMember({0, 1}));
-  command.add_flag("--labels-last-column", input.labels_last_column,
-                   "the last column of PREDICTIONS (CSV) holds the labels; no LABELS then");
+  command.add_flag(
+      "--labels-last-column", input.labels_last_column,
+      "the last column of PREDICTIONS (CSV) holds the labels; LABELS is then left out");
   command.add_flag("--header", input.header, "the first line of a CSV file holds names; skip it");
   command.add_flag("--logits", input.logits,
-                   "the values are logits; they become probabilities by the softmax");
+                   "the values are logits; the softmax turns them into probabilities");
   command.add_flag("--drop-invalid", input.drop_invalid,
-                   "leave out invalid rows and count them; without it they are an error");
+                   "leave out invalid rows and count them; by default an invalid row is an error");
 }
 
 std::optional<std::string> FindUsageFault(const InputOptions& input) {
@@ -106,11 +135,12 @@ std::optional<std::string> FindUsageFault(const InputOptions& input) {
 }
 
 absl::StatusOr<Input> ReadInput(const InputOptions& options) {
-  auto table = ReadTable(options);
+  Input input;
+  auto table = ReadTable(options, input.predictions_are_npy);
   if (!table.ok()) return table.status();
   const bool labelled = options.labels_last_column || !options.labels.empty();
   if (!options.labels.empty()) {
-    auto labels = ReadLabels(options);
+    auto labels = ReadLabels(options, input.labels_are_npy);
     if (!labels.ok()) return labels.status();
     table->labels = *std::move(labels);
   }
@@ -124,7 +154,6 @@ absl::StatusOr<Input> ReadInput(const InputOptions& options) {
         absl::StrCat(options.predictions, " has ", table->column_count,
                      " columns of probabilities, expected one for each of 2 classes or more"));
   }
-  Input input;
   input.class_count = table->column_count;
   input.values = std::move(table->values);
   if (!options.ids.empty()) {
@@ -143,13 +172,30 @@ absl::StatusOr<Input> ReadInput(const InputOptions& options) {
     const std::int64_t label = table->labels[i];
     const bool valid = IsClass(label, base, table->column_count);
     if (!valid && !options.drop_invalid) {
+      const std::string& path = options.labels_last_column ? options.predictions : options.labels;
       return absl::InvalidArgumentError(
-          absl::StrCat(options.labels_last_column ? options.predictions : options.labels,
-                       ": label ", i + 1, " = ", label, ExpectedLabels(base, table->column_count)));
+          absl::StrCat(Place(path, i, input.labels_are_npy, options.header), ": label ", label,
+                       ExpectedLabels(base, table->column_count)));
     }
     input.labels.push_back(valid ? static_cast<std::int32_t>(label - base) : -1);
   }
   return input;
+}
+
+std::string NameLines(const InputOptions& options, const Input& input, const std::string& faults) {
+  return ReplaceRows(faults, [&](const std::string& field, std::size_t i) {
+    if (field == "labels" && !options.labels.empty()) {
+      return Place(options.labels, i, input.labels_are_npy, options.header);
+    }
+    if (field == "prediction_ids") return Place(options.ids, i, false, options.header);
+    return Place(options.predictions, i, input.predictions_are_npy, options.header);
+  });
+}
+
+std::string NameLines(const LabelFileOptions& options, const std::string& faults) {
+  return ReplaceRows(faults, [&](const std::string& /*field*/, std::size_t i) {
+    return Place(options.path, i, false, options.header);
+  });
 }
 
 std::optional<std::string> FindUsageFault(const LabelFileOptions& options) {
@@ -171,9 +217,9 @@ absl::StatusOr<std::vector<std::int32_t>> ToClasses(const LabelFileOptions& opti
   classes.reserve(file.labels.size());
   for (const std::int64_t label : file.labels) {
     if (!IsClass(label, base, class_count)) {
-      const std::size_t line = classes.size() + (options.header ? 2 : 1);
-      return absl::InvalidArgumentError(absl::StrCat(options.path, " line ", line, ": label ",
-                                                     label, ExpectedLabels(base, class_count)));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Place(options.path, classes.size(), false, options.header), ": label ",
+                       label, ExpectedLabels(base, class_count)));
     }
     classes.push_back(static_cast<std::int32_t>(label - base));
   }

@@ -20,7 +20,7 @@ struct InputOptions {
   bool labels_last_column = false;
   // With ids, labels may come later.
   std::string ids;
-  // Of the values of the model's group tag.
+  // File with the values of the model's group tag.
   std::string groups;
   bool header = false;
   bool logits = false;
@@ -46,12 +46,21 @@ struct Input {
   // n, or none.
   std::vector<std::string> groups;
   std::size_t class_count = 0;
+  // Which files were NumPy files rather than CSV.
+  bool predictions_are_npy = false;
+  bool labels_are_npy = false;
 };
 
 // Reads CSV or NumPy files, told apart by their first byte. Checks shapes and
 // labels; what the rows hold is checked where they are used.
-// Errors: NotFound; InvalidArgument naming the file, line and column.
+// Errors: InvalidArgument naming the file, line and column; for a file that cannot be read, the
+// status of the system's error, such as NotFound.
 [[nodiscard]] absl::StatusOr<Input> ReadInput(const InputOptions& options);
+
+// Replaces the rows in a description of faults by their places in the files:
+// "rows[1].probabilities[0] is 2" becomes "p.csv line 2, column 1 is 2".
+[[nodiscard]] std::string NameLines(const InputOptions& options, const Input& input,
+                                    const std::string& faults);
 
 // Where the labels of predictions that were sent with ids are read from.
 struct LabelFileOptions {
@@ -63,8 +72,11 @@ struct LabelFileOptions {
 // What is wrong with the options taken together; unset when nothing is.
 [[nodiscard]] std::optional<std::string> FindUsageFault(const LabelFileOptions& options);
 
-// As the file has them. Errors: NotFound; InvalidArgument naming the line.
+// The labels as the file has them. Errors: as ReadInput.
 [[nodiscard]] absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options);
+
+// As NameLines above, for labels.
+[[nodiscard]] std::string NameLines(const LabelFileOptions& options, const std::string& faults);
 
 // The labels of the file, 0-based. Errors: InvalidArgument naming the line of the first that
 // is not one of class_count classes.

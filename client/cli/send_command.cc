@@ -39,13 +39,14 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
     if (!input.groups.empty()) {
       const auto begin = input.groups.begin() + static_cast<std::ptrdiff_t>(first);
       const auto end = begin + static_cast<std::ptrdiff_t>(count);
-      // Those that follow on one another with one value.
+      // The consecutive rows with the same value.
       count = static_cast<std::size_t>(
           std::find_if(begin, end, [&](const std::string& group) { return group != *begin; }) -
           begin);
       if (absl::Status status = stream.stream().SetGroup(*begin); !status.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(options.input.groups, ": value ", first + 1,
-                                                       " ", std::string(status.message())));
+        return absl::InvalidArgumentError(absl::StrCat(options.input.groups, " line ",
+                                                       first + (options.input.header ? 2 : 1), ": ",
+                                                       std::string(status.message())));
       }
     }
     const auto rows = values.subspan(first * m, count * m);
@@ -55,8 +56,8 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
                                             kind, rows, ids.subspan(first, count), row_labels);
     if (absl::IsInvalidArgument(status)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(options.input.predictions, ": ", std::string(status.message()),
-                       " (rows are counted from 0; --drop-invalid leaves such rows out)"));
+          absl::StrCat(NameLines(options.input, input, std::string(status.message())),
+                       " (--drop-invalid leaves out invalid rows)"));
     }
     if (!status.ok()) return status;
     bar.Update(stream.settled());
@@ -69,7 +70,7 @@ ExitCode Run(const Context& context, const SendOptions& options) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   if (options.create && !options.input.ids.empty()) {
     return UsageFault(
-        "--create makes a model without a label grace, which --ids needs: say calibctl model "
+        "--create makes a model without a label grace, which --ids needs: first run calibctl model "
         "create NAME --label-grace 7d");
   }
   const auto input = ReadInput(options.input);
@@ -91,7 +92,7 @@ ExitCode Run(const Context& context, const SendOptions& options) {
   stream_options.producer_id = options.producer_id;
   stream_options.class_names = options.class_names;
   if (!input->ids.empty()) {
-    // A batch that is larger than what may wait is never taken.
+    // A batch larger than max_pending is never accepted.
     const auto model = (*client)->GetModel(name);
     if (!model.ok()) return Fail(model.status());
     stream_options.max_rows_per_batch = model->max_pending();
@@ -116,20 +117,20 @@ void AddSendCommand(CLI::App& app, Context& context) {
   CLI::App* const command = app.add_subcommand(
       "send", "Send the predictions in files, with their labels or with ids, to a model");
   command->footer(
-      "Every row is counted once, also when the connection breaks on the way. Running the command "
-      "again counts the rows again, but for those whose ids the server knows.\n"
-      "With --ids, LABELS may be left out and come later, by `calibctl label`; the model needs a "
+      "Every row is counted exactly once, even if the connection breaks. Running the command again "
+      "counts the rows again, except those whose ids the server knows.\n"
+      "With --ids, LABELS may be left out and sent later with `calibctl label`; the model needs a "
       "label grace.\n"
       "Examples: calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
       "          calibctl send clicks predictions.csv --ids ids.csv");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddInputOptions(*command, options->input);
   command->add_option("--ids", options->input.ids,
-                      "CSV: the id of each prediction, the caller's own, one a line");
+                      "CSV: one id per line, for each prediction; you choose the ids");
   command->add_option("--groups", options->input.groups,
-                      "CSV: the value of the model's group tag of each prediction, one a line");
+                      "CSV: one value of the model's group tag per line, for each prediction");
   command->add_option("--producer-id", options->producer_id,
-                      "name of this producer to the server; default: a random one");
+                      "name of this producer; default: a random one");
   command
       ->add_option("--class-names", options->class_names,
                    "the classes in the order of the columns, a,b,c; checked against the model's")

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -116,7 +117,22 @@ absl::Status EnsureModel(client::Client& client, const std::string& name,
   if (existing->class_count() == class_count) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing->class_count(),
                                                     " classes, the generator ", class_count,
-                                                    ": say --classes"));
+                                                    ": set --classes"));
+}
+
+// A second run with the same seed sends the same rows. They have no ids, so the server counts them
+// again; its warnings tell of the repetition.
+void TellRepetition(const std::string& name, std::int64_t observations_before,
+                    const v1::GetCalibrationResponse& after) {
+  for (const std::string& warning : after.warnings()) {
+    std::cerr << "calibctl: warning: " << warning << '\n';
+  }
+  if (observations_before > 0 && !after.warnings().empty()) {
+    std::cerr
+        << "calibctl: " << name << " had " << observations_before
+        << " observations before this run. A run with the same generator and --seed sends the "
+           "same rows, and they are counted again: use another --seed or a new model\n";
+  }
 }
 
 absl::Status SendAll(const Context& context, const SimulateOptions& options, Generator& generator,
@@ -143,7 +159,7 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
     generator.Draw(static_cast<std::size_t>(count), set);
     absl::Status status =
         stream.stream().Send(client::PredictionKind::kProbabilities, set.probabilities, set.labels);
-    // At a chosen rate nothing waits for a batch to fill up.
+    // At a chosen rate rows are sent at once, even if a batch is not full.
     if (status.ok() && options.rate > 0) status = stream.stream().Flush();
     if (!status.ok()) return status;
     sent += count;
@@ -164,12 +180,18 @@ ExitCode Run(const Context& context, const SimulateOptions& options) {
   if (absl::Status status = EnsureModel(**client, name, options.class_count); !status.ok()) {
     return Fail(status);
   }
+  const auto before = (*client)->GetCalibration(name);
+  if (!before.ok()) return Fail(before.status());
   auto stream = ReportedStream::Open(context, **client, name, {}, StreamContent::kRows);
   if (!stream.ok()) return Fail(stream.status());
   const Truth truth{ExpectedCalibrationError(*spec), MeanTotalVariation(spec->alpha)};
   const ExitCode code = stream->Finish(context, SendAll(context, options, *generator, *stream),
                                        {{"generator", TruthToJson(truth)}});
+  if (code != ExitCode::kOk) return code;
   if (!context.json()) Tell(truth);
+  const auto after = (*client)->GetCalibration(name);
+  if (!after.ok()) return Fail(after.status());
+  TellRepetition(name, before->observations(), *after);
   return code;
 }
 
@@ -178,36 +200,42 @@ ExitCode Run(const Context& context, const SimulateOptions& options) {
 void AddSimulateCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<SimulateOptions>();
   CLI::App* const command = app.add_subcommand(
-      "simulate", "Stream made-up predictions whose calibration is known, to try calibd out");
+      "simulate", "Stream simulated predictions whose calibration is known, to try calibd");
   command->footer(
       "A prediction is drawn from Dirichlet(alpha); its label from beta with probability pi, else "
       "from the prediction itself. M1: pi = 0 (calibrated); M2: pi = 0.5, always the first class; "
       "M3: pi = 1, uniform; alpha = 0.1 for every class.\n"
-      "The model is created with default settings if there is none.\n"
+      "The model is created with default settings if it does not exist.\n"
       "Examples: calibctl simulate demo --generator M2 --n 5000\n"
       "          calibctl simulate skewed --classes 3 --alpha 1,2,5 --pi 0.1 --beta class:2 "
       "--n 5000");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command
-      ->add_option("--generator", options->generator,
-                   "M1 (calibrated; the default), M2 or M3 (not); the following change it")
+      ->add_option(
+          "--generator", options->generator,
+          "M1 (calibrated; the default), M2 or M3 (both miscalibrated); --alpha, --pi and --beta "
+          "change it")
       ->check(CLI::IsMember({"M1", "M2", "M3"}));
   command
       ->add_option("--alpha", options->alpha,
-                   "concentration of the predictions: one number > 0, or one a class")
+                   "concentration of the predictions: one number > 0, or one per class")
       ->delimiter(',');
   command->add_option("--pi", options->pi, "share of labels that ignore the prediction, in [0, 1]")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--beta", options->beta,
-                      "where those labels come from: uniform, class:K (from 0), or one "
-                      "probability a class with commas between them");
+  command->add_option(
+      "--beta", options->beta,
+      "distribution of those labels: uniform, class:K (from 0), or one probability per "
+      "class, separated by commas");
   command->add_option("--n", options->n, "number of predictions")
       ->required()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}));
   command
-      ->add_option("--rate", options->rate, "predictions a second; default 0: as fast as it goes")
+      ->add_option("--rate", options->rate,
+                   "predictions per second; default 0: as fast as possible")
       ->check(CLI::Range(0.0, 1e9));
-  command->add_option("--seed", options->seed, "seed of the generator; default 0");
+  command->add_option("--seed", options->seed,
+                      "seed of the generator; default 0. The same seed sends the same rows, which "
+                      "a model counts again");
   command->add_option("--classes", options->class_count, "number of classes; default 10")
       ->check(CLI::Range(static_cast<int>(kMinClassCount), static_cast<int>(kMaxClassCount)));
   command->callback([options, &context] { context.exit_code = Run(context, *options); });

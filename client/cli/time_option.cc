@@ -24,7 +24,8 @@ absl::StatusOr<google::protobuf::Timestamp> ParseTime(std::string_view text,
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", std::string(text.substr(0, 40)),
-                   "' is no time, expected 2026-01-31, 2026-01-31T12:30:00Z or how long ago: 7d"));
+                   "' is not a time, expected a date such as 2026-01-31, a time such as "
+                   "2026-01-31T12:30:00Z, or how long ago, in s, m, h or d, such as 7d"));
 }
 
 }  // namespace calibd::cli

@@ -14,11 +14,10 @@
 
 namespace calibd::client {
 
-// What is wrong with one prediction or label, judged by the server's rules: the
-// field and a text as "sums to 1.31, expected 1 +- 0.001, exceeded by 0.309". Unset when it is
-// valid.
+// What is wrong with one prediction or label by the server's rules: the field and a text such as
+// "sums to 1.31, expected 1 +- 0.001, exceeded by 0.309".
 struct RowFault {
-  const char* field;
+  std::string field;
   std::string description;
 };
 
@@ -42,12 +41,12 @@ std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row
     const auto value = static_cast<double>(row[k]);
     if (kind == PredictionKind::kLogits) {
       if (!std::isfinite(value)) {
-        return RowFault{"logits",
-                        absl::StrCat("value ", k, " = ", value, ", expected a finite number")};
+        return RowFault{absl::StrCat("logits[", k, "]"),
+                        absl::StrCat("is ", value, ", expected a finite number")};
       }
     } else if (!(value >= 0 && value <= 1)) {  // catches NaN too
-      return RowFault{"probabilities", absl::StrCat("value ", k, " = ", Exact(value),
-                                                    ", expected a number in [0, 1]")};
+      return RowFault{absl::StrCat("probabilities[", k, "]"),
+                      absl::StrCat("is ", Exact(value), ", expected a number in [0, 1]")};
     }
     sum += value;
   }

@@ -143,12 +143,23 @@ TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyWhenAsked) {
   const PredictionFiles files(set, 0);
   CalibctlRun strict({"evaluate", files.predictions(), files.labels(), "--label-base", "0"});
   EXPECT_EQ(strict.exit_code(), 1);
-  EXPECT_THAT(strict.error(), HasSubstr("rows[17].probabilities"));
+  EXPECT_THAT(strict.error(), HasSubstr(files.predictions() + " line 18 sums to 1.3"));
   CalibctlRun lenient({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
                        "--drop-invalid", "--replicates", "99", "--output", "json"});
   EXPECT_EQ(lenient.exit_code(), 0) << lenient.error();
   EXPECT_EQ(lenient.json().at("observations"), 99);
   EXPECT_EQ(lenient.json().at("dropped_rows"), 1);
+}
+
+TEST(CalibctlEvaluateTest, NamesAFileThatCannotBeReadWithTheReason) {
+  const auto fault = [](const std::string& file) {
+    CalibctlRun run({"evaluate", file, "labels.csv", "--label-base", "0"});
+    EXPECT_EQ(run.exit_code(), 1);
+    return run.error();
+  };
+  EXPECT_EQ(fault("/nonexistent.csv"),
+            "calibctl: not found: cannot read /nonexistent.csv: No such file or directory\n");
+  EXPECT_EQ(fault("/tmp"), "calibctl: cannot read /tmp: Is a directory\n");
 }
 
 TEST(CalibctlEvaluateTest, TakesLogits) {

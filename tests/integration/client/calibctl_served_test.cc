@@ -219,7 +219,7 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
   const auto bad =
       Run({"send", "four", files.predictions(), files.labels(), "--label-base", "0", "--create"});
   EXPECT_EQ(bad->exit_code(), 1);
-  EXPECT_THAT(bad->error(), HasSubstr("rows[30].probabilities"));
+  EXPECT_THAT(bad->error(), HasSubstr(files.predictions() + " line 31, column 1 is 2, expected"));
   const nlohmann::json sent =
       RunJson({"send", "four", files.predictions(), files.labels(), "--label-base", "0",
                "--drop-invalid", "--producer-id", "test"});
@@ -227,6 +227,20 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
   EXPECT_EQ(sent.at("dropped_rows"), 1);
   EXPECT_EQ(sent.at("producer_id"), "test");
   EXPECT_EQ(RunJson({"show", "four"}).at("dropped_rows"), 1);
+}
+
+TEST_F(CalibctlServedTest, SimulateTellsWhenItRepeatsRows) {
+  const auto simulate = [&](const char* seed) {
+    const auto run = Run({"simulate", "twice", "--n", "1000", "--seed", seed});
+    EXPECT_EQ(run->exit_code(), 0) << run->error();
+    EXPECT_THAT(run->output(), HasSubstr("1000 rows accepted"));
+    return run->error();
+  };
+  EXPECT_EQ(simulate("3"), "");
+  EXPECT_EQ(simulate("4"), "");
+  EXPECT_THAT(simulate("3"), AllOf(HasSubstr("33.3 % of the newest 3000 observations are equal to"),
+                                   HasSubstr("models/twice had 2000 observations before this run"),
+                                   HasSubstr("use another --seed")));
 }
 
 TEST_F(CalibctlServedTest, SimulateTakesAnyGeneratorAndTellsItsTruth) {

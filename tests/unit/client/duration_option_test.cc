@@ -30,7 +30,8 @@ TEST(ParseDurationTest, RefusesEverythingElse) {
                            "1e300d", "1e-12s", "1,5h", "0x10s"}) {
     const auto duration = ParseDuration(text);
     ASSERT_FALSE(duration.ok()) << text;
-    EXPECT_THAT(std::string(duration.status().message()), HasSubstr("s, m, h or d"));
+    EXPECT_THAT(std::string(duration.status().message()),
+                HasSubstr("s, m, h or d (seconds, minutes, hours, days), such as 60s or 1.5h"));
   }
 }
 

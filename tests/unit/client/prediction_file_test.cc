@@ -49,7 +49,7 @@ TEST_F(PredictionFileTest, NamesTheLabelThatTheBaseCannotExplain) {
   options.label_base = 0;
   const auto error = ReadInput(options).status();
   EXPECT_THAT(std::string(error.message()),
-              HasSubstr("label 2 = 2, expected 0..1 with --label-base 0"));
+              HasSubstr("l.csv line 2: label 2, expected 0..1 with --label-base 0"));
   options.drop_invalid = true;
   const auto input = ReadInput(options);
   ASSERT_TRUE(input.ok()) << input.status();
@@ -118,6 +118,29 @@ TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfOneThatIsNoClass) {
               HasSubstr("l.csv line 3: label 3, expected 1..2 with --label-base 1"));
   options.path += ".absent";
   EXPECT_TRUE(absl::IsNotFound(ReadLabelFile(options).status()));
+}
+
+TEST(NameLinesTest, NamesTheFilesLinesAndColumns) {
+  InputOptions options;
+  options.predictions = "p.csv";
+  options.labels = "l.csv";
+  options.ids = "i.csv";
+  EXPECT_EQ(NameLines(options, {}, "rows[1].probabilities sums to 2; rows[0].logits[3] is nan"),
+            "p.csv line 2 sums to 2; p.csv line 1, column 4 is nan");
+  EXPECT_EQ(NameLines(options, {}, "labels[7] is 9; rows[2].labels is 9"),
+            "l.csv line 8 is 9; l.csv line 3 is 9");
+  options.header = true;
+  EXPECT_EQ(NameLines(options, {}, "rows[0].prediction_ids is not valid UTF-8; 3 more"),
+            "i.csv line 2 is not valid UTF-8; 3 more");
+  options.labels.clear();
+  EXPECT_EQ(NameLines(options, {}, "labels[0] is 9"), "p.csv line 2 is 9");
+  Input npy;
+  npy.predictions_are_npy = true;
+  EXPECT_EQ(NameLines(options, npy, "rows[5].probabilities is 2"),
+            "p.csv row 5 (counted from 0) is 2");
+  LabelFileOptions labels;
+  labels.path = "b.csv";
+  EXPECT_EQ(NameLines(labels, "labels[4].prediction_ids is long"), "b.csv line 5 is long");
 }
 
 TEST(InputOptionsTest, AsksForTheLabelBaseRatherThanGuess) {

@@ -26,13 +26,13 @@ TEST(FindFaultTest, NamesFieldAndValue) {
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0.5, 0.81}, 0),
             "probabilities sums to 1.31, expected 1 +- 0.001, exceeded by 0.309");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {std::nextafter(1.0, 2.0), 0}, 0),
-            "probabilities value 0 = 1.0000000000000002, expected a number in [0, 1]");
+            "probabilities[0] is 1.0000000000000002, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {-0.5, 1.5}, 0),
-            "probabilities value 0 = -0.5, expected a number in [0, 1]");
+            "probabilities[0] is -0.5, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {1, kNan}, 0),
-            "probabilities value 1 = nan, expected a number in [0, 1]");
+            "probabilities[1] is nan, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kLogits, {1, std::numeric_limits<double>::infinity()}, 0),
-            "logits value 1 = inf, expected a finite number");
+            "logits[1] is inf, expected a finite number");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0, 1}, 2), "labels is 2, expected [0, 2)");
   EXPECT_EQ(Fault(PredictionKind::kLogits, {0, 1}, -1), "labels is -1, expected [0, 2)");
 }
