@@ -8,7 +8,7 @@
 namespace calibd::cli {
 namespace {
 
-constexpr char kNoVerdict[] = "not enough data to decide, which --fail-on takes for an error\n";
+constexpr char kNoVerdict[] = "not enough data to decide, which --fail-on treats as an error\n";
 
 }  // namespace
 

@@ -61,18 +61,20 @@ ExitCode Run(const Context& context, const HistoryOptions& options) {
 
 void AddHistoryCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<HistoryOptions>();
-  CLI::App* const command = app.add_subcommand(
-      "history", "Show what became of a model's calibration over time, as it was counted");
+  CLI::App* const command = app.add_subcommand("history", "Show a model's calibration over time");
   command->footer(
-      "Minutes are kept for 2 days, hours for 60, days for 1000.\n"
+      "Minutes are kept for 2 days, hours for 60 days, days for 1000 days.\n"
       "Examples: calibctl history resnet18 --from 7d\n"
       "          calibctl history resnet18 --resolution day --csv > days.csv");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command->add_option("--resolution", options->resolution, "minute, hour or day; default hour")
       ->check(CLI::IsMember({"minute", "hour", "day"}));
   command->add_option("--from", options->from,
-                      "2026-01-31, 2026-01-31T12:30:00Z or how long ago: 7d; default: all");
-  command->add_option("--to", options->to, "likewise; what begins then is left out; default: now");
+                      "a time such as 2026-01-31 or 2026-01-31T12:30:00Z, or how long ago, such as "
+                      "7d; default: all");
+  command->add_option(
+      "--to", options->to,
+      "as --from; buckets that begin at or after this time are left out; default: now");
   command->add_flag("--csv", options->csv, "print comma-separated values");
   command->callback([options, &context] { context.exit_code = Run(context, *options); });
 }

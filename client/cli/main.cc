@@ -8,7 +8,7 @@
 namespace {
 
 constexpr char kFooter[] =
-    "Exit codes: 0 fine; 1 an error; 2 wrong usage; 3 --fail-on found miscalibration.\n"
+    "Exit codes: 0 success; 1 error; 2 wrong usage; 3 --fail-on found miscalibration.\n"
     "JSON (--output json) has stable keys and numbers that read back as the same doubles.\n"
     "\n"
     "Start with:\n"
@@ -18,7 +18,7 @@ constexpr char kFooter[] =
     "  calibctl show resnet18\n"
     "  calibctl watch resnet18\n"
     "  calibctl test resnet18\n"
-    "`calibctl COMMAND --help` tells more.";
+    "`calibctl COMMAND --help` documents each command.";
 
 int Run(int argc, char** argv) {
   using calibd::cli::Context;

@@ -165,51 +165,51 @@ void AddMonitoringOptions(CLI::App& command, MonitoringOptions& options) {
   const std::vector<CLI::Option*> watched = {
       command
           .add_option("--significance-level", options.significance_level,
-                      "a calibrated model ever raises the evidence alarm with at most this "
-                      "probability; default 0.05")
+                      "upper bound of the probability that a calibrated model ever raises the "
+                      "evidence alarm; default 0.05")
           ->check(CLI::Range(1e-9, 0.25)),
       command
-          .add_option(
-              "--average-run-length", options.average_run_length,
-              "a calibrated model raises a drift alarm once in at least as many predictions "
-              "in the mean; default 1e6")
+          .add_option("--average-run-length", options.average_run_length,
+                      "a calibrated model raises on average at most one drift alarm in this many "
+                      "predictions; default 1e6")
           ->check(CLI::Range(100.0, 1e12)),
       command
           .add_option("--tolerance", options.tolerance,
-                      "probabilities that are off by less than this divided by the number of "
-                      "classes are no evidence, e.g. as they were rounded; default 1e-5")
+                      "errors of a probability up to this divided by the number of classes, such "
+                      "as rounding errors, are not evidence; default 1e-5")
           ->check(CLI::Range(1e-9, 0.5)),
       command.add_option("--stale-after", options.stale_after,
-                         "the verdict is stale when no observation was counted for as long, e.g. "
-                         "12h; default 1d, and at least twice the label grace"),
+                         "the verdict becomes stale when no observation is counted for this long, "
+                         "e.g. 12h; default 1d, but at least twice the label grace"),
       command
           .add_option("--min-observations", options.min_observations,
-                      "observations before it is said that the model is not rejected; default 100")
+                      "observations needed before the verdict can be NOT REJECTED; default 100")
           ->check(at_least_one),
       command.add_option("--group-tag", options.group_tag,
-                         "the tag by whose values predictions are grouped and watched, e.g. "
-                         "region; see `calibctl send --groups`; default: none")};
+                         "the tag whose values form groups of predictions that are monitored "
+                         "separately, e.g. region; see `calibctl send --groups`; default: none")};
   command
       .add_option("--max-groups", options.max_groups,
-                  "values of the tag that get a group of their own, the first ones to come; all "
-                  "others share one; default 64")
+                  "number of values with a group of their own: the first ones to arrive; all other "
+                  "values share one group; default 64")
       ->needs(watched.back())
       ->check(CLI::Range(1, 64));
   command
-      .add_option("--min-group-observations", options.min_group_observations,
-                  "observations before a group is tested; default: as --min-observations")
+      .add_option(
+          "--min-group-observations", options.min_group_observations,
+          "observations needed before a group is tested; default: the value of --min-observations")
       ->needs(watched.back())
       ->check(at_least_one);
   CLI::Option* const none = command.add_flag(
       "--no-monitoring", options.disabled,
-      "no evidence, verdict, alarms and groups: estimates, history and tests alone");
+      "compute no evidence, verdict, alarms or groups, only estimates, history and tests");
   for (CLI::Option* const option : watched) none->excludes(option);
 }
 
 void AddCreate(CLI::App& model, Context& context) {
   auto options = std::make_shared<CreateOptions>();
   CLI::App* const command = model.add_subcommand(
-      "create", "Declare a model. Repeating an equal declaration does nothing");
+      "create", "Create a model. Repeating the command with the same settings does nothing");
   command->footer(
       "Examples: calibctl model create resnet18 --classes 10\n"
       "          calibctl model create clicks --classes 2 --label-grace 7d\n"
@@ -219,22 +219,24 @@ void AddCreate(CLI::App& model, Context& context) {
       command->add_option("--classes", options->class_count, "number of classes, 2..100000");
   command
       ->add_option("--class-names", options->class_names,
-                   "names of the classes in the order of the probabilities, a,b,c")
+                   "names of the classes in the order of the probabilities: a,b,c")
       ->delimiter(',')
       ->excludes(classes);
   AddKernelOptions(*command, options->kernel);
   command
-      ->add_option("--warmup", options->warmup,
-                   "predictions that the bandwidth is chosen from; default: up to 500")
+      ->add_option(
+          "--warmup", options->warmup,
+          "number of first predictions from which the bandwidth is chosen; default: up to 500")
       ->check(CLI::Range(2, 1000000));
   command
       ->add_option("--lens", options->lenses,
-                   absl::StrCat("lenses whose estimates run beside the canonical one, at most 8: ",
+                   absl::StrCat("further lenses besides the canonical one, at most 8: ",
                                 kLensSyntax, "; default: none"))
       ->delimiter(',');
   command
-      ->add_option("--block-sizes", options->block_sizes,
-                   "sizes of the running block estimators, at most 4 of 2..1000; default 2,100")
+      ->add_option(
+          "--block-sizes", options->block_sizes,
+          "sizes of the running block estimators, at most 4 values in 2..1000; default 2,100")
       ->delimiter(',')
       ->check(CLI::Range(2, 1000));
   command
@@ -245,15 +247,15 @@ void AddCreate(CLI::App& model, Context& context) {
       ->add_option("--row-sum-tolerance", options->row_sum_tolerance,
                    "a row is valid when |sum - 1| is at most this; default 0.001")
       ->check(CLI::Range(1e-12, 0.1));
-  CLI::Option* const grace = command->add_option(
-      "--label-grace", options->label_grace,
-      "how long a prediction with an id waits for its label, longer than nearly all labels take: a "
-      "number and a unit, s, m, h or d, e.g. 90s, 1.5h, 7d; default: labels come with their "
-      "predictions");
+  CLI::Option* const grace =
+      command->add_option("--label-grace", options->label_grace,
+                          "how long a prediction with an id waits for its label: a number and a "
+                          "unit s, m, h or d, e.g. 90s, 1.5h, 7d. Choose it so that nearly all "
+                          "labels arrive in time. Default: labels come with their predictions");
   command
       ->add_option("--max-pending", options->max_pending,
-                   "predictions that may wait for their labels; default 100000, or fewer if "
-                   "they need more disk than the server allows one model")
+                   "largest number of predictions that wait for their labels; default 100000, or "
+                   "fewer if these exceed the server's disk limit per model")
       ->needs(grace)
       ->check(CLI::Range(1, 10'000'000));
   AddMonitoringOptions(*command, options->monitoring);
@@ -275,8 +277,8 @@ void AddModelCommand(CLI::App& app, Context& context) {
     command->add_option("NAME", *argument, "name, or NAME@VERSION")->required();
     command->callback([argument, &context, run] { context.exit_code = run(context, *argument); });
   };
-  add("show", "Show what a model was declared with", Show);
-  add("delete", "Delete a model with all that is known of it", Delete);
+  add("show", "Show the settings of a model", Show);
+  add("delete", "Delete a model and all its data", Delete);
 }
 
 }  // namespace calibd::cli

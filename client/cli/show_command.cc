@@ -34,11 +34,13 @@ ExitCode Run(const Context& context, const ShowOptions& options) {
 void AddShowCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* const command = app.add_subcommand(
-      "show", "Say what is known of a model's calibration: the verdict, and the running estimates");
+      "show", "Show the verdict on a model's calibration and the running estimates");
   command->footer(
-      "The verdict and its evidence hold however often one looks. --fail-on decides by p-values "
-      "that are for one look.\nSKCE is the squared kernel calibration error; its estimates are "
-      "unbiased and may be negative.\nExample: calibctl show resnet18 --output json");
+      "The verdict and its evidence stay valid however often you look at them. --fail-on uses "
+      "p-values, which are valid for one look.\n"
+      "SKCE is the squared kernel calibration error; its estimates are unbiased and may be "
+      "negative.\n"
+      "Example: calibctl show resnet18 --output json");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddFailOnOptions(*command, options->fail_on,
                    "the smallest of the k p-values shown, against the level divided by k");

@@ -49,19 +49,20 @@ ExitCode Verify(const Context& context) {
 void AddStoreCommands(CLI::App& app, Context& context) {
   auto path = std::make_shared<std::string>();
   CLI::App* const backup =
-      app.add_subcommand("backup", "Copy the server's database to a file, while it serves");
+      app.add_subcommand("backup", "Copy the server's store to a file while it serves");
   backup->footer(
-      "The file is complete or not there. To go back to it, put it as calibd.db into an empty "
-      "folder and start calibd with that as --data-dir.\n"
+      "The file is created only if the copy is complete. To restore it, put it as calibd.db into "
+      "an empty folder and start calibd with --data-dir of that folder.\n"
       "Example: calibctl backup calibd-2026-01-31.db");
-  backup->add_option("FILE", *path, "a new file")->required();
+  backup->add_option("FILE", *path, "file to create")->required();
   backup->callback([path, &context] { context.exit_code = Backup(context, *path); });
 
   CLI::App* const verify = app.add_subcommand(
-      "verify", "Have the server check all that it has on disk; exit 0 if all is well, else 1");
+      "verify",
+      "Check everything that the server has on disk; exit with 0 if it is intact, else with 1");
   verify->footer(
-      "Reads the whole database, while the server serves: is the file sound, can every batch and "
-      "snapshot be read, do they fit together.\n"
+      "Reads the whole store while the server serves: checks that the files are intact, that every "
+      "batch and snapshot can be read, and that they are consistent.\n"
       "Example: calibctl verify --output json");
   verify->callback([&context] { context.exit_code = Verify(context); });
 }

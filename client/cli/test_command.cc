@@ -64,7 +64,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
   CLI::App* const command = app.add_subcommand(
       "test", "Run the quadratic bootstrap test on a model's newest observations");
   command->footer(
-      "Ctrl-C stops the test, on the server too.\n"
+      "Ctrl-C also stops the test on the server.\n"
       "Example: calibctl test resnet18 --fail-on miscalibration --significance-level 0.01");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command
@@ -72,16 +72,16 @@ void AddTestCommand(CLI::App& app, Context& context) {
                    "bootstrap replicates, 99..100000; default 1000")
       ->check(CLI::Range(99, 100000));
   command->add_option("--seed", options->seed,
-                      "seed of the bootstrap; default: the server chooses and tells");
+                      "seed of the bootstrap; default: chosen by the server and shown");
   command
       ->add_option("--window", options->window,
-                   "use only this many of the newest observations; default: all that are kept")
+                   "use only this many of the newest observations; default: the whole window")
       ->check(CLI::Range(2, 1000000));
-  command->add_option(
-      "--lens", options->lens,
-      absl::StrCat("what part of the predictions is tested: ", kLensSyntax, "; default canonical"));
+  command->add_option("--lens", options->lens,
+                      absl::StrCat("the part of the predictions that is tested: ", kLensSyntax,
+                                   "; default canonical"));
   command->add_flag("--float32", options->float32,
-                    "estimate in float32: about twice as fast, off by less than a thousandth of "
+                    "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");
   AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
   command->callback([options, &context] { context.exit_code = Run(context, *options); });

@@ -70,31 +70,33 @@ ExitCode Acknowledge(const Context& context, const AcknowledgeOptions& options) 
 void AddVerdictCommands(CLI::App& app, Context& context) {
   auto list = std::make_shared<ListOptions>();
   CLI::App* command = app.add_subcommand(
-      "list", "Show the verdicts of all models, and which of them are rejected together");
+      "list", "Show the verdicts of all models, and the models that e-BH rejects");
   command
       ->add_option("--false-discovery-rate", list->false_discovery_rate,
-                   "of e-BH over all models: the expected share of calibrated ones among those "
-                   "that it rejects; default 0.05")
+                   "level of e-BH over all models: the expected share of calibrated models among "
+                   "the rejected ones; default 0.05")
       ->check(CLI::Range(1e-9, 0.25));
   command->callback([list, &context] { context.exit_code = ListVerdicts(context, *list); });
 
   auto model = std::make_shared<std::string>();
-  command = app.add_subcommand("alarms", "Show a model's alarms, the newest first");
+  command = app.add_subcommand("alarms", "Show a model's alarms, newest first");
   command->add_option("MODEL", *model, "name, or NAME@VERSION")->required();
   command->callback([model, &context] { context.exit_code = ListAlarms(context, *model); });
 
   auto acknowledge = std::make_shared<AcknowledgeOptions>();
   command = app.add_subcommand("acknowledge",
-                               "Say that an alarm was dealt with: after one of the evidence the "
-                               "watch begins anew, after one "
-                               "of drift the detectors do");
+                               "Acknowledge an alarm. After an evidence alarm the watch restarts, "
+                               "after a drift alarm the drift detectors restart");
   command->footer("Example: calibctl acknowledge resnet18 1 --note \"recalibrated, T = 1.7\"");
   command->add_option("MODEL", acknowledge->model, "name, or NAME@VERSION")->required();
-  command->add_option("ALARM", acknowledge->alarm, "its number, as `calibctl alarms` shows it")
+  command
+      ->add_option("ALARM", acknowledge->alarm,
+                   "number of the alarm, as shown by `calibctl alarms`")
       ->required()
       ->check(CLI::PositiveNumber);
-  command->add_option("--note", acknowledge->note,
-                      "what was done, or by whom, at most 500 bytes; kept with the alarm");
+  command->add_option(
+      "--note", acknowledge->note,
+      "a note of at most 500 bytes that is kept with the alarm, such as what was done and by whom");
   command->callback(
       [acknowledge, &context] { context.exit_code = Acknowledge(context, *acknowledge); });
 }

@@ -200,15 +200,16 @@ ExitCode Run(const Context& context, const WatchCommandOptions& options) {
 void AddWatchCommand(CLI::App& app, Context& context) {
   auto options = std::make_shared<WatchCommandOptions>();
   CLI::App* const command =
-      app.add_subcommand("watch", "Show what is said of a model, or of all, and every change");
+      app.add_subcommand("watch", "Show the state of a model, or of all models, and every change");
   command->footer(
-      "On a terminal the screen is drawn anew; else a line is printed for each change, with "
-      "--output json an object a line.\nCtrl-C ends it; a server that goes away is waited for.\n"
+      "On a terminal the screen is redrawn at each change. Otherwise each change is a line; with "
+      "--output json it is an object on one line.\n"
+      "Ctrl-C ends the command. If the server goes away, the command waits for it.\n"
       "Example: calibctl watch resnet18");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION; default: all models");
-  command->add_option("--interval", options->interval,
-                      "between two changes told of a model, or two looks at all: a number and a "
-                      "unit, 0.1s to 1h; default 1s");
+  command->add_option(
+      "--interval", options->interval,
+      "shortest time between two updates: a number and a unit, 0.1s to 1h; default 1s");
   command->callback([options, &context] { context.exit_code = Run(context, *options); });
 }
 
