@@ -168,7 +168,7 @@ std::string StatusText(const v1::GetCalibrationResponse& response) {
           ChangeText(response);
       break;
     case v1::Verdict::STATUS_STALE:
-      text = "No observation was counted for too long: what follows may not hold any more.\n";
+      text = "No observation was counted for too long: the following may be outdated.\n";
       break;
     default:
       // Of a server that knows more.
@@ -176,8 +176,7 @@ std::string StatusText(const v1::GetCalibrationResponse& response) {
       break;
   }
   if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) {
-    absl::StrAppend(&text,
-                    "STALE: no observation was counted for long; this may not hold any more.\n");
+    absl::StrAppend(&text, "STALE: no observation was counted for long; this may be outdated.\n");
   }
   return text;
 }
@@ -395,7 +394,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   text += OneLookText(watch.effect_size());
   if (watch.first_observation() > 1) {
     absl::StrAppend(&text, "All this is of the observations from number ",
-                    watch.first_observation(), " on, when the watch began anew.\n");
+                    watch.first_observation(), " on, when the watch restarted.\n");
   }
   for (const std::string& warning : response.warnings()) {
     absl::StrAppend(&text, "WARNING: ", Plain(warning), "\n");
@@ -432,8 +431,8 @@ std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alar
   return absl::StrFormat("%s: alarm %d (%s) is acknowledged since %s; %s\n", model, alarm.id(),
                          KindName(alarm.kind()), TimeUtil::ToString(alarm.acknowledge_time()),
                          alarm.kind() == v1::Alarm::KIND_DRIFT
-                             ? "the detectors of change began anew, the evidence goes on"
-                             : "the watch began anew with the observations after it");
+                             ? "the drift detectors restarted, the evidence continues"
+                             : "the watch restarted with the observations after it");
 }
 
 std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
@@ -509,7 +508,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
     add("verdict", "none, as it is not monitored");
   }
   add("n", watch.first_observation() > 1
-               ? absl::StrFormat("%d, %d of them since the watch began anew",
+               ? absl::StrFormat("%d, %d of them since the watch restarted",
                                  response.observations(), watch.observations())
                : absl::StrCat(response.observations()));
   if (watch.has_evidence()) {

@@ -51,11 +51,11 @@ struct StoreError {
 };
 constexpr std::array<StoreError, 3> kStoreErrors{{
     {.reason = "DISK_FULL",
-     .message = "the server's disk is full; nothing was applied; try again when it has room"},
+     .message = "the server's disk is full; nothing was applied; try again when the disk has room"},
     {.reason = "STORE_FAILED",
-     .message = "the server cannot use its store any more, its log says why; send again what was "
-                "not acknowledged when it is back"},
-    {.reason = "STORE_DAMAGED", .message = "the server's store is damaged, its log says where"},
+     .message = "the server can no longer use its store, see its log; send unacknowledged batches "
+                "again after it has restarted"},
+    {.reason = "STORE_DAMAGED", .message = "the server's store is damaged, see its log"},
 }};
 
 // While the disk is full every batch fails.

@@ -135,7 +135,7 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
   if (verdict.stale()) {
     const double stale_seconds = std::chrono::duration<double>(monitoring.stale_after).count();
     absl::StrAppend(&text, absl::StrFormat(" No observation was counted for %.4g s or longer: "
-                                           "this may not hold any more.",
+                                           "this may be outdated.",
                                            stale_seconds));
   }
   return text;

@@ -416,8 +416,8 @@ absl::Status ObservationStream::Impl::HandleOpened(const v1::StreamObservationsR
     last_progress_ = Clock::now();
   } else {
     if (opened.class_count() != opened_->class_count()) {
-      return absl::FailedPreconditionError(absl::StrCat("the model was made anew with ",
-                                                        opened.class_count(), " classes, before ",
+      return absl::FailedPreconditionError(absl::StrCat("the model was created again with ",
+                                                        opened.class_count(), " classes, it had ",
                                                         opened_->class_count()));
     }
     if (absl::Status status = window_->Reopen(opened.next_sequence()); !status.ok()) return status;

@@ -190,7 +190,7 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
               AllOf(HasSubstr("no alarm active"), HasSubstr("alarm 1: recalibrated\n")));
   EXPECT_THAT(RunToEnd({"show", "m"}),
               AllOf(::testing::StartsWith("models/m: INSUFFICIENT DATA; n = 0\n"),
-                    HasSubstr("from number 601 on, when the watch began anew")));
+                    HasSubstr("from number 601 on, when the watch restarted")));
   const auto none = Run({"acknowledge", "m", "99"});
   EXPECT_EQ(none->exit_code(), 1);
   EXPECT_THAT(none->error(), HasSubstr("has no alarm 99"));

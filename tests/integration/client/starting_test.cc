@@ -245,7 +245,7 @@ TEST_F(StartingTest, ASignalEndsItInOrder) {
   EXPECT_EQ(ServiceClient(server_->grpc_address()).GetCalibration(kModel).observations(), kRows);
 }
 
-TEST_F(StartingTest, ModelsThatDoNotComeBackEndItWithoutServing) {
+TEST_F(StartingTest, AFailedRecoveryEndsItWithoutServing) {
   // A declaration of no classes.
   server_->Kill();
   {

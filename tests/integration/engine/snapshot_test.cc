@@ -73,7 +73,7 @@ TEST_F(SnapshotTest, AnIdleModelIsStoredInTime) {
   EXPECT_EQ(engine_->Find("models/a")->snapshot()->observations, kFew);
 }
 
-TEST_F(SnapshotTest, WhatAStartCountsAgainIsStoredWithoutAnotherBatch) {
+TEST_F(SnapshotTest, ReplayedRowsAreStoredWithoutAnotherBatch) {
   Submit("models/a", kFew);
   Start();
   EXPECT_EQ(engine_->recovery().replayed_rows, kFew);

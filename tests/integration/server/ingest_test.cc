@@ -75,7 +75,7 @@ TEST_F(IngestTest, StreamOpensAcknowledgesAndFinishes) {
   EXPECT_EQ(Counted(), 200);
 }
 
-TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndNotCountedAgain) {
+TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndCountOnce) {
   {
     ObservationCall call(*client_);
     ASSERT_EQ(call.Open(kModel, "p"), 1);

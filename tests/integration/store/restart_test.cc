@@ -136,7 +136,7 @@ TEST_F(RestartTest, AKilledServerComesBackAsItWas) {
   EXPECT_THAT(Answer("models/young"), HasSubstr("observations: 723"));
 }
 
-TEST_F(RestartTest, AfterACleanEndNothingIsCountedAgain) {
+TEST_F(RestartTest, AfterACleanStopNothingIsReplayed) {
   Start();
   v1::Model grouped = Declared("models/grouped");
   grouped.mutable_monitoring()->set_group_tag("region");

@@ -187,7 +187,7 @@ TEST_F(UpgradeTest, AModelKeepsItsWindowWhenItIsDeclaredAgainUnderOtherLimits) {
   EXPECT_EQ(again->window(), created->window());
 }
 
-TEST_F(UpgradeTest, ModelsComeBackWhateverTheLimitsOfNewOnes) {
+TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
   CopyGoldenStore(2, data_);
   ASSERT_NO_FATAL_FAILURE(
       Start({"--model-memory-bytes", "65536", "--state-memory-bytes", "1048576"}));

@@ -137,13 +137,12 @@ TEST(VerdictReportTest, HasAHeadAndASentenceForEachStatus) {
   Since(response);
   EXPECT_EQ(head(response),
             "models/m: STALE since 1970-01-02T00:00:00Z (observation 310)" + facts +
-                "No observation was counted for too long: what follows may not hold any more.");
+                "No observation was counted for too long: the following may be outdated.");
   // With another status, and of a server that knows more.
   response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   response.mutable_verdict()->set_stale(true);
   EXPECT_THAT(DescribeVerdict(response),
-              HasSubstr("\nSTALE: no observation was counted for long; this may not hold any "
-                        "more.\n"));
+              HasSubstr("\nSTALE: no observation was counted for long; this may be outdated.\n"));
   EXPECT_EQ(head(Response(v1::Verdict::STATUS_UNSPECIFIED)),
             "models/m: UNKNOWN" + facts + "The server's words.");
 }
@@ -153,7 +152,7 @@ TEST(VerdictReportTest, ADriftAlarmNeedNotBeAChange) {
   const std::string need_not = "\nThat need not be a change: the evidence over all observations ";
   const std::string may = "\nThat may be a change: ";
   EXPECT_THAT(DescribeVerdict(response), HasSubstr(need_not));
-  // The evidence of a watch that began anew, without and with an alarm before it.
+  // The evidence of a watch that restarted, without and with an alarm before it.
   response.mutable_watch()->mutable_evidence()->set_max_log10_e_value(1);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr(may));
   response.add_alarms()->set_kind(v1::Alarm::KIND_DRIFT);
@@ -221,7 +220,7 @@ TEST(VerdictReportTest, SaysLittleWhereLittleIsKnown) {
   response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   response.mutable_watch()->set_first_observation(501);
   EXPECT_THAT(DescribeVerdict(response),
-              HasSubstr("of the observations from number 501 on, when the watch began anew.\n"));
+              HasSubstr("of the observations from number 501 on, when the watch restarted.\n"));
 }
 
 TEST(VerdictReportTest, NamesTheClassesThatAreRejected) {
@@ -313,11 +312,11 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   for (int i = 2; i < 31; ++i) *response.add_groups() = response.groups(1);
   EXPECT_THAT(DescribeVerdict(response), EndsWith("observations\n... 11 more\n"));
   EXPECT_EQ(DescribeAcknowledged("models/m", old),
-            "models/m: alarm 1 (drift) is acknowledged since 1970-01-02T00:00:01Z; the detectors "
-            "of change began anew, the evidence goes on\n");
+            "models/m: alarm 1 (drift) is acknowledged since 1970-01-02T00:00:01Z; the drift "
+            "detectors restarted, the evidence continues\n");
   old.set_kind(v1::Alarm::KIND_EVIDENCE);
   EXPECT_THAT(DescribeAcknowledged("models/m", old),
-              HasSubstr("the watch began anew with the observations after it"));
+              HasSubstr("the watch restarted with the observations after it"));
   EXPECT_EQ(DescribeAlarms("models/m", {}), "models/m: no alarms\n");
 }
 

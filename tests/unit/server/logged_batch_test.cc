@@ -99,7 +99,7 @@ TEST(LoggedBatchTest, RejectedBatchesLeaveTheirRows) {
   EXPECT_EQ(decoded->batch.rows, 5);
 }
 
-TEST(LoggedBatchTest, PredictionsThatWaitComeBack) {
+TEST(LoggedBatchTest, PendingPredictionsAreRecovered) {
   for (const bool labelled : {false, true}) {
     DecodedBatch batch = Batch({0.25, 0.75, 0.5, 0.5});
     batch.kind = DecodedBatch::Kind::kPredictions;
@@ -134,7 +134,7 @@ TEST(LoggedBatchTest, ABatchOfKnownPredictionsOnlyComesBack) {
   EXPECT_EQ(decoded->duplicate_predictions, 4);
 }
 
-TEST(LoggedBatchTest, LabelsComeBack) {
+TEST(LoggedBatchTest, LabelsAreRecovered) {
   LoggedBatch logged;
   logged.kind = LoggedBatch::Kind::kLabels;
   logged.batch.ids = {HashId("a"), HashId("b")};
@@ -157,7 +157,7 @@ TEST(LoggedBatchTest, LabelsComeBack) {
   EXPECT_EQ(decoded->label_classes.late, logged.label_classes.late);
 }
 
-TEST(LoggedBatchTest, MaturedPredictionsComeBack) {
+TEST(LoggedBatchTest, MaturedPredictionsAreRecovered) {
   LoggedBatch logged;
   logged.kind = LoggedBatch::Kind::kMatured;
   logged.batch = Batch({0.25, 0.75, 0.5, 0.5});
