@@ -158,6 +158,7 @@ struct Server::Parts {
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
         registry.FinishRestoring();
+        commits.CheckRoomAtStart();
         WarnOfSmallDisk();
         due_work =
             std::make_unique<DueWork>(registry, ingestor, commits, [this] { history.CheckNext(); });
@@ -222,12 +223,18 @@ struct Server::Parts {
       case Phase::kDraining:
         return "draining";
     }
-    const absl::Status error = commits.write_error();
-    if (error.ok()) {
-      return store_damaged ? "the store is damaged, see the log of calibd" : "";
+    switch (commits.refusal()) {
+      case CommitQueue::Refusal::kNothing:
+        return store_damaged ? "the store is damaged, see the log of calibd" : "";
+      case CommitQueue::Refusal::kDatabase:
+        return "the disk is full: models cannot be created or deleted, and batches are accepted "
+               "only while the log's newest file has room";
+      case CommitQueue::Refusal::kLog:
+        return "the disk is full: batches are refused";
+      case CommitQueue::Refusal::kEverything:
+        return "the store failed: batches are refused";
     }
-    return absl::IsResourceExhausted(error) ? "the disk is full, no batch is accepted"
-                                            : "the store failed, no batch is accepted";
+    return "";
   }
 
   const Options options;

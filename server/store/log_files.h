@@ -81,6 +81,10 @@ class LogFiles {
     return segments_.front().first_log_id();
   }
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return next_log_id_; }
+  // Bytes of the newest file that no frame takes yet.
+  [[nodiscard]] std::uint64_t room() const noexcept {
+    return segments_.back().size() - segments_.back().end();
+  }
   // Disk space that is allocated for the files.
   [[nodiscard]] std::int64_t bytes() const noexcept;
   // Disk space that was written to. On any thread; known after Read.
