@@ -114,7 +114,13 @@ grpc::ServerUnaryReactor* ModelServiceImpl::DeleteModel(grpc::CallbackServerCont
                 }
                 return deleted;
               });
-              call->End(told);
+              call->End(!absl::IsResourceExhausted(deleted)
+                            ? told
+                            : WithClientMessage(
+                                  told,
+                                  "the model was not deleted: the server's disk is full, and a "
+                                  "deletion needs some room before it gives any back; free some "
+                                  "on that disk and delete the model again"));
             });
         return absl::OkStatus();
       });

@@ -71,15 +71,16 @@ void LogStoreError(absl::string_view message) {
 }
 
 // The message as clients may see it.
-std::string_view PublicMessage(const absl::Status& status) {
+std::string PublicMessage(const absl::Status& status) {
   const std::optional<rpc::ErrorInfo> info = GetErrorInfo(status);
   for (const StoreError& error : kStoreErrors) {
     if (info.has_value() && info->reason() == error.reason) {
       LogStoreError(status.message());
-      return error.message;
+      const absl::optional<absl::Cord> message = status.GetPayload(kClientMessageUrl);
+      return message.has_value() ? std::string(*message) : std::string(error.message);
     }
   }
-  return {status.message().data(), status.message().size()};
+  return std::string(status.message());
 }
 
 // Cut between two characters of UTF-8: a broken one makes the message unparsable.
@@ -118,7 +119,7 @@ rpc::Status ToRpcStatus(const absl::Status& status) {
   // Payloads come in no order of their own; the reason must not be the one cut.
   add(kErrorInfoUrl, *complete.GetPayload(kErrorInfoUrl));
   complete.ForEachPayload([&add](absl::string_view url, const absl::Cord& payload) {
-    if (url != kErrorInfoUrl) {
+    if (url != kErrorInfoUrl && url != kClientMessageUrl) {
       add(url, payload);
     }
   });

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/ingest/verification.h"
 #include "server/rpc/progress_sender.h"
@@ -96,6 +97,15 @@ absl::Status StoreServiceImpl::MakeCopy(const std::shared_ptr<CopySender::Stream
   absl::Status status = CopyStore(database(), commits_, copy(), Progress(stream, draining_));
   if (absl::IsDataLoss(status)) {
     on_damage_(status);
+  }
+  if (absl::IsResourceExhausted(status)) {
+    const CommitQueue::Statistics used = commits_.statistics();
+    return WithClientMessage(
+        std::move(status),
+        absl::StrCat("the backup was not made: the server first makes a copy of at most ",
+                     used.log_bytes + used.database_bytes,
+                     " bytes in its data-dir, whose disk has too little room; free some there and "
+                     "try again"));
   }
   if (!status.ok()) {
     return status;

@@ -35,8 +35,8 @@ class SmallDisk {
   // Leaves so much of the room that is free now.
   void LeaveFree(std::uintmax_t bytes) const {
     const std::uintmax_t free = std::filesystem::space(path_).available;
-    ASSERT_GT(free, bytes);
-    std::ofstream(ballast()) << std::string(free - bytes, 'x');
+    ASSERT_GE(free, bytes);
+    std::ofstream(ballast(), std::ios::app) << std::string(free - bytes, 'x');
   }
   void Free() const { std::filesystem::remove(ballast()); }
 
@@ -88,6 +88,16 @@ class DiskFullTest : public ::testing::Test {
     EXPECT_THAT(
         std::string(status.message()),
         ::testing::Not(::testing::AnyOf(::testing::HasSubstr("/"), ::testing::HasSubstr("SQL"))));
+  }
+  // A verification needs no room; what does says so.
+  void ExpectUpkeepSaysWhatFailed() {
+    const auto verified = client_->Verify();
+    ASSERT_TRUE(verified.ok()) << verified.status();
+    EXPECT_EQ(verified->problems_size(), 0);
+    const absl::Status backup = client_->Backup((folder_.path() / "backup.db").string()).status();
+    EXPECT_EQ(backup.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(backup.message()),
+                ::testing::HasSubstr("the backup was not made: the server first makes a copy"));
   }
   // It finds out by itself, without a batch.
   void ExpectReadyAgain() {
@@ -171,7 +181,11 @@ TEST_F(DiskFullTest, TakesBatchesWhileTheLogHasRoom) {
   ExpectUnready(kDatabaseFull);
   ASSERT_NO_FATAL_FAILURE(SendMore());
   ExpectUnready(kDatabaseFull);
+  disk.LeaveFree(0);
+  ExpectUpkeepSaysWhatFailed();
   // Before anything was refused.
+  disk.Free();
+  disk.LeaveFree(std::size_t{64} << 10);
   server_->Kill();
   ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
   ExpectUnready(kDatabaseFull);
