@@ -205,6 +205,21 @@ struct Server::Parts {
     }
   }
 
+  void WarnOfUnstored(std::size_t unstored) const {
+    if (unstored == 0) {
+      return;
+    }
+    const CommitQueue::Refusal refusal = commits.refusal();
+    spdlog::warn(
+        "snapshots that were not stored: {}, because {}; the next start replays the batches of "
+        "these "
+        "models from the log, which takes longer and loses nothing",
+        unstored,
+        refusal == CommitQueue::Refusal::kNothing      ? "there was not enough time"
+        : refusal == CommitQueue::Refusal::kEverything ? "the store failed"
+                                                       : "the disk is full");
+  }
+
   void EndRecovery() {
     recovery.stop = true;
     if (recoverer.joinable()) {
@@ -321,8 +336,9 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
     parts_->due_work->Stop();
     // So that the next start has nothing to count again. Clients may have taken all the time until
     // the deadline: a sixth more still leaves some to end.
-    StoreSnapshots(parts_->registry, parts_->commits, parts_->clock,
-                   deadline + (deadline - begin) / 6);
+    const std::size_t unstored = StoreSnapshots(parts_->registry, parts_->commits, parts_->clock,
+                                                deadline + (deadline - begin) / 6);
+    parts_->WarnOfUnstored(unstored);
   }
 }
 

@@ -195,6 +195,26 @@ TEST_F(DiskFullTest, TakesBatchesWhileTheLogHasRoom) {
   EXPECT_TRUE(CreateLargeModels().ok());
 }
 
+TEST_F(DiskFullTest, AnOrderlyStopWarnsOfWhatTheNextStartReplays) {
+  constexpr char kWarning[] =
+      "snapshots that were not stored: 1, because the disk is full; the next start replays the "
+      "batches of these models from the log";
+  const std::filesystem::path disk_path = folder_.path() / "disk";
+  const SmallDisk disk(disk_path, 70);
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
+  ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  ASSERT_NO_FATAL_FAILURE(CreateModel());
+  ASSERT_NO_FATAL_FAILURE(SendMore());
+  disk.LeaveFree(0);
+  EXPECT_EQ(server_->Terminate(), 0);
+  EXPECT_THAT(server_->process().Output(), ::testing::HasSubstr(kWarning));
+  disk.Free();
+  ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  ExpectCounted();
+  EXPECT_EQ(server_->Terminate(), 0);
+  EXPECT_THAT(server_->process().Output(), ::testing::Not(::testing::HasSubstr("were not stored")));
+}
+
 TEST_F(DiskFullTest, ALimitOfTheSizeOfFilesIsAFullDisk) {
   const std::filesystem::path data = folder_.path() / "data";
   ASSERT_NO_FATAL_FAILURE(Start(data));
