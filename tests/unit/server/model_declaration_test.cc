@@ -285,20 +285,35 @@ TEST(ModelDeclarationTest, RefusesWhatDoesNotFitOnTheDiskOfOneModel) {
   v1::Model model = WithGrace(2000);
   model.set_max_pending(100000);
   EXPECT_THAT(Refusal(model, kMemory, kDisk),
-              AllOf(HasSubstr("model.max_pending is 100000, which for 2000 classes needs "),
-                    HasSubstr("more than 4294967296 for one model (calibd --model-disk-bytes)")));
-  // As many as it says fit.
-  const std::string refusal = Refusal(model, kMemory, kDisk);
-  const std::size_t at = refusal.find("at most ") + 8;
-  const int most = std::stoi(refusal.substr(at));
-  model.set_max_pending(most);
-  EXPECT_TRUE(CheckDeclaration(model, kMemory, kDisk).ok());
-  model.set_max_pending(most + 1);
-  EXPECT_FALSE(CheckDeclaration(model, kMemory, kDisk).ok());
+              AllOf(HasSubstr("model.max_pending is 100000, with which the model of 2000 classes "),
+                    HasSubstr("more than the limit of 4294967296 for one model "
+                              "(calibd --model-disk-bytes)")));
   EXPECT_TRUE(CheckStoredDeclaration(model, kMemory).ok());
 
   model = Declared(1000);
   EXPECT_THAT(Refusal(model, kMemory, std::size_t{1} << 20), HasSubstr("model.window with 10000 "));
+}
+
+TEST(ModelDeclarationTest, SaysHowLargeMaxPendingMayBe) {
+  struct Limits {
+    int class_count;
+    std::size_t memory;
+    std::size_t disk;
+  };
+  // What is short: the disk; the disk, once the memory has made the window smaller; the memory.
+  for (const Limits& limits :
+       {Limits{2000, kMemory, kDisk}, Limits{1000, kMemory, kDisk / 2},
+        Limits{10, std::size_t{64} << 20, kDisk}, Limits{1000, std::size_t{128} << 20, kDisk}}) {
+    v1::Model model = WithGrace(limits.class_count);
+    model.set_max_pending(1000000);
+    const std::string refusal = Refusal(model, limits.memory, limits.disk);
+    ASSERT_THAT(refusal, HasSubstr("; at most "));
+    const int most = std::stoi(refusal.substr(refusal.find("; at most ") + 10));
+    model.set_max_pending(most);
+    EXPECT_TRUE(CheckDeclaration(model, limits.memory, limits.disk).ok()) << refusal;
+    model.set_max_pending(most + 1);
+    EXPECT_FALSE(CheckDeclaration(model, limits.memory, limits.disk).ok()) << refusal;
+  }
 }
 
 TEST(ModelDeclarationTest, DefaultModelsFitOnTheDisk) {
