@@ -323,7 +323,7 @@ class Checker {
     Monitoring& monitoring = declaration_.monitoring;
     const std::size_t m = declaration_.class_count;
     const std::size_t share = std::min(memory_limit_, kMaxSnapshotBytes) / 4;
-    if (!model_.has_monitoring() && WatchMemory(monitoring, m) > share) {
+    if (!DeclaresAny(model_.monitoring()) && WatchMemory(monitoring, m) > share) {
       monitoring = Unwatched();
     }
     if (!monitoring.group_tag.empty() && monitoring.max_groups == 0) {
@@ -338,7 +338,9 @@ class Checker {
     }
     if (bytes > kMaxSnapshotBytes) {
       Violate("model.monitoring", "needs with the lenses and ", monitoring.max_groups, " groups ",
-              bytes, " bytes, expected at most ", kMaxSnapshotBytes);
+              bytes, " bytes, expected at most ", kMaxSnapshotBytes,
+              "; declare fewer groups, or the model without monitoring (calibctl model create "
+              "--no-monitoring)");
     }
   }
 
@@ -381,7 +383,7 @@ class Checker {
       }
     }
     ModelDeclaration filled = WithWindow(window, max_pending);
-    if (!model_.has_monitoring() && StateMemory(filled) > memory_limit_) {
+    if (!DeclaresAny(model_.monitoring()) && StateMemory(filled) > memory_limit_) {
       filled.monitoring = Unwatched();
     }
     return filled;

@@ -105,7 +105,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessAskedFor)
   ASSERT_TRUE(unwatched.ok()) << unwatched.status();
   EXPECT_TRUE(unwatched->monitoring.disabled);
   EXPECT_LE(StateMemory(*unwatched), memory);
-  model.mutable_monitoring();
+  model.mutable_monitoring()->set_significance_level(0.05);
   const auto watched = CheckDeclaration(model, memory);
   ASSERT_TRUE(watched.ok()) << watched.status();
   EXPECT_FALSE(watched->monitoring.disabled);
@@ -126,7 +126,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessAskedFor)
   EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.max_groups, kMaxGroups);
   model.mutable_monitoring()->set_max_groups(64);
   model.set_window(10);
-  EXPECT_THAT(Refusal(model, memory), HasSubstr("bytes for monitoring"));
+  EXPECT_THAT(Refusal(model, memory), HasSubstr("model.monitoring of 100 classes takes "));
 
   // One that was stored before monitoring, with a window that leaves no room.
   v1::Model full = Declared();
@@ -249,6 +249,22 @@ TEST(ModelDeclarationTest, DefaultsShrinkToTheMemoryOfOneModel) {
   const auto largest = CheckDeclaration(Declared(100000), kMemory);
   ASSERT_TRUE(largest.ok());
   EXPECT_THAT(largest->block_sizes, ElementsAre(2));
+}
+
+TEST(ModelDeclarationTest, MonitoringIsLeftOutWhereItDoesNotFitUnlessItIsDeclared) {
+  for (const int class_count : {60000, 100000}) {
+    v1::Model model = Declared(class_count);
+    // As calibctl sends it when no option is given.
+    model.mutable_monitoring();
+    const auto unwatched = CheckDeclaration(model, kMemory);
+    ASSERT_TRUE(unwatched.ok()) << unwatched.status();
+    EXPECT_TRUE(unwatched->monitoring.disabled);
+    model.mutable_monitoring()->set_significance_level(0.01);
+    EXPECT_THAT(Refusal(model), AllOf(HasSubstr("model.monitoring of "),
+                                      HasSubstr("calibctl model create --no-monitoring")));
+    model.mutable_monitoring()->set_disabled(true);
+    EXPECT_TRUE(CheckDeclaration(model, kMemory).ok());
+  }
 }
 
 TEST(ModelDeclarationTest, RefusesWhatDoesNotFitIntoTheMemoryOfOneModel) {
