@@ -17,8 +17,13 @@
 namespace calibd::client {
 namespace {
 
+// A disk without room is not tried again: each attempt makes the server copy its store.
 absl::Status WriteError(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat(path, " cannot be written: ", std::strerror(errno)));
+  const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+  const std::string message = absl::StrCat(path, " cannot be written: ", std::strerror(errno));
+  return is_full ? absl::ResourceExhaustedError(
+                       absl::StrCat(message, "; the backup needs more room there"))
+                 : absl::UnavailableError(message);
 }
 
 // So that the name of a file is as durable as what is in it.

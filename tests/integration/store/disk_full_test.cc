@@ -215,6 +215,20 @@ TEST_F(DiskFullTest, AnOrderlyStopWarnsOfWhatTheNextStartReplays) {
   EXPECT_THAT(server_->process().Output(), ::testing::Not(::testing::HasSubstr("were not stored")));
 }
 
+TEST_F(DiskFullTest, ABackupNamesATargetWithoutRoom) {
+  const std::filesystem::path target = folder_.path() / "target";
+  const SmallDisk disk(target, 1);
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
+  ASSERT_NO_FATAL_FAILURE(Start(folder_.path() / "data"));
+  ASSERT_TRUE(CreateLargeModels().ok());
+  const absl::Status status = client_->Backup((target / "backup.db").string()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(::testing::HasSubstr("target/backup.db.part cannot be written"),
+                               ::testing::HasSubstr("the backup needs more room there")));
+  EXPECT_TRUE(std::filesystem::is_empty(target));
+}
+
 TEST_F(DiskFullTest, ALimitOfTheSizeOfFilesIsAFullDisk) {
   const std::filesystem::path data = folder_.path() / "data";
   ASSERT_NO_FATAL_FAILURE(Start(data));
