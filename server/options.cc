@@ -11,9 +11,11 @@
 #include <optional>
 #include <sstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/http_hosts.h"
 #include "server/listen_address.h"
+#include "server/state/disk_use.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -46,8 +48,24 @@ void AddAmount(CLI::App& app, const std::string& flag, std::int64_t& value, std:
   AddOption(app, flag, value, help)->check(CLI::Range(min, max));
 }
 
+constexpr std::int64_t kTiB = std::int64_t{1} << 40;
+
+// A limit of disk. least: the smallest one that is of use.
+void AddDisk(CLI::App& app, const std::string& flag, std::int64_t& value, std::size_t least,
+             const std::string& help) {
+  const auto min = static_cast<std::int64_t>(least);
+  AddOption(app, flag, value, help)
+      ->check([min](const std::string& text) {
+        std::int64_t bytes = min;
+        return absl::SimpleAtoi(text, &bytes) && bytes < min
+                   ? absl::StrCat("is ", text, ", expected at least ", min,
+                                  ": less fits no model, not even one of 2 classes")
+                   : std::string();
+      })
+      ->check(CLI::Range(min, 1024 * kTiB));
+}
+
 void DeclareOptions(CLI::App& app, Options& options) {
-  constexpr std::int64_t kTiB = std::int64_t{1} << 40;
   AddOption(app, "listen", options.listen, "Address and port of the gRPC services; port 0: any");
   AddOption(app, "http-listen", options.http_listen,
             "Address and port of /metrics, /healthz and /readyz; port 0: any");
@@ -97,12 +115,12 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "models of the store come back in any case");
   AddAmount(app, "model-memory-bytes", options.model_memory_bytes, 1 << 16, kTiB,
             "Memory that the declaration of a new model may reserve");
-  AddAmount(app, "disk-bytes", options.disk_bytes, 1 << 20, 1024 * kTiB,
-            "Disk that the declarations of all models together may reserve, with a new one; the "
-            "models of the store are recovered in any case");
-  AddAmount(app, "model-disk-bytes", options.model_disk_bytes, 1 << 20, 1024 * kTiB,
-            "Disk that the declaration of a new model may reserve; a max_pending that is not "
-            "declared takes a quarter of it at most");
+  AddDisk(app, "disk-bytes", options.disk_bytes, LeastModelDisk(),
+          "Disk that the declarations of all models together may reserve, with a new one; the "
+          "models of the store are recovered in any case");
+  AddDisk(app, "model-disk-bytes", options.model_disk_bytes, LeastModelDisk(),
+          "Disk that the declaration of a new model may reserve; a max_pending that is not "
+          "declared takes a quarter of it at most");
   AddAmount(app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
             "Producers remembered for one model");
   AddAmount(app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,

@@ -167,7 +167,7 @@ TEST_F(ModelServiceTest, MaxPendingFollowsTheDiskAndStaysAsItWasDeclared) {
   ASSERT_EQ(server_->Terminate(), 0);
 
   // With limits that it does not fit any more, it is declared as before.
-  Start({"--data-dir", data, "--disk-bytes", "1048576", "--model-disk-bytes", "1048576"});
+  Start({"--data-dir", data, "--disk-bytes", "30000000", "--model-disk-bytes", "30000000"});
   v1::Model again;
   const grpc::Status status = client_->Create(model, &again);
   ASSERT_TRUE(status.ok()) << status.error_message();

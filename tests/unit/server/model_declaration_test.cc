@@ -332,6 +332,11 @@ TEST(ModelDeclarationTest, SaysHowLargeMaxPendingMayBe) {
   }
 }
 
+TEST(ModelDeclarationTest, TheLeastDiskFitsASmallModel) {
+  EXPECT_TRUE(CheckDeclaration(Declared(2), kMemory, LeastModelDisk()).ok());
+  EXPECT_FALSE(CheckDeclaration(Declared(2), kMemory, LeastModelDisk() - 1).ok());
+}
+
 TEST(ModelDeclarationTest, DefaultModelsFitOnTheDisk) {
   // The defaults of --disk-bytes and --model-disk-bytes.
   const auto ten = CheckDeclaration(Declared(10), kMemory, kDisk);
