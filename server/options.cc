@@ -115,9 +115,10 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "models of the store come back in any case");
   AddAmount(app, "model-memory-bytes", options.model_memory_bytes, 1 << 16, kTiB,
             "Memory that the declaration of a new model may reserve");
-  AddDisk(app, "disk-bytes", options.disk_bytes, LeastModelDisk(),
-          "Disk that the declarations of all models together may reserve, with a new one; the "
-          "models of the store are recovered in any case");
+  AddDisk(app, "disk-bytes", options.disk_bytes, kSharedDiskBytes + LeastModelDisk(),
+          "Disk that the store may come to need with a new model: what the declarations of all "
+          "models reserve, and 512 MiB that they share; the models of the store are recovered in "
+          "any case");
   AddDisk(app, "model-disk-bytes", options.model_disk_bytes, LeastModelDisk(),
           "Disk that the declaration of a new model may reserve; a max_pending that is not "
           "declared takes a quarter of it at most");

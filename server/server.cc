@@ -36,7 +36,6 @@
 #include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/store_service.h"
-#include "server/state/disk_use.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 #include "server/version.h"
@@ -193,15 +192,15 @@ struct Server::Parts {
     if (error) {
       return;
     }
-    const CommitQueue::Statistics used = commits.statistics();
-    const auto room = disk.available + static_cast<std::uintmax_t>(used.log_bytes) +
-                      static_cast<std::uintmax_t>(used.database_bytes);
-    const std::size_t reserved = registry.reserved_disk_bytes() + kSharedDiskBytes;
-    if (room < reserved) {
+    const auto used =
+        static_cast<std::uintmax_t>(store.log_file_bytes() + commits.statistics().database_bytes);
+    const std::size_t reserved = registry.reserved_disk_bytes();
+    if (disk.available + used < reserved) {
       spdlog::warn(
-          "the models may come to need {} bytes of disk, but the store has {} and {} are free: "
-          "batches are refused when the disk is full",
-          reserved, room - disk.available, disk.available);
+          "the store may come to need {} bytes of disk (calibd_store_reserved_bytes), but it has "
+          "{} "
+          "and {} are free: batches are refused when the disk is full",
+          reserved, used, disk.available);
     }
   }
 

@@ -592,8 +592,9 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
                             "1 when damage to the store was found since the start, else 0.",
                             MetricType::Gauge, sources_.store_damaged ? 1 : 0));
   families.push_back(Single("calibd_store_reserved_bytes",
-                            "Disk that the declarations of all models reserve.", MetricType::Gauge,
-                            Bytes(sources_.registry.reserved_disk_bytes())));
+                            "Disk that the store may come to need: what the declarations of "
+                            "all models reserve, and 512 MiB that they share.",
+                            MetricType::Gauge, Bytes(sources_.registry.reserved_disk_bytes())));
   families.push_back(Single("calibd_store_limit_bytes",
                             "Most that calibd_store_reserved_bytes may be with a new model.",
                             MetricType::Gauge, Bytes(sources_.disk_bytes)));

@@ -155,6 +155,8 @@ class Store {
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return log_->next_log_id(); }
   // Of what is written in the files of the log. On any thread; known after ReadLog.
   [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->written_bytes(); }
+  // Disk that the files of the log occupy, written or not.
+  [[nodiscard]] std::int64_t log_file_bytes() const noexcept { return log_->bytes(); }
   // Bytes that the log's newest file can still take. After ReadLog.
   [[nodiscard]] std::uint64_t log_room() const noexcept { return log_->room(); }
   // Above the ids of all models ever.

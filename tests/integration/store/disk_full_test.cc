@@ -156,7 +156,10 @@ TEST_F(DiskFullTest, RefusesBatchesAndGoesOnReading) {
   disk.LeaveFree(std::size_t{1} << 20);
   ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
   EXPECT_THAT(server_->process().Output(),
-              ::testing::HasSubstr("bytes of disk, but the store has"));
+              ::testing::HasSubstr("the store may come to need 536870912 bytes of disk "
+                                   "(calibd_store_reserved_bytes)"));
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              ::testing::HasSubstr("\ncalibd_store_reserved_bytes 536870912\n"));
   ASSERT_NO_FATAL_FAILURE(CreateModel());
   ASSERT_NO_FATAL_FAILURE(FillUp());
   disk.Free();
