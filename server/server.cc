@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/compute/window_jobs.h"
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
@@ -25,6 +26,7 @@
 #include "server/ingest/snapshots.h"
 #include "server/net/byte_budget.h"
 #include "server/net/relay_statistics.h"
+#include "server/observability/error_log.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
@@ -178,11 +180,11 @@ struct Server::Parts {
     }
   }
 
-  // calibd goes on: all that it counts was checked at the start.
+  // calibd goes on: all that it counts was checked at the start. The same damage is reported with
+  // and without the folder.
   void ReportDamage(const absl::Status& damage) {
-    if (!store_damaged.exchange(true)) {
-      spdlog::error("{}", std::string(damage.message()));
-    }
+    store_damaged = true;
+    damage_log.Log(absl::StrReplaceAll(damage.message(), {{options.data_dir + "/", ""}}));
   }
 
   // The reservations of the models are no promise of the file system.
@@ -258,6 +260,7 @@ struct Server::Parts {
   CallMemory response_memory;
   std::atomic<Phase> phase = Phase::kStarting;
   std::atomic<bool> store_damaged = false;
+  ErrorLog damage_log{"damaged places"};
   ThreadPool writers;
   ModelRegistry registry;
   Recovery recovery;

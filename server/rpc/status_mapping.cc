@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -14,7 +13,9 @@
 #include <string_view>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/observability/error_log.h"
 
 namespace calibd::server {
 namespace {
@@ -62,12 +63,8 @@ constexpr std::array<StoreError, 3> kStoreErrors{{
 constexpr std::chrono::seconds kLogInterval{10};
 
 void LogStoreError(absl::string_view message) {
-  static std::atomic<std::chrono::steady_clock::time_point> next{};
-  const auto now = std::chrono::steady_clock::now();
-  auto due = next.load();
-  if (now >= due && next.compare_exchange_strong(due, now + kLogInterval)) {
-    spdlog::error("a call failed: {}", std::string(message));
-  }
+  static ErrorLog log("failed calls", kLogInterval);
+  log.Log(absl::StrCat("a call failed: ", message));
 }
 
 // The message as clients may see it.

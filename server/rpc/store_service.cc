@@ -162,8 +162,8 @@ grpc::ServerWriteReactor<v1::VerifyResponse>* StoreServiceImpl::Verify(
           if (!verification.ok()) {
             return verification.status();
           }
-          if (verification->problems_size() > 0) {
-            on_damage_(absl::DataLossError(verification->problems(0)));
+          for (const std::string& problem : verification->problems()) {
+            on_damage_(absl::DataLossError(problem));
           }
           v1::VerifyResponse response;
           *response.mutable_verification() = *std::move(verification);
