@@ -118,7 +118,8 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddDisk(app, "disk-bytes", options.disk_bytes, kSharedDiskBytes + LeastModelDisk(),
           "Disk that the store may come to need with a new model: what the declarations of all "
           "models reserve, and 512 MiB that they share; the models of the store are recovered in "
-          "any case");
+          "any case. A deleted model gives back what it reserved, but calibd.db does not shrink: "
+          "its room is used again, so that the files may take up to twice as much");
   AddDisk(app, "model-disk-bytes", options.model_disk_bytes, LeastModelDisk(),
           "Disk that the declaration of a new model may reserve; a max_pending that is not "
           "declared takes a quarter of it at most");

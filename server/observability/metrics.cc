@@ -583,7 +583,7 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
       Family("calibd_store_size_bytes",
              "What is written in the log's files (part log), each of which takes up to 64 MiB of "
              "the disk before that is written; size of the database and its write-ahead log (part "
-             "database).",
+             "database), which keeps the room of deleted models to use it again.",
              MetricType::Gauge);
   Add(size, {{"part", "log"}}, Count(store.log_bytes));
   Add(size, {{"part", "database"}}, Count(store.database_bytes));
