@@ -47,6 +47,7 @@ namespace {
 
 // A test that takes minutes must not slow down ingestion and answers.
 constexpr int kComputeNiceness = 10;
+constexpr std::chrono::seconds kCheckFilesInterval{2};
 
 }  // namespace
 
@@ -161,8 +162,10 @@ struct Server::Parts {
         registry.FinishRestoring();
         commits.CheckRoomAtStart();
         WarnOfSmallDisk();
-        due_work =
-            std::make_unique<DueWork>(registry, ingestor, commits, [this] { history.CheckNext(); });
+        due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {
+          history.CheckNext();
+          CheckFiles();
+        });
       }
       return recovered;
     });
@@ -185,6 +188,25 @@ struct Server::Parts {
   void ReportDamage(const absl::Status& damage) {
     store_damaged = true;
     damage_log.Log(absl::StrReplaceAll(damage.message(), {{options.data_dir + "/", ""}}));
+  }
+
+  // A removed file is written on without an error, and only the next start would miss it. On the
+  // thread of `due_work`.
+  void CheckFiles() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < check_files_at) {
+      return;
+    }
+    check_files_at = now + kCheckFilesInterval;
+    commits.Post({.append = nullptr,
+                  .write = nullptr,
+                  .undo = nullptr,
+                  .done = nullptr,
+                  .release = [this](const Store& checked) {
+                    if (absl::Status status = checked.CheckInPlace(); !status.ok()) {
+                      ReportDamage(status);
+                    }
+                  }});
   }
 
   // The reservations of the models are no promise of the file system.
@@ -261,6 +283,7 @@ struct Server::Parts {
   std::atomic<Phase> phase = Phase::kStarting;
   std::atomic<bool> store_damaged = false;
   ErrorLog damage_log{"damaged places"};
+  std::chrono::steady_clock::time_point check_files_at{};
   ThreadPool writers;
   ModelRegistry registry;
   Recovery recovery;

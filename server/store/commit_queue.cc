@@ -155,7 +155,7 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
   const auto begin = std::chrono::steady_clock::now();
   const bool writes = std::any_of(operations.begin(), operations.end(),
                                   [](const Operation& one) { return one.write != nullptr; });
-  // A transaction without content says nothing about the room.
+  // A transaction without content is no commit, and says nothing about the room.
   bool has_content = writes;
   if (status.ok()) {
     if (writes) {
@@ -198,12 +198,12 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
   }
   {
     const std::lock_guard lock(mutex_);
-    if (status.ok()) {
+    if (status.ok() && has_content) {
       const auto* const bucket =
           std::lower_bound(Statistics::kBuckets.begin(), Statistics::kBuckets.end(), seconds);
       ++statistics_.buckets[static_cast<std::size_t>(bucket - Statistics::kBuckets.begin())];
       statistics_.seconds += seconds;
-    } else {
+    } else if (!status.ok()) {
       ++statistics_.failed_commits;
     }
     if (absl::IsResourceExhausted(status) || (status.ok() && has_content)) {

@@ -90,6 +90,9 @@ class LogFiles {
   // Disk space that was written to. On any thread; known after Read.
   [[nodiscard]] std::int64_t written_bytes() const noexcept { return written_bytes_; }
 
+  // See File::CheckInPlace; of all files.
+  [[nodiscard]] absl::Status CheckInPlace() const;
+
   // These committed batches are no longer needed. Ignores batches that are not in the files.
   void MarkUnneeded(std::span<const std::int64_t> log_ids);
 

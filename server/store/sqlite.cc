@@ -110,6 +110,14 @@ absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
   return *row ? statement->Integer(0) : 0;
 }
 
+absl::Status Database::CheckInPlace() const {
+  int moved = 0;
+  sqlite3_file_control(handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  return moved == 0 ? absl::OkStatus()
+                    : DamageError(sqlite3_db_filename(handle(), "main"),
+                                  "was removed or replaced while calibd ran", kPutFileBack);
+}
+
 bool Database::in_transaction() const noexcept { return sqlite3_get_autocommit(handle()) == 0; }
 
 absl::StatusOr<Statement> Statement::Prepare(const Database& database, const char* sql) {

@@ -35,6 +35,8 @@ class Database {
   [[nodiscard]] absl::Status Execute(const char* sql);
   // The one integer that a statement gives, such as a PRAGMA's.
   [[nodiscard]] absl::StatusOr<std::int64_t> QueryInteger(const char* sql);
+  // DataLoss if the file was removed or replaced since it was opened.
+  [[nodiscard]] absl::Status CheckInPlace() const;
   // False after an error that ended the transaction by itself.
   [[nodiscard]] bool in_transaction() const noexcept;
 

@@ -164,6 +164,9 @@ class Store {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // Whether the file `store` is as it was written. Errors: DataLoss if it is not.
   [[nodiscard]] absl::Status CheckMark() const;
+  // Whether the files are still those that were opened. Errors: DataLoss if one was removed or
+  // replaced.
+  [[nodiscard]] absl::Status CheckInPlace() const;
   // Pages of the write-ahead log after the newest commit.
   [[nodiscard]] int wal_pages() const noexcept { return wal_pages_; }
   // Moves all of the write-ahead log into the database, and begins it anew.
