@@ -22,6 +22,11 @@ absl::Status MakeError(absl::StatusCode code, std::string_view reason, std::stri
   return WithReason(absl::Status(code, View(message)), reason);
 }
 
+absl::Status WithClientMessage(absl::Status status, std::string_view message) {
+  status.SetPayload(kClientMessageUrl, absl::Cord(View(message)));
+  return status;
+}
+
 absl::Status WithReason(absl::Status status, std::string_view reason) {
   rpc::ErrorInfo info;
   info.set_reason(std::string(reason));

@@ -42,6 +42,11 @@ namespace calibd::server {
 // The answer of a draining server: UNAVAILABLE, so that the call is made elsewhere.
 [[nodiscard]] absl::Status DrainingError();
 
+// The same error, of which clients are told this instead of its message, which goes to the log: for
+// errors of the store, whose messages name files.
+[[nodiscard]] absl::Status WithClientMessage(absl::Status status, std::string_view message);
+inline constexpr char kClientMessageUrl[] = "calibd/client-message";
+
 // The same error with this ErrorInfo.
 [[nodiscard]] absl::Status WithReason(absl::Status status, std::string_view reason);
 

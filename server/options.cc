@@ -21,6 +21,7 @@
 #include "server/errors.h"
 #include "server/http/http_hosts.h"
 #include "server/listen_address.h"
+#include "server/state/disk_use.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -78,8 +79,24 @@ void AddAmount(CLI::App& app, const std::string& flag, T& value, std::type_ident
       ->check(CLI::Validator(find_fault, absl::StrCat("[", min, " to ", max, "]")));
 }
 
+constexpr std::int64_t kTiB = std::int64_t{1} << 40;
+
+// A limit of disk. least: the smallest one that is of use.
+void AddDisk(CLI::App& app, const std::string& flag, std::int64_t& value, std::size_t least,
+             const std::string& help) {
+  const auto min = static_cast<std::int64_t>(least);
+  AddOption(app, flag, value, help)
+      ->check([min](const std::string& text) {
+        std::int64_t bytes = min;
+        return absl::SimpleAtoi(text, &bytes) && bytes < min
+                   ? absl::StrCat("is ", text, ", expected at least ", min,
+                                  ": less fits no model, not even one of 2 classes")
+                   : std::string();
+      })
+      ->check(CLI::Range(min, 1024 * kTiB));
+}
+
 void DeclareOptions(CLI::App& app, Options& options) {
-  constexpr std::int64_t kTiB = std::int64_t{1} << 40;
   AddOption(app, "listen", options.listen, "Address and port of the gRPC services; port 0: any");
   AddOption(app, "http-listen", options.http_listen,
             "Address and port of /metrics, /healthz and /readyz; port 0: any");
@@ -135,13 +152,15 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "models in the store are always recovered");
   AddAmount(app, "model-memory-bytes", options.model_memory_bytes, 1 << 16, kTiB,
             "Memory that a new model may reserve");
-  AddAmount(
-      app, "disk-bytes", options.disk_bytes, 1 << 20, 1024 * kTiB,
-      "Disk space that all models together may reserve. A new model that exceeds it is refused; "
-      "models in the store are always recovered");
-  AddAmount(app, "model-disk-bytes", options.model_disk_bytes, 1 << 20, 1024 * kTiB,
-            "Disk space that a new model may reserve. The default of max_pending takes at most a "
-            "quarter of it");
+  AddDisk(
+      app, "disk-bytes", options.disk_bytes, kSharedDiskBytes + LeastModelDisk(),
+      "Disk space that the store may need: what all models reserve, and 512 MiB that they "
+      "share. A new model that exceeds it is refused; models in the store are always recovered. "
+      "A deleted model returns its part, but calibd.db does not shrink: its space is reused, so "
+      "that the files may take up to twice as much");
+  AddDisk(app, "model-disk-bytes", options.model_disk_bytes, LeastModelDisk(),
+          "Disk space that a new model may reserve. The default of max_pending takes at most a "
+          "quarter of it");
   AddAmount(app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
             "Producers remembered per model");
   AddAmount(

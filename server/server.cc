@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/compute/window_jobs.h"
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
@@ -25,6 +26,7 @@
 #include "server/ingest/snapshots.h"
 #include "server/net/byte_budget.h"
 #include "server/net/relay_statistics.h"
+#include "server/observability/error_log.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/rpc/calibration_service.h"
@@ -36,7 +38,6 @@
 #include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/store_service.h"
-#include "server/state/disk_use.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 #include "server/version.h"
@@ -46,6 +47,7 @@ namespace {
 
 // A test that takes minutes must not slow down ingestion and answers.
 constexpr int kComputeNiceness = 10;
+constexpr std::chrono::seconds kCheckFilesInterval{2};
 
 }  // namespace
 
@@ -158,9 +160,12 @@ struct Server::Parts {
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
         registry.FinishRestoring();
+        commits.CheckRoomAtStart();
         WarnOfSmallDisk();
-        due_work =
-            std::make_unique<DueWork>(registry, ingestor, commits, [this] { history.CheckNext(); });
+        due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {
+          history.CheckNext();
+          CheckFiles();
+        });
       }
       return recovered;
     });
@@ -178,11 +183,30 @@ struct Server::Parts {
     }
   }
 
-  // calibd goes on: the data that it computes with was checked at the start.
+  // calibd goes on: the data that it computes with was checked at the start. The same damage is
+  // reported with and without the folder.
   void ReportDamage(const absl::Status& damage) {
-    if (!store_damaged.exchange(true)) {
-      spdlog::error("{}", std::string(damage.message()));
+    store_damaged = true;
+    damage_log.Log(absl::StrReplaceAll(damage.message(), {{options.data_dir + "/", ""}}));
+  }
+
+  // A removed file is written on without an error, and only the next start would miss it. On the
+  // thread of `due_work`.
+  void CheckFiles() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < check_files_at) {
+      return;
     }
+    check_files_at = now + kCheckFilesInterval;
+    commits.Post({.append = nullptr,
+                  .write = nullptr,
+                  .undo = nullptr,
+                  .done = nullptr,
+                  .release = [this](const Store& checked) {
+                    if (absl::Status status = checked.CheckInPlace(); !status.ok()) {
+                      ReportDamage(status);
+                    }
+                  }});
   }
 
   // The file system may have less room than the models reserve.
@@ -192,17 +216,30 @@ struct Server::Parts {
     if (error) {
       return;
     }
-    const CommitQueue::Statistics used = commits.statistics();
-    const auto room = disk.available + static_cast<std::uintmax_t>(used.log_bytes) +
-                      static_cast<std::uintmax_t>(used.database_bytes);
-    const std::size_t reserved = registry.reserved_disk_bytes() + kSharedDiskBytes;
-    if (room < reserved) {
+    const auto used =
+        static_cast<std::uintmax_t>(store.log_file_bytes() + commits.statistics().database_bytes);
+    const std::size_t reserved = registry.reserved_disk_bytes();
+    if (disk.available + used < reserved) {
       spdlog::warn(
-          "the models reserve {} bytes of disk, but the store takes {} and only {} are free: "
-          "calibd "
-          "refuses batches when the disk is full",
-          reserved, room - disk.available, disk.available);
+          "the store may need {} bytes of disk (calibd_store_reserved_bytes), but it has {} and {} "
+          "are free: calibd refuses batches when the disk is full",
+          reserved, used, disk.available);
     }
+  }
+
+  void WarnOfUnstored(std::size_t unstored) const {
+    if (unstored == 0) {
+      return;
+    }
+    const CommitQueue::Refusal refusal = commits.refusal();
+    spdlog::warn(
+        "snapshots that were not stored: {}, because {}; the next start replays the batches of "
+        "these "
+        "models from the log, which takes longer and loses nothing",
+        unstored,
+        refusal == CommitQueue::Refusal::kNothing      ? "there was not enough time"
+        : refusal == CommitQueue::Refusal::kEverything ? "the store failed"
+                                                       : "the disk is full");
   }
 
   void EndRecovery() {
@@ -223,12 +260,18 @@ struct Server::Parts {
       case Phase::kDraining:
         return "draining";
     }
-    const absl::Status error = commits.write_error();
-    if (error.ok()) {
-      return store_damaged ? "the store is damaged, see the log of calibd" : "";
+    switch (commits.refusal()) {
+      case CommitQueue::Refusal::kNothing:
+        return store_damaged ? "the store is damaged, see the log of calibd" : "";
+      case CommitQueue::Refusal::kDatabase:
+        return "the disk is full: models cannot be created or deleted, and batches are accepted "
+               "only while the log's newest file has room";
+      case CommitQueue::Refusal::kLog:
+        return "the disk is full: batches are refused";
+      case CommitQueue::Refusal::kEverything:
+        return "the store failed: batches are refused";
     }
-    return absl::IsResourceExhausted(error) ? "the disk is full, no batch is accepted"
-                                            : "the store failed, no batch is accepted";
+    return "";
   }
 
   const Options options;
@@ -238,6 +281,8 @@ struct Server::Parts {
   CallMemory response_memory;
   std::atomic<Phase> phase = Phase::kStarting;
   std::atomic<bool> store_damaged = false;
+  ErrorLog damage_log{"damaged places"};
+  std::chrono::steady_clock::time_point check_files_at{};
   ThreadPool writers;
   ModelRegistry registry;
   Recovery recovery;
@@ -315,8 +360,9 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
     parts_->due_work->Stop();
     // So that the next start has nothing to replay. Clients may have used all the time until the
     // deadline, so the snapshots may take a sixth more.
-    StoreSnapshots(parts_->registry, parts_->commits, parts_->clock,
-                   deadline + (deadline - begin) / 6);
+    const std::size_t unstored = StoreSnapshots(parts_->registry, parts_->commits, parts_->clock,
+                                                deadline + (deadline - begin) / 6);
+    parts_->WarnOfUnstored(unstored);
   }
 }
 

@@ -131,12 +131,13 @@ void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits
   model->set_snapshot_due_at(model->retention().SnapshotDueAt(now));
 }
 
-void StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits, const LogClock& clock,
-                    std::chrono::steady_clock::time_point deadline) {
+std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
+                           const LogClock& clock, std::chrono::steady_clock::time_point deadline) {
   struct Progress {
     std::mutex mutex;
     std::condition_variable changed;
     std::size_t under_way = 0;  // guarded by mutex
+    std::size_t stored = 0;     // guarded by mutex
 
     // Waits for fewer than so many; false when the deadline comes before.
     bool Await(std::size_t most, std::chrono::steady_clock::time_point until) {
@@ -147,20 +148,21 @@ void StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits, const L
       const std::lock_guard lock(mutex);
       ++under_way;
     }
-    void End() {
+    void End(bool is_stored) {
       const std::lock_guard lock(mutex);
       --under_way;
+      stored += is_stored ? 1 : 0;
       changed.notify_all();
     }
   };
   const auto models = registry.List("", std::numeric_limits<std::size_t>::max());
   if (!models.ok()) {
-    return;
+    return 0;
   }
   const auto progress = std::make_shared<Progress>();
   for (const std::shared_ptr<Model>& model : *models) {
     if (!progress->Await(kMostStoredAtOnce, deadline)) {
-      return;
+      break;
     }
     progress->Begin();
     model->strand().Post([model, progress, &commits, &clock] {
@@ -172,10 +174,16 @@ void StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits, const L
       commits.Post({.append = nullptr,
                     .write = nullptr,
                     .undo = nullptr,
-                    .done = [progress](const absl::Status&) { progress->End(); }});
+                    .done = [model, progress](const absl::Status&) {
+                      // After the strand has heard what became of the snapshot.
+                      model->strand().Post(
+                          [model, progress] { progress->End(!model->retention().unstored()); });
+                    }});
     });
   }
   static_cast<void>(progress->Await(1, deadline));
+  const std::lock_guard lock(progress->mutex);
+  return models->size() - progress->stored;
 }
 
 }  // namespace calibd::server

@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_INGEST_SNAPSHOTS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 
 #include "server/ingest/log_clock.h"
@@ -19,10 +20,11 @@ void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits
                        const LogClock& clock);
 
 // Has stored what is in no snapshot, due or not, of all models and a few at a time. Returns when
-// all are stored or could not be; begins none after the deadline. What is not stored is counted
-// again by the next start.
-void StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits, const LogClock& clock,
-                    std::chrono::steady_clock::time_point deadline);
+// all are stored or could not be; begins none after the deadline. Returns how many models were not
+// stored, or not asked before the deadline: the next start replays the log for them.
+[[nodiscard]] std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
+                                         const LogClock& clock,
+                                         std::chrono::steady_clock::time_point deadline);
 
 }  // namespace calibd::server
 

@@ -584,7 +584,7 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
       Family("calibd_store_size_bytes",
              "Size of the store. Part log: bytes written to the files of the log, each of which "
              "occupies up to 64 MiB of disk from the start; part database: the database and its "
-             "write-ahead log.",
+             "write-ahead log, which reuses the space of deleted models.",
              MetricType::Gauge);
   Add(size, {{"part", "log"}}, Count(store.log_bytes));
   Add(size, {{"part", "database"}}, Count(store.database_bytes));
@@ -592,7 +592,9 @@ void Metrics::CollectStore(std::vector<MetricFamily>& families) const {
   families.push_back(Single("calibd_store_damaged",
                             "1 when damage to the store was found since the start, else 0.",
                             MetricType::Gauge, sources_.store_damaged ? 1 : 0));
-  families.push_back(Single("calibd_store_reserved_bytes", "Disk space that all models reserve.",
+  families.push_back(Single("calibd_store_reserved_bytes",
+                            "Disk space that the store may need: the sum that all models "
+                            "reserve, and 512 MiB that they share.",
                             MetricType::Gauge, Bytes(sources_.registry.reserved_disk_bytes())));
   families.push_back(Single("calibd_store_limit_bytes",
                             "Limit of calibd_store_reserved_bytes for new models.",

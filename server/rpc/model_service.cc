@@ -10,6 +10,7 @@
 #include "server/ingest/model_changes.h"
 #include "server/rpc/page.h"
 #include "server/rpc/unary_call.h"
+#include "server/state/monitoring.h"
 
 namespace calibd::server {
 namespace {
@@ -43,7 +44,7 @@ absl::StatusOr<ModelDeclaration> ModelServiceImpl::Check(const v1::Model& declar
   if (again.window() == 0) {
     again.set_window(kept.window());
   }
-  if (!again.has_monitoring()) {
+  if (!DeclaresAny(again.monitoring())) {
     *again.mutable_monitoring() = kept.monitoring();
   }
   return CheckStoredDeclaration(again, limits_.model_memory_bytes);
@@ -114,7 +115,13 @@ grpc::ServerUnaryReactor* ModelServiceImpl::DeleteModel(grpc::CallbackServerCont
                 }
                 return deleted;
               });
-              call->End(told);
+              call->End(!absl::IsResourceExhausted(deleted)
+                            ? told
+                            : WithClientMessage(
+                                  told,
+                                  "the model was not deleted: the server's disk is full, and a "
+                                  "deletion needs some room before it gives any back; free some "
+                                  "on that disk and delete the model again"));
             });
         return absl::OkStatus();
       });

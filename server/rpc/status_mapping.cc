@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -14,7 +13,9 @@
 #include <string_view>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "server/errors.h"
+#include "server/observability/error_log.h"
 
 namespace calibd::server {
 namespace {
@@ -62,24 +63,21 @@ constexpr std::array<StoreError, 3> kStoreErrors{{
 constexpr std::chrono::seconds kLogInterval{10};
 
 void LogStoreError(absl::string_view message) {
-  static std::atomic<std::chrono::steady_clock::time_point> next{};
-  const auto now = std::chrono::steady_clock::now();
-  auto due = next.load();
-  if (now >= due && next.compare_exchange_strong(due, now + kLogInterval)) {
-    spdlog::error("a call failed: {}", std::string(message));
-  }
+  static ErrorLog log("failed calls", kLogInterval);
+  log.Log(absl::StrCat("a call failed: ", message));
 }
 
 // The message as clients may see it.
-std::string_view PublicMessage(const absl::Status& status) {
+std::string PublicMessage(const absl::Status& status) {
   const std::optional<rpc::ErrorInfo> info = GetErrorInfo(status);
   for (const StoreError& error : kStoreErrors) {
     if (info.has_value() && info->reason() == error.reason) {
       LogStoreError(status.message());
-      return error.message;
+      const absl::optional<absl::Cord> message = status.GetPayload(kClientMessageUrl);
+      return message.has_value() ? std::string(*message) : std::string(error.message);
     }
   }
-  return {status.message().data(), status.message().size()};
+  return std::string(status.message());
 }
 
 // Cut between two characters of UTF-8: a broken one makes the message unparsable.
@@ -118,7 +116,7 @@ rpc::Status ToRpcStatus(const absl::Status& status) {
   // Payloads come in no order of their own; the reason must not be the one cut.
   add(kErrorInfoUrl, *complete.GetPayload(kErrorInfoUrl));
   complete.ForEachPayload([&add](absl::string_view url, const absl::Cord& payload) {
-    if (url != kErrorInfoUrl) {
+    if (url != kErrorInfoUrl && url != kClientMessageUrl) {
       add(url, payload);
     }
   });

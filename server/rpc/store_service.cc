@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/ingest/verification.h"
 #include "server/rpc/progress_sender.h"
@@ -97,6 +98,15 @@ absl::Status StoreServiceImpl::MakeCopy(const std::shared_ptr<CopySender::Stream
   if (absl::IsDataLoss(status)) {
     on_damage_(status);
   }
+  if (absl::IsResourceExhausted(status)) {
+    const CommitQueue::Statistics used = commits_.statistics();
+    return WithClientMessage(
+        std::move(status),
+        absl::StrCat("the backup was not made: the server first makes a copy of at most ",
+                     used.log_bytes + used.database_bytes,
+                     " bytes in its data-dir, whose disk has too little room; free some there and "
+                     "try again"));
+  }
   if (!status.ok()) {
     return status;
   }
@@ -152,8 +162,8 @@ grpc::ServerWriteReactor<v1::VerifyResponse>* StoreServiceImpl::Verify(
           if (!verification.ok()) {
             return verification.status();
           }
-          if (verification->problems_size() > 0) {
-            on_damage_(absl::DataLossError(verification->problems(0)));
+          for (const std::string& problem : verification->problems()) {
+            on_damage_(absl::DataLossError(problem));
           }
           v1::VerifyResponse response;
           *response.mutable_verification() = *std::move(verification);

@@ -1,5 +1,7 @@
 #include "server/state/disk_use.h"
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "calibd/core/running_lens.h"
@@ -77,6 +79,13 @@ std::size_t DiskUse(const ModelDeclaration& declaration) noexcept {
   return kDiskFactor * (LogBytes(declaration) + SnapshotBytes(declaration) +
                         DeclarationBytes(declaration) + HistoryBytes()) +
          declaration.max_pending * DiskUsePerPending(declaration);
+}
+
+std::size_t LeastModelDisk() {
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(static_cast<std::int32_t>(kMinClassCount));
+  return DiskUse(*CheckDeclaration(model, std::numeric_limits<std::size_t>::max()));
 }
 
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {

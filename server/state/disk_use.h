@@ -15,11 +15,15 @@ namespace calibd::server {
 // comes while a backup or a verification holds the log.
 [[nodiscard]] std::size_t DiskUse(const ModelDeclaration& declaration) noexcept;
 
-// What each of max_pending adds to that.
+// DiskUse of a model of 2 classes with all defaults: a smaller limit fits none.
+[[nodiscard]] std::size_t LeastModelDisk();
+
+// What each of max_pending adds to DiskUse.
 [[nodiscard]] std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept;
 
-// Bytes of disk that the models share: the files of the log are not given back before there are
-// more than four, one is being filled and one kept for later, 64 MiB each; the write-ahead log.
+// Bytes of disk that the models share, part of every sum of what they reserve: the files of the log
+// are not given back before there are more than four, one is being filled and one kept for later,
+// 64 MiB each; the write-ahead log.
 inline constexpr std::size_t kSharedDiskBytes = std::size_t{512} << 20;
 
 }  // namespace calibd::server

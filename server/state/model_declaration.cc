@@ -99,8 +99,7 @@ class Checker {
     }
     FillMaxPending();
     FillMonitoring();
-    FillWindow();
-    CheckDisk();
+    FillRest();
     if (!violations_.empty()) {
       return Errors();
     }
@@ -313,25 +312,6 @@ class Checker {
     }
   }
 
-  void CheckDisk() {
-    const std::size_t bytes = DiskUse(declaration_);
-    if (!is_new_ || bytes <= disk_limit_) {
-      return;
-    }
-    const std::size_t each = DiskUsePerPending(declaration_);
-    const std::size_t others = bytes - declaration_.max_pending * each;
-    if (declaration_.max_pending > 0 && others + each <= disk_limit_) {
-      Violate("model.max_pending", "is ", declaration_.max_pending, ", which for ",
-              declaration_.class_count, " classes needs ", bytes, " bytes of disk, more than ",
-              disk_limit_, " for one model (calibd --model-disk-bytes); at most ",
-              (disk_limit_ - others) / each, " fit");
-    } else {
-      Violate("model.window", "with ", declaration_.window, " observations of ",
-              declaration_.class_count, " classes needs ", bytes, " bytes of disk, more than ",
-              disk_limit_, " for one model (calibd --model-disk-bytes)");
-    }
-  }
-
   static Monitoring Unwatched() {
     Monitoring monitoring;
     monitoring.disabled = true;
@@ -343,7 +323,7 @@ class Checker {
     Monitoring& monitoring = declaration_.monitoring;
     const std::size_t m = declaration_.class_count;
     const std::size_t share = std::min(memory_limit_, kMaxSnapshotBytes) / 4;
-    if (!model_.has_monitoring() && WatchMemory(monitoring, m) > share) {
+    if (!DeclaresAny(model_.monitoring()) && WatchMemory(monitoring, m) > share) {
       monitoring = Unwatched();
     }
     if (!monitoring.group_tag.empty() && monitoring.max_groups == 0) {
@@ -358,7 +338,9 @@ class Checker {
     }
     if (bytes > kMaxSnapshotBytes) {
       Violate("model.monitoring", "needs with the lenses and ", monitoring.max_groups, " groups ",
-              bytes, " bytes, expected at most ", kMaxSnapshotBytes);
+              bytes, " bytes, expected at most ", kMaxSnapshotBytes,
+              "; declare fewer groups, or the model without monitoring (calibctl model create "
+              "--no-monitoring)");
     }
   }
 
@@ -371,10 +353,11 @@ class Checker {
                        });
   }
 
-  // What the declaration is with this window.
-  [[nodiscard]] ModelDeclaration WithWindow(std::size_t window) const {
+  // The declaration with this window and max_pending.
+  [[nodiscard]] ModelDeclaration WithWindow(std::size_t window, std::size_t max_pending) const {
     ModelDeclaration declaration = declaration_;
     declaration.window = window;
+    declaration.max_pending = max_pending;
     if (NeedsWarmup() && declaration.warmup == 0) {
       declaration.warmup = std::min(
           {kDefaultWarmup, window, MaxWarmup(declaration.class_count, declaration.lenses.size())});
@@ -382,36 +365,80 @@ class Checker {
     return declaration;
   }
 
-  void FillWindow() {
-    const bool given = declaration_.window != 0;
+  // The declaration with this max_pending and the defaults that go with it.
+  [[nodiscard]] ModelDeclaration Filled(std::size_t max_pending) const {
     const std::size_t least = std::max<std::size_t>(2, declaration_.warmup);
-    std::size_t window = given ? declaration_.window : std::max(kDefaultWindow, least);
-    if (!given) {
+    std::size_t window =
+        declaration_.window != 0 ? declaration_.window : std::max(kDefaultWindow, least);
+    if (declaration_.window == 0) {
       // The largest window up to the default that fits.
       std::size_t low = least;
       while (low < window) {
         const std::size_t middle = low + (window - low + 1) / 2;
-        if (StateMemory(WithWindow(middle)) <= memory_limit_) {
+        if (StateMemory(WithWindow(middle, max_pending)) <= memory_limit_) {
           low = middle;
         } else {
           window = middle - 1;
         }
       }
     }
-    ModelDeclaration filled = WithWindow(window);
-    if (!model_.has_monitoring() && StateMemory(filled) > memory_limit_) {
+    ModelDeclaration filled = WithWindow(window, max_pending);
+    if (!DeclaresAny(model_.monitoring()) && StateMemory(filled) > memory_limit_) {
       filled.monitoring = Unwatched();
     }
-    const std::size_t memory = StateMemory(filled);
-    if (is_new_ && memory > memory_limit_) {
-      Violate("model.window", "with ", window, " observations of ", filled.class_count,
-              " classes, warm-up, blocks, max_pending = ", filled.max_pending, " and ",
-              WatchMemory(filled.monitoring, filled.class_count), " bytes for monitoring needs ",
-              memory, " bytes, more than the limit of ", memory_limit_,
-              " for one model (calibd --model-memory-bytes)");
-      return;
+    return filled;
+  }
+
+  [[nodiscard]] bool Fits(const ModelDeclaration& filled) const {
+    return StateMemory(filled) <= memory_limit_ && DiskUse(filled) <= disk_limit_;
+  }
+
+  void FillRest() {
+    ModelDeclaration filled = Filled(declaration_.max_pending);
+    if (is_new_ && !Fits(filled)) {
+      ReportLimit(filled);
+    } else {
+      declaration_ = std::move(filled);
     }
-    declaration_ = std::move(filled);
+  }
+
+  // filled: what does not fit. Names the field that can be changed so that it does.
+  void ReportLimit(const ModelDeclaration& filled) {
+    const std::size_t memory = StateMemory(filled);
+    const std::string needs =
+        memory > memory_limit_
+            ? absl::StrCat(memory, " bytes of memory, more than the limit of ", memory_limit_,
+                           " for one model (calibd --model-memory-bytes)")
+            : absl::StrCat(DiskUse(filled), " bytes of disk, more than the limit of ", disk_limit_,
+                           " for one model (calibd --model-disk-bytes)");
+    ModelDeclaration unwatched = filled;
+    unwatched.monitoring = Unwatched();
+    if (const std::size_t most = MostPending(filled.max_pending); most > 0) {
+      Violate("model.max_pending", "is ", filled.max_pending, ", with which the model of ",
+              filled.class_count, " classes needs ", needs, "; at most ", most, " fit");
+    } else if (Fits(unwatched)) {
+      Violate("model.monitoring", "of ", filled.class_count, " classes takes ",
+              WatchMemory(filled.monitoring, filled.class_count),
+              " bytes, with which the model needs ", needs,
+              "; declare it without (calibctl model create --no-monitoring), or raise the limit");
+    } else {
+      Violate("model.window", "with ", filled.window, " observations of ", filled.class_count,
+              " classes needs ", needs, "; declare a smaller window, or raise the limit");
+    }
+  }
+
+  // The largest max_pending below this one that fits; 0 if none does.
+  [[nodiscard]] std::size_t MostPending(std::size_t max_pending) const {
+    std::size_t most = 0;
+    while (most + 1 < max_pending) {
+      const std::size_t middle = most + (max_pending - most) / 2;
+      if (Fits(Filled(middle))) {
+        most = middle;
+      } else {
+        max_pending = middle;
+      }
+    }
+    return most;
   }
 
   const v1::Model& model_;

@@ -117,7 +117,7 @@ absl::Status ModelRegistry::CheckRoom(const ModelDeclaration& declaration) const
         absl::StrCat("the model may need ", disk, " bytes of disk, and ", reserved, " of ",
                      limits_.disk_bytes,
                      " are reserved (calibd --disk-bytes): declare a smaller window or "
-                     "max_pending, or delete models"));
+                     "max_pending, delete models, or raise the limit"));
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/state/disk_use.h"
 #include "server/state/model.h"
 
 namespace calibd::server {
@@ -27,7 +28,7 @@ class ModelRegistry {
     std::size_t max_models = 0;
     // What the declarations of all models together may reserve, in bytes, with a new one.
     std::size_t state_memory_bytes = 0;
-    // The same of the disk.
+    // The same of the disk, with kSharedDiskBytes.
     std::size_t disk_bytes = std::numeric_limits<std::size_t>::max();
     std::size_t max_producers_per_model = 0;
   };
@@ -57,13 +58,14 @@ class ModelRegistry {
                                                                          std::size_t limit) const;
 
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return reserved_->memory; }
+  // With kSharedDiskBytes: what the store may come to occupy.
   [[nodiscard]] std::size_t reserved_disk_bytes() const noexcept { return reserved_->disk; }
 
  private:
   // What the declarations of all models reserve, in bytes.
   struct Reserved {
     std::atomic<std::size_t> memory = 0;
-    std::atomic<std::size_t> disk = 0;
+    std::atomic<std::size_t> disk = kSharedDiskBytes;
   };
 
   // mutex_ is held.

@@ -124,6 +124,8 @@ class MonitoringChecker {
 
 }  // namespace
 
+bool DeclaresAny(const v1::Monitoring& monitoring) { return monitoring.ByteSizeLong() > 0; }
+
 Monitoring CheckMonitoring(const v1::Monitoring& monitoring, std::chrono::microseconds label_grace,
                            std::vector<Violation>& violations) {
   return MonitoringChecker(monitoring, violations).Check(label_grace);

@@ -32,6 +32,9 @@ struct Monitoring {
 inline constexpr std::size_t kMaxGroups = 64;
 inline constexpr std::size_t kMaxGroupValueLength = 64;
 
+// Whether anything of it is declared: an empty message asks for the defaults, as none does.
+[[nodiscard]] bool DeclaresAny(const v1::Monitoring& monitoring);
+
 // Reads what was declared with the defaults filled in, but for max_groups, which is 0 where the
 // default is to be taken: it depends on the memory. label_grace: of the model.
 // violations: what is wrong is added, by fields below "model.monitoring."; the result is to be

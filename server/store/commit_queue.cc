@@ -25,8 +25,6 @@ constexpr int kMostPages = 32000;
 constexpr std::size_t kFrameBytes = std::size_t{8} << 20;
 // Between two attempts to make room on a full disk.
 constexpr std::chrono::seconds kFreeInterval{1};
-// A full disk that has room for so many bytes, or for the frame that did not fit, is not full.
-constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 20;
 
 // What a callback says, or that there was no memory for it.
 template <typename Callback>
@@ -114,11 +112,9 @@ void CommitQueue::Run() {
       writing_ = 0;
       changed_.notify_all();
       const auto has_work = [this] { return stopping_ || !queue_.empty() || retires_; };
-      if (disk_full_.ok()) {
-        changed_.wait(lock, has_work);
-      } else {
-        changed_.wait_for(lock, kFreeInterval, has_work);
-      }
+      changed_.wait(lock, [&] { return has_work() || log_full_ || database_full_; });
+      // A full disk is looked at again and again.
+      changed_.wait_for(lock, kFreeInterval, has_work);
       if (queue_.empty() && stopping_) {
         return;
       }
@@ -157,9 +153,11 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
     }
   }
   const auto begin = std::chrono::steady_clock::now();
+  const bool writes = std::any_of(operations.begin(), operations.end(),
+                                  [](const Operation& one) { return one.write != nullptr; });
+  // A transaction without content is no commit, and says nothing about the room.
+  bool has_content = writes;
   if (status.ok()) {
-    const bool writes = std::any_of(operations.begin(), operations.end(),
-                                    [](const Operation& one) { return one.write != nullptr; });
     if (writes) {
       status = store_->Begin();
     }
@@ -173,6 +171,7 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
         status = Guard([&] { return write(*store_); });
       }
     }
+    has_content = has_content || store_->appended_bytes() > 0;
     if (status.ok()) {
       Failpoint("before_commit");
       status = Guard([&] { return writes ? store_->Commit() : store_->CommitLog(); });
@@ -199,16 +198,16 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
   }
   {
     const std::lock_guard lock(mutex_);
-    if (status.ok()) {
+    if (status.ok() && has_content) {
       const auto* const bucket =
           std::lower_bound(Statistics::kBuckets.begin(), Statistics::kBuckets.end(), seconds);
       ++statistics_.buckets[static_cast<std::size_t>(bucket - Statistics::kBuckets.begin())];
       statistics_.seconds += seconds;
-    } else {
+    } else if (!status.ok()) {
       ++statistics_.failed_commits;
     }
-    if (absl::IsResourceExhausted(status)) {
-      disk_full_ = status;
+    if (absl::IsResourceExhausted(status) || (status.ok() && has_content)) {
+      (writes ? database_full_ : log_full_) = !status.ok();
     }
     wal_pages_ = store_->wal_pages();
   }
@@ -238,11 +237,24 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
   return operations.size();
 }
 
+void CommitQueue::CheckRoomAtStart() {
+  const std::string folder = std::filesystem::path(store_->path()).parent_path();
+  if (!absl::IsResourceExhausted(CheckDiskRoom(folder, kLeastRoom))) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    database_full_ = true;
+    log_full_ = store_->log_room() < kLeastRoom;
+  }
+  changed_.notify_all();
+}
+
 void CommitQueue::CheckRoom() {
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);
-    if (disk_full_.ok() || now - checked_room_ < kFreeInterval) {
+    if ((!log_full_ && !database_full_) || now - checked_room_ < kFreeInterval) {
       return;
     }
   }
@@ -250,13 +262,20 @@ void CommitQueue::CheckRoom() {
   const std::string folder = std::filesystem::path(store_->path()).parent_path();
   if (CheckDiskRoom(folder, needed_room_).ok()) {
     const std::lock_guard lock(mutex_);
-    disk_full_ = absl::OkStatus();
+    log_full_ = false;
+    database_full_ = false;
   }
 }
 
-absl::Status CommitQueue::write_error() const {
+CommitQueue::Refusal CommitQueue::refusal() const {
   const std::lock_guard lock(mutex_);
-  return failure_.ok() ? disk_full_ : failure_;
+  if (!failure_.ok()) {
+    return Refusal::kEverything;
+  }
+  if (log_full_) {
+    return Refusal::kLog;
+  }
+  return database_full_ ? Refusal::kDatabase : Refusal::kNothing;
 }
 
 void CommitQueue::MakeRoom(const absl::Status& status) {

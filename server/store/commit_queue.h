@@ -61,9 +61,15 @@ class CommitQueue {
   // Does what is queued, then joins. What is posted later is dropped.
   void Stop();
 
-  // Why nothing can be written now, OK if it can: the disk was full, and has no room yet, or the
-  // store failed.
-  [[nodiscard]] absl::Status write_error() const;
+  // Looks whether the disk has room: a start on a full disk is to say so before the first write
+  // fails. After the log is read, before the first Post.
+  void CheckRoomAtStart();
+
+  // What is refused now. kLog and kDatabase: the newest transaction that went there found no room,
+  // and there has been none since; or the start found none. With kDatabase the log still takes
+  // batches, in the room that its newest file allocated before.
+  enum class Refusal { kNothing, kDatabase, kLog, kEverything };
+  [[nodiscard]] Refusal refusal() const;
 
   struct Statistics {
     // Upper bounds of the commits' duration in seconds, inclusive; the last bucket is unbounded.
@@ -82,6 +88,9 @@ class CommitQueue {
   [[nodiscard]] Statistics statistics() const;
 
  private:
+  // A disk that has room for so many bytes, or for the frame that did not fit, is not full.
+  static constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 20;
+
   void Run();
   // Returns where the first transaction of these ends.
   [[nodiscard]] static std::size_t EndOfTransaction(std::span<const Operation> operations);
@@ -90,7 +99,7 @@ class CommitQueue {
   std::size_t Write(std::span<Operation> operations);
   // Makes room on a disk that is full, or where there is much that is not needed.
   void MakeRoom(const absl::Status& status);
-  // After a full disk, looks whether it has room again. At most once in kFreeInterval.
+  // After a full disk, looks whether it has room. At most once in kFreeInterval.
   void CheckRoom();
   void RunCheckpoints();
   // Fail, unless the status is OK or says that the disk is full.
@@ -106,7 +115,9 @@ class CommitQueue {
   std::size_t writing_ = 0;       // guarded by mutex_
   bool stopping_ = false;         // guarded by mutex_
   absl::Status failure_;          // guarded by mutex_
-  absl::Status disk_full_;        // guarded by mutex_; set until there is room again
+  // Guarded by mutex_: there is no room, see Refusal.
+  bool log_full_ = false;
+  bool database_full_ = false;
   bool told_failure_ = false;     // guarded by mutex_
   Statistics statistics_;         // guarded by mutex_; without queued and sizes
   int wal_pages_ = 0;             // guarded by mutex_
@@ -116,7 +127,7 @@ class CommitQueue {
   // when it last tried to make room on a full disk, when it may again take a
   // file of the log away, and whether there is one that should go at once.
   std::chrono::steady_clock::time_point checked_room_{};
-  std::uint64_t needed_room_ = 0;
+  std::uint64_t needed_room_ = kLeastRoom;
   std::chrono::steady_clock::time_point freed_{};
   std::chrono::steady_clock::time_point retires_at_{};
   bool retires_ = false;

@@ -1,6 +1,7 @@
 #include "server/store/file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,6 +122,15 @@ absl::Status File::Rename(std::string path) {
   }
   path_ = std::move(path);
   return absl::OkStatus();
+}
+
+absl::Status File::CheckInPlace() const {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(descriptor_, &opened) == 0 && stat(path_.c_str(), &named) == 0 &&
+                 opened.st_ino == named.st_ino && opened.st_dev == named.st_dev
+             ? absl::OkStatus()
+             : DamageError(path_, "was removed or replaced while calibd ran", kPutFileBack);
 }
 
 iovec Piece(const void* data, std::size_t size) {

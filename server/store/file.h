@@ -51,6 +51,8 @@ class File {
   // Also syncs the file's metadata.
   [[nodiscard]] absl::Status Sync() const;
   [[nodiscard]] absl::Status Rename(std::string path);
+  // DataLoss if it was removed or replaced since it was opened: what is written to it is lost then.
+  [[nodiscard]] absl::Status CheckInPlace() const;
 
  private:
   File(int descriptor, std::string path) noexcept

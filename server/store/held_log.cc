@@ -6,26 +6,25 @@
 namespace calibd::server {
 namespace {
 
-// Waits until the storage thread has done it.
+// Waits until the storage thread has done it: after a transaction, whether that was committed or
+// not, so a full disk is no error here.
 absl::Status RunOnStorage(CommitQueue& commits, const std::function<void(Store&)>& action) {
   // If the queue has stopped it is dropped, and the future says so by an exception.
   const auto done = std::make_shared<std::promise<absl::Status>>();
   std::future<absl::Status> result = done->get_future();
   commits.Post({.append = nullptr,
-                .write =
-                    [&action](Store& store) {
-                      action(store);
-                      return absl::OkStatus();
-                    },
+                .write = nullptr,
                 .undo = nullptr,
-                .done = [done](const absl::Status& status) { done->set_value(status); }});
-  return result.get();
+                .done = [done](const absl::Status& status) { done->set_value(status); },
+                .release = action});
+  absl::Status status = result.get();
+  return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HeldLog>> HeldLog::Hold(CommitQueue& commits) {
-  // Held even if the transaction that it came into could not be committed.
+  // Held even if the store failed.
   bool held = false;
   const absl::Status status = RunOnStorage(commits, [&held](Store& store) {
     store.HoldLog();

@@ -250,6 +250,14 @@ void LogFiles::SumWritten() noexcept {
   written_bytes_ = static_cast<std::int64_t>(written);
 }
 
+absl::Status LogFiles::CheckInPlace() const {
+  absl::Status status;
+  for (const LogSegment& segment : segments_) {
+    status.Update(segment.CheckInPlace());
+  }
+  return status;
+}
+
 void LogFiles::MarkUnneeded(std::span<const std::int64_t> log_ids) {
   if (holders_ > 0) {
     unneeded_later_.insert(unneeded_later_.end(), log_ids.begin(), log_ids.end());

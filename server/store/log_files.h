@@ -81,10 +81,17 @@ class LogFiles {
     return segments_.front().first_log_id();
   }
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return next_log_id_; }
+  // Bytes of the newest file that no frame takes yet.
+  [[nodiscard]] std::uint64_t room() const noexcept {
+    return segments_.back().size() - segments_.back().end();
+  }
   // Disk space that is allocated for the files.
   [[nodiscard]] std::int64_t bytes() const noexcept;
   // Disk space that was written to. On any thread; known after Read.
   [[nodiscard]] std::int64_t written_bytes() const noexcept { return written_bytes_; }
+
+  // See File::CheckInPlace; of all files.
+  [[nodiscard]] absl::Status CheckInPlace() const;
 
   // These committed batches are no longer needed. Ignores batches that are not in the files.
   void MarkUnneeded(std::span<const std::int64_t> log_ids);

@@ -79,6 +79,7 @@ class LogSegment {
   // Whether nothing was written after the end.
   [[nodiscard]] absl::StatusOr<bool> IsTerminated() const;
   [[nodiscard]] absl::Status Sync() const { return file_.SyncData(); }
+  [[nodiscard]] absl::Status CheckInPlace() const { return file_.CheckInPlace(); }
 
   [[nodiscard]] bool HasRoom(const LogFrame& frame) const noexcept {
     return size_ - end_ >= frame.bytes();

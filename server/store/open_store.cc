@@ -1,10 +1,12 @@
 #include "server/store/open_store.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -163,6 +165,22 @@ class Opening {
     if (version_ == kFormatVersion) {
       return absl::OkStatus();
     }
+    const bool is_new = version_ == 0;
+    const auto begin = std::chrono::steady_clock::now();
+    if (!is_new) {
+      spdlog::info("the store in {} is being upgraded from format {} to {}", folder_, version_,
+                   kFormatVersion);
+    }
+    absl::Status status = UpgradeFiles();
+    if (!is_new && status.ok()) {
+      spdlog::info("the store in {} was upgraded from format {} to {} in {:.3f} s", folder_,
+                   version_, kFormatVersion,
+                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    return status;
+  }
+
+  absl::Status UpgradeFiles() {
     if (absl::Status status = CheckOldLog(); !status.ok()) {
       return status;
     }

@@ -1,6 +1,8 @@
 #include "server/store/sqlite.h"
 
 #include <cerrno>
+#include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
@@ -28,12 +30,32 @@ bool NoRoomIsWhatFailed(sqlite3* handle) {
   return no_room;
 }
 
+// SQLite's reason, with that of the system if there is one.
+std::string ReasonOf(sqlite3* handle, int code) {
+  const int error = handle == nullptr ? 0 : sqlite3_system_errno(handle);
+  const bool has_error =
+      error != 0 && ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN ||
+                     (code & 0xff) == SQLITE_FULL);
+  // A step of a backup does not tell its connections of its error.
+  const bool is_told = handle != nullptr && sqlite3_extended_errcode(handle) == code;
+  return absl::StrCat(is_told ? sqlite3_errmsg(handle) : sqlite3_errstr(code),
+                      has_error ? absl::StrCat(", ", std::strerror(error)) : "", " (SQLite ", code,
+                      ")");
+}
+
+// What a statement does to the database, and to which one, in words for an operator.
+std::string ActionOf(sqlite3* handle, std::string_view sql) {
+  const char* const path = handle == nullptr ? nullptr : sqlite3_db_filename(handle, "main");
+  const bool reads = sql.starts_with("SELECT") ||
+                     (sql.starts_with("PRAGMA") && sql.find('=') == std::string_view::npos);
+  return absl::StrCat(reads ? "read " : "write ", path == nullptr ? "the database" : path);
+}
+
 }  // namespace
 
 absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
-  const std::string message = absl::StrCat(
-      "the store cannot ", absl::string_view(action.data(), action.size()), ": ",
-      handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle), " (SQLite ", code, ")");
+  const std::string reason = ReasonOf(handle, code);
+  const std::string message = absl::StrCat("the store cannot ", std::string(action), ": ", reason);
   // Also what SQLite does not call a full disk.
   const bool full = (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE ||
                     (code == SQLITE_IOERR_WRITE && handle != nullptr && NoRoomIsWhatFailed(handle));
@@ -45,7 +67,7 @@ absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
   if (full) {
     return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
   }
-  return damaged ? DamageError("calibd.db", absl::StrCat("cannot be read: ", message))
+  return damaged ? DamageError("calibd.db", absl::StrCat("cannot be read: ", reason))
                  : MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
 }
 
@@ -72,7 +94,8 @@ absl::StatusOr<Database> Database::OpenWith(const std::string& path, int flags) 
 
 absl::Status Database::Execute(const char* sql) {
   const int code = sqlite3_exec(handle(), sql, nullptr, nullptr, nullptr);
-  return code == SQLITE_OK ? absl::OkStatus() : SqliteError(handle(), code, sql);
+  return code == SQLITE_OK ? absl::OkStatus()
+                           : SqliteError(handle(), code, ActionOf(handle(), sql));
 }
 
 absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
@@ -87,6 +110,14 @@ absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
   return *row ? statement->Integer(0) : 0;
 }
 
+absl::Status Database::CheckInPlace() const {
+  int moved = 0;
+  sqlite3_file_control(handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  return moved == 0 ? absl::OkStatus()
+                    : DamageError(sqlite3_db_filename(handle(), "main"),
+                                  "was removed or replaced while calibd ran", kPutFileBack);
+}
+
 bool Database::in_transaction() const noexcept { return sqlite3_get_autocommit(handle()) == 0; }
 
 absl::StatusOr<Statement> Statement::Prepare(const Database& database, const char* sql) {
@@ -95,7 +126,7 @@ absl::StatusOr<Statement> Statement::Prepare(const Database& database, const cha
                                       &statement, nullptr);
   Statement prepared(statement);
   if (code != SQLITE_OK) {
-    return SqliteError(database.handle(), code, sql);
+    return SqliteError(database.handle(), code, ActionOf(database.handle(), sql));
   }
   return prepared;
 }
@@ -129,7 +160,9 @@ absl::Status Statement::Run() {
 
 absl::StatusOr<bool> Statement::Next() {
   if (bind_error_ != SQLITE_OK) {
-    return SqliteError(nullptr, bind_error_, sqlite3_sql(statement_.get()));
+    return SqliteError(
+        nullptr, bind_error_,
+        ActionOf(sqlite3_db_handle(statement_.get()), sqlite3_sql(statement_.get())));
   }
   const int code = sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) {
@@ -137,7 +170,8 @@ absl::StatusOr<bool> Statement::Next() {
   }
   absl::Status status;
   if (code != SQLITE_DONE) {
-    status = SqliteError(sqlite3_db_handle(statement_.get()), code, sqlite3_sql(statement_.get()));
+    sqlite3* const handle = sqlite3_db_handle(statement_.get());
+    status = SqliteError(handle, code, ActionOf(handle, sqlite3_sql(statement_.get())));
   }
   sqlite3_reset(statement_.get());
   if (!status.ok()) {

@@ -20,8 +20,8 @@ inline constexpr int kBusyTimeoutMs = 10000;
 // A connection to an SQLite database. Not thread-safe.
 //
 // Errors of this file: ResourceExhausted when the disk is full; DataLoss when the file is
-// damaged or no database; Unavailable when it cannot be read, written or locked. They name
-// what was done and say SQLite's reason.
+// damaged or no database; Unavailable when it cannot be read, written or locked. They say what
+// could not be done with which file, and the reasons of SQLite and of the system, but no statement.
 class Database {
  public:
   // None: only to be assigned to.
@@ -35,6 +35,8 @@ class Database {
   [[nodiscard]] absl::Status Execute(const char* sql);
   // The one integer that a statement gives, such as a PRAGMA's.
   [[nodiscard]] absl::StatusOr<std::int64_t> QueryInteger(const char* sql);
+  // DataLoss if the file was removed or replaced since it was opened.
+  [[nodiscard]] absl::Status CheckInPlace() const;
   // False after an error that ended the transaction by itself.
   [[nodiscard]] bool in_transaction() const noexcept;
 
@@ -50,7 +52,8 @@ class Database {
   std::unique_ptr<sqlite3, Close> handle_;
 };
 
-// The error of a result code. handle: the connection, if there is one.
+// The error of a result code. handle: the connection, if there is one. action: what "the store
+// cannot" do.
 [[nodiscard]] absl::Status SqliteError(sqlite3* handle, int code, std::string_view action);
 
 // A prepared statement, run again and again. Bound text and blobs are not copied: they must

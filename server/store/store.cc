@@ -268,6 +268,10 @@ std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us, std
 }
 
 absl::Status Store::CommitLog() {
+  if (appended_bytes() == 0) {
+    ApplyReleased();
+    return absl::OkStatus();
+  }
   absl::Status status = MarkOpen();
   if (status.ok()) {
     status = log_->Commit();
@@ -305,6 +309,13 @@ absl::Status Store::CheckMark() const {
   return file->has_value() && (*file)->mark() == file_.mark()
              ? absl::OkStatus()
              : DamageError(folder + "/store", "is missing, or not as it was written");
+}
+
+absl::Status Store::CheckInPlace() const {
+  absl::Status status = file_.CheckInPlace();
+  status.Update(log_->CheckInPlace());
+  status.Update(database_.CheckInPlace());
+  return status;
 }
 
 absl::Status Store::Begin() {

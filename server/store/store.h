@@ -155,11 +155,18 @@ class Store {
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return log_->next_log_id(); }
   // Of what is written in the files of the log. On any thread; known after ReadLog.
   [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->written_bytes(); }
+  // Disk that the files of the log occupy, written or not.
+  [[nodiscard]] std::int64_t log_file_bytes() const noexcept { return log_->bytes(); }
+  // Bytes that the log's newest file can still take. After ReadLog.
+  [[nodiscard]] std::uint64_t log_room() const noexcept { return log_->room(); }
   // Above the ids of all models ever.
   [[nodiscard]] std::int64_t next_model_id() const noexcept { return state_.next_model_id; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // Whether the file `store` is as it was written. Errors: DataLoss if it is not.
   [[nodiscard]] absl::Status CheckMark() const;
+  // Whether the files are still those that were opened. Errors: DataLoss if one was removed or
+  // replaced.
+  [[nodiscard]] absl::Status CheckInPlace() const;
   // Pages of the write-ahead log after the newest commit.
   [[nodiscard]] int wal_pages() const noexcept { return wal_pages_; }
   // Moves all of the write-ahead log into the database, and begins it anew.

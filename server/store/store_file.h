@@ -58,6 +58,7 @@ class StoreFile {
   // Replaces the mark in place. Without `durable` it is not synced: the end of the process loses
   // nothing, and after a power cut an older mark may be read, which only weakens the checks.
   [[nodiscard]] absl::Status Write(const StoreMark& mark, bool durable);
+  [[nodiscard]] absl::Status CheckInPlace() const { return file_.CheckInPlace(); }
 
  private:
   StoreFile(File file, const StoreMark& mark);

@@ -16,8 +16,13 @@
 namespace calibd::client {
 namespace {
 
+// A disk without room is not tried again: each attempt makes the server copy its store.
 absl::Status WriteError(const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  return absl::IsResourceExhausted(status)
+             ? absl::ResourceExhaustedError(
+                   absl::StrCat(status.message(), "; the backup needs more room there"))
+             : status;
 }
 
 // Makes the name of a new file durable.

@@ -130,16 +130,16 @@ TEST_F(SnapshotTest, AtTheEndAllIsStoredForWhichThereIsTime) {
   Submit("models/a", kFew);
   Submit("models/b", kFew);
   const auto store = [this](std::chrono::seconds time) {
-    StoreSnapshots(engine_->registry(), engine_->commits(), engine_->ingestor().clock(),
-                   std::chrono::steady_clock::now() + time);
+    return StoreSnapshots(engine_->registry(), engine_->commits(), engine_->ingestor().clock(),
+                          std::chrono::steady_clock::now() + time);
   };
   {
     // None ends in time: as many as are begun at once are.
     const Blocker blocker(engine_->commits());
-    store(std::chrono::seconds(0));
+    EXPECT_EQ(store(std::chrono::seconds(0)), 3U);
   }
   Submit("models/a", kFew);
-  store(std::chrono::seconds(60));
+  EXPECT_EQ(store(std::chrono::seconds(60)), 0U);
   EXPECT_NE(StoredTime("models/a"), 0);
   EXPECT_NE(StoredTime("models/b"), 0);
   Start();

@@ -119,8 +119,9 @@ TEST_F(ModelServiceTest, DeclarationsReserveMemoryUntilTheyAreDeleted) {
 }
 
 TEST_F(ModelServiceTest, DeclarationsReserveDiskUntilTheyAreDeleted) {
-  // A declaration of 10 classes and 10000 observations reserves some 30 MB.
-  Start({"--disk-bytes", "80000000"});
+  // A declaration of 10 classes and 10000 observations reserves some 30 MB, and all share 512 MiB.
+  constexpr double kShared = 512 << 20;
+  Start({"--disk-bytes", "616870912"});
   int created = 0;
   grpc::Status status;
   do {
@@ -133,9 +134,9 @@ TEST_F(ModelServiceTest, DeclarationsReserveDiskUntilTheyAreDeleted) {
   EXPECT_EQ(created, 2);
   const auto reserved = [this] {
     const std::string text = HttpGet(server_->http_address(), "/metrics").body;
-    EXPECT_THAT(text, HasSubstr("\ncalibd_store_limit_bytes 80000000\n"));
+    EXPECT_THAT(text, HasSubstr("\ncalibd_store_limit_bytes 616870912\n"));
     const std::string name = "\ncalibd_store_reserved_bytes ";
-    return std::stod(text.substr(text.find(name) + name.size()));
+    return std::stod(text.substr(text.find(name) + name.size())) - kShared;
   };
   const double before = reserved();
   EXPECT_GT(before, 40e6);
@@ -167,7 +168,7 @@ TEST_F(ModelServiceTest, MaxPendingFollowsTheDiskAndStaysAsItWasDeclared) {
   ASSERT_EQ(server_->Terminate(), 0);
 
   // With limits that it does not fit any more, it is declared as before.
-  Start({"--data-dir", data, "--disk-bytes", "1048576", "--model-disk-bytes", "1048576"});
+  Start({"--data-dir", data, "--disk-bytes", "600000000", "--model-disk-bytes", "30000000"});
   v1::Model again;
   const grpc::Status status = client_->Create(model, &again);
   ASSERT_TRUE(status.ok()) << status.error_message();

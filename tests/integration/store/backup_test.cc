@@ -51,6 +51,16 @@ class BackupTest : public ::testing::Test {
     return client.ok() ? *std::move(client) : nullptr;
   }
 
+  int TimesLogged(const std::string& text) const {
+    const std::string output = server_->process().Output();
+    int times = 0;
+    for (std::size_t at = output.find(text); at != std::string::npos;
+         at = output.find(text, at + 1)) {
+      ++times;
+    }
+    return times;
+  }
+
   // Rows until `enough` says so; how many were acknowledged.
   std::int64_t Send(const std::function<bool(std::int64_t)>& enough) {
     auto generator = Generator::Create(GeneratorSpec::M3(4), 5);
@@ -213,14 +223,20 @@ TEST_F(BackupTest, ADamagedFileOfTheLogIsFoundAndTold) {
     file.seekp(20000);
     file.write("damage!!", 8);
   }
-  EXPECT_THAT(
-      Problems(),
-      ::testing::Contains(HasSubstr("the store is damaged: log-0000000000000001 is damaged at")));
+  const std::vector<std::string> problems = Problems();
+  EXPECT_THAT(problems, ::testing::Contains(
+                            HasSubstr("the store is damaged: log-0000000000000001 is damaged at")));
   const HttpAnswer ready = HttpGet(server_->http_address(), "/readyz");
   EXPECT_EQ(ready.status, 503);
   EXPECT_THAT(ready.body, HasSubstr("the store is damaged"));
   EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
               HasSubstr("\ncalibd_store_damaged 1\n"));
+  // The server's log has each of them once.
+  EXPECT_EQ(Problems(), problems);
+  for (const std::string& problem : problems) {
+    EXPECT_TRUE(WaitFor([&] { return TimesLogged(problem) > 0; })) << problem;
+    EXPECT_EQ(TimesLogged(problem), 1) << problem;
+  }
 }
 
 TEST_F(BackupTest, ADamagedPageIsFound) {

@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "support/http_get.h"
@@ -17,12 +18,13 @@ namespace {
 using client::Client;
 using client::PredictionKind;
 
-// A file system of 4 MiB.
+// A file system of its own.
 class SmallDisk {
  public:
-  explicit SmallDisk(const std::filesystem::path& path) : path_(path) {
+  explicit SmallDisk(const std::filesystem::path& path, int mebibytes = 4) : path_(path) {
     std::filesystem::create_directories(path_);
-    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=4m") == 0;
+    const std::string size = absl::StrCat("size=", mebibytes, "m");
+    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, size.c_str()) == 0;
   }
   ~SmallDisk() {
     if (mounted_) umount2(path_.c_str(), MNT_DETACH);
@@ -30,8 +32,17 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
   [[nodiscard]] bool mounted() const { return mounted_; }
+  // Leaves so much of the room that is free now.
+  void LeaveFree(std::uintmax_t bytes) const {
+    const std::uintmax_t free = std::filesystem::space(path_).available;
+    ASSERT_GE(free, bytes);
+    std::ofstream(ballast(), std::ios::app) << std::string(free - bytes, 'x');
+  }
+  void Free() const { std::filesystem::remove(ballast()); }
 
  private:
+  [[nodiscard]] std::filesystem::path ballast() const { return path_ / "ballast"; }
+
   std::filesystem::path path_;
   bool mounted_ = false;
 };
@@ -60,11 +71,14 @@ class DiskFullTest : public ::testing::Test {
         (*stream)->Send(PredictionKind::kProbabilities, set_.probabilities, set_.labels);
     if (status.ok()) status = (*stream)->Finish().status();
     ExpectDiskFull(status);
-    const HttpAnswer ready = HttpGet(server_->http_address(), "/readyz");
-    EXPECT_EQ(ready.status, 503);
-    EXPECT_EQ(ready.body, "not ready: the disk is full, no batch is accepted\n");
+    ExpectUnready("batches are refused");
     accepted_ = (*stream)->counts().accepted_rows;
     ExpectCounted();
+  }
+  void ExpectUnready(const std::string& what) {
+    const HttpAnswer ready = HttpGet(server_->http_address(), "/readyz");
+    EXPECT_EQ(ready.status, 503);
+    EXPECT_EQ(ready.body, "not ready: the disk is full: " + what + "\n");
   }
   // Says so without a path or a statement.
   static void ExpectDiskFull(const absl::Status& status) {
@@ -75,13 +89,38 @@ class DiskFullTest : public ::testing::Test {
         std::string(status.message()),
         ::testing::Not(::testing::AnyOf(::testing::HasSubstr("/"), ::testing::HasSubstr("SQL"))));
   }
+  // A verification needs no room; what does says so.
+  void ExpectUpkeepSaysWhatFailed() {
+    const auto verified = client_->Verify();
+    ASSERT_TRUE(verified.ok()) << verified.status();
+    EXPECT_EQ(verified->problems_size(), 0);
+    const absl::Status backup = client_->Backup((folder_.path() / "backup.db").string()).status();
+    EXPECT_EQ(backup.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(backup.message()),
+                ::testing::HasSubstr("the backup was not made: the server first makes a copy"));
+  }
   // It finds out by itself, without a batch.
   void ExpectReadyAgain() {
     EXPECT_TRUE(
         WaitFor([this] { return HttpGet(server_->http_address(), "/readyz").status == 200; }));
   }
-  void SendMore() {
-    auto stream = client_->OpenStream("models/m", {.producer_id = "q", .epoch = 1});
+  // Models of 1000 classes, until one is refused. The database grows with each.
+  absl::Status CreateLargeModels() {
+    v1::Model large;
+    large.set_class_count(1000);
+    large.mutable_bandwidth()->set_fixed(0.5);
+    for (int i = 0; i < large.class_count(); ++i) {
+      large.add_class_names(std::to_string(i) + std::string(60, 'x'));
+    }
+    absl::Status created;
+    for (int i = 0; created.ok() && i < 20; ++i) {
+      large.set_name("models/large" + std::to_string(i));
+      created = client_->CreateModel(large).status();
+    }
+    return created;
+  }
+  void SendMore(const std::string& producer = "q") {
+    auto stream = client_->OpenStream("models/m", {.producer_id = producer, .epoch = 1});
     ASSERT_TRUE(stream.ok()) << stream.status();
     const PredictionBatch first = set_.view().rows(0, 100);
     ASSERT_TRUE(
@@ -114,17 +153,83 @@ TEST_F(DiskFullTest, RefusesBatchesAndGoesOnReading) {
   const std::filesystem::path disk_path = folder_.path() / "disk";
   const SmallDisk disk(disk_path);
   if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
-  // Takes most of the room, to be given back later.
-  std::ofstream(disk_path / "ballast") << std::string(std::size_t{3} << 20, 'x');
+  disk.LeaveFree(std::size_t{1} << 20);
   ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
   EXPECT_THAT(server_->process().Output(),
-              ::testing::HasSubstr("bytes of disk, but the store has"));
+              ::testing::HasSubstr("the store may come to need 536870912 bytes of disk "
+                                   "(calibd_store_reserved_bytes)"));
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              ::testing::HasSubstr("\ncalibd_store_reserved_bytes 536870912\n"));
   ASSERT_NO_FATAL_FAILURE(CreateModel());
   ASSERT_NO_FATAL_FAILURE(FillUp());
-  std::filesystem::remove(disk_path / "ballast");
+  disk.Free();
   ExpectReadyAgain();
   ASSERT_NO_FATAL_FAILURE(SendMore());
   ExpectTheSameAfterAKill(disk_path / "data");
+}
+
+// The log's newest file has its room already.
+TEST_F(DiskFullTest, TakesBatchesWhileTheLogHasRoom) {
+  constexpr char kDatabaseFull[] =
+      "models cannot be created or deleted, and batches are accepted only while the log's newest "
+      "file has room";
+  const std::filesystem::path disk_path = folder_.path() / "disk";
+  const SmallDisk disk(disk_path, 70);
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
+  ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  ASSERT_NO_FATAL_FAILURE(CreateModel());
+  EXPECT_EQ(HttpGet(server_->http_address(), "/readyz").status, 200);
+  disk.LeaveFree(std::size_t{64} << 10);
+  ExpectDiskFull(CreateLargeModels());
+  ExpectUnready(kDatabaseFull);
+  ASSERT_NO_FATAL_FAILURE(SendMore());
+  ExpectUnready(kDatabaseFull);
+  disk.LeaveFree(0);
+  ExpectUpkeepSaysWhatFailed();
+  // Before anything was refused.
+  disk.Free();
+  disk.LeaveFree(std::size_t{64} << 10);
+  server_->Kill();
+  ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  ExpectUnready(kDatabaseFull);
+  ASSERT_NO_FATAL_FAILURE(SendMore("r"));
+  disk.Free();
+  ExpectReadyAgain();
+  EXPECT_TRUE(CreateLargeModels().ok());
+}
+
+TEST_F(DiskFullTest, AnOrderlyStopWarnsOfWhatTheNextStartReplays) {
+  constexpr char kWarning[] =
+      "snapshots that were not stored: 1, because the disk is full; the next start replays the "
+      "batches of these models from the log";
+  const std::filesystem::path disk_path = folder_.path() / "disk";
+  const SmallDisk disk(disk_path, 70);
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
+  ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  ASSERT_NO_FATAL_FAILURE(CreateModel());
+  ASSERT_NO_FATAL_FAILURE(SendMore());
+  disk.LeaveFree(0);
+  EXPECT_EQ(server_->Terminate(), 0);
+  EXPECT_THAT(server_->process().Output(), ::testing::HasSubstr(kWarning));
+  disk.Free();
+  ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
+  ExpectCounted();
+  EXPECT_EQ(server_->Terminate(), 0);
+  EXPECT_THAT(server_->process().Output(), ::testing::Not(::testing::HasSubstr("were not stored")));
+}
+
+TEST_F(DiskFullTest, ABackupNamesATargetWithoutRoom) {
+  const std::filesystem::path target = folder_.path() / "target";
+  const SmallDisk disk(target, 1);
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
+  ASSERT_NO_FATAL_FAILURE(Start(folder_.path() / "data"));
+  ASSERT_TRUE(CreateLargeModels().ok());
+  const absl::Status status = client_->Backup((target / "backup.db").string()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(::testing::HasSubstr("target/backup.db.part cannot be written"),
+                               ::testing::HasSubstr("the backup needs more room there")));
+  EXPECT_TRUE(std::filesystem::is_empty(target));
 }
 
 TEST_F(DiskFullTest, ALimitOfTheSizeOfFilesIsAFullDisk) {
@@ -137,24 +242,14 @@ TEST_F(DiskFullTest, ALimitOfTheSizeOfFilesIsAFullDisk) {
   ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
   // The log's files first, then the database's.
   ASSERT_NO_FATAL_FAILURE(FillUp());
-  v1::Model large;
-  large.set_class_count(1000);
-  large.mutable_bandwidth()->set_fixed(0.5);
-  for (int i = 0; i < large.class_count(); ++i) {
-    large.add_class_names(std::to_string(i) + std::string(60, 'x'));
-  }
-  absl::Status created;
-  for (int i = 0; created.ok() && i < 20; ++i) {
-    large.set_name("models/large" + std::to_string(i));
-    created = client_->CreateModel(large).status();
-  }
+  const absl::Status created = CreateLargeModels();
   EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted)
       << created << server_->process().Output();
   ExpectDiskFull(created);
   ExpectCounted();
   ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, &unlimited, nullptr), 0);
   ExpectReadyAgain();
-  EXPECT_TRUE(client_->CreateModel(large).ok());
+  EXPECT_TRUE(CreateLargeModels().ok());
   ASSERT_NO_FATAL_FAILURE(SendMore());
   ExpectTheSameAfterAKill(data);
 }

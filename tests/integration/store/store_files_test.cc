@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "calibd/client/client.h"
+#include "support/http_get.h"
 #include "support/server_process.h"
+#include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
@@ -162,6 +164,28 @@ INSTANTIATE_TEST_SUITE_P(Files, StoreFilesTest,
                            return std::string(std::get<1>(parameter.param).name) +
                                   (std::get<0>(parameter.param) ? "AfterAKill" : "");
                          });
+
+// What is written to a removed file is lost, although no write fails.
+TEST(RemovedFileTest, IsNoticedWhileTheServerRuns) {
+  for (const char* const file : {"calibd.db", "store", kSegment}) {
+    const TemporaryFolder folder;
+    const std::filesystem::path data = folder.path() / "data";
+    const auto server = ServerProcess::Start({"--data-dir", data.string()});
+    ASSERT_NE(server, nullptr);
+    EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 200);
+    ASSERT_TRUE(std::filesystem::remove(data / file)) << file;
+    EXPECT_TRUE(WaitFor([&] { return HttpGet(server->http_address(), "/readyz").status == 503; }))
+        << file;
+    EXPECT_EQ(HttpGet(server->http_address(), "/readyz").body,
+              "not ready: the store is damaged, see the log of calibd\n");
+    EXPECT_TRUE(WaitFor([&] {
+      return server->process().Output().find("the store is damaged: " + std::string(file) +
+                                             " was removed or replaced while calibd ran") !=
+             std::string::npos;
+    })) << file
+        << server->process().Output();
+  }
+}
 
 }  // namespace
 }  // namespace calibd::testing

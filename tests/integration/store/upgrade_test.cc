@@ -40,11 +40,21 @@ class UpgradeTest : public ::testing::Test {
     EXPECT_EQ(server_->Terminate(), 0);
   }
 
+  void ExpectUpgradeIsLogged(int format) const {
+    const std::string formats = "from format " + std::to_string(format) + " to 4";
+    const std::string output = server_->process().Output();
+    const std::size_t begin = output.find("is being upgraded " + formats + "\n");
+    const std::size_t end = output.find("was upgraded " + formats + " in ");
+    EXPECT_NE(begin, std::string::npos) << output;
+    EXPECT_NE(end, std::string::npos) << output;
+    EXPECT_LT(begin, end);
+  }
   // Starts twice, and expects the answers that are kept; the server goes on.
   void ExpectItGoesOn(int format) {
     CopyGoldenStore(format, data_);
     Start();
     ExpectGoldenAnswers(format, *client_);
+    ExpectUpgradeIsLogged(format);
     Stop();
     Start();
     ExpectGoldenAnswers(format, *client_);

@@ -105,7 +105,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessAskedFor)
   ASSERT_TRUE(unwatched.ok()) << unwatched.status();
   EXPECT_TRUE(unwatched->monitoring.disabled);
   EXPECT_LE(StateMemory(*unwatched), memory);
-  model.mutable_monitoring();
+  model.mutable_monitoring()->set_significance_level(0.05);
   const auto watched = CheckDeclaration(model, memory);
   ASSERT_TRUE(watched.ok()) << watched.status();
   EXPECT_FALSE(watched->monitoring.disabled);
@@ -126,7 +126,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessAskedFor)
   EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.max_groups, kMaxGroups);
   model.mutable_monitoring()->set_max_groups(64);
   model.set_window(10);
-  EXPECT_THAT(Refusal(model, memory), HasSubstr("bytes for monitoring"));
+  EXPECT_THAT(Refusal(model, memory), HasSubstr("model.monitoring of 100 classes takes "));
 
   // One that was stored before monitoring, with a window that leaves no room.
   v1::Model full = Declared();
@@ -251,6 +251,22 @@ TEST(ModelDeclarationTest, DefaultsShrinkToTheMemoryOfOneModel) {
   EXPECT_THAT(largest->block_sizes, ElementsAre(2));
 }
 
+TEST(ModelDeclarationTest, MonitoringIsLeftOutWhereItDoesNotFitUnlessItIsDeclared) {
+  for (const int class_count : {60000, 100000}) {
+    v1::Model model = Declared(class_count);
+    // As calibctl sends it when no option is given.
+    model.mutable_monitoring();
+    const auto unwatched = CheckDeclaration(model, kMemory);
+    ASSERT_TRUE(unwatched.ok()) << unwatched.status();
+    EXPECT_TRUE(unwatched->monitoring.disabled);
+    model.mutable_monitoring()->set_significance_level(0.01);
+    EXPECT_THAT(Refusal(model), AllOf(HasSubstr("model.monitoring of "),
+                                      HasSubstr("calibctl model create --no-monitoring")));
+    model.mutable_monitoring()->set_disabled(true);
+    EXPECT_TRUE(CheckDeclaration(model, kMemory).ok());
+  }
+}
+
 TEST(ModelDeclarationTest, RefusesWhatDoesNotFitIntoTheMemoryOfOneModel) {
   v1::Model model = Declared(100000);
   model.set_window(1000000);
@@ -285,26 +301,46 @@ TEST(ModelDeclarationTest, RefusesWhatDoesNotFitOnTheDiskOfOneModel) {
   v1::Model model = WithGrace(2000);
   model.set_max_pending(100000);
   EXPECT_THAT(Refusal(model, kMemory, kDisk),
-              AllOf(HasSubstr("model.max_pending is 100000, which for 2000 classes needs "),
-                    HasSubstr("more than 4294967296 for one model (calibd --model-disk-bytes)")));
-  // As many as it says fit.
-  const std::string refusal = Refusal(model, kMemory, kDisk);
-  const std::size_t at = refusal.find("at most ") + 8;
-  const int most = std::stoi(refusal.substr(at));
-  model.set_max_pending(most);
-  EXPECT_TRUE(CheckDeclaration(model, kMemory, kDisk).ok());
-  model.set_max_pending(most + 1);
-  EXPECT_FALSE(CheckDeclaration(model, kMemory, kDisk).ok());
+              AllOf(HasSubstr("model.max_pending is 100000, with which the model of 2000 classes "),
+                    HasSubstr("more than the limit of 4294967296 for one model "
+                              "(calibd --model-disk-bytes)")));
   EXPECT_TRUE(CheckStoredDeclaration(model, kMemory).ok());
 
   model = Declared(1000);
   EXPECT_THAT(Refusal(model, kMemory, std::size_t{1} << 20), HasSubstr("model.window with 10000 "));
 }
 
+TEST(ModelDeclarationTest, SaysHowLargeMaxPendingMayBe) {
+  struct Limits {
+    int class_count;
+    std::size_t memory;
+    std::size_t disk;
+  };
+  // What is short: the disk; the disk, once the memory has made the window smaller; the memory.
+  for (const Limits& limits :
+       {Limits{2000, kMemory, kDisk}, Limits{1000, kMemory, kDisk / 2},
+        Limits{10, std::size_t{64} << 20, kDisk}, Limits{1000, std::size_t{128} << 20, kDisk}}) {
+    v1::Model model = WithGrace(limits.class_count);
+    model.set_max_pending(1000000);
+    const std::string refusal = Refusal(model, limits.memory, limits.disk);
+    ASSERT_THAT(refusal, HasSubstr("; at most "));
+    const int most = std::stoi(refusal.substr(refusal.find("; at most ") + 10));
+    model.set_max_pending(most);
+    EXPECT_TRUE(CheckDeclaration(model, limits.memory, limits.disk).ok()) << refusal;
+    model.set_max_pending(most + 1);
+    EXPECT_FALSE(CheckDeclaration(model, limits.memory, limits.disk).ok()) << refusal;
+  }
+}
+
+TEST(ModelDeclarationTest, TheLeastDiskFitsASmallModel) {
+  EXPECT_TRUE(CheckDeclaration(Declared(2), kMemory, LeastModelDisk()).ok());
+  EXPECT_FALSE(CheckDeclaration(Declared(2), kMemory, LeastModelDisk() - 1).ok());
+}
+
 TEST(ModelDeclarationTest, DefaultModelsFitOnTheDisk) {
   // The defaults of --disk-bytes and --model-disk-bytes.
   const auto ten = CheckDeclaration(Declared(10), kMemory, kDisk);
-  EXPECT_LE(1000 * DiskUse(*ten), std::size_t{64} << 30);
+  EXPECT_LE(1000 * DiskUse(*ten) + kSharedDiskBytes, std::size_t{64} << 30);
   for (const int class_count : {2, 1000, 100000}) {
     const auto declaration = CheckDeclaration(Declared(class_count), kMemory, kDisk);
     ASSERT_TRUE(declaration.ok()) << declaration.status();

@@ -88,6 +88,17 @@ TEST(OptionsTest, RefusesWrongUsageNamingIt) {
   EXPECT_THAT(Refusal({"--listen", "127.0.0.1:65536"}), HasSubstr("65536"));
 }
 
+TEST(OptionsTest, LimitsOfDiskFitOneModelAtLeast) {
+  for (const std::string flag : {"--disk-bytes", "--model-disk-bytes"}) {
+    const std::string refusal = Refusal({flag.c_str(), "1048576"});
+    const std::string expected = flag + ": is 1048576, expected at least ";
+    EXPECT_THAT(refusal, HasSubstr(expected));
+    const std::string least =
+        std::to_string(std::stoll(refusal.substr(refusal.find(expected) + expected.size())));
+    EXPECT_TRUE(std::holds_alternative<Invocation>(Parse({flag.c_str(), least.c_str()}))) << least;
+  }
+}
+
 TEST_F(OptionsFileTest, HttpHostsIsAList) {
   EXPECT_EQ(Parsed({}).http_hosts, "");
   EXPECT_EQ(Parsed({"--http-hosts", "calibd.example,node_1"}).http_hosts, "calibd.example,node_1");

@@ -62,6 +62,17 @@ TEST(StatusMappingTest, ErrorsOfTheStoreReachClientsWithoutPathsAndStatements) {
   }
 }
 
+TEST(StatusMappingTest, AnErrorOfTheStoreMayHaveAMessageForClients) {
+  const rpc::Status wire = Wire(WithClientMessage(
+      MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", "the store cannot write /srv/x"),
+      "the model was not deleted"));
+  EXPECT_EQ(wire.message(), "the model was not deleted");
+  ASSERT_EQ(wire.details_size(), 1);
+  rpc::ErrorInfo info;
+  ASSERT_TRUE(Unpack(wire, "ErrorInfo", info));
+  EXPECT_EQ(info.reason(), "DISK_FULL");
+}
+
 TEST(StatusMappingTest, OkHasNoDetails) { EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok()); }
 
 TEST(StatusMappingTest, FieldsRetryAndResourceAreDetails) {

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "server/store/commit_queue.h"
+#include "support/temporary_folder.h"
 
 namespace calibd::server {
 namespace {
@@ -387,6 +388,17 @@ TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
   }
   Open();
   EXPECT_TRUE(Log(*store_).empty());
+}
+
+TEST(DatabaseTest, ErrorsSayWhatCannotBeDoneAndNoStatement) {
+  const testing::TemporaryFolder folder;
+  const std::string path = (folder.path() / "calibd.db").string();
+  absl::StatusOr<Database> database = Database::Open(path);
+  ASSERT_TRUE(database.ok());
+  EXPECT_EQ(database->Execute("INSERT INTO missing VALUES (1)").message(),
+            "the store cannot write " + path + ": no such table: missing (SQLite 1)");
+  EXPECT_EQ(Statement::Prepare(*database, "SELECT id FROM missing").status().message(),
+            "the store cannot read " + path + ": no such table: missing (SQLite 1)");
 }
 
 }  // namespace
