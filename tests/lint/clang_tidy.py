@@ -2,8 +2,10 @@
 
 BUILD is a build folder with compile_commands.json. The sources of a folder are checked as one
 translation unit that includes them all: most of a run's time goes to the headers, which so are
-read once a folder. Tests are held to the compiler's warnings.
+read once a folder. A unit is checked again when it or a file that it includes has changed since it
+passed in BUILD: a new build folder checks all. Tests are held to the compiler's warnings.
 """
+import hashlib
 import json
 import os
 import re
@@ -64,25 +66,56 @@ def flags_of(entry):
     return kept
 
 
-def write_database(folder, commands):
-    database = []
+def included_files(name, folders, found):
+    """Adds to `found` the file and what it includes with quotation marks, in `folders`."""
+    path = next((path for folder in folders if (path := Path(folder, name)).is_file()), None)
+    if path is not None and path not in found:
+        found.add(path)
+        for header in re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE):
+            included_files(header, [path.parent, *folders], found)
+
+
+def digest(group, flags):
+    """Of all that decides what clang-tidy finds in a unit, but for the headers of packages."""
+    folders = [word.removeprefix("-I") for word in shlex.split(" ".join(flags)) if "/" in word]
+    files = {ROOT / ".clang-tidy"}
+    for name in group:
+        included_files(ROOT / name, folders, files)
+    parts = [" ".join(flags).encode(), *(path.read_bytes() for path in sorted(files))]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def write_database(folder, commands, passed):
+    """Writes the units that have not passed yet; returns the marks of those that pass now."""
+    database, marks = [], []
     for number, group in enumerate(groups(commands)):
+        flags = dict.fromkeys(shlex.join(flags_of(commands[name])) for name in group)
+        mark = passed / digest(group, flags)
+        if mark.exists():
+            continue
+        marks.append(mark)
         unit = folder / f"unit{number}.cc"
         unit.write_text("".join(f'#include "{ROOT / name}"\n' for name in group))
-        flags = dict.fromkeys(shlex.join(flags_of(commands[name])) for name in group)
         database.append({"directory": commands[group[0]]["directory"], "file": str(unit),
                          "command": " ".join(["c++", *flags, "-c", str(unit)])})
     (folder / "compile_commands.json").write_text(json.dumps(database))
+    return marks
 
 
 def main():
-    commands = product_commands(Path(sys.argv[1]).resolve())
+    build = Path(sys.argv[1]).resolve()
+    commands = product_commands(build)
     if not commands:
         print(f"{sys.argv[1]} compiles no source of {', '.join(PRODUCT)}", file=sys.stderr)
         return 1
+    passed = build / "clang_tidy"
+    passed.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_database(folder, commands)
+        marks = write_database(folder, commands, passed)
+        print(f"{len(marks)} units to check")
+        if not marks:
+            return 0
         shutil.copy(ROOT / ".clang-tidy", folder)
         result = subprocess.run(
             ["run-clang-tidy", "-quiet", "-p", name], capture_output=True, text=True, check=False)
@@ -90,6 +123,9 @@ def main():
             noise = ("clang-tidy", "warnings generated", "Suppressed")
             print("\n".join(line for line in (result.stdout + result.stderr).splitlines()
                             if line and not any(text in line for text in noise)))
+        else:
+            for mark in marks:
+                mark.touch()
         return result.returncode
 
 
