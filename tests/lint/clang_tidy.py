@@ -2,8 +2,11 @@
 
 BUILD is a build folder with compile_commands.json. The sources of a folder are checked as one
 translation unit that includes them all: most of a run's time goes to the headers, which so are
-read once a folder. A unit is checked again when it or a file that it includes has changed since it
-passed in BUILD: a new build folder checks all. Tests are held to the compiler's warnings.
+read once a folder. A unit is checked when it, or a file that it includes, has changed
+- since the branch left the default branch; on that itself, since the parent of its newest commit;
+- and since the unit last passed in BUILD.
+With the environment variable CALIBD_TEST_ALL_SOURCES, only the last condition holds. Tests are held to
+the compiler's warnings.
 """
 import hashlib
 import json
@@ -75,23 +78,41 @@ def included_files(name, folders, found):
             included_files(header, [path.parent, *folders], found)
 
 
-def digest(group, flags):
+def git(*arguments):
+    """The output, empty when git fails."""
+    return subprocess.run(["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments],
+                          capture_output=True, text=True, check=False).stdout.strip()
+
+
+def changed_files():
+    """The files that this change is about; None without history, as in a shallow clone."""
+    head = git("rev-parse", "HEAD")
+    base = git("merge-base", "HEAD", "origin/HEAD")
+    if base in ("", head):
+        base = git("rev-parse", "--verify", "--quiet", "HEAD^1")
+    if not base:
+        return None
+    names = git("diff", "--name-only", base) + "\n" + git("ls-files", "--others", "--exclude-standard")
+    return {ROOT / name for name in names.splitlines()}
+
+
+def digest(files, flags):
     """Of all that decides what clang-tidy finds in a unit, but for the headers of packages."""
-    folders = [word.removeprefix("-I") for word in shlex.split(" ".join(flags)) if "/" in word]
-    files = {ROOT / ".clang-tidy"}
-    for name in group:
-        included_files(ROOT / name, folders, files)
     parts = [" ".join(flags).encode(), *(path.read_bytes() for path in sorted(files))]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def write_database(folder, commands, passed):
-    """Writes the units that have not passed yet; returns the marks of those that pass now."""
+def write_database(folder, commands, passed, changed):
+    """Writes the units to check; returns the marks of those that pass. changed: None for all."""
     database, marks = [], []
     for number, group in enumerate(groups(commands)):
         flags = dict.fromkeys(shlex.join(flags_of(commands[name])) for name in group)
-        mark = passed / digest(group, flags)
-        if mark.exists():
+        folders = [word.removeprefix("-I") for word in shlex.split(" ".join(flags)) if "/" in word]
+        files = {ROOT / ".clang-tidy"}
+        for name in group:
+            included_files(ROOT / name, folders, files)
+        mark = passed / digest(files, flags)
+        if mark.exists() or (changed is not None and files.isdisjoint(changed)):
             continue
         marks.append(mark)
         unit = folder / f"unit{number}.cc"
@@ -112,7 +133,8 @@ def main():
     passed.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        marks = write_database(folder, commands, passed)
+        changed = None if "CALIBD_TEST_ALL_SOURCES" in os.environ else changed_files()
+        marks = write_database(folder, commands, passed, changed)
         print(f"{len(marks)} units to check")
         if not marks:
             return 0
