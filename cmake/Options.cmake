@@ -40,6 +40,12 @@ target_compile_options(calibd_warnings INTERFACE
 add_compile_options(-fstack-protector-strong -fstack-clash-protection -fcf-protection
                     -fno-omit-frame-pointer)
 add_link_options(-Wl,-z,relro,-z,now)
+# For code that leaves the work to the engine and to core: under a sanitizer it compiles in half the
+# time so.
+set(CALIBD_UNOPTIMISED "")
+if(CALIBD_SANITIZE)
+  set(CALIBD_UNOPTIMISED -O0)
+endif()
 # For code that is not under test, and for inner loops that the checks make many times slower.
 set(CALIBD_UNCHECKED "")
 if(CALIBD_SANITIZE MATCHES "undefined")
@@ -51,6 +57,10 @@ endif()
 if(CALIBD_SANITIZE)
   add_compile_options(-fsanitize=${CALIBD_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CALIBD_SANITIZE})
+  if(CALIBD_SANITIZE STREQUAL "thread")
+    # It does not know fences, which Boost.Asio uses; the mutexes that go with them suffice it.
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  endif()
   if(CALIBD_SANITIZE MATCHES "undefined")
     # The check of virtual tables opens a pipe to test an address. It reports a false error when a test
     # has used up the file descriptors.
