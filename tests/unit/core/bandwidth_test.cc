@@ -9,7 +9,6 @@
 
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
-#include "support/test_data.h"
 
 namespace calibd {
 namespace {

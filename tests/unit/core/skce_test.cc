@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
-#include "support/test_data.h"
 
 namespace calibd {
 namespace {
