@@ -57,10 +57,6 @@ endif()
 if(CALIBD_SANITIZE)
   add_compile_options(-fsanitize=${CALIBD_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CALIBD_SANITIZE})
-  if(CALIBD_SANITIZE STREQUAL "thread")
-    # It does not know fences, which Boost.Asio uses; the mutexes that go with them suffice it.
-    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
-  endif()
   if(CALIBD_SANITIZE MATCHES "undefined")
     # The check of virtual tables opens a pipe to test an address. It reports a false error when a test
     # has used up the file descriptors.
