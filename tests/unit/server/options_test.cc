@@ -179,10 +179,11 @@ TEST_F(OptionsFileTest, APartThatIsSetMustNotExceedTheWhole) {
               HasSubstr("--call-memory-bytes 16777216"));
   EXPECT_THAT(Refusal({"--model-memory-bytes", "4294967297"}),
               HasSubstr("--state-memory-bytes 4294967296"));
-  EXPECT_THAT(Refusal({"--config", Write("model-disk-bytes = 2000000\ndisk-bytes = 1999999\n")}),
-              HasSubstr("--model-disk-bytes: 2000000 is more than --disk-bytes 1999999"));
+  EXPECT_THAT(
+      Refusal({"--config", Write("model-disk-bytes = 700000001\ndisk-bytes = 700000000\n")}),
+      HasSubstr("--model-disk-bytes: 700000001 is more than --disk-bytes 700000000"));
   // The default of --model-disk-bytes is larger.
-  EXPECT_EQ(Parsed({"--disk-bytes", "1048576"}).disk_bytes, 1048576);
+  EXPECT_EQ(Parsed({"--disk-bytes", "700000000"}).disk_bytes, 700'000'000);
   EXPECT_EQ(
       Parsed({"--max-connections", "1", "--max-connections-per-address", "1"}).max_connections, 1);
 }
