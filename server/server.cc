@@ -198,15 +198,11 @@ struct Server::Parts {
       return;
     }
     check_files_at = now + kCheckFilesInterval;
-    commits.Post({.append = nullptr,
-                  .write = nullptr,
-                  .undo = nullptr,
-                  .done = nullptr,
-                  .release = [this](const Store& checked) {
-                    if (absl::Status status = checked.CheckInPlace(); !status.ok()) {
-                      ReportDamage(status);
-                    }
-                  }});
+    commits.Call([this](const Store& checked, const absl::Status& /*committed*/) {
+      if (absl::Status status = checked.CheckInPlace(); !status.ok()) {
+        ReportDamage(status);
+      }
+    });
   }
 
   // The file system may have less room than the models reserve.

@@ -49,10 +49,14 @@ class ContentHash {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
-std::uint64_t HashContent(const v1::Observations& observations, const std::vector<double>& values,
-                          bool are_logits) {
+bool AreLogits(const v1::Observations& observations) {
+  return observations.has_logits() || observations.has_logits_float32();
+}
+
+std::uint64_t HashContent(const v1::Observations& observations, const std::vector<double>& values) {
   ContentHash hash;
-  const std::array<std::int64_t, 2> header{are_logits ? 1 : 0, observations.dropped_rows()};
+  const std::array<std::int64_t, 2> header{AreLogits(observations) ? 1 : 0,
+                                           observations.dropped_rows()};
   hash.Add(header.data(), header.size());
   hash.Add(values.data(), values.size());
   hash.Add(observations.labels().data(), static_cast<std::size_t>(observations.labels_size()));
@@ -253,73 +257,82 @@ absl::Status CheckGroupValues(const v1::Observations& observations,
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
-}  // namespace
-
-DecodedBatch Decode(const v1::Observations& observations, const ModelDeclaration& declaration) {
-  const bool are_logits = observations.has_logits() || observations.has_logits_float32();
-  DecodedBatch batch;
-  batch.kind = observations.prediction_ids_size() > 0 ? DecodedBatch::Kind::kPredictions
-                                                      : DecodedBatch::Kind::kObservations;
-  batch.class_count = declaration.class_count;
-  batch.rows = RowCount(observations);
-  batch.dropped_rows = observations.dropped_rows();
-  batch.probabilities = Values(observations);
-  batch.single_precision = observations.has_probabilities_float32();
-  batch.content_hash = HashContent(observations, batch.probabilities, are_logits);
-  batch.validity = CheckShape(observations, batch.probabilities.size(), declaration);
-  if (batch.validity.ok()) {
-    batch.validity = CheckClassNames(observations, declaration);
+// Makes the values probabilities and checks them with the labels, which are missing for
+// predictions that wait.
+absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, RowValues& values) {
+  std::vector<Violation> violations;
+  if (are_logits) {
+    violations = SoftmaxRows(values.probabilities, values.class_count);
   }
-  if (batch.validity.ok() && batch.kind == DecodedBatch::Kind::kPredictions) {
-    batch.validity = CheckIds(observations.prediction_ids(), declaration);
+  if (violations.empty()) {
+    const std::vector<std::int32_t> valid_labels(
+        values.labels.empty() ? values.probabilities.size() / values.class_count : 0);
+    const PredictionBatch batch{values.probabilities,
+                                values.labels.empty() ? valid_labels : values.labels,
+                                values.class_count};
+    violations = FindViolations(batch, declaration.row_sum_tolerance);
   }
-  if (batch.validity.ok()) {
-    batch.validity = CheckGroupValues(observations, declaration);
-  }
-  if (batch.validity.ok()) {
-    batch.labels.assign(observations.labels().begin(), observations.labels().end());
-    const bool awaits_labels = batch.labels.empty();
-    if (awaits_labels) {
-      // Valid ones, while the predictions are checked.
-      batch.labels.resize(static_cast<std::size_t>(batch.rows));
-    }
-    std::vector<Violation> violations;
-    if (are_logits) {
-      violations = SoftmaxRows(batch.probabilities, declaration.class_count);
-    }
-    if (violations.empty()) {
-      violations = FindViolations(batch.view(), declaration.row_sum_tolerance);
-    }
-    if (!violations.empty()) {
-      batch.validity = InvalidFieldsError(kReason, violations);
-    }
-    if (awaits_labels) {
-      batch.labels = {};
-    }
-  }
-  if (!batch.validity.ok()) {
-    batch.probabilities = {};
-    batch.labels = {};
-  } else {
-    batch.ids = HashIds(observations.prediction_ids());
-    batch.group_values.assign(observations.group_values().begin(),
-                              observations.group_values().end());
-  }
-  return batch;
+  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
-DecodedBatch Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
-  DecodedBatch batch;
-  batch.kind = DecodedBatch::Kind::kLabels;
-  batch.class_count = declaration.class_count;
-  batch.rows = std::max(labels.labels_size(), labels.prediction_ids_size());
-  batch.content_hash = HashContent(labels);
-  batch.validity = CheckLabels(labels, declaration);
-  if (batch.validity.ok()) {
-    batch.labels.assign(labels.labels().begin(), labels.labels().end());
-    batch.ids = HashIds(labels.prediction_ids());
+absl::Status Check(const v1::Observations& observations, const ModelDeclaration& declaration,
+                   RowValues& values) {
+  absl::Status status = CheckShape(observations, values.probabilities.size(), declaration);
+  if (status.ok()) {
+    status = CheckClassNames(observations, declaration);
   }
-  return batch;
+  if (status.ok() && observations.prediction_ids_size() > 0) {
+    status = CheckIds(observations.prediction_ids(), declaration);
+  }
+  if (status.ok()) {
+    status = CheckGroupValues(observations, declaration);
+  }
+  if (status.ok()) {
+    values.labels.assign(observations.labels().begin(), observations.labels().end());
+    values.group_values.assign(observations.group_values().begin(),
+                               observations.group_values().end());
+    status = CheckValues(AreLogits(observations), declaration, values);
+  }
+  return status;
+}
+
+}  // namespace
+
+LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration) {
+  RowValues values;
+  values.class_count = declaration.class_count;
+  values.probabilities = Values(observations);
+  values.single_precision = observations.has_probabilities_float32();
+  LogRow row;
+  row.content_hash = HashContent(observations, values.probabilities);
+  if (absl::Status status = Check(observations, declaration, values); !status.ok()) {
+    row.kind = RejectedRow{.rows = RowCount(observations), .reason = std::move(status)};
+  } else if (observations.prediction_ids_size() > 0) {
+    auto& predictions = row.kind.emplace<PredictionsRow>();
+    predictions.dropped_rows = observations.dropped_rows();
+    predictions.ids = HashIds(observations.prediction_ids());
+    predictions.predicted_classes = PredictedClasses(values);
+    predictions.values = std::move(values);
+  } else {
+    row.kind =
+        ObservationsRow{.values = std::move(values), .dropped_rows = observations.dropped_rows()};
+  }
+  return row;
+}
+
+LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
+  LogRow row;
+  row.content_hash = HashContent(labels);
+  if (absl::Status status = CheckLabels(labels, declaration); !status.ok()) {
+    row.kind = RejectedRow{.rows = std::max(labels.labels_size(), labels.prediction_ids_size()),
+                           .reason = std::move(status)};
+  } else {
+    row.kind = LabelsRow{.ids = HashIds(labels.prediction_ids()),
+                         .labels = {labels.labels().begin(), labels.labels().end()},
+                         .counts = {},
+                         .classes = {}};
+  }
+  return row;
 }
 
 }  // namespace calibd::server

@@ -111,7 +111,7 @@ void DueWork::Mature() {
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const std::size_t at = (first_maturing_ + i) % models_.size();
     const std::shared_ptr<Model>& model = models_[at];
-    if (model->tracker() == nullptr || model->tracker()->next_due() > now) {
+    if (model->next_due() > now) {
       continue;
     }
     {

@@ -39,7 +39,8 @@ absl::Status HistoryReader::Read(const std::shared_ptr<Model>& model, const Rang
   // neither.
   const auto view = [this, model, range, finish] {
     try {
-      auto unstored = model->history().View(range.resolution, model->watch_mark());
+      auto unstored = model->strand_state().history().View(range.resolution,
+                                                           model->strand_state().watch_mark());
       thread_.Post([this, model, range, finish, unstored = std::move(unstored)]() mutable {
         try {
           finish(ReadAll(*model, range, std::move(unstored)));

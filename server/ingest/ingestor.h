@@ -5,33 +5,29 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/ingest/decode.h"
 #include "server/ingest/log_clock.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/model_writes.h"
 #include "server/ingest/settlement.h"
+#include "server/state/log_row.h"
 #include "server/state/model.h"
 #include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
-struct PendingBatch;
-
 // Takes decoded batches to the log and from there to the state of their models: in
 // the order of the log, one after another for one model. Thread-safe.
 class Ingestor {
  public:
-  // queue_bytes: batches that wait or are being counted; from this size on
-  // queue_full() holds.
-  Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes);
+  // queue_bytes: from this size of the pending batches on, queue_full() holds.
+  Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes)
+      : commits_(commits), clock_(clock), queue_(queue_bytes) {}
 
   // Opens a producer, after the batches already submitted for the model. done is
   // called on a writer thread with the number expected next; errors: Aborted,
@@ -45,11 +41,11 @@ class Ingestor {
   // ask queue_full() first, so the queue exceeds its size by what they hold at most. May
   // throw bad_alloc, and then nothing has changed.
   void Submit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
-              DecodedBatch batch, std::function<void(Settlement)> done);
+              LogRow batch, std::function<void(Settlement)> done);
   // The same of a producer that need not be open: opens it as Open does, in the same
   // transaction, and has it open whatever becomes of the batch.
   void OpenAndSubmit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
-                     DecodedBatch batch, std::function<void(Settlement)> done);
+                     LogRow batch, std::function<void(Settlement)> done);
 
   // Matures predictions of a model that are due, as many as are worth one transaction, and
   // takes what is not needed any more from the log. done: on a writer thread, when what
@@ -64,40 +60,21 @@ class Ingestor {
 
   [[nodiscard]] const LogClock& clock() const noexcept { return clock_; }
 
-  [[nodiscard]] bool queue_full() const;
-  [[nodiscard]] std::size_t queued_bytes() const;
+  [[nodiscard]] bool queue_full() const { return queue_.full(); }
+  [[nodiscard]] std::size_t queued_bytes() const { return queue_.bytes(); }
   // Whether the queue has room. If not, notify is called once when it has, on a
   // writer thread.
-  [[nodiscard]] bool HasRoom(std::function<void()> notify);
+  [[nodiscard]] bool HasRoom(std::function<void()> notify) {
+    return queue_.HasRoom(std::move(notify));
+  }
 
  private:
-  void Post(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
-            bool opens, DecodedBatch batch, std::function<void(Settlement)> done);
-  // What a committed operation does to its model, on the model's strand.
-  struct Settling {
-    // False when there is no memory for it: nothing counts any more then.
-    std::function<bool()> count;
-    // When that is visible.
-    std::function<void()> answer;
-  };
-  // On the storage thread.
-  void AddSettling(const std::shared_ptr<Model>& model, Settling settling);
-  // Settles all that was added, the operations of a model together.
-  void Settle();
-  bool Settle(PendingBatch& pending, const absl::Status& committed);
-  // Does to the model what the row says. False as Settling::count.
-  bool Count(Model& model, const LoggedBatch& logged, std::int64_t log_id, std::int64_t time_us);
-  void Release(std::size_t bytes);
+  void Post(const std::shared_ptr<Model>& model, LogRow row, bool opens,
+            std::function<void(Settlement)> done);
 
   CommitQueue& commits_;
   const LogClock& clock_;
-  const std::size_t queue_bytes_;
-  // The storage thread's: of the transaction that was just committed, and where a model is in it.
-  std::vector<std::pair<std::shared_ptr<Model>, std::vector<Settling>>> settling_;
-  absl::flat_hash_map<const Model*, std::size_t> settling_of_;
-  mutable std::mutex mutex_;
-  std::size_t queued_bytes_ = 0;                // guarded by mutex_
-  std::vector<std::function<void()>> waiting_;  // guarded by mutex_
+  IngestQueue queue_;
 };
 
 }  // namespace calibd::server

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "calibd/store/v1/store.pb.h"
 #include "server/errors.h"
+#include "server/ingest/row_codec.h"
 
 namespace calibd::server {
 namespace {
@@ -25,10 +25,11 @@ std::string BatchesOf(const LogTail& tail) {
 
 std::string SenderOf(const LogTail::Batch& batch, const std::string& model_name) {
   // What comes before the damage is read, even if the rest is no message.
-  store::v1::LoggedBatch logged;
-  static_cast<void>(logged.ParsePartialFromString(batch.data));
+  store::v1::LogRow row;
+  static_cast<void>(ParseRow(batch.data, row));
+  const std::string& producer_id = row.producer().producer_id();
   const std::string producer =
-      logged.producer_id().empty() ? "" : absl::StrCat("producer ", Quoted(logged.producer_id()));
+      producer_id.empty() ? "" : absl::StrCat("producer ", Quoted(producer_id));
   return absl::StrCat(producer, producer.empty() || model_name.empty() ? "" : " of ", model_name);
 }
 

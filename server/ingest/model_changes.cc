@@ -9,6 +9,103 @@
 
 namespace calibd::server {
 
+namespace {
+
+class CreateWrite final : public Operation {
+ public:
+  // created: the model is new; otherwise this waits for the call that creates it.
+  CreateWrite(ModelRegistry& registry, std::shared_ptr<Model> model, bool created, CreateDone done)
+      : registry_(registry), model_(std::move(model)), created_(created), done_(std::move(done)) {}
+
+  [[nodiscard]] Target target() const noexcept override { return Target::kDatabase; }
+  [[nodiscard]] absl::Status Write(Store& store) override {
+    gone_ = !created_ && model_->deleted();
+    return created_ ? store.InsertModel(model_->id(), Describe(*model_)) : absl::OkStatus();
+  }
+  void Undo() override {
+    if (created_) {
+      model_->MarkDeleted(true);
+    }
+  }
+  void Finish(Store& /*store*/, const absl::Status& committed) override {
+    if (gone_) {
+      done_(ModelError(absl::StatusCode::kAborted, "MODEL_GONE",
+                       model_->declaration().name.ToString(),
+                       "the model of this name was being deleted, or could not be stored: "
+                       "create it again"),
+            false);
+    } else if (!committed.ok()) {
+      if (created_) {
+        registry_.Remove(*model_);
+      }
+      done_(committed, false);
+    } else {
+      done_(model_, created_);
+    }
+  }
+
+ private:
+  ModelRegistry& registry_;
+  const std::shared_ptr<Model> model_;
+  const bool created_;
+  const CreateDone done_;
+  bool gone_ = false;
+};
+
+class DeleteWrite final : public Operation {
+ public:
+  DeleteWrite(ModelRegistry& registry, CommitQueue& commits, std::shared_ptr<Model> model,
+              std::function<void(const absl::Status&)> done)
+      : registry_(registry), commits_(commits), model_(std::move(model)), done_(std::move(done)) {}
+
+  [[nodiscard]] Target target() const noexcept override { return Target::kDatabase; }
+  [[nodiscard]] absl::Status Write(Store& store) override {
+    if (model_->deleted()) {
+      return absl::OkStatus();
+    }
+    deletes_ = true;
+    model_->MarkDeleted(true);
+    return store.DeleteModel(model_->id());
+  }
+  void Undo() override {
+    if (deletes_) {
+      model_->MarkDeleted(false);
+    }
+  }
+  void Finish(Store& /*store*/, const absl::Status& committed) override {
+    if (committed.ok() && deletes_) {
+      registry_.Remove(*model_);
+      DropLog();
+    }
+    done_(!committed.ok() ? committed
+          : deletes_      ? absl::OkStatus()
+                          : ModelNotFoundError(model_->declaration().name.ToString()));
+  }
+
+ private:
+  // Releases the rows of the model when those that are on their way have been applied.
+  void DropLog() {
+    model_->strand().Post([&commits = commits_, model = model_] {
+      commits.Call([model, batches = model->strand_state().retention().TakeAll()](
+                       Store& store, const absl::Status&) {
+        store.DropBatches(batches);
+        if (model->storage_state().tracker.has_value()) {
+          store.DropBatches(model->storage_state().tracker->TakeAll());
+        }
+      });
+    });
+  }
+
+  ModelRegistry& registry_;
+  CommitQueue& commits_;
+  const std::shared_ptr<Model> model_;
+  const std::function<void(const absl::Status&)> done_;
+  // It is this call that deletes the model.
+  bool deletes_ = false;
+};
+
+}  // namespace
+
 v1::Model Describe(const Model& model) {
   v1::Model proto = ToProto(model.declaration());
   *proto.mutable_create_time() = google::protobuf::util::TimeUtil::NanosecondsToTimestamp(
@@ -20,85 +117,14 @@ absl::Status CreateModel(ModelRegistry& registry, CommitQueue& commits,
                          ModelDeclaration declaration, CreateDone done) {
   // After the model is on disk, also when another call has just made it.
   const auto post = [&](const std::shared_ptr<Model>& model, bool created) {
-    CommitQueue::Operation operation;
-    auto gone = std::make_shared<bool>(false);
-    if (created) {
-      operation.write = [model](Store& store) {
-        return store.InsertModel(model->id(), Describe(*model));
-      };
-      operation.undo = [model] { model->MarkDeleted(true); };
-    } else {
-      operation.write = [model, gone](Store& /*store*/) {
-        *gone = model->deleted();
-        return absl::OkStatus();
-      };
-    }
-    operation.done = [&registry, model, created, gone, done](const absl::Status& committed) {
-      if (*gone) {
-        done(ModelError(absl::StatusCode::kAborted, "MODEL_GONE",
-                        model->declaration().name.ToString(),
-                        "the model of this name was being deleted, or could not be stored: "
-                        "create it again"),
-             false);
-      } else if (!committed.ok()) {
-        if (created) {
-          registry.Remove(*model);
-        }
-        done(committed, false);
-      } else {
-        done(model, created);
-      }
-    };
-    commits.Post(std::move(operation));
+    commits.Post(std::make_shared<CreateWrite>(registry, model, created, done));
   };
   return registry.Create(std::move(declaration), post);
 }
 
 void DeleteModel(ModelRegistry& registry, CommitQueue& commits, const std::shared_ptr<Model>& model,
                  std::function<void(const absl::Status&)> done) {
-  // Whether it is this call that deletes it.
-  auto deletes = std::make_shared<bool>(false);
-  const auto finish = [&registry, &commits, model] {
-    registry.Remove(*model);
-    // After the batches that were on their way.
-    model->strand().Post([&commits, model] {
-      commits.Post({.append = nullptr,
-                    .write = nullptr,
-                    .undo = nullptr,
-                    .done = nullptr,
-                    .release = [model, batches = model->retention().TakeAll()](Store& store) {
-                      store.DropBatches(batches);
-                      if (model->tracker() != nullptr) {
-                        store.DropBatches(model->tracker()->TakeAll());
-                      }
-                    }});
-    });
-  };
-  commits.Post(
-      {.append = nullptr,
-       .write = [model, deletes](Store& store) -> absl::Status {
-         if (model->deleted()) {
-           return absl::OkStatus();
-         }
-         *deletes = true;
-         model->MarkDeleted(true);
-         return store.DeleteModel(model->id());
-       },
-       .undo =
-           [model, deletes] {
-             if (*deletes) {
-               model->MarkDeleted(false);
-             }
-           },
-       .done =
-           [model, deletes, finish, done = std::move(done)](const absl::Status& committed) {
-             if (committed.ok() && *deletes) {
-               finish();
-             }
-             done(!committed.ok() ? committed
-                  : *deletes      ? absl::OkStatus()
-                                  : ModelNotFoundError(model->declaration().name.ToString()));
-           }});
+  commits.Post(std::make_shared<DeleteWrite>(registry, commits, model, std::move(done)));
 }
 
 }  // namespace calibd::server

@@ -20,7 +20,7 @@
 #include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/ingest/log_tail.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/row_codec.h"
 
 namespace calibd::server {
 namespace {
@@ -38,29 +38,27 @@ absl::Status Damaged(const Model& model, absl::string_view reason) {
 
 absl::Status Stopped() { return absl::CancelledError("the start was stopped"); }
 
-absl::Status CheckKind(Model& model, const LoggedBatch& logged) {
-  const bool of_tracker = logged.tracked() || logged.kind == LoggedBatch::Kind::kPredictions ||
-                          logged.kind == LoggedBatch::Kind::kLabels ||
-                          logged.kind == LoggedBatch::Kind::kMatured;
-  return of_tracker && model.tracker() == nullptr
-             ? Damaged(model,
-                       "the log holds predictions with ids, but the model has no label_grace")
-             : absl::OkStatus();
+absl::StatusOr<LogRow> Decode(Model& model, std::string_view data) {
+  absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration().class_count);
+  if (!row.ok()) {
+    return Damaged(model, row.status().message());
+  }
+  if (row->needs_tracker() && !model.storage_state().tracker.has_value()) {
+    return Damaged(model, "the log holds predictions with ids, but the model has no label_grace");
+  }
+  return row;
 }
 
-absl::StatusOr<LoggedBatch> Decode(const Model& model, std::string_view data) {
-  absl::StatusOr<LoggedBatch> logged = DecodeLogged(data, model.declaration().class_count);
-  return logged.ok() ? std::move(logged) : Damaged(model, logged.status().message());
-}
-
-// Updates the tracker of predictions by a batch of the log.
-void Track(const LoggedBatch& logged, const StoredBatch& stored, PredictionTracker& tracker) {
-  const DecodedBatch& batch = logged.batch;
-  if (logged.tracked() && logged.kind == LoggedBatch::Kind::kPredictions) {
-    tracker.Add(stored.log_id, logged.elapsed, stored.time_us, batch.ids, logged.predicted_classes,
-                batch.labels);
-  } else if (logged.tracked()) {
-    tracker.RestoreLabels(stored.log_id, batch.ids, batch.labels);
+// Updates the tracker of predictions by a row of the log.
+void Track(const LogRow& row, const StoredBatch& stored, PredictionTracker& tracker) {
+  if (!row.tracked()) {
+    return;
+  }
+  if (const auto* const predictions = row.As<PredictionsRow>()) {
+    tracker.Add(stored.log_id, row.elapsed, stored.time_us, predictions->ids,
+                predictions->predicted_classes, predictions->values.labels);
+  } else if (const auto* const labels = row.As<LabelsRow>()) {
+    tracker.RestoreLabels(stored.log_id, labels->ids, labels->labels);
   }
 }
 
@@ -83,17 +81,19 @@ class Replay {
   absl::Status Post(const Target& target, const StoredBatch& batch) {
     return Run(*target.model, batch.data.size(),
                [this, target, data = std::string(batch.data), log_id = batch.log_id,
-                time_us = batch.time_us] {
-                 const absl::StatusOr<LoggedBatch> logged = Decode(*target.model, data);
-                 return logged.ok() ? Count(target, *logged, log_id, time_us) : logged.status();
+                time = std::chrono::microseconds(batch.time_us)] {
+                 const absl::StatusOr<LogRow> row = Decode(*target.model, data);
+                 return row.ok() ? Apply(target, *row, log_id, time) : row.status();
                });
   }
-  // As Replay, of a decoded batch.
-  absl::Status Post(const Target& target, const StoredBatch& batch, LoggedBatch logged) {
-    const std::size_t bytes = logged.batch.bytes();
+  // As Replay, of a decoded row.
+  absl::Status Post(const Target& target, const StoredBatch& batch, LogRow row) {
+    const std::size_t bytes = row.bytes();
     return Run(*target.model, bytes,
-               [this, target, logged = std::move(logged), log_id = batch.log_id,
-                time_us = batch.time_us] { return Count(target, logged, log_id, time_us); });
+               [this, target, row = std::move(row), log_id = batch.log_id,
+                time = std::chrono::microseconds(batch.time_us)] {
+                 return Apply(target, row, log_id, time);
+               });
   }
 
   // Publishes the counted state, once every batch is counted.
@@ -153,44 +153,24 @@ class Replay {
     return absl::OkStatus();
   }
 
-  absl::Status Count(const Target& target, const LoggedBatch& logged, std::int64_t log_id,
-                     std::int64_t time_us) {
+  absl::Status Apply(const Target& target, const LogRow& row, std::int64_t log_id,
+                     std::chrono::microseconds time) {
     Model& model = *target.model;
-    if (absl::Status status = CheckKind(model, logged); !status.ok()) {
-      return status;
-    }
     // The cursors of the database are those of the newest snapshot.
-    if (logged.position.has_value() &&
-        !model.cursors().Replay(*logged.position, logged.kind == LoggedBatch::Kind::kOpened
-                                                      ? std::nullopt
-                                                      : std::optional(logged.batch.content_hash))) {
+    if (row.position.has_value() &&
+        !model.storage_state().cursors.Replay(*row.position, row.batch_hash())) {
       return Damaged(
-          model, absl::StrCat("batch ", log_id, " of the log is number ", logged.position->sequence,
-                              " of producer ", Quoted(logged.position->producer_id),
+          model, absl::StrCat("batch ", log_id, " of the log is number ", row.position->sequence,
+                              " of producer ", Quoted(row.position->producer_id),
                               ", but the one before it is missing"));
     }
-    const bool counted = logged.kind == LoggedBatch::Kind::kObservations ||
-                         logged.kind == LoggedBatch::Kind::kMatured;
-    const std::size_t rows = counted ? logged.batch.labels.size() : 0;
     if (log_id <= target.snapshot_log_id) {
-      if (logged.tracked()) {
-        model.retention().AddOldTracked(log_id);
-      } else {
-        model.retention().AddOld(log_id, rows);
-      }
-      if (rows > 0) {
-        model.RestoreWindow(logged.batch.view(), logged.batch.groups());
-      }
+      model.strand_state().Refill(row, log_id);
       return absl::OkStatus();
     }
-    if (logged.tracked()) {
-      model.retention().AddTracked(log_id, logged.batch.ids.size());
-    } else {
-      model.retention().Add(log_id, rows);
-    }
-    Apply(logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), model);
+    model.strand_state().Apply(row, log_id, time);
     const std::lock_guard lock(mutex_);
-    rows_ += static_cast<std::int64_t>(rows);
+    rows_ += static_cast<std::int64_t>(row.counted_rows());
     return absl::OkStatus();
   }
 
@@ -233,7 +213,7 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
     return Damaged(*target.model, "its snapshot cannot be read");
   }
   if (!stored.snapshot.empty()) {
-    if (absl::Status status = target.model->Restore(state); !status.ok()) {
+    if (absl::Status status = target.model->strand_state().Restore(state); !status.ok()) {
       return Damaged(*target.model, status.message());
     }
     target.model->set_stored_time_us(state.snapshot_time_us());
@@ -243,8 +223,8 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
 
 // Marks the batches of the log that are not needed, once the whole log is read.
 std::vector<std::int64_t> TakeUnneeded(Model& model, std::chrono::microseconds elapsed) {
-  std::vector<std::int64_t> unneeded = model.retention().TakeUnneededOld();
-  if (PredictionTracker* const tracker = model.tracker()) {
+  std::vector<std::int64_t> unneeded = model.strand_state().retention().TakeUnneededOld();
+  if (auto& tracker = model.storage_state().tracker; tracker.has_value()) {
     const PredictionTracker::Unneeded forgotten =
         tracker->FindUnneeded(elapsed, std::numeric_limits<std::size_t>::max());
     tracker->Forget(forgotten);
@@ -288,7 +268,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
           absl::StrCat("the store is damaged: the cursor of producer ", Quoted(stored.producer_id),
                        " is incomplete or belongs to no model"));
     }
-    target->second.model->cursors().Set(stored.producer_id, cursor);
+    target->second.model->storage_state().cursors.Set(stored.producer_id, cursor);
     return absl::OkStatus();
   });
   if (!status.ok()) {
@@ -317,21 +297,23 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
       return absl::OkStatus();
     }
     ++recovery.batches;
-    PredictionTracker* const tracker = target->second.model->tracker();
-    if (tracker == nullptr) {
+    auto& tracker = target->second.model->storage_state().tracker;
+    if (!tracker.has_value()) {
       return replay.Post(target->second, batch);
     }
-    absl::StatusOr<LoggedBatch> logged = Decode(*target->second.model, batch.data);
-    if (!logged.ok()) {
-      return logged.status();
+    absl::StatusOr<LogRow> row = Decode(*target->second.model, batch.data);
+    if (!row.ok()) {
+      return row.status();
     }
-    Track(*logged, batch, *tracker);
-    std::int64_t& matured_log_id = matured_log_ids.at(batch.model_id);
-    matured_log_id = std::max(matured_log_id, logged->through_log_id);
+    Track(*row, batch, *tracker);
+    if (const auto* const matured = row->As<MaturedRow>()) {
+      std::int64_t& matured_log_id = matured_log_ids.at(batch.model_id);
+      matured_log_id = std::max(matured_log_id, matured->through_log_id);
+    }
     // The wall clock may have been set back since then.
     const std::chrono::microseconds since(std::max<std::int64_t>(0, now_us - batch.time_us));
-    recovery.elapsed = logged->elapsed + since;
-    return replay.Post(target->second, batch, *std::move(logged));
+    recovery.elapsed = row->elapsed + since;
+    return replay.Post(target->second, batch, *std::move(row));
   });
   if (store.log_tail().has_value()) {
     recovery.warnings.push_back(DescribeTail(*store.log_tail(), [&](std::int64_t model_id) {
@@ -340,7 +322,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     }));
   }
   for (const auto& [id, target] : targets) {
-    if (PredictionTracker* const tracker = target.model->tracker()) {
+    if (auto& tracker = target.model->storage_state().tracker; tracker.has_value()) {
       tracker->RestoreMatured(matured_log_ids.at(id));
       tracker->SetSnapshot(target.snapshot_log_id);
     }
@@ -355,8 +337,8 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   }
   if (status.ok()) {
     for (const auto& [id, target] : targets) {
-      if (const PredictionTracker* const tracker = target.model->tracker()) {
-        target.model->RestorePending(
+      if (const auto& tracker = target.model->storage_state().tracker; tracker.has_value()) {
+        target.model->strand_state().RestorePending(
             tracker->PendingByClass(target.model->declaration().class_count));
       }
     }

@@ -30,6 +30,8 @@ struct Settlement {
   std::int64_t rejected_rows = 0;
   // Labels by id of a batch that was accepted.
   LabelCounts labels;
+  // The number expected next when a producer was opened.
+  std::int64_t next_sequence = 0;
 };
 
 }  // namespace calibd::server

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "server/failpoint.h"
+#include "server/ingest/model_writes.h"
 
 namespace calibd::server {
 namespace {
@@ -24,8 +25,8 @@ constexpr std::size_t kMostStoredAtOnce = 16;
 // The buckets of the history that wait, as the store holds them.
 std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
   std::vector<Store::StoredBucket> buckets;
-  buckets.reserve(model.history().waiting().size());
-  for (const History::Entry& entry : model.history().waiting()) {
+  buckets.reserve(model.strand_state().history().waiting().size());
+  for (const History::Entry& entry : model.strand_state().history().waiting()) {
     buckets.push_back({.model_id = model.id(),
                        .resolution = static_cast<std::int64_t>(entry.resolution),
                        .start_s = entry.start.time_since_epoch().count(),
@@ -56,13 +57,13 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
   }
   Store::Snapshot snapshot{
       .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
-  if (const PredictionTracker* const tracker = model.tracker()) {
+  if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
     snapshot.first_log_id = std::min(window_log_id, tracker->first_log_id());
     snapshot.matured_log_id = tracker->matured_log_id();
   }
   absl::Status status = store.PutSnapshot(snapshot);
   status.Update(StoreHistory(store, history));
-  model.cursors().VisitMoved(
+  model.storage_state().cursors.VisitMoved(
       [&](const std::string& producer_id, const ProducerCursors::Cursor& cursor) {
         const std::string contents = EncodeContents(cursor);
         status.Update(store.PutCursor({.model_id = model.id(),
@@ -75,60 +76,83 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
   return status;
 }
 
-void PostSnapshot(const std::shared_ptr<Model>& model, CommitQueue& commits,
-                  const LogClock& clock) {
-  const std::int64_t time_us = clock.wall_us();
-  std::string data;
-  std::vector<Store::StoredBucket> history;
-  try {
-    store::v1::ModelState state = model->Save();
-    state.set_snapshot_time_us(time_us);
-    data = state.SerializeAsString();
-    history = EncodeHistory(*model);
-  } catch (const std::bad_alloc&) {
-    return;  // It stays due.
+// Stores the state of a model as it is on the strand when this is made.
+class SnapshotWrite final : public ModelWrite {
+ public:
+  // May throw bad_alloc, and then nothing has changed.
+  SnapshotWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock)
+      : ModelWrite(std::move(model), commits, clock), time_us_(clock.wall_us()) {
+    store::v1::ModelState state = model_->strand_state().Save();
+    state.set_snapshot_time_us(time_us_);
+    data_ = state.SerializeAsString();
+    history_ = EncodeHistory(*model_);
+    log_id_ = model_->strand_state().retention().last_log_id();
+    unneeded_ = model_->strand_state().retention().BeginSnapshot(clock.steady());
+    window_log_id_ = model_->strand_state().retention().first_log_id();
   }
-  const std::int64_t log_id = model->retention().last_log_id();
-  const std::size_t stored_history = history.size();
-  std::vector<std::int64_t> unneeded = model->retention().BeginSnapshot(clock.steady());
-  commits.Post({.append = nullptr,
-                .write =
-                    [model, log_id, window_log_id = model->retention().first_log_id(),
-                     data = std::move(data), history = std::move(history),
-                     unneeded = std::move(unneeded)](Store& store) {
-                      store.ReleaseBatches(unneeded);
-                      return WriteSnapshot(*model, log_id, window_log_id, data, history, store);
-                    },
-                .undo = nullptr,
-                .done =
-                    [&commits, &clock, model, log_id, time_us,
-                     stored_history](const absl::Status& committed) {
-                      if (committed.ok()) {
-                        model->cursors().SetStored();
-                        model->set_stored_time_us(time_us);
-                      }
-                      if (committed.ok() && model->tracker() != nullptr) {
-                        model->tracker()->SetSnapshot(log_id);
-                      }
-                      model->strand().Post(
-                          [&commits, &clock, model, stored_history, stored = committed.ok()] {
-                            model->retention().EndSnapshot(stored);
-                            model->DropStoredHistory(stored ? stored_history : 0);
-                            // What came meanwhile may be enough for the next one.
-                            PostSnapshotIfDue(model, commits, clock);
-                          });
-                    }});
-}
+
+  [[nodiscard]] Target target() const noexcept override { return Target::kDatabase; }
+  [[nodiscard]] absl::Status Write(Store& store) override {
+    store.ReleaseBatches(unneeded_);
+    return WriteSnapshot(*model_, log_id_, window_log_id_, data_, history_, store);
+  }
+  void Finish(Store& /*store*/, const absl::Status& committed) override {
+    stored_ = committed.ok();
+    if (!stored_) {
+      return;
+    }
+    model_->storage_state().cursors.SetStored();
+    model_->set_stored_time_us(time_us_);
+    if (auto& tracker = model_->storage_state().tracker; tracker.has_value()) {
+      tracker->SetSnapshot(log_id_);
+    }
+  }
+  void Apply() override {
+    model_->strand_state().retention().EndSnapshot(stored_);
+    model_->strand_state().history().DropWaiting(stored_ ? history_.size() : 0);
+  }
+  // Readers see no difference. What came meanwhile may be enough for the next snapshot.
+  void Publish() override { PostSnapshotIfDue(model_, commits_, clock_); }
+
+ private:
+  const std::int64_t time_us_;
+  std::string data_;
+  std::vector<Store::StoredBucket> history_;
+  std::int64_t log_id_ = 0;
+  std::int64_t window_log_id_ = 0;
+  std::vector<std::int64_t> unneeded_;
+  bool stored_ = false;
+};
 
 }  // namespace
+
+void ModelWrite::Publish() {
+  if (model_->strand_state().history().waiting().size() > History::kMostWaiting) {
+    model_->strand_state().retention().HastenSnapshot();
+  }
+  PostSnapshotIfDue(model_, commits_, clock_);
+  try {
+    model_->Publish();
+  } catch (const std::bad_alloc&) {
+    // The rows count; readers see them with the next ones.
+  }
+}
 
 void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits,
                        const LogClock& clock) {
   const LogRetention::Clock::time_point now = clock.steady();
-  if (model->retention().SnapshotDueAt(now) <= now) {
-    PostSnapshot(model, commits, clock);
+  if (model->strand_state().retention().SnapshotDueAt(now) <= now) {
+    std::shared_ptr<SnapshotWrite> write;
+    try {
+      write = std::make_shared<SnapshotWrite>(model, commits, clock);
+    } catch (const std::bad_alloc&) {
+      // It stays due.
+    }
+    if (write != nullptr) {
+      commits.Post(std::move(write));
+    }
   }
-  model->set_snapshot_due_at(model->retention().SnapshotDueAt(now));
+  model->set_snapshot_due_at(model->strand_state().retention().SnapshotDueAt(now));
 }
 
 std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
@@ -166,19 +190,16 @@ std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
     }
     progress->Begin();
     model->strand().Post([model, progress, &commits, &clock] {
-      if (model->retention().unstored()) {
-        model->retention().HastenSnapshot();
+      if (model->strand_state().retention().unstored()) {
+        model->strand_state().retention().HastenSnapshot();
       }
       PostSnapshotIfDue(model, commits, clock);
       // Done when what was posted before it is.
-      commits.Post({.append = nullptr,
-                    .write = nullptr,
-                    .undo = nullptr,
-                    .done = [model, progress](const absl::Status&) {
-                      // After the strand has heard what became of the snapshot.
-                      model->strand().Post(
-                          [model, progress] { progress->End(!model->retention().unstored()); });
-                    }});
+      commits.Call([model, progress](Store& /*store*/, const absl::Status&) {
+        // After the strand has heard what became of the snapshot.
+        model->strand().Post(
+            [model, progress] { progress->End(!model->strand_state().retention().unstored()); });
+      });
     });
   }
   static_cast<void>(progress->Await(1, deadline));

@@ -14,10 +14,10 @@
 #include "absl/strings/str_replace.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/errors.h"
-#include "server/executor/thread_pool.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/row_codec.h"
 #include "server/state/history.h"
 #include "server/state/model_declaration.h"
+#include "server/state/strand_state.h"
 #include "server/store/database_state.h"
 #include "server/store/held_log.h"
 #include "server/store/history_table.h"
@@ -218,7 +218,7 @@ class Verifier {
     return &model->second;
   }
 
-  // Restores a temporary model from the snapshot, to see whether it is readable.
+  // Restores a temporary state from the snapshot, to see whether it is readable.
   void CheckSnapshot(std::string_view snapshot, StoredModel& model) {
     store::v1::ModelState state;
     if (!state.ParseFromArray(snapshot.data(), static_cast<int>(snapshot.size()))) {
@@ -226,8 +226,7 @@ class Verifier {
       return;
     }
     model.snapshot_observations = state.observations();
-    const absl::Status restored =
-        Model(0, model.declaration, {}, 1, no_threads_, nullptr).Restore(state);
+    const absl::Status restored = StrandState(model.declaration).Restore(state);
     if (!restored.ok()) {
       Report(std::string(restored.message()));
     }
@@ -327,33 +326,27 @@ class Verifier {
   }
 
   void ReadBatch(std::int64_t log_id, std::string_view data, StoredModel& model) {
-    const absl::StatusOr<LoggedBatch> logged = DecodeLogged(data, model.declaration.class_count);
-    if (!logged.ok()) {
+    const absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration.class_count);
+    if (!row.ok()) {
       Report(model.name, ": batch ", log_id, " of the log cannot be read");
       return;
     }
-    const bool counted = logged->kind == LoggedBatch::Kind::kObservations ||
-                         logged->kind == LoggedBatch::Kind::kMatured;
-    const bool of_tracker = logged->kind != LoggedBatch::Kind::kObservations &&
-                            logged->kind != LoggedBatch::Kind::kRejected &&
-                            logged->kind != LoggedBatch::Kind::kOpened &&
-                            logged->kind != LoggedBatch::Kind::kAcknowledgement;
-    if (of_tracker && model.declaration.max_pending == 0) {
+    if (row->needs_tracker() && model.declaration.max_pending == 0) {
       Report(model.name, ": batch ", log_id,
              " of the log needs a label_grace, which the model does not have");
     }
-    if (log_id <= model.snapshot_log_id && logged->through_log_id > model.matured_log_id) {
-      Report(model.name, ": predictions up to ", logged->through_log_id, " have matured by batch ",
+    const auto* const matured = row->As<MaturedRow>();
+    if (matured != nullptr && log_id <= model.snapshot_log_id &&
+        matured->through_log_id > model.matured_log_id) {
+      Report(model.name, ": predictions up to ", matured->through_log_id, " have matured by batch ",
              log_id, ", but table maturity says up to ", model.matured_log_id);
     }
-    if (counted) {
-      const auto rows = static_cast<std::int64_t>(logged->batch.labels.size());
-      result_.set_observations(result_.observations() + rows);
-      model.observations += rows;
-      model.new_observations += log_id > model.snapshot_log_id ? rows : 0;
-    }
-    if (logged->position.has_value() && logged->kind != LoggedBatch::Kind::kOpened) {
-      CheckPosition(*logged->position, log_id, model);
+    const auto rows = static_cast<std::int64_t>(row->counted_rows());
+    result_.set_observations(result_.observations() + rows);
+    model.observations += rows;
+    model.new_observations += log_id > model.snapshot_log_id ? rows : 0;
+    if (row->position.has_value() && row->batch_hash().has_value()) {
+      CheckPosition(*row->position, log_id, model);
     }
   }
 
@@ -397,8 +390,6 @@ class Verifier {
   Database& database_;
   const HeldLog& log_;
   const std::function<bool(double)>& progress_;
-  // Models need a pool, but nothing runs on it.
-  ThreadPool no_threads_{"calibd-verify", 0};
   v1::Verification result_;
   DatabaseState state_;
   std::map<std::int64_t, StoredModel> models_;

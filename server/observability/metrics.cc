@@ -127,7 +127,7 @@ class ModelFamilies {
     }
     if (snapshot->label_coverage.has_value()) {
       AddLabelCoverage(labels, declaration, *snapshot->label_coverage,
-                       model.tracker()->oldest_pending_time_us());
+                       model.oldest_pending_time_us());
     }
     for (const LensSnapshot& lens : snapshot->lenses) {
       AddLens(labels, lens);

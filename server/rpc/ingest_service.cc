@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kBusyRetryDelay{200};
 // the caller is gone by then.
 struct PendingObserve {
   std::shared_ptr<Model> model;
-  DecodedBatch batch;
+  LogRow batch;
   std::optional<ProducerPosition> position;
   // Whether it is a batch of labels.
   bool labels = false;

@@ -185,7 +185,7 @@ void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::Labe
   proto.set_duplicate_predictions(coverage.duplicate_predictions);
   proto.set_pending(coverage.pending());
   proto.set_pending_labelled(coverage.pending_labelled());
-  const std::int64_t oldest_us = model.tracker()->oldest_pending_time_us();
+  const std::int64_t oldest_us = model.oldest_pending_time_us();
   if (oldest_us != 0) {
     SetProto(ModelSnapshot::Time(std::chrono::microseconds(oldest_us)),
              *proto.mutable_oldest_pending_time());

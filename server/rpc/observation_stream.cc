@@ -103,7 +103,7 @@ absl::Status ObservationStream::OnRead(bool ok) {
       model = model_;
     }
   }
-  DecodedBatch batch;
+  LogRow batch;
   if (model != nullptr) {
     // Takes a while, so settlements must not wait for it. No one else touches the request as long
     // as reading_ holds.
@@ -169,7 +169,7 @@ void ObservationStream::OnDone() {
   self = std::move(self_);
 }
 
-absl::Status ObservationStream::HandleMessage(DecodedBatch batch) {
+absl::Status ObservationStream::HandleMessage(LogRow batch) {
   switch (request_.message_case()) {
     case Request::kOpen:
       return HandleOpen(request_.open());
@@ -243,7 +243,7 @@ void ObservationStream::OnOpened(absl::StatusOr<std::int64_t> next_sequence) {
   parts_.streams.Fence(*model, producer_id_, epoch_);
 }
 
-absl::Status ObservationStream::HandleBatch(std::int64_t sequence, DecodedBatch batch) {
+absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch) {
   if (phase_ != Phase::kOpen) {
     return MisuseError("a batch came before opened");
   }

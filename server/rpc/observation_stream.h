@@ -50,9 +50,9 @@ class ObservationStream final
   void OnOpened(absl::StatusOr<std::int64_t> next_sequence);
   // All of these are called with mutex_ held.
   // batch: what the request was decoded to, if it is a batch of an open stream.
-  absl::Status HandleMessage(DecodedBatch batch);
+  absl::Status HandleMessage(LogRow batch);
   absl::Status HandleOpen(const v1::StreamObservationsRequest::Open& open);
-  absl::Status HandleBatch(std::int64_t sequence, DecodedBatch batch);
+  absl::Status HandleBatch(std::int64_t sequence, LogRow batch);
   absl::Status HandleFinish(const v1::StreamObservationsRequest::Finish& finish);
   void OnSettled(std::int64_t sequence, Settlement settlement);
   void Send(v1::StreamObservationsResponse response);

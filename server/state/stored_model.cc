@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "calibd/core/lens_kernel.h"
 #include "server/errors.h"
-#include "server/state/model.h"
 #include "server/state/stored_numbers.h"
+#include "server/state/strand_state.h"
 
 namespace calibd::server {
 namespace {
@@ -99,7 +99,7 @@ absl::Status Damaged(const ModelDeclaration& declaration, absl::string_view reas
 
 }  // namespace
 
-store::v1::ModelState Model::Save() const {
+store::v1::ModelState StrandState::Save() const {
   store::v1::ModelState state;
   state.set_observations(state_.observations);
   state.set_accepted_batches(state_.accepted_batches);
@@ -146,8 +146,8 @@ store::v1::ModelState Model::Save() const {
   return state;
 }
 
-absl::StatusOr<Model::LensState> Model::RestoreLens(const Lens& lens,
-                                                    const store::v1::LensState& stored) const {
+absl::StatusOr<StrandState::LensState> StrandState::RestoreLens(
+    const Lens& lens, const store::v1::LensState& stored) const {
   LensState state;
   state.lens = lens;
   state.bandwidth_error = stored.bandwidth_error();
@@ -179,7 +179,7 @@ absl::StatusOr<Model::LensState> Model::RestoreLens(const Lens& lens,
   return state;
 }
 
-absl::Status Model::Restore(const store::v1::ModelState& state) {
+absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   if (absl::Status status = CheckStoredNumbers(state); !status.ok()) {
     return Damaged(declaration_, status.message());
   }
@@ -201,7 +201,7 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
   }
   std::optional<LabelCoverage> coverage;
   std::vector<ClassCoverage> classes(class_coverage_.size());
-  if (tracker_.has_value()) {
+  if (state_.label_coverage.has_value()) {
     coverage = FromProto(state.label_coverage(), classes);
     if (!coverage.has_value()) {
       return Damaged(declaration_, "has no label coverage of its classes");
@@ -220,7 +220,7 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
   }
   state_.label_coverage = std::move(coverage);
   class_coverage_ = std::move(classes);
-  class_coverage_changed_ = tracker_.has_value();
+  class_coverage_changed_ = state_.label_coverage.has_value();
   lenses_ = std::move(restored);
   state_.observations = state.observations();
   state_.accepted_batches = state.accepted_batches();
@@ -234,14 +234,14 @@ absl::Status Model::Restore(const store::v1::ModelState& state) {
   return absl::OkStatus();
 }
 
-void Model::RestorePending(std::span<const PendingCounts> pending) noexcept {
+void StrandState::RestorePending(std::span<const PendingCounts> pending) noexcept {
   for (std::size_t i = 0; i < pending.size(); ++i) {
     class_coverage_[i].pending = pending[i];
   }
   class_coverage_changed_ = true;
 }
 
-void Model::RestoreWindow(const PredictionBatch& batch, const GroupValues& groups) {
+void StrandState::RestoreWindow(const PredictionBatch& batch, const GroupValues& groups) {
   const std::size_t kept = std::min(batch.size(), declaration_.window);
   window_.Reserve(kept);
   window_.Append(batch.rows(batch.size() - kept, kept));

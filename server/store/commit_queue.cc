@@ -6,9 +6,12 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <new>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
@@ -26,11 +29,16 @@ constexpr std::size_t kFrameBytes = std::size_t{8} << 20;
 // Between two attempts to make room on a full disk.
 constexpr std::chrono::seconds kFreeInterval{1};
 
-// What a callback says, or that there was no memory for it.
-template <typename Callback>
-absl::Status Guard(const Callback& callback) {
+// What the function returns, if anything, or which exception it threw.
+template <typename Function>
+absl::Status Guard(const Function& function) {
   try {
-    return callback();
+    if constexpr (std::is_void_v<decltype(function())>) {
+      function();
+      return absl::OkStatus();
+    } else {
+      return function();
+    }
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("the storage thread failed: ", error.what()));
   }
@@ -52,12 +60,7 @@ CommitQueue::CommitQueue(std::unique_ptr<Store> store,
 
 CommitQueue::~CommitQueue() { Stop(); }
 
-void CommitQueue::SetSettle(std::function<void()> settle) {
-  const std::lock_guard lock(mutex_);
-  settle_ = std::move(settle);
-}
-
-void CommitQueue::Post(Operation operation) {
+void CommitQueue::Post(std::shared_ptr<Operation> operation) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) {
@@ -66,6 +69,21 @@ void CommitQueue::Post(Operation operation) {
     queue_.push_back(std::move(operation));
   }
   changed_.notify_all();
+}
+
+void CommitQueue::Call(Callback callback) {
+  class Called final : public Operation {
+   public:
+    explicit Called(Callback callback) : callback_(std::move(callback)) {}
+    [[nodiscard]] Target target() const noexcept override { return Target::kNowhere; }
+    void Finish(Store& store, const absl::Status& committed) override {
+      callback_(store, committed);
+    }
+
+   private:
+    const Callback callback_;
+  };
+  Post(std::make_shared<Called>(std::move(callback)));
 }
 
 void CommitQueue::Fail(const absl::Status& status) {
@@ -104,7 +122,7 @@ void CommitQueue::Stop() {
 
 void CommitQueue::Run() {
   pthread_setname_np(pthread_self(), "calibd-store");
-  std::vector<Operation> operations;
+  std::vector<std::shared_ptr<Operation>> operations;
   while (true) {
     operations.clear();
     {
@@ -124,27 +142,32 @@ void CommitQueue::Run() {
     if (operations.empty()) {
       MakeRoom(absl::OkStatus());
     }
-    for (std::span<Operation> rest(operations); !rest.empty();) {
-      rest = rest.subspan(Write(rest.first(EndOfTransaction(rest))));
+    for (Operations rest(operations); !rest.empty();) {
+      rest = rest.subspan(Commit(FirstTransaction(rest)));
     }
   }
 }
 
-std::size_t CommitQueue::EndOfTransaction(std::span<const Operation> operations) {
-  bool appends = false;
-  bool writes = false;
+CommitQueue::Operations CommitQueue::FirstTransaction(Operations operations) {
+  auto target = Operation::Target::kNowhere;
   std::size_t end = 0;
   for (; end < operations.size(); ++end) {
-    appends = appends || operations[end].append;
-    writes = writes || operations[end].write;
-    if (appends && writes) {
+    const Operation::Target next = operations[end]->target();
+    if (target == Operation::Target::kNowhere) {
+      target = next;
+    } else if (next != target && next != Operation::Target::kNowhere) {
       break;
     }
   }
-  return end;
+  return operations.first(end);
 }
 
-std::size_t CommitQueue::Write(std::span<Operation> operations) {
+std::size_t CommitQueue::Commit(Operations operations) {
+  const bool to_database = std::ranges::any_of(operations, [](const auto& operation) {
+    return operation->target() == Operation::Target::kDatabase;
+  });
+  // A transaction without content is no commit, and says nothing about the room.
+  bool has_content = to_database;
   absl::Status status;
   {
     const std::lock_guard lock(mutex_);
@@ -153,88 +176,118 @@ std::size_t CommitQueue::Write(std::span<Operation> operations) {
     }
   }
   const auto begin = std::chrono::steady_clock::now();
-  const bool writes = std::any_of(operations.begin(), operations.end(),
-                                  [](const Operation& one) { return one.write != nullptr; });
-  // A transaction without content is no commit, and says nothing about the room.
-  bool has_content = writes;
   if (status.ok()) {
-    if (writes) {
-      status = store_->Begin();
-    }
-    for (std::size_t i = 0; status.ok() && i < operations.size(); ++i) {
-      if (store_->appended_bytes() >= kFrameBytes) {
-        operations = operations.first(i);
-        break;
-      }
-      const auto& write = writes ? operations[i].write : operations[i].append;
-      if (write) {
-        status = Guard([&] { return write(*store_); });
-      }
-    }
-    has_content = has_content || store_->appended_bytes() > 0;
-    if (status.ok()) {
-      Failpoint("before_commit");
-      status = Guard([&] { return writes ? store_->Commit() : store_->CommitLog(); });
-    }
-    if (status.ok()) {
-      Failpoint("after_commit");
-    }
-    if (!status.ok()) {
-      needed_room_ = std::max<std::uint64_t>(kLeastRoom, store_->appended_bytes());
-      store_->Rollback();
-    }
+    status = Write(operations, to_database, has_content);
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (has_content || !status.ok()) {
+    Count(status, to_database, std::chrono::steady_clock::now() - begin);
+  }
   if (!status.ok()) {
-    for (std::size_t i = operations.size(); i-- > 0;) {
-      if (operations[i].undo) {
-        HandleError(Guard([&] {
-          operations[i].undo();
-          return absl::OkStatus();
-        }));
-      }
-    }
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (status.ok() && has_content) {
-      const auto* const bucket =
-          std::lower_bound(Statistics::kBuckets.begin(), Statistics::kBuckets.end(), seconds);
-      ++statistics_.buckets[static_cast<std::size_t>(bucket - Statistics::kBuckets.begin())];
-      statistics_.seconds += seconds;
-    } else if (!status.ok()) {
-      ++statistics_.failed_commits;
-    }
-    if (absl::IsResourceExhausted(status) || (status.ok() && has_content)) {
-      (writes ? database_full_ : log_full_) = !status.ok();
-    }
-    wal_pages_ = store_->wal_pages();
+    Undo(operations);
   }
   wal_grew_.notify_one();
   HandleError(status);
-  for (Operation& operation : operations) {
-    // What is committed must come to count.
-    HandleError(Guard([&] {
-      if (operation.release) {
-        operation.release(*store_);
-      }
-      if (operation.done) {
-        operation.done(status);
-      }
-      return absl::OkStatus();
-    }));
-    // What it held goes before others are let in, not with the last one that was taken with it.
-    operation = {};
-  }
-  if (settle_) {
-    HandleError(Guard([&] {
-      settle_();
-      return absl::OkStatus();
-    }));
-  }
+  PassOn(operations, status);
   MakeRoom(status);
   return operations.size();
+}
+
+absl::Status CommitQueue::Write(Operations& operations, bool to_database, bool& has_content) {
+  absl::Status status = to_database ? store_->Begin() : absl::OkStatus();
+  for (std::size_t i = 0; status.ok() && i < operations.size(); ++i) {
+    if (store_->appended_bytes() >= kFrameBytes) {
+      operations = operations.first(i);
+      break;
+    }
+    status = Guard([&] { return operations[i]->Write(*store_); });
+  }
+  has_content = has_content || store_->appended_bytes() > 0;
+  if (status.ok()) {
+    Failpoint("before_commit");
+    status = Guard([&] { return to_database ? store_->Commit() : store_->CommitLog(); });
+  }
+  if (status.ok()) {
+    Failpoint("after_commit");
+  } else {
+    needed_room_ = std::max<std::uint64_t>(kLeastRoom, store_->appended_bytes());
+    store_->Rollback();
+  }
+  return status;
+}
+
+void CommitQueue::Count(const absl::Status& committed, bool to_database,
+                        std::chrono::duration<double> duration) {
+  const std::lock_guard lock(mutex_);
+  if (committed.ok()) {
+    const auto* const bucket = std::lower_bound(Statistics::kBuckets.begin(),
+                                                Statistics::kBuckets.end(), duration.count());
+    ++statistics_.buckets[static_cast<std::size_t>(bucket - Statistics::kBuckets.begin())];
+    statistics_.seconds += duration.count();
+  } else {
+    ++statistics_.failed_commits;
+  }
+  if (committed.ok() || absl::IsResourceExhausted(committed)) {
+    (to_database ? database_full_ : log_full_) = !committed.ok();
+  }
+  wal_pages_ = store_->wal_pages();
+}
+
+void CommitQueue::Undo(Operations operations) {
+  for (std::size_t i = operations.size(); i-- > 0;) {
+    HandleError(Guard([&] { operations[i]->Undo(); }));
+  }
+}
+
+void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
+  using Group = std::vector<std::shared_ptr<Operation>>;
+  std::vector<std::pair<Strand*, Group>> groups;
+  absl::flat_hash_map<const Strand*, std::size_t> group_of;
+  const auto post_groups = [&] {
+    for (auto& [strand, group] : groups) {
+      // Keeps the strand while it is used: the task may be its last owner and end at once.
+      const std::shared_ptr<Operation> owner = group.front();
+      strand->Post([this, group = std::move(group)]() mutable { Apply(group); });
+    }
+    groups.clear();
+    group_of.clear();
+  };
+  for (std::shared_ptr<Operation>& operation : operations) {
+    // What is committed must come to count.
+    HandleError(Guard([&] {
+      Strand* const strand = operation->strand();
+      if (strand == nullptr) {
+        // What it posts to a strand comes after the operations before it.
+        post_groups();
+        operation->Finish(*store_, committed);
+        Apply(Operations(&operation, 1));
+      } else {
+        operation->Finish(*store_, committed);
+        const auto [place, is_new] = group_of.try_emplace(strand, groups.size());
+        if (is_new) {
+          groups.emplace_back(strand, Group());
+        }
+        groups[place->second].second.push_back(std::move(operation));
+      }
+    }));
+    // Its memory is freed before others are let in.
+    operation.reset();
+  }
+  HandleError(Guard(post_groups));
+}
+
+void CommitQueue::Apply(Operations operations) {
+  try {
+    for (const std::shared_ptr<Operation>& operation : operations) {
+      operation->Apply();
+    }
+  } catch (const std::bad_alloc&) {
+    Fail(absl::UnavailableError("out of memory while a batch was counted"));
+    return;
+  }
+  operations.back()->Publish();
+  for (const std::shared_ptr<Operation>& operation : operations) {
+    operation->Answer();
+  }
 }
 
 void CommitQueue::CheckRoomAtStart() {

@@ -14,34 +14,55 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/executor/thread_pool.h"
 #include "server/store/store.h"
 
 namespace calibd::server {
 
-// Makes what is posted durable, in the order of posting: one storage thread writes what waits.
-// Operations that follow each other and go to the same place, the log or the database, are one
-// transaction. Thread-safe.
+// A write, and what follows from it. CommitQueue calls the functions in the order in which they are
+// declared here; none is called from two threads at once.
+class Operation {
+ public:
+  // Where Write writes.
+  enum class Target { kNowhere, kLog, kDatabase };
+
+  Operation() = default;
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  [[nodiscard]] virtual Target target() const noexcept = 0;
+
+  // ---- On the storage thread
+
+  // Writes, as a part of a transaction. An error fails the whole transaction.
+  [[nodiscard]] virtual absl::Status Write(Store& /*store*/) { return absl::OkStatus(); }
+  // Takes back what Write did in memory. Called if the transaction failed, for the newest operation
+  // first; also if Write was not called.
+  virtual void Undo() {}
+  // Called after the commit, or with the error, in the order of posting.
+  virtual void Finish(Store& /*store*/, const absl::Status& /*committed*/) {}
+
+  // ---- On the strand; without one on the storage thread. In the order of posting.
+
+  [[nodiscard]] virtual Strand* strand() noexcept { return nullptr; }
+  // Does to the state in memory what was written. May throw bad_alloc, and then the store fails:
+  // only a start can apply it.
+  virtual void Apply() {}
+  // Makes the state visible. Called once for the operations of a transaction on a strand.
+  virtual void Publish() {}
+  virtual void Answer() {}
+};
+
+// Makes operations durable in the order of posting. One storage thread, the committer, takes all
+// that are posted. Operations that follow each other and have the same target are one
+// transaction. After its commit, they are passed to their strands. Thread-safe.
 //
 // A full disk fails the transaction and nothing else. After any other error nothing is
 // written any more, as what the disk holds is not known: on_failure is told once, and every
 // operation fails.
 class CommitQueue {
  public:
-  struct Operation {
-    // Appends to the log, on the storage thread. An error fails the whole transaction.
-    std::function<absl::Status(Store&)> append;
-    // Writes to the database, likewise. One of the two, or neither.
-    std::function<absl::Status(Store&)> write;
-    // Takes back what `append` or `write` did in memory. After a failure, newest first, on the
-    // storage thread; whether they were called or not.
-    std::function<void()> undo;
-    // After the commit, or with the error; on the storage thread, in the order of posting.
-    std::function<void(const absl::Status&)> done;
-    // Does what is no part of a transaction, before `done`: whatever became of the one that this
-    // came into.
-    std::function<void(Store&)> release{};
-  };
-
   // store: nobody else uses it from the first operation on. on_failure: on the storage thread.
   CommitQueue(std::unique_ptr<Store> store, std::function<void(const absl::Status&)> on_failure);
   // Stop().
@@ -49,11 +70,12 @@ class CommitQueue {
   CommitQueue(const CommitQueue&) = delete;
   CommitQueue& operator=(const CommitQueue&) = delete;
 
-  // Calls this on the storage thread whenever all operations of a transaction are done. Before
-  // the first Post.
-  void SetSettle(std::function<void()> settle);
-  // Unbounded: whoever posts bounds what waits.
-  void Post(Operation operation);
+  // Unbounded: the callers bound what they post.
+  void Post(std::shared_ptr<Operation> operation);
+  // Calls this on the storage thread when all that was posted before is committed or has failed.
+  // It is told whether its transaction was committed, which writes nothing by itself.
+  using Callback = std::function<void(Store&, const absl::Status&)>;
+  void Call(Callback callback);
   // As after a failed write: what was committed cannot be made to count.
   void Fail(const absl::Status& status);
   // Waits until all that was posted is done.
@@ -90,13 +112,24 @@ class CommitQueue {
  private:
   // A disk that has room for so many bytes, or for the frame that did not fit, is not full.
   static constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 20;
+  using Operations = std::span<std::shared_ptr<Operation>>;
 
   void Run();
-  // Returns where the first transaction of these ends.
-  [[nodiscard]] static std::size_t EndOfTransaction(std::span<const Operation> operations);
-  // One transaction. Takes of a log's only so many as make a frame of a good size; returns how
-  // many.
-  std::size_t Write(std::span<Operation> operations);
+  // The operations of the first transaction, which come before the rest.
+  [[nodiscard]] static Operations FirstTransaction(Operations operations);
+  // Commits a transaction and passes its operations on. Appends to the log only as many as make a
+  // frame of a good size; returns how many.
+  std::size_t Commit(Operations operations);
+  // Writes and commits. Leaves out operations that would make the frame too large. has_content:
+  // set if anything was appended.
+  [[nodiscard]] absl::Status Write(Operations& operations, bool to_database, bool& has_content);
+  void Undo(Operations operations);
+  // Finishes the operations and passes them to their strands.
+  void PassOn(Operations operations, const absl::Status& committed);
+  // On their strand.
+  void Apply(Operations operations);
+  void Count(const absl::Status& committed, bool to_database,
+             std::chrono::duration<double> duration);
   // Makes room on a disk that is full, or where there is much that is not needed.
   void MakeRoom(const absl::Status& status);
   // After a full disk, looks whether it has room. At most once in kFreeInterval.
@@ -111,17 +144,16 @@ class CommitQueue {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::condition_variable wal_grew_;
-  std::vector<Operation> queue_;  // guarded by mutex_
-  std::size_t writing_ = 0;       // guarded by mutex_
-  bool stopping_ = false;         // guarded by mutex_
-  absl::Status failure_;          // guarded by mutex_
+  std::vector<std::shared_ptr<Operation>> queue_;  // guarded by mutex_
+  std::size_t writing_ = 0;                        // guarded by mutex_
+  bool stopping_ = false;                          // guarded by mutex_
+  absl::Status failure_;                           // guarded by mutex_
   // Guarded by mutex_: there is no room, see Refusal.
   bool log_full_ = false;
   bool database_full_ = false;
-  bool told_failure_ = false;     // guarded by mutex_
-  Statistics statistics_;         // guarded by mutex_; without queued and sizes
-  int wal_pages_ = 0;             // guarded by mutex_
-  std::function<void()> settle_;  // set before the first Post
+  bool told_failure_ = false;  // guarded by mutex_
+  Statistics statistics_;      // guarded by mutex_; without queued and sizes
+  int wal_pages_ = 0;          // guarded by mutex_
 
   // The storage thread's: when it last looked whether a full disk has room, and for how many bytes;
   // when it last tried to make room on a full disk, when it may again take a

@@ -9,14 +9,13 @@ namespace {
 // Waits until the storage thread has done it: after a transaction, whether that was committed or
 // not, so a full disk is no error here.
 absl::Status RunOnStorage(CommitQueue& commits, const std::function<void(Store&)>& action) {
-  // If the queue has stopped it is dropped, and the future says so by an exception.
+  // If the queue has stopped, this is dropped, and the future says so by an exception.
   const auto done = std::make_shared<std::promise<absl::Status>>();
   std::future<absl::Status> result = done->get_future();
-  commits.Post({.append = nullptr,
-                .write = nullptr,
-                .undo = nullptr,
-                .done = [done](const absl::Status& status) { done->set_value(status); },
-                .release = action});
+  commits.Call([done, &action](Store& store, const absl::Status& committed) {
+    action(store);
+    done->set_value(committed);
+  });
   absl::Status status = result.get();
   return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
 }
@@ -24,13 +23,9 @@ absl::Status RunOnStorage(CommitQueue& commits, const std::function<void(Store&)
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HeldLog>> HeldLog::Hold(CommitQueue& commits) {
-  // Held even if the store failed.
-  bool held = false;
-  const absl::Status status = RunOnStorage(commits, [&held](Store& store) {
-    store.HoldLog();
-    held = true;
-  });
-  std::unique_ptr<HeldLog> log(held ? new HeldLog(commits) : nullptr);
+  const absl::Status status = RunOnStorage(commits, [](Store& store) { store.HoldLog(); });
+  // Held also if the store failed, and then released at once.
+  std::unique_ptr<HeldLog> log(new HeldLog(commits));
   if (!status.ok()) {
     return status;
   }
@@ -38,11 +33,7 @@ absl::StatusOr<std::unique_ptr<HeldLog>> HeldLog::Hold(CommitQueue& commits) {
 }
 
 HeldLog::~HeldLog() {
-  commits_.Post({.append = nullptr,
-                 .write = nullptr,
-                 .undo = nullptr,
-                 .done = nullptr,
-                 .release = [](Store& store) { store.ReleaseLog(); }});
+  commits_.Call([](Store& store, const absl::Status& /*committed*/) { store.ReleaseLog(); });
 }
 
 absl::StatusOr<std::vector<LogFiles::Extent>> HeldLog::extents() const {

@@ -24,7 +24,7 @@ struct StoredBatch {
   std::int64_t model_id = 0;
   // Microseconds since 1970.
   std::int64_t time_us = 0;
-  // A store.v1.LoggedBatch.
+  // A store.v1.LogRow.
   std::string_view data;
 };
 // Ends the reading by an error.

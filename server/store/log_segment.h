@@ -22,7 +22,7 @@ struct LogTail {
     std::int64_t model_id = 0;
     // Whether it is as it was written. What is said of others may be wrong.
     bool intact = false;
-    // A store.v1.LoggedBatch.
+    // A store.v1.LogRow.
     std::string data;
   };
 

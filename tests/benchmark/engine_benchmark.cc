@@ -9,7 +9,7 @@
 
 #include "calibd/core/generator.h"
 #include "server/ingest/decode.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/row_codec.h"
 #include "server/state/model.h"
 
 namespace calibd::server {
@@ -79,7 +79,7 @@ void Counting(benchmark::State& state, const Lens& lens, std::size_t block_size,
   Model model(1, declaration, {}, 1, pool, nullptr);
   const PredictionSet set = Predictions(Rows(state), Classes(state));
   for (auto _ : state) {
-    model.Apply(set.view());
+    model.strand_state().Observe(set.view());
   }
   ShowEach(state);
 }
@@ -105,11 +105,10 @@ BENCHMARK_TEMPLATE(Decoding, float)->Apply(SetShapes);
 
 template <typename Float>
 void Encoding(benchmark::State& state) {
-  const LoggedBatch logged = MakeLoggedBatch(
-      Decode(Message<Float>(Rows(state), Classes(state)), Declaration(Classes(state))));
-  const ProducerPosition position{.producer_id = "benchmark", .epoch = 1, .sequence = 1};
+  LogRow row = Decode(Message<Float>(Rows(state), Classes(state)), Declaration(Classes(state)));
+  row.position = ProducerPosition{.producer_id = "benchmark", .epoch = 1, .sequence = 1};
   for (auto _ : state) {
-    std::string encoded = EncodeLogged(logged, position);
+    std::string encoded = EncodeRow(row);
     AppendElapsed(std::chrono::microseconds(1), encoded);
     benchmark::DoNotOptimize(encoded);
   }

@@ -40,6 +40,7 @@
 #include "server/ready_file.h"
 #include "server/store/commit_queue.h"
 #include "support/server_process.h"
+#include "support/test_operation.h"
 
 namespace calibd {
 namespace {
@@ -416,21 +417,19 @@ double StoreCommitsPerSecond(server::CommitQueue& queue, Seconds duration) {
   const auto begin = Clock::now();
   std::int64_t commits = 0;
   std::function<void()> post = [&] {
-    queue.Post({.append =
-                    [&](server::Store& store) {
-                      store.AppendBatch(1, 0, blob);
-                      return absl::OkStatus();
-                    },
-                .write = nullptr,
-                .undo = nullptr,
-                .done =
-                    [&](const absl::Status& status) {
-                      Check(status.ok(), status.ToString());
-                      ++commits;
-                      if (Clock::now() - begin < duration) {
-                        post();
-                      }
-                    }});
+    testing::PostToLog(queue, {.write =
+                                   [&](server::Store& store) {
+                                     store.AppendBatch(1, 0, blob);
+                                     return absl::OkStatus();
+                                   },
+                               .finish =
+                                   [&](const absl::Status& status) {
+                                     Check(status.ok(), status.ToString());
+                                     ++commits;
+                                     if (Clock::now() - begin < duration) {
+                                       post();
+                                     }
+                                   }});
   };
   post();
   queue.Flush();

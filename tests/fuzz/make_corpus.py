@@ -182,7 +182,14 @@ def make_stored_model(inputs, store):
         if row.batch.sequence:
             row.batch.sequence = 1
         write_message("stored_model", file.stem, message)
-        if file.stem.startswith("batch_observations"):
+    for file in sorted(GOLDEN.glob("row_*.hex")):
+        message = inputs.StoredModel(declaration=models["watched"])
+        row = message.rows.add(time_us=1_767_225_600_000_000)
+        row.row.ParseFromString(golden(file.stem))
+        if row.row.producer.sequence:
+            row.row.producer.sequence = 1
+        write_message("stored_model", file.stem, message)
+        if file.stem.startswith("row_observations"):
             raw = inputs.StoredModel(declaration=models["unwatched"])
             raw.rows.add(raw=golden(file.stem))
             write_message("stored_model", f"{file.stem}_raw", raw)

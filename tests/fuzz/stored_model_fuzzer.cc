@@ -11,7 +11,8 @@
 #include "fuzz/require.h"
 #include "fuzz/text_input.h"
 #include "inputs.pb.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/decode.h"
+#include "server/ingest/row_codec.h"
 #include "server/rpc/history_calls.h"
 #include "server/rpc/label_coverage_proto.h"
 #include "server/rpc/reliability_proto.h"
@@ -43,37 +44,32 @@ std::unique_ptr<Model> MakeModel(const ModelDeclaration& declaration) {
 
 // A row of the log, as a start reads it. False when the start would end there.
 bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Model& model) {
-  const auto logged = DecodeLogged(data, model.declaration().class_count);
-  if (!logged.ok()) {
-    Require(absl::IsDataLoss(logged.status()), "an invalid row is DATA_LOSS");
+  const auto row = DecodeRow(data, model.declaration().class_count);
+  if (!row.ok()) {
+    Require(absl::IsDataLoss(row.status()), "an invalid row is DATA_LOSS");
     return false;
   }
-  PredictionTracker* const tracker = model.tracker();
-  const bool of_tracker = logged->tracked() || logged->kind == LoggedBatch::Kind::kPredictions ||
-                          logged->kind == LoggedBatch::Kind::kLabels ||
-                          logged->kind == LoggedBatch::Kind::kMatured;
-  if (of_tracker && tracker == nullptr) {
+  auto& tracker = model.storage_state().tracker;
+  if (row->needs_tracker() && !tracker.has_value()) {
     return false;
   }
-  if (logged->position.has_value() &&
-      !model.cursors().Replay(*logged->position, logged->kind == LoggedBatch::Kind::kOpened
-                                                     ? std::nullopt
-                                                     : std::optional(logged->batch.content_hash))) {
+  if (row->position.has_value() &&
+      !model.storage_state().cursors.Replay(*row->position, row->batch_hash())) {
     return false;
   }
-  if (logged->tracked() && logged->kind == LoggedBatch::Kind::kPredictions) {
-    tracker->Add(log_id, logged->elapsed, time.count(), logged->batch.ids,
-                 logged->predicted_classes, logged->batch.labels);
-  } else if (logged->tracked()) {
-    tracker->RestoreLabels(log_id, logged->batch.ids, logged->batch.labels);
+  if (const auto* const predictions = row->As<PredictionsRow>(); row->tracked() && predictions) {
+    tracker->Add(log_id, row->elapsed, time.count(), predictions->ids,
+                 predictions->predicted_classes, predictions->values.labels);
+  } else if (const auto* const labels = row->As<LabelsRow>(); row->tracked() && labels) {
+    tracker->RestoreLabels(log_id, labels->ids, labels->labels);
   }
-  Apply(*logged, ModelSnapshot::Time(time), model);
+  model.strand_state().Apply(*row, log_id, time);
   return true;
 }
 
 bool Restore(const fuzz::StoredModel& input, Model& model) {
   if (input.has_state()) {
-    const absl::Status restored = model.Restore(input.state());
+    const absl::Status restored = model.strand_state().Restore(input.state());
     if (!restored.ok()) {
       Require(absl::IsDataLoss(restored), "an invalid snapshot is DATA_LOSS");
       return false;
@@ -83,17 +79,19 @@ bool Restore(const fuzz::StoredModel& input, Model& model) {
   if (DecodeContents(input.cursor_contents(), cursor)) {
     Require(EncodeContents(cursor) == input.cursor_contents(),
             "a cursor is written as it was read");
-    model.cursors().Set("producer", cursor);
+    model.storage_state().cursors.Set("producer", cursor);
   }
   std::int64_t log_id = 0;
   for (const fuzz::StoredModel::Row& row : input.rows()) {
-    const std::string data = row.has_raw() ? row.raw() : row.batch().SerializeAsString();
+    const std::string data = row.has_raw()   ? row.raw()
+                             : row.has_row() ? row.row().SerializeAsString()
+                                             : row.batch().SerializeAsString();
     if (!Replay(data, ++log_id, microseconds(row.time_us() & kGreatestTime), model)) {
       return false;
     }
   }
-  if (const PredictionTracker* const tracker = model.tracker()) {
-    model.RestorePending(tracker->PendingByClass(model.declaration().class_count));
+  if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
+    model.strand_state().RestorePending(tracker->PendingByClass(model.declaration().class_count));
   }
   return true;
 }
@@ -112,10 +110,9 @@ v1::Observations ValidObservations(const ModelDeclaration& declaration) {
 
 // What clients send, if it is valid.
 void Observe(const v1::Observations& observations, std::int64_t log_id, Model& model) {
-  const DecodedBatch batch = Decode(observations, model.declaration());
-  if (batch.validity.ok() && batch.kind == DecodedBatch::Kind::kObservations) {
-    const std::string encoded = EncodeLogged(MakeLoggedBatch(batch), std::nullopt);
-    Require(Replay(encoded, log_id, kNow, model), "what calibd logs can be replayed");
+  const LogRow row = Decode(observations, model.declaration());
+  if (row.As<ObservationsRow>() != nullptr) {
+    Require(Replay(EncodeRow(row), log_id, kNow, model), "what calibd logs can be replayed");
   }
 }
 
@@ -169,7 +166,8 @@ void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
       }
       Require(bucket.ok() || absl::IsDataLoss(bucket.status()), "an invalid bucket is DATA_LOSS");
     }
-    const auto own = model.history().View(resolution, model.watch_mark());
+    const auto own =
+        model.strand_state().history().View(resolution, model.strand_state().watch_mark());
     entries.insert(entries.end(), own.begin(), own.end());
     v1::GetHistoryResponse response;
     HistoryQuery query;
@@ -202,9 +200,9 @@ CALIBD_FUZZ_MESSAGE(calibd::fuzz::StoredModel, input) {
   DescribeCalibration(*model);
   DescribeHistory(input, *model);
 
-  const calibd::store::v1::ModelState saved = model->Save();
+  const calibd::store::v1::ModelState saved = model->strand_state().Save();
   const std::unique_ptr<Model> restored = MakeModel(*declaration);
-  Require(restored->Restore(saved).ok(), "what is saved can be restored");
-  Require(restored->Save().SerializeAsString() == saved.SerializeAsString(),
+  Require(restored->strand_state().Restore(saved).ok(), "what is saved can be restored");
+  Require(restored->strand_state().Save().SerializeAsString() == saved.SerializeAsString(),
           "a restored state is the one that was saved");
 }

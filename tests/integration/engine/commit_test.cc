@@ -4,18 +4,19 @@
 
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <thread>
 
 #include "integration/engine/engine.h"
 #include "support/temporary_folder.h"
+#include "support/test_operation.h"
 #include "support/wait_for.h"
 
 namespace calibd::testing {
 namespace {
 
-using server::CommitQueue;
-using server::DecodedBatch;
+using server::LogRow;
 using server::Model;
 using server::Settlement;
 using server::Store;
@@ -101,7 +102,7 @@ class FailedCommitTest : public ::testing::Test {
   void Start() {
     engine_.emplace(folder_.path(), Engine::Options{.clock = clock_.clock(), .matures = false});
   }
-  void Submit(const std::string& producer, std::int64_t sequence, DecodedBatch batch) {
+  void Submit(const std::string& producer, std::int64_t sequence, LogRow batch) {
     engine_->ingestor().OpenAndSubmit(model_, {{producer, 1, sequence}}, std::move(batch),
                                       [this](const Settlement& settlement) {
                                         const std::lock_guard lock(mutex_);
@@ -111,11 +112,8 @@ class FailedCommitTest : public ::testing::Test {
   }
   // Of the log, as when the disk is full.
   void PostFailure() {
-    engine_->commits().Post(
-        {.append = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); },
-         .write = nullptr,
-         .undo = nullptr,
-         .done = nullptr});
+    PostToLog(engine_->commits(),
+              {.write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); }});
   }
 
   static constexpr int kSubmissions = 7;
@@ -219,6 +217,36 @@ TEST_F(FailedCommitTest, TakesBackAllOfATransactionWhereverItFailed) {
   EXPECT_TRUE(engine_->StateOf(engine_->Find("models/m"), {"p", "q", "known"}) == last);
 }
 
+TEST_F(FailedCommitTest, AMaturationThatWasNotWrittenMovesNothingBack) {
+  Start();
+  ASSERT_TRUE(engine_->CreateModel(Declare("models/m", 4, kGrace)).ok());
+  model_ = engine_->Find("models/m");
+  const auto matured_log_id = [this] {
+    std::promise<std::int64_t> known;
+    engine_->commits().Call([this, &known](Store& /*store*/, const absl::Status& /*committed*/) {
+      known.set_value(model_->storage_state().tracker->matured_log_id());
+    });
+    return known.get_future().get();
+  };
+  engine_->Submit(model_, std::nullopt, MakeBatch(*model_, 3, 1, MakeIds("a", 3)));
+  clock_.MoveSteady(kGrace);
+  ASSERT_TRUE(engine_->Mature(model_));
+  const std::int64_t matured = matured_log_id();
+  ASSERT_GT(matured, 0);
+  engine_->Submit(model_, std::nullopt, MakeBatch(*model_, 3, 2, MakeIds("b", 3)));
+  clock_.MoveSteady(kGrace);
+  std::promise<bool> written;
+  {
+    const Blocker blocker(engine_->commits());
+    PostFailure();
+    engine_->ingestor().Mature(model_, [&written](bool ok) { written.set_value(ok); });
+  }
+  EXPECT_FALSE(written.get_future().get());
+  EXPECT_EQ(matured_log_id(), matured);
+  EXPECT_TRUE(engine_->Mature(model_));
+  EXPECT_GT(matured_log_id(), matured);
+}
+
 TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredIsNone) {
   Start();
   absl::Status created;
@@ -250,19 +278,12 @@ TEST(CommitQueueTest, LetsGoOfWhatIsDoneBeforeItWritesMore) {
   {
     const Blocker blocker(engine.commits());
     // Taken together, and two transactions.
-    engine.commits().Post({.append = [held](Store& /*store*/) { return absl::OkStatus(); },
-                           .write = nullptr,
-                           .undo = nullptr,
-                           .done = nullptr});
+    PostToLog(engine.commits(), {.write = [held](Store& /*store*/) { return absl::OkStatus(); }});
     held.reset();
-    engine.commits().Post({.append = nullptr,
-                           .write =
-                               [&](Store& /*store*/) {
-                                 gone = seen.expired();
-                                 return absl::OkStatus();
-                               },
-                           .undo = nullptr,
-                           .done = nullptr});
+    PostToDatabase(engine.commits(), {.write = [&](Store& /*store*/) {
+                     gone = seen.expired();
+                     return absl::OkStatus();
+                   }});
   }
   engine.commits().Flush();
   EXPECT_EQ(gone, true);
@@ -277,17 +298,13 @@ TEST(CheckpointTest, TheWriteAheadLogIsMovedWhileCommitsGoOn) {
   for (int round = 0; round < 18; ++round) {
     // More than begins a checkpoint, in several commits.
     for (int i = 0; i < 10; ++i) {
-      engine.commits().Post({.append = nullptr,
-                             .write =
-                                 [id = round * 10 + i + 1](Store& store) {
-                                   return store.PutSnapshot({.model_id = id,
-                                                             .log_id = 1,
-                                                             .data = std::string(kMiB, 'x'),
-                                                             .first_log_id = 1,
-                                                             .matured_log_id = 0});
-                                 },
-                             .undo = nullptr,
-                             .done = nullptr});
+      PostToDatabase(engine.commits(), {.write = [id = round * 10 + i + 1](Store& store) {
+                       return store.PutSnapshot({.model_id = id,
+                                                 .log_id = 1,
+                                                 .data = std::string(kMiB, 'x'),
+                                                 .first_log_id = 1,
+                                                 .matured_log_id = 0});
+                     }});
       engine.commits().Flush();
       written += kMiB;
     }

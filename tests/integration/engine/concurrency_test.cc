@@ -14,7 +14,7 @@
 namespace calibd::testing {
 namespace {
 
-using server::DecodedBatch;
+using server::LogRow;
 using server::Model;
 using server::ModelSnapshot;
 using server::Settlement;
@@ -80,14 +80,13 @@ void Produce(Engine& engine, int producer, Tallies& tallies) {
   const std::string name = "p" + std::to_string(producer);
   std::int64_t sequence = 0;
   for (std::int64_t i = 1; i <= kBatches; ++i) {
-    const DecodedBatch batch =
+    const LogRow batch =
         MakeBatch(*plain, kRows, static_cast<std::uint64_t>(producer * kBatches + i));
     for (int times = i % 3 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().OpenAndSubmit(plain, {{name, 1, i}}, batch, tallies.observations.Expect());
     }
     const std::vector<std::string> ids = MakeIds(name + "-" + std::to_string(i) + "-", kRows);
-    const DecodedBatch predictions =
-        MakeBatch(*awaiting, kRows, static_cast<std::uint64_t>(i), ids);
+    const LogRow predictions = MakeBatch(*awaiting, kRows, static_cast<std::uint64_t>(i), ids);
     // The same ids under another number: the first count.
     for (int times = i % 4 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().OpenAndSubmit(awaiting, {{name, 1, ++sequence}}, predictions,
@@ -151,9 +150,9 @@ void Read(Engine& engine, const std::atomic<bool>& ends) {
                   (server::PendingCounts{coverage.pending(), coverage.pending_labelled()}));
         EXPECT_GE(coverage.pending(), coverage.pending_labelled());
       }
-      if (model->tracker() != nullptr) {
-        EXPECT_GT(model->tracker()->next_due().count(), 0);
-        EXPECT_GE(model->tracker()->oldest_pending_time_us(), 0);
+      if (model->declaration().max_pending > 0) {
+        EXPECT_GT(model->next_due().count(), 0);
+        EXPECT_GE(model->oldest_pending_time_us(), 0);
       }
       EXPECT_GE(model->stored_time_us(), 0);
     }

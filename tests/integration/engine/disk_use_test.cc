@@ -39,7 +39,7 @@ class DiskUseTest : public ::testing::Test {
     Accept(MakeBatch(*model_, n, ++seed_, ids), producer);
     Accept(MakeLabels(*model_, ids), producer);
   }
-  void Accept(server::DecodedBatch batch, const std::string& producer) {
+  void Accept(server::LogRow batch, const std::string& producer) {
     const Settlement settlement =
         engine_->Submit(model_, {{producer, 1, ++sequence_}}, std::move(batch));
     ASSERT_EQ(settlement.kind, Settlement::Kind::kAccepted) << settlement.status;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/ingest/model_changes.h"
+#include "support/test_operation.h"
 #include "support/wait_for.h"
 
 namespace calibd::testing {
@@ -38,15 +39,11 @@ absl::Status Bare(const absl::Status& status) { return absl::Status(status.code(
 
 Blocker::Blocker(CommitQueue& commits) {
   const auto begun = std::make_shared<Signal>();
-  commits.Post({.append = nullptr,
-                .write =
-                    [begun, release = release_](Store& /*store*/) {
-                      begun->Set();
-                      release->Wait();
-                      return absl::OkStatus();
-                    },
-                .undo = nullptr,
-                .done = nullptr});
+  PostToDatabase(commits, {.write = [begun, release = release_](Store& /*store*/) {
+                   begun->Set();
+                   release->Wait();
+                   return absl::OkStatus();
+                 }});
   begun->Wait();
 }
 
@@ -55,10 +52,8 @@ void FailTransaction(CommitQueue& commits, const std::function<void()>& post) {
   post();
   // The blocker itself is one.
   EXPECT_TRUE(WaitFor([&] { return commits.statistics().queued == 2; }));
-  commits.Post({.append = nullptr,
-                .write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); },
-                .undo = nullptr,
-                .done = nullptr});
+  PostToDatabase(commits,
+                 {.write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); }});
 }
 
 Engine::Engine(const std::filesystem::path& folder, const Options& options)
@@ -131,7 +126,7 @@ std::shared_ptr<Model> Engine::Find(const std::string& name) const {
 
 server::Settlement Engine::Submit(const std::shared_ptr<Model>& model,
                                   std::optional<server::ProducerPosition> position,
-                                  server::DecodedBatch batch) {
+                                  server::LogRow batch) {
   server::Settlement settlement;
   Signal settled;
   ingestor_.OpenAndSubmit(model, std::move(position), std::move(batch),
@@ -160,33 +155,29 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
   Signal done;
   // Through the storage thread and then the strand, as all that came before: in a transaction
   // after theirs. In `done`, as that may fail.
-  commits_.Post({.append = nullptr,
-                 .write = [](Store& /*store*/) { return absl::OkStatus(); },
-                 .undo = nullptr,
-                 .done =
-                     [&](const absl::Status& /*status*/) {
-                       if (server::PredictionTracker* const tracker = model->tracker()) {
-                         state.pending = tracker->pending();
-                         state.next_due = tracker->next_due();
+  PostToDatabase(commits_, {.finish = [&](const absl::Status& /*status*/) {
+                   if (const auto& tracker = model->storage_state().tracker; tracker.has_value()) {
+                     state.pending = tracker->pending();
+                     state.next_due = tracker->next_due();
+                   }
+                   for (const std::string& producer : producers) {
+                     const auto cursor = model->storage_state().cursors.Get(producer);
+                     if (cursor.has_value()) {
+                       state.last_sequences[producer] = cursor->last_sequence;
+                     }
+                   }
+                   model->strand().Post([&] {
+                     state.saved = model->strand_state().Save().SerializeAsString();
+                     const auto snapshot = model->snapshot();
+                     state.window = snapshot->window.size();
+                     if (snapshot->label_coverage.has_value()) {
+                       for (const auto& one : *snapshot->label_coverage->classes) {
+                         state.pending_by_class.push_back(one.pending);
                        }
-                       for (const std::string& producer : producers) {
-                         const auto cursor = model->cursors().Get(producer);
-                         if (cursor.has_value()) {
-                           state.last_sequences[producer] = cursor->last_sequence;
-                         }
-                       }
-                       model->strand().Post([&] {
-                         state.saved = model->Save().SerializeAsString();
-                         const auto snapshot = model->snapshot();
-                         state.window = snapshot->window.size();
-                         if (snapshot->label_coverage.has_value()) {
-                           for (const auto& one : *snapshot->label_coverage->classes) {
-                             state.pending_by_class.push_back(one.pending);
-                           }
-                         }
-                         done.Set();
-                       });
-                     }});
+                     }
+                     done.Set();
+                   });
+                 }});
   done.Wait();
   return state;
 }
@@ -204,8 +195,8 @@ v1::Model Declare(const std::string& name, int class_count, std::chrono::millise
   return model;
 }
 
-server::DecodedBatch MakeBatch(const Model& model, std::size_t n, std::uint64_t seed,
-                               const std::vector<std::string>& ids) {
+server::LogRow MakeBatch(const Model& model, std::size_t n, std::uint64_t seed,
+                         const std::vector<std::string>& ids) {
   const std::size_t m = model.declaration().class_count;
   v1::Observations observations;
   auto& values = *observations.mutable_probabilities()->mutable_values();
@@ -224,15 +215,15 @@ server::DecodedBatch MakeBatch(const Model& model, std::size_t n, std::uint64_t 
   return Decode(observations, model.declaration());
 }
 
-server::DecodedBatch MakeInvalidBatch(const Model& model) {
+server::LogRow MakeInvalidBatch(const Model& model) {
   v1::Observations observations;
   observations.mutable_probabilities()->add_values(2);
   observations.add_labels(0);
   return Decode(observations, model.declaration());
 }
 
-server::DecodedBatch MakeLabels(const Model& model, const std::vector<std::string>& ids,
-                                std::int32_t label) {
+server::LogRow MakeLabels(const Model& model, const std::vector<std::string>& ids,
+                          std::int32_t label) {
   v1::Labels labels;
   for (const std::string& id : ids) {
     labels.add_prediction_ids(id);

@@ -115,8 +115,7 @@ class Engine {
 
   // Waits for what becomes of it.
   server::Settlement Submit(const std::shared_ptr<server::Model>& model,
-                            std::optional<server::ProducerPosition> position,
-                            server::DecodedBatch batch);
+                            std::optional<server::ProducerPosition> position, server::LogRow batch);
   // Whether it was written; what is due has matured then, up to one transaction's worth.
   bool Mature(const std::shared_ptr<server::Model>& model);
   // Nothing becomes due by time from here on.
@@ -161,12 +160,12 @@ v1::Model Declare(const std::string& name, int class_count = 4,
 
 // A valid batch of n rows, the same for the same arguments. ids: of the predictions if not
 // empty, which come without labels then.
-server::DecodedBatch MakeBatch(const server::Model& model, std::size_t n, std::uint64_t seed,
-                               const std::vector<std::string>& ids = {});
-server::DecodedBatch MakeInvalidBatch(const server::Model& model);
+server::LogRow MakeBatch(const server::Model& model, std::size_t n, std::uint64_t seed,
+                         const std::vector<std::string>& ids = {});
+server::LogRow MakeInvalidBatch(const server::Model& model);
 // All of this class.
-server::DecodedBatch MakeLabels(const server::Model& model, const std::vector<std::string>& ids,
-                                std::int32_t label = 1);
+server::LogRow MakeLabels(const server::Model& model, const std::vector<std::string>& ids,
+                          std::int32_t label = 1);
 // prefix0, prefix1, ...
 std::vector<std::string> MakeIds(const std::string& prefix, std::size_t n);
 

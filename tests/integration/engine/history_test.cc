@@ -17,11 +17,11 @@
 namespace calibd::testing {
 namespace {
 
-using server::DecodedBatch;
 using server::History;
 using server::HistoryBucket;
 using server::HistoryReader;
 using server::HistoryResolution;
+using server::LogRow;
 using server::Model;
 using std::chrono::days;
 using std::chrono::hours;
@@ -50,7 +50,7 @@ class HistoryTest : public ::testing::Test {
     model_ = engine_->Find("models/m");
   }
 
-  void Submit(DecodedBatch batch) { engine_->Submit(model_, std::nullopt, std::move(batch)); }
+  void Submit(LogRow batch) { engine_->Submit(model_, std::nullopt, std::move(batch)); }
   // All that has been posted is written and known to be.
   void Settle() { static_cast<void>(engine_->StateOf(model_)); }
 
@@ -90,7 +90,7 @@ void ExpectSame(const Buckets& a, const Buckets& b) {
 }
 
 // Batches of changing size with rejected ones between them, over minutes and hours.
-void SubmitSome(const std::function<void(DecodedBatch)>& submit, const Model& model, int batches,
+void SubmitSome(const std::function<void(LogRow)>& submit, const Model& model, int batches,
                 FakeClock& clock) {
   for (int i = 0; i < batches; ++i) {
     submit(i % 7 == 3 ? MakeInvalidBatch(model)
@@ -104,33 +104,31 @@ TEST_F(HistoryTest, IsThatOfItsLogHoweverOftenItIsStartedAgain) {
   Start();
   Create();
   // Some snapshots on the way: 1024 rows each.
-  SubmitSome([this](DecodedBatch batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
+  SubmitSome([this](LogRow batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
   // Beside it: what the same rows make of a model that is never started again.
   server::ThreadPool pool("test", 0);
   Model plain(1, model_->declaration(), {}, 10, pool, nullptr);
   {
     FakeClock clock;
-    const auto add = [&](const DecodedBatch& batch) {
-      plain.BeginRow(clock.clock().wall());
-      if (batch.validity.ok()) {
-        plain.Apply(batch.view());
-      } else {
-        plain.CountRejected(batch.rows);
-      }
+    const auto add = [&](const LogRow& batch) {
+      plain.strand_state().Apply(batch, 0,
+                                 std::chrono::duration_cast<std::chrono::microseconds>(
+                                     clock.clock().wall().time_since_epoch()));
     };
     SubmitSome(add, *model_, 200, clock);
   }
   for (int round = 0; round < 3; ++round) {
     SCOPED_TRACE(round);
     for (const HistoryResolution resolution : server::kHistoryResolutions) {
-      const Buckets expected = plain.history().View(resolution, plain.watch_mark());
+      const Buckets expected =
+          plain.strand_state().history().View(resolution, plain.strand_state().watch_mark());
       ASSERT_GE(expected.size(), resolution == HistoryResolution::kDay ? 1U : 4U);
       EXPECT_TRUE(expected.front().bucket.watch.has_value());
       ExpectSame(Read(resolution), expected);
     }
     Settle();
     EXPECT_GT(StoredRows(), 20);
-    EXPECT_LE(model_->history().waiting().size(), History::kMostWaiting);
+    EXPECT_LE(model_->strand_state().history().waiting().size(), History::kMostWaiting);
     Stop();
     Start();
     ASSERT_NE(model_, nullptr);
@@ -169,7 +167,7 @@ TEST_F(HistoryTest, DoesNotWaitLongForASnapshot) {
     Submit(MakeBatch(*model_, 1, static_cast<std::uint64_t>(i)));
     clock_.MoveWall(minutes(1));
     Settle();
-    EXPECT_LE(model_->history().waiting().size(), History::kMostWaiting);
+    EXPECT_LE(model_->strand_state().history().waiting().size(), History::kMostWaiting);
   }
   // Long before 256 batches.
   EXPECT_GE(StoredRows(), 200 - static_cast<std::int64_t>(History::kMostWaiting) - 1);
@@ -309,13 +307,13 @@ TEST_F(HistoryTest, NothingIsLostWhenASnapshotFails) {
   for (std::size_t i = 0; i + 1 < all.size(); ++i) {
     EXPECT_TRUE(now[i].bucket == all[i].bucket) << i;
   }
-  EXPECT_TRUE(model_->history().waiting().empty());
+  EXPECT_TRUE(model_->strand_state().history().waiting().empty());
 }
 
 TEST_F(HistoryTest, GoesWithItsModel) {
   Start();
   Create();
-  SubmitSome([this](DecodedBatch batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
+  SubmitSome([this](LogRow batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
   Settle();
   ASSERT_GT(StoredRows(), 0);
   ASSERT_TRUE(engine_->DeleteModel("models/m").ok());

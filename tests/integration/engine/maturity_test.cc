@@ -97,7 +97,7 @@ class MaturityTest : public ::testing::Test {
   server::LabelCounts Label(const std::string& prefix, std::size_t n) {
     return Submit(MakeLabels(*model_, MakeIds(prefix, n))).labels;
   }
-  server::Settlement Submit(server::DecodedBatch batch) {
+  server::Settlement Submit(server::LogRow batch) {
     return engine_->Submit(model_, std::nullopt, std::move(batch));
   }
 

@@ -35,7 +35,7 @@ class RetentionTest : public ::testing::Test {
     const absl::Status status = engine_->CreateModel(model);
     ASSERT_TRUE(status.ok()) << status;
   }
-  void Submit(const std::shared_ptr<Model>& model, server::DecodedBatch batch) {
+  void Submit(const std::shared_ptr<Model>& model, server::LogRow batch) {
     ASSERT_EQ(engine_->Submit(model, {{"p", 1, ++sequences_[model->id()]}}, std::move(batch)).kind,
               Settlement::Kind::kAccepted);
   }

@@ -8,6 +8,7 @@
 #include "integration/engine/engine.h"
 #include "server/ingest/snapshots.h"
 #include "support/temporary_folder.h"
+#include "support/test_operation.h"
 #include "support/wait_for.h"
 
 namespace calibd::testing {
@@ -114,11 +115,8 @@ TEST_F(SnapshotTest, OneThatFailedIsTriedAgainWithoutAnotherBatch) {
     const Blocker blocker(engine_->commits());
     clock_.Move(LogRetention::kSnapshotInterval);
     ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().queued == 2; }));
-    engine_->commits().Post(
-        {.append = nullptr,
-         .write = [](server::Store&) { return absl::ResourceExhaustedError(""); },
-         .undo = nullptr,
-         .done = nullptr});
+    PostToDatabase(engine_->commits(),
+                   {.write = [](server::Store&) { return absl::ResourceExhaustedError(""); }});
   }
   ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().failed_commits == 1; }));
   EXPECT_EQ(StoredTime("models/a"), 0);

@@ -10,7 +10,7 @@
 #include "calibd/core/evidence.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/row_codec.h"
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
 #include "support/wait_for.h"
@@ -140,17 +140,15 @@ void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationRespon
   std::int64_t sequence = 0;
   const absl::Status read =
       (*store)->ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
-        store::v1::LoggedBatch batch;
-        EXPECT_TRUE(batch.ParseFromArray(stored.data.data(), static_cast<int>(stored.data.size())));
-        if (batch.opened()) return absl::OkStatus();
-        EXPECT_TRUE(sequence == 0 || batch.sequence() == sequence + 1) << batch.sequence();
-        sequence = batch.sequence();
-        const auto row = server::DecodeLogged(stored.data, sent.class_count);
+        const auto row = server::DecodeRow(stored.data, sent.class_count);
         if (!row.ok()) return row.status();
-        logged.probabilities.insert(logged.probabilities.end(), row->batch.probabilities.begin(),
-                                    row->batch.probabilities.end());
-        logged.labels.insert(logged.labels.end(), row->batch.labels.begin(),
-                             row->batch.labels.end());
+        if (row->counted() == nullptr) return absl::OkStatus();
+        EXPECT_TRUE(sequence == 0 || row->position->sequence == sequence + 1);
+        sequence = row->position->sequence;
+        const server::RowValues& values = *row->counted();
+        logged.probabilities.insert(logged.probabilities.end(), values.probabilities.begin(),
+                                    values.probabilities.end());
+        logged.labels.insert(logged.labels.end(), values.labels.begin(), values.labels.end());
         return absl::OkStatus();
       });
   ASSERT_TRUE(read.ok()) << read;
@@ -175,12 +173,14 @@ void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationRespon
   std::int64_t missing = 0;
   const absl::Status read =
       (*store)->ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
-        const auto row = server::DecodeLogged(stored.data, sent.class_count);
+        const auto row = server::DecodeRow(stored.data, sent.class_count);
         if (!row.ok()) return row.status();
-        if (row->kind != server::LoggedBatch::Kind::kMatured) return absl::OkStatus();
-        missing += static_cast<std::int64_t>(row->missing_predicted_classes.size());
-        for (std::size_t i = 0; i < row->batch.labels.size(); ++i) {
-          const auto values = row->batch.view().row(i);
+        const auto* const matured = row->As<server::MaturedRow>();
+        if (matured == nullptr) return absl::OkStatus();
+        missing += static_cast<std::int64_t>(matured->missing_predicted_classes.size());
+        const PredictionBatch batch = matured->values.view();
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+          const auto values = batch.row(i);
           while (next < sent.labels.size() &&
                  !std::equal(values.begin(), values.end(), sent.view().row(next).begin())) {
             ++next;
@@ -189,9 +189,9 @@ void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationRespon
             return absl::InternalError("a row that matured was not sent, or matured before");
           }
           EXPECT_TRUE(labelled[next]);
-          EXPECT_EQ(row->batch.labels[i], sent.labels[next]);
+          EXPECT_EQ(batch.labels[i], sent.labels[next]);
           counted.probabilities.insert(counted.probabilities.end(), values.begin(), values.end());
-          counted.labels.push_back(row->batch.labels[i]);
+          counted.labels.push_back(batch.labels[i]);
           ++next;
         }
         return absl::OkStatus();

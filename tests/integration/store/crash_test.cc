@@ -14,7 +14,7 @@
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 #include "integration/store/crash_judge.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/row_codec.h"
 #include "server/store/store.h"
 #include "support/server_process.h"
 
@@ -187,21 +187,20 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   std::int64_t rows = 0;
   const absl::Status read =
       (*store)->ReadLog([&](const server::StoredBatch& stored) -> absl::Status {
-        store::v1::LoggedBatch batch;
-        EXPECT_TRUE(batch.ParseFromArray(stored.data.data(), static_cast<int>(stored.data.size())));
-        if (batch.opened()) return absl::OkStatus();
-        EXPECT_EQ(batch.sequence(), ++last_sequence[batch.producer_id()]) << "seed " << seed;
-        const auto row = server::DecodeLogged(stored.data, kClasses);
+        const auto row = server::DecodeRow(stored.data, kClasses);
         if (!row.ok()) return row.status();
-        const server::DecodedBatch* const decoded = &row->batch;
-        PredictionSet& all = logged[batch.producer_id()];
-        all.probabilities.insert(all.probabilities.end(), decoded->probabilities.begin(),
-                                 decoded->probabilities.end());
-        all.labels.insert(all.labels.end(), decoded->labels.begin(), decoded->labels.end());
-        for (std::size_t i = 0; i < decoded->labels.size(); ++i) {
-          running->Add(decoded->view().row(i), decoded->labels[i]);
+        if (row->counted() == nullptr) return absl::OkStatus();
+        const std::string& producer = row->position->producer_id;
+        EXPECT_EQ(row->position->sequence, ++last_sequence[producer]) << "seed " << seed;
+        const server::RowValues& values = *row->counted();
+        PredictionSet& all = logged[producer];
+        all.probabilities.insert(all.probabilities.end(), values.probabilities.begin(),
+                                 values.probabilities.end());
+        all.labels.insert(all.labels.end(), values.labels.begin(), values.labels.end());
+        for (std::size_t i = 0; i < values.labels.size(); ++i) {
+          running->Add(values.view().row(i), values.labels[i]);
         }
-        rows += decoded->rows;
+        rows += row->rows();
         return absl::OkStatus();
       });
   ASSERT_TRUE(read.ok()) << read;

@@ -63,7 +63,7 @@ class Producers {
 
  private:
   void Submit(const server::Model& model, const std::shared_ptr<server::Model>& shared,
-              const std::string& producer, server::DecodedBatch batch) {
+              const std::string& producer, server::LogRow batch) {
     const std::int64_t sequence = engine_.StateOf(shared, {producer}).last_sequences[producer] + 1;
     ASSERT_EQ(engine_.Submit(shared, {{producer, 1, sequence}}, std::move(batch)).kind,
               server::Settlement::Kind::kAccepted)

@@ -10,6 +10,7 @@
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "calibd/store/v1/store.pb.h"
+#include "server/ingest/row_codec.h"
 #include "server/store/store.h"
 #include "support/server_process.h"
 
@@ -89,10 +90,9 @@ std::int64_t BatchesInTheLog(const std::string& data) {
   std::int64_t batches = 0;
   EXPECT_TRUE((*store)
                   ->ReadLog([&](const server::StoredBatch& stored) {
-                    store::v1::LoggedBatch batch;
-                    EXPECT_TRUE(batch.ParseFromArray(stored.data.data(),
-                                                     static_cast<int>(stored.data.size())));
-                    EXPECT_EQ(batch.sequence(), batch.opened() ? 0 : ++batches);
+                    store::v1::LogRow row;
+                    EXPECT_TRUE(server::ParseRow(stored.data, row));
+                    EXPECT_EQ(row.producer().sequence(), row.has_opened() ? 0 : ++batches);
                     return absl::OkStatus();
                   })
                   .ok());

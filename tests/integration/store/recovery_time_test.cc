@@ -18,7 +18,7 @@
 namespace calibd::testing {
 namespace {
 
-using server::DecodedBatch;
+using server::LogRow;
 
 constexpr int kModels = 1000;
 constexpr int kClasses = 10;
@@ -33,13 +33,14 @@ constexpr double kMostCpuSeconds = 5;
 std::string NameOf(int model) { return "models/m" + std::to_string(model); }
 
 // In single precision, as most models give them.
-DecodedBatch MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
-  const DecodedBatch drawn = MakeBatch(model, kRows, seed);
+LogRow MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
+  const LogRow drawn = MakeBatch(model, kRows, seed);
   v1::Observations observations;
-  for (const double value : drawn.probabilities) {
+  for (const double value : drawn.values()->probabilities) {
     observations.mutable_probabilities_float32()->add_values(static_cast<float>(value));
   }
-  observations.mutable_labels()->Assign(drawn.labels.begin(), drawn.labels.end());
+  observations.mutable_labels()->Assign(drawn.values()->labels.begin(),
+                                        drawn.values()->labels.end());
   return Decode(observations, model.declaration());
 }
 
@@ -55,8 +56,8 @@ void Fill(const std::filesystem::path& folder) {
   }
   std::atomic<std::int64_t> accepted = 0;
   for (std::size_t i = 0; i < kBatches; ++i) {
-    const DecodedBatch batch = MakeFloatBatch(*models.front(), i);
-    ASSERT_TRUE(batch.validity.ok()) << batch.validity;
+    const LogRow batch = MakeFloatBatch(*models.front(), i);
+    ASSERT_TRUE(batch.validity().ok()) << batch.validity();
     for (const auto& model : models) {
       ASSERT_TRUE(WaitFor([&] { return !engine.ingestor().queue_full(); }));
       engine.ingestor().Submit(

@@ -18,18 +18,21 @@ KILLS = "20"
 # Name, file, what is there, what is put in its place.
 BUGS = (
     ("a batch is acknowledged before it is on disk", "server/store/commit_queue.cc",
-     "writes ? store_->Commit() : store_->CommitLog();",
-     "writes ? store_->Commit()\n"
+     "to_database ? store_->Commit() : store_->CommitLog();",
+     "to_database ? store_->Commit()\n"
      "             : store_->appended_bytes() < 65536 ? absl::OkStatus() : store_->CommitLog();"),
-    ("a repeated batch counts twice", "server/ingest/pending_batch.cc",
-     "if (standing.ok() && *standing == ProducerCursors::Standing::kSettledBefore) {",
-     "if (false) {"),
+    ("a repeated batch counts twice", "server/ingest/row_write.cc",
+     "known_ = *standing == ProducerCursors::Standing::kSettledBefore;",
+     "known_ = false;"),
     ("half of a batch is counted by a start", "server/ingest/recovery.cc",
-     "    Apply(logged, ModelSnapshot::Time(std::chrono::microseconds(time_us)), model);",
-     "    LoggedBatch half = logged;\n"
-     "    half.batch.labels.resize(rows / 2);\n"
-     "    half.batch.probabilities.resize(rows / 2 * half.batch.class_count);\n"
-     "    Apply(half, ModelSnapshot::Time(std::chrono::microseconds(time_us)), model);"),
+     "    model.strand_state().Apply(row, log_id, time);",
+     "    LogRow half = row;\n"
+     "    if (auto* const observations = half.As<ObservationsRow>()) {\n"
+     "      RowValues& values = observations->values;\n"
+     "      values.labels.resize(values.labels.size() / 2);\n"
+     "      values.probabilities.resize(values.labels.size() * values.class_count);\n"
+     "    }\n"
+     "    model.strand_state().Apply(half, log_id, time);"),
 )
 
 

@@ -32,41 +32,42 @@ v1::Observations Valid() {
   return observations;
 }
 
-DecodedBatch DecodeAfter(const std::function<void(v1::Observations&)>& change) {
+LogRow DecodeAfter(const std::function<void(v1::Observations&)>& change) {
   v1::Observations observations = Valid();
   change(observations);
   return Decode(observations, Declaration());
 }
 
 std::string Refusal(const std::function<void(v1::Observations&)>& change) {
-  const DecodedBatch batch = DecodeAfter(change);
-  EXPECT_EQ(batch.validity.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(batch.probabilities.empty());
-  return std::string(batch.validity.message());
+  const LogRow batch = DecodeAfter(change);
+  EXPECT_EQ(batch.validity().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(batch.values(), nullptr);
+  return std::string(batch.validity().message());
 }
 
 TEST(DecodeTest, FloatsBecomeTheSameDoubles) {
-  const DecodedBatch doubles = Decode(Valid(), Declaration());
-  ASSERT_TRUE(doubles.validity.ok()) << doubles.validity;
-  EXPECT_THAT(doubles.probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
-  const DecodedBatch floats = DecodeAfter([](auto& o) {
+  const LogRow doubles = Decode(Valid(), Declaration());
+  ASSERT_TRUE(doubles.validity().ok()) << doubles.validity();
+  EXPECT_THAT(doubles.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+  const LogRow floats = DecodeAfter([](auto& o) {
     for (const float value : {0.25F, 0.75F, 0.5F, 0.5F}) {
       o.mutable_probabilities_float32()->add_values(value);
     }
   });
-  ASSERT_TRUE(floats.validity.ok());
-  EXPECT_EQ(floats.probabilities, doubles.probabilities);
+  ASSERT_TRUE(floats.validity().ok());
+  EXPECT_TRUE(floats.values()->single_precision);
+  EXPECT_EQ(floats.values()->probabilities, doubles.values()->probabilities);
   EXPECT_EQ(floats.content_hash, doubles.content_hash);
 }
 
 TEST(DecodeTest, LogitsGoThroughTheSoftmax) {
-  const DecodedBatch batch = DecodeAfter([](auto& o) {
+  const LogRow batch = DecodeAfter([](auto& o) {
     for (const double value : {0.0, 0.0, 1000.0, 1000.0}) {
       o.mutable_logits()->add_values(value);
     }
   });
-  ASSERT_TRUE(batch.validity.ok()) << batch.validity;
-  EXPECT_THAT(batch.probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
+  ASSERT_TRUE(batch.validity().ok()) << batch.validity();
+  EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
 }
 
 TEST(DecodeTest, RefusalsNameRowAndValue) {
@@ -107,7 +108,9 @@ TEST(DecodeTest, ClassNamesMustBeTheModelsInOrder) {
   EXPECT_TRUE(DecodeAfter([](auto& o) {
                 o.add_class_names("cat");
                 o.add_class_names("dog");
-              }).validity.ok());
+              })
+                  .validity()
+                  .ok());
   EXPECT_THAT(Refusal([](auto& o) {
                 o.add_class_names("dog");
                 o.add_class_names("cat");
@@ -138,16 +141,16 @@ TEST(DecodeTest, PredictionsWithIdsNeedNoLabels) {
   v1::Observations observations = Valid();
   observations.add_prediction_ids("a");
   observations.add_prediction_ids("b");
-  const DecodedBatch labelled = Decode(observations, DeclarationWithGrace());
-  ASSERT_TRUE(labelled.validity.ok()) << labelled.validity;
-  EXPECT_EQ(labelled.kind, DecodedBatch::Kind::kPredictions);
-  EXPECT_THAT(labelled.labels, ElementsAre(0, 1));
-  EXPECT_THAT(labelled.ids, ElementsAre(HashId("a"), HashId("b")));
+  const LogRow labelled = Decode(observations, DeclarationWithGrace());
+  ASSERT_TRUE(labelled.validity().ok()) << labelled.validity();
+  ASSERT_NE(labelled.As<PredictionsRow>(), nullptr);
+  EXPECT_THAT(labelled.values()->labels, ElementsAre(0, 1));
+  EXPECT_THAT(labelled.tracked_ids(), ElementsAre(HashId("a"), HashId("b")));
   observations.clear_labels();
-  const DecodedBatch waiting = Decode(observations, DeclarationWithGrace());
-  ASSERT_TRUE(waiting.validity.ok()) << waiting.validity;
-  EXPECT_TRUE(waiting.labels.empty());
-  EXPECT_EQ(waiting.rows, 2);
+  const LogRow waiting = Decode(observations, DeclarationWithGrace());
+  ASSERT_TRUE(waiting.validity().ok()) << waiting.validity();
+  EXPECT_TRUE(waiting.values()->labels.empty());
+  EXPECT_EQ(waiting.rows(), 2);
   EXPECT_NE(waiting.content_hash, labelled.content_hash);
   observations.set_prediction_ids(1, "c");
   EXPECT_NE(Decode(observations, DeclarationWithGrace()).content_hash, waiting.content_hash);
@@ -160,10 +163,10 @@ TEST(DecodeTest, SaysWhatIsWrongWithIds) {
     observations.add_prediction_ids("a");
     observations.add_prediction_ids("b");
     change(observations);
-    const DecodedBatch batch = Decode(observations, declaration);
-    EXPECT_EQ(batch.validity.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_TRUE(batch.ids.empty());
-    return std::string(batch.validity.message());
+    const LogRow batch = Decode(observations, declaration);
+    EXPECT_EQ(batch.validity().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE(batch.tracked());
+    return std::string(batch.validity().message());
   };
   const ModelDeclaration declaration = DeclarationWithGrace();
   EXPECT_THAT(refusal([](auto&) {}, Declaration()), HasSubstr("no label_grace"));
@@ -189,19 +192,19 @@ TEST(DecodeTest, LabelsByIdAreChecked) {
   for (const char* id : {"a", "b"}) labels.add_prediction_ids(id);
   labels.add_labels(1);
   const auto message = [&labels](const ModelDeclaration& declaration) {
-    return std::string(Decode(labels, declaration).validity.message());
+    return std::string(Decode(labels, declaration).validity().message());
   };
   EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("has 2 ids with 1 labels"));
   labels.add_labels(2);
   EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("labels[1] is 2, expected 0..1"));
   labels.set_labels(1, 0);
   EXPECT_THAT(message(Declaration()), HasSubstr("no label_grace"));
-  const DecodedBatch batch = Decode(labels, DeclarationWithGrace());
-  ASSERT_TRUE(batch.validity.ok()) << batch.validity;
-  EXPECT_EQ(batch.kind, DecodedBatch::Kind::kLabels);
-  EXPECT_EQ(batch.rows, 2);
-  EXPECT_THAT(batch.labels, ElementsAre(1, 0));
-  EXPECT_THAT(batch.ids, ElementsAre(HashId("a"), HashId("b")));
+  const LogRow batch = Decode(labels, DeclarationWithGrace());
+  ASSERT_TRUE(batch.validity().ok()) << batch.validity();
+  ASSERT_NE(batch.As<LabelsRow>(), nullptr);
+  EXPECT_EQ(batch.rows(), 2);
+  EXPECT_THAT(batch.As<LabelsRow>()->labels, ElementsAre(1, 0));
+  EXPECT_THAT(batch.tracked_ids(), ElementsAre(HashId("a"), HashId("b")));
   labels.Clear();
   EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("expected 1.."));
 }

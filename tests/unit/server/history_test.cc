@@ -13,6 +13,7 @@
 #include "calibd/core/kernel.h"
 #include "calibd/core/skce.h"
 #include "server/state/model.h"
+#include "support/log_rows.h"
 
 namespace calibd::server {
 namespace {
@@ -103,31 +104,37 @@ Stream DrawStream(std::size_t row_count) {
 class Recorder {
  public:
   void Add(const Stream& stream, const Row& row) {
-    model_.BeginRow(row.time);
-    AddWithinRow(stream, row);
-  }
-  void AddWithinRow(const Stream& stream, const Row& row) {
-    if (row.rejected > 0) model_.CountRejected(row.rejected);
-    if (row.missing > 0) {
-      model_.ApplyMatured({{}, {}, kHistoryClasses}, {},
-                          std::vector<std::int32_t>(static_cast<std::size_t>(row.missing), 1));
+    LogRow logged;
+    if (row.rejected > 0) {
+      logged.kind = RejectedRow{.rows = row.rejected};
+    } else if (row.missing > 0) {
+      MaturedRow matured;
+      matured.values.class_count = kHistoryClasses;
+      matured.missing_predicted_classes.assign(static_cast<std::size_t>(row.missing), 1);
+      logged.kind = matured;
+    } else if (row.count > 0) {
+      logged = testing::ObservedRow(stream.set.view().rows(row.first, row.count));
     }
-    if (row.count > 0) model_.Apply(stream.set.view().rows(row.first, row.count));
-    const std::vector<Entry>& waiting = model_.history().waiting();
+    model_.strand_state().Apply(
+        logged, 0,
+        std::chrono::duration_cast<std::chrono::microseconds>(row.time.time_since_epoch()));
+    const std::vector<Entry>& waiting = model_.strand_state().history().waiting();
     // Some now and some later, as snapshots take them.
     const std::size_t stored = waiting.size() / 2;
     stored_.insert(stored_.end(), waiting.begin(),
                    waiting.begin() + static_cast<std::ptrdiff_t>(stored));
-    model_.DropStoredHistory(stored);
+    model_.strand_state().history().DropWaiting(stored);
   }
 
-  [[nodiscard]] RunningReliability AllTime() const { return model_.history().AllTime(); }
+  [[nodiscard]] RunningReliability AllTime() const {
+    return model_.strand_state().history().AllTime();
+  }
   // Of the resolution, ascending.
   [[nodiscard]] std::vector<Entry> Buckets(HistoryResolution resolution) const {
     std::vector<Entry> all;
     std::copy_if(stored_.begin(), stored_.end(), std::back_inserter(all),
                  [resolution](const Entry& entry) { return entry.resolution == resolution; });
-    for (Entry& entry : model_.history().View(resolution, std::nullopt)) {
+    for (Entry& entry : model_.strand_state().history().View(resolution, std::nullopt)) {
       all.push_back(std::move(entry));
     }
     return all;
@@ -136,10 +143,10 @@ class Recorder {
   // One that goes on in another process; a snapshot stored what waited.
   [[nodiscard]] std::unique_ptr<Recorder> Restart() const {
     auto next = std::make_unique<Recorder>();
-    const absl::Status restored = next->model_.Restore(model_.Save());
+    const absl::Status restored = next->model_.strand_state().Restore(model_.strand_state().Save());
     EXPECT_TRUE(restored.ok()) << restored;
     next->stored_ = stored_;
-    const std::vector<Entry>& waiting = model_.history().waiting();
+    const std::vector<Entry>& waiting = model_.strand_state().history().waiting();
     next->stored_.insert(next->stored_.end(), waiting.begin(), waiting.end());
     return next;
   }
@@ -447,10 +454,13 @@ TEST(HistoryTest, TheWarmUpsPairsCountWhereItIsComplete) {
   Model model(1, declaration, {}, 10, pool, nullptr);
   const Time noon = sys_days(days(20000)) + hours(12);
   for (int minute = 0; minute < 6; ++minute) {
-    model.BeginRow(noon + minutes(minute));
-    model.Apply(set.view().rows(static_cast<std::size_t>(minute) * 10, 10));
+    model.strand_state().Apply(
+        testing::ObservedRow(set.view().rows(static_cast<std::size_t>(minute) * 10, 10)), 0,
+        std::chrono::duration_cast<std::chrono::microseconds>(
+            (noon + minutes(minute)).time_since_epoch()));
   }
-  const auto buckets = model.history().View(HistoryResolution::kMinute, std::nullopt);
+  const auto buckets =
+      model.strand_state().history().View(HistoryResolution::kMinute, std::nullopt);
   ASSERT_EQ(buckets.size(), 6U);
   const std::int64_t pairs[] = {0, 0, 0, 0, 25, 5};
   HistoryBucket all;

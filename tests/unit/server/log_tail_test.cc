@@ -13,6 +13,15 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string DataOf(const std::string& producer) {
+  store::v1::LogRow row;
+  row.mutable_producer()->set_producer_id(producer);
+  row.mutable_values()->add_probabilities(0.25);
+  row.set_elapsed_us(123456);
+  return row.SerializeAsString();
+}
+
+// As rows were before LogRow.
+std::string OldDataOf(const std::string& producer) {
   store::v1::LoggedBatch logged;
   logged.add_probabilities(0.25);
   logged.set_producer_id(producer);
@@ -26,7 +35,7 @@ std::string Describe(const LogTail& tail) {
 
 TEST(DescribeTailTest, NamesTheBatchesAndTheirProducers) {
   LogTail tail{.path = "/data/log-1", .offset = 64, .first_log_id = 40, .end_log_id = 44};
-  const std::string second = DataOf("second\n");
+  const std::string second = OldDataOf("second\n");
   tail.batches = {{.log_id = 40, .model_id = 7, .intact = true, .data = DataOf("first")},
                   {.log_id = 41, .model_id = 7, .intact = true, .data = DataOf("first")},
                   // It ends within the field that follows the producer.

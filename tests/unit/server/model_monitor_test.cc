@@ -17,6 +17,7 @@
 #include "calibd/core/generator.h"
 #include "server/state/effect_size.h"
 #include "server/state/model.h"
+#include "support/log_rows.h"
 
 namespace calibd::server {
 namespace {
@@ -24,6 +25,13 @@ namespace {
 constexpr std::size_t kClasses = 3;
 
 Alarm::Time At(std::int64_t second) { return Alarm::Time(std::chrono::seconds(second)); }
+
+// The first alarm.
+void Acknowledge(Model& model, const std::string& note, Alarm::Time time) {
+  model.strand_state().Apply(
+      testing::RowOf(AcknowledgedRow{.alarm_id = 1, .note = note}), 0,
+      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()));
+}
 
 PredictionSet DrawFrom(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed = 5) {
   PredictionSet set;
@@ -82,7 +90,7 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
       Model model(1, declaration, {}, 10, pool, nullptr);
       std::size_t done = 0;
       for (const std::size_t size : cut) {
-        model.Apply(set.view().rows(done, size));
+        model.strand_state().Observe(set.view().rows(done, size));
         done += size;
       }
       model.Publish();
@@ -114,8 +122,8 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
     equal.labels.push_back(i % 3);
   }
   Model without_kernel(1, Watched(10), {}, 10, pool, nullptr);
-  without_kernel.Apply(equal.view());
-  without_kernel.Decide(At(1));
+  without_kernel.strand_state().Observe(equal.view());
+  without_kernel.strand_state().Decide(At(1));
   without_kernel.Publish();
   EXPECT_FALSE(without_kernel.snapshot()->lenses.front().kernel.has_value());
   EXPECT_FALSE(without_kernel.snapshot()->monitor->watch.has_value());
@@ -354,8 +362,8 @@ class GroupTest : public ::testing::Test {
                     [&](const std::string& value) { return value == values.front(); })) {
       values.resize(values.front().empty() ? 0 : 1);
     }
-    model.Apply(set_.view().rows(first, last - first), GroupValues(values));
-    model.Decide(At(1));
+    model.strand_state().Observe(set_.view().rows(first, last - first), GroupValues(values));
+    model.strand_state().Decide(At(1));
   }
 
   // The evidence of the rows from `first` on whose value is one of these.
@@ -423,16 +431,20 @@ TEST_F(GroupTest, GoOnWithTheSameBitsWhereTheyWereSavedAlsoInTheWarmup) {
   for (const std::size_t warmup : {0U, 150U}) {
     Model whole(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
     for (std::size_t at = 0; at < 1000; at += 50) Apply(whole, at, at + 50);
-    const std::string expected = whole.Save().SerializeAsString();
+    const std::string expected = whole.strand_state().Save().SerializeAsString();
     for (const std::size_t cut : {50U, 100U, 150U, 500U, 1000U}) {
       Model before(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
       for (std::size_t at = 0; at < cut; at += 50) Apply(before, at, at + 50);
       Model after(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
-      const absl::Status restored = after.Restore(before.Save());
+      const absl::Status restored = after.strand_state().Restore(before.strand_state().Save());
       ASSERT_TRUE(restored.ok()) << restored;
-      after.RestoreWindow(set_.view().rows(0, cut), GroupValues(std::span(values_).first(cut)));
+      after.strand_state().Refill(
+          testing::ObservedRow(
+              set_.view().rows(0, cut),
+              {values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(cut)}),
+          0);
       for (std::size_t at = cut; at < 1000; at += 50) Apply(after, at, at + 50);
-      EXPECT_EQ(after.Save().SerializeAsString(), expected) << warmup << " " << cut;
+      EXPECT_EQ(after.strand_state().Save().SerializeAsString(), expected) << warmup << " " << cut;
     }
   }
 }
@@ -440,12 +452,13 @@ TEST_F(GroupTest, GoOnWithTheSameBitsWhereTheyWereSavedAlsoInTheWarmup) {
 TEST_F(GroupTest, BeginAnewWithTheModelsWatch) {
   Model model(1, Grouped(0, 5), {}, 10, pool_, nullptr);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
-  model.Apply(bad.view(), GroupValues(std::span(values_).first(300)));
-  model.Decide(At(1));
-  model.Acknowledge(1, "", At(2));
+  model.strand_state().Observe(bad.view(), GroupValues(std::span(values_).first(300)));
+  model.strand_state().Decide(At(1));
+  Acknowledge(model, "", At(2));
   model.Publish();
   EXPECT_TRUE(model.snapshot()->monitor->groups.empty());
-  model.Apply(set_.view().rows(500, 10), GroupValues(std::span(values_).subspan(500, 1)));
+  model.strand_state().Observe(set_.view().rows(500, 10),
+                               GroupValues(std::span(values_).subspan(500, 1)));
   model.Publish();
   const auto groups = model.snapshot()->monitor->groups;
   ASSERT_EQ(groups.size(), 1U);
@@ -459,8 +472,8 @@ class StoredMonitorTest : public ::testing::Test {
   static void Apply(Model& model, const PredictionSet& set, std::size_t first, std::size_t last,
                     std::size_t batch) {
     for (std::size_t done = first; done < last; done += batch) {
-      model.Apply(set.view().rows(done, batch));
-      model.Decide(At(static_cast<std::int64_t>(done)));
+      model.strand_state().Apply(testing::ObservedRow(set.view().rows(done, batch)), 0,
+                                 std::chrono::seconds(done));
     }
   }
 
@@ -473,24 +486,25 @@ TEST_F(StoredMonitorTest, GoesOnWithTheSameBitsAndAlarmsWhereItWasSaved) {
     const auto play = [&](Model& model, std::size_t first, std::size_t last) {
       for (std::size_t at = first; at < last; at += 50) {
         Apply(model, set_, at, at + 50, 50);
-        if (at == 500) model.Acknowledge(1, "note", At(77));
+        if (at == 500) Acknowledge(model, "note", At(77));
       }
     };
     Model whole(1, Watched(warmup), {}, 10, pool_, nullptr);
     play(whole, 0, 1000);
     whole.Publish();
     ASSERT_GE(whole.snapshot()->monitor->alarms->size(), 3U);
-    const std::string expected = whole.Save().SerializeAsString();
+    const std::string expected = whole.strand_state().Save().SerializeAsString();
     for (const std::size_t cut : {0U, 50U, 100U, 500U, 550U, 1000U}) {
       Model before(1, Watched(warmup), {}, 10, pool_, nullptr);
       play(before, 0, cut);
       Model after(1, Watched(warmup), {}, 10, pool_, nullptr);
-      const absl::Status restored = after.Restore(before.Save());
+      const absl::Status restored = after.strand_state().Restore(before.strand_state().Save());
       ASSERT_TRUE(restored.ok()) << restored;
-      EXPECT_EQ(after.Save().SerializeAsString(), before.Save().SerializeAsString());
-      after.RestoreWindow(set_.view().rows(0, cut));
+      EXPECT_EQ(after.strand_state().Save().SerializeAsString(),
+                before.strand_state().Save().SerializeAsString());
+      after.strand_state().Refill(testing::ObservedRow(set_.view().rows(0, cut)), 0);
       play(after, cut, 1000);
-      EXPECT_EQ(after.Save().SerializeAsString(), expected) << cut;
+      EXPECT_EQ(after.strand_state().Save().SerializeAsString(), expected) << cut;
     }
   }
 }
@@ -498,10 +512,10 @@ TEST_F(StoredMonitorTest, GoesOnWithTheSameBitsAndAlarmsWhereItWasSaved) {
 TEST_F(StoredMonitorTest, AStateOfBeforeMonitoringIsWatchedFromItsNextObservation) {
   Model before(1, Watched(), {}, 10, pool_, nullptr);
   Apply(before, set_, 0, 400, 100);
-  store::v1::ModelState state = before.Save();
+  store::v1::ModelState state = before.strand_state().Save();
   state.clear_monitor();
   Model after(1, Watched(), {}, 10, pool_, nullptr);
-  ASSERT_TRUE(after.Restore(state).ok());
+  ASSERT_TRUE(after.strand_state().Restore(state).ok());
   Apply(after, set_, 400, 500, 100);
   after.Publish();
   const MonitorSnapshot& monitor = *after.snapshot()->monitor;
@@ -512,11 +526,11 @@ TEST_F(StoredMonitorTest, AStateOfBeforeMonitoringIsWatchedFromItsNextObservatio
 TEST_F(StoredMonitorTest, RefusesWhatCannotBe) {
   Model model(1, Watched(), {}, 10, pool_, nullptr);
   Apply(model, set_, 0, 400, 100);
-  const store::v1::ModelState good = model.Save();
+  const store::v1::ModelState good = model.strand_state().Save();
   const auto code_after = [&](const std::function<void(store::v1::MonitorState&)>& change) {
     store::v1::ModelState state = good;
     change(*state.mutable_monitor());
-    return Model(1, Watched(), {}, 10, pool_, nullptr).Restore(state).code();
+    return Model(1, Watched(), {}, 10, pool_, nullptr).strand_state().Restore(state).code();
   };
   EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
   const std::vector<std::function<void(store::v1::MonitorState&)>> changes{

@@ -13,6 +13,7 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/generator.h"
+#include "support/log_rows.h"
 
 namespace calibd::server {
 namespace {
@@ -53,7 +54,7 @@ class ModelTest : public ::testing::Test {
     Model model(1, declaration, {}, 10, pool_, nullptr);
     std::size_t done = 0;
     for (const std::size_t size : batches) {
-      model.Apply(set.view().rows(done, size));
+      model.strand_state().Observe(set.view().rows(done, size));
       done += size;
     }
     EXPECT_EQ(done, set.labels.size());
@@ -131,16 +132,17 @@ TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
     const auto whole = StateAfter(declared, set, {1000});
     for (const std::size_t cut : {0U, 57U, 100U, 101U, 555U, 1000U}) {
       Model before(1, declared, {}, 10, pool_, nullptr);
-      before.Apply(set.view().rows(0, cut));
-      before.CountAccepted(2, ModelSnapshot::Time(std::chrono::seconds(9)));
-      before.CountRejected(3);
-      const store::v1::ModelState saved = before.Save();
+      before.strand_state().Apply(testing::ObservedRow(set.view().rows(0, cut)), 0,
+                                  std::chrono::seconds(9));
+      before.strand_state().Apply(testing::RowOf(RejectedRow{.rows = 3}), 0,
+                                  std::chrono::seconds(9));
+      const store::v1::ModelState saved = before.strand_state().Save();
       Model after(1, declared, {}, 10, pool_, nullptr);
-      const absl::Status restored = after.Restore(saved);
+      const absl::Status restored = after.strand_state().Restore(saved);
       ASSERT_TRUE(restored.ok()) << restored;
-      EXPECT_EQ(after.Save().SerializeAsString(), saved.SerializeAsString());
-      after.RestoreWindow(set.view().rows(0, cut));
-      after.Apply(set.view().rows(cut, 1000 - cut));
+      EXPECT_EQ(after.strand_state().Save().SerializeAsString(), saved.SerializeAsString());
+      after.strand_state().Refill(testing::ObservedRow(set.view().rows(0, cut)), 0);
+      after.strand_state().Observe(set.view().rows(cut, 1000 - cut));
       after.Publish();
       const auto state = after.snapshot();
       EXPECT_EQ(state->observations, 1000);
@@ -169,12 +171,15 @@ TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
 TEST_F(ModelTest, DoesNotRestoreWhatIsNotItsOwn) {
   const PredictionSet set = Draw(200);
   Model model(1, Declaration(300, 100), {}, 10, pool_, nullptr);
-  model.Apply(set.view());
-  const store::v1::ModelState good = model.Save();
+  model.strand_state().Observe(set.view());
+  const store::v1::ModelState good = model.strand_state().Save();
   const auto code_after = [&](const std::function<void(store::v1::ModelState&)>& change) {
     store::v1::ModelState state = good;
     change(state);
-    return Model(1, Declaration(300, 100), {}, 10, pool_, nullptr).Restore(state).code();
+    return Model(1, Declaration(300, 100), {}, 10, pool_, nullptr)
+        .strand_state()
+        .Restore(state)
+        .code();
   };
   EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
   EXPECT_EQ(code_after([](auto& state) {
@@ -217,10 +222,21 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
     return *of.snapshot()->label_coverage;
   };
   const LabelCoverage none = coverage(model);
-  model.CountPredictions(std::vector<std::int32_t>{0, 2, 2}, false, 1);
-  model.CountPredictions(std::vector<std::int32_t>{1}, true, 0);
-  model.CountLabels({.matched = 2, .conflicting = 1, .unknown = 5},
-                    {.matched = {2, 0}, .conflicting = {1}, .late = {}});
+  const auto apply = [&model](auto kind) {
+    model.strand_state().Apply(testing::RowOf(std::move(kind)), 0, {});
+  };
+  PredictionsRow predictions;
+  predictions.predicted_classes = {0, 2, 2};
+  predictions.duplicates = 1;
+  apply(predictions);
+  PredictionsRow labelled;
+  labelled.predicted_classes = {1};
+  labelled.values.labels = {1};
+  apply(labelled);
+  LabelsRow matched;
+  matched.counts = {.matched = 2, .conflicting = 1, .unknown = 5};
+  matched.classes = {.matched = {2, 0}, .conflicting = {1}, .late = {}};
+  apply(matched);
   const LabelCoverage waiting = coverage(model);
   EXPECT_EQ((*none.classes)[2].pending.all, 0) << "readers keep what they have";
   EXPECT_EQ((*waiting.classes)[0].pending, (PendingCounts{1, 1}));
@@ -230,31 +246,38 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   EXPECT_EQ((*waiting.classes)[1].labelled(), 1);
 
   // 0, 1 and one of 2 with their labels.
-  const std::vector<double> probabilities{0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
-  const std::vector<std::int32_t> labels{0, 1, 2};
-  model.ApplyMatured({probabilities, labels, kClasses}, {}, std::vector<std::int32_t>{2});
-  model.CountLabels({.late = 3}, {.matched = {}, .conflicting = {}, .late = {2, 2, 0}});
-  const auto check = [](const LabelCoverage& matured) {
-    EXPECT_EQ(matured.pending(), 0);
-    EXPECT_EQ(matured.pending_labelled(), 0);
-    std::int64_t predictions = 0;
-    for (const ClassCoverage& one : *matured.classes) {
+  MaturedRow matured;
+  matured.values.probabilities = {0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
+  matured.values.labels = {0, 1, 2};
+  matured.values.class_count = kClasses;
+  matured.missing_predicted_classes = {2};
+  apply(matured);
+  LabelsRow late;
+  late.counts = {.late = 3};
+  late.classes = {.matched = {}, .conflicting = {}, .late = {2, 2, 0}};
+  apply(late);
+  const auto check = [](const LabelCoverage& all) {
+    EXPECT_EQ(all.pending(), 0);
+    EXPECT_EQ(all.pending_labelled(), 0);
+    std::int64_t of_classes = 0;
+    for (const ClassCoverage& one : *all.classes) {
       EXPECT_EQ(one.pending, PendingCounts{});
-      predictions += one.predictions();
+      of_classes += one.predictions();
     }
-    EXPECT_EQ(predictions, matured.predictions);
-    EXPECT_EQ((*matured.classes)[2].matured, 2);
-    EXPECT_EQ((*matured.classes)[2].missing, 1);
-    EXPECT_EQ((*matured.classes)[2].late, 2);
-    EXPECT_EQ((*matured.classes)[0].late, 1);
-    EXPECT_EQ((*matured.classes)[1].conflicting, 1);
+    EXPECT_EQ(of_classes, all.predictions);
+    EXPECT_EQ((*all.classes)[2].matured, 2);
+    EXPECT_EQ((*all.classes)[2].missing, 1);
+    EXPECT_EQ((*all.classes)[2].late, 2);
+    EXPECT_EQ((*all.classes)[0].late, 1);
+    EXPECT_EQ((*all.classes)[1].conflicting, 1);
   };
   check(coverage(model));
   Model restored(1, declaration, {}, 10, pool_, nullptr);
-  ASSERT_TRUE(restored.Restore(model.Save()).ok());
+  ASSERT_TRUE(restored.strand_state().Restore(model.strand_state().Save()).ok());
   check(coverage(restored));
-  EXPECT_EQ(restored.Save().SerializeAsString(), model.Save().SerializeAsString());
-  restored.RestorePending(std::vector<PendingCounts>{{3, 1}, {0, 0}, {2, 2}});
+  EXPECT_EQ(restored.strand_state().Save().SerializeAsString(),
+            model.strand_state().Save().SerializeAsString());
+  restored.strand_state().RestorePending(std::vector<PendingCounts>{{3, 1}, {0, 0}, {2, 2}});
   EXPECT_EQ((*coverage(restored).classes)[0].pending, (PendingCounts{3, 1}));
   EXPECT_EQ((*coverage(restored).classes)[2].predictions(), 4);
 }
@@ -302,7 +325,7 @@ TEST_F(ModelTest, SnapshotsStayAsTheyWere) {
   Model model(1, Declaration(8, 0, 0.5), {}, 10, pool_, nullptr);
   std::vector<std::shared_ptr<const ModelSnapshot>> snapshots;
   for (std::size_t i = 0; i < 100; ++i) {
-    model.Apply(set.view().rows(i, 1));
+    model.strand_state().Observe(set.view().rows(i, 1));
     model.Publish();
     snapshots.push_back(model.snapshot());
   }

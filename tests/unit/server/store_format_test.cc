@@ -2,6 +2,7 @@
 // written once, and what calibd writes and reads is that for ever.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -18,7 +19,7 @@
 #include "calibd/core/experts.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/decode.h"
-#include "server/ingest/logged_batch.h"
+#include "server/ingest/row_codec.h"
 #include "server/state/history.h"
 #include "server/state/model.h"
 #include "server/state/producer_cursors.h"
@@ -54,140 +55,148 @@ void ExpectGolden(const std::string& name, const std::string& encoded) {
   EXPECT_EQ(absl::BytesToHexString(encoded), absl::BytesToHexString(ReadGolden(name))) << name;
 }
 
-DecodedBatch Batch(std::vector<double> probabilities, std::vector<std::int32_t> labels) {
-  DecodedBatch batch;
-  batch.rows = static_cast<std::int64_t>(probabilities.size() / kClasses);
-  batch.probabilities = std::move(probabilities);
-  batch.labels = std::move(labels);
-  batch.class_count = kClasses;
-  return batch;
+RowValues Values(std::vector<double> probabilities, std::vector<std::int32_t> labels) {
+  RowValues values;
+  values.probabilities = std::move(probabilities);
+  values.labels = std::move(labels);
+  values.class_count = kClasses;
+  return values;
 }
 
-DecodedBatch Predictions(std::vector<std::int32_t> labels) {
-  DecodedBatch batch = Batch({0.25, 0.5, 0.25, 0.125, 0.125, 0.75}, std::move(labels));
-  batch.kind = DecodedBatch::Kind::kPredictions;
-  batch.ids = {HashId("order-1"), HashId("order-2")};
-  return batch;
+PredictionsRow Predictions(std::vector<std::int32_t> labels) {
+  PredictionsRow row;
+  row.values = Values({0.25, 0.5, 0.25, 0.125, 0.125, 0.75}, std::move(labels));
+  row.ids = {HashId("order-1"), HashId("order-2")};
+  row.predicted_classes = {1, 2};
+  return row;
 }
 
 struct Row {
   std::string name;
-  LoggedBatch logged;
-  std::optional<ProducerPosition> position;
+  LogRow row;
 };
 
 // Each kind.
 std::vector<Row> Rows() {
   const ProducerPosition position{.producer_id = "producer", .epoch = 3, .sequence = 70000};
   std::vector<Row> rows;
+  const auto add = [&rows](const std::string& name, auto kind,
+                           std::optional<ProducerPosition> of = std::nullopt) {
+    LogRow row;
+    row.kind = std::move(kind);
+    row.position = std::move(of);
+    row.content_hash = row.position.has_value() ? 0x0123456789abcdef : 0;
+    row.elapsed = kElapsed;
+    rows.push_back({name, std::move(row)});
+  };
+  add("opened", OpenedRow(), ProducerPosition{.producer_id = "producer", .epoch = 3});
+  add("rejected", RejectedRow{.rows = 300}, position);
 
-  LoggedBatch opened;
-  opened.kind = LoggedBatch::Kind::kOpened;
-  opened.batch.class_count = kClasses;
-  rows.push_back({"batch_opened", opened, ProducerPosition{.producer_id = "producer", .epoch = 3}});
+  const RowValues single = Values({0.25, 0.5, 0.25, 0, 0, 1}, {1, 2});
+  add("observations_float", ObservationsRow{.values = single, .dropped_rows = 5}, position);
+  add("observations_double",
+      ObservationsRow{.values = Values({0.1, 0.2, 0.7, 0.25, 0.5, 0.25}, {0, 2})});
+  ObservationsRow grouped{.values = single};
+  grouped.values.group_values = {"eu", ""};
+  add("grouped", grouped, position);
 
-  DecodedBatch rejected;
-  rejected.validity = absl::InvalidArgumentError("is bad");
-  rejected.class_count = kClasses;
-  rejected.rows = 300;
-  rows.push_back({"batch_rejected", MakeLoggedBatch(rejected), position});
+  PredictionsRow predictions = Predictions({});
+  predictions.duplicates = 4;
+  add("predictions", predictions, position);
+  add("predictions_labelled", Predictions({1, 0}));
+  PredictionsRow known;
+  known.values.class_count = kClasses;
+  known.duplicates = 7;
+  add("predictions_known", known, position);
 
-  DecodedBatch single = Batch({0.25, 0.5, 0.25, 0, 0, 1}, {1, 2});
-  single.dropped_rows = 5;
-  rows.push_back({"batch_observations_float", MakeLoggedBatch(single), position});
-  rows.push_back({"batch_observations_double",
-                  MakeLoggedBatch(Batch({0.1, 0.2, 0.7, 0.25, 0.5, 0.25}, {0, 2})), std::nullopt});
+  LabelsRow labels;
+  labels.ids = {HashId("order-2"), HashId("order-1")};
+  labels.labels = {2, 0};
+  labels.counts = {.matched = 2, .repeated = 3, .conflicting = 4, .late = 5, .unknown = 6};
+  add("labels", labels, position);
+  labels.classes = {.matched = {}, .conflicting = {2, 1, 0, 0}, .late = {0, 2, 2, 1, 1}};
+  add("labels_classes", labels, position);
 
-  LoggedBatch predictions = MakeLoggedBatch(Predictions({}));
-  predictions.duplicate_predictions = 4;
-  rows.push_back({"batch_predictions", predictions, position});
-  rows.push_back(
-      {"batch_predictions_labelled", MakeLoggedBatch(Predictions({1, 0})), std::nullopt});
-  LoggedBatch known;
-  known.kind = LoggedBatch::Kind::kPredictions;
-  known.batch.class_count = kClasses;
-  known.duplicate_predictions = 7;
-  rows.push_back({"batch_predictions_known", known, position});
-
-  LoggedBatch labels;
-  labels.kind = LoggedBatch::Kind::kLabels;
-  labels.batch.class_count = kClasses;
-  labels.batch.ids = {HashId("order-2"), HashId("order-1")};
-  labels.batch.labels = {2, 0};
-  labels.batch.rows = 2;
-  labels.label_counts = {.matched = 2, .repeated = 3, .conflicting = 4, .late = 5, .unknown = 6};
-  rows.push_back({"batch_labels", labels, position});
-  labels.label_classes = {.matched = {}, .conflicting = {2, 1, 0, 0}, .late = {0, 2, 2, 1, 1}};
-  rows.push_back({"batch_labels_classes", labels, position});
-
-  LoggedBatch matured;
-  matured.kind = LoggedBatch::Kind::kMatured;
-  matured.batch = Batch({0.25, 0.5, 0.25}, {1});
+  MaturedRow matured;
+  matured.values = Values({0.25, 0.5, 0.25}, {1});
   matured.through_log_id = 41;
   matured.missing_predicted_classes = {2, 2, 0};
-  rows.push_back({"batch_matured", matured, std::nullopt});
-
-  LoggedBatch acknowledgement;
-  acknowledgement.kind = LoggedBatch::Kind::kAcknowledgement;
-  acknowledgement.batch.class_count = kClasses;
-  acknowledgement.alarm_id = 3;
-  acknowledgement.note = "retrained";
-  rows.push_back({"batch_acknowledgement", acknowledgement, std::nullopt});
-
-  LoggedBatch grouped = MakeLoggedBatch(Batch({0.25, 0.5, 0.25, 0, 0, 1}, {1, 2}));
-  grouped.batch.group_values = {"eu", ""};
-  rows.push_back({"batch_grouped", grouped, position});
-
-  for (Row& row : rows) {
-    row.logged.elapsed = kElapsed;
-    if (row.position.has_value()) row.logged.batch.content_hash = 0x0123456789abcdef;
-  }
+  add("matured", matured);
+  add("acknowledgement", AcknowledgedRow{.alarm_id = 3, .note = "retrained"});
   return rows;
 }
 
-TEST(StoreFormatTest, BatchesAreWrittenAsEver) {
-  for (const Row& row : Rows()) {
-    std::string encoded = EncodeLogged(row.logged, row.position);
-    AppendElapsed(row.logged.elapsed, encoded);
-    ExpectGolden(row.name, encoded);
+TEST(StoreFormatTest, RowsAreWrittenAsEver) {
+  for (const Row& one : Rows()) {
+    std::string encoded = EncodeRow(one.row);
+    AppendElapsed(one.row.elapsed, encoded);
+    ExpectGolden("row_" + one.name, encoded);
   }
 }
 
-TEST(StoreFormatTest, BatchesAreReadAsEver) {
-  for (const Row& row : Rows()) {
-    SCOPED_TRACE(row.name);
-    const std::string golden = ReadGolden(row.name);
-    const auto read = DecodeLogged(golden, kClasses);
-    ASSERT_TRUE(read.ok()) << read.status();
-    const LoggedBatch& expected = row.logged;
-    EXPECT_EQ(read->kind, expected.kind);
-    EXPECT_EQ(read->elapsed, expected.elapsed);
-    EXPECT_EQ(read->duplicate_predictions, expected.duplicate_predictions);
-    EXPECT_EQ(read->label_counts.matched, expected.label_counts.matched);
-    EXPECT_EQ(read->label_counts.repeated, expected.label_counts.repeated);
-    EXPECT_EQ(read->label_counts.conflicting, expected.label_counts.conflicting);
-    EXPECT_EQ(read->label_counts.late, expected.label_counts.late);
-    EXPECT_EQ(read->label_counts.unknown, expected.label_counts.unknown);
-    EXPECT_EQ(read->label_classes.conflicting, expected.label_classes.conflicting);
-    EXPECT_EQ(read->label_classes.late, expected.label_classes.late);
-    EXPECT_EQ(read->through_log_id, expected.through_log_id);
-    EXPECT_EQ(read->missing_predicted_classes, expected.missing_predicted_classes);
-    EXPECT_EQ(read->alarm_id, expected.alarm_id);
-    EXPECT_EQ(read->note, expected.note);
-    EXPECT_EQ(read->batch.validity.ok(), expected.batch.validity.ok());
-    EXPECT_EQ(read->batch.probabilities, expected.batch.probabilities);
-    EXPECT_EQ(read->batch.labels, expected.batch.labels);
-    EXPECT_EQ(read->batch.ids, expected.batch.ids);
-    EXPECT_EQ(read->batch.group_values, expected.batch.group_values);
-    EXPECT_EQ(read->batch.class_count, expected.batch.class_count);
-    EXPECT_EQ(read->batch.rows, expected.batch.rows);
-    EXPECT_EQ(read->batch.dropped_rows, expected.batch.dropped_rows);
-    EXPECT_EQ(read->batch.content_hash, expected.batch.content_hash);
-    ASSERT_EQ(read->position.has_value(), row.position.has_value());
-    if (row.position.has_value()) {
-      EXPECT_EQ(read->position->producer_id, row.position->producer_id);
-      EXPECT_EQ(read->position->epoch, row.position->epoch);
-      EXPECT_EQ(read->position->sequence, row.position->sequence);
+void ExpectSameValues(const RowValues* read, const RowValues* expected) {
+  ASSERT_EQ(read == nullptr, expected == nullptr);
+  if (read == nullptr) return;
+  EXPECT_EQ(read->probabilities, expected->probabilities);
+  EXPECT_EQ(read->labels, expected->labels);
+  EXPECT_EQ(read->group_values, expected->group_values);
+  EXPECT_EQ(read->class_count, expected->class_count);
+}
+
+void ExpectSameLabels(const LabelsRow& read, const LabelsRow& expected) {
+  EXPECT_EQ(read.labels, expected.labels);
+  EXPECT_EQ(read.counts.matched, expected.counts.matched);
+  EXPECT_EQ(read.counts.repeated, expected.counts.repeated);
+  EXPECT_EQ(read.counts.conflicting, expected.counts.conflicting);
+  EXPECT_EQ(read.counts.late, expected.counts.late);
+  EXPECT_EQ(read.counts.unknown, expected.counts.unknown);
+  EXPECT_EQ(read.classes.conflicting, expected.classes.conflicting);
+  EXPECT_EQ(read.classes.late, expected.classes.late);
+}
+
+void ExpectSamePredictions(const PredictionsRow& read, const PredictionsRow& expected) {
+  EXPECT_EQ(read.dropped_rows, expected.dropped_rows);
+  EXPECT_EQ(read.predicted_classes, expected.predicted_classes);
+  EXPECT_EQ(read.duplicates, expected.duplicates);
+}
+
+void ExpectSameRow(const LogRow& read, const LogRow& expected) {
+  ASSERT_EQ(read.kind.index(), expected.kind.index());
+  EXPECT_EQ(read.elapsed, expected.elapsed);
+  EXPECT_EQ(read.rows(), expected.rows());
+  EXPECT_EQ(read.validity().ok(), expected.validity().ok());
+  EXPECT_EQ(read.content_hash, expected.content_hash);
+  EXPECT_TRUE(std::ranges::equal(read.tracked_ids(), expected.tracked_ids()));
+  ExpectSameValues(read.values(), expected.values());
+  if (const auto* const observations = expected.As<ObservationsRow>()) {
+    EXPECT_EQ(read.As<ObservationsRow>()->dropped_rows, observations->dropped_rows);
+  } else if (const auto* const predictions = expected.As<PredictionsRow>()) {
+    ExpectSamePredictions(*read.As<PredictionsRow>(), *predictions);
+  } else if (const auto* const labels = expected.As<LabelsRow>()) {
+    ExpectSameLabels(*read.As<LabelsRow>(), *labels);
+  } else if (const auto* const matured = expected.As<MaturedRow>()) {
+    EXPECT_EQ(read.As<MaturedRow>()->through_log_id, matured->through_log_id);
+    EXPECT_EQ(read.As<MaturedRow>()->missing_predicted_classes, matured->missing_predicted_classes);
+  } else if (const auto* const acknowledged = expected.As<AcknowledgedRow>()) {
+    EXPECT_EQ(read.As<AcknowledgedRow>()->alarm_id, acknowledged->alarm_id);
+    EXPECT_EQ(read.As<AcknowledgedRow>()->note, acknowledged->note);
+  }
+  ASSERT_EQ(read.position.has_value(), expected.position.has_value());
+  if (expected.position.has_value()) {
+    EXPECT_EQ(read.position->producer_id, expected.position->producer_id);
+    EXPECT_EQ(read.position->epoch, expected.position->epoch);
+    EXPECT_EQ(read.position->sequence, expected.position->sequence);
+  }
+}
+
+// batch_*: the form before LogRow.
+TEST(StoreFormatTest, RowsAreReadAsEver) {
+  for (const Row& one : Rows()) {
+    for (const std::string prefix : {"row_", "batch_"}) {
+      SCOPED_TRACE(prefix + one.name);
+      const auto read = DecodeRow(ReadGolden(prefix + one.name), kClasses);
+      ASSERT_TRUE(read.ok()) << read.status();
+      ExpectSameRow(*read, one.row);
     }
   }
 }
@@ -374,9 +383,9 @@ TEST(StoreFormatTest, WatchedStatesAreWrittenAsEver) {
   Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
   store::v1::ModelState state = State();
   *state.mutable_monitor() = MonitorOf17();
-  const absl::Status restored = model.Restore(state);
+  const absl::Status restored = model.strand_state().Restore(state);
   ASSERT_TRUE(restored.ok()) << restored;
-  ExpectGolden("model_state_watched", model.Save().SerializeAsString());
+  ExpectGolden("model_state_watched", model.strand_state().Save().SerializeAsString());
 }
 
 TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
@@ -384,7 +393,7 @@ TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
   ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_watched")));
   ThreadPool pool("test", 1);
   Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
-  const absl::Status restored = model.Restore(golden);
+  const absl::Status restored = model.strand_state().Restore(golden);
   ASSERT_TRUE(restored.ok()) << restored;
   model.Publish();
   const MonitorSnapshot& monitor = *model.snapshot()->monitor;
@@ -452,7 +461,7 @@ TEST(StoreFormatTest, EvidenceAgainstClassesBeginsWhereAStateHasNone) {
   store::v1::ModelState state = State();
   *state.mutable_monitor() = MonitorOf17();
   state.mutable_monitor()->mutable_watch()->clear_class_evidence();
-  ASSERT_TRUE(model.Restore(state).ok());
+  ASSERT_TRUE(model.strand_state().Restore(state).ok());
   model.Publish();
   for (const DeviatingClass& one : model.snapshot()->monitor->watch->deviating_classes) {
     EXPECT_EQ(one.log10_e_value, 0);
@@ -463,16 +472,16 @@ TEST(StoreFormatTest, EvidenceAgainstClassesBeginsWhereAStateHasNone) {
     *state.mutable_monitor() = MonitorOf17();
     auto& classes = *state.mutable_monitor()->mutable_watch()->mutable_class_evidence();
     too_many ? classes.set_count(8) : classes.mutable_inverses()->RemoveLast();
-    EXPECT_EQ(other.Restore(state).code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(other.strand_state().Restore(state).code(), absl::StatusCode::kDataLoss);
   }
 }
 
 TEST(StoreFormatTest, StatesAreWrittenAsEver) {
   ThreadPool pool("test", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
-  const absl::Status restored = model.Restore(State());
+  const absl::Status restored = model.strand_state().Restore(State());
   ASSERT_TRUE(restored.ok()) << restored;
-  ExpectGolden("model_state", model.Save().SerializeAsString());
+  ExpectGolden("model_state", model.strand_state().Save().SerializeAsString());
 }
 
 TEST(StoreFormatTest, StatesAreReadAsEver) {
@@ -480,7 +489,7 @@ TEST(StoreFormatTest, StatesAreReadAsEver) {
   ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state")));
   ThreadPool pool("test", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
-  const absl::Status restored = model.Restore(golden);
+  const absl::Status restored = model.strand_state().Restore(golden);
   ASSERT_TRUE(restored.ok()) << restored;
   model.Publish();
   const auto state = model.snapshot();
@@ -529,9 +538,13 @@ TEST(StoreFormatTest, LabelsOfClassesAreCountedFromWhereAStateHasNone) {
   store::v1::ModelState state = State();
   state.mutable_label_coverage()->clear_late();
   state.mutable_label_coverage()->clear_conflicting();
-  ASSERT_TRUE(model.Restore(state).ok());
-  model.CountLabels({.conflicting = 1, .late = 2},
-                    {.matched = {}, .conflicting = {0}, .late = {1, 1}});
+  ASSERT_TRUE(model.strand_state().Restore(state).ok());
+  LabelsRow kind;
+  kind.counts = {.conflicting = 1, .late = 2};
+  kind.classes = {.matched = {}, .conflicting = {0}, .late = {1, 1}};
+  LogRow labels;
+  labels.kind = kind;
+  model.strand_state().Apply(labels, 0, {});
   model.Publish();
   const std::vector<ClassCoverage>& classes = *model.snapshot()->label_coverage->classes;
   EXPECT_EQ(classes[0].conflicting, 1);
@@ -541,7 +554,7 @@ TEST(StoreFormatTest, LabelsOfClassesAreCountedFromWhereAStateHasNone) {
   // But not from one that cannot be.
   state.mutable_label_coverage()->add_late(0);
   Model other(1, Declaration(), {}, 10, pool, nullptr);
-  EXPECT_EQ(other.Restore(state).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(other.strand_state().Restore(state).code(), absl::StatusCode::kDataLoss);
 }
 
 HistoryBucket Bucket() {
@@ -609,10 +622,9 @@ ProducerCursors::Cursor Cursor() {
   ProducerCursors cursors(1);
   EXPECT_TRUE(cursors.Open("p", 1).ok());
   std::int64_t sequence = 63;
-  for (const DecodedBatch& batch :
-       {Decode(doubles, Declaration()), Decode(floats, Declaration()),
-        Decode(predictions, Declaration()), Decode(labels, Declaration())}) {
-    EXPECT_TRUE(batch.validity.ok()) << batch.validity;
+  for (const LogRow& batch : {Decode(doubles, Declaration()), Decode(floats, Declaration()),
+                              Decode(predictions, Declaration()), Decode(labels, Declaration())}) {
+    EXPECT_TRUE(batch.validity().ok()) << batch.validity();
     cursors.Advance({.producer_id = "p", .epoch = 1, .sequence = sequence++}, batch.content_hash);
   }
   return *cursors.Get("p");

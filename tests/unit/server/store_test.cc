@@ -9,6 +9,7 @@
 
 #include "server/store/commit_queue.h"
 #include "support/temporary_folder.h"
+#include "support/test_operation.h"
 
 namespace calibd::server {
 namespace {
@@ -279,31 +280,28 @@ TEST_F(StoreTest, CheckpointsLoseNothing) {
 TEST_F(StoreTest, WhatFollowsAndGoesToOnePlaceIsOneTransaction) {
   CommitQueue queue(std::move(store_), [](const absl::Status&) { FAIL(); });
   std::vector<std::string> events;
-  queue.SetSettle([&] { events.push_back("settle"); });
   std::promise<void> go;
-  queue.Post({.append = nullptr,
-              .write =
-                  [&go](Store&) {
-                    go.get_future().wait();
-                    return absl::OkStatus();
-                  },
-              .undo = nullptr,
-              .done = nullptr});
+  testing::PostToDatabase(queue, {.write = [&go](Store&) {
+                            go.get_future().wait();
+                            return absl::OkStatus();
+                          }});
   const auto post = [&](const std::string& name, bool to_log, bool fails) {
-    const auto write = [fails](Store& store) -> absl::Status {
-      store.AppendBatch(1, 1, "x");
-      return fails ? absl::ResourceExhaustedError("full") : absl::OkStatus();
-    };
-    const auto insert = [fails, name](Store& store) -> absl::Status {
-      return fails ? absl::ResourceExhaustedError("full") : store.InsertModel(1, Named(name));
-    };
-    queue.Post({.append = to_log ? std::function<absl::Status(Store&)>(write) : nullptr,
-                .write = to_log ? nullptr : std::function<absl::Status(Store&)>(insert),
-                .undo = [&events, name] { events.push_back("undo " + name); },
-                .done =
-                    [&events, name](const absl::Status& status) {
-                      events.push_back((status.ok() ? "done " : "failed ") + name);
-                    }});
+    testing::TestSteps steps{.write = [=](Store& store) -> absl::Status {
+                               if (to_log) store.AppendBatch(1, 1, "x");
+                               return fails    ? absl::ResourceExhaustedError("full")
+                                      : to_log ? absl::OkStatus()
+                                               : store.InsertModel(1, Named(name));
+                             },
+                             .undo = [&events, name] { events.push_back("undo " + name); },
+                             .finish =
+                                 [&events, name](const absl::Status& status) {
+                                   events.push_back((status.ok() ? "done " : "failed ") + name);
+                                 }};
+    if (to_log) {
+      testing::PostToLog(queue, std::move(steps));
+    } else {
+      testing::PostToDatabase(queue, std::move(steps));
+    }
   };
   post("a", true, false);
   post("b", true, true);
@@ -311,8 +309,8 @@ TEST_F(StoreTest, WhatFollowsAndGoesToOnePlaceIsOneTransaction) {
   post("d", true, false);
   go.set_value();
   queue.Flush();
-  EXPECT_THAT(events, ElementsAre("settle", "undo b", "undo a", "failed a", "failed b", "settle",
-                                  "done models/c", "settle", "done d", "settle"));
+  EXPECT_THAT(events,
+              ElementsAre("undo b", "undo a", "failed a", "failed b", "done models/c", "done d"));
   queue.Stop();
 }
 
@@ -320,17 +318,16 @@ TEST_F(StoreTest, TheQueueWritesInOrderAndSaysWhenItIsDone) {
   CommitQueue queue(std::move(store_), [](const absl::Status&) { FAIL(); });
   std::vector<int> done;
   for (int i = 0; i < 100; ++i) {
-    queue.Post({.append = [i](Store& store) -> absl::Status {
-                  EXPECT_EQ(store.AppendBatch(1, i, std::to_string(i)), i + 1);
-                  return absl::OkStatus();
-                },
-                .write = nullptr,
-                .undo = [] { FAIL(); },
-                .done =
-                    [&done, i](const absl::Status& status) {
-                      EXPECT_TRUE(status.ok()) << status;
-                      done.push_back(i);
-                    }});
+    testing::PostToLog(queue, {.write = [i](Store& store) -> absl::Status {
+                                 EXPECT_EQ(store.AppendBatch(1, i, std::to_string(i)), i + 1);
+                                 return absl::OkStatus();
+                               },
+                               .undo = [] { FAIL(); },
+                               .finish =
+                                   [&done, i](const absl::Status& status) {
+                                     EXPECT_TRUE(status.ok()) << status;
+                                     done.push_back(i);
+                                   }});
   }
   queue.Flush();
   EXPECT_EQ(done.size(), 100U);
@@ -347,24 +344,21 @@ TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
     // Holds the storage thread, so that the others come into one transaction.
     std::promise<void> held;
     std::promise<void> go;
-    queue.Post({.append = [&held, &go](Store&) -> absl::Status {
-                  held.set_value();
-                  go.get_future().wait();
-                  return absl::OkStatus();
-                },
-                .write = nullptr,
-                .undo = nullptr,
-                .done = nullptr});
+    testing::PostToLog(queue, {.write = [&held, &go](Store&) -> absl::Status {
+                         held.set_value();
+                         go.get_future().wait();
+                         return absl::OkStatus();
+                       }});
     held.get_future().wait();
     for (const std::string& name : {std::string("a"), std::string("b")}) {
-      queue.Post({.append = [&events, name](Store& store) -> absl::Status {
+      testing::PostToLog(
+          queue, {.write = [&events, name](Store& store) -> absl::Status {
                     events.push_back("write " + name);
                     store.AppendBatch(1, 1, name);
                     return name == "b" ? absl::UnavailableError("broken disk") : absl::OkStatus();
                   },
-                  .write = nullptr,
                   .undo = [&events, name] { events.push_back("undo " + name); },
-                  .done =
+                  .finish =
                       [&events, name](const absl::Status& status) {
                         events.push_back("done " + name + " " + std::string(status.message()));
                       }});
@@ -376,13 +370,12 @@ TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
     EXPECT_EQ(failure.get_future().get().message(), "broken disk");
     // Nothing is written after that.
     absl::Status later;
-    queue.Post({.append = nullptr,
-                .write = [](Store&) -> absl::Status {
-                  ADD_FAILURE() << "wrote after a failure";
-                  return absl::OkStatus();
-                },
-                .undo = nullptr,
-                .done = [&later](const absl::Status& status) { later = status; }});
+    testing::PostToDatabase(queue,
+                            {.write = [](Store&) -> absl::Status {
+                               ADD_FAILURE() << "wrote after a failure";
+                               return absl::OkStatus();
+                             },
+                             .finish = [&later](const absl::Status& status) { later = status; }});
     queue.Flush();
     EXPECT_THAT(std::string(later.message()), HasSubstr("the store failed before: broken disk"));
   }

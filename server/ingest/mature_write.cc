@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+#include "server/failpoint.h"
+#include "server/ingest/model_writes.h"
+#include "server/ingest/row_codec.h"
+
+namespace calibd::server {
+
+absl::Status MatureWrite::Write(Store& store) {
+  // Of one transaction.
+  constexpr std::size_t kMostValues = std::size_t{1} << 17;
+  constexpr std::size_t kMostReleased = 1024;
+  if (model_->deleted()) {
+    return absl::OkStatus();
+  }
+  PredictionTracker& tracker = *model_->storage_state().tracker;
+  const std::size_t m = model_->declaration().class_count;
+  row_.elapsed = clock_.elapsed();
+  matured_ = tracker.Mature(row_.elapsed, std::max<std::size_t>(1, kMostValues / m));
+  absl::Status status;
+  if (!matured_.runs.empty()) {
+    status = Append(store);
+  }
+  if (status.ok()) {
+    unneeded_ = tracker.FindUnneeded(row_.elapsed, kMostReleased);
+    store.ReleaseBatches(unneeded_.log_ids);
+  }
+  return status;
+}
+
+absl::Status MatureWrite::Append(Store& store) {
+  const std::size_t m = model_->declaration().class_count;
+  auto& matured = row_.kind.emplace<MaturedRow>();
+  matured.through_log_id = matured_.runs.back().log_id;
+  matured.values.class_count = m;
+  for (const PredictionTracker::Matured::Run& run : matured_.runs) {
+    const absl::StatusOr<std::string> data = store.ReadBatch(run.log_id);
+    if (!data.ok()) {
+      return data.status();
+    }
+    const absl::StatusOr<LogRow> row = DecodeRow(*data, m);
+    if (!row.ok()) {
+      return row.status();
+    }
+    const auto* const predictions = row->As<PredictionsRow>();
+    if (predictions == nullptr || predictions->ids.size() != run.labels.size()) {
+      return MakeError(
+          absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+          absl::StrCat("batch ", run.log_id, " of the log holds ", row->tracked_ids().size(),
+                       " predictions, expected ", run.labels.size()));
+    }
+    Add(*predictions, run.labels, matured);
+  }
+  time_ = std::chrono::microseconds(clock_.wall_us());
+  std::string encoded = EncodeRow(row_);
+  AppendElapsed(row_.elapsed, encoded);
+  log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
+  Failpoint("maturity");
+  return absl::OkStatus();
+}
+
+void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::int32_t>& labels,
+                      MaturedRow& matured) const {
+  const std::size_t m = matured.values.class_count;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] == PredictionTracker::kNoLabel) {
+      matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);
+      continue;
+    }
+    const std::span<const double> row(predictions.values.probabilities.data() + i * m, m);
+    matured.values.probabilities.insert(matured.values.probabilities.end(), row.begin(), row.end());
+    matured.values.labels.push_back(labels[i]);
+    if (!model_->declaration().monitoring.group_tag.empty()) {
+      matured.values.group_values.push_back(predictions.values.groups()[i]);
+    }
+  }
+}
+
+void MatureWrite::Undo() {
+  // Not if nothing matured, or Write was not called.
+  if (!matured_.runs.empty()) {
+    model_->storage_state().tracker->UndoMature(matured_);
+  }
+}
+
+void MatureWrite::Finish(Store& /*store*/, const absl::Status& committed) {
+  committed_ = committed.ok();
+  if (committed_) {
+    model_->storage_state().tracker->Forget(unneeded_);
+  }
+}
+
+void MatureWrite::Apply() {
+  if (committed_ && log_id_ != 0) {
+    model_->strand_state().Apply(row_, log_id_, time_);
+  }
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,180 @@
+#ifndef CALIBD_SERVER_INGEST_MODEL_WRITES_H_
+#define CALIBD_SERVER_INGEST_MODEL_WRITES_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/ingest/log_clock.h"
+#include "server/ingest/settlement.h"
+#include "server/state/log_row.h"
+#include "server/state/model.h"
+#include "server/store/commit_queue.h"
+
+namespace calibd::server {
+
+// Bounds the memory of rows that wait to be written or applied. Thread-safe.
+class IngestQueue {
+ public:
+  explicit IngestQueue(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+
+  void Add(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    bytes_ += bytes;
+  }
+  // Notifies those that wait for room once there is some.
+  void Release(std::size_t bytes) {
+    std::vector<std::function<void()>> notified;
+    {
+      const std::lock_guard lock(mutex_);
+      bytes_ -= bytes;
+      if (bytes_ < most_bytes_) {
+        notified.swap(waiting_);
+      }
+    }
+    for (const std::function<void()>& notify : notified) {
+      notify();
+    }
+  }
+  // Whether there is room. If not, notify is called once when there is.
+  [[nodiscard]] bool HasRoom(std::function<void()> notify) {
+    const std::lock_guard lock(mutex_);
+    if (bytes_ < most_bytes_) {
+      return true;
+    }
+    waiting_.push_back(std::move(notify));
+    return false;
+  }
+  [[nodiscard]] std::size_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+  [[nodiscard]] bool full() const { return bytes() >= most_bytes_; }
+
+ private:
+  const std::size_t most_bytes_;
+  mutable std::mutex mutex_;
+  std::size_t bytes_ = 0;                       // guarded by mutex_
+  std::vector<std::function<void()>> waiting_;  // guarded by mutex_
+};
+
+// Writes for a model, whose state it then changes on the model's strand. commits and
+// clock must live longer.
+class ModelWrite : public Operation {
+ public:
+  [[nodiscard]] Target target() const noexcept override { return Target::kLog; }
+  [[nodiscard]] Strand* strand() noexcept override { return &model_->strand(); }
+  // Persists a snapshot if one is due, and publishes the state.
+  void Publish() override;
+
+ protected:
+  ModelWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock)
+      : model_(std::move(model)), commits_(commits), clock_(clock) {}
+
+  const std::shared_ptr<Model> model_;
+  CommitQueue& commits_;
+  const LogClock& clock_;
+};
+
+// Appends a row to the log: a batch, an acknowledgement, or that a producer was opened.
+class RowWrite final : public ModelWrite {
+ public:
+  // The row is as Decode made it, or an OpenedRow or AcknowledgedRow. opens: opens the producer of
+  // the row first. queue: gets bytes() back before done is called, on the strand, when the row is
+  // visible. Encodes the row unless that has to wait for the tracker. May throw bad_alloc.
+  RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
+           IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done);
+
+  // Memory that the write holds.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+  // The one place that decides whether a row is new, by its number and by the ids that are known,
+  // and that puts it into the order in which rows count.
+  [[nodiscard]] absl::Status Write(Store& store) override;
+  void Undo() override;
+  void Finish(Store& store, const absl::Status& committed) override;
+  void Apply() override;
+  void Answer() override;
+
+ private:
+  // Opens the producer if that is wanted. False if there is nothing to append.
+  [[nodiscard]] absl::StatusOr<bool> CheckPosition();
+  // Leaves out what the tracker says is not new. Errors: ResourceExhausted.
+  [[nodiscard]] absl::Status Resolve();
+  [[nodiscard]] absl::Status Admit(PredictionsRow& row);
+  void Match(LabelsRow& row);
+  [[nodiscard]] absl::Status PendingFullError(std::size_t rows) const;
+  void Append(Store& store);
+  void AppendOpened(Store& store);
+  void Track();
+  // Fills in what is answered of a batch that is new, or was known.
+  void Settle();
+
+  IngestQueue& queue_;
+  const bool opens_;
+  LogRow row_;
+  std::function<void(Settlement)> done_;
+  std::string encoded_;
+  std::size_t bytes_ = 0;
+
+  Settlement settlement_;
+  std::chrono::microseconds time_{};
+  // Of the row; 0 if it was not appended.
+  std::int64_t log_id_ = 0;
+  // Of a row that only says that the producer was opened; 0 if there is none.
+  std::int64_t opened_log_id_ = 0;
+  // The batch was settled before.
+  bool known_ = false;
+  // The producer was not open with this epoch.
+  bool opened_ = false;
+  // What there is to undo. The cursor is the former one, unset for a new producer.
+  bool moved_cursor_ = false;
+  std::optional<ProducerCursors::Cursor> former_cursor_;
+  bool matched_ = false;
+  bool tracked_ = false;
+};
+
+// Matures predictions that are due and releases rows that the tracker does not need any more, as
+// many as are worth one transaction.
+class MatureWrite final : public ModelWrite {
+ public:
+  // done: called on the strand with whether that was written.
+  MatureWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
+              std::function<void(bool)> done)
+      : ModelWrite(std::move(model), commits, clock), done_(std::move(done)) {}
+
+  [[nodiscard]] absl::Status Write(Store& store) override;
+  void Undo() override;
+  void Finish(Store& store, const absl::Status& committed) override;
+  void Apply() override;
+  void Answer() override { done_(committed_); }
+
+ private:
+  // Appends the row of what matured, whose predictions are read from the log.
+  [[nodiscard]] absl::Status Append(Store& store);
+  // Adds predictions to the row; labels: one for each of them, or kNoLabel.
+  void Add(const PredictionsRow& predictions, const std::vector<std::int32_t>& labels,
+           MaturedRow& matured) const;
+
+  const std::function<void(bool)> done_;
+  PredictionTracker::Matured matured_;
+  PredictionTracker::Unneeded unneeded_;
+  LogRow row_;
+  // Of the row; 0 if there is none.
+  std::int64_t log_id_ = 0;
+  std::chrono::microseconds time_{};
+  bool committed_ = false;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_INGEST_MODEL_WRITES_H_

@@ -1,0 +1,353 @@
+#include "server/ingest/row_codec.h"
+
+#include <google/protobuf/io/coded_stream.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+using google::protobuf::io::CodedOutputStream;
+
+// Space in an encoded row for what is appended to it.
+constexpr std::size_t kRoomToAppend = 32;
+// Larger counts cannot have come from calibd; sums of them might overflow.
+constexpr std::int64_t kGreatestCount = std::int64_t{1} << 53;
+
+// ---- Encoding
+
+constexpr std::uint32_t Tag(int field) {
+  constexpr std::uint32_t kLengthDelimited = 2;
+  return static_cast<std::uint32_t>(field) << 3U | kLengthDelimited;
+}
+
+// Bytes of a length-delimited field with its header; 0 for an empty one, which is left out.
+std::size_t FieldBytes(int field, std::size_t bytes) {
+  return bytes == 0
+             ? 0
+             : CodedOutputStream::VarintSize32(Tag(field)) +
+                   CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(bytes)) + bytes;
+}
+
+void AppendHeader(int field, std::size_t bytes, std::string& out) {
+  std::array<std::uint8_t, 10> header;
+  std::uint8_t* end = CodedOutputStream::WriteTagToArray(Tag(field), header.data());
+  end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(bytes), end);
+  out.append(header.data(), end);
+}
+
+template <typename T>
+void AppendRaw(std::span<const T> values, std::string& out) {
+  static_assert(std::endian::native == std::endian::little);
+  out.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+}
+
+void AppendAsFloats(std::span<const double> values, std::string& out) {
+  std::array<float, 1024> floats;
+  for (; !values.empty(); values = values.subspan(std::min(values.size(), floats.size()))) {
+    const std::size_t count = std::min(values.size(), floats.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      floats[i] = static_cast<float>(values[i]);
+    }
+    AppendRaw<float>(std::span(floats).first(count), out);
+  }
+}
+
+bool AreFloats(const RowValues& values) {
+  return values.single_precision || std::ranges::all_of(values.probabilities, [](double value) {
+           return static_cast<double>(static_cast<float>(value)) == value;
+         });
+}
+
+// The values of a row, as the sizes of their fields.
+struct ValueSizes {
+  explicit ValueSizes(const RowValues& values)
+      : single(AreFloats(values)),
+        probabilities(values.probabilities.size() * (single ? sizeof(float) : sizeof(double))) {
+    for (const std::int32_t label : values.labels) {
+      labels += CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(label));
+    }
+    for (const std::string& value : values.group_values) {
+      // An element may be empty.
+      groups += 1 + CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(value.size())) +
+                value.size();
+    }
+  }
+
+  [[nodiscard]] std::size_t all() const {
+    using Message = store::v1::RowValues;
+    return FieldBytes(Message::kProbabilitiesFieldNumber, probabilities) +
+           FieldBytes(Message::kLabelsFieldNumber, labels) + groups;
+  }
+
+  bool single;
+  std::size_t probabilities;
+  std::size_t labels = 0;
+  std::size_t groups = 0;
+};
+
+// The field `values` as protobuf writes it, which would copy the values more than once.
+void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string& out) {
+  using Message = store::v1::RowValues;
+  if (sizes.all() == 0) {
+    return;
+  }
+  AppendHeader(store::v1::LogRow::kValuesFieldNumber, sizes.all(), out);
+  if (sizes.single && sizes.probabilities > 0) {
+    AppendHeader(Message::kFloatProbabilitiesFieldNumber, sizes.probabilities, out);
+    AppendAsFloats(values.probabilities, out);
+  } else if (sizes.probabilities > 0) {
+    AppendHeader(Message::kProbabilitiesFieldNumber, sizes.probabilities, out);
+    AppendRaw<double>(values.probabilities, out);
+  }
+  if (sizes.labels > 0) {
+    AppendHeader(Message::kLabelsFieldNumber, sizes.labels, out);
+    const std::size_t begin = out.size();
+    out.resize(begin + sizes.labels);
+    auto* end = reinterpret_cast<std::uint8_t*>(&out[begin]);
+    for (const std::int32_t label : values.labels) {
+      end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(label), end);
+    }
+  }
+  for (const std::string& value : values.group_values) {
+    AppendHeader(Message::kGroupValuesFieldNumber, value.size(), out);
+    out.append(value);
+  }
+}
+
+struct KindWriter {
+  store::v1::LogRow& out;
+
+  void operator()(const OpenedRow& /*row*/) const { out.mutable_opened(); }
+  void operator()(const RejectedRow& row) const { out.mutable_rejected()->set_rows(row.rows); }
+  void operator()(const ObservationsRow& row) const {
+    out.mutable_observations()->set_dropped_rows(row.dropped_rows);
+  }
+  void operator()(const PredictionsRow& row) const {
+    store::v1::Predictions& predictions = *out.mutable_predictions();
+    predictions.set_dropped_rows(row.dropped_rows);
+    predictions.set_prediction_ids(EncodeIds(row.ids));
+    predictions.set_duplicate_predictions(row.duplicates);
+  }
+  void operator()(const LabelsRow& row) const {
+    store::v1::ResolvedLabels& resolved = *out.mutable_resolved_labels();
+    resolved.set_prediction_ids(EncodeIds(row.ids));
+    resolved.mutable_labels()->Add(row.labels.begin(), row.labels.end());
+    resolved.set_repeated_labels(row.counts.repeated);
+    resolved.set_conflicting_labels(row.counts.conflicting);
+    resolved.set_late_labels(row.counts.late);
+    resolved.set_unknown_labels(row.counts.unknown);
+    resolved.mutable_conflicting_predicted_classes()->Add(row.classes.conflicting.begin(),
+                                                          row.classes.conflicting.end());
+    resolved.mutable_late_predicted_classes()->Add(row.classes.late.begin(),
+                                                   row.classes.late.end());
+  }
+  void operator()(const MaturedRow& row) const {
+    store::v1::Maturity& matured = *out.mutable_matured();
+    matured.set_through_log_id(row.through_log_id);
+    matured.mutable_missing_predicted_classes()->Add(row.missing_predicted_classes.begin(),
+                                                     row.missing_predicted_classes.end());
+  }
+  void operator()(const AcknowledgedRow& row) const {
+    out.mutable_acknowledged()->set_alarm_id(row.alarm_id);
+    out.mutable_acknowledged()->set_note(row.note);
+  }
+};
+
+// ---- Decoding: the functions return false if calibd does not write such a row.
+
+bool AreCounts(std::initializer_list<std::int64_t> counts) {
+  return std::ranges::all_of(
+      counts, [](std::int64_t count) { return count >= 0 && count <= kGreatestCount; });
+}
+
+bool ReadClasses(const google::protobuf::RepeatedField<std::int32_t>& stored,
+                 std::size_t class_count, std::vector<std::int32_t>& out) {
+  out.assign(stored.begin(), stored.end());
+  return std::ranges::all_of(out, [class_count](std::int32_t y) {
+    return y >= 0 && static_cast<std::size_t>(y) < class_count;
+  });
+}
+
+// The classes of so many labels, unless they are missing.
+bool ReadClassesOf(std::int64_t labels, const google::protobuf::RepeatedField<std::int32_t>& stored,
+                   std::size_t class_count, std::vector<std::int32_t>& out) {
+  return ReadClasses(stored, class_count, out) && (out.empty() || stored.size() == labels);
+}
+
+struct RowReader {
+  const store::v1::LogRow& stored;
+  std::size_t class_count;
+
+  // rows: that there must be; labels may be missing.
+  bool ReadValues(std::size_t rows, RowValues& out) const {
+    const store::v1::RowValues& values = stored.values();
+    out.class_count = class_count;
+    out.single_precision = values.probabilities().empty();
+    out.probabilities.reserve(static_cast<std::size_t>(values.probabilities_size()) +
+                              static_cast<std::size_t>(values.float_probabilities_size()));
+    out.probabilities.assign(values.probabilities().begin(), values.probabilities().end());
+    out.probabilities.insert(out.probabilities.end(), values.float_probabilities().begin(),
+                             values.float_probabilities().end());
+    out.group_values.assign(values.group_values().begin(), values.group_values().end());
+    return ReadClasses(values.labels(), class_count, out.labels) &&
+           (out.labels.empty() || out.labels.size() == rows) &&
+           (out.group_values.size() <= 1 || out.group_values.size() == rows) &&
+           out.probabilities.size() == rows * class_count &&
+           std::ranges::all_of(out.probabilities,
+                               [](double value) { return value >= 0 && value <= 1; });
+  }
+
+  [[nodiscard]] std::size_t labels() const {
+    return static_cast<std::size_t>(stored.values().labels_size());
+  }
+
+  bool Read(ObservationsRow& row) const {
+    row.dropped_rows = stored.observations().dropped_rows();
+    // Producers may claim any number.
+    return row.dropped_rows >= 0 && labels() > 0 && ReadValues(labels(), row.values);
+  }
+  bool Read(PredictionsRow& row) const {
+    const store::v1::Predictions& predictions = stored.predictions();
+    row.dropped_rows = predictions.dropped_rows();
+    row.ids = DecodeIds(predictions.prediction_ids());
+    row.duplicates = predictions.duplicate_predictions();
+    if (row.dropped_rows < 0 || !AreCounts({row.duplicates}) ||
+        !ReadValues(row.ids.size(), row.values)) {
+      return false;
+    }
+    row.predicted_classes = PredictedClasses(row.values);
+    return true;
+  }
+  bool Read(LabelsRow& row) const {
+    const store::v1::ResolvedLabels& resolved = stored.resolved_labels();
+    row.ids = DecodeIds(resolved.prediction_ids());
+    row.counts = {.matched = resolved.labels_size(),
+                  .repeated = resolved.repeated_labels(),
+                  .conflicting = resolved.conflicting_labels(),
+                  .late = resolved.late_labels(),
+                  .unknown = resolved.unknown_labels()};
+    const LabelCounts& counts = row.counts;
+    return ReadClasses(resolved.labels(), class_count, row.labels) &&
+           row.ids.size() == row.labels.size() &&
+           AreCounts({counts.repeated, counts.conflicting, counts.late, counts.unknown}) &&
+           ReadClassesOf(counts.conflicting, resolved.conflicting_predicted_classes(), class_count,
+                         row.classes.conflicting) &&
+           ReadClassesOf(counts.late, resolved.late_predicted_classes(), class_count,
+                         row.classes.late);
+  }
+  bool Read(MaturedRow& row) const {
+    row.through_log_id = stored.matured().through_log_id();
+    return AreCounts({row.through_log_id}) &&
+           ReadClasses(stored.matured().missing_predicted_classes(), class_count,
+                       row.missing_predicted_classes) &&
+           ReadValues(labels(), row.values);
+  }
+  bool Read(RejectedRow& row) const {
+    row.rows = stored.rejected().rows();
+    return AreCounts({row.rows}) && !stored.has_values();
+  }
+  bool Read(AcknowledgedRow& row) const {
+    row.alarm_id = stored.acknowledged().alarm_id();
+    row.note = stored.acknowledged().note();
+    return row.alarm_id > 0 && !stored.has_values();
+  }
+  bool Read(OpenedRow& /*row*/) const { return !stored.has_values(); }
+
+  bool ReadKind(LogRow& row) const {
+    switch (stored.kind_case()) {
+      case store::v1::LogRow::kOpened:
+        return Read(row.kind.emplace<OpenedRow>());
+      case store::v1::LogRow::kRejected:
+        return Read(row.kind.emplace<RejectedRow>());
+      case store::v1::LogRow::kObservations:
+        return Read(row.kind.emplace<ObservationsRow>());
+      case store::v1::LogRow::kPredictions:
+        return Read(row.kind.emplace<PredictionsRow>());
+      case store::v1::LogRow::kResolvedLabels:
+        return !stored.has_values() && Read(row.kind.emplace<LabelsRow>());
+      case store::v1::LogRow::kMatured:
+        return Read(row.kind.emplace<MaturedRow>());
+      case store::v1::LogRow::kAcknowledged:
+        return Read(row.kind.emplace<AcknowledgedRow>());
+      case store::v1::LogRow::KIND_NOT_SET:
+        break;
+    }
+    return false;
+  }
+
+  bool ReadRow(LogRow& row) const {
+    row.elapsed = std::chrono::microseconds(stored.elapsed_us());
+    if (stored.has_producer()) {
+      const store::v1::ProducerPosition& producer = stored.producer();
+      row.position = ProducerPosition{.producer_id = producer.producer_id(),
+                                      .epoch = producer.epoch(),
+                                      .sequence = producer.sequence()};
+      row.content_hash = producer.content_hash();
+    }
+    return AreCounts({stored.elapsed_us()}) && stored.producer().epoch() >= 0 &&
+           stored.producer().sequence() >= 0 && ReadKind(row);
+  }
+};
+
+}  // namespace
+
+std::string EncodeRow(const LogRow& row) {
+  // All but the values.
+  store::v1::LogRow out;
+  if (row.position.has_value()) {
+    store::v1::ProducerPosition& producer = *out.mutable_producer();
+    producer.set_producer_id(row.position->producer_id);
+    producer.set_epoch(row.position->epoch);
+    producer.set_sequence(row.position->sequence);
+    producer.set_content_hash(row.content_hash);
+  }
+  std::visit(KindWriter{out}, row.kind);
+  std::string encoded;
+  if (const RowValues* const values = row.values()) {
+    const ValueSizes sizes(*values);
+    encoded.reserve(out.ByteSizeLong() + kRoomToAppend +
+                    FieldBytes(store::v1::LogRow::kValuesFieldNumber, sizes.all()));
+    out.AppendToString(&encoded);
+    AppendValues(*values, sizes, encoded);
+  } else {
+    encoded.reserve(out.ByteSizeLong() + kRoomToAppend);
+    out.AppendToString(&encoded);
+  }
+  return encoded;
+}
+
+void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded) {
+  // Messages put one after the other are one message with the fields of all.
+  store::v1::LogRow rest;
+  rest.set_elapsed_us(elapsed.count());
+  rest.AppendToString(&encoded);
+}
+
+bool ParseRow(std::string_view data, store::v1::LogRow& row) {
+  const bool intact = row.ParsePartialFromArray(data.data(), static_cast<int>(data.size()));
+  const bool is_old = row.kind_case() == store::v1::LogRow::KIND_NOT_SET && !row.has_producer();
+  return is_old ? ParseOldRow(data, row) : intact;
+}
+
+absl::StatusOr<LogRow> DecodeRow(std::string_view data, std::size_t class_count) {
+  store::v1::LogRow stored;
+  LogRow row;
+  if (!ParseRow(data, stored) || !RowReader{stored, class_count}.ReadRow(row)) {
+    return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+                     absl::StrCat("a batch of the log is not one of ", class_count, " classes"));
+  }
+  return row;
+}
+
+}  // namespace calibd::server

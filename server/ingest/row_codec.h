@@ -1,0 +1,32 @@
+#ifndef CALIBD_SERVER_INGEST_ROW_CODEC_H_
+#define CALIBD_SERVER_INGEST_ROW_CODEC_H_
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/state/log_row.h"
+
+namespace calibd::server {
+
+// The store's form of a row, a store.v1.LogRow, without `elapsed`. Cost: one copy of the values.
+// May throw bad_alloc.
+[[nodiscard]] std::string EncodeRow(const LogRow& row);
+// Completes an encoded row.
+void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded);
+
+// Errors: DataLoss if it is no row of a model with class_count classes.
+[[nodiscard]] absl::StatusOr<LogRow> DecodeRow(std::string_view data, std::size_t class_count);
+
+// Parses a row, also one of an older form, as far as it is intact, without checking its content.
+// False if it is damaged.
+[[nodiscard]] bool ParseRow(std::string_view data, store::v1::LogRow& row);
+// The same of a store.v1.LoggedBatch, which it converts.
+[[nodiscard]] bool ParseOldRow(std::string_view data, store::v1::LogRow& row);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_INGEST_ROW_CODEC_H_

@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+#include "server/failpoint.h"
+#include "server/ingest/model_writes.h"
+#include "server/ingest/row_codec.h"
+
+namespace calibd::server {
+namespace {
+
+// Moves the values at the indices, which ascend, to the front, width at a time, and drops the rest.
+template <typename T>
+void KeepOnly(std::span<const std::uint32_t> indices, std::vector<T>& values,
+              std::size_t width = 1) {
+  if (values.empty()) {
+    return;
+  }
+  auto to = values.begin();
+  for (const std::uint32_t index : indices) {
+    const auto from = values.begin() + static_cast<std::ptrdiff_t>(index * width);
+    to = from == to ? to + static_cast<std::ptrdiff_t>(width)
+                    : std::move(from, from + static_cast<std::ptrdiff_t>(width), to);
+  }
+  values.erase(to, values.end());
+}
+
+}  // namespace
+
+RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
+                   IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done)
+    : ModelWrite(std::move(model), commits, clock),
+      queue_(queue),
+      opens_(opens),
+      row_(std::move(row)),
+      done_(std::move(done)) {
+  // Labels are encoded when they have been looked up, in about as much.
+  std::size_t encoded_bytes = row_.bytes();
+  if (row_.As<LabelsRow>() == nullptr) {
+    encoded_ = EncodeRow(row_);
+    encoded_bytes = encoded_.size();
+  }
+  bytes_ = row_.bytes() + encoded_bytes;
+}
+
+absl::Status RowWrite::Write(Store& store) {
+  if (model_->deleted()) {
+    settlement_.status = ModelNotFoundError(model_->declaration().name.ToString());
+    return absl::OkStatus();
+  }
+  time_ = std::chrono::microseconds(clock_.wall_us());
+  row_.elapsed = clock_.elapsed();
+  const absl::StatusOr<bool> is_new = CheckPosition();
+  settlement_.status = is_new.status();
+  const bool appends = is_new.ok() && *is_new;
+  if (appends) {
+    settlement_.status = Resolve();
+  }
+  if (appends && settlement_.status.ok()) {
+    Append(store);
+  } else if (opened_) {
+    AppendOpened(store);
+  }
+  if (log_id_ != 0 || known_) {
+    Settle();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RowWrite::CheckPosition() {
+  if (!row_.position.has_value()) {
+    return true;
+  }
+  const ProducerPosition& position = *row_.position;
+  ProducerCursors& cursors = model_->storage_state().cursors;
+  former_cursor_ = cursors.Get(position.producer_id);
+  if (opens_) {
+    const absl::StatusOr<std::int64_t> next = cursors.Open(position.producer_id, position.epoch);
+    if (!next.ok()) {
+      return next.status();
+    }
+    settlement_.next_sequence = *next;
+    opened_ = !former_cursor_.has_value() || former_cursor_->epoch < position.epoch;
+    moved_cursor_ = true;
+  }
+  if (row_.As<OpenedRow>() != nullptr) {
+    return false;
+  }
+  const absl::StatusOr<ProducerCursors::Standing> standing =
+      cursors.Check(position, row_.content_hash);
+  if (!standing.ok()) {
+    return standing.status();
+  }
+  known_ = *standing == ProducerCursors::Standing::kSettledBefore;
+  return !known_;
+}
+
+absl::Status RowWrite::Resolve() {
+  if (auto* const predictions = row_.As<PredictionsRow>()) {
+    return Admit(*predictions);
+  }
+  if (auto* const labels = row_.As<LabelsRow>()) {
+    Match(*labels);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowWrite::Admit(PredictionsRow& row) {
+  const PredictionTracker& tracker = *model_->storage_state().tracker;
+  const std::vector<std::uint32_t> found = tracker.FindNew(row.ids);
+  if (tracker.pending() + found.size() > tracker.max_pending()) {
+    return PendingFullError(found.size());
+  }
+  if (found.size() == row.ids.size()) {
+    return absl::OkStatus();
+  }
+  row.duplicates = static_cast<std::int64_t>(row.ids.size() - found.size());
+  KeepOnly(found, row.ids);
+  KeepOnly(found, row.predicted_classes);
+  KeepOnly(found, row.values.probabilities, row.values.class_count);
+  KeepOnly(found, row.values.labels);
+  if (row.values.group_values.size() > 1) {
+    KeepOnly(found, row.values.group_values);
+  }
+  encoded_ = EncodeRow(row_);
+  return absl::OkStatus();
+}
+
+absl::Status RowWrite::PendingFullError(std::size_t rows) const {
+  constexpr std::chrono::milliseconds kLeastDelay{100};
+  constexpr std::chrono::milliseconds kMostDelay{60000};
+  const PredictionTracker& tracker = *model_->storage_state().tracker;
+  if (rows > tracker.max_pending()) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "PENDING_FULL",
+        absl::StrCat("a batch of ", rows, " predictions is larger than max_pending, ",
+                     tracker.max_pending(), ": send batches of at most ", tracker.max_pending()));
+  }
+  absl::Status error =
+      MakeError(absl::StatusCode::kResourceExhausted, "PENDING_FULL",
+                absl::StrCat(tracker.pending(), " predictions wait for their labels, and with ",
+                             rows, " more they exceed max_pending, ", tracker.max_pending(),
+                             ": they are taken when older ones have matured"));
+  const auto until_due =
+      std::chrono::duration_cast<std::chrono::milliseconds>(tracker.next_due() - row_.elapsed);
+  return WithRetryDelay(std::move(error), std::clamp(until_due, kLeastDelay, kMostDelay));
+}
+
+void RowWrite::Match(LabelsRow& row) {
+  PredictionTracker::Labelling labelling =
+      model_->storage_state().tracker->Label(row_.elapsed, row.ids, row.labels);
+  row.counts = labelling.counts;
+  row.classes = std::move(labelling.classes);
+  KeepOnly(labelling.matched, row.ids);
+  KeepOnly(labelling.matched, row.labels);
+  matched_ = true;
+  encoded_ = EncodeRow(row_);
+}
+
+void RowWrite::Append(Store& store) {
+  AppendElapsed(row_.elapsed, encoded_);
+  log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded_));
+  Failpoint("append");
+  if (row_.tracked()) {
+    Track();
+  }
+  if (row_.position.has_value()) {
+    moved_cursor_ = true;
+    model_->storage_state().cursors.Advance(*row_.position, row_.content_hash);
+  }
+}
+
+void RowWrite::AppendOpened(Store& store) {
+  LogRow opened;
+  opened.position = row_.position;
+  opened.position->sequence = 0;
+  std::string encoded = EncodeRow(opened);
+  AppendElapsed(row_.elapsed, encoded);
+  opened_log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
+}
+
+void RowWrite::Track() {
+  PredictionTracker& tracker = *model_->storage_state().tracker;
+  if (const auto* const predictions = row_.As<PredictionsRow>()) {
+    tracker.Add(log_id_, row_.elapsed, time_.count(), predictions->ids,
+                predictions->predicted_classes, predictions->values.labels);
+  } else {
+    tracker.KeepLabels(log_id_, row_.tracked_ids());
+  }
+  tracked_ = true;
+}
+
+void RowWrite::Settle() {
+  settlement_.status = row_.validity();
+  settlement_.kind = !settlement_.status.ok() ? Settlement::Kind::kRejected
+                     : known_                 ? Settlement::Kind::kDuplicate
+                                              : Settlement::Kind::kAccepted;
+  if (!settlement_.status.ok()) {
+    settlement_.rejected_rows = row_.rows();
+  } else if (const auto* const labels = row_.As<LabelsRow>()) {
+    settlement_.labels = labels->counts;
+  } else {
+    (known_ ? settlement_.duplicate_rows : settlement_.accepted_rows) = row_.rows();
+    if (const auto* const predictions = row_.As<PredictionsRow>()) {
+      settlement_.duplicate_rows += predictions->duplicates;
+    }
+  }
+}
+
+void RowWrite::Undo() {
+  if (moved_cursor_) {
+    model_->storage_state().cursors.Set(row_.position->producer_id, former_cursor_);
+  }
+  if (tracked_ && row_.As<PredictionsRow>() != nullptr) {
+    model_->storage_state().tracker->UndoAdd();
+  } else if (tracked_) {
+    model_->storage_state().tracker->UndoKeepLabels();
+  }
+  if (matched_) {
+    model_->storage_state().tracker->UndoLabel(row_.tracked_ids());
+  }
+}
+
+void RowWrite::Finish(Store& /*store*/, const absl::Status& committed) {
+  if (!committed.ok()) {
+    settlement_ = Settlement();
+    settlement_.status = committed;
+    log_id_ = 0;
+    opened_log_id_ = 0;
+    known_ = false;
+  }
+}
+
+void RowWrite::Apply() {
+  if (opened_log_id_ != 0) {
+    model_->strand_state().Apply(LogRow(), opened_log_id_, time_);
+  }
+  if (log_id_ != 0) {
+    model_->strand_state().Apply(row_, log_id_, time_);
+  } else if (known_) {
+    model_->strand_state().CountDuplicate();
+  }
+}
+
+void RowWrite::Answer() {
+  queue_.Release(bytes_);
+  done_(std::move(settlement_));
+}
+
+}  // namespace calibd::server

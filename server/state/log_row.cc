@@ -1,0 +1,72 @@
+#include "server/state/log_row.h"
+
+#include "calibd/core/binary_predictions.h"
+
+namespace calibd::server {
+
+std::vector<std::int32_t> PredictedClasses(const RowValues& values) {
+  std::vector<std::int32_t> classes;
+  std::span<const double> rest(values.probabilities);
+  classes.reserve(rest.size() / values.class_count);
+  for (; !rest.empty(); rest = rest.subspan(values.class_count)) {
+    classes.push_back(static_cast<std::int32_t>(PredictedClass(rest.first(values.class_count))));
+  }
+  return classes;
+}
+
+const RowValues* LogRow::values() const noexcept {
+  const auto* const predictions = As<PredictionsRow>();
+  return predictions != nullptr ? &predictions->values : counted();
+}
+
+const RowValues* LogRow::counted() const noexcept {
+  if (const auto* const observations = As<ObservationsRow>()) {
+    return &observations->values;
+  }
+  const auto* const matured = As<MaturedRow>();
+  return matured != nullptr ? &matured->values : nullptr;
+}
+
+std::span<const PredictionId> LogRow::tracked_ids() const noexcept {
+  if (const auto* const predictions = As<PredictionsRow>()) {
+    return predictions->ids;
+  }
+  const auto* const labels = As<LabelsRow>();
+  return labels != nullptr ? std::span<const PredictionId>(labels->ids)
+                           : std::span<const PredictionId>();
+}
+
+bool LogRow::needs_tracker() const noexcept {
+  return As<PredictionsRow>() != nullptr || As<LabelsRow>() != nullptr ||
+         As<MaturedRow>() != nullptr;
+}
+
+std::int64_t LogRow::rows() const noexcept {
+  const auto* const rejected = As<RejectedRow>();
+  return rejected != nullptr ? rejected->rows
+                             : static_cast<std::int64_t>(tracked_ids().size() + counted_rows());
+}
+
+absl::Status LogRow::validity() const {
+  const auto* const rejected = As<RejectedRow>();
+  return rejected != nullptr ? rejected->reason : absl::OkStatus();
+}
+
+std::size_t LogRow::bytes() const noexcept {
+  std::size_t bytes = tracked_ids().size_bytes();
+  if (const RowValues* const all = values()) {
+    bytes += all->probabilities.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
+    for (const std::string& value : all->group_values) {
+      bytes += sizeof(std::string) + value.size();
+    }
+  }
+  if (const auto* const predictions = As<PredictionsRow>()) {
+    bytes += predictions->predicted_classes.size() * sizeof(std::int32_t);
+  }
+  if (const auto* const labels = As<LabelsRow>()) {
+    bytes += labels->labels.size() * sizeof(std::int32_t);
+  }
+  return bytes;
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,147 @@
+#ifndef CALIBD_SERVER_STATE_LOG_ROW_H_
+#define CALIBD_SERVER_STATE_LOG_ROW_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "calibd/core/prediction_batch.h"
+#include "server/state/group_values.h"
+#include "server/state/prediction_id.h"
+#include "server/state/prediction_tracker.h"
+#include "server/state/producer_cursors.h"
+
+namespace calibd::server {
+
+// n predictions of class_count classes.
+struct RowValues {
+  // n x class_count probabilities in [0, 1], row-major.
+  std::vector<double> probabilities;
+  // Each probability is a single-precision number; false if that is not known.
+  bool single_precision = false;
+  // n labels; n or none for predictions that wait for labels.
+  std::vector<std::int32_t> labels;
+  // Values of the model's group tag: n, one for all, or none.
+  std::vector<std::string> group_values;
+  std::size_t class_count = 0;
+
+  [[nodiscard]] PredictionBatch view() const noexcept {
+    return {probabilities, labels, class_count};
+  }
+  [[nodiscard]] GroupValues groups() const noexcept { return GroupValues(group_values); }
+};
+
+// The most probable class of each prediction; the first of several. Cost: O(n m).
+[[nodiscard]] std::vector<std::int32_t> PredictedClasses(const RowValues& values);
+
+// A producer was opened; no batch came.
+struct OpenedRow {};
+
+// An invalid batch. It used up its number and changed nothing else.
+struct RejectedRow {
+  // Predictions or labels of the batch.
+  std::int64_t rows = 0;
+  // Names the first bad rows; a row that is read from the log does not say.
+  absl::Status reason = absl::InvalidArgumentError("was rejected");
+};
+
+// Labelled predictions that count at once.
+struct ObservationsRow {
+  RowValues values;
+  // Rows that the producer dropped before sending.
+  std::int64_t dropped_rows = 0;
+};
+
+// Predictions with ids, which wait for their labels.
+struct PredictionsRow {
+  RowValues values;
+  std::int64_t dropped_rows = 0;
+  // n ids, and the predicted classes.
+  std::vector<PredictionId> ids;
+  std::vector<std::int32_t> predicted_classes;
+  // Predictions of the batch that are not in the row because their ids were known.
+  std::int64_t duplicates = 0;
+};
+
+// Labels by id.
+struct LabelsRow {
+  // Those that matched a pending prediction; before they are looked up, all of the batch.
+  std::vector<PredictionId> ids;
+  std::vector<std::int32_t> labels;
+  LabelCounts counts;
+  // The log does not hold the classes of matched labels: a start counts the pending predictions
+  // of each class instead. Rows from before the other classes were kept have none.
+  LabelClasses classes;
+};
+
+// Predictions that matured. Those with a label count.
+struct MaturedRow {
+  // Of the predictions with a label.
+  RowValues values;
+  // All predictions up to this row have matured.
+  std::int64_t through_log_id = 0;
+  // Of the predictions without a label.
+  std::vector<std::int32_t> missing_predicted_classes;
+};
+
+// A user acknowledged an alarm.
+struct AcknowledgedRow {
+  std::int64_t alarm_id = 0;
+  std::string note;
+};
+
+// A row of the log. What it does to the state of its model follows from it and the rows before it.
+struct LogRow {
+  // The default is no row that the log holds.
+  std::variant<OpenedRow, RejectedRow, ObservationsRow, PredictionsRow, LabelsRow, MaturedRow,
+               AcknowledgedRow>
+      kind;
+  // The producer and number of a batch, unset without; or the producer that was opened.
+  std::optional<ProducerPosition> position;
+  // Of all that was sent as a batch; see ProducerCursors.
+  std::uint64_t content_hash = 0;
+  // When the row was appended, see LogClock.
+  std::chrono::microseconds elapsed{};
+
+  template <typename Kind>
+  [[nodiscard]] const Kind* As() const noexcept {
+    return std::get_if<Kind>(&kind);
+  }
+  template <typename Kind>
+  [[nodiscard]] Kind* As() noexcept {
+    return std::get_if<Kind>(&kind);
+  }
+
+  // The predictions in the row; null for a kind that has none.
+  [[nodiscard]] const RowValues* values() const noexcept;
+  // The observations that count by the row; null for a kind that has none.
+  [[nodiscard]] const RowValues* counted() const noexcept;
+  [[nodiscard]] std::size_t counted_rows() const noexcept {
+    return counted() == nullptr ? 0 : counted()->labels.size();
+  }
+  // The ids for which the tracker of predictions needs the row.
+  [[nodiscard]] std::span<const PredictionId> tracked_ids() const noexcept;
+  [[nodiscard]] bool tracked() const noexcept { return !tracked_ids().empty(); }
+  // Only the log of a model with a label_grace holds such rows.
+  [[nodiscard]] bool needs_tracker() const noexcept;
+  // The content hash of a batch, unset for a row that only opens a producer.
+  [[nodiscard]] std::optional<std::uint64_t> batch_hash() const noexcept {
+    return As<OpenedRow>() != nullptr ? std::nullopt : std::optional(content_hash);
+  }
+  // Predictions or labels of the batch.
+  [[nodiscard]] std::int64_t rows() const noexcept;
+  // OK, or why the batch is invalid.
+  [[nodiscard]] absl::Status validity() const;
+  // Memory that the row holds.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_LOG_ROW_H_

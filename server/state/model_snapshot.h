@@ -1,0 +1,60 @@
+#ifndef CALIBD_SERVER_STATE_MODEL_SNAPSHOT_H_
+#define CALIBD_SERVER_STATE_MODEL_SNAPSHOT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibd/core/lens.h"
+#include "calibd/core/running_lens.h"
+#include "calibd/core/running_reliability.h"
+#include "server/state/label_coverage.h"
+#include "server/state/model_monitor.h"
+#include "server/state/observation_window.h"
+
+namespace calibd::server {
+
+// One lens as it was at one moment.
+struct LensSnapshot {
+  Lens lens = Lens::Canonical();
+  // Unset when the bandwidth could not be chosen; why.
+  std::optional<RunningKernel> kernel;
+  std::string bandwidth_error;
+  // One for each block size of the declaration; empty without a kernel.
+  std::vector<RunningBlock> blocks;
+};
+
+// The state of a model at one moment. Immutable once published; any thread may hold it.
+struct ModelSnapshot {
+  using Time = std::chrono::system_clock::time_point;
+
+  // Accepted, warm-up included. Once the bandwidth is known all are counted.
+  std::int64_t observations = 0;
+  std::int64_t accepted_batches = 0;
+  std::int64_t duplicate_batches = 0;
+  std::int64_t rejected_batches = 0;
+  std::int64_t rejected_rows = 0;
+  std::int64_t dropped_rows = 0;
+  // Of the newest accepted batch with predictions.
+  std::optional<Time> last_observation_time;
+  // Of models with a label_grace.
+  std::optional<LabelCoverage> label_coverage;
+  // Unless monitoring is disabled.
+  std::optional<MonitorSnapshot> monitor;
+
+  // Those of the declaration, the canonical one first; empty during warm-up.
+  std::vector<LensSnapshot> lenses;
+  WindowView window;
+  // Of all observations, as far back as it is kept: see History.
+  RunningReliability reliability;
+
+  [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }
+  // Nothing when it is not there. lens: of the declaration or not.
+  [[nodiscard]] const LensSnapshot* Find(const Lens& lens) const noexcept;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_MODEL_SNAPSHOT_H_

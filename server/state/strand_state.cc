@@ -1,0 +1,310 @@
+#include "server/state/strand_state.h"
+
+#include <algorithm>
+#include <limits>
+#include <numbers>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/binary_predictions.h"
+#include "calibd/core/lens_kernel.h"
+
+namespace calibd::server {
+namespace {
+
+// A client may claim any count; the sum must not overflow.
+void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
+  total = amount > std::numeric_limits<std::int64_t>::max() - total
+              ? std::numeric_limits<std::int64_t>::max()
+              : total + amount;
+}
+
+}  // namespace
+
+StrandState::StrandState(const ModelDeclaration& declaration)
+    : declaration_(declaration),
+      window_(declaration.class_count, declaration.window,
+              WindowChunkRows(declaration.class_count, declaration.window)),
+      retention_(declaration.window, SnapshotRows(declaration)) {
+  if (declaration.max_pending > 0) {
+    state_.label_coverage.emplace();
+    class_coverage_.resize(declaration.class_count);
+    class_coverage_changed_ = true;
+  }
+  if (!declaration.monitoring.disabled) {
+    monitor_.emplace(declaration.monitoring, declaration.class_count, declaration.window);
+  }
+  if (declaration.warmup == 0) {
+    lenses_ = CreateLenses({});
+    if (monitor_.has_value()) {
+      monitor_->Begin(PrepareWatch(lenses_), {});
+    }
+  }
+}
+
+StrandState::LensState StrandState::CreateLens(const Lens& lens,
+                                               const PredictionSet& warmup) const {
+  LensState state;
+  state.lens = lens;
+  const auto fail = [&state](const absl::Status& status) {
+    state.bandwidth_error =
+        absl::StrCat(status.message(),
+                     ": create the model with a fixed bandwidth, or with a warm-up whose "
+                     "predictions differ more");
+    return std::move(state);
+  };
+  const KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
+  absl::StatusOr<LensBatch> seen = LensBatch{};
+  std::span<const double> predictions;
+  if (spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions()) {
+    seen = ApplyLens(warmup.view(), lens);
+    if (!seen.ok()) {
+      return fail(seen.status());
+    }
+    predictions = seen->parts.front().probabilities;
+  }
+  const std::size_t class_count = declaration_.class_count;
+  const absl::StatusOr<RunningKernel> kernel =
+      MakeKernel(spec, predictions, lens.reduced_class_count(class_count));
+  if (!kernel.ok()) {
+    return fail(kernel.status());
+  }
+  absl::StatusOr<RunningLens> running =
+      RunningLens::Create(lens, class_count, *kernel, declaration_.block_sizes);
+  if (!running.ok()) {
+    return fail(running.status());
+  }
+  state.kernel = *kernel;
+  state.running = *std::move(running);
+  return state;
+}
+
+std::vector<StrandState::LensState> StrandState::CreateLenses(const PredictionSet& warmup) const {
+  std::vector<LensState> lenses;
+  lenses.reserve(declaration_.lenses.size());
+  for (const Lens& lens : declaration_.lenses) {
+    lenses.push_back(CreateLens(lens, warmup));
+  }
+  return lenses;
+}
+
+std::unique_ptr<EvidenceWatch> StrandState::PrepareWatch(
+    const std::vector<LensState>& lenses) const {
+  const std::optional<RunningKernel>& kernel = lenses.front().kernel;
+  return kernel.has_value() ? monitor_->Prepare(*kernel, 1) : nullptr;
+}
+
+void StrandState::Count(const PredictionBatch& batch) noexcept {
+  for (LensState& lens : lenses_) {
+    if (lens.running.has_value()) {
+      const bool canonical = &lens == &lenses_.front();
+      lens.running->Add(batch, canonical ? &history_.pairs() : nullptr);
+    }
+  }
+}
+
+std::optional<WatchMark> StrandState::watch_mark() const {
+  const std::optional<EvidenceReading> reading =
+      monitor_.has_value() ? monitor_->Read() : std::nullopt;
+  if (!reading.has_value()) {
+    return std::nullopt;
+  }
+  return WatchMark{.log10_e_value = reading->evidence.log10_e_value,
+                   .max_log10_e_value = reading->maximum.log_value / std::numbers::ln10,
+                   .drift_log10_statistic = reading->drift.shiryaev_roberts.log10_now};
+}
+
+void StrandState::Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time) {
+  const ModelSnapshot::Time row_time(time);
+  if (history_.EndsMinute(row_time)) {
+    history_.Advance(row_time, watch_mark());
+  }
+  std::visit([&](const auto& kind) { ApplyRow(kind, row_time); }, row.kind);
+  if (row.tracked()) {
+    retention_.AddTracked(log_id, row.tracked_ids().size());
+  } else {
+    retention_.Add(log_id, row.counted_rows());
+  }
+}
+
+void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
+  if (row.tracked()) {
+    retention_.AddOldTracked(log_id);
+  } else {
+    retention_.AddOld(log_id, row.counted_rows());
+  }
+  if (row.counted_rows() > 0) {
+    RestoreWindow(row.counted()->view(), row.counted()->groups());
+  }
+}
+
+void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/) noexcept {
+  ++state_.rejected_batches;
+  AddSaturating(state_.rejected_rows, row.rows);
+  history_.CountRejected(row.rows);
+}
+
+void StrandState::ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time) {
+  Observe(row.values.view(), row.values.groups());
+  Decide(time);
+  CountAccepted(row.dropped_rows, time);
+}
+
+void StrandState::ApplyRow(const PredictionsRow& row, ModelSnapshot::Time time) noexcept {
+  LabelCoverage& coverage = *state_.label_coverage;
+  const auto taken = static_cast<std::int64_t>(row.predicted_classes.size());
+  const bool labelled = !row.values.labels.empty();
+  coverage.predictions += taken;
+  coverage.labelled += labelled ? taken : 0;
+  coverage.duplicate_predictions += row.duplicates;
+  for (const std::int32_t predicted : row.predicted_classes) {
+    PendingCounts& pending = CoverageOf(predicted).pending;
+    ++pending.all;
+    pending.labelled += labelled ? 1 : 0;
+  }
+  class_coverage_changed_ = true;
+  CountAccepted(row.dropped_rows, time);
+}
+
+void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) noexcept {
+  LabelCoverage& coverage = *state_.label_coverage;
+  coverage.labelled += row.counts.matched;
+  coverage.labels += row.counts;
+  for (const std::int32_t predicted : row.classes.matched) {
+    ++CoverageOf(predicted).pending.labelled;
+  }
+  for (const std::int32_t predicted : row.classes.conflicting) {
+    ++CoverageOf(predicted).conflicting;
+  }
+  for (const std::int32_t predicted : row.classes.late) {
+    ++CoverageOf(predicted).late;
+  }
+  class_coverage_changed_ = true;
+}
+
+void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
+  const PredictionBatch labelled = row.values.view();
+  if (labelled.size() > 0) {
+    Observe(labelled, row.values.groups());
+  }
+  for (std::size_t i = 0; i < labelled.size(); ++i) {
+    ClassCoverage& one = class_coverage_[PredictedClass(labelled.row(i))];
+    --one.pending.all;
+    --one.pending.labelled;
+    ++one.matured;
+  }
+  for (const std::int32_t predicted : row.missing_predicted_classes) {
+    ClassCoverage& one = CoverageOf(predicted);
+    --one.pending.all;
+    ++one.matured;
+    ++one.missing;
+  }
+  class_coverage_changed_ = true;
+  const auto missing = static_cast<std::int64_t>(row.missing_predicted_classes.size());
+  state_.label_coverage->matured += static_cast<std::int64_t>(labelled.size()) + missing;
+  state_.label_coverage->missing += missing;
+  history_.CountMissing(missing);
+  if (labelled.size() > 0) {
+    Decide(time);
+  }
+}
+
+void StrandState::ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time) {
+  if (monitor_.has_value()) {
+    monitor_->Acknowledge(row.alarm_id, row.note, time, state_.observations);
+  }
+}
+
+void StrandState::CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept {
+  ++state_.accepted_batches;
+  AddSaturating(state_.dropped_rows, dropped_rows);
+  state_.last_observation_time = time;
+}
+
+ClassCoverage& StrandState::CoverageOf(std::int32_t predicted_class) noexcept {
+  return class_coverage_[static_cast<std::size_t>(predicted_class)];
+}
+
+void StrandState::Observe(const PredictionBatch& batch, const GroupValues& groups) {
+  // The rows that belong to the warm-up. The window is at least as large, so
+  // that it holds all of them until the bandwidth is known.
+  const std::size_t missing =
+      warming_up() ? declaration_.warmup - static_cast<std::size_t>(state_.observations) : 0;
+  const std::size_t head = std::min(missing, batch.size());
+  const std::size_t rest = batch.size() - head;
+  const std::size_t kept_rest = std::min(rest, declaration_.window);
+  const bool completes_warmup = missing > 0 && head == missing;
+
+  window_.Reserve(head + kept_rest);
+  if (monitor_.has_value() && missing > 0) {
+    monitor_->KeepWarmup(groups.rows(0, head), head);
+  }
+  PredictionSet warmup;
+  std::vector<LensState> lenses;
+  std::unique_ptr<EvidenceWatch> watch;
+  if (completes_warmup) {
+    warmup = window_.View().CopyNewest(window_.size());
+    const PredictionBatch rows = batch.rows(0, head);
+    warmup.probabilities.insert(warmup.probabilities.end(), rows.probabilities.begin(),
+                                rows.probabilities.end());
+    warmup.labels.insert(warmup.labels.end(), rows.labels.begin(), rows.labels.end());
+    lenses = CreateLenses(warmup);
+    if (monitor_.has_value()) {
+      watch = PrepareWatch(lenses);
+    }
+  }
+
+  if (completes_warmup) {
+    lenses_ = std::move(lenses);
+    Count(warmup.view());
+    if (monitor_.has_value()) {
+      monitor_->Begin(std::move(watch), warmup.view());
+    }
+  }
+  window_.Append(batch.rows(0, head));
+  Count(batch.rows(head, rest));
+  if (monitor_.has_value()) {
+    monitor_->Add(batch.rows(head, rest), groups.rows(head, rest));
+  }
+  window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
+  state_.observations += static_cast<std::int64_t>(batch.size());
+  history_.Count(batch);
+  if (monitor_.has_value()) {
+    monitor_->Screen(batch);
+  }
+}
+
+void StrandState::Decide(ModelSnapshot::Time time) {
+  if (monitor_.has_value()) {
+    monitor_->Decide(time, state_.observations);
+  }
+}
+
+std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
+  if (class_coverage_changed_) {
+    // m of them: copied once for all batches that are published together.
+    state_.label_coverage->classes =
+        std::make_shared<const std::vector<ClassCoverage>>(class_coverage_);
+    class_coverage_changed_ = false;
+  }
+  auto snapshot = std::make_shared<ModelSnapshot>(state_);
+  snapshot->lenses.reserve(lenses_.size());
+  for (const LensState& lens : lenses_) {
+    LensSnapshot& out = snapshot->lenses.emplace_back();
+    out.lens = lens.lens;
+    out.kernel = lens.kernel;
+    out.bandwidth_error = lens.bandwidth_error;
+    if (lens.running.has_value()) {
+      out.blocks = lens.running->Blocks();
+    }
+  }
+  if (monitor_.has_value()) {
+    snapshot->monitor = monitor_->Snapshot();
+  }
+  snapshot->window = window_.View();
+  snapshot->reliability = history_.AllTime();
+  return snapshot;
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,116 @@
+#ifndef CALIBD_SERVER_STATE_STRAND_STATE_H_
+#define CALIBD_SERVER_STATE_STRAND_STATE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/core/lens.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/running_lens.h"
+#include "calibd/store/v1/store.pb.h"
+#include "server/state/group_values.h"
+#include "server/state/history.h"
+#include "server/state/log_retention.h"
+#include "server/state/log_row.h"
+#include "server/state/model_declaration.h"
+#include "server/state/model_snapshot.h"
+
+namespace calibd::server {
+
+// What the rows of the log make of a model: estimators, monitor, window and history. Belongs to
+// the model's strand, and to the thread of a start before that.
+class StrandState {
+ public:
+  // declaration: must live longer.
+  explicit StrandState(const ModelDeclaration& declaration);
+
+  // Does what the row says. time: of the row, since 1970. May throw bad_alloc, and then only a
+  // start can go on with the log.
+  void Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time);
+  // A batch was sent again. The log does not say so.
+  void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
+  // A part of Apply: counts valid observations. When they complete the warm-up, the bandwidth is
+  // chosen and the kept observations are counted first; the result does not depend on how the
+  // sequence is cut into batches. May throw as Apply.
+  void Observe(const PredictionBatch& batch, const GroupValues& groups = {});
+  // A part of Apply, after the observations of a row: decides about alarms. May throw as Apply.
+  void Decide(ModelSnapshot::Time time);
+
+  // The state as readers see it. Copies no row of the window. May throw bad_alloc.
+  [[nodiscard]] std::shared_ptr<const ModelSnapshot> Snapshot();
+  // Which rows of the log are needed.
+  [[nodiscard]] LogRetention& retention() noexcept { return retention_; }
+  [[nodiscard]] History& history() noexcept { return history_; }
+  [[nodiscard]] const History& history() const noexcept { return history_; }
+  // Unset for a model without a watch.
+  [[nodiscard]] std::optional<WatchMark> watch_mark() const;
+
+  // All that the rows so far did, without their window.
+  [[nodiscard]] store::v1::ModelState Save() const;
+  // Before the first row. Continues where Save was: the same rows after it give the same bits.
+  // Errors: DataLoss if it is no state of a model with this declaration.
+  [[nodiscard]] absl::Status Restore(const store::v1::ModelState& state);
+  // After Restore and before Apply, for the rows that the restored state holds, in order: fills
+  // the window.
+  void Refill(const LogRow& row, std::int64_t log_id);
+  // After all rows of a start: the pending predictions by their predicted classes, which Save
+  // leaves out because the log tells them.
+  void RestorePending(std::span<const PendingCounts> pending) noexcept;
+
+ private:
+  // A lens, or why it has no bandwidth.
+  struct LensState {
+    Lens lens = Lens::Canonical();
+    std::optional<RunningKernel> kernel;
+    std::optional<RunningLens> running;
+    std::string bandwidth_error;
+  };
+
+  // What Apply does for each kind of row.
+  void ApplyRow(const OpenedRow& /*row*/, ModelSnapshot::Time /*time*/) noexcept {}
+  void ApplyRow(const RejectedRow& row, ModelSnapshot::Time time) noexcept;
+  void ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time);
+  void ApplyRow(const PredictionsRow& row, ModelSnapshot::Time time) noexcept;
+  void ApplyRow(const LabelsRow& row, ModelSnapshot::Time time) noexcept;
+  void ApplyRow(const MaturedRow& row, ModelSnapshot::Time time);
+  void ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time);
+  void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
+  [[nodiscard]] ClassCoverage& CoverageOf(std::int32_t predicted_class) noexcept;
+
+  // warmup: empty when no lens needs it.
+  [[nodiscard]] std::vector<LensState> CreateLenses(const PredictionSet& warmup) const;
+  [[nodiscard]] LensState CreateLens(const Lens& lens, const PredictionSet& warmup) const;
+  [[nodiscard]] absl::StatusOr<LensState> RestoreLens(const Lens& lens,
+                                                      const store::v1::LensState& stored) const;
+  [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
+  // A watch from the first observation on over the canonical lens's kernel; null without a kernel.
+  [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
+      const std::vector<LensState>& lenses) const;
+  // Counts observations in every lens.
+  void Count(const PredictionBatch& batch) noexcept;
+  // An observation that the restored state has counted.
+  void RestoreWindow(const PredictionBatch& batch, const GroupValues& groups);
+
+  const ModelDeclaration& declaration_;
+  // The counters; Snapshot fills in the rest of a copy.
+  ModelSnapshot state_;
+  // The classes of the label coverage, and whether they differ from those in state_.
+  std::vector<ClassCoverage> class_coverage_;
+  bool class_coverage_changed_ = false;
+  std::vector<LensState> lenses_;
+  std::optional<ModelMonitor> monitor_;
+  ObservationWindow window_;
+  LogRetention retention_;
+  History history_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STATE_STRAND_STATE_H_

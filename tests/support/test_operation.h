@@ -1,0 +1,48 @@
+#ifndef CALIBD_TESTS_SUPPORT_TEST_OPERATION_H_
+#define CALIBD_TESTS_SUPPORT_TEST_OPERATION_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "server/store/commit_queue.h"
+
+namespace calibd::testing {
+
+// What an operation does on the storage thread.
+struct TestSteps {
+  std::function<absl::Status(server::Store&)> write = [](server::Store&) {
+    return absl::OkStatus();
+  };
+  std::function<void()> undo = [] {};
+  std::function<void(const absl::Status&)> finish = [](const absl::Status&) {};
+};
+
+class TestOperation final : public server::Operation {
+ public:
+  TestOperation(Target target, TestSteps steps) : target_(target), steps_(std::move(steps)) {}
+
+  [[nodiscard]] Target target() const noexcept override { return target_; }
+  [[nodiscard]] absl::Status Write(server::Store& store) override { return steps_.write(store); }
+  void Undo() override { steps_.undo(); }
+  void Finish(server::Store& /*store*/, const absl::Status& committed) override {
+    steps_.finish(committed);
+  }
+
+ private:
+  const Target target_;
+  const TestSteps steps_;
+};
+
+inline void PostToLog(server::CommitQueue& commits, TestSteps steps) {
+  commits.Post(std::make_shared<TestOperation>(server::Operation::Target::kLog, std::move(steps)));
+}
+
+inline void PostToDatabase(server::CommitQueue& commits, TestSteps steps) {
+  commits.Post(
+      std::make_shared<TestOperation>(server::Operation::Target::kDatabase, std::move(steps)));
+}
+
+}  // namespace calibd::testing
+
+#endif  // CALIBD_TESTS_SUPPORT_TEST_OPERATION_H_

@@ -1,0 +1,160 @@
+#include "server/ingest/row_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+
+RowValues Values(std::vector<double> probabilities) {
+  RowValues values;
+  values.probabilities = std::move(probabilities);
+  values.labels = {1, 0};
+  values.class_count = 2;
+  return values;
+}
+
+LogRow Observations(RowValues values) {
+  LogRow row;
+  row.kind = ObservationsRow{.values = std::move(values), .dropped_rows = 3};
+  return row;
+}
+
+LogRow Observations() { return Observations(Values({0.25, 0.75, 0.5, 0.5})); }
+
+TEST(RowCodecTest, ARowIsReadAsItWasWritten) {
+  // The first are exact in single precision, the others are not.
+  for (const auto& values :
+       {std::vector<double>{0.25, 0.75, 0.5, 0.5}, std::vector<double>{0.1, 0.9, 0.5, 0.5}}) {
+    LogRow row = Observations(Values(values));
+    row.position = ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7};
+    row.content_hash = 5;
+    std::string encoded = EncodeRow(row);
+    AppendElapsed(std::chrono::microseconds(99), encoded);
+    const auto decoded = DecodeRow(encoded, 2);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    ASSERT_NE(decoded->As<ObservationsRow>(), nullptr);
+    EXPECT_FALSE(decoded->tracked());
+    EXPECT_EQ(decoded->elapsed, std::chrono::microseconds(99));
+    EXPECT_TRUE(decoded->validity().ok());
+    EXPECT_EQ(decoded->counted()->probabilities, values);
+    EXPECT_EQ(decoded->counted()->single_precision, values[0] == 0.25);
+    EXPECT_THAT(decoded->counted()->labels, ElementsAre(1, 0));
+    EXPECT_EQ(decoded->rows(), 2);
+    EXPECT_EQ(decoded->As<ObservationsRow>()->dropped_rows, 3);
+    EXPECT_EQ(decoded->position->producer_id, "p");
+    EXPECT_EQ(decoded->position->epoch, 2);
+    EXPECT_EQ(decoded->position->sequence, 7);
+    EXPECT_EQ(decoded->content_hash, 5U);
+  }
+}
+
+TEST(RowCodecTest, SinglePrecisionTakesHalfTheRoom) {
+  RowValues values = Values(std::vector<double>(2000, 0.5));
+  EXPECT_LT(EncodeRow(Observations(values)).size(), 8100U);
+  values.probabilities.assign(2000, 0.1);
+  EXPECT_GT(EncodeRow(Observations(values)).size(), 16000U);
+}
+
+// What is written by hand, as protobuf writes it.
+TEST(RowCodecTest, BytesAreThoseOfProtobuf) {
+  for (const std::size_t rows : {1U, 3U, 700U}) {
+    for (const bool single : {false, true}) {
+      RowValues values;
+      values.class_count = 2;
+      for (std::size_t i = 0; i < rows; ++i) {
+        const double p = single ? 0.25 : 0.1;
+        values.probabilities.insert(values.probabilities.end(), {p, 1 - p});
+        // Labels of one, two and three bytes.
+        values.labels.push_back(static_cast<std::int32_t>((i * 7919) % 100000));
+        values.group_values.push_back(std::string(i % 200, 'g'));
+      }
+      for (const bool known : {false, single}) {
+        values.single_precision = known;
+        LogRow row = Observations(values);
+        row.position = ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7};
+        std::string encoded = EncodeRow(row);
+        AppendElapsed(std::chrono::microseconds(5), encoded);
+        store::v1::LogRow message;
+        ASSERT_TRUE(message.ParseFromString(encoded));
+        EXPECT_EQ(message.values().float_probabilities().empty(), !single);
+        EXPECT_EQ(message.SerializeAsString(), encoded);
+        EXPECT_TRUE(std::equal(message.values().labels().begin(), message.values().labels().end(),
+                               values.labels.begin(), values.labels.end()));
+      }
+    }
+  }
+}
+
+// What is left of a row that was cut tells the producer.
+TEST(RowCodecTest, TheProducerComesFirst) {
+  LogRow row = Observations();
+  row.position = ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7};
+  store::v1::LogRow message;
+  EXPECT_FALSE(ParseRow(EncodeRow(row).substr(0, 20), message));
+  EXPECT_EQ(message.producer().producer_id(), "p");
+}
+
+TEST(RowCodecTest, DamageIsDataLoss) {
+  const std::string encoded = EncodeRow(Observations());
+  EXPECT_EQ(DecodeRow(encoded, 3).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(DecodeRow(encoded.substr(0, 9), 2).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(DecodeRow("", 2).status().code(), absl::StatusCode::kDataLoss);
+  const auto code = [](auto kind) {
+    LogRow row;
+    row.kind = std::move(kind);
+    return DecodeRow(EncodeRow(row), 2).status().code();
+  };
+  ObservationsRow label{.values = Values({0.25, 0.75, 0.5, 0.5})};
+  label.values.labels[0] = 2;
+  EXPECT_EQ(code(label), absl::StatusCode::kDataLoss);
+  PredictionsRow ids;
+  ids.values = Values({0.25, 0.75, 0.5, 0.5});
+  ids.ids = {HashId("a")};
+  EXPECT_EQ(code(ids), absl::StatusCode::kDataLoss);
+  LabelsRow labels;
+  labels.labels = {1};
+  EXPECT_EQ(code(labels), absl::StatusCode::kDataLoss);
+  LabelsRow late;
+  late.counts = {.conflicting = 1, .late = 1};
+  EXPECT_EQ(code(late), absl::StatusCode::kOk) << "from before the classes were kept";
+  late.classes.late = {1, 1};
+  EXPECT_EQ(code(late), absl::StatusCode::kDataLoss);
+  late.classes.late = {2};
+  EXPECT_EQ(code(late), absl::StatusCode::kDataLoss);
+  late.classes.late = {1};
+  EXPECT_EQ(code(late), absl::StatusCode::kOk);
+  late.classes.conflicting = {-1};
+  EXPECT_EQ(code(late), absl::StatusCode::kDataLoss);
+  MaturedRow matured;
+  matured.values = Values({0.25, 0.75, 0.5, 0.5});
+  matured.missing_predicted_classes = {2};
+  EXPECT_EQ(code(matured), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code(AcknowledgedRow()), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code(RejectedRow{.rows = -1}), absl::StatusCode::kDataLoss);
+}
+
+TEST(RowCodecTest, NumbersThatCannotBeAreDataLoss) {
+  const auto code = [](const std::function<void(ObservationsRow&)>& change) {
+    LogRow row = Observations();
+    change(*row.As<ObservationsRow>());
+    return DecodeRow(EncodeRow(row), 2).status().code();
+  };
+  EXPECT_EQ(code([](ObservationsRow&) {}), absl::StatusCode::kOk);
+  for (const double value : {std::nan(""), -0.25, 1.5}) {
+    EXPECT_EQ(code([value](ObservationsRow& row) { row.values.probabilities[1] = value; }),
+              absl::StatusCode::kDataLoss)
+        << value;
+  }
+  EXPECT_EQ(code([](ObservationsRow& row) { row.dropped_rows = -1; }), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace calibd::server
