@@ -12,7 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/api/api.h"
+#include "server/api/guard.h"
 #include "server/compute/window_jobs.h"
+#include "server/error_log.h"
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
@@ -26,18 +29,13 @@
 #include "server/ingest/snapshots.h"
 #include "server/net/byte_budget.h"
 #include "server/net/relay_statistics.h"
-#include "server/observability/error_log.h"
 #include "server/observability/metrics.h"
 #include "server/observability/rpc_statistics.h"
-#include "server/rpc/calibration_service.h"
 #include "server/rpc/call_memory.h"
 #include "server/rpc/grpc_endpoint.h"
-#include "server/rpc/guard.h"
-#include "server/rpc/ingest_service.h"
-#include "server/rpc/model_service.h"
 #include "server/rpc/registered_methods.h"
 #include "server/rpc/rpc_interceptor.h"
-#include "server/rpc/store_service.h"
+#include "server/rpc/services.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
 #include "server/version.h"
@@ -83,26 +81,25 @@ struct Server::Parts {
              computers, compute_threads),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
-        models(response_memory, registry, commits,
-               {.model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
-                .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes)},
-               [this](const std::shared_ptr<Model>& model) {
-                 streams.EndStreamsOf(*model,
-                                      ModelNotFoundError(model->declaration().name.ToString()));
-                 calibration.watches().EndWatchesOf(*model);
-               }),
-        ingest({.memory = response_memory,
-                .registry = registry,
-                .ingestor = ingestor,
-                .streams = streams,
-                .max_message_bytes = options.max_message_bytes,
-                .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
         history(options.data_dir + "/calibd.db",
                 [this](const absl::Status& damage) { ReportDamage(damage); }),
-        calibration(response_memory, registry, jobs, ingestor, history,
-                    static_cast<std::size_t>(options.max_watchers)),
-        upkeep(response_memory, registry, options.data_dir, commits,
-               [this](const absl::Status& damage) { ReportDamage(damage); }),
+        api({.registry = registry,
+             .commits = commits,
+             .jobs = jobs,
+             .ingestor = ingestor,
+             .streams = streams,
+             .history = history,
+             .model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
+             .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes),
+             .max_watchers = static_cast<std::size_t>(options.max_watchers),
+             .data_dir = options.data_dir,
+             .on_damage = [this](const absl::Status& damage) { ReportDamage(damage); }}),
+        models({api, response_memory}),
+        ingest({api, response_memory},
+               {.max_message_bytes = options.max_message_bytes,
+                .max_batches_in_flight = static_cast<std::int32_t>(options.max_batches_in_flight)}),
+        calibration({api, response_memory}),
+        upkeep({api, response_memory}),
         rpcs(RegisteredMethods(options.reflection)),
         metrics({.registry = registry,
                  .ingestor = ingestor,
@@ -122,14 +119,11 @@ struct Server::Parts {
   // Calls end first, then the threads whose tasks use the other parts.
   ~Parts() {
     EndRecovery();
-    jobs.Drain();
-    upkeep.Drain();
-    calibration.watches().Drain();
+    api.Drain();
     grpc.reset();
     http.reset();
-    calibration.watches().Stop();
     computers.Stop();
-    upkeep.Stop();
+    api.Stop();
     // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
     if (due_work != nullptr) {
@@ -293,11 +287,12 @@ struct Server::Parts {
   // Created once the models are recovered.
   std::unique_ptr<DueWork> due_work;
   OpenStreams streams;
-  ModelServiceImpl models;
-  IngestServiceImpl ingest;
   HistoryReader history;
-  CalibrationServiceImpl calibration;
-  StoreServiceImpl upkeep;
+  Api api;
+  ModelService models;
+  IngestService ingest;
+  CalibrationService calibration;
+  StoreService upkeep;
   RpcStatistics rpcs;
   Metrics metrics;
   std::unique_ptr<HttpEndpoint> http;
@@ -346,10 +341,8 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   parts_->phase = Parts::Phase::kDraining;
   parts_->EndRecovery();
   parts_->grpc->StopServing();
-  parts_->jobs.Drain();
-  parts_->upkeep.Drain();
   parts_->streams.Drain();
-  parts_->calibration.watches().Drain();
+  parts_->api.Drain();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() +
                          (deadline - std::chrono::steady_clock::now()));
   if (parts_->due_work != nullptr) {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "server/rpc/guard.h"
+#include "server/api/guard.h"
 
 namespace calibd::server {
 namespace {

@@ -7,8 +7,8 @@
 #include "duration_option.h"
 #include "fuzz/require.h"
 #include "lens_option.h"
+#include "server/api/page.h"
 #include "server/listen_address.h"
-#include "server/rpc/page.h"
 #include "server/state/model_name.h"
 #include "time_option.h"
 

@@ -35,10 +35,21 @@ class LayeringTest(unittest.TestCase):
         self.check("server/rpc/ingest.cc", '#include <boost/beast/core.hpp>', 0)
 
     def test_state_knows_nothing_above_it(self):
-        for header in ('"server/rpc/ingest_service.h"', '"server/ingest/ingestor.h"',
+        for header in ('"server/rpc/services.h"', '"server/api/api.h"', '"server/ingest/ingestor.h"',
                        '<grpcpp/grpcpp.h>', '"calibd/v1/ingest_service.grpc.pb.h"'):
             self.check("server/state/model.cc", f"#include {header}", 1)
-        self.check("server/rpc/ingest_service.cc", '#include "server/state/model.h"', 0)
+        self.check("server/rpc/observation_stream.cc", '#include "server/state/model.h"', 0)
+
+    def test_the_api_knows_no_transport_and_transports_do_not_know_each_other(self):
+        for header in ('"server/rpc/call_reactor.h"', '"server/http/http_answer.h"',
+                       '"server/net/relay.h"', '<grpcpp/grpcpp.h>',
+                       '"calibd/v1/ingest_service.grpc.pb.h"'):
+            self.check("server/api/api.h", f"#include {header}", 1)
+        self.check("server/net/relay.cc", '#include "server/rpc/call_reactor.h"', 1)
+        self.check("server/rpc/serve.h", '#include "server/http/http_answer.h"', 1)
+        self.check("server/rpc/serve.h", '#include "server/api/api.h"', 0)
+        self.check("server/rpc/services.h", '#include "calibd/v1/ingest_service.grpc.pb.h"', 0)
+        self.check("server/http/http_answer.cc", '#include "server/api/health.h"', 0)
 
     def test_sdk_includes_proto_alone(self):
         self.check("client/cpp/src/client.cc", '#include "calibd/core/skce.h"', 1)

@@ -1,4 +1,4 @@
-#include "server/observability/error_log.h"
+#include "server/error_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,9 @@
-#include "server/rpc/history_calls.h"
+#include "server/api/history_calls.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
-
-#include "server/executor/thread_pool.h"
 
 namespace calibd::server {
 namespace {
@@ -17,16 +14,6 @@ using ::testing::HasSubstr;
 
 class HistoryCallsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    v1::Model model;
-    model.set_name("models/m");
-    model.set_class_count(2);
-    auto declaration = CheckDeclaration(model, std::size_t{1} << 26);
-    ASSERT_TRUE(declaration.ok()) << declaration.status();
-    registry_.FinishRestoring();
-    ASSERT_TRUE(registry_.Create(*std::move(declaration), [](const auto&, bool) {}).ok());
-  }
-
   static std::vector<History::Entry> Minutes(int count) {
     std::vector<History::Entry> buckets;
     for (int i = 0; i < count; ++i) {
@@ -39,12 +26,8 @@ class HistoryCallsTest : public ::testing::Test {
     return buckets;
   }
 
-  absl::StatusOr<HistoryQuery> Check() { return CheckHistoryRequest(registry_, request_); }
+  absl::StatusOr<HistoryQuery> Check() { return CheckHistoryRequest(request_); }
 
-  ThreadPool pool_{"test", 0};
-  ModelRegistry registry_{
-      {.max_models = 1, .state_memory_bytes = std::size_t{1} << 28, .max_producers_per_model = 1},
-      pool_};
   v1::GetHistoryRequest request_ = [] {
     v1::GetHistoryRequest request;
     request.set_model("models/m");

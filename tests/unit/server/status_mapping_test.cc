@@ -1,4 +1,4 @@
-#include "server/rpc/status_mapping.h"
+#include "server/status_mapping.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "server/api/guard.h"
 #include "server/errors.h"
-#include "server/rpc/guard.h"
+#include "server/rpc/grpc_status.h"
+
 namespace calibd::server {
 namespace {
 

@@ -1,0 +1,100 @@
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/text/printable.h"
+#include "server/api/api.h"
+#include "server/api/calibration_proto.h"
+#include "server/api/history_calls.h"
+#include "server/api/watch_proto.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kMaxNoteLength = 500;
+
+// Describes the alarm as it is now. Errors: NotFound.
+absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& proto) {
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  const Alarm* const alarm =
+      snapshot->monitor.has_value() ? snapshot->monitor->FindAlarm(alarm_id) : nullptr;
+  if (alarm == nullptr) {
+    return MakeError(absl::StatusCode::kNotFound, "ALARM_NOT_FOUND",
+                     absl::StrCat(model.declaration().name.ToString(), " has no alarm ", alarm_id));
+  }
+  DescribeAlarm(*alarm, proto);
+  return absl::OkStatus();
+}
+
+// Errors: InvalidArgument naming the field.
+absl::Status CheckAcknowledgement(const v1::AcknowledgeAlarmRequest& request) {
+  if (request.alarm_id() < 1) {
+    return InvalidFieldError("alarm_id",
+                             absl::StrCat("is ", request.alarm_id(), ", expected >= 1"));
+  }
+  if (request.note().size() > kMaxNoteLength) {
+    return InvalidFieldError("note", absl::StrCat("has ", request.note().size(),
+                                                  " bytes, expected at most ", kMaxNoteLength));
+  }
+  if (const auto unprintable = FindUnprintable(request.note())) {
+    return InvalidFieldError("note", *unprintable);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Api::GetCalibration(const v1::GetCalibrationRequest& /*request*/,
+                                 const Reply<v1::GetCalibrationResponse>& reply, NamedModel model) {
+  reply->Answer([&](v1::GetCalibrationResponse& response) {
+    DescribeCalibration(*model, *model->snapshot(), std::chrono::system_clock::now(), response);
+    return absl::OkStatus();
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
+                                   const Reply<v1::AcknowledgeAlarmResponse>& reply,
+                                   NamedModel model) {
+  if (absl::Status status = CheckAcknowledgement(request); !status.ok()) {
+    return status;
+  }
+  const std::int64_t alarm_id = request.alarm_id();
+  v1::Alarm alarm;
+  if (absl::Status status = FindAlarm(*model, alarm_id, alarm); !status.ok()) {
+    return status;
+  }
+  const auto answer = [reply, model, alarm_id](const absl::Status& acknowledged) {
+    reply->Answer([&](v1::AcknowledgeAlarmResponse& response) {
+      return acknowledged.ok() ? FindAlarm(*model, alarm_id, *response.mutable_alarm())
+                               : acknowledged;
+    });
+  };
+  if (alarm.has_acknowledge_time()) {
+    // What is visible is on disk.
+    answer(absl::OkStatus());
+  } else {
+    parts_.ingestor.Acknowledge(model, alarm_id, request.note(), answer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Api::GetHistory(const v1::GetHistoryRequest& request,
+                             const Reply<v1::GetHistoryResponse>& reply, NamedModel model) {
+  const absl::StatusOr<HistoryQuery> query = CheckHistoryRequest(request);
+  if (!query.ok()) {
+    return query.status();
+  }
+  return parts_.history.Read(model, query->range, [reply, query = *query](const auto& buckets) {
+    reply->Answer([&](v1::GetHistoryResponse& response) {
+      if (buckets.ok()) {
+        DescribeHistory(query, *buckets, response);
+      }
+      return buckets.status();
+    });
+  });
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,126 @@
+#include "server/api/calibration_proto.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/convert/kernel.h"
+#include "calibd/core/lens_kernel.h"
+#include "server/api/label_coverage_proto.h"
+#include "server/api/proto_time.h"
+#include "server/api/provenance.h"
+#include "server/api/reliability_proto.h"
+#include "server/api/watch_proto.h"
+
+namespace calibd::server {
+namespace {
+
+// B of the terms that a lens sums.
+double TermBound(const LensSnapshot& lens) {
+  return std::holds_alternative<Kernel>(*lens.kernel) ? lens.lens.DistributionFreeBound()
+                                                      : DistributionFreeBound(*lens.kernel);
+}
+
+// lens: has a kernel.
+void DescribeEstimates(const ModelDeclaration& declaration, const LensSnapshot& lens,
+                       google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
+                       v1::Provenance& provenance) {
+  const double bound = TermBound(lens);
+  for (const RunningBlock& block : lens.blocks) {
+    *estimates.Add() = convert::ToProto(block, bound);
+  }
+  const KernelSpec spec = KernelOfLens(lens.lens, declaration.kernel);
+  provenance.set_lens(lens.lens.name());
+  *provenance.mutable_kernel() = convert::KernelToProto(spec);
+  if (spec.matrix == nullptr) {
+    *provenance.mutable_bandwidth_rule() =
+        convert::BandwidthToProto(spec.rule.bandwidth, declaration.warmup);
+  }
+  convert::ToProto(*lens.kernel, provenance);
+  provenance.set_term_bound(bound);
+}
+
+void DescribeWarmup(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    v1::GetCalibrationResponse::InsufficientData& insufficient) {
+  insufficient.set_observations(snapshot.observations);
+  insufficient.set_needed(static_cast<std::int64_t>(declaration.warmup) - snapshot.observations);
+  insufficient.set_reason(
+      absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup, " predictions"));
+}
+
+void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
+                     std::chrono::system_clock::time_point now,
+                     v1::GetCalibrationResponse& response) {
+  DescribeVerdict(model, snapshot, now, *response.mutable_verdict());
+  DescribeWatch(model.declaration(), snapshot, *response.mutable_watch());
+  const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
+  // The newest first.
+  for (std::size_t i = alarms.size(); i-- > 0;) {
+    DescribeAlarm(alarms[i], *response.add_alarms());
+  }
+  DescribeGroups(model.declaration(), snapshot, response);
+  WarnOfRows(model.declaration(), snapshot, *response.mutable_warnings());
+  response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
+}
+
+}  // namespace
+
+void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
+                         std::chrono::system_clock::time_point now,
+                         v1::GetCalibrationResponse& response) {
+  const ModelDeclaration& declaration = model.declaration();
+  response.set_model(declaration.name.ToString());
+  response.set_observations(snapshot.observations);
+  response.set_rejected_rows(snapshot.rejected_rows);
+  response.set_dropped_rows(snapshot.dropped_rows);
+  if (snapshot.last_observation_time.has_value()) {
+    SetProto(*snapshot.last_observation_time, *response.mutable_last_observation_time());
+  }
+  if (snapshot.label_coverage.has_value()) {
+    DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());
+  }
+  if (snapshot.reliability.Total().count > 0) {
+    DescribeReliability(snapshot.reliability, *response.mutable_scores());
+  }
+  if (snapshot.monitor.has_value()) {
+    DescribeMonitor(model, snapshot, now, response);
+  }
+  if (snapshot.warming_up()) {
+    DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());
+    return;
+  }
+  const LensSnapshot& canonical = snapshot.lenses.front();
+  response.set_bandwidth_error(canonical.bandwidth_error);
+  if (canonical.kernel.has_value()) {
+    DescribeProvenance(declaration, 1, snapshot.observations, now, *response.mutable_provenance());
+    DescribeEstimates(declaration, canonical, *response.mutable_estimates(),
+                      *response.mutable_provenance());
+  }
+  for (std::size_t i = 1; i < snapshot.lenses.size(); ++i) {
+    const LensSnapshot& lens = snapshot.lenses[i];
+    v1::RunningLens& out = *response.add_lenses();
+    out.set_lens(lens.lens.name());
+    out.set_bandwidth_error(lens.bandwidth_error);
+    if (lens.kernel.has_value()) {
+      DescribeProvenance(declaration, 1, snapshot.observations, now, *out.mutable_provenance());
+      DescribeEstimates(declaration, lens, *out.mutable_estimates(), *out.mutable_provenance());
+    }
+  }
+  // Block size 2 is always there, so it has the first block.
+  constexpr std::int64_t kFirstBlock = 2;
+  if (!canonical.bandwidth_error.empty()) {
+    auto& insufficient = *response.mutable_insufficient_data();
+    insufficient.set_observations(snapshot.observations);
+    insufficient.set_reason(canonical.bandwidth_error);
+  } else if (snapshot.observations < kFirstBlock) {
+    auto& insufficient = *response.mutable_insufficient_data();
+    insufficient.set_observations(snapshot.observations);
+    insufficient.set_needed(kFirstBlock - snapshot.observations);
+    insufficient.set_reason("the first estimate is made from two observations");
+  }
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,18 @@
+#ifndef CALIBD_SERVER_API_CALIBRATION_PROTO_H_
+#define CALIBD_SERVER_API_CALIBRATION_PROTO_H_
+
+#include <chrono>
+
+#include "calibd/v1/calibration_service.pb.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+
+// What GetCalibration answers at a time when the model is in this state.
+void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
+                         std::chrono::system_clock::time_point now,
+                         v1::GetCalibrationResponse& response);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_CALIBRATION_PROTO_H_

@@ -1,0 +1,266 @@
+#include "server/api/calibration_watches.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/api/calibration_proto.h"
+#include "server/api/watch_proto.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+using WatchRequest = v1::WatchCalibrationRequest;
+using WatchResponse = v1::WatchCalibrationResponse;
+
+constexpr std::chrono::milliseconds kShortestInterval{100};
+constexpr std::chrono::hours kLongestInterval{1};
+constexpr std::chrono::seconds kDefaultInterval{1};
+// When one that was refused may come again.
+constexpr std::chrono::seconds kRefusalDelay{1};
+// How late a change may be seen.
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+// Watchers that come to be due one after another are looked at together.
+constexpr std::chrono::milliseconds kBetweenPasses{20};
+
+absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& request) {
+  if (!request.has_min_interval()) {
+    return kDefaultInterval;
+  }
+  const google::protobuf::Duration& interval = request.min_interval();
+  // Whole seconds are compared first: a client may send any number of them.
+  const std::chrono::nanoseconds nanos(interval.nanos());
+  const bool sane = interval.seconds() >= 0 &&
+                    interval.seconds() <= std::chrono::seconds(kLongestInterval).count() &&
+                    nanos >= std::chrono::seconds(0) && nanos < std::chrono::seconds(1);
+  const std::chrono::nanoseconds duration =
+      sane ? std::chrono::seconds(interval.seconds()) + nanos : std::chrono::nanoseconds(0);
+  if (duration < kShortestInterval || duration > kLongestInterval) {
+    return InvalidFieldError("min_interval",
+                             absl::StrFormat("is %d s and %d ns, expected 100 ms to 1 h",
+                                             interval.seconds(), interval.nanos()));
+  }
+  return duration;
+}
+
+// How often the model's state has changed; a restart recovers each of these counts.
+std::int64_t Changes(const ModelSnapshot& snapshot) {
+  std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
+  if (snapshot.label_coverage.has_value()) {
+    const LabelCounts& labels = snapshot.label_coverage->labels;
+    changes += snapshot.label_coverage->matured + labels.matched + labels.repeated +
+               labels.conflicting + labels.late + labels.unknown;
+  }
+  if (snapshot.monitor.has_value()) {
+    // Of the alarms that are not kept any more all are acknowledged.
+    const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
+    changes += snapshot.monitor->raised[0] + snapshot.monitor->raised[1] -
+               std::count_if(alarms.begin(), alarms.end(), [](const Alarm& alarm) {
+                 return !alarm.acknowledge_time.has_value();
+               });
+  }
+  return changes;
+}
+
+// Grows with the changes, and where the verdict becomes stale by time alone. Begins at the model's
+// creation, so that one that was created anew is another. Above 0, which stands for none.
+std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
+                      std::chrono::system_clock::time_point now) {
+  const std::int64_t begin =
+      std::chrono::duration_cast<std::chrono::microseconds>(model.create_time().time_since_epoch())
+          .count();
+  return begin + 2 * Changes(snapshot) + (IsStale(model, snapshot, now) ? 2 : 1);
+}
+
+}  // namespace
+
+// A model as it is shown to all watchers of one pass.
+struct CalibrationWatches::Shown {
+  std::shared_ptr<const ModelSnapshot> snapshot;
+  std::chrono::system_clock::time_point time;
+  std::int64_t revision = 0;
+  // Set once one of the watchers needs it.
+  std::optional<v1::GetCalibrationResponse> calibration;
+};
+
+CalibrationWatches::CalibrationWatches(const ModelRegistry& registry, std::size_t max_watchers)
+    : registry_(registry), max_watchers_(max_watchers), thread_([this] { Run(); }) {}
+
+CalibrationWatches::~CalibrationWatches() { Stop(); }
+
+absl::Status CalibrationWatches::Add(const WatchRequest& request,
+                                     const Reply<v1::WatchCalibrationResponse>& stream,
+                                     const std::shared_ptr<Model>& model) {
+  const absl::StatusOr<std::chrono::nanoseconds> interval = ReadInterval(request);
+  if (!interval.ok()) {
+    return interval.status();
+  }
+  if (request.after_revision() < 0) {
+    return InvalidFieldError("after_revision",
+                             absl::StrCat("is ", request.after_revision(), ", expected >= 0"));
+  }
+  std::int64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) {
+      return DrainingError();
+    }
+    // Under the lock: a model that is still registered now has its watches ended when it is
+    // deleted.
+    const ModelName& name = model->declaration().name;
+    const absl::StatusOr<std::shared_ptr<Model>> registered = registry_.Find(name);
+    if (!registered.ok() || *registered != model) {
+      return ModelNotFoundError(name.ToString());
+    }
+    if (watchers_.size() >= max_watchers_) {
+      return WithRetryDelay(
+          MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
+                    absl::StrCat("there are ", watchers_.size(), " watchers, the limit")),
+          kRefusalDelay);
+    }
+    number = next_number_++;
+    watchers_[number] = {.stream = stream,
+                         .model = model,
+                         .interval = *interval,
+                         .revision = request.after_revision(),
+                         .due = Clock::now()};
+    added_ = true;
+  }
+  stream->OnEnd([this, number] { Remove(number); });
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+void CalibrationWatches::Remove(std::int64_t number) {
+  // Goes after the lock is released.
+  Watcher removed;
+  const std::lock_guard lock(mutex_);
+  const auto found = watchers_.find(number);
+  if (found != watchers_.end()) {
+    removed = std::move(found->second);
+    watchers_.erase(found);
+  }
+}
+
+void CalibrationWatches::EndWatchesOf(const Model& model) {
+  End(&model, ModelNotFoundError(model.declaration().name.ToString()));
+}
+
+void CalibrationWatches::Drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  End(nullptr, DrainingError());
+}
+
+void CalibrationWatches::End(const Model* model, const absl::Status& status) {
+  std::vector<Reply<WatchResponse>> streams;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, watcher] : watchers_) {
+      if (model == nullptr || watcher.model.lock().get() == model) {
+        streams.push_back(watcher.stream);
+      }
+    }
+  }
+  // Outside the lock: a stream that ends removes its watcher.
+  for (const Reply<WatchResponse>& stream : streams) {
+    stream->End(status);
+  }
+}
+
+void CalibrationWatches::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+std::map<std::int64_t, CalibrationWatches::Watcher> CalibrationWatches::AwaitDue() {
+  std::map<std::int64_t, Watcher> due;
+  const Clock::time_point begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, begin + kBetweenPasses, [this] { return stopping_; });
+  while (due.empty() && !stopping_) {
+    added_ = false;
+    const Clock::time_point now = Clock::now();
+    Clock::time_point next = now + kLongestInterval;
+    for (const auto& [number, watcher] : watchers_) {
+      if (watcher.due <= now) {
+        due.emplace(number, watcher);
+      }
+      next = std::min(next, watcher.due);
+    }
+    if (due.empty()) {
+      changed_.wait_until(lock, next, [this] { return stopping_ || added_; });
+    }
+  }
+  return stopping_ ? std::map<std::int64_t, Watcher>() : due;
+}
+
+void CalibrationWatches::Look(Watcher& watcher, std::map<const Model*, Shown>& shown) {
+  watcher.due = Clock::now() + kBetweenLooks;
+  const std::shared_ptr<Model> model = watcher.model.lock();
+  if (model == nullptr || !watcher.stream->idle()) {
+    return;
+  }
+  Shown& now = shown[model.get()];
+  if (now.snapshot == nullptr) {
+    now.snapshot = model->snapshot();
+    now.time = std::chrono::system_clock::now();
+    now.revision = Revision(*model, *now.snapshot, now.time);
+  }
+  const bool changed = now.revision != watcher.revision;
+  if (!changed && !watcher.silent) {
+    return;
+  }
+  WatchResponse response;
+  response.set_revision(now.revision);
+  if (changed) {
+    if (!now.calibration.has_value()) {
+      DescribeCalibration(*model, *now.snapshot, now.time, now.calibration.emplace());
+    }
+    *response.mutable_calibration() = *now.calibration;
+  }
+  if (watcher.stream->Send(std::move(response))) {
+    watcher.revision = now.revision;
+    watcher.silent = false;
+    watcher.due = Clock::now() + watcher.interval;
+  }
+}
+
+void CalibrationWatches::Run() {
+  pthread_setname_np(pthread_self(), "calibd-watch");
+  while (true) {
+    std::map<std::int64_t, Watcher> due = AwaitDue();
+    if (due.empty()) {
+      return;
+    }
+    std::map<const Model*, Shown> shown;
+    for (auto& entry : due) {
+      Watcher& watcher = entry.second;
+      watcher.stream->Guard(Stage::kAnswer, [&] { Look(watcher, shown); });
+    }
+    const std::lock_guard lock(mutex_);
+    for (auto& [number, watcher] : due) {
+      const auto found = watchers_.find(number);
+      if (found != watchers_.end()) {
+        found->second = std::move(watcher);
+      }
+    }
+  }
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,53 @@
+#ifndef CALIBD_SERVER_API_COPY_SENDER_H_
+#define CALIBD_SERVER_API_COPY_SENDER_H_
+
+#include <xxhash.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "calibd/v1/store_service.pb.h"
+#include "server/api/call.h"
+#include "server/executor/thread_pool.h"
+#include "server/store/file.h"
+
+namespace calibd::server {
+
+// Sends a finished copy of the store and then its size and hash, at the pace at which the client
+// reads. No thread waits for the client. Lives until the call ends.
+class CopySender final : public std::enable_shared_from_this<CopySender> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // readers: reads the copy; must live longer than the call.
+  CopySender(File copy, Reply<v1::BackupResponse> stream, ThreadPool& readers);
+
+  void Start();
+  // Ends the call, and frees the copy at once even if the client does not read the error.
+  void End(const absl::Status& status) { stream_->End(status); }
+
+  // When the client took something last.
+  [[nodiscard]] Clock::time_point last_taken() const noexcept { return last_taken_; }
+
+ private:
+  void PostNext();
+  // On a reading thread. Errors: Unavailable.
+  absl::Status SendNext();
+
+  const File copy_;
+  const Reply<v1::BackupResponse> stream_;
+  ThreadPool& readers_;
+  std::atomic<Clock::time_point> last_taken_;
+  // The following belong to the one task that is posted at a time.
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+  std::vector<char> chunk_;
+  std::int64_t sent_bytes_ = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_COPY_SENDER_H_

@@ -1,0 +1,50 @@
+#ifndef CALIBD_SERVER_API_GUARD_H_
+#define CALIBD_SERVER_API_GUARD_H_
+
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "server/failpoint.h"
+#include "server/status_mapping.h"
+
+namespace calibd::server {
+
+// Where gRPC, or a thread that answers a call, enters the code of a call.
+enum class Stage {
+  kStart,     // the service's method
+  kRead,      // a message was read
+  kWritten,   // a message was written
+  kCancel,    // the client is gone
+  kDone,      // gRPC is done with the call
+  kOpened,    // a producer was opened
+  kProgress,  // a part of a long answer is due
+  kAnswer,    // the answer is there
+  kRoom,      // the ingest queue has room again
+  kEnd,       // the server ends the call
+};
+
+// "start", "read", ...
+[[nodiscard]] const char* StageName(Stage stage) noexcept;
+
+// Runs one entry of a call. body: returns an absl::Status or nothing. No exception leaves: it is
+// logged, and becomes the error with which the caller ends the call. method: "GetModel". Tests
+// throw inside with the failpoint "GetModel.start".
+template <typename Body>
+[[nodiscard]] absl::Status Guarded(const char* method, Stage stage, Body&& body) noexcept {
+  try {
+    EntryFailpoint(method, StageName(stage));
+    if constexpr (std::is_void_v<decltype(body())>) {
+      std::forward<Body>(body)();
+      return absl::OkStatus();
+    } else {
+      return std::forward<Body>(body)();
+    }
+  } catch (...) {
+    return CurrentExceptionStatus(method, StageName(stage));
+  }
+}
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_GUARD_H_

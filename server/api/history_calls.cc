@@ -1,0 +1,176 @@
+#include "server/api/history_calls.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/api/reliability_proto.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+using std::chrono::seconds;
+using std::chrono::sys_seconds;
+
+constexpr std::int32_t kMaxHistoryPage = 1000;
+// Of google.protobuf.Timestamp: the years 1 to 9999.
+constexpr std::int64_t kLeastTimestamp = -62135596800;
+constexpr std::int64_t kGreatestTimestamp = 253402300799;
+
+// The first whole second that is not before the timestamp.
+absl::StatusOr<sys_seconds> CheckTime(const char* field, const google::protobuf::Timestamp& time) {
+  if (time.seconds() < kLeastTimestamp || time.seconds() > kGreatestTimestamp || time.nanos() < 0 ||
+      time.nanos() > 999999999) {
+    return InvalidFieldError(field, absl::StrCat("is ", time.seconds(), " s and ", time.nanos(),
+                                                 " ns, expected a time in the years 1..9999"));
+  }
+  return sys_seconds(seconds(time.seconds() + (time.nanos() > 0 ? 1 : 0)));
+}
+
+absl::StatusOr<HistoryResolution> CheckResolution(v1::GetHistoryRequest::Resolution resolution) {
+  switch (resolution) {
+    case v1::GetHistoryRequest::RESOLUTION_MINUTE:
+      return HistoryResolution::kMinute;
+    case v1::GetHistoryRequest::RESOLUTION_UNSPECIFIED:
+    case v1::GetHistoryRequest::RESOLUTION_HOUR:
+      return HistoryResolution::kHour;
+    case v1::GetHistoryRequest::RESOLUTION_DAY:
+      return HistoryResolution::kDay;
+    default:
+      return InvalidFieldError("resolution", absl::StrCat("is ", static_cast<int>(resolution),
+                                                          ", expected minute, hour, day or none"));
+  }
+}
+
+// Before the start of a page's last bucket, so that other text is not taken for a token.
+std::string TokenPrefix(HistoryResolution resolution) {
+  return absl::StrCat("history:", static_cast<int>(resolution), ":");
+}
+
+absl::Status CheckHistoryToken(const std::string& token, HistoryQuery& query) {
+  if (token.empty()) {
+    return absl::OkStatus();
+  }
+  std::string text;
+  std::int64_t start = 0;
+  absl::string_view rest;
+  if (absl::WebSafeBase64Unescape(token, &text)) {
+    rest = text;
+  }
+  if (!absl::ConsumePrefix(&rest, TokenPrefix(query.range.resolution)) ||
+      !absl::SimpleAtoi(rest, &start)) {
+    return InvalidFieldError("page_token",
+                             "is not from a previous page, expected its next_page_token");
+  }
+  query.after = sys_seconds(seconds(start));
+  return absl::OkStatus();
+}
+
+absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Range& range) {
+  range.start = sys_seconds::min();
+  range.end = sys_seconds::max();
+  if (request.has_start_time()) {
+    const absl::StatusOr<sys_seconds> start = CheckTime("start_time", request.start_time());
+    if (!start.ok()) {
+      return start.status();
+    }
+    range.start = *start;
+  }
+  if (request.has_end_time()) {
+    const absl::StatusOr<sys_seconds> end = CheckTime("end_time", request.end_time());
+    if (!end.ok()) {
+      return end.status();
+    }
+    range.end = *end;
+  }
+  if (range.end <= range.start) {
+    return InvalidFieldError("end_time", "is not after start_time, expected a later one");
+  }
+  return absl::OkStatus();
+}
+
+void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
+                    v1::HistoryBucket& out) {
+  out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
+  out.mutable_end_time()->set_seconds(end.time_since_epoch().count());
+  out.set_rejected_rows(bucket.rejected_rows);
+  out.set_missing_labels(bucket.missing_labels);
+  out.set_pairs(bucket.pairs.count);
+  if (bucket.pairs.count >= 1) {
+    out.set_skce(bucket.pairs.mean);
+  }
+  if (bucket.pairs.count >= 2) {
+    out.set_skce_standard_error(
+        std::sqrt(bucket.pairs.Variance() / static_cast<double>(bucket.pairs.count)));
+  }
+  if (bucket.observations() > 0) {
+    DescribeReliability(bucket.reliability, out);
+  }
+  if (bucket.watch.has_value()) {
+    out.set_log10_e_value(bucket.watch->log10_e_value);
+    out.set_max_log10_e_value(bucket.watch->max_log10_e_value);
+    out.set_drift_log10_statistic(bucket.watch->drift_log10_statistic);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& request) {
+  HistoryQuery query;
+  const absl::StatusOr<HistoryResolution> resolution = CheckResolution(request.resolution());
+  if (!resolution.ok()) {
+    return resolution.status();
+  }
+  query.range.resolution = *resolution;
+  if (absl::Status status = CheckRange(request, query.range); !status.ok()) {
+    return status;
+  }
+  if (request.page_size() < 0) {
+    return InvalidFieldError(
+        "page_size", absl::StrCat("is ", request.page_size(), ", expected 0..", kMaxHistoryPage));
+  }
+  query.page_size = static_cast<std::size_t>(
+      request.page_size() == 0 ? kMaxHistoryPage : std::min(request.page_size(), kMaxHistoryPage));
+  if (absl::Status status = CheckHistoryToken(request.page_token(), query); !status.ok()) {
+    return status;
+  }
+  return query;
+}
+
+void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
+                     v1::GetHistoryResponse& response) {
+  if (buckets.empty()) {
+    return;
+  }
+  const seconds span = SpanOf(query.range.resolution);
+  HistoryBucket total;
+  for (const History::Entry& entry : buckets) {
+    total.Merge(entry.bucket);
+  }
+  DescribeBucket(total, buckets.front().start, buckets.back().start + span,
+                 *response.mutable_total());
+  auto entry = buckets.begin();
+  if (query.after.has_value()) {
+    entry = std::find_if(buckets.begin(), buckets.end(),
+                         [&query](const History::Entry& one) { return one.start > *query.after; });
+  }
+  for (; entry != buckets.end(); ++entry) {
+    if (static_cast<std::size_t>(response.buckets_size()) == query.page_size) {
+      const sys_seconds last = std::prev(entry)->start;
+      absl::WebSafeBase64Escape(
+          absl::StrCat(TokenPrefix(query.range.resolution), last.time_since_epoch().count()),
+          response.mutable_next_page_token());
+      break;
+    }
+    DescribeBucket(entry->bucket, entry->start, entry->start + span, *response.add_buckets());
+  }
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,33 @@
+#ifndef CALIBD_SERVER_API_HISTORY_CALLS_H_
+#define CALIBD_SERVER_API_HISTORY_CALLS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "calibd/v1/calibration_service.pb.h"
+#include "server/ingest/history_reader.h"
+
+namespace calibd::server {
+
+// What a GetHistoryRequest asks for.
+struct HistoryQuery {
+  HistoryReader::Range range;
+  std::size_t page_size = 0;
+  // The page begins after this bucket; unset for the first page.
+  std::optional<std::chrono::sys_seconds> after;
+};
+
+// Errors: InvalidArgument naming the field.
+[[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(
+    const v1::GetHistoryRequest& request);
+
+// buckets: all of the query's range, ascending.
+void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
+                     v1::GetHistoryResponse& response);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_HISTORY_CALLS_H_

@@ -1,0 +1,202 @@
+#include "server/api/label_coverage_proto.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/core/missing_labels.h"
+#include "calibd/core/running_reliability.h"
+#include "server/api/proto_time.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::size_t kShownClasses = 20;
+// Of the test of missing labels: a warning that is looked at again and again must be rare.
+constexpr double kMissingLevel = 1e-4;
+// And the rate of a class must differ by this from that of all: with very many predictions the
+// test finds differences that matter to nobody.
+constexpr double kMissingDifference = 0.01;
+// From which on it is warned of, whatever it depends on; as the alert CalibdLabelsMissing.
+constexpr double kMissingRate = 0.1;
+// From which on lateness is worth a word.
+constexpr double kLateRate = 0.01;
+
+std::string Percent(double rate) { return absl::StrFormat("%.1f %%", 100 * rate); }
+
+double Rate(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Leaves the field unset where there is nothing.
+template <typename Proto>
+void SetRate(std::int64_t part, std::int64_t whole, Proto& proto, void (Proto::*set)(double)) {
+  if (whole > 0) {
+    (proto.*set)(Rate(part, whole));
+  }
+}
+
+std::string ClassName(const ModelDeclaration& declaration, std::size_t k) {
+  return declaration.class_names.empty() ? absl::StrCat(k) : declaration.class_names[k];
+}
+
+void SetRates(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
+  using Proto = v1::LabelCoverage;
+  const LabelCounts& by_id = coverage.labels;
+  SetRate(coverage.pending(), coverage.predictions, proto, &Proto::set_pending_rate);
+  SetRate(coverage.missing, coverage.matured, proto, &Proto::set_missing_rate);
+  const std::int64_t labels = coverage.labelled + by_id.late + by_id.conflicting + by_id.unknown;
+  SetRate(by_id.late, labels, proto, &Proto::set_late_rate);
+  SetRate(by_id.conflicting, labels, proto, &Proto::set_conflicting_rate);
+  SetRate(by_id.unknown, labels, proto, &Proto::set_unknown_rate);
+}
+
+void DescribeClass(std::size_t k, const ClassCoverage& one,
+                   v1::LabelCoverage::PredictedClass& proto) {
+  using Proto = v1::LabelCoverage::PredictedClass;
+  proto.set_predicted_class(static_cast<std::int32_t>(k));
+  proto.set_predictions(one.predictions());
+  proto.set_pending(one.pending.all);
+  proto.set_pending_labelled(one.pending.labelled);
+  proto.set_matured(one.matured);
+  proto.set_missing(one.missing);
+  proto.set_late(one.late);
+  proto.set_conflicting(one.conflicting);
+  SetRate(one.pending.all, one.predictions(), proto, &Proto::set_pending_rate);
+  SetRate(one.missing, one.matured, proto, &Proto::set_missing_rate);
+  const std::int64_t labels = one.labelled() + one.late + one.conflicting;
+  SetRate(one.late, labels, proto, &Proto::set_late_rate);
+  SetRate(one.conflicting, labels, proto, &Proto::set_conflicting_rate);
+}
+
+void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverage& proto) {
+  const auto before = [&classes](std::size_t a, std::size_t b) {
+    return classes[a].missing != classes[b].missing ? classes[a].missing > classes[b].missing
+                                                    : a < b;
+  };
+  // A heap of those to be shown, the last of them in front: there may be 100000 classes, and
+  // this runs on a gRPC thread.
+  std::vector<std::size_t> shown;
+  for (std::size_t k = 0; k < classes.size(); ++k) {
+    if (classes[k].predictions() == 0) {
+      continue;
+    }
+    if (shown.size() == kShownClasses) {
+      // Of those with as many, the first are shown.
+      if (classes[k].missing <= classes[shown.front()].missing) {
+        continue;
+      }
+      std::pop_heap(shown.begin(), shown.end(), before);
+      shown.pop_back();
+    }
+    shown.push_back(k);
+    std::push_heap(shown.begin(), shown.end(), before);
+  }
+  std::sort_heap(shown.begin(), shown.end(), before);
+  for (const std::size_t k : shown) {
+    DescribeClass(k, classes[k], *proto.add_predicted_classes());
+  }
+}
+
+void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& coverage,
+                   v1::LabelCoverage& proto) {
+  std::vector<LabelledCount> counts;
+  counts.reserve(coverage.classes->size());
+  for (const ClassCoverage& one : *coverage.classes) {
+    counts.push_back({.predictions = one.matured, .missing = one.missing});
+  }
+  const std::optional<double> p_value = MissingLabelsPValue(counts);
+  if (!p_value.has_value()) {
+    return;
+  }
+  proto.set_missing_p_value(*p_value);
+  if (*p_value >= kMissingLevel) {
+    return;
+  }
+  const double share = Rate(coverage.missing, coverage.matured);
+  // By how much the rate of a class differs; 0 where chance alone explains it.
+  const auto difference = [&](const ClassCoverage& one) {
+    const auto matured = static_cast<double>(one.matured);
+    const double excess = static_cast<double>(one.missing) - share * matured;
+    return StandsOut(excess, matured * share * (1 - share), coverage.classes->size())
+               ? std::abs(excess) / matured
+               : 0;
+  };
+  const auto worst = std::max_element(coverage.classes->begin(), coverage.classes->end(),
+                                      [&](const ClassCoverage& a, const ClassCoverage& b) {
+                                        return difference(a) < difference(b);
+                                      });
+  if (difference(*worst) < kMissingDifference) {
+    return;
+  }
+  proto.add_warnings(absl::StrCat(
+      "labels are missing for ", Percent(Rate(worst->missing, worst->matured)),
+      " of the predictions of class ",
+      ClassName(declaration, static_cast<std::size_t>(worst - coverage.classes->begin())), " and ",
+      Percent(share),
+      " of all: if whether a label comes depends on the label, the estimates here can be false"));
+}
+
+void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
+  const LabelCounts& labels = coverage.labels;
+  if (proto.missing_rate() > kMissingRate) {
+    proto.add_warnings(absl::StrCat(
+        Percent(proto.missing_rate()), " of the predictions that matured have no label, more than ",
+        Percent(kMissingRate),
+        ": nothing is known of these, and if whether a label comes depends on the label, the "
+        "estimates here can be false"));
+  }
+  if (proto.late_rate() >= kLateRate) {
+    proto.add_warnings(absl::StrCat(
+        Percent(proto.late_rate()),
+        " of the labels came after their predictions had matured, and were not used: a longer "
+        "label_grace would use them"));
+  }
+  if (labels.conflicting > 0) {
+    proto.add_warnings(absl::StrCat(labels.conflicting,
+                                    labels.conflicting == 1 ? " label" : " labels",
+                                    " contradicted one that was known; the first counts"));
+  }
+  if (coverage.duplicate_predictions > 0) {
+    proto.add_warnings(
+        absl::StrCat(coverage.duplicate_predictions,
+                     coverage.duplicate_predictions == 1 ? " prediction" : " predictions",
+                     " came again under a known id; the first counts"));
+  }
+}
+
+}  // namespace
+
+void SetProto(const LabelCounts& counts, v1::LabelCounts& proto) {
+  proto.set_matched(counts.matched);
+  proto.set_repeated(counts.repeated);
+  proto.set_conflicting(counts.conflicting);
+  proto.set_late(counts.late);
+  proto.set_unknown(counts.unknown);
+}
+
+void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::LabelCoverage& proto) {
+  proto.set_predictions(coverage.predictions);
+  proto.set_duplicate_predictions(coverage.duplicate_predictions);
+  proto.set_pending(coverage.pending());
+  proto.set_pending_labelled(coverage.pending_labelled());
+  const std::int64_t oldest_us = model.oldest_pending_time_us();
+  if (oldest_us != 0) {
+    SetProto(ModelSnapshot::Time(std::chrono::microseconds(oldest_us)),
+             *proto.mutable_oldest_pending_time());
+  }
+  proto.set_matured(coverage.matured);
+  proto.set_missing(coverage.missing);
+  SetProto(coverage.labels, *proto.mutable_labels());
+  SetRates(coverage, proto);
+  DescribeClasses(*coverage.classes, proto);
+  WarnOfMissing(model.declaration(), coverage, proto);
+  WarnOfCounts(coverage, proto);
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,17 @@
+#ifndef CALIBD_SERVER_API_LABEL_COVERAGE_PROTO_H_
+#define CALIBD_SERVER_API_LABEL_COVERAGE_PROTO_H_
+
+#include "calibd/v1/calibration_service.pb.h"
+#include "server/state/label_coverage.h"
+#include "server/state/model.h"
+
+namespace calibd::server {
+
+void SetProto(const LabelCounts& counts, v1::LabelCounts& proto);
+
+// What the labels of a model with a label_grace did not cover, and what that may mean.
+void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::LabelCoverage& proto);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_LABEL_COVERAGE_PROTO_H_

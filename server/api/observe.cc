@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "server/api/api.h"
+#include "server/api/label_coverage_proto.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::chrono::milliseconds kBusyRetryDelay{200};
+constexpr std::size_t kMaxProducerIdLength = 128;
+
+bool IsProducerId(const std::string& id) {
+  return !id.empty() && id.size() <= kMaxProducerIdLength &&
+         absl::ascii_isalnum(static_cast<unsigned char>(id.front())) &&
+         std::all_of(id.begin(), id.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == ':' || c == '-';
+         });
+}
+
+// The position of a batch whose request names a producer. Errors: InvalidArgument.
+absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request) {
+  if (!request.has_producer()) {
+    return std::nullopt;
+  }
+  const v1::ObserveRequest::Producer& producer = request.producer();
+  if (absl::Status status = CheckProducer("producer", producer.producer_id(), producer.epoch());
+      !status.ok()) {
+    return status;
+  }
+  if (producer.sequence() < 1) {
+    return InvalidFieldError("producer.sequence",
+                             absl::StrCat("is ", producer.sequence(), ", expected >= 1"));
+  }
+  return ProducerPosition{.producer_id = producer.producer_id(),
+                          .epoch = producer.epoch(),
+                          .sequence = producer.sequence()};
+}
+
+absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveResponse& response) {
+  response.set_accepted_rows(settlement.accepted_rows);
+  response.set_duplicate_rows(settlement.duplicate_rows);
+  if (labels) {
+    SetProto(settlement.labels, *response.mutable_labels());
+  }
+  return settlement.status;
+}
+
+}  // namespace
+
+absl::Status CheckProducer(const std::string& field, const std::string& producer_id,
+                           std::int64_t epoch) {
+  if (!IsProducerId(producer_id)) {
+    return InvalidFieldError(
+        absl::StrCat(field, ".producer_id"),
+        absl::StrCat("is ", Quoted(producer_id),
+                     ", expected to match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"));
+  }
+  if (epoch < 0) {
+    return InvalidFieldError(absl::StrCat(field, ".epoch"),
+                             absl::StrCat("is ", epoch, ", expected >= 0"));
+  }
+  return absl::OkStatus();
+}
+
+// The batch is settled also if the caller is gone by then.
+absl::Status Api::Observe(const v1::ObserveRequest& request,
+                          const Reply<v1::ObserveResponse>& reply, NamedModel model) {
+  const absl::StatusOr<std::optional<ProducerPosition>> position = ReadPosition(request);
+  if (!position.ok()) {
+    return position.status();
+  }
+  if (parts_.ingestor.queue_full()) {
+    return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
+                                    "the ingest queue is full; nothing was applied"),
+                          kBusyRetryDelay);
+  }
+  const bool labels = request.has_labels();
+  LogRow batch = labels ? Decode(request.labels(), model->declaration())
+                              : Decode(request.observations(), model->declaration());
+  const auto answer = [reply, labels](const Settlement& settlement) {
+    reply->Answer(
+        [&](v1::ObserveResponse& response) { return Answer(settlement, labels, response); });
+  };
+  if (!position->has_value()) {
+    parts_.ingestor.Submit(model, std::nullopt, std::move(batch), answer);
+    return absl::OkStatus();
+  }
+  parts_.ingestor.OpenAndSubmit(
+      model, *position, std::move(batch),
+      [this, model, reply, answer, producer = **position](const Settlement& settlement) {
+        // Also if the call has ended.
+        reply->Guard(Stage::kEnd,
+                     [&] { parts_.streams.Fence(*model, producer.producer_id, producer.epoch); });
+        answer(settlement);
+      });
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

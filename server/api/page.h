@@ -1,0 +1,28 @@
+#ifndef CALIBD_SERVER_API_PAGE_H_
+#define CALIBD_SERVER_API_PAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace calibd::server {
+
+// A page of a list of models in ascending order of name.
+struct Page {
+  // The name after which it begins, empty for the first one.
+  std::string after;
+  std::size_t size = 0;
+};
+
+// page_size: 0 means 100, larger ones are reduced to 1000. page_token: of MakePageToken, or empty.
+// Errors: InvalidArgument naming the field.
+[[nodiscard]] absl::StatusOr<Page> ParsePage(std::int32_t page_size, const std::string& page_token);
+
+// Of the page after the one that ends with this name.
+[[nodiscard]] std::string MakePageToken(const std::string& last_name);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_PAGE_H_

@@ -1,0 +1,165 @@
+#include "server/api/store_upkeep.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/api/progress_sender.h"
+#include "server/errors.h"
+#include "server/ingest/verification.h"
+#include "server/store/backup.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr int kNiceness = 10;
+// Finished copies on disk.
+constexpr std::size_t kMaxCopies = 2;
+constexpr std::chrono::seconds kUpkeepRetryDelay{5};
+// A copy whose client took nothing for so long makes room for another one.
+constexpr std::chrono::seconds kPatience{5};
+
+absl::Status BusyError(const char* message) {
+  return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "STORE_BUSY", message),
+                        kUpkeepRetryDelay);
+}
+
+// Sends the progress of a computation, and returns whether anybody waits for its result.
+template <typename Response>
+std::function<bool(double)> Progress(const Reply<Response>& reply,
+                                     const std::atomic<bool>& draining) {
+  return [reply, &draining, sender = ProgressSender<Response>(reply)](double fraction) mutable {
+    sender(fraction);
+    return !draining && !reply->ended();
+  };
+}
+
+}  // namespace
+
+StoreUpkeep::StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
+                         std::function<void(const absl::Status&)> on_damage)
+    : registry_(registry),
+      folder_(std::move(folder)),
+      commits_(commits),
+      on_damage_(std::move(on_damage)),
+      computer_("calibd-upkeep", 1, kNiceness),
+      reader_("calibd-copies", 1, kNiceness) {
+  std::error_code error;
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
+    std::filesystem::remove(copy() + suffix, error);
+  }
+}
+
+template <typename Response>
+absl::Status StoreUpkeep::Begin(const Reply<Response>& reply,
+                                std::function<absl::Status(Turn&)> work) {
+  if (draining_) {
+    return DrainingError();
+  }
+  if (absl::Status restored = registry_.CheckRestored(); !restored.ok()) {
+    return restored;
+  }
+  if (busy_.exchange(true)) {
+    return BusyError("another backup or verification runs");
+  }
+  Turn turn(this, [this](void* /*upkeep*/) { busy_ = false; });
+  computer_.Post([this, reply, work = std::move(work), turn = std::move(turn)]() mutable {
+    reply->Guard(Stage::kAnswer, [&] {
+      absl::Status status = work(turn);
+      // The client may call again as soon as it has the error.
+      turn.reset();
+      return absl::IsCancelled(status) && draining_ ? DrainingError() : status;
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status StoreUpkeep::Backup(const Reply<v1::BackupResponse>& reply) {
+  return Begin(reply, [this, reply](Turn& turn) { return MakeCopy(reply, turn); });
+}
+
+absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn) {
+  if (absl::Status status = AdmitCopy(); !status.ok()) {
+    return status;
+  }
+  absl::Status status = CopyStore(database(), commits_, copy(), Progress(reply, draining_));
+  if (absl::IsDataLoss(status)) {
+    on_damage_(status);
+  }
+  if (absl::IsResourceExhausted(status)) {
+    const CommitQueue::Statistics used = commits_.statistics();
+    return WithClientMessage(
+        std::move(status),
+        absl::StrCat("the backup was not made: the server first makes a copy of at most ",
+                     used.log_bytes + used.database_bytes,
+                     " bytes in its data-dir, whose disk has too little room; free some there and "
+                     "try again"));
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  absl::StatusOr<File> file = File::Open(copy(), O_RDONLY | O_CLOEXEC, "send a backup");
+  // Without a name, the copy is gone when the call ends, and with the process.
+  std::error_code error;
+  std::filesystem::remove(copy(), error);
+  if (!file.ok() || error) {
+    return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", "the copy cannot be read");
+  }
+  const auto sender = std::make_shared<CopySender>(*std::move(file), reply, reader_);
+  {
+    const std::lock_guard lock(mutex_);
+    sending_.push_back(sender);
+  }
+  turn.reset();
+  sender->Start();
+  return absl::OkStatus();
+}
+
+absl::Status StoreUpkeep::AdmitCopy() {
+  std::shared_ptr<CopySender> slowest;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(sending_, [](const auto& sender) { return sender.expired(); });
+    if (sending_.size() < kMaxCopies) {
+      return absl::OkStatus();
+    }
+    for (const std::weak_ptr<CopySender>& sender : sending_) {
+      if (const auto held = sender.lock();
+          held != nullptr && (slowest == nullptr || held->last_taken() < slowest->last_taken())) {
+        slowest = held;
+      }
+    }
+  }
+  if (slowest != nullptr) {
+    if (CopySender::Clock::now() - slowest->last_taken() < kPatience) {
+      return BusyError("other backups are being sent");
+    }
+    slowest->End(BusyError("the client did not read, and another backup needs the room"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreUpkeep::Verify(const Reply<v1::VerifyResponse>& reply) {
+  return Begin(reply, [this, reply](Turn& turn) -> absl::Status {
+    absl::StatusOr<v1::Verification> verification =
+        VerifyStore(database(), commits_, Progress(reply, draining_));
+    turn.reset();
+    if (!verification.ok()) {
+      return verification.status();
+    }
+    for (const std::string& problem : verification->problems()) {
+      on_damage_(absl::DataLossError(problem));
+    }
+    v1::VerifyResponse response;
+    *response.mutable_verification() = *std::move(verification);
+    reply->SendLast(std::move(response));
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace calibd::server

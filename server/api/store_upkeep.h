@@ -1,0 +1,72 @@
+#ifndef CALIBD_SERVER_API_STORE_UPKEEP_H_
+#define CALIBD_SERVER_API_STORE_UPKEEP_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "calibd/v1/store_service.pb.h"
+#include "server/api/call.h"
+#include "server/api/copy_sender.h"
+#include "server/executor/thread_pool.h"
+#include "server/state/model_registry.h"
+#include "server/store/commit_queue.h"
+
+namespace calibd::server {
+
+// Backups and verifications. Reads the database by connections of its own, on a thread of its own,
+// once the models are restored. One copy or verification is computed at a time; what is computed is
+// sent without holding up the next one.
+class StoreUpkeep {
+ public:
+  // folder: of the store that commits writes. on_damage: called with each damage that a copy or a
+  // verification finds. Removes what an earlier process left there half done.
+  StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
+              std::function<void(const absl::Status& damage)> on_damage);
+
+  // Errors: Unavailable; ResourceExhausted while another runs.
+  [[nodiscard]] absl::Status Backup(const Reply<v1::BackupResponse>& reply);
+  [[nodiscard]] absl::Status Verify(const Reply<v1::VerifyResponse>& reply);
+
+  // Ends what is computed and takes nothing more.
+  void Drain() noexcept { draining_ = true; }
+  void Stop() {
+    computer_.Stop();
+    reader_.Stop();
+  }
+
+ private:
+  // While it is set, no other copy or verification is computed.
+  using Turn = std::shared_ptr<void>;
+
+  // Runs work on the computing thread; an error that it returns ends the call. work resets the turn
+  // when it has computed what it sends.
+  // Errors, and then work does not run: Unavailable; ResourceExhausted while another runs.
+  template <typename Response>
+  absl::Status Begin(const Reply<Response>& reply, std::function<absl::Status(Turn&)> work);
+  absl::Status MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn);
+  // Makes room for another copy on disk. Errors: ResourceExhausted while all are being read.
+  absl::Status AdmitCopy();
+
+  [[nodiscard]] std::string database() const { return folder_ + "/calibd.db"; }
+  [[nodiscard]] std::string copy() const { return folder_ + "/backup.tmp"; }
+
+  const ModelRegistry& registry_;
+  const std::string folder_;
+  CommitQueue& commits_;
+  const std::function<void(const absl::Status&)> on_damage_;
+  std::atomic<bool> busy_ = false;
+  std::atomic<bool> draining_ = false;
+  std::mutex mutex_;
+  // The copies that are being sent. Guarded by mutex_.
+  std::vector<std::weak_ptr<CopySender>> sending_;
+  ThreadPool computer_;
+  ThreadPool reader_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_API_STORE_UPKEEP_H_

@@ -1,0 +1,148 @@
+#include "server/api/verdict_list.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/core/e_bh.h"
+#include "server/api/page.h"
+#include "server/api/proto_time.h"
+#include "server/api/watch_proto.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr double kDefaultRate = 0.05;
+constexpr double kMinRate = 1e-9;
+constexpr double kMaxRate = 0.25;
+
+// How long the later pages of a list are of the models that its first one tested.
+constexpr std::chrono::seconds kTestedAge{60};
+// Models that are taken from the registry at a time, as nobody finds one meanwhile.
+constexpr std::size_t kModelsAtATime = 256;
+constexpr std::chrono::seconds kListRetryDelay{1};
+
+void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock::time_point now,
+                    v1::ListVerdictsResponse::ModelVerdict& proto) {
+  const ModelDeclaration& declaration = model.declaration();
+  const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  proto.set_model(declaration.name.ToString());
+  proto.set_observations(snapshot->observations);
+  if (snapshot->last_observation_time.has_value()) {
+    SetProto(*snapshot->last_observation_time, *proto.mutable_last_observation_time());
+  }
+  if (snapshot->monitor.has_value()) {
+    DescribeVerdict(model, *snapshot, now, *proto.mutable_verdict());
+    DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
+  }
+  proto.set_rejected_among_all(rejected);
+}
+
+}  // namespace
+
+absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
+  Tested tested{.rate = rate, .time = std::chrono::steady_clock::now()};
+  std::vector<std::int64_t> ids;
+  std::vector<double> e_values;
+  std::string after;
+  std::size_t listed = 0;
+  do {
+    const auto models = registry_.List(after, kModelsAtATime);
+    if (!models.ok()) {
+      return models.status();
+    }
+    for (const std::shared_ptr<Model>& model : *models) {
+      const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
+      if (snapshot->monitor.has_value() && snapshot->monitor->watch.has_value()) {
+        ids.push_back(model->id());
+        e_values.push_back(snapshot->monitor->watch->reading.evidence.log10_e_value);
+      }
+    }
+    listed = models->size();
+    if (listed > 0) {
+      after = models->back()->declaration().name.ToString();
+    }
+  } while (listed == kModelsAtATime);
+  tested.models = static_cast<std::int32_t>(ids.size());
+  const std::vector<bool> rejected = RejectedByEbh(e_values, rate);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (rejected[i]) {
+      tested.rejected.push_back(ids[i]);
+    }
+  }
+  std::sort(tested.rejected.begin(), tested.rejected.end());
+  return tested;
+}
+
+absl::Status VerdictList::ListPage(const Page& page, double rate,
+                                   v1::ListVerdictsResponse& response) {
+  const bool known = !page.after.empty() && tested_.has_value() && tested_->rate == rate &&
+                     std::chrono::steady_clock::now() - tested_->time < kTestedAge;
+  if (!known) {
+    absl::StatusOr<Tested> tested = TestAll(rate);
+    if (!tested.ok()) {
+      return tested.status();
+    }
+    tested_ = *std::move(tested);
+  }
+  // One more says whether there is another page.
+  const auto models = registry_.List(page.after, page.size + 1);
+  if (!models.ok()) {
+    return models.status();
+  }
+  response.set_tested_models(tested_->models);
+  response.set_rejected_models(static_cast<std::int32_t>(tested_->rejected.size()));
+  const auto now = std::chrono::system_clock::now();
+  for (std::size_t i = 0; i < std::min(models->size(), page.size); ++i) {
+    const Model& model = *(*models)[i];
+    const bool rejected =
+        std::binary_search(tested_->rejected.begin(), tested_->rejected.end(), model.id());
+    DescribeListed(model, rejected, now, *response.add_models());
+  }
+  if (models->size() > page.size) {
+    response.set_next_page_token(
+        MakePageToken(response.models(response.models_size() - 1).model()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
+                               const Reply<v1::ListVerdictsResponse>& reply) {
+  const absl::StatusOr<Page> page = ParsePage(request.page_size(), request.page_token());
+  if (!page.ok()) {
+    return page.status();
+  }
+  const double given = request.false_discovery_rate();
+  const double rate = given == 0 ? kDefaultRate : given;
+  // Written so that NaN fails too.
+  if (!(rate >= kMinRate && rate <= kMaxRate)) {
+    return InvalidFieldError("false_discovery_rate",
+                             absl::StrCat("is ", given, ", expected ", kMinRate, "..", kMaxRate));
+  }
+  if (calls_.fetch_add(1) >= kMostCalls) {
+    --calls_;
+    return WithRetryDelay(
+        MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_READS",
+                  absl::StrCat(kMostCalls, " calls wait for verdicts, expected fewer")),
+        kListRetryDelay);
+  }
+  try {
+    thread_.Post([this, page = *page, rate, reply] {
+      --calls_;
+      reply->Answer(
+          [&](v1::ListVerdictsResponse& response) { return ListPage(page, rate, response); });
+    });
+  } catch (...) {
+    --calls_;
+    throw;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,416 @@
+#include "server/api/watch_proto.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "calibd/core/confidence_sequence.h"
+#include "calibd/core/e_bh.h"
+#include "server/api/proto_time.h"
+#include "server/state/effect_size.h"
+
+namespace calibd::server {
+namespace {
+
+using Time = std::chrono::system_clock::time_point;
+
+// Of the evidence, for a family to be named.
+constexpr double kLeastShare = 0.1;
+
+// Of the newest rows, before anything is said of them.
+constexpr std::int64_t kLeastScreened = 100;
+// Of the newest rows, to be worth a word.
+constexpr double kDuplicateShare = 0.01;
+constexpr double kPrintedShare = 0.99;
+
+double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
+
+// Those that carry the evidence, the strongest first.
+void NameFamilies(const std::array<double, kFamilyCount>& shares,
+                  google::protobuf::RepeatedPtrField<std::string>& names) {
+  std::array<std::size_t, kFamilyCount> order{};
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+  for (const std::size_t family : order) {
+    if (shares[family] >= kLeastShare) {
+      *names.Add() = FamilyName(static_cast<ExpertFamily>(family));
+    }
+  }
+}
+
+std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
+  if (snapshot.monitor->watch.has_value()) {
+    return "";
+  }
+  if (snapshot.warming_up()) {
+    return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
+                        " observations, which are watched then");
+  }
+  const std::string& error = snapshot.lenses.front().bandwidth_error;
+  return error.empty() ? "the kernel is zero" : error;
+}
+
+// When the model's newest observation was counted, or when there came to be none.
+Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
+  return snapshot.monitor->last_counted_time.value_or(model.create_time());
+}
+
+std::string Plural(std::int64_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+// "by 4.1 points over-confident".
+std::string DescribeGap(double gap) {
+  return absl::StrFormat("%s-confident by %.2g points", gap < 0 ? "under" : "over",
+                         100 * (gap < 0 ? -gap : gap));
+}
+
+std::string DescribeEvidence(const EvidenceReading& reading, double threshold) {
+  return absl::StrFormat(
+      "log10 of the e-value is %.2f, its largest so far %.2f; the alarm is at %.2f",
+      reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value), threshold);
+}
+
+// Whether what the drift alarm found need not be a change.
+std::string DescribeChange(const MonitorSnapshot& monitor, double threshold) {
+  const bool evidence =
+      monitor.raised[0] > 0 ||
+      (monitor.watch.has_value() && ToLog10(monitor.watch->reading.maximum.log_value) >= threshold);
+  return evidence ? "That need not be a change: the evidence over all observations has crossed its "
+                    "threshold too, as it does where a model is wrong from its start."
+                  : "That may be a change: the evidence over all observations has not crossed its "
+                    "threshold.";
+}
+
+std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                      const v1::Verdict& verdict, const Alarm* alarm) {
+  const Monitoring& monitoring = declaration.monitoring;
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  const std::int64_t watched = monitor.watch.has_value() ? monitor.watch->reading.count : 0;
+  std::string text;
+  switch (verdict.status()) {
+    case v1::Verdict::STATUS_MISCALIBRATED:
+      text = absl::StrFormat(
+          "Not calibrated: the e-value crossed %.4g at observation %d (%s on average then), which "
+          "a calibrated model ever does with a probability of at most %.3g.",
+          1 / monitoring.significance_level, alarm->observation, DescribeGap(alarm->gap),
+          monitoring.significance_level);
+      break;
+    case v1::Verdict::STATUS_DRIFTED:
+      text = absl::StrFormat(
+          "The newest observations were not calibrated: the drift detector crossed its threshold "
+          "at observation %d, which happens to a calibrated model once in %.4g observations at "
+          "most, on average. %s",
+          alarm->observation, monitoring.average_run_length,
+          DescribeChange(monitor, EvidenceThreshold(monitoring.significance_level)));
+      break;
+    case v1::Verdict::STATUS_INSUFFICIENT_DATA:
+    case v1::Verdict::STATUS_STALE:
+    case v1::Verdict::STATUS_NOT_REJECTED:
+      if (!monitor.watch.has_value()) {
+        text = absl::StrCat("Nothing can be said: ", UnavailableReason(declaration, snapshot), ".");
+      } else if (watched < monitoring.min_observations) {
+        text = absl::StrCat("Too little is known: ", Plural(watched, "observation"), " of ",
+                            monitoring.min_observations, ".");
+      } else {
+        text = absl::StrCat("That the model is calibrated is not rejected after ",
+                            Plural(watched, "observation"), ": ",
+                            DescribeEvidence(monitor.watch->reading,
+                                             EvidenceThreshold(monitoring.significance_level)),
+                            ".");
+      }
+      break;
+    default:
+      break;
+  }
+  if (verdict.stale()) {
+    const double stale_seconds = std::chrono::duration<double>(monitoring.stale_after).count();
+    absl::StrAppend(&text, absl::StrFormat(" No observation was counted for %.4g s or longer: "
+                                           "this may be outdated.",
+                                           stale_seconds));
+  }
+  return text;
+}
+
+void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
+                        v1::EffectSize& proto) {
+  const EffectSize effect =
+      ComputeEffectSize(watch.reading, watch.null_moments, significance_level);
+  if (effect.skce.has_value()) {
+    proto.set_skce(*effect.skce);
+  }
+  if (effect.skce_lower_bound.has_value()) {
+    proto.set_skce_lower_bound(*effect.skce_lower_bound);
+  }
+  if (effect.skce_upper_bound.has_value()) {
+    proto.set_skce_upper_bound(*effect.skce_upper_bound);
+  }
+  if (effect.noise_floor.has_value()) {
+    proto.set_noise_floor(*effect.noise_floor);
+  }
+  const EvidenceReading& reading = watch.reading;
+  if (const std::optional<NormalTest> test =
+          TestProjections(reading.projections, reading.projection_variance)) {
+    proto.set_one_look_p_value(test->p_value);
+    if (test->z.has_value()) {
+      proto.set_one_look_z(*test->z);
+    }
+  }
+}
+
+void DescribeEvidence(const EvidenceReading& reading, double significance_level,
+                      v1::Evidence& proto) {
+  proto.set_log10_e_value(reading.evidence.log10_e_value);
+  proto.set_max_log10_e_value(ToLog10(reading.maximum.log_value));
+  proto.set_max_observation(reading.maximum.at);
+  proto.set_anytime_p_value(AnytimePValue(reading.maximum));
+  proto.set_threshold(EvidenceThreshold(significance_level));
+  proto.set_valid_for_repeated_looks(true);
+  for (std::size_t i = 0; i < kFamilyCount; ++i) {
+    v1::Evidence::Family& family = *proto.add_families();
+    family.set_name(FamilyName(static_cast<ExpertFamily>(i)));
+    family.set_log10_e_value(reading.evidence.family_log10_e_value[i]);
+    family.set_share(reading.evidence.family_share[i]);
+  }
+}
+
+void DescribeDrift(const Drift& drift, double average_run_length, v1::Drift& proto) {
+  proto.set_log10_statistic(drift.shiryaev_roberts.log10_now);
+  proto.set_max_log10_statistic(ToLog10(drift.shiryaev_roberts.maximum.log_value));
+  proto.set_cusum_log10_statistic(drift.cusum.log10_now);
+  proto.set_max_cusum_log10_statistic(ToLog10(drift.cusum.maximum.log_value));
+  proto.set_threshold(DriftThreshold(average_run_length));
+}
+
+std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
+  return declaration.class_names.empty() ? "" : declaration.class_names[k];
+}
+
+void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
+                         v1::Whereabouts& proto) {
+  const auto n = static_cast<double>(watch.reading.count);
+  // In which one looks for what is off.
+  const std::size_t places = declaration.class_count + watch.reliability.bins.size();
+  for (const DeviatingClass& one : watch.deviating_classes) {
+    v1::Whereabouts::ClassShare& out = *proto.add_classes();
+    out.set_class_index(static_cast<std::int32_t>(one.index));
+    out.set_class_name(ClassNameOf(declaration, one.index));
+    out.set_observed(static_cast<double>(one.frequencies.labels) / n);
+    out.set_predicted(one.frequencies.predicted / n);
+    out.set_z(one.frequencies.Z());
+    out.set_stands_out(one.frequencies.StandsOut(places));
+    out.set_log10_e_value(one.log10_e_value);
+    out.set_rejected(one.rejected);
+  }
+  proto.set_rejected_classes(watch.rejected_classes);
+  const auto& bins = watch.reliability.bins;
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    if (bins[i].count == 0) {
+      continue;
+    }
+    const auto count = static_cast<double>(bins[i].count);
+    v1::Whereabouts::ConfidenceBin& out = *proto.add_confidence_bins();
+    out.set_lower(static_cast<double>(i) / static_cast<double>(bins.size()));
+    out.set_upper(static_cast<double>(i + 1) / static_cast<double>(bins.size()));
+    out.set_observations(bins[i].count);
+    out.set_mean_confidence(bins[i].confidence / count);
+    out.set_accuracy(static_cast<double>(bins[i].correct) / count);
+    out.set_z(bins[i].Z());
+    out.set_stands_out(bins[i].StandsOut(places));
+  }
+}
+
+void DescribeDirection(const RunningReliability& reliability, v1::Direction& proto) {
+  const RunningReliability::Bin total = reliability.Total();
+  const auto n = static_cast<double>(total.count);
+  proto.set_mean_confidence(total.confidence / n);
+  proto.set_accuracy(static_cast<double>(total.correct) / n);
+  proto.set_gap(proto.mean_confidence() - proto.accuracy());
+  proto.set_gap_standard_deviation(std::sqrt(total.variance) / n);
+}
+
+void DescribeScores(const RunningReliability& reliability, v1::GroupWatch::Scores& proto) {
+  const auto n = static_cast<double>(reliability.Total().count);
+  proto.set_brier_score(reliability.brier / n);
+  proto.set_log_loss(reliability.log_loss / n);
+  proto.set_ece(reliability.ExpectedCalibrationError());
+}
+
+// min_observations: of the model, or of a group.
+void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
+                 std::int64_t min_observations, v1::Watch& proto) {
+  const EvidenceReading& reading = watch.reading;
+  proto.set_observations(reading.count);
+  proto.set_first_observation(watch.first_observation);
+  proto.set_min_observations(min_observations);
+  proto.set_random_features(static_cast<std::int32_t>(kFeatureCount));
+  DescribeEvidence(reading, monitoring.significance_level, *proto.mutable_evidence());
+  DescribeDrift(reading.drift, monitoring.average_run_length, *proto.mutable_drift());
+  DescribeEffectSize(watch, monitoring.significance_level, *proto.mutable_effect_size());
+}
+
+}  // namespace
+
+bool IsStale(const Model& model, const ModelSnapshot& snapshot, Time now) {
+  return snapshot.monitor.has_value() &&
+         now >= LastCounted(model, snapshot) + model.declaration().monitoring.stale_after;
+}
+
+void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now,
+                     v1::Verdict& proto) {
+  const ModelDeclaration& declaration = model.declaration();
+  const Monitoring& monitoring = declaration.monitoring;
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  const Time stale_since = LastCounted(model, snapshot) + monitoring.stale_after;
+  proto.set_stale(IsStale(model, snapshot, now));
+  const Alarm* alarm = monitor.FindActive(Alarm::Kind::kEvidence);
+  if (alarm != nullptr) {
+    proto.set_status(v1::Verdict::STATUS_MISCALIBRATED);
+  } else if ((alarm = monitor.FindActive(Alarm::Kind::kDrift)) != nullptr) {
+    proto.set_status(v1::Verdict::STATUS_DRIFTED);
+  } else if (proto.stale()) {
+    proto.set_status(v1::Verdict::STATUS_STALE);
+    SetProto(stale_since, *proto.mutable_since());
+    proto.set_since_observation(snapshot.observations);
+  } else if (!monitor.watch.has_value() ||
+             monitor.watch->reading.count < monitoring.min_observations) {
+    proto.set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  } else {
+    proto.set_status(v1::Verdict::STATUS_NOT_REJECTED);
+  }
+  if (alarm != nullptr) {
+    SetProto(alarm->raise_time, *proto.mutable_since());
+    proto.set_since_observation(alarm->observation);
+  }
+  if (monitor.watch.has_value()) {
+    const EvidenceReading& reading = monitor.watch->reading;
+    // Of a mixture that has lost there is nothing to carry.
+    if (reading.evidence.log10_e_value > 0) {
+      NameFamilies(reading.evidence.family_share, *proto.mutable_evidence_families());
+    }
+    if (reading.count > 0) {
+      DescribeDirection(monitor.watch->reliability, *proto.mutable_direction());
+      DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
+    }
+  }
+  proto.set_summary(Summarize(declaration, snapshot, proto, alarm));
+}
+
+void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                   v1::Watch& proto) {
+  const std::optional<WatchSnapshot>& watch = snapshot.monitor->watch;
+  if (!watch.has_value()) {
+    proto.set_unavailable_reason(UnavailableReason(declaration, snapshot));
+    return;
+  }
+  DescribeOne(declaration.monitoring, *watch, declaration.monitoring.min_observations, proto);
+}
+
+void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                    v1::GetCalibrationResponse& response) {
+  const Monitoring& monitoring = declaration.monitoring;
+  std::vector<const GroupSnapshot*> groups;
+  for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
+    groups.push_back(group.get());
+  }
+  const auto log10_e_value = [](const GroupSnapshot* group) {
+    return group->watch.reading.evidence.log10_e_value;
+  };
+  std::stable_sort(groups.begin(), groups.end(),
+                   [&](const GroupSnapshot* a, const GroupSnapshot* b) {
+                     return log10_e_value(a) > log10_e_value(b);
+                   });
+  const auto tested = [&](const GroupSnapshot* group) {
+    return group->watch.reading.count >= monitoring.min_group_observations;
+  };
+  std::vector<double> e_values;
+  for (const GroupSnapshot* const group : groups) {
+    if (tested(group)) {
+      e_values.push_back(log10_e_value(group));
+    }
+  }
+  const std::vector<bool> rejected = RejectedByEbh(e_values, monitoring.significance_level);
+  response.set_tested_groups(static_cast<std::int32_t>(e_values.size()));
+  std::size_t next = 0;
+  for (const GroupSnapshot* const group : groups) {
+    v1::GroupWatch& proto = *response.add_groups();
+    proto.set_value(group->value);
+    proto.set_overflow(group->overflow);
+    DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
+                *proto.mutable_watch());
+    DescribeDirection(group->watch.reliability, *proto.mutable_direction());
+    if (group->watch.reading.count > 0) {
+      DescribeScores(group->watch.reliability, *proto.mutable_scores());
+    }
+    proto.set_tested(tested(group));
+    proto.set_rejected(proto.tested() && rejected[next++]);
+  }
+}
+
+void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                google::protobuf::RepeatedPtrField<std::string>& warnings) {
+  const RowScreen::Counts& screen = snapshot.monitor->screen;
+  if (screen.rows < kLeastScreened) {
+    return;
+  }
+  const auto rows = static_cast<double>(screen.rows);
+  if (static_cast<double>(screen.duplicates) >= kDuplicateShare * rows) {
+    *warnings.Add() = absl::StrFormat(
+        "%.1f %% of the newest %d observations are equal to earlier ones, label and all: what is "
+        "counted twice looks like evidence. Predictions with ids, and numbered batches, are "
+        "counted once.",
+        100 * static_cast<double>(screen.duplicates) / rows, screen.rows);
+  }
+  const auto digit_rows = static_cast<double>(screen.digit_rows);
+  double unit = 1;
+  for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {
+    unit /= 10;
+    const auto printed = static_cast<double>(screen.at_most_digits[i]);
+    if (printed < kPrintedShare * digit_rows) {
+      continue;
+    }
+    const double tolerance =
+        std::min(kMaxTolerance, static_cast<double>(declaration.class_count) * unit / 2);
+    if (tolerance > declaration.monitoring.tolerance && screen.at_most_digits[i] > screen.hard) {
+      *warnings.Add() = absl::StrFormat(
+          "The probabilities of the newest observations have %s: what rounding took away looks "
+          "like evidence. Send more digits, or declare monitoring.tolerance = %.3g, half a unit "
+          "of the last digit for each class; it is %.3g.",
+          Plural(static_cast<std::int64_t>(i) + 1, "decimal digit"), tolerance,
+          declaration.monitoring.tolerance);
+    }
+    return;
+  }
+}
+
+void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
+  proto.set_id(alarm.id);
+  proto.set_kind(static_cast<v1::Alarm::Kind>(alarm.kind));
+  SetProto(alarm.raise_time, *proto.mutable_raise_time());
+  proto.set_observation(alarm.observation);
+  proto.set_log10_value(alarm.log10_value);
+  proto.set_threshold(alarm.threshold);
+  if (alarm.skce.has_value()) {
+    proto.set_skce(*alarm.skce);
+  }
+  if (alarm.skce_lower_bound.has_value()) {
+    proto.set_skce_lower_bound(*alarm.skce_lower_bound);
+  }
+  proto.set_gap(alarm.gap);
+  NameFamilies(alarm.family_share, *proto.mutable_evidence_families());
+  if (alarm.acknowledge_time.has_value()) {
+    SetProto(*alarm.acknowledge_time, *proto.mutable_acknowledge_time());
+  }
+  proto.set_note(alarm.note);
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,209 @@
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
+#include "calibd/convert/kernel.h"
+#include "calibd/core/evaluation.h"
+#include "calibd/core/lens_test.h"
+#include "server/api/api.h"
+#include "server/api/progress_sender.h"
+#include "server/api/proto_time.h"
+#include "server/api/provenance.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::int32_t kDefaultReplicates = 1000;
+
+std::uint64_t RandomSeed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32U) | device();
+}
+
+// An error of a request whose message begins with the field and a space.
+absl::Status RequestError(const absl::Status& status) {
+  const std::string message(status.message());
+  const std::size_t space = message.find(' ');
+  return InvalidFieldError(message.substr(0, space), message.substr(space + 1));
+}
+
+absl::Status CheckWindow(std::int32_t window) {
+  return window < 0 ? InvalidFieldError("window", absl::StrCat("is ", window, ", expected >= 0"))
+                    : absl::OkStatus();
+}
+
+// The kernel that the running estimates of this lens have, or the one it would have.
+KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                     const Lens& lens) {
+  KernelSpec spec = KernelOfLens(lens, declaration.kernel);
+  const LensSnapshot* const running = snapshot.Find(lens);
+  if (running == nullptr || !running->kernel.has_value()) {
+    return spec;
+  }
+  if (const auto* const kernel = std::get_if<Kernel>(&*running->kernel)) {
+    spec.rule.bandwidth = {};
+    spec.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    spec.rule.bandwidth.fixed = kernel->bandwidth();
+  }
+  return spec;
+}
+
+// Fills in the provenance that the computation does not know. The bandwidth's rule is the declared
+// one where the running estimates chose it.
+void Describe(const Model& model, const WindowSample& sample, std::size_t threads, const Lens& lens,
+              v1::Provenance& provenance) {
+  const ModelDeclaration& declaration = model.declaration();
+  DescribeProvenance(declaration, sample.first_observation, sample.last_observation,
+                     sample.compute_time, provenance);
+  provenance.set_threads(static_cast<std::int32_t>(threads));
+  const LensSnapshot* const running = sample.snapshot->Find(lens);
+  const KernelSpec spec = KernelOfLens(lens, declaration.kernel);
+  if (running != nullptr && running->kernel.has_value() && spec.matrix == nullptr) {
+    *provenance.mutable_bandwidth_rule() =
+        convert::BandwidthToProto(spec.rule.bandwidth, declaration.warmup);
+  }
+}
+
+// Has a job compute `result`: sends progress now and then, and the result at the end. The end of
+// the call, however it comes, stops the job. Response: a message with a `progress` field.
+template <typename Response>
+absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Response>& reply,
+                    const std::shared_ptr<Response>& result) {
+  WindowJobs::Watcher watcher;
+  watcher.progress = ProgressSender<Response>(reply);
+  watcher.done = [reply, result](const absl::Status& computed) {
+    reply->Answer([&](Response& response) {
+      response = std::move(*result);
+      return computed;
+    });
+  };
+  absl::StatusOr<std::shared_ptr<WindowJobs::Job>> job =
+      jobs.Submit(std::move(request), std::move(watcher));
+  if (!job.ok()) {
+    return job.status();
+  }
+  // Tells the client that the call is accepted.
+  Response accepted;
+  accepted.mutable_progress();
+  reply->Send(std::move(accepted));
+  reply->OnEnd([job = *std::move(job)] { job->Cancel(); });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Api::RunTest(const v1::RunTestRequest& request,
+                          const Reply<v1::RunTestResponse>& reply, NamedModel model) {
+  if (absl::Status status = CheckWindow(request.window()); !status.ok()) {
+    return status;
+  }
+  const std::size_t class_count = model->declaration().class_count;
+  const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
+  if (!lens.ok()) {
+    return InvalidFieldError("lens", std::string(lens.status().message()));
+  }
+  const absl::StatusOr<Precision> precision = convert::FromProto(request.precision());
+  if (!precision.ok()) {
+    return InvalidFieldError("precision", std::string(precision.status().message()));
+  }
+  LensTestOptions options;
+  options.kernel = KernelOfLens(*lens, model->declaration().kernel);
+  options.precision = *precision;
+  options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
+  options.seed = request.has_seed() ? request.seed() : RandomSeed();
+  if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
+    return InvalidFieldError("replicates", absl::StrCat("is ", options.replicates, ", expected ",
+                                                        kMinReplicates, "..", kMaxReplicates));
+  }
+  const auto result = std::make_shared<v1::RunTestResponse>();
+  WindowRequest job;
+  job.model = model;
+  job.observations = static_cast<std::size_t>(request.window());
+  // Other lenses have kernels of their own, or choose them from the window.
+  job.needs_bandwidth = lens->kind() == Lens::Kind::kCanonical;
+  job.remedy = "a smaller window or fewer replicates";
+  job.cost = [lens = *lens, options, class_count](std::size_t n, std::size_t threads) {
+    return JobCost{.memory_bytes = LensTestMemory(n, class_count, lens, options, threads),
+                   .operations = LensTestOperations(n, class_count, lens, options)};
+  };
+  job.compute = [model, lens = *lens, options, result, threads = parts_.jobs.threads()](
+                    const WindowSample& sample, const RunControl& control) mutable {
+    const auto start = std::chrono::steady_clock::now();
+    options.kernel = KernelNow(model->declaration(), *sample.snapshot, lens);
+    const absl::StatusOr<LensTestResult> tested =
+        TestLens(sample.observations.view(), lens, options, control);
+    if (!tested.ok()) {
+      return tested.status();
+    }
+    v1::QuadraticTestResult& proto = *result->mutable_result();
+    convert::ToProto(lens, options.kernel, options.precision, *tested, proto);
+    Describe(*model, sample, threads, lens, *proto.mutable_provenance());
+    SetProto(std::chrono::steady_clock::now() - start, *proto.mutable_elapsed());
+    return absl::OkStatus();
+  };
+  return Submit(parts_.jobs, std::move(job), reply, result);
+}
+
+absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
+                           const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
+  if (absl::Status status = CheckWindow(request.window()); !status.ok()) {
+    return status;
+  }
+  const ModelDeclaration& declaration = model->declaration();
+  const std::size_t class_count = declaration.class_count;
+  // The canonical lens comes first anyway.
+  std::vector<Lens> lenses(declaration.lenses.begin() + 1, declaration.lenses.end());
+  if (lenses.empty()) {
+    lenses = {Lens::TopLabel(), Lens::ClassWise()};
+  }
+  absl::StatusOr<EvaluationOptions> options =
+      convert::FromProto(request, declaration.kernel, lenses, class_count);
+  if (!options.ok()) {
+    return RequestError(options.status());
+  }
+  if (!request.has_seed()) {
+    options->seed = RandomSeed();
+  }
+  options->block_sizes = declaration.block_sizes;
+  const auto result = std::make_shared<v1::EvaluateResponse>();
+  WindowRequest job;
+  job.model = model;
+  job.observations = static_cast<std::size_t>(request.window());
+  job.remedy = "a smaller window, fewer lenses or fewer replicates";
+  job.cost = [options = *options, class_count](std::size_t n, std::size_t threads) {
+    return JobCost{.memory_bytes = EvaluationMemory(n, class_count, options, threads),
+                   .operations = EvaluationOperations(n, class_count, options)};
+  };
+  job.compute = [model, options = *options, result, threads = parts_.jobs.threads()](
+                    const WindowSample& sample, const RunControl& control) mutable {
+    const auto start = std::chrono::steady_clock::now();
+    for (auto& [lens, kernel] : options.lenses) {
+      kernel = KernelNow(model->declaration(), *sample.snapshot, lens);
+    }
+    const absl::StatusOr<Evaluation> evaluation =
+        calibd::Evaluate(sample.observations.view(), options, control);
+    if (!evaluation.ok()) {
+      return evaluation.status();
+    }
+    v1::Evaluation& proto = *result->mutable_evaluation();
+    proto = convert::ToProto(*evaluation, options);
+    for (int i = 0; i < proto.lenses_size(); ++i) {
+      if (proto.lenses(i).has_result()) {
+        Describe(*model, sample, threads, options.lenses[static_cast<std::size_t>(i)].lens,
+                 *proto.mutable_lenses(i)->mutable_result()->mutable_provenance());
+      }
+    }
+    SetProto(std::chrono::steady_clock::now() - start, *proto.mutable_elapsed());
+    return absl::OkStatus();
+  };
+  return Submit(parts_.jobs, std::move(job), reply, result);
+}
+
+}  // namespace calibd::server
