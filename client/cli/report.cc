@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstddef>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
 #include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
 #include "lens_option.h"
@@ -121,13 +123,11 @@ std::string Summarize(const v1::Evaluation& evaluation, double level) {
   if (!rejected.empty()) {
     text = absl::StrFormat(
         "NOT CALIBRATED: rejected by %s at level %s over %d lens%s (n = %d).\n"
-        "SKCE_uq %s, where a calibrated model stays below %s 19 times in 20; on average %s by "
-        "%.1f points.\n",
+        "SKCE_uq %s, where a calibrated model stays below %s 19 times in 20; on average %s.\n",
         absl::StrJoin(rejected, ", "), Number(level), evaluation.lenses_size(),
         evaluation.lenses_size() == 1 ? "" : "es", canonical.provenance().observations(),
         Signed(canonical.skce_unbiased()),
-        Signed(canonical.noise_floor_unbiased().upper_quantile()),
-        gap > 0 ? "over-confident" : "under-confident", 100 * std::abs(gap));
+        Signed(canonical.noise_floor_unbiased().upper_quantile()), convert::GapText(gap));
   }
   if (!passed.empty()) {
     absl::StrAppend(&text, rejected.empty() ? "NOT REJECTED" : "Not rejected", " by ",
@@ -465,10 +465,8 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
       absl::StrAppend(&text, "WARNING: ", coverage.warnings(i), "\n");
     }
   }
-  // A verdict that there is too little to say gives the reason.
-  const bool told = response.verdict().status() == v1::Verdict::STATUS_INSUFFICIENT_DATA &&
-                    !response.watch().unavailable_reason().empty();
-  if (!response.bandwidth_error().empty() && !told) {
+  // The summary of the verdict gives the reason if that is why there is no other verdict.
+  if (!absl::StrContains(response.verdict().summary(), response.bandwidth_error())) {
     absl::StrAppend(&text, "The bandwidth cannot be chosen: ", response.bandwidth_error(), "\n");
   }
   const auto& insufficient = response.insufficient_data();

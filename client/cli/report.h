@@ -5,14 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "calibd/convert/json.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/model_service.pb.h"
-#include "proto_json.h"
 
 namespace calibd::cli {
 
-// Renders what calibd found, for people; for programs there is ToJson (proto_json.h), whose
-// output client/cli/OUTPUT.md documents.
+using convert::Json;
+using convert::ToJson;
+
+// Renders what calibd found, for people; for programs there is ToJson, whose output
+// client/cli/OUTPUT.md documents.
 
 // Six digits; of a p-value of 0 that it is too small for a double; seven digits and a sign.
 [[nodiscard]] std::string Number(double value);

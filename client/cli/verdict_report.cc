@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "calibd/convert/text.h"
 #include "google/protobuf/util/time_util.h"
 #include "report.h"
 
@@ -55,18 +56,12 @@ std::string PowerOfTen(double x) {
   return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.1f", x);
 }
 
-std::string GapText(double gap) {
-  const double points = 100 * std::abs(gap);
-  if (points < 0.05) return "neither over- nor under-confident on average";
-  return absl::StrFormat("%s-confident by %.1f points", gap > 0 ? "over" : "under", points);
-}
-
 // Empty where chance alone explains it.
 std::string NotableGapText(const v1::Verdict& verdict, const v1::Watch& watch) {
   const v1::Direction& direction = verdict.direction();
   const bool notable = watch.observations() > 0 && verdict.has_direction() &&
                        std::abs(direction.gap()) > kNotableGap * direction.gap_standard_deviation();
-  return notable ? GapText(direction.gap()) : "";
+  return notable ? convert::GapText(direction.gap()) : "";
 }
 
 std::string ClassText(const v1::Whereabouts::ClassShare& share) {
@@ -118,67 +113,6 @@ std::string Headline(const std::string& model, const v1::Verdict& verdict, const
   const std::string where = Where(verdict.whereabouts());
   if (!where.empty()) facts.push_back("most off " + where);
   return absl::StrJoin(facts, "; ") + "\n";
-}
-
-// Why there is no verdict yet, with how many observations there are and how many it takes.
-std::string InsufficientText(const v1::GetCalibrationResponse& response) {
-  const v1::Watch& watch = response.watch();
-  if (!watch.unavailable_reason().empty()) {
-    return absl::StrCat(
-        "Nothing can be said of its calibration: ", Plain(watch.unavailable_reason()), ".\n");
-  }
-  return absl::StrFormat("There are too few observations for a verdict: %d, and %d are needed.\n",
-                         watch.observations(), watch.min_observations());
-}
-
-// Whether what a detector of drift found need not be a change.
-std::string ChangeText(const v1::GetCalibrationResponse& response) {
-  const v1::Evidence& evidence = response.watch().evidence();
-  const bool crossed =
-      evidence.max_log10_e_value() >= evidence.threshold() ||
-      std::any_of(response.alarms().begin(), response.alarms().end(),
-                  [](const v1::Alarm& alarm) { return alarm.kind() == v1::Alarm::KIND_EVIDENCE; });
-  return crossed ? "That need not be a change: the evidence over all observations has crossed its "
-                   "threshold too, as it does where a model is wrong from its start.\n"
-                 : "That may be a change: the evidence over all observations has not crossed its "
-                   "threshold.\n";
-}
-
-std::string StatusText(const v1::GetCalibrationResponse& response) {
-  const v1::Verdict& verdict = response.verdict();
-  std::string text;
-  switch (verdict.status()) {
-    case v1::Verdict::STATUS_INSUFFICIENT_DATA:
-      text = InsufficientText(response);
-      break;
-    case v1::Verdict::STATUS_NOT_REJECTED:
-      text =
-          "The data do not contradict calibration so far: that is no proof of calibration, only "
-          "too little evidence against it.\n";
-      break;
-    case v1::Verdict::STATUS_MISCALIBRATED:
-      text =
-          "The evidence against calibration has crossed the alarm's threshold; that stays so until "
-          "the alarm is acknowledged.\n";
-      break;
-    case v1::Verdict::STATUS_DRIFTED:
-      text =
-          "The newest observations were not calibrated when the drift detector crossed its "
-          "threshold; that stays so until the alarm is acknowledged.\n" +
-          ChangeText(response);
-      break;
-    case v1::Verdict::STATUS_STALE:
-      text = "No observation was counted for too long: the following may be outdated.\n";
-      break;
-    default:
-      // Of a server that knows more.
-      text = absl::StrCat(Plain(verdict.summary()), "\n");
-      break;
-  }
-  if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) {
-    absl::StrAppend(&text, "STALE: no observation was counted for long; this may be outdated.\n");
-  }
-  return text;
 }
 
 // 100 (1 - alpha) % as the alarm's threshold says.
@@ -237,7 +171,7 @@ std::string DirectionText(const v1::Direction& direction) {
   return absl::StrFormat(
       "Direction: %s, as confidence is %.4f and accuracy %.4f on average; were it calibrated, the "
       "gap would deviate by %.1f points.\n",
-      GapText(direction.gap()), direction.mean_confidence(), direction.accuracy(),
+      convert::GapText(direction.gap()), direction.mean_confidence(), direction.accuracy(),
       100 * direction.gap_standard_deviation());
 }
 
@@ -381,7 +315,8 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   }
   const v1::Verdict& verdict = response.verdict();
   const v1::Watch& watch = response.watch();
-  std::string text = Headline(response.model(), verdict, watch) + StatusText(response);
+  std::string text =
+      absl::StrCat(Headline(response.model(), verdict, watch), Plain(verdict.summary()), "\n");
   if (watch.has_evidence()) {
     absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
   }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
 #include "server/api/proto_time.h"
@@ -68,12 +69,6 @@ std::string Plural(std::int64_t count, const char* noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
-// "by 4.1 points over-confident".
-std::string DescribeGap(double gap) {
-  return absl::StrFormat("%s-confident by %.2g points", gap < 0 ? "under" : "over",
-                         100 * (gap < 0 ? -gap : gap));
-}
-
 std::string DescribeEvidence(const EvidenceReading& reading, double threshold) {
   return absl::StrFormat(
       "log10 of the e-value is %.2f, its largest so far %.2f; the alarm is at %.2f",
@@ -101,15 +96,16 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
     case v1::Verdict::STATUS_MISCALIBRATED:
       text = absl::StrFormat(
           "Not calibrated: the e-value crossed %.4g at observation %d (%s on average then), which "
-          "a calibrated model ever does with a probability of at most %.3g.",
-          1 / monitoring.significance_level, alarm->observation, DescribeGap(alarm->gap),
+          "a calibrated model ever does with a probability of at most %.3g. This verdict stays "
+          "until the alarm is acknowledged.",
+          1 / monitoring.significance_level, alarm->observation, convert::GapText(alarm->gap),
           monitoring.significance_level);
       break;
     case v1::Verdict::STATUS_DRIFTED:
       text = absl::StrFormat(
           "The newest observations were not calibrated: the drift detector crossed its threshold "
           "at observation %d, which happens to a calibrated model once in %.4g observations at "
-          "most, on average. %s",
+          "most, on average. %s This verdict stays until the alarm is acknowledged.",
           alarm->observation, monitoring.average_run_length,
           DescribeChange(monitor, EvidenceThreshold(monitoring.significance_level)));
       break;
@@ -126,7 +122,8 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
                             Plural(watched, "observation"), ": ",
                             DescribeEvidence(monitor.watch->reading,
                                              EvidenceThreshold(monitoring.significance_level)),
-                            ".");
+                            ". That is no proof of calibration, only too little evidence against "
+                            "it.");
       }
       break;
     default:

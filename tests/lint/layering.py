@@ -27,7 +27,8 @@ RULES = {
         forbidden=("iostream", "fstream", "filesystem", "chrono", "thread", "future", "ctime",
                    "cstdio", "syncstream")),
     "proto/convert": dict(
-        allowed=("calibd/convert/", "calibd/core/", "calibd/v1/", "absl/"), others=False,
+        allowed=("calibd/convert/", "calibd/core/", "calibd/v1/", "absl/", "google/protobuf/",
+                 "nlohmann/"), others=False,
         forbidden=()),
     "proto/text": dict(allowed=("calibd/text/",), others=False, forbidden=()),
     "server": dict(

@@ -1,4 +1,4 @@
-#include "proto_json.h"
+#include "calibd/convert/json.h"
 
 #include <cstddef>
 #include <string>
@@ -11,7 +11,7 @@
 #include "google/protobuf/timestamp.pb.h"
 #include "google/protobuf/util/time_util.h"
 
-namespace calibd::cli {
+namespace calibd::convert {
 namespace {
 
 using google::protobuf::Duration;
@@ -109,4 +109,4 @@ Json ToJson(const Message& message) {
   return json;
 }
 
-}  // namespace calibd::cli
+}  // namespace calibd::convert
