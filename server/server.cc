@@ -4,18 +4,16 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "server/api/api.h"
 #include "server/api/guard.h"
+#include "server/api/health.h"
 #include "server/compute/window_jobs.h"
-#include "server/error_log.h"
 #include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
@@ -81,19 +79,20 @@ struct Server::Parts {
              computers, compute_threads),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
+        health(options.data_dir, [this] { return commits.refusal(); }),
         history(options.data_dir + "/calibd.db",
-                [this](const absl::Status& damage) { ReportDamage(damage); }),
+                [this](const absl::Status& damage) { health.ReportDamage(damage); }),
         api({.registry = registry,
              .commits = commits,
              .jobs = jobs,
              .ingestor = ingestor,
              .streams = streams,
              .history = history,
+             .health = health,
              .model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
              .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes),
              .max_watchers = static_cast<std::size_t>(options.max_watchers),
-             .data_dir = options.data_dir,
-             .on_damage = [this](const absl::Status& damage) { ReportDamage(damage); }}),
+             .data_dir = options.data_dir}),
         models({api, response_memory}),
         ingest({api, response_memory},
                {.max_message_bytes = options.max_message_bytes,
@@ -110,7 +109,7 @@ struct Server::Parts {
                  .commits = commits,
                  .call_memory = call_memory,
                  .recovery = recovery,
-                 .store_damaged = store_damaged,
+                 .store_damaged = health.damaged(),
                  .max_series = static_cast<std::size_t>(options.max_series),
                  .ingest_queue_bytes = static_cast<std::size_t>(options.ingest_queue_bytes),
                  .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
@@ -136,8 +135,6 @@ struct Server::Parts {
   }
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
-
-  enum class Phase { kStarting, kServing, kDraining };
 
   // Runs on its own thread, once both endpoints exist: recovers the models, then serves calls.
   void RunRecovery() {
@@ -170,18 +167,10 @@ struct Server::Parts {
       }
       return;
     }
-    Phase starting = Phase::kStarting;
-    if (phase.compare_exchange_strong(starting, Phase::kServing)) {
+    if (health.StartServing()) {
       grpc->StartServing();
       events.on_serving(grpc->address(), http->address());
     }
-  }
-
-  // calibd goes on: the data that it computes with was checked at the start. The same damage is
-  // reported with and without the folder.
-  void ReportDamage(const absl::Status& damage) {
-    store_damaged = true;
-    damage_log.Log(absl::StrReplaceAll(damage.message(), {{options.data_dir + "/", ""}}));
   }
 
   // A removed file is written on without an error, and only the next start would miss it. On the
@@ -194,7 +183,7 @@ struct Server::Parts {
     check_files_at = now + kCheckFilesInterval;
     commits.Call([this](const Store& checked, const absl::Status& /*committed*/) {
       if (absl::Status status = checked.CheckInPlace(); !status.ok()) {
-        ReportDamage(status);
+        health.ReportDamage(status);
       }
     });
   }
@@ -239,39 +228,11 @@ struct Server::Parts {
     }
   }
 
-  // Why a load balancer should send no calls here; empty if it should. Queries and gRPC health go
-  // on while the disk is full: a client that needs no writes loses nothing.
-  std::string Unready() const {
-    switch (phase) {
-      case Phase::kStarting:
-        return "starting, calibd is recovering the models";
-      case Phase::kServing:
-        break;
-      case Phase::kDraining:
-        return "draining";
-    }
-    switch (commits.refusal()) {
-      case CommitQueue::Refusal::kNothing:
-        return store_damaged ? "the store is damaged, see the log of calibd" : "";
-      case CommitQueue::Refusal::kDatabase:
-        return "the disk is full: models cannot be created or deleted, and batches are accepted "
-               "only while the log's newest file has room";
-      case CommitQueue::Refusal::kLog:
-        return "the disk is full: batches are refused";
-      case CommitQueue::Refusal::kEverything:
-        return "the store failed: batches are refused";
-    }
-    return "";
-  }
-
   const Options options;
   const Events events;
   ByteBudget call_memory;
   RelayStatistics relay_statistics;
   CallMemory response_memory;
-  std::atomic<Phase> phase = Phase::kStarting;
-  std::atomic<bool> store_damaged = false;
-  ErrorLog damage_log{"damaged places"};
   std::chrono::steady_clock::time_point check_files_at{};
   ThreadPool writers;
   ModelRegistry registry;
@@ -287,6 +248,7 @@ struct Server::Parts {
   // Created once the models are recovered.
   std::unique_ptr<DueWork> due_work;
   OpenStreams streams;
+  Health health;
   HistoryReader history;
   Api api;
   ModelService models;
@@ -316,7 +278,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
-       .unready = [raw = parts.get()] { return raw->Unready(); },
+       .health = parts->health,
        .hosts = *std::move(hosts)});
   if (!http.ok()) {
     return http.status();
@@ -338,7 +300,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Ev
 
 void Server::Drain(std::chrono::steady_clock::time_point deadline) {
   const auto begin = std::chrono::steady_clock::now();
-  parts_->phase = Parts::Phase::kDraining;
+  parts_->health.StartDraining();
   parts_->EndRecovery();
   parts_->grpc->StopServing();
   parts_->streams.Drain();

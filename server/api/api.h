@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +14,7 @@
 #include "calibd/v1/store_service.pb.h"
 #include "server/api/calibration_watches.h"
 #include "server/api/call.h"
+#include "server/api/health.h"
 #include "server/api/store_upkeep.h"
 #include "server/api/verdict_list.h"
 #include "server/compute/window_jobs.h"
@@ -34,14 +34,14 @@ struct ApiParts {
   Ingestor& ingestor;
   OpenStreams& streams;
   HistoryReader& history;
+  // Told of damage that a backup or verification finds.
+  Health& health;
   // What the declaration of one new model may reserve, in bytes.
   std::size_t model_memory_bytes = 0;
   std::size_t model_disk_bytes = 0;
   std::size_t max_watchers = 0;
   // The folder of the store that `commits` writes.
   std::string data_dir;
-  // Called with each damage that a backup or verification finds.
-  std::function<void(const absl::Status& damage)> on_damage;
 };
 
 // field: of the request, for the error. Errors: InvalidArgument naming the field; NotFound;

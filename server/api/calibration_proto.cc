@@ -11,9 +11,9 @@
 #include "calibd/core/lens_kernel.h"
 #include "server/api/label_coverage_proto.h"
 #include "server/api/proto_time.h"
-#include "server/api/provenance.h"
 #include "server/api/reliability_proto.h"
 #include "server/api/watch_proto.h"
+#include "server/version.h"
 
 namespace calibd::server {
 namespace {
@@ -67,6 +67,18 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
 }
 
 }  // namespace
+
+void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
+                        std::int64_t last_observation, std::chrono::system_clock::time_point time,
+                        v1::Provenance& provenance) {
+  provenance.set_observations(last_observation - first_observation + 1);
+  provenance.set_first_observation(first_observation);
+  provenance.set_last_observation(last_observation);
+  provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count));
+  SetProto(time, *provenance.mutable_compute_time());
+  provenance.set_valid_for_repeated_looks(false);
+  provenance.set_version(kVersion);
+}
 
 void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
                          std::chrono::system_clock::time_point now,

@@ -2,11 +2,19 @@
 #define CALIBD_SERVER_API_CALIBRATION_PROTO_H_
 
 #include <chrono>
+#include <cstdint>
 
 #include "calibd/v1/calibration_service.pb.h"
+#include "calibd/v1/evaluation.pb.h"
 #include "server/state/model.h"
 
 namespace calibd::server {
+
+// Says which observations a number of a fixed-n method comes from, and when. Observations
+// are numbered from 1.
+void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
+                        std::int64_t last_observation, std::chrono::system_clock::time_point time,
+                        v1::Provenance& provenance);
 
 // What GetCalibration answers at a time when the model is in this state.
 void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,

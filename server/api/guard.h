@@ -1,6 +1,8 @@
 #ifndef CALIBD_SERVER_API_GUARD_H_
 #define CALIBD_SERVER_API_GUARD_H_
 
+#include <array>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -10,22 +12,24 @@
 
 namespace calibd::server {
 
-// Where gRPC, or a thread that answers a call, enters the code of a call.
+// Where a transport, or a thread that answers a call, enters the code of a call.
 enum class Stage {
-  kStart,     // the service's method
+  kStart,     // the method is called
   kRead,      // a message was read
   kWritten,   // a message was written
   kCancel,    // the client is gone
-  kDone,      // gRPC is done with the call
+  kDone,      // the transport is done with the call
   kOpened,    // a producer was opened
   kProgress,  // a part of a long answer is due
   kAnswer,    // the answer is there
   kRoom,      // the ingest queue has room again
   kEnd,       // the server ends the call
 };
-
-// "start", "read", ...
-[[nodiscard]] const char* StageName(Stage stage) noexcept;
+constexpr const char* StageName(Stage stage) noexcept {
+  constexpr std::array kNames{"start",  "read",     "written", "cancel", "done",
+                              "opened", "progress", "answer",  "room",   "end"};
+  return kNames[static_cast<std::size_t>(stage)];
+}
 
 // Runs one entry of a call. body: returns an absl::Status or nothing. No exception leaves: it is
 // logged, and becomes the error with which the caller ends the call. method: "GetModel". Tests

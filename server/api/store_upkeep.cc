@@ -33,7 +33,7 @@ absl::Status BusyError(const char* message) {
 template <typename Response>
 std::function<bool(double)> Progress(const Reply<Response>& reply,
                                      const std::atomic<bool>& draining) {
-  return [reply, &draining, sender = ProgressSender<Response>(reply)](double fraction) mutable {
+  return [reply, &draining, sender = ProgressSender(reply)](double fraction) mutable {
     sender(fraction);
     return !draining && !reply->ended();
   };
@@ -42,11 +42,11 @@ std::function<bool(double)> Progress(const Reply<Response>& reply,
 }  // namespace
 
 StoreUpkeep::StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
-                         std::function<void(const absl::Status&)> on_damage)
+                         Health& health)
     : registry_(registry),
       folder_(std::move(folder)),
       commits_(commits),
-      on_damage_(std::move(on_damage)),
+      health_(health),
       computer_("calibd-upkeep", 1, kNiceness),
       reader_("calibd-copies", 1, kNiceness) {
   std::error_code error;
@@ -89,7 +89,7 @@ absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn&
   }
   absl::Status status = CopyStore(database(), commits_, copy(), Progress(reply, draining_));
   if (absl::IsDataLoss(status)) {
-    on_damage_(status);
+    health_.ReportDamage(status);
   }
   if (absl::IsResourceExhausted(status)) {
     const CommitQueue::Statistics used = commits_.statistics();
@@ -153,7 +153,7 @@ absl::Status StoreUpkeep::Verify(const Reply<v1::VerifyResponse>& reply) {
       return verification.status();
     }
     for (const std::string& problem : verification->problems()) {
-      on_damage_(absl::DataLossError(problem));
+      health_.ReportDamage(absl::DataLossError(problem));
     }
     v1::VerifyResponse response;
     *response.mutable_verification() = *std::move(verification);

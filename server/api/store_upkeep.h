@@ -11,6 +11,7 @@
 #include "calibd/v1/store_service.pb.h"
 #include "server/api/call.h"
 #include "server/api/copy_sender.h"
+#include "server/api/health.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/model_registry.h"
 #include "server/store/commit_queue.h"
@@ -22,10 +23,10 @@ namespace calibd::server {
 // sent without holding up the next one.
 class StoreUpkeep {
  public:
-  // folder: of the store that commits writes. on_damage: called with each damage that a copy or a
-  // verification finds. Removes what an earlier process left there half done.
+  // folder: of the store that commits writes. health: told of damage that a copy or a verification
+  // finds. Removes what an earlier process left there half done.
   StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
-              std::function<void(const absl::Status& damage)> on_damage);
+              Health& health);
 
   // Errors: Unavailable; ResourceExhausted while another runs.
   [[nodiscard]] absl::Status Backup(const Reply<v1::BackupResponse>& reply);
@@ -57,7 +58,7 @@ class StoreUpkeep {
   const ModelRegistry& registry_;
   const std::string folder_;
   CommitQueue& commits_;
-  const std::function<void(const absl::Status&)> on_damage_;
+  Health& health_;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> draining_ = false;
   std::mutex mutex_;

@@ -12,9 +12,9 @@
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens_test.h"
 #include "server/api/api.h"
+#include "server/api/calibration_proto.h"
 #include "server/api/progress_sender.h"
 #include "server/api/proto_time.h"
-#include "server/api/provenance.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -77,7 +77,7 @@ template <typename Response>
 absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Response>& reply,
                     const std::shared_ptr<Response>& result) {
   WindowJobs::Watcher watcher;
-  watcher.progress = ProgressSender<Response>(reply);
+  watcher.progress = ProgressSender(reply);
   watcher.done = [reply, result](const absl::Status& computed) {
     reply->Answer([&](Response& response) {
       response = std::move(*result);

@@ -1,10 +1,13 @@
 #include "server/http/http_answer.h"
 
+#include <algorithm>
+#include <array>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/verb.hpp>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "server/http/http_hosts.h"
@@ -25,9 +28,42 @@ HttpResponse MakeResponse(http::status status, std::string body,
   return response;
 }
 
-beast::string_view Path(const HttpRequest& request) {
+HttpResponse AnswerReady(const HttpHandlers& handlers) {
+  const std::string reason = handlers.health.Unready();
+  return reason.empty()
+             ? MakeResponse(http::status::ok, "ready\n")
+             : MakeResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
+}
+
+// What GET of a path answers.
+struct Route {
+  std::string_view path;
+  HttpResponse (*answer)(const HttpHandlers& handlers);
+  // Answered on restricted connections too.
+  bool health_check = false;
+};
+
+constexpr std::array<Route, 3> kRoutes{{
+    {.path = "/metrics",
+     .answer =
+         [](const HttpHandlers& handlers) {
+           return MakeResponse(http::status::ok, handlers.metrics(),
+                               "text/plain; version=0.0.4; charset=utf-8");
+         }},
+    {.path = "/healthz",
+     .answer = [](const HttpHandlers&) { return MakeResponse(http::status::ok, "ok\n"); },
+     .health_check = true},
+    {.path = "/readyz", .answer = AnswerReady, .health_check = true},
+}};
+
+// The route of a request; null if there is none.
+const Route* FindRoute(const HttpRequest& request) {
   const beast::string_view target = request.target();
-  return target.substr(0, target.find('?'));
+  const beast::string_view path = target.substr(0, target.find('?'));
+  const auto* const route = std::find_if(kRoutes.begin(), kRoutes.end(), [&](const Route& one) {
+    return one.path == std::string_view(path.data(), path.size());
+  });
+  return route == kRoutes.end() ? nullptr : route;
 }
 
 // The refusal of a request for its Host header, if it is one.
@@ -64,8 +100,8 @@ beast::error_code CheckNoBody(const HttpParser& parser) {
 }
 
 bool IsHealthCheck(const HttpRequest& request) {
-  const beast::string_view path = Path(request);
-  return path == "/healthz" || path == "/readyz";
+  const Route* const route = FindRoute(request);
+  return route != nullptr && route->health_check;
 }
 
 HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handlers,
@@ -78,28 +114,18 @@ HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handl
     response.set(http::field::allow, "GET, HEAD");
     return response;
   }
-  const beast::string_view path = Path(request);
-  if (path == "/healthz") {
-    return MakeResponse(http::status::ok, "ok\n");
-  }
-  if (path == "/readyz") {
-    const std::string reason = handlers.unready();
-    return reason.empty()
-               ? MakeResponse(http::status::ok, "ready\n")
-               : MakeResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
-  }
-  if (path != "/metrics") {
+  const Route* const route = FindRoute(request);
+  if (route == nullptr) {
     return MakeResponse(http::status::not_found, "not found\n");
   }
-  if (restricted) {
+  if (restricted && !route->health_check) {
     HttpResponse response =
         MakeResponse(http::status::service_unavailable,
                      "too many connections (calibd --max-http-connections): try again later\n");
     response.set(http::field::retry_after, "1");
     return response;
   }
-  return MakeResponse(http::status::ok, handlers.metrics(),
-                      "text/plain; version=0.0.4; charset=utf-8");
+  return route->answer(handlers);
 }
 
 std::optional<HttpResponse> AnswerParseError(const beast::error_code& error) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "server/api/health.h"
+
 namespace calibd::server {
 
 // What the HTTP endpoint answers to a request, without sockets.
@@ -26,8 +28,8 @@ inline constexpr std::uint32_t kMaxHttpHeaderBytes = 8 << 10;
 struct HttpHandlers {
   // The Prometheus text format.
   std::function<std::string()> metrics;
-  // Why it does not serve, one line of text; empty when it does.
-  std::function<std::string()> unready;
+  // Must live longer than the endpoint.
+  const Health& health;
   // Names by which clients reach this server, see IsAllowedHost.
   std::vector<std::string> hosts;
 };

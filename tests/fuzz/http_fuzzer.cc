@@ -26,8 +26,9 @@ namespace http = boost::beast::http;
 using testing::Require;
 
 const HttpHandlers& Handlers() {
+  static const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   static const HttpHandlers handlers{.metrics = [] { return std::string("calibd_up 1\n"); },
-                                     .unready = [] { return std::string("starting"); },
+                                     .health = health,
                                      .hosts = {"calibd.example"}};
   return handlers;
 }

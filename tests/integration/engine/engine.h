@@ -102,7 +102,7 @@ class Engine {
 
   [[nodiscard]] server::CommitQueue& commits() { return commits_; }
   [[nodiscard]] server::Ingestor& ingestor() { return ingestor_; }
-  [[nodiscard]] const server::ModelRegistry& registry() const { return registry_; }
+  [[nodiscard]] server::ModelRegistry& registry() { return registry_; }
   [[nodiscard]] const server::Recovery& recovery() const { return recovery_; }
   // The store failed.
   [[nodiscard]] bool failed() const { return *failed_; }

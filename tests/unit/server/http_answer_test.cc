@@ -34,9 +34,10 @@ std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = f
   if (error) {
     return AnswerParseError(error);
   }
+  const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   return AnswerRequest(parser.get(),
                        {.metrics = [] { return std::string("metric 1\n"); },
-                        .unready = [] { return std::string("starting"); },
+                        .health = health,
                         .hosts = {"calibd.example"}},
                        restricted);
 }
@@ -55,14 +56,36 @@ TEST(HttpAnswerTest, ServesItsPaths) {
   EXPECT_EQ(Status(Get("/metrics?x=1", "localhost")), 200);
   EXPECT_EQ(Answer(Get("/metrics", "localhost"))->body(), "metric 1\n");
   EXPECT_EQ(Status(Get("/readyz", "localhost")), 503);
-  EXPECT_EQ(Answer(Get("/readyz", "localhost"))->body(), "not ready: starting\n");
+  EXPECT_EQ(Answer(Get("/readyz", "localhost"))->body(),
+            "not ready: starting, calibd is recovering the models\n");
   EXPECT_EQ(Status(Get("/", "localhost")), 404);
   EXPECT_EQ(Status("DELETE /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405);
 }
 
+TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
+  auto refusal = CommitQueue::Refusal::kNothing;
+  Health health("data", [&] { return refusal; });
+  ASSERT_TRUE(health.StartServing());
+  EXPECT_EQ(health.Unready(), "");
+  refusal = CommitQueue::Refusal::kDatabase;
+  EXPECT_THAT(health.Unready(), HasSubstr("models cannot be created"));
+  refusal = CommitQueue::Refusal::kLog;
+  EXPECT_EQ(health.Unready(), "the disk is full: batches are refused");
+  refusal = CommitQueue::Refusal::kEverything;
+  EXPECT_THAT(health.Unready(), HasSubstr("the store failed"));
+  refusal = CommitQueue::Refusal::kNothing;
+  health.ReportDamage(absl::DataLossError("a bit"));
+  EXPECT_THAT(health.Unready(), HasSubstr("the store is damaged"));
+  health.StartDraining();
+  EXPECT_EQ(health.Unready(), "draining");
+  // A recovery that ends meanwhile serves no calls.
+  EXPECT_FALSE(health.StartServing());
+}
+
 TEST(HttpAnswerTest, ARestrictedConnectionIsServedHealthChecksOnly) {
   EXPECT_EQ(Status(Get("/healthz", "localhost"), true), 200);
-  EXPECT_EQ(Answer(Get("/readyz?verbose", "localhost"), true)->body(), "not ready: starting\n");
+  EXPECT_EQ(Answer(Get("/readyz?verbose", "localhost"), true)->body(),
+            "not ready: starting, calibd is recovering the models\n");
   const std::optional<HttpResponse> answer = Answer(Get("/metrics", "localhost"), true);
   EXPECT_EQ(answer->result_int(), 503U);
   EXPECT_THAT(answer->body(), HasSubstr("--max-http-connections"));

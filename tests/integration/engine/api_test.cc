@@ -1,0 +1,181 @@
+// The functions of the API without a transport: a sink that records what it is given.
+#include "server/api/api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "integration/engine/engine.h"
+#include "support/temporary_folder.h"
+
+namespace calibd::testing {
+namespace {
+
+using server::Api;
+using server::Reply;
+using ::testing::HasSubstr;
+
+template <typename Response>
+class RecordingSink final : public server::Sink<Response> {
+ public:
+  explicit RecordingSink(const char* method)
+      : server::Sink<Response>({.method = method, .caller = "test", .deadline = {}}) {}
+
+  bool Send(Response response) override {
+    const std::lock_guard lock(mutex_);
+    if (!status_.has_value()) messages_.push_back(std::move(response));
+    return !status_.has_value();
+  }
+  void SendLast(Response response) override {
+    Send(std::move(response));
+    End(absl::OkStatus());
+  }
+  void End(absl::Status status) override {
+    std::function<void()> on_end;
+    {
+      const std::lock_guard lock(mutex_);
+      if (status_.has_value()) return;
+      status_ = std::move(status);
+      on_end = std::exchange(on_end_, nullptr);
+      ended_.notify_all();
+    }
+    if (on_end) on_end();
+  }
+  [[nodiscard]] bool ended() const override {
+    const std::lock_guard lock(mutex_);
+    return status_.has_value();
+  }
+  [[nodiscard]] bool idle() const override { return !ended(); }
+  void OnTaken(std::function<void()> /*on_taken*/) override {}
+  void OnEnd(std::function<void()> on_end) override {
+    const std::lock_guard lock(mutex_);
+    on_end_ = std::move(on_end);
+  }
+
+  // The status with which the call ended.
+  absl::Status Await() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return status_.has_value(); });
+    return *status_;
+  }
+  // The last message, once the call has ended well.
+  Response Answered() {
+    EXPECT_TRUE(Await().ok()) << Await();
+    return messages_.empty() ? Response() : messages_.back();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  std::vector<Response> messages_;
+  std::optional<absl::Status> status_;
+  std::function<void()> on_end_;
+};
+
+class ApiTest : public ::testing::Test {
+ protected:
+  ~ApiTest() override {
+    api_.Drain();
+    computers_.Stop();
+    api_.Stop();
+    history_.Stop();
+  }
+
+  template <typename Request, typename Response, typename... Extra>
+  std::shared_ptr<RecordingSink<Response>> Call(
+      const server::Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>&
+          method,
+      const Request& request) {
+    auto sink = std::make_shared<RecordingSink<Response>>(method.name);
+    api_.Serve(method, request, Reply<Response>(sink));
+    return sink;
+  }
+
+  const TemporaryFolder folder_;
+  Engine engine_{folder_.path()};
+  server::ThreadPool computers_{"test-compute", 1};
+  server::WindowJobs jobs_{
+      {.max_queued = 1, .memory_bytes = std::size_t{1} << 30, .operations = 1e12}, computers_, 1};
+  server::OpenStreams streams_{1};
+  server::HistoryReader history_{(folder_.path() / "calibd.db").string()};
+  server::Health health_{folder_.path().string(), [this] { return engine_.commits().refusal(); }};
+  Api api_{{.registry = engine_.registry(),
+            .commits = engine_.commits(),
+            .jobs = jobs_,
+            .ingestor = engine_.ingestor(),
+            .streams = streams_,
+            .history = history_,
+            .health = health_,
+            .model_memory_bytes = std::size_t{256} << 20,
+            .model_disk_bytes = std::size_t{256} << 20,
+            .max_watchers = 1,
+            .data_dir = folder_.path().string()}};
+};
+
+TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {
+  v1::CreateModelRequest create;
+  *create.mutable_model() = Declare("models/m");
+  EXPECT_EQ(Call(server::kCreateModel, create)->Answered().model().name(), "models/m");
+
+  v1::ObserveRequest observe;
+  observe.set_model("models/m");
+  for (int i = 0; i < 200; ++i) {
+    for (const double p : {0.4, 0.3, 0.2, 0.1}) {
+      observe.mutable_observations()->mutable_probabilities()->add_values(p);
+    }
+    observe.mutable_observations()->add_labels(i % 4);
+  }
+  EXPECT_EQ(Call(server::kObserve, observe)->Answered().accepted_rows(), 200);
+
+  v1::GetCalibrationRequest get;
+  get.set_model("models/m");
+  EXPECT_EQ(Call(server::kGetCalibration, get)->Answered().observations(), 200);
+
+  // A stream, which ends when the model is deleted.
+  v1::WatchCalibrationRequest watch;
+  watch.set_model("models/m");
+  const auto watching = Call(server::kWatchCalibration, watch);
+  v1::RunTestRequest test;
+  test.set_model("models/m");
+  test.set_replicates(99);
+  EXPECT_EQ(Call(server::kRunTest, test)->Answered().result().replicates(), 99);
+
+  v1::DeleteModelRequest remove;
+  remove.set_name("models/m");
+  EXPECT_TRUE(Call(server::kDeleteModel, remove)->Await().ok());
+  EXPECT_TRUE(absl::IsNotFound(watching->Await()));
+  EXPECT_TRUE(absl::IsNotFound(Call(server::kGetCalibration, get)->Await()));
+}
+
+TEST_F(ApiTest, NamesTheFieldOfAModelThatIsNotValid) {
+  v1::GetModelRequest get;
+  get.set_name("m");
+  EXPECT_THAT(std::string(Call(server::kGetModel, get)->Await().message()), HasSubstr("name is "));
+  v1::GetHistoryRequest history;
+  history.set_model("m");
+  EXPECT_THAT(std::string(Call(server::kGetHistory, history)->Await().message()),
+              HasSubstr("model is "));
+}
+
+TEST_F(ApiTest, AnErrorOfAFunctionEndsItsCall) {
+  v1::CreateModelRequest create;
+  *create.mutable_model() = Declare("models/m");
+  ASSERT_TRUE(Call(server::kCreateModel, create)->Await().ok());
+  v1::EvaluateRequest evaluate;
+  evaluate.set_model("models/m");
+  // There are no observations.
+  EXPECT_TRUE(absl::IsFailedPrecondition(Call(server::kEvaluate, evaluate)->Await()));
+  evaluate.set_window(-1);
+  EXPECT_TRUE(absl::IsInvalidArgument(Call(server::kEvaluate, evaluate)->Await()));
+}
+
+}  // namespace
+}  // namespace calibd::testing
