@@ -18,6 +18,10 @@ std::size_t RpcStatistics::Find(std::string_view path) const noexcept {
   return found == numbers_.end() ? numbers_.size() : found->second;
 }
 
+bool RpcStatistics::IsRegistered(std::size_t method) const noexcept {
+  return method < numbers_.size();
+}
+
 void RpcStatistics::Started(std::size_t method) noexcept {
   const std::lock_guard lock(mutex_);
   ++calls_[method].started;

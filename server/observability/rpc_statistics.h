@@ -51,7 +51,8 @@ class RpcStatistics {
   // allowed: a path that is not registered has the number of the unknown method.
   [[nodiscard]] std::size_t Find(std::string_view path) const noexcept;
 
-  // method: from Find.
+  // method: from Find, as below.
+  [[nodiscard]] bool IsRegistered(std::size_t method) const noexcept;
   void Started(std::size_t method) noexcept;
   void Handled(std::size_t method, absl::StatusCode code,
                std::chrono::nanoseconds duration) noexcept;

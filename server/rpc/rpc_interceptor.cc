@@ -4,12 +4,25 @@
 #include <cstddef>
 
 #include "server/api/guard.h"
+#include "server/errors.h"
+#include "server/rpc/grpc_status.h"
 
 namespace calibd::server {
 namespace {
 
 using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::ServerRpcInfo;
+
+// gRPC answers a request that it cannot parse as if the method did not exist.
+bool IsUnparsed(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
+}
+
+absl::Status UnparsedError() {
+  return MakeError(absl::StatusCode::kInvalidArgument, "INVALID_REQUEST",
+                   "the request cannot be parsed: it is not a message of this method's request "
+                   "type, or a string in it is not UTF-8");
+}
 
 // Lives as long as its call.
 class RpcInterceptor final : public grpc::experimental::Interceptor {
@@ -27,6 +40,9 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
     // A call whose status cannot be read is counted as cancelled, and goes on.
     static_cast<void>(Guarded("Interceptor", Stage::kAnswer, [this, methods] {
       if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+        if (statistics_.IsRegistered(method_) && IsUnparsed(methods->GetSendStatus())) {
+          methods->ModifySendStatus(ToGrpcStatus(UnparsedError()));
+        }
         code_ = static_cast<absl::StatusCode>(methods->GetSendStatus().error_code());
       }
     }));

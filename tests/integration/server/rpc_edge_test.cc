@@ -113,7 +113,9 @@ TEST_F(RpcEdgeTest, StringsThatAreNotUtf8WriteNothingToTheLog) {
   v1::GetModelResponse response;
   for (int i = 0; i < 10; ++i) {
     CallContext context;
-    EXPECT_FALSE(client_->models->GetModel(&context, request, &response).ok());
+    const grpc::Status status = client_->models->GetModel(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("a string in it is not UTF-8"));
   }
   client_.reset();
   EXPECT_EQ(server_->Terminate(), 0);
