@@ -24,7 +24,7 @@ std::string BatchesOf(const LogTail& tail) {
 }
 
 std::string SenderOf(const LogTail::Batch& batch, const std::string& model_name) {
-  // What comes before the damage is read, even if the rest is no message.
+  // The fields before the damage are read, even if the rest cannot be parsed.
   store::v1::LogRow row;
   static_cast<void>(ParseRow(batch.data, row));
   const std::string& producer_id = row.producer().producer_id();

@@ -104,7 +104,7 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
 
   void ReadClient();
   void ReadServer();
-  // Sends the worker's output and waits for what comes next.
+  // Sends the worker's output and waits for the next event.
   void Deliver();
   void SendOutput();
   void Wait();

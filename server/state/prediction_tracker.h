@@ -69,7 +69,7 @@ class PredictionTracker {
   PredictionTracker(Elapsed grace, std::size_t max_pending)
       : grace_(grace), max_pending_(max_pending) {}
 
-  // ---- What comes
+  // ---- New predictions and labels
 
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
   [[nodiscard]] std::size_t max_pending() const noexcept { return max_pending_; }

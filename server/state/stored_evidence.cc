@@ -238,7 +238,8 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
                               .previous = Get(stored.null_squares_previous())})) {
     return absl::InvalidArgumentError("the squares under the null hypothesis cannot be");
   }
-  // One that was stored without begins here, which is as good an e-value of what comes.
+  // A state that was stored without class evidence starts it now: an e-process may start at any
+  // time.
   if (stored.has_class_evidence() &&
       (stored.class_evidence().count() > stored.evidence().count() ||
        !class_evidence_.Restore({.count = stored.class_evidence().count(),

@@ -14,10 +14,10 @@ struct HttpAnswer {
 // address: "127.0.0.1:PORT". target: path and query.
 HttpAnswer HttpGet(const std::string& address, const std::string& target);
 
-// Sends these bytes and returns what comes until the server closes the connection.
+// Sends these bytes and returns the bytes received until the server closes the connection.
 std::string HttpExchange(const std::string& address, const std::string& request);
 
-// What comes on this socket until the other side closes it.
+// The bytes received on this socket until the other side closes it.
 std::string ReadToEnd(int fd);
 
 }  // namespace calibd::testing

@@ -24,7 +24,7 @@ class TcpProxy {
   [[nodiscard]] const std::string& address() const { return address_; }
 
   // Cuts the connection, the present one or the next, once this many bytes of
-  // it have gone to the server; what comes with them is lost. Once.
+  // it have gone to the server; later bytes are lost. Once.
   void CutAfter(std::int64_t bytes) { cut_after_ = bytes; }
   [[nodiscard]] int cuts() const { return cuts_; }
   // Bytes of the present connection that have gone to the server.

@@ -153,7 +153,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsWhateverTheOrderOfTheLa
   EXPECT_EQ(answer.observations(), static_cast<std::int64_t>(labelled.size()));
   ASSERT_GT(answer.estimates_size(), 0);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
-  // What comes now is late.
+  // Labels are late from now on.
   EXPECT_EQ(Observe(Labels({3, 10, 17, 24, 31})).labels().late(), 5);
   EXPECT_THAT(Coverage().warnings(), ::testing::Contains(HasSubstr("longer label_grace")));
 }

@@ -31,7 +31,7 @@ constexpr char kModel[] = "models/m";
 constexpr char kDeleted[] = "models/deleted";
 constexpr int kClasses = 3;
 
-// One call of any method with one request; reads what comes.
+// One call of any method with one request; reads all responses.
 class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // messages: after which the client cancels; unset: it reads to the end.

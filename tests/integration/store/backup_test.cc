@@ -191,7 +191,7 @@ TEST_F(BackupTest, NothingIsLeftOfABackupThatCannotBeWritten) {
 }
 
 TEST_F(BackupTest, SaysWhatDoesNotFit) {
-  // A snapshot follows on 16384 rows; what comes then is not in it.
+  // A snapshot follows 16384 rows; later rows are not in it.
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 20000; }), 20000);
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   EXPECT_THAT(Problems(), IsEmpty());

@@ -23,7 +23,7 @@ using server::LogRow;
 constexpr int kModels = 1000;
 constexpr int kClasses = 10;
 // Snapshots are made every 1024 rows or a few more, so with every second batch: the last one is
-// counted again. Every fourth model is watched all the time.
+// replayed. Every fourth model is monitored.
 constexpr std::size_t kBatches = 11;
 constexpr int kRows = 910;
 // On a machine that does nothing else, the time it takes is below this. CPU time depends less on

@@ -145,7 +145,7 @@ class NumberedUpgradeTest : public UpgradeTest, public ::testing::WithParamInter
 // They were made by the same calls.
 TEST_P(NumberedUpgradeTest, GoesOn) {
   ExpectItGoesOn(GetParam());
-  // What waits was not counted by class then.
+  // Pending predictions were not counted by class then.
   const auto waiting = client_->GetCalibration("models/waiting");
   ASSERT_TRUE(waiting.ok()) << waiting.status();
   const v1::LabelCoverage& coverage = waiting->label_coverage();

@@ -51,7 +51,7 @@ class ScriptedServer final : public v1::IngestService::Service {
     response.mutable_finished()->set_accepted_rows(rows);
     stream.Write(response);
   }
-  // Counts what comes, as it should be, until Finish or the end of the stream.
+  // Counts and acknowledges the batches until Finish or the end of the stream.
   static grpc::Status Behave(Stream& stream) {
     std::int64_t last = 0;
     std::int64_t rows = 0;

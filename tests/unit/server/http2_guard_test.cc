@@ -474,7 +474,7 @@ TEST_F(Http2GuardTest, DrainsWhenTheLastCallHasEnded) {
   connection.Server(GoAway(0x7fffffff));
   connection.Server(GoAway(1));
   EXPECT_FALSE(connection.guard.closed());
-  // The server would ignore what comes after its GOAWAY.
+  // The server would ignore calls that begin after its GOAWAY.
   connection.Clear();
   connection.Client(Headers(3, Request()));
   EXPECT_EQ(connection.to_server, "");

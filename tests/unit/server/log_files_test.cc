@@ -318,7 +318,7 @@ TEST_F(LogFilesTest, TheOldestGoesWhenNothingOfItIsNeeded) {
   ASSERT_TRUE(log_->RemoveOldest().ok());
   ASSERT_TRUE(log_->RemoveOldest().ok());
   EXPECT_THAT(Segments(), ElementsAre(5));
-  // The newest stays, as it knows what comes next.
+  // The newest file stays, because the next batch is appended to it.
   log_->MarkUnneeded(std::vector<std::int64_t>{5, 6});
   EXPECT_FALSE(log_->RetirementDue());
   Open(5);

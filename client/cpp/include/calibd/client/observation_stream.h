@@ -184,7 +184,7 @@ class ObservationStream {
   // Sends the rows that wait, without waiting for the acknowledgement.
   [[nodiscard]] absl::Status Flush();
 
-  // Sends what waits and returns when both sides agree that every batch was
+  // Sends the pending batches and returns when both sides agree that every batch was
   // counted or rejected. The stream is over then.
   [[nodiscard]] absl::StatusOr<StreamCounts> Finish();
 
