@@ -121,7 +121,7 @@ absl::Status EnsureModel(client::Client& client, const std::string& name,
 }
 
 // A second run with the same seed sends the same rows. They have no ids, so the server counts them
-// again; its warnings tell of the repetition.
+// as new observations; its warnings report the repetition.
 void TellRepetition(const std::string& name, std::int64_t observations_before,
                     const v1::GetCalibrationResponse& after) {
   for (const std::string& warning : after.warnings()) {
@@ -131,7 +131,7 @@ void TellRepetition(const std::string& name, std::int64_t observations_before,
     std::cerr
         << "calibctl: " << name << " had " << observations_before
         << " observations before this run. A run with the same generator and --seed sends the "
-           "same rows, and they are counted again: use another --seed or a new model\n";
+           "same rows, and they count twice: use another --seed or a new model\n";
   }
 }
 
