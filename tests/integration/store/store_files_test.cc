@@ -29,8 +29,8 @@ using ::testing::Not;
 
 constexpr char kSegment[] = "log-0000000000000001";
 
-// The size and the beginning of all files that calibd keeps. The lock and the shared memory say
-// nothing, and an empty write-ahead log is as good as none.
+// The size and the beginning of all files that calibd keeps. The shared memory holds no data, and an
+// empty write-ahead log is equivalent to a missing one.
 std::map<std::string, std::pair<std::uintmax_t, std::string>> Contents(
     const std::filesystem::path& folder) {
   constexpr std::size_t kRead = 1 << 20;
@@ -38,7 +38,7 @@ std::map<std::string, std::pair<std::uintmax_t, std::string>> Contents(
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const std::uintmax_t size = entry.file_size();
-    if (name == "lock" || name == "calibd.db-shm" || (name == "calibd.db-wal" && size == 0)) {
+    if (name == "calibd.db-shm" || (name == "calibd.db-wal" && size == 0)) {
       continue;
     }
     auto& [kept_size, bytes] = contents[name];
