@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -165,26 +166,62 @@ INSTANTIATE_TEST_SUITE_P(Files, StoreFilesTest,
                                   (std::get<0>(parameter.param) ? "AfterAKill" : "");
                          });
 
-// What is written to a removed file is lost, although no write fails.
-TEST(RemovedFileTest, IsNoticedWhileTheServerRuns) {
-  for (const char* const file : {"calibd.db", "store", kSegment}) {
+// Writes to a removed file succeed, but their rows are lost.
+TEST(RemovedFileTest, EndsTheServer) {
+  using Path = std::filesystem::path;
+  const auto remove = [](const char* file) {
+    return [file](const Path& data) { std::filesystem::remove(data / file); };
+  };
+  const auto replace = [](const char* file) {
+    return [file](const Path& data) {
+      std::filesystem::copy_file(data / file, data / "copy");
+      std::filesystem::rename(data / "copy", data / file);
+    };
+  };
+  const std::vector<std::pair<const char*, std::function<void(const Path&)>>> changes{
+      {"calibd.db", remove("calibd.db")}, {"store", remove("store")},
+      {kSegment, remove(kSegment)},       {"calibd.db", replace("calibd.db")},
+      {"store", replace("store")},        {kSegment, replace(kSegment)},
+      {"store", [](const Path& data) { std::filesystem::remove_all(data); }},
+  };
+  for (const auto& [file, change] : changes) {
     const TemporaryFolder folder;
-    const std::filesystem::path data = folder.path() / "data";
+    const Path data = folder.path() / "data";
     const auto server = ServerProcess::Start({"--data-dir", data.string()});
     ASSERT_NE(server, nullptr);
     EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 200);
-    ASSERT_TRUE(std::filesystem::remove(data / file)) << file;
-    EXPECT_TRUE(WaitFor([&] { return HttpGet(server->http_address(), "/readyz").status == 503; }))
-        << file;
-    EXPECT_EQ(HttpGet(server->http_address(), "/readyz").body,
-              "not ready: the store is damaged, see the log of calibd\n");
-    EXPECT_TRUE(WaitFor([&] {
-      return server->process().Output().find("the store is damaged: " + std::string(file) +
-                                             " was removed or replaced while calibd ran") !=
-             std::string::npos;
-    })) << file
-        << server->process().Output();
+    change(data);
+    EXPECT_EQ(server->WaitForExit(), 1) << file;
+    const std::string output = server->process().Output();
+    EXPECT_THAT(output, HasSubstr("the store is damaged: " + std::string(file) +
+                                  " was removed or replaced while calibd ran"));
+    EXPECT_THAT(output, HasSubstr("the store failed, calibd acknowledges nothing more: "));
   }
+}
+
+// While the server drains, no batch is acknowledged any more.
+TEST(RemovedFileTest, NothingIsAcknowledgedAfterItIsNoticed) {
+  const TemporaryFolder folder;
+  const std::filesystem::path data = folder.path() / "data";
+  const auto server = ServerProcess::Start({"--data-dir", data.string()});
+  ASSERT_NE(server, nullptr);
+  const auto client = *Client::Connect(server->grpc_address());
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(2);
+  ASSERT_TRUE(client->CreateModel(model).ok());
+  auto stream = client->OpenStream(
+      "models/m", {.producer_id = "p", .stall_timeout = std::chrono::seconds(2)});
+  ASSERT_TRUE(stream.ok());
+  std::filesystem::remove(data / "store");
+  ASSERT_TRUE(WaitFor([&] {
+    return server->process().Output().find("the store failed") != std::string::npos;
+  }));
+  const std::vector<double> probabilities{0.25, 0.75, 0.5, 0.5};
+  const std::vector<std::int32_t> labels{1, 0};
+  const bool sent = (*stream)->Send(PredictionKind::kProbabilities, probabilities, labels).ok();
+  EXPECT_FALSE(sent && (*stream)->Finish().ok());
+  EXPECT_EQ(server->WaitForExit(), 1);
 }
 
 }  // namespace
