@@ -212,6 +212,14 @@ struct Server::Parts {
     if (unstored == 0) {
       return;
     }
+    if (health.damaged()) {
+      spdlog::warn(
+          "snapshots that were not stored: {}; the store is damaged, so the next start may refuse "
+          "it "
+          "or miss rows that were acknowledged",
+          unstored);
+      return;
+    }
     const CommitQueue::Refusal refusal = commits.refusal();
     spdlog::warn(
         "snapshots that were not stored: {}, because {}; the next start replays the batches of "

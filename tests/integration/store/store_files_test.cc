@@ -265,6 +265,10 @@ TEST(RemovedFileTest, NothingIsAcknowledgedAfterItIsNoticed) {
   const bool sent = (*stream)->Send(PredictionKind::kProbabilities, probabilities, labels).ok();
   EXPECT_FALSE(sent && (*stream)->Finish().ok());
   EXPECT_EQ(server->WaitForExit(), 1);
+  // The stop cannot store the snapshot, and must not promise that the next start needs none.
+  EXPECT_THAT(server->process().Output(),
+              HasSubstr("snapshots that were not stored: 1; the store is damaged"));
+  EXPECT_THAT(server->process().Output(), Not(HasSubstr("loses nothing")));
 }
 
 }  // namespace
