@@ -62,8 +62,12 @@ struct Server::Parts {
              .max_producers_per_model = static_cast<std::size_t>(options.max_producers_per_model)},
             writers),
         store(*the_store),
+        health(options.data_dir, [this] { return commits.refusal(); }),
         commits(std::move(the_store),
                 [this](const absl::Status& status) {
+                  if (absl::IsDataLoss(status)) {
+                    health.ReportDamage(status);
+                  }
                   events.on_failure(absl::Status(
                       status.code(),
                       absl::StrCat("the store failed, calibd acknowledges nothing more: ",
@@ -79,7 +83,6 @@ struct Server::Parts {
              computers, compute_threads),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
-        health(options.data_dir, [this] { return commits.refusal(); }),
         history(options.data_dir + "/calibd.db",
                 [this](const absl::Status& damage) { health.ReportDamage(damage); }),
         api({.registry = registry,
@@ -173,8 +176,7 @@ struct Server::Parts {
     }
   }
 
-  // A removed file is written on without an error, and only the next start would miss it. On the
-  // thread of `due_work`.
+  // Writes to a removed file succeed, but their rows are lost. On the thread of `due_work`.
   void CheckFiles() {
     const auto now = std::chrono::steady_clock::now();
     if (now < check_files_at) {
@@ -183,7 +185,7 @@ struct Server::Parts {
     check_files_at = now + kCheckFilesInterval;
     commits.Call([this](const Store& checked, const absl::Status& /*committed*/) {
       if (absl::Status status = checked.CheckInPlace(); !status.ok()) {
-        health.ReportDamage(status);
+        commits.Fail(status);
       }
     });
   }
@@ -208,6 +210,14 @@ struct Server::Parts {
 
   void WarnOfUnstored(std::size_t unstored) const {
     if (unstored == 0) {
+      return;
+    }
+    if (health.damaged()) {
+      spdlog::warn(
+          "snapshots that were not stored: {}; the store is damaged, so the next start may refuse "
+          "it "
+          "or miss rows that were acknowledged",
+          unstored);
       return;
     }
     const CommitQueue::Refusal refusal = commits.refusal();
@@ -239,6 +249,8 @@ struct Server::Parts {
   Recovery recovery;
   // Owned by `commits`, to which nothing is posted before the models are recovered.
   Store& store;
+  // The threads of `commits` report damage to it.
+  Health health;
   CommitQueue commits;
   std::size_t compute_threads;
   ThreadPool computers;
@@ -248,7 +260,6 @@ struct Server::Parts {
   // Created once the models are recovered.
   std::unique_ptr<DueWork> due_work;
   OpenStreams streams;
-  Health health;
   HistoryReader history;
   Api api;
   ModelService models;

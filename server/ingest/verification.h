@@ -13,7 +13,7 @@ namespace calibd::server {
 // Reads all of a store as it is at one moment, also while it is written, and says what it
 // holds and what does not fit. path: of its database. progress: told the fraction of the log that
 // is read; false stops this. Memory: O(models + producers). No file of the log goes meanwhile.
-// Errors: Cancelled; Unavailable when it cannot be read. Damage is no error but a problem.
+// Errors: Cancelled; DataLoss if a file was replaced; Unavailable. Other damage is a problem.
 [[nodiscard]] absl::StatusOr<v1::Verification> VerifyStore(
     const std::string& path, CommitQueue& commits, const std::function<bool(double)>& progress);
 

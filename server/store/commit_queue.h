@@ -76,7 +76,7 @@ class CommitQueue {
   // It is told whether its transaction was committed, which writes nothing by itself.
   using Callback = std::function<void(Store&, const absl::Status&)>;
   void Call(Callback callback);
-  // As after a failed write: what was committed cannot be made to count.
+  // As after a failed write: committed rows cannot be counted, or a file was removed or replaced.
   void Fail(const absl::Status& status);
   // Waits until all that was posted is done.
   void Flush();

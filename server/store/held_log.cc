@@ -23,11 +23,20 @@ absl::Status RunOnStorage(CommitQueue& commits, const std::function<void(Store&)
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HeldLog>> HeldLog::Hold(CommitQueue& commits) {
-  const absl::Status status = RunOnStorage(commits, [](Store& store) { store.HoldLog(); });
-  // Held also if the store failed, and then released at once.
+  absl::Status in_place;
+  const absl::Status status = RunOnStorage(commits, [&](Store& store) {
+    store.HoldLog();
+    // The caller opens the files by their names, and would read others than the server writes.
+    in_place = store.CheckInPlace();
+    if (!in_place.ok()) {
+      commits.Fail(in_place);
+    }
+  });
+  // Also held after an error, and then released at once.
   std::unique_ptr<HeldLog> log(new HeldLog(commits));
-  if (!status.ok()) {
-    return status;
+  in_place.Update(status);
+  if (!in_place.ok()) {
+    return in_place;
   }
   return log;
 }

@@ -14,7 +14,7 @@ namespace calibd::server {
 // Store::HoldLog. Its functions wait for the storage thread.
 class HeldLog {
  public:
-  // Errors: Unavailable when the store failed.
+  // Errors: DataLoss if a file was removed or replaced; Unavailable if the store failed.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HeldLog>> Hold(CommitQueue& commits);
   ~HeldLog();
   HeldLog(const HeldLog&) = delete;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -349,12 +351,16 @@ absl::StatusOr<File> LockFolder(const std::string& folder) {
   if (error) {
     return FolderError(folder, absl::StrCat("cannot be created: ", error.message()));
   }
-  absl::StatusOr<File> lock = File::Open(folder + "/lock", O_RDWR | O_CREAT, "open");
+  // A file in the folder could be removed while it is locked, and the next process would lock a new
+  // one. The folder itself cannot be removed while it holds the store.
+  absl::StatusOr<File> lock = File::Open(folder, O_RDONLY | O_DIRECTORY, "open");
   if (!lock.ok()) {
-    return FolderError(folder, absl::StrCat("cannot be written: ", lock.status().message()));
+    return FolderError(folder, absl::StrCat("cannot be read: ", lock.status().message()));
   }
   if (flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
-    return FolderError(folder, "is in use by another calibd");
+    return FolderError(folder, errno == EWOULDBLOCK
+                                   ? "is in use by another calibd"
+                                   : absl::StrCat("cannot be locked: ", std::strerror(errno)));
   }
   return lock;
 }

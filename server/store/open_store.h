@@ -15,8 +15,9 @@
 
 namespace calibd::server {
 
-// Holds a folder for this process, as long as it lives. Creates the folder if it does not exist.
-// Errors: FailedPrecondition when another process holds it, or it cannot be created.
+// Locks a folder for this process until the returned descriptor is closed. Creates the folder if it
+// does not exist. Errors: FailedPrecondition if another process has locked it, or if it cannot be
+// created or locked.
 [[nodiscard]] absl::StatusOr<File> LockFolder(const std::string& folder);
 
 // The files of a store that belong together.

@@ -1,8 +1,11 @@
 #include "server/store/sqlite.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
@@ -111,11 +114,27 @@ absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
 }
 
 absl::Status Database::CheckInPlace() const {
+  constexpr char kReason[] = "was removed or replaced while calibd ran";
+  const char* const path = sqlite3_db_filename(handle(), "main");
   int moved = 0;
   sqlite3_file_control(handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-  return moved == 0 ? absl::OkStatus()
-                    : DamageError(sqlite3_db_filename(handle(), "main"),
-                                  "was removed or replaced while calibd ran", kPutFileBack);
+  if (moved != 0) {
+    return DamageError(path, kReason, kPutFileBack);
+  }
+  // SQLite does not tell whether the write-ahead log was moved, but it tells the size of the open
+  // file. The connection has not opened the file before it first reads.
+  sqlite3_file* wal = nullptr;
+  sqlite3_int64 size = 0;
+  sqlite3_file_control(handle(), "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+  if (wal == nullptr || wal->pMethods == nullptr ||
+      wal->pMethods->xFileSize(wal, &size) != SQLITE_OK || size == 0) {
+    return absl::OkStatus();
+  }
+  const char* const wal_path = sqlite3_filename_wal(path);
+  std::error_code error;
+  return std::filesystem::file_size(wal_path, error) == static_cast<std::uintmax_t>(size)
+             ? absl::OkStatus()
+             : DamageError(wal_path, kReason, kPutFileBack);
 }
 
 bool Database::in_transaction() const noexcept { return sqlite3_get_autocommit(handle()) == 0; }

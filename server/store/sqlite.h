@@ -35,7 +35,7 @@ class Database {
   [[nodiscard]] absl::Status Execute(const char* sql);
   // The one integer that a statement gives, such as a PRAGMA's.
   [[nodiscard]] absl::StatusOr<std::int64_t> QueryInteger(const char* sql);
-  // DataLoss if the file was removed or replaced since it was opened.
+  // DataLoss if the file or its write-ahead log was removed or replaced. Not in a transaction.
   [[nodiscard]] absl::Status CheckInPlace() const;
   // False after an error that ended the transaction by itself.
   [[nodiscard]] bool in_transaction() const noexcept;

@@ -189,6 +189,15 @@ TEST_F(RestartTest, DeletedModelsStayAway) {
 TEST_F(RestartTest, OneServerHoldsTheFolder) {
   Start();
   EXPECT_THAT(Refusal(), HasSubstr("is in use by another calibd"));
+  // Also if all files of the folder are removed. The first server must not end meanwhile.
+  server_->process().Signal(SIGSTOP);
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(data_)) {
+    files.push_back(entry.path());
+  }
+  for (const std::filesystem::path& file : files) std::filesystem::remove(file);
+  EXPECT_THAT(Refusal(), HasSubstr("is in use by another calibd"));
+  EXPECT_TRUE(std::filesystem::is_empty(data_));
 }
 
 TEST_F(RestartTest, RefusesWhatIsNotItsOwn) {

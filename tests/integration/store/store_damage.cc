@@ -71,7 +71,7 @@ Folder ReadFolder(const std::filesystem::path& path) {
   Folder folder;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
-    if (!name.ends_with("-shm") && name != "lock") folder[name] = ReadFile(entry.path());
+    if (!name.ends_with("-shm")) folder[name] = ReadFile(entry.path());
   }
   return folder;
 }
@@ -191,7 +191,7 @@ std::vector<DamagedFolder> DamageFiles(const Folder& sound, const Folder& earlie
     damages.Replace(files, earlier, "older");
   }
   // Files that are never read.
-  for (const char* const name : {"calibd.db-shm", "lock", "log.new", "log.spare", "store.new"}) {
+  for (const char* const name : {"calibd.db-shm", "log.new", "log.spare", "store.new"}) {
     damages.Put(name, std::string(32768, '\x5a'), "noise");
   }
   for (std::size_t i = 0; i + 1 < segments.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +16,9 @@
 #include <vector>
 
 #include "calibd/client/client.h"
+#include "server/ingest/verification.h"
+#include "server/store/backup.h"
+#include "server/store/store.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
 #include "support/wait_for.h"
@@ -29,8 +33,8 @@ using ::testing::Not;
 
 constexpr char kSegment[] = "log-0000000000000001";
 
-// The size and the beginning of all files that calibd keeps. The lock and the shared memory say
-// nothing, and an empty write-ahead log is as good as none.
+// The size and the beginning of all files that calibd keeps. The shared memory holds no data, and
+// an empty write-ahead log is equivalent to a missing one.
 std::map<std::string, std::pair<std::uintmax_t, std::string>> Contents(
     const std::filesystem::path& folder) {
   constexpr std::size_t kRead = 1 << 20;
@@ -38,7 +42,7 @@ std::map<std::string, std::pair<std::uintmax_t, std::string>> Contents(
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const std::uintmax_t size = entry.file_size();
-    if (name == "lock" || name == "calibd.db-shm" || (name == "calibd.db-wal" && size == 0)) {
+    if (name == "calibd.db-shm" || (name == "calibd.db-wal" && size == 0)) {
       continue;
     }
     auto& [kept_size, bytes] = contents[name];
@@ -165,26 +169,106 @@ INSTANTIATE_TEST_SUITE_P(Files, StoreFilesTest,
                                   (std::get<0>(parameter.param) ? "AfterAKill" : "");
                          });
 
-// What is written to a removed file is lost, although no write fails.
-TEST(RemovedFileTest, IsNoticedWhileTheServerRuns) {
-  for (const char* const file : {"calibd.db", "store", kSegment}) {
+// Writes to a removed file succeed, but their rows are lost.
+TEST(RemovedFileTest, EndsTheServer) {
+  using Path = std::filesystem::path;
+  const auto remove = [](const char* file) {
+    return [file](const Path& data) { std::filesystem::remove(data / file); };
+  };
+  const auto replace = [](const char* file) {
+    return [file](const Path& data) {
+      std::filesystem::copy_file(data / file, data / "copy");
+      std::filesystem::rename(data / "copy", data / file);
+    };
+  };
+  const std::vector<std::pair<const char*, std::function<void(const Path&)>>> changes{
+      {"calibd.db", remove("calibd.db")},
+      {"store", remove("store")},
+      {kSegment, remove(kSegment)},
+      {"calibd.db", replace("calibd.db")},
+      {"calibd.db-wal", remove("calibd.db-wal")},
+      {"store", replace("store")},
+      {kSegment, replace(kSegment)},
+      {"store", [](const Path& data) { std::filesystem::remove_all(data); }},
+  };
+  for (const auto& [file, change] : changes) {
     const TemporaryFolder folder;
-    const std::filesystem::path data = folder.path() / "data";
+    const Path data = folder.path() / "data";
     const auto server = ServerProcess::Start({"--data-dir", data.string()});
     ASSERT_NE(server, nullptr);
     EXPECT_EQ(HttpGet(server->http_address(), "/readyz").status, 200);
-    ASSERT_TRUE(std::filesystem::remove(data / file)) << file;
-    EXPECT_TRUE(WaitFor([&] { return HttpGet(server->http_address(), "/readyz").status == 503; }))
-        << file;
-    EXPECT_EQ(HttpGet(server->http_address(), "/readyz").body,
-              "not ready: the store is damaged, see the log of calibd\n");
-    EXPECT_TRUE(WaitFor([&] {
-      return server->process().Output().find("the store is damaged: " + std::string(file) +
-                                             " was removed or replaced while calibd ran") !=
-             std::string::npos;
-    })) << file
-        << server->process().Output();
+    change(data);
+    EXPECT_EQ(server->WaitForExit(), 1) << file;
+    const std::string output = server->process().Output();
+    EXPECT_THAT(output, HasSubstr("the store is damaged: " + std::string(file) +
+                                  " was removed or replaced while calibd ran"));
+    EXPECT_THAT(output, HasSubstr("the store failed, calibd acknowledges nothing more: "));
   }
+}
+
+// They open the files by their names, and would otherwise find nothing wrong with a copy.
+TEST(RemovedFileTest, IsNoticedByAVerificationAndABackup) {
+  const std::string copy = "copy";
+  for (const char* const file : {"calibd.db", "calibd.db-wal", kSegment}) {
+    for (const bool is_backup : {false, true}) {
+      const TemporaryFolder folder;
+      const std::filesystem::path data = folder.path() / "data";
+      auto store = server::Store::Open(data.string());
+      ASSERT_TRUE(store.ok()) << store.status();
+      ASSERT_TRUE((*store)->Begin().ok());
+      ASSERT_TRUE((*store)->InsertModel(1, v1::Model()).ok());
+      ASSERT_TRUE((*store)->Commit().ok());
+      absl::Status failure;
+      server::CommitQueue commits(*std::move(store),
+                                  [&](const absl::Status& status) { failure = status; });
+      const std::string path = (data / "calibd.db").string();
+      const auto run = [&] {
+        const auto go_on = [](double) { return true; };
+        return is_backup ? server::CopyStore(path, commits, folder.path() / "backup", go_on)
+                         : server::VerifyStore(path, commits, go_on).status();
+      };
+      EXPECT_TRUE(run().ok());
+      std::filesystem::copy_file(data / file, data / copy);
+      // Of the write-ahead log, SQLite tells only the size.
+      std::filesystem::resize_file(data / copy, std::filesystem::file_size(data / copy) + 1);
+      std::filesystem::rename(data / copy, data / file);
+      EXPECT_TRUE(absl::IsDataLoss(run())) << file;
+      EXPECT_TRUE(absl::IsDataLoss(failure)) << file << failure;
+      EXPECT_TRUE(absl::IsDataLoss(run())) << file;
+    }
+  }
+}
+
+// While the server drains, no batch is acknowledged any more.
+TEST(RemovedFileTest, NothingIsAcknowledgedAfterItIsNoticed) {
+  const TemporaryFolder folder;
+  const std::filesystem::path data = folder.path() / "data";
+  const auto server = ServerProcess::Start({"--data-dir", data.string()});
+  ASSERT_NE(server, nullptr);
+  const auto client = *Client::Connect(server->grpc_address());
+  v1::Model model;
+  model.set_name("models/m");
+  model.set_class_count(2);
+  ASSERT_TRUE(client->CreateModel(model).ok());
+  const std::vector<double> probabilities{0.25, 0.75, 0.5, 0.5};
+  const std::vector<std::int32_t> labels{1, 0};
+  auto stream = client->OpenStream("models/m", {.producer_id = "p"});
+  ASSERT_TRUE(stream.ok());
+  ASSERT_TRUE((*stream)->Send(PredictionKind::kProbabilities, probabilities, labels).ok());
+  ASSERT_TRUE((*stream)->Finish().ok());
+  stream = client->OpenStream("models/m",
+                              {.producer_id = "q", .stall_timeout = std::chrono::seconds(2)});
+  ASSERT_TRUE(stream.ok());
+  std::filesystem::remove(data / "store");
+  ASSERT_TRUE(WaitFor(
+      [&] { return server->process().Output().find("the store failed") != std::string::npos; }));
+  const bool sent = (*stream)->Send(PredictionKind::kProbabilities, probabilities, labels).ok();
+  EXPECT_FALSE(sent && (*stream)->Finish().ok());
+  EXPECT_EQ(server->WaitForExit(), 1);
+  // The stop cannot store the snapshot, and must not promise that the next start needs none.
+  EXPECT_THAT(server->process().Output(),
+              HasSubstr("snapshots that were not stored: 1; the store is damaged"));
+  EXPECT_THAT(server->process().Output(), Not(HasSubstr("loses nothing")));
 }
 
 }  // namespace
