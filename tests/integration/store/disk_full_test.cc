@@ -218,6 +218,27 @@ TEST_F(DiskFullTest, AnOrderlyStopWarnsOfWhatTheNextStartReplays) {
   EXPECT_THAT(server_->process().Output(), ::testing::Not(::testing::HasSubstr("were not stored")));
 }
 
+TEST_F(DiskFullTest, AStartWithoutAnyRoomSaysHowMuchItNeeds) {
+  const std::filesystem::path disk_path = folder_.path() / "disk";
+  const SmallDisk disk(disk_path, 70);
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
+  const std::filesystem::path data = disk_path / "data";
+  ASSERT_NO_FATAL_FAILURE(Start(data));
+  ASSERT_NO_FATAL_FAILURE(CreateModel());
+  ASSERT_NO_FATAL_FAILURE(SendMore());
+  EXPECT_EQ(server_->Terminate(), 0);
+  disk.LeaveFree(0);
+  const auto full = ServerProcess::Launch({"--data-dir", data.string()});
+  EXPECT_EQ(full->WaitForExit(), 1);
+  EXPECT_THAT(full->process().Output(),
+              ::testing::HasSubstr("nothing is lost: free at least 1048576 bytes on the disk of " +
+                                   data.string() + " and start calibd again"));
+  disk.Free();
+  disk.LeaveFree(std::size_t{1} << 20);
+  ASSERT_NO_FATAL_FAILURE(Start(data));
+  ExpectCounted();
+}
+
 TEST_F(DiskFullTest, ABackupNamesATargetWithoutRoom) {
   const std::filesystem::path target = folder_.path() / "target";
   const SmallDisk disk(target, 1);
