@@ -83,8 +83,9 @@ class DiskFullTest : public ::testing::Test {
   // Says so without a path or a statement.
   static void ExpectDiskFull(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()),
-                ::testing::HasSubstr("the server's disk is full; nothing was applied"));
+    EXPECT_THAT(
+        std::string(status.message()),
+        ::testing::HasSubstr("the server's disk is full; this batch or change was not applied"));
     EXPECT_THAT(
         std::string(status.message()),
         ::testing::Not(::testing::AnyOf(::testing::HasSubstr("/"), ::testing::HasSubstr("SQL"))));
