@@ -80,6 +80,11 @@ class DiskFullTest : public ::testing::Test {
     EXPECT_EQ(ready.status, 503);
     EXPECT_EQ(ready.body, "not ready: the disk is full: " + what + "\n");
   }
+  void ExpectLogged(const std::string& line) {
+    EXPECT_TRUE(WaitFor([&] {
+      return server_->process().Output().find(line) != std::string::npos;
+    })) << server_->process().Output();
+  }
   // Says so without a path or a statement.
   static void ExpectDiskFull(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
@@ -193,9 +198,11 @@ TEST_F(DiskFullTest, TakesBatchesWhileTheLogHasRoom) {
   server_->Kill();
   ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
   ExpectUnready(kDatabaseFull);
+  ExpectLogged(absl::StrCat("not ready: the disk is full: ", kDatabaseFull));
   ASSERT_NO_FATAL_FAILURE(SendMore("r"));
   disk.Free();
   ExpectReadyAgain();
+  ExpectLogged("the disk has room again: all writes are accepted");
   EXPECT_TRUE(CreateLargeModels().ok());
 }
 
