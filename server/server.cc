@@ -159,6 +159,7 @@ struct Server::Parts {
         due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {
           history.CheckNext();
           CheckFiles();
+          LogRefusalChange();
         });
       }
       return recovered;
@@ -188,6 +189,14 @@ struct Server::Parts {
         commits.Fail(status);
       }
     });
+  }
+
+  // On the thread of `due_work`.
+  void LogRefusalChange() {
+    const std::string change = health.RefusalChange(std::chrono::steady_clock::now());
+    if (!change.empty()) {
+      spdlog::warn("{}", change);
+    }
   }
 
   // The file system may have less room than the models reserve.

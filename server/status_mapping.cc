@@ -31,7 +31,9 @@ struct StoreError {
 };
 constexpr std::array<StoreError, 3> kStoreErrors{{
     {.reason = "DISK_FULL",
-     .message = "the server's disk is full; nothing was applied; try again when the disk has room"},
+     .message =
+         "the server's disk is full; this batch or change was not applied; try again when the "
+         "disk has room"},
     {.reason = "STORE_FAILED",
      .message = "the server can no longer use its store, see its log; send unacknowledged batches "
                 "again after it has restarted"},

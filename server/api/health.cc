@@ -1,8 +1,27 @@
 #include "server/api/health.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 namespace calibd::server {
+namespace {
+
+const char* RefusalText(CommitQueue::Refusal refusal) {
+  switch (refusal) {
+    case CommitQueue::Refusal::kNothing:
+      break;
+    case CommitQueue::Refusal::kDatabase:
+      return "the disk is full: models cannot be created or deleted, and batches are accepted "
+             "only while the log's newest file has room";
+    case CommitQueue::Refusal::kLog:
+      return "the disk is full: batches are refused";
+    case CommitQueue::Refusal::kEverything:
+      return "the store failed: batches are refused";
+  }
+  return "";
+}
+
+}  // namespace
 
 bool Health::StartServing() {
   Phase starting = Phase::kStarting;
@@ -23,18 +42,23 @@ std::string Health::Unready() const {
     case Phase::kDraining:
       return "draining";
   }
-  switch (refusal_()) {
-    case CommitQueue::Refusal::kNothing:
-      return damaged_ ? "the store is damaged, see the log of calibd" : "";
-    case CommitQueue::Refusal::kDatabase:
-      return "the disk is full: models cannot be created or deleted, and batches are accepted "
-             "only while the log's newest file has room";
-    case CommitQueue::Refusal::kLog:
-      return "the disk is full: batches are refused";
-    case CommitQueue::Refusal::kEverything:
-      return "the store failed: batches are refused";
+  const CommitQueue::Refusal refusal = refusal_();
+  if (refusal != CommitQueue::Refusal::kNothing) {
+    return RefusalText(refusal);
   }
-  return "";
+  return damaged_ ? "the store is damaged, see the log of calibd" : "";
+}
+
+std::string Health::RefusalChange(std::chrono::steady_clock::time_point now) {
+  const CommitQueue::Refusal refusal = refusal_();
+  if (phase_ != Phase::kServing || refusal == logged_refusal_ || now < next_line_at_) {
+    return "";
+  }
+  logged_refusal_ = refusal;
+  next_line_at_ = now + kLogInterval;
+  return refusal == CommitQueue::Refusal::kNothing
+             ? "the disk has room again: all writes are accepted"
+             : absl::StrCat("not ready: ", RefusalText(refusal));
 }
 
 }  // namespace calibd::server

@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_API_HEALTH_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <utility>
@@ -33,6 +34,11 @@ class Health {
   // nothing.
   [[nodiscard]] std::string Unready() const;
 
+  // What to log if the store refuses other writes than the last line said; empty otherwise. At most
+  // one line in kLogInterval, because a disk may be full and have room in turns. Not thread-safe.
+  [[nodiscard]] std::string RefusalChange(std::chrono::steady_clock::time_point now);
+  static constexpr std::chrono::seconds kLogInterval{5};
+
  private:
   enum class Phase { kStarting, kServing, kDraining };
 
@@ -41,6 +47,9 @@ class Health {
   std::atomic<Phase> phase_ = Phase::kStarting;
   std::atomic<bool> damaged_ = false;
   ErrorLog damage_log_{"damaged places"};
+  // The refusal in the last line of RefusalChange, and when the next line may follow.
+  CommitQueue::Refusal logged_refusal_ = CommitQueue::Refusal::kNothing;
+  std::chrono::steady_clock::time_point next_line_at_{};
 };
 
 }  // namespace calibd::server

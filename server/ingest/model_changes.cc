@@ -76,22 +76,24 @@ class DeleteWrite final : public Operation {
     if (committed.ok() && deletes_) {
       registry_.Remove(*model_);
       DropLog();
+      return;
     }
-    done_(!committed.ok() ? committed
-          : deletes_      ? absl::OkStatus()
-                          : ModelNotFoundError(model_->declaration().name.ToString()));
+    done_(committed.ok() ? ModelNotFoundError(model_->declaration().name.ToString()) : committed);
   }
 
  private:
-  // Releases the rows of the model when those that are on their way have been applied.
+  // Drops the rows of the model from the log after the strand has applied the committed ones.
+  // Answers only then, so that the next creation finds the room of this model.
   void DropLog() {
-    model_->strand().Post([&commits = commits_, model = model_] {
-      commits.Call([model, batches = model->strand_state().retention().TakeAll()](
+    model_->strand().Post([&commits = commits_, model = model_, done = done_] {
+      commits.Call([model, done, batches = model->strand_state().retention().TakeAll()](
                        Store& store, const absl::Status&) {
         store.DropBatches(batches);
         if (model->storage_state().tracker.has_value()) {
           store.DropBatches(model->storage_state().tracker->TakeAll());
         }
+        model->ReleaseReservation();
+        done(absl::OkStatus());
       });
     });
   }

@@ -27,9 +27,9 @@ using CreateDone =
 [[nodiscard]] absl::Status CreateModel(ModelRegistry& registry, CommitQueue& commits,
                                        ModelDeclaration declaration, CreateDone done);
 
-// done: on the storage thread, when the model is deleted on disk and in the registry, and its
-// batches are on their way out of the log. Its errors: those of the store; NotFound when
-// another call has deleted it.
+// done: on the storage thread, when the model is deleted on disk and in the registry, its batches
+// are dropped from the log, and its reservation is released. Its errors: those of the store;
+// NotFound when another call has deleted it.
 void DeleteModel(ModelRegistry& registry, CommitQueue& commits, const std::shared_ptr<Model>& model,
                  std::function<void(const absl::Status&)> done);
 

@@ -32,7 +32,7 @@ struct StorageState {
 // thread-safe.
 class Model {
  public:
-  // id: of the store. reservation: kept as long as the model lives.
+  // id: of the store. reservation: kept until ReleaseReservation or the end of the model.
   Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
         std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation);
 
@@ -53,6 +53,9 @@ class Model {
   // Deleted models take no batches. Set by the storage thread.
   void MarkDeleted(bool deleted) noexcept { deleted_ = deleted; }
   [[nodiscard]] bool deleted() const noexcept { return deleted_; }
+  // On the storage thread, after the deletion. Users of a deleted model let it go soon after, but
+  // a creation must not depend on when they do.
+  void ReleaseReservation() noexcept { reservation_.reset(); }
   // Time of the newest persisted snapshot, microseconds since 1970; 0 if it is not known.
   void set_stored_time_us(std::int64_t time_us) noexcept { stored_time_us_ = time_us; }
   [[nodiscard]] std::int64_t stored_time_us() const noexcept { return stored_time_us_; }
@@ -71,7 +74,7 @@ class Model {
   const std::int64_t id_;
   const ModelDeclaration declaration_;
   const ModelSnapshot::Time create_time_;
-  const std::shared_ptr<void> reservation_;
+  std::shared_ptr<void> reservation_;
   std::atomic<bool> deleted_ = false;
   std::atomic<std::int64_t> stored_time_us_ = 0;
   // At first a snapshot is due at once: none holds the rows that a start replayed.

@@ -51,7 +51,8 @@ class ModelRegistry {
   [[nodiscard]] absl::Status CheckRestored() const;
   // Errors: Unavailable; NotFound.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const ModelName& name) const;
-  // Its memory and disk count as reserved until its last user lets it go.
+  // Its memory and disk count as reserved until Model::ReleaseReservation, or until its last user
+  // lets it go.
   void Remove(const Model& model);
   // Up to limit models whose names come after `after`, ascending. Errors: Unavailable.
   [[nodiscard]] absl::StatusOr<std::vector<std::shared_ptr<Model>>> List(const std::string& after,

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/store/log_upgrade.h"
 #include "server/store/schema.h"
@@ -23,6 +24,10 @@
 
 namespace calibd::server {
 namespace {
+
+// SQLite needs the file calibd.db-shm to read a database with a write-ahead log: 32 KiB for each
+// 16 MiB of the log. The rest is for the first files of a new store.
+constexpr std::uint64_t kRoomToOpen = std::uint64_t{1} << 20;
 
 // Zero also when there is no such file.
 std::uintmax_t SizeOf(const std::string& path) {
@@ -366,7 +371,16 @@ absl::StatusOr<File> LockFolder(const std::string& folder) {
 }
 
 absl::StatusOr<StoreParts> OpenStore(const std::string& folder, std::uint64_t segment_bytes) {
-  return Opening(folder, segment_bytes).Run();
+  absl::StatusOr<StoreParts> parts = Opening(folder, segment_bytes).Run();
+  if (absl::IsResourceExhausted(parts.status())) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "DISK_FULL",
+        absl::StrCat(parts.status().message(),
+                     ": the disk is full, and the store needs some room to open, also "
+                     "if nothing is written; nothing is lost: free at least ",
+                     kRoomToOpen, " bytes on the disk of ", folder, " and start calibd again"));
+  }
+  return parts;
 }
 
 std::string DatabasePath(const std::string& folder) { return folder + "/calibd.db"; }

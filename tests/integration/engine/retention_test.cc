@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "integration/engine/engine.h"
 #include "server/store/held_log.h"
@@ -160,8 +161,13 @@ TEST_F(RetentionTest, ADeletedModelsFilesGoAlsoIfTheDiskIsFullThen) {
   ASSERT_GE(Files(), 30U);
   Signal release;
   busy_->strand().Post([&release] { release.Wait(); });
-  ASSERT_TRUE(engine_->DeleteModel("models/busy").ok());
+  // Answered after the strand, which is held up.
+  absl::Status deleted;
+  std::thread deletion([&] { deleted = engine_->DeleteModel("models/busy"); });
+  EXPECT_TRUE(WaitFor([this] { return engine_->Find("models/busy") == nullptr; }));
   FailTransaction(engine_->commits(), [&release] { release.Set(); });
+  deletion.join();
+  EXPECT_TRUE(deleted.ok()) << deleted;
   EXPECT_TRUE(WaitFor([this] { return Files() <= 2; }));
   EXPECT_FALSE(engine_->failed());
 }

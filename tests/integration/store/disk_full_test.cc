@@ -80,11 +80,17 @@ class DiskFullTest : public ::testing::Test {
     EXPECT_EQ(ready.status, 503);
     EXPECT_EQ(ready.body, "not ready: the disk is full: " + what + "\n");
   }
+  void ExpectLogged(const std::string& line) {
+    EXPECT_TRUE(WaitFor([&] {
+      return server_->process().Output().find(line) != std::string::npos;
+    })) << server_->process().Output();
+  }
   // Says so without a path or a statement.
   static void ExpectDiskFull(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()),
-                ::testing::HasSubstr("the server's disk is full; nothing was applied"));
+    EXPECT_THAT(
+        std::string(status.message()),
+        ::testing::HasSubstr("the server's disk is full; this batch or change was not applied"));
     EXPECT_THAT(
         std::string(status.message()),
         ::testing::Not(::testing::AnyOf(::testing::HasSubstr("/"), ::testing::HasSubstr("SQL"))));
@@ -192,9 +198,11 @@ TEST_F(DiskFullTest, TakesBatchesWhileTheLogHasRoom) {
   server_->Kill();
   ASSERT_NO_FATAL_FAILURE(Start(disk_path / "data"));
   ExpectUnready(kDatabaseFull);
+  ExpectLogged(absl::StrCat("not ready: the disk is full: ", kDatabaseFull));
   ASSERT_NO_FATAL_FAILURE(SendMore("r"));
   disk.Free();
   ExpectReadyAgain();
+  ExpectLogged("the disk has room again: all writes are accepted");
   EXPECT_TRUE(CreateLargeModels().ok());
 }
 
@@ -216,6 +224,27 @@ TEST_F(DiskFullTest, AnOrderlyStopWarnsOfWhatTheNextStartReplays) {
   ExpectCounted();
   EXPECT_EQ(server_->Terminate(), 0);
   EXPECT_THAT(server_->process().Output(), ::testing::Not(::testing::HasSubstr("were not stored")));
+}
+
+TEST_F(DiskFullTest, AStartWithoutAnyRoomSaysHowMuchItNeeds) {
+  const std::filesystem::path disk_path = folder_.path() / "disk";
+  const SmallDisk disk(disk_path, 70);
+  if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
+  const std::filesystem::path data = disk_path / "data";
+  ASSERT_NO_FATAL_FAILURE(Start(data));
+  ASSERT_NO_FATAL_FAILURE(CreateModel());
+  ASSERT_NO_FATAL_FAILURE(SendMore());
+  EXPECT_EQ(server_->Terminate(), 0);
+  disk.LeaveFree(0);
+  const auto full = ServerProcess::Launch({"--data-dir", data.string()});
+  EXPECT_EQ(full->WaitForExit(), 1);
+  EXPECT_THAT(full->process().Output(),
+              ::testing::HasSubstr("nothing is lost: free at least 1048576 bytes on the disk of " +
+                                   data.string() + " and start calibd again"));
+  disk.Free();
+  disk.LeaveFree(std::size_t{1} << 20);
+  ASSERT_NO_FATAL_FAILURE(Start(data));
+  ExpectCounted();
 }
 
 TEST_F(DiskFullTest, ABackupNamesATargetWithoutRoom) {

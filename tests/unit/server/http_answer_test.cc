@@ -7,6 +7,7 @@
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,6 +81,24 @@ TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
   EXPECT_EQ(health.Unready(), "draining");
   // A recovery that ends meanwhile serves no calls.
   EXPECT_FALSE(health.StartServing());
+}
+
+TEST(HttpAnswerTest, AChangeOfTheRefusedWritesIsLoggedOnce) {
+  auto refusal = CommitQueue::Refusal::kLog;
+  Health health("data", [&] { return refusal; });
+  const std::chrono::steady_clock::time_point begin{std::chrono::hours(1)};
+  EXPECT_EQ(health.RefusalChange(begin), "");
+  ASSERT_TRUE(health.StartServing());
+  EXPECT_EQ(health.RefusalChange(begin), "not ready: the disk is full: batches are refused");
+  EXPECT_EQ(health.RefusalChange(begin + Health::kLogInterval), "");
+  refusal = CommitQueue::Refusal::kNothing;
+  const auto later = begin + 2 * Health::kLogInterval;
+  EXPECT_EQ(health.RefusalChange(later), "the disk has room again: all writes are accepted");
+  // A disk that becomes full again at once.
+  refusal = CommitQueue::Refusal::kLog;
+  EXPECT_EQ(health.RefusalChange(later), "");
+  EXPECT_EQ(health.RefusalChange(later + Health::kLogInterval),
+            "not ready: the disk is full: batches are refused");
 }
 
 TEST(HttpAnswerTest, ARestrictedConnectionIsServedHealthChecksOnly) {

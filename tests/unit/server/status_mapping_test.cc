@@ -64,6 +64,13 @@ TEST(StatusMappingTest, ErrorsOfTheStoreReachClientsWithoutPathsAndStatements) {
   }
 }
 
+// Earlier batches of a stream were applied.
+TEST(StatusMappingTest, AFullDiskRefusesOneBatchOrChange) {
+  EXPECT_EQ(Wire(MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", "full")).message(),
+            "the server's disk is full; this batch or change was not applied; try again when the "
+            "disk has room");
+}
+
 TEST(StatusMappingTest, AnErrorOfTheStoreMayHaveAMessageForClients) {
   const rpc::Status wire = Wire(WithClientMessage(
       MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", "the store cannot write /srv/x"),
