@@ -26,7 +26,7 @@
 
 namespace calibd::server {
 
-// What the functions of the API work with.
+// Dependencies of the API functions.
 struct ApiParts {
   ModelRegistry& registry;
   CommitQueue& commits;
@@ -36,7 +36,7 @@ struct ApiParts {
   HistoryReader& history;
   // Told of damage that a backup or verification finds.
   Health& health;
-  // What the declaration of one new model may reserve, in bytes.
+  // Most bytes that the declaration of one new model may reserve.
   std::size_t model_memory_bytes = 0;
   std::size_t model_disk_bytes = 0;
   std::size_t max_watchers = 0;
@@ -54,7 +54,7 @@ struct ApiParts {
 [[nodiscard]] absl::Status CheckProducer(const std::string& field, const std::string& producer_id,
                                          std::int64_t epoch);
 
-// What a caller must be allowed to do.
+// Permission that a call requires.
 enum class Rights { kRead, kWrite, kAdmin };
 
 // One method of the API: its name, the rights that its caller needs, and the function that serves

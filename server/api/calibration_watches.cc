@@ -59,7 +59,7 @@ std::int64_t Changes(const ModelSnapshot& snapshot) {
                labels.conflicting + labels.late + labels.unknown;
   }
   if (snapshot.monitor.has_value()) {
-    // Of the alarms that are not kept any more all are acknowledged.
+    // All alarms that are not kept any more are acknowledged.
     const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
     changes += snapshot.monitor->raised[0] + snapshot.monitor->raised[1] -
                std::count_if(alarms.begin(), alarms.end(), [](const Alarm& alarm) {

@@ -34,7 +34,7 @@ class CalibrationWatches {
 
   // The model was deleted: its watchers are told. After it is gone from the registry.
   void EndWatchesOf(const Model& model);
-  // Ends all and takes none any more.
+  // Ends all watches and accepts no new ones.
   void Drain();
   // Ends the thread, once there are no calls.
   void Stop();
@@ -47,9 +47,9 @@ class CalibrationWatches {
     // A deleted model must not live on in a call whose client does not read.
     std::weak_ptr<Model> model;
     std::chrono::nanoseconds interval{};
-    // Of the newest message that the client has or is sent.
+    // Revision of the newest message that was sent to the client or is being sent.
     std::int64_t revision = 0;
-    // Whether no message was sent yet.
+    // True until the first message is sent.
     bool silent = true;
     // When it is looked at next.
     Clock::time_point due;

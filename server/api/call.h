@@ -65,7 +65,7 @@ class Sink : public Call {
   virtual bool Send(Response response) = 0;
   // Sends the only response, or the last one of a stream, and ends the call.
   virtual void SendLast(Response response) = 0;
-  // Whether Send would send a message now.
+  // True if Send would send a message now.
   [[nodiscard]] virtual bool idle() const = 0;
   // Called whenever the client has taken a message, until the call ends. It may own the sink.
   virtual void OnTaken(std::function<void()> on_taken) = 0;

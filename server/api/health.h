@@ -13,7 +13,7 @@
 
 namespace calibd::server {
 
-// Whether the server serves, as every transport tells it. Thread-safe.
+// The health of the server, which every transport reports. Thread-safe.
 class Health {
  public:
   // data_dir: left out of what is logged. refusal: which writes the store refuses.

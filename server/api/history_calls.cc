@@ -20,7 +20,7 @@ using std::chrono::seconds;
 using std::chrono::sys_seconds;
 
 constexpr std::int32_t kMaxHistoryPage = 1000;
-// Of google.protobuf.Timestamp: the years 1 to 9999.
+// Range of google.protobuf.Timestamp in seconds since 1970: the years 1 to 9999.
 constexpr std::int64_t kLeastTimestamp = -62135596800;
 constexpr std::int64_t kGreatestTimestamp = 253402300799;
 

@@ -12,7 +12,7 @@
 
 namespace calibd::server {
 
-// What a GetHistoryRequest asks for.
+// The parsed fields of a GetHistoryRequest.
 struct HistoryQuery {
   HistoryReader::Range range;
   std::size_t page_size = 0;

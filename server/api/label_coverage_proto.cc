@@ -17,14 +17,16 @@ namespace calibd::server {
 namespace {
 
 constexpr std::size_t kShownClasses = 20;
-// Of the test of missing labels: a warning that is looked at again and again must be rare.
+// Significance level of the test of missing labels. It is small because the test is repeated on
+// every request.
 constexpr double kMissingLevel = 1e-4;
-// And the rate of a class must differ by this from that of all: with very many predictions the
-// test finds differences that matter to nobody.
+// Least difference between the rate of a class and the overall rate: with very many predictions the
+// test finds irrelevant differences.
 constexpr double kMissingDifference = 0.01;
-// From which on it is warned of, whatever it depends on; as the alert CalibdLabelsMissing.
+// Least rate of missing labels that gives a warning in any case, as for the alert
+// CalibdLabelsMissing.
 constexpr double kMissingRate = 0.1;
-// From which on lateness is worth a word.
+// Least rate of late labels that gives a warning.
 constexpr double kLateRate = 0.01;
 
 std::string Percent(double rate) { return absl::StrFormat("%.1f %%", 100 * rate); }
@@ -87,7 +89,7 @@ void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverag
       continue;
     }
     if (shown.size() == kShownClasses) {
-      // Of those with as many, the first are shown.
+      // Among classes with equal counts, the first ones are shown.
       if (classes[k].missing <= classes[shown.front()].missing) {
         continue;
       }

@@ -9,7 +9,8 @@ namespace calibd::server {
 
 void SetProto(const LabelCounts& counts, v1::LabelCounts& proto);
 
-// What the labels of a model with a label_grace did not cover, and what that may mean.
+// Describes the label coverage of a model with a label_grace, with warnings about missing and late
+// labels.
 void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::LabelCoverage& proto);
 
 }  // namespace calibd::server

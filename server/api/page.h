@@ -20,7 +20,7 @@ struct Page {
 // Errors: InvalidArgument naming the field.
 [[nodiscard]] absl::StatusOr<Page> ParsePage(std::int32_t page_size, const std::string& page_token);
 
-// Of the page after the one that ends with this name.
+// Returns the token of the page that follows the one ending with this name.
 [[nodiscard]] std::string MakePageToken(const std::string& last_name);
 
 }  // namespace calibd::server

@@ -32,7 +32,7 @@ class StoreUpkeep {
   [[nodiscard]] absl::Status Backup(const Reply<v1::BackupResponse>& reply);
   [[nodiscard]] absl::Status Verify(const Reply<v1::VerifyResponse>& reply);
 
-  // Ends what is computed and takes nothing more.
+  // Cancels the running computation and accepts no new one.
   void Drain() noexcept { draining_ = true; }
   void Stop() {
     computer_.Stop();

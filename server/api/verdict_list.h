@@ -35,7 +35,7 @@ class VerdictList {
                                   const Reply<v1::ListVerdictsResponse>& reply);
 
  private:
-  // What e-BH says of all models.
+  // The result of e-BH over all models.
   struct Tested {
     double rate = 0;
     std::chrono::steady_clock::time_point time;
@@ -50,7 +50,7 @@ class VerdictList {
 
   const ModelRegistry& registry_;
   std::atomic<std::size_t> calls_ = 0;
-  // Of the newest first page; the thread's.
+  // Result for the newest first page; used only on the thread.
   std::optional<Tested> tested_;
   ThreadPool thread_;
 };

@@ -23,18 +23,18 @@ namespace {
 
 using Time = std::chrono::system_clock::time_point;
 
-// Of the evidence, for a family to be named.
+// Least share of the evidence for which a family is named.
 constexpr double kLeastShare = 0.1;
 
-// Of the newest rows, before anything is said of them.
+// Least number of newest rows for which warnings are given.
 constexpr std::int64_t kLeastScreened = 100;
-// Of the newest rows, to be worth a word.
+// Least shares of the newest rows that give a warning.
 constexpr double kDuplicateShare = 0.01;
 constexpr double kPrintedShare = 0.99;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
-// Those that carry the evidence, the strongest first.
+// Adds the names of the families that carry the evidence, the strongest first.
 void NameFamilies(const std::array<double, kFamilyCount>& shares,
                   google::protobuf::RepeatedPtrField<std::string>& names) {
   std::array<std::size_t, kFamilyCount> order{};
@@ -195,7 +195,7 @@ std::string ClassNameOf(const ModelDeclaration& declaration, std::size_t k) {
 void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapshot& watch,
                          v1::Whereabouts& proto) {
   const auto n = static_cast<double>(watch.reading.count);
-  // In which one looks for what is off.
+  // Number of classes and bins that are tested together.
   const std::size_t places = declaration.class_count + watch.reliability.bins.size();
   for (const DeviatingClass& one : watch.deviating_classes) {
     v1::Whereabouts::ClassShare& out = *proto.add_classes();
@@ -290,7 +290,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
   }
   if (monitor.watch.has_value()) {
     const EvidenceReading& reading = monitor.watch->reading;
-    // Of a mixture that has lost there is nothing to carry.
+    // A mixture that has lost has no evidence to attribute.
     if (reading.evidence.log10_e_value > 0) {
       NameFamilies(reading.evidence.family_share, *proto.mutable_evidence_families());
     }

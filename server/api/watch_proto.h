@@ -10,12 +10,12 @@
 
 namespace calibd::server {
 
-// Whether no observation was counted for stale_after: the only thing that comes by time alone.
-// Never so of a model that is not watched.
+// True if no observation was counted for stale_after: the only state that time alone brings about.
+// Always false for a model that is not watched.
 [[nodiscard]] bool IsStale(const Model& model, const ModelSnapshot& snapshot,
                            std::chrono::system_clock::time_point now);
 
-// What may be said of the model's calibration now. snapshot: of a model that is watched.
+// Fills in the current verdict on the model's calibration. snapshot: of a model that is watched.
 void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
                      std::chrono::system_clock::time_point now, v1::Verdict& proto);
 

@@ -18,7 +18,7 @@
 
 namespace calibd::server {
 
-// What a job costs, estimated before it is accepted.
+// Estimated cost of a job, computed before the job is accepted.
 struct JobCost {
   // Beside the observations.
   double memory_bytes = 0;
@@ -28,7 +28,7 @@ struct JobCost {
 
 // The newest observations of a model at one moment.
 struct WindowSample {
-  // Of which `observations` are the newest.
+  // The snapshot whose newest observations are `observations`.
   std::shared_ptr<const ModelSnapshot> snapshot;
   PredictionSet observations;
   // Numbers of the first and the last observation.
@@ -58,7 +58,7 @@ class WindowJobs {
   struct Limits {
     // Jobs that may wait beyond those that run.
     std::size_t max_queued = 0;
-    // Of one job.
+    // Limits of one job.
     std::size_t memory_bytes = 0;
     double operations = 0;
   };

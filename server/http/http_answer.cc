@@ -35,7 +35,7 @@ HttpResponse AnswerReady(const HttpHandlers& handlers) {
              : MakeResponse(http::status::service_unavailable, "not ready: " + reason + "\n");
 }
 
-// What GET of a path answers.
+// The answer to GET of a path.
 struct Route {
   std::string_view path;
   HttpResponse (*answer)(const HttpHandlers& handlers);

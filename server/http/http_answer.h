@@ -22,7 +22,7 @@ using HttpParser = boost::beast::http::request_parser<boost::beast::http::empty_
 using HttpRequest = boost::beast::http::request<boost::beast::http::empty_body>;
 using HttpResponse = boost::beast::http::response<boost::beast::http::string_body>;
 
-// Of the request line and the header together.
+// Most bytes of the request line and the header together.
 inline constexpr std::uint32_t kMaxHttpHeaderBytes = 8 << 10;
 
 struct HttpHandlers {
@@ -40,7 +40,7 @@ void LimitRequest(HttpParser& parser);
 // An error if the request, whose header was read, has a body.
 [[nodiscard]] boost::beast::error_code CheckNoBody(const HttpParser& parser);
 
-// Whether it asks for /healthz or /readyz.
+// True if the request asks for /healthz or /readyz.
 [[nodiscard]] bool IsHealthCheck(const HttpRequest& request);
 
 // GET and HEAD of /metrics, /healthz (the process runs) and /readyz (it serves; 503 with the reason

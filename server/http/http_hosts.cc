@@ -11,7 +11,7 @@
 namespace calibd::server {
 namespace {
 
-// That of DNS.
+// Limit of DNS for a host name.
 constexpr std::size_t kMaxNameLength = 253;
 
 bool IsHostName(absl::string_view name) {

@@ -17,7 +17,7 @@ namespace calibd::server {
 // Errors: InvalidArgument naming the part that is no host name.
 [[nodiscard]] absl::StatusOr<std::vector<std::string>> ParseHttpHosts(std::string_view list);
 
-// host: the value of a Host header. Whether it is an IP address, localhost or one of `names`, with
+// True if `host`, the value of a Host header, is an IP address, localhost or one of `names`, with
 // or without a port. names: in lower case.
 [[nodiscard]] bool IsAllowedHost(std::string_view host, const std::vector<std::string>& names);
 

@@ -16,8 +16,7 @@
 namespace calibd::server {
 namespace {
 
-// What a producer may claim to have dropped in one batch; sums stay far from
-// overflow.
+// Most rows that a producer may report as dropped in one batch; sums stay far from overflow.
 constexpr std::int64_t kMaxDroppedRows = std::int64_t{1} << 40;
 
 constexpr std::size_t kMaxIdLength = 128;

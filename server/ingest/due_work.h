@@ -17,9 +17,9 @@
 
 namespace calibd::server {
 
-// Has done what time alone makes due, whether batches come or not: predictions mature, and the
-// state of idle models is stored. Runs a thread that looks at the models; the work is the storage
-// thread's and the strands'.
+// Starts work that becomes due with time, whether batches arrive or not: predictions mature, and
+// the state of idle models is stored. A thread of its own examines the models; the storage thread
+// and the strands do the work.
 class DueWork {
  public:
   // registry: with all models of the store. each_interval: called on the thread again and again,
@@ -32,14 +32,14 @@ class DueWork {
   DueWork(const DueWork&) = delete;
   DueWork& operator=(const DueWork&) = delete;
 
-  // Begins nothing any more. What has begun may still be under way.
+  // Starts no new work. Work that was started may still be running.
   void Stop();
 
  private:
   void Run();
   // Looks anew which models there are.
   void Refresh();
-  // Begins to mature what is due and not under way.
+  // Starts maturing for models whose predictions are due and that are not maturing already.
   void Mature();
   // Asks models for snapshots that are due, up to so many as are no burden at once.
   void AskForSnapshots();

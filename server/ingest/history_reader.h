@@ -18,8 +18,8 @@
 
 namespace calibd::server {
 
-// Brings together what the store and the models know of the history. Reads the database by
-// connections of its own, on a thread of its own. Thread-safe.
+// Merges the stored history of a model with the buckets in memory. Reads the database through its
+// own connections, on its own thread. Thread-safe.
 class HistoryReader {
  public:
   // At a time; each holds a model's history of one resolution at most.
@@ -49,8 +49,8 @@ class HistoryReader {
   // bad_alloc likewise.
   [[nodiscard]] absl::Status Read(const std::shared_ptr<Model>& model, const Range& range,
                                   Done done);
-  // Has the thread check the history of one more model in one resolution, until all were checked
-  // once. Cost: some milliseconds of the thread, no more than one such check at a time.
+  // Queues a check of the history of one more model in one resolution, until all were checked once.
+  // Cost: some milliseconds of the thread, no more than one such check at a time.
   void CheckNext();
   // Completes the reads that wait; later ones are never done.
   void Stop() { thread_.Stop(); }
@@ -66,9 +66,9 @@ class HistoryReader {
   const std::string database_;
   const OnDamage on_damage_;
   std::atomic<std::size_t> reads_ = 0;
-  // Whether CheckSeries waits, runs, or has nothing left to check.
+  // True while CheckSeries is queued or running, and once nothing is left to check.
   std::atomic<bool> checking_ = false;
-  // The thread's: what was checked last.
+  // The series that was checked last; used only on the thread.
   HistorySeries checked_;
   ThreadPool thread_;
 };

@@ -62,8 +62,7 @@ class Ingestor {
 
   [[nodiscard]] bool queue_full() const { return queue_.full(); }
   [[nodiscard]] std::size_t queued_bytes() const { return queue_.bytes(); }
-  // Whether the queue has room. If not, notify is called once when it has, on a
-  // writer thread.
+  // True if the queue has room. Otherwise notify is called once when it has, on a writer thread.
   [[nodiscard]] bool HasRoom(std::function<void()> notify) {
     return queue_.HasRoom(std::move(notify));
   }

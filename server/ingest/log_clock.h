@@ -10,7 +10,7 @@
 
 namespace calibd::server {
 
-// What time it is; tests bring their own.
+// Sources of the time; tests use their own.
 struct Clock {
   std::function<std::chrono::system_clock::time_point()> wall = std::chrono::system_clock::now;
   std::function<std::chrono::steady_clock::time_point()> steady = std::chrono::steady_clock::now;

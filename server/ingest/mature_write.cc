@@ -14,7 +14,7 @@
 namespace calibd::server {
 
 absl::Status MatureWrite::Write(Store& store) {
-  // Of one transaction.
+  // Limits of one transaction.
   constexpr std::size_t kMostValues = std::size_t{1} << 17;
   constexpr std::size_t kMostReleased = 1024;
   if (model_->deleted()) {

@@ -45,7 +45,7 @@ class IngestQueue {
       notify();
     }
   }
-  // Whether there is room. If not, notify is called once when there is.
+  // True if there is room. Otherwise notify is called once when there is.
   [[nodiscard]] bool HasRoom(std::function<void()> notify) {
     const std::lock_guard lock(mutex_);
     if (bytes_ < most_bytes_) {
@@ -108,7 +108,7 @@ class RowWrite final : public ModelWrite {
  private:
   // Opens the producer if that is wanted. False if there is nothing to append.
   [[nodiscard]] absl::StatusOr<bool> CheckPosition();
-  // Leaves out what the tracker says is not new. Errors: ResourceExhausted.
+  // Removes predictions that the tracker already knows. Errors: ResourceExhausted.
   [[nodiscard]] absl::Status Resolve();
   [[nodiscard]] absl::Status Admit(PredictionsRow& row);
   void Match(LabelsRow& row);
@@ -116,7 +116,7 @@ class RowWrite final : public ModelWrite {
   void Append(Store& store);
   void AppendOpened(Store& store);
   void Track();
-  // Fills in what is answered of a batch that is new, or was known.
+  // Fills in the response to a new or an already known batch.
   void Settle();
 
   IngestQueue& queue_;
@@ -128,15 +128,15 @@ class RowWrite final : public ModelWrite {
 
   Settlement settlement_;
   std::chrono::microseconds time_{};
-  // Of the row; 0 if it was not appended.
+  // Log id of the row; 0 if the row was not appended.
   std::int64_t log_id_ = 0;
-  // Of a row that only says that the producer was opened; 0 if there is none.
+  // Log id of a row that only opens the producer; 0 if there is none.
   std::int64_t opened_log_id_ = 0;
   // The batch was settled before.
   bool known_ = false;
   // The producer was not open with this epoch.
   bool opened_ = false;
-  // What there is to undo. The cursor is the former one, unset for a new producer.
+  // State for the undo. The cursor is the former one, unset for a new producer.
   bool moved_cursor_ = false;
   std::optional<ProducerCursors::Cursor> former_cursor_;
   bool matched_ = false;
@@ -169,7 +169,7 @@ class MatureWrite final : public ModelWrite {
   PredictionTracker::Matured matured_;
   PredictionTracker::Unneeded unneeded_;
   LogRow row_;
-  // Of the row; 0 if there is none.
+  // Log id of the row; 0 if there is none.
   std::int64_t log_id_ = 0;
   std::chrono::microseconds time_{};
   bool committed_ = false;

@@ -28,7 +28,7 @@ class OpenStreams {
   // Counts a stream that has just begun. Returns its number.
   // Errors: Unavailable while draining; ResourceExhausted.
   [[nodiscard]] absl::StatusOr<std::int64_t> Add(End end);
-  // Says what the stream is for. Before the producer is opened.
+  // Sets the purpose of the stream. Call it before the producer is opened.
   void Identify(std::int64_t stream, const std::shared_ptr<Model>& model,
                 const std::string& producer_id, std::int64_t epoch);
   void Remove(std::int64_t stream);

@@ -19,7 +19,7 @@ namespace {
 
 using google::protobuf::io::CodedOutputStream;
 
-// Space in an encoded row for what is appended to it.
+// Space in an encoded row for the fields that are appended to it.
 constexpr std::size_t kRoomToAppend = 32;
 // Larger counts cannot have come from calibd; sums of them might overflow.
 constexpr std::int64_t kGreatestCount = std::int64_t{1} << 53;

@@ -8,7 +8,7 @@
 
 namespace calibd::server {
 
-// What became of a batch.
+// The outcome of a batch.
 struct Settlement {
   enum class Kind {
     // Counted now, and visible to readers.

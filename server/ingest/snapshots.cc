@@ -19,7 +19,7 @@
 namespace calibd::server {
 namespace {
 
-// Of snapshots that nobody waits for: up to some megabytes each.
+// Most snapshots that StoreSnapshots writes at a time; each has up to some megabytes.
 constexpr std::size_t kMostStoredAtOnce = 16;
 
 // The buckets of the history that wait, as the store holds them.
@@ -35,7 +35,7 @@ std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
   return buckets;
 }
 
-// And deletes what is older than it is kept.
+// Stores the buckets and deletes those that are older than their retention.
 absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& buckets) {
   absl::Status status;
   for (const Store::StoredBucket& bucket : buckets) {

@@ -19,9 +19,10 @@ namespace calibd::server {
 void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits,
                        const LogClock& clock);
 
-// Has stored what is in no snapshot, due or not, of all models and a few at a time. Returns when
-// all are stored or could not be; begins none after the deadline. Returns how many models were not
-// stored, or not asked before the deadline: the next start replays the log for them.
+// Stores snapshots of all models with changes that are in no snapshot, due or not, a few at a time.
+// Returns when each snapshot is stored or has failed; begins none after the deadline. Returns the
+// number of models that were not stored, or not asked before the deadline: the next start replays
+// the log for them.
 [[nodiscard]] std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
                                          const LogClock& clock,
                                          std::chrono::steady_clock::time_point deadline);

@@ -61,7 +61,7 @@ class Verifier {
     std::int64_t cursor = 0;
     // The number of the newest batch in the log.
     std::int64_t last_sequence = 0;
-    // Whether that batch follows the snapshot: from there on the log holds every batch.
+    // True if that batch follows the snapshot: from the snapshot on, the log holds every batch.
     bool is_new = false;
   };
   struct StoredModel {

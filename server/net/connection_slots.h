@@ -39,7 +39,7 @@ class ConnectionSlots {
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
 
-    // Whether the connection serves no call. It is idle when it is admitted.
+    // Sets whether the connection serves no call. A connection is idle when it is admitted.
     void SetIdle(bool idle);
     // Whether only health checks may be served. A restricted connection asks for a regular slot
     // again here, as a new one does; so call it when a request comes that is no health check.

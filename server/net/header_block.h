@@ -28,14 +28,14 @@ class HeaderBlock {
   // Ends the block: the next fragment begins another.
   [[nodiscard]] Result End();
 
-  // Whether the :path of the block that ended last is a method of gRPC's health service.
+  // True if the :path of the newest complete block is a method of gRPC's health service.
   [[nodiscard]] bool health_check() const noexcept { return health_check_; }
 
  private:
   Result Decode(std::string_view bytes, bool end);
 
   std::unique_ptr<nghttp2_hd_inflater, decltype(&nghttp2_hd_inflate_del)> inflater_;
-  // Of the present block.
+  // Sizes in bytes of the present block, encoded and decoded.
   std::size_t encoded_ = 0;
   std::size_t decoded_ = 0;
   bool health_path_ = false;

@@ -16,8 +16,9 @@ constexpr std::uint8_t kPrefixBytes = 5;
 // The part of the memory for messages that one connection may have.
 constexpr std::size_t kConnectionShare = 8;
 constexpr std::size_t kMaxEndedCalls = 128;
-// What gRPC keeps of a DATA frame besides its bytes. One byte in a frame was measured to take 53
-// bytes on one call, and up to 344 on many calls at a time, whose growing arrays fragment the heap.
+// Bytes that gRPC keeps for a DATA frame besides its payload. One byte in a frame was measured to
+// take 53 bytes on one call, and up to 344 on many calls at a time, whose growing arrays fragment
+// the heap.
 constexpr std::size_t kFrameOverhead = 384;
 constexpr std::chrono::seconds kRetryAfter{1};
 
@@ -361,7 +362,7 @@ bool Http2Guard::BeginServerFrame() {
       client_took_ = now_;
       break;
     case NGHTTP2_HEADERS:
-      // Those of an ended call pass as well: they change the state of the compression.
+      // The headers of an ended call pass as well: they change the state of the compression.
       server_in_headers_ = true;
       break;
     case NGHTTP2_RST_STREAM:

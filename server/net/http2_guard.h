@@ -62,7 +62,7 @@ class Http2Guard {
     std::size_t max_concurrent_streams = 32;
   };
 
-  // What connections share. It must outlive them.
+  // State that connections share. It must outlive them.
   struct Shared {
     Limits limits;
     ByteBudget& memory;
@@ -177,7 +177,7 @@ class Http2Guard {
   std::optional<Time> drain_;
   std::optional<Time> retired_;
 
-  // Of the client's preface.
+  // Bytes of the client's preface that were received.
   std::size_t preface_bytes_ = 0;
   FrameReader client_;
   FrameReader server_;
@@ -216,8 +216,8 @@ class Http2Guard {
   TokenBucket resets_{kResetRate, kResetBurst};
   TokenBucket control_frames_{kControlFrameRate, kControlFrameBurst};
   MessageMemory memory_;
-  // What the rest of a DATA frame takes of the budget, in which the guard ended the call: gRPC
-  // keeps it until the RST_STREAM behind the frame.
+  // Budget bytes of the rest of the DATA frame in which the guard ended the call: gRPC keeps that
+  // rest until the RST_STREAM behind the frame.
   std::size_t tail_reserved_ = 0;
 };
 

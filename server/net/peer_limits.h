@@ -15,7 +15,7 @@
 
 namespace calibd::server {
 
-// What all connections of one peer address share. Thread-safe.
+// Limits that all connections of one peer address share. Thread-safe.
 class PeerLimits {
  public:
   // message_bytes: what incomplete and unread requests of this peer may occupy.

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kTick{1};
 // Time for the client to take the last bytes and the end of the connection.
 constexpr std::chrono::seconds kClosingTimeout{1};
-// What gRPC may keep for a connection whose client does not read.
+// Most bytes that gRPC may keep for a connection whose client does not read.
 constexpr std::size_t kUnreadBytes = 1 << 20;
 
 bool WouldBlock(const error_code& error) {
@@ -75,7 +75,7 @@ void RelayWorker::Run() {
     try {
       context_.run();
     } catch (const std::exception& failure) {
-      // Such as no memory: what was under way is tried again at the next tick or event.
+      // For example bad_alloc. The interrupted work is retried at the next tick or event.
       spdlog::error("the relay failed: {}", failure.what());
     }
   }

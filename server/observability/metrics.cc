@@ -92,10 +92,10 @@ std::string KernelName(const KernelSpec& kernel) {
   return "";
 }
 
-// The series of all models, one family a metric.
-// Of models with more, classes are exported together.
+// Most classes with series of their own. Models with more classes export all classes together.
 constexpr std::size_t kMostClassSeries = 32;
 
+// The series of all models, one family a metric.
 class ModelFamilies {
  public:
   explicit ModelFamilies(std::size_t max_series) : room_(max_series) {}

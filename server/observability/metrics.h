@@ -35,7 +35,7 @@ class Metrics final : public prometheus::Collectable {
     const RelayStatistics& relay;
     const CommitQueue& commits;
     const ByteBudget& call_memory;
-    // Of the start, maybe under way.
+    // Recovery at the start, which may still be running.
     const Recovery& recovery;
     // Damage was found since the start.
     const std::atomic<bool>& store_damaged;

@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t kConnectionPart = 8;
 constexpr std::size_t kAddressPart = 4;
 constexpr std::chrono::seconds kMemoryRetryDelay{1};
-// What gRPC keeps of an unread call besides its messages: the arena of the call, its metadata and
-// its queue entries.
+// Bytes that gRPC keeps for an unread call besides its messages: the arena of the call, its
+// metadata and its queue entries.
 constexpr std::size_t kCallOverhead = std::size_t{8} << 10;
 
 // The address that connections are counted by; a peer without one stands for itself.

@@ -48,7 +48,7 @@ class CallMemory {
   Reserved addresses_;    // guarded by mutex_
 };
 
-// What one call has reserved; released at the latest when this is destroyed. Not thread-safe.
+// The reservation of one call, released at the latest by the destructor. Not thread-safe.
 class CallReservation {
  public:
   // grpc_peer: the peer of the call's context.
@@ -71,7 +71,7 @@ class CallReservation {
   std::size_t bytes_ = 0;
 };
 
-// What a response occupies while gRPC has it, in bytes: itself, its serialized form and its call.
+// Bytes that a response occupies while gRPC has it: itself, its serialized form and its call.
 [[nodiscard]] std::size_t ResponseMemory(const google::protobuf::Message& response);
 
 // Frees the memory of a request that was read. gRPC keeps the object until the call is done,

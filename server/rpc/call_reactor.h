@@ -100,7 +100,7 @@ class CallReactor : public Reactor, public Sink<Response> {
   }
 
  protected:
-  // What OnWriteDone does.
+  // Implementation of OnWriteDone.
   void Written(bool ok) {
     std::function<void()> on_taken;
     {
@@ -171,7 +171,7 @@ class CallReactor : public Reactor, public Sink<Response> {
     }
   }
 
-  // Whether nothing more will be sent once the queue is empty. Asked when the call has ended.
+  // True if nothing more will be sent once the queue is empty. Called when the call has ended.
   [[nodiscard]] virtual bool MayFinishLocked() const { return true; }
 
   static absl::Status GoneError() { return absl::CancelledError("the client is gone"); }

@@ -58,7 +58,7 @@ class GrpcEndpoint {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<Relay> relay_;
-  // Of the listener, as is the thread.
+  // The context and the thread of the listener.
   std::unique_ptr<boost::asio::io_context> context_;
   std::thread thread_;
 };

@@ -15,7 +15,7 @@
 
 namespace calibd::server {
 
-// What one StreamObservations call may send.
+// Limits of one StreamObservations call.
 struct StreamLimits {
   std::int64_t max_message_bytes = 0;
   std::int32_t max_batches_in_flight = 1;

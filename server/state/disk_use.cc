@@ -24,7 +24,7 @@ constexpr std::size_t kLabelBytes = 3;
 constexpr std::size_t kIdBytes = 16;
 // A row of the history with all bins filled.
 constexpr std::size_t kHistoryRowBytes = 900;
-// Of a snapshot: alarms with their notes, open buckets of the history, counters.
+// Small parts of a snapshot: alarms with their notes, open history buckets, counters.
 constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
 
 // An observation in the log.

@@ -18,7 +18,7 @@ namespace calibd::server {
 // DiskUse of a model of 2 classes with all defaults: a smaller limit fits none.
 [[nodiscard]] std::size_t LeastModelDisk();
 
-// What each of max_pending adds to DiskUse.
+// Bytes that each prediction of max_pending adds to DiskUse.
 [[nodiscard]] std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept;
 
 // Bytes of disk that the models share, part of every sum of what they reserve: the files of the log

@@ -23,25 +23,25 @@ namespace calibd::server {
 struct DeviatingClass {
   std::size_t index = 0;
   RunningClassFrequencies::Class frequencies;
-  // Of ClassEvidence.
+  // The e-value of the class from ClassEvidence.
   double log10_e_value = 0;
-  // By e-BH over all classes.
+  // e-BH over all classes rejects the class.
   bool rejected = false;
 };
 
 // A watch as it was at one moment.
 struct WatchSnapshot {
-  // Of the model, numbered from 1.
+  // Number of the first observation watched; the model's observations are numbered from 1.
   std::int64_t first_observation = 1;
   EvidenceReading reading;
-  // Of the top label.
+  // Reliability diagram of the top label.
   RunningReliability reliability;
-  // The largest |Z| first, at most kShownClasses; then as many that are rejected and not among
-  // them, the largest e-value first.
+  // First at most kShownClasses classes by descending |Z|. Then at most kShownClasses other classes
+  // that e-BH rejects, by descending e-value.
   std::vector<DeviatingClass> deviating_classes;
-  // Of all classes.
+  // Number of rejected classes among all classes.
   std::int64_t rejected_classes = 0;
-  // Of the SKCE of the reading.
+  // Moments of the SKCE of the reading under the null hypothesis.
   NullMoments null_moments;
 };
 

@@ -37,12 +37,12 @@ struct WatchMark {
   friend bool operator==(const WatchMark&, const WatchMark&) = default;
 };
 
-// What came to count of a model in a span of time, as sums that add.
+// Totals of a model over a span of time. Totals of adjacent spans can be added.
 struct HistoryBucket {
   std::int64_t rejected_rows = 0;
   std::int64_t missing_labels = 0;
-  // Of the terms h of pairs of observations in the canonical lens, as the running estimate of
-  // block size 2 pairs them: here are those whose second observation is.
+  // Moments of the terms h of pairs of observations in the canonical lens, paired as in the running
+  // estimate of block size 2. A pair belongs to the bucket of its second observation.
   RunningMoments pairs;
   RunningReliability reliability;
   // At the end of the span; unset for a model that is not watched.
@@ -50,15 +50,15 @@ struct HistoryBucket {
 
   [[nodiscard]] std::int64_t observations() const noexcept { return reliability.Total().count; }
   [[nodiscard]] bool empty() const noexcept;
-  // later: of the span after this one.
+  // later: the bucket of the next span.
   void Merge(const HistoryBucket& later) noexcept;
 
   friend bool operator==(const HistoryBucket&, const HistoryBucket&) = default;
 };
 
-// As the store holds it, a store.v1.HistoryBucket.
+// Serializes the bucket as a store.v1.HistoryBucket.
 [[nodiscard]] std::string EncodeHistoryBucket(const HistoryBucket& bucket);
-// Errors: DataLoss when it is none.
+// Errors: DataLoss when `data` is not a valid store.v1.HistoryBucket.
 [[nodiscard]] absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data);
 
 // The calibration of a model in buckets of a minute, an hour and a day, by the time of the rows
@@ -72,7 +72,7 @@ class History {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  // So many closed buckets wait for the next snapshot; with more it is to be made at once.
+  // Number of closed buckets that may be pending. With more, a snapshot is due at once.
   static constexpr std::size_t kMostWaiting = 32;
 
   struct Entry {
@@ -84,9 +84,9 @@ class History {
   // are stored, and what a row closes.
   static constexpr std::size_t kMaxMemory = 2 * (kMostWaiting + 6) * sizeof(Entry);
 
-  // Whether there was a row.
+  // True after the first row.
   [[nodiscard]] bool started() const noexcept { return start_.has_value(); }
-  // Whether a row of this time ends the open minute.
+  // True if a row of this time closes the open minute.
   [[nodiscard]] bool EndsMinute(Time time) const noexcept;
   // Before a row of this time is counted. watch: as it is before the row. May throw bad_alloc,
   // and then nothing has changed.
@@ -97,16 +97,16 @@ class History {
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
   [[nodiscard]] RunningMoments& pairs() noexcept { return minute().pairs; }
 
-  // Closed buckets that are not known to be stored, as they closed.
+  // Closed buckets that are not known to be stored, in the order in which they closed.
   [[nodiscard]] const std::vector<Entry>& waiting() const noexcept { return waiting_; }
-  // The first of those are stored.
+  // Drops the first `count` pending buckets, which are stored.
   void DropWaiting(std::size_t count) noexcept;
-  // Those of the resolution that wait, and the open one as it is if it holds anything,
-  // ascending. watch: as it is.
+  // Pending buckets of the resolution and the open one unless it is empty, in ascending order.
+  // watch: its current state.
   [[nodiscard]] std::vector<Entry> View(HistoryResolution resolution,
                                         const std::optional<WatchMark>& watch) const;
 
-  // Of all observations, as far back as states hold them.
+  // Reliability diagram over all observations, as far back as stored states include them.
   [[nodiscard]] RunningReliability AllTime() const noexcept;
 
   // After the first row. The open buckets: those that wait are stored with them.
@@ -117,12 +117,12 @@ class History {
  private:
   [[nodiscard]] HistoryBucket& minute() noexcept { return open_.front(); }
 
-  // Of the open minute, and so of the hour and the day that it is in; unset before the first row.
+  // Start of the open minute, which determines the open hour and day; unset before the first row.
   std::optional<std::chrono::sys_seconds> start_;
   // In the order of the resolutions. The hour without the open minute, the day without the open
   // hour.
   std::array<HistoryBucket, kHistoryResolutions.size()> open_;
-  // Of the days that are over.
+  // Reliability diagram over the closed days.
   RunningReliability earlier_;
   std::vector<Entry> waiting_;
 };

@@ -10,11 +10,11 @@
 
 namespace calibd::server {
 
-// Of the predictions whose most probable class is this one.
+// Label counts of the predictions whose most probable class is this one.
 struct ClassCoverage {
   PendingCounts pending;
   std::int64_t matured = 0;
-  // Of those, without a label.
+  // Matured predictions without a label.
   std::int64_t missing = 0;
   // Labels that came too late for one, or contradicted the one that was known.
   std::int64_t late = 0;
@@ -35,7 +35,8 @@ struct LabelCoverage {
   LabelCounts labels;
   std::int64_t matured = 0;
   std::int64_t missing = 0;
-  // m of them, as they were published. Replaced when they change: readers keep what they have.
+  // One entry for each of the m classes. A change replaces the vector, so readers keep a consistent
+  // copy.
   std::shared_ptr<const std::vector<ClassCoverage>> classes;
 
   [[nodiscard]] std::int64_t pending() const noexcept { return predictions - matured; }

@@ -15,8 +15,8 @@ namespace calibd::server {
 class LogRetention {
  public:
   using Clock = std::chrono::steady_clock;
-  // A snapshot follows on so many batches or rejected batches, or so long after the first of them:
-  // they bound what a start has to replay.
+  // A snapshot is due after so many batches or rejected batches, or this long after the first of
+  // them. These limits bound the number of batches that recovery replays.
   static constexpr std::size_t kSnapshotBatches = 4096;
   static constexpr std::size_t kSnapshotRejected = 16384;
   static constexpr std::chrono::seconds kSnapshotInterval{60};
@@ -47,9 +47,10 @@ class LogRetention {
   // while one is on its way. What is new since this was last asked came now.
   [[nodiscard]] Clock::time_point SnapshotDueAt(Clock::time_point now) noexcept;
   static constexpr Clock::time_point kNever = Clock::time_point::max();
-  // Of the newest batch, 0 before the first.
+  // Log id of the newest batch; 0 before the first.
   [[nodiscard]] std::int64_t last_log_id() const noexcept { return last_log_id_; }
-  // The first one that the window needs, as of BeginSnapshot; that after the newest if none.
+  // Log id of the first batch that the window needs, as of BeginSnapshot; the id after the newest
+  // batch if the window needs none.
   [[nodiscard]] std::int64_t first_log_id() const noexcept {
     return batches_.empty() ? last_log_id_ + 1 : batches_.front().log_id;
   }
@@ -58,7 +59,7 @@ class LogRetention {
   [[nodiscard]] std::vector<std::int64_t> BeginSnapshot(Clock::time_point now);
   // It is stored, and they are released; or neither.
   void EndSnapshot(bool stored) noexcept;
-  // Of those that AddOld told, the ones that are not needed.
+  // Takes the log ids of the batches passed to AddOld that are not needed.
   [[nodiscard]] std::vector<std::int64_t> TakeUnneededOld();
   // All batches, none of which is needed any more.
   [[nodiscard]] std::vector<std::int64_t> TakeAll();
@@ -69,13 +70,13 @@ class LogRetention {
     std::size_t rows;
   };
 
-  // Takes what the window does not need from batches_.
+  // Removes the batches that the window does not need from batches_.
   void LeaveOut();
 
   const std::size_t window_;
   const std::size_t snapshot_rows_;
   std::deque<Batch> batches_;
-  // Of batches_.
+  // Total number of rows in batches_.
   std::size_t rows_ = 0;
   std::vector<std::int64_t> rejected_;
   std::int64_t last_log_id_ = 0;

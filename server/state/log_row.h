@@ -71,22 +71,22 @@ struct PredictionsRow {
 
 // Labels by id.
 struct LabelsRow {
-  // Those that matched a pending prediction; before they are looked up, all of the batch.
+  // Ids that matched a pending prediction; before the lookup, all ids of the batch.
   std::vector<PredictionId> ids;
   std::vector<std::int32_t> labels;
   LabelCounts counts;
-  // The log does not hold the classes of matched labels: a start counts the pending predictions
-  // of each class instead. Rows from before the other classes were kept have none.
+  // The log does not hold the classes of matched labels: recovery counts the pending predictions of
+  // each class instead. Rows of older versions do not hold the other classes either.
   LabelClasses classes;
 };
 
 // Predictions that matured. Those with a label count.
 struct MaturedRow {
-  // Of the predictions with a label.
+  // Values of the predictions with a label.
   RowValues values;
   // All predictions up to this row have matured.
   std::int64_t through_log_id = 0;
-  // Of the predictions without a label.
+  // Predicted classes of the predictions without a label.
   std::vector<std::int32_t> missing_predicted_classes;
 };
 
@@ -104,7 +104,7 @@ struct LogRow {
       kind;
   // The producer and number of a batch, unset without; or the producer that was opened.
   std::optional<ProducerPosition> position;
-  // Of all that was sent as a batch; see ProducerCursors.
+  // Hash of the whole batch as it was sent; see ProducerCursors.
   std::uint64_t content_hash = 0;
   // When the row was appended, see LogClock.
   std::chrono::microseconds elapsed{};

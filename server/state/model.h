@@ -19,8 +19,8 @@
 
 namespace calibd::server {
 
-// What a model is as of the end of the log, whose last rows may not be applied yet. Belongs to the
-// storage thread, and to a start before that.
+// State of a model at the end of the log, whose last rows may not be applied yet. Belongs to the
+// storage thread, and during recovery to the recovering thread.
 struct StorageState {
   ProducerCursors cursors;
   // Unset without a label_grace.

@@ -43,7 +43,7 @@ constexpr double kMaxBandwidthWork = 2e9;
 // Multiplications that the running estimators of all lenses may take for each probability
 // received: a writer thread is busy with the largest batch for a second or two.
 constexpr double kMaxOperationsPerProbability = 4000;
-// Of the running state, which the store holds as one value: SQLite's limit is 1e9.
+// Most bytes of a snapshot. The store holds it as one value, and SQLite's limit is 1e9 bytes.
 constexpr std::size_t kMaxSnapshotBytes = 900000000;
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 
@@ -58,14 +58,14 @@ std::size_t MaxWarmup(std::size_t class_count, std::size_t lenses) {
                                static_cast<std::size_t>(std::sqrt(2 * kMaxBandwidthWork / values)));
 }
 
-// Of the running estimators of a lens.
+// Most bytes that the running estimators of a lens hold.
 std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
   return RunningLens::MaxMemory(
       lens, declaration.class_count, declaration.block_sizes,
       lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
 }
 
-// Collects what is wrong with a declaration.
+// Collects the violations in a declaration.
 class Checker {
  public:
   // is_new: it may not need more memory and disk than that.
@@ -304,7 +304,7 @@ class Checker {
     declaration_.max_pending = static_cast<std::size_t>(pending);
   }
 
-  // What nobody asked for takes a quarter of the disk at most.
+  // The default takes at most a quarter of the disk limit.
   void FillMaxPending() {
     if (model_.has_label_grace() && declaration_.max_pending == 0) {
       declaration_.max_pending = std::clamp<std::size_t>(
@@ -318,7 +318,7 @@ class Checker {
     return monitoring;
   }
 
-  // What nobody asked for takes a quarter of the memory at most: the window matters more.
+  // The default takes at most a quarter of the memory limit: the window matters more.
   void FillMonitoring() {
     Monitoring& monitoring = declaration_.monitoring;
     const std::size_t m = declaration_.class_count;

@@ -24,7 +24,7 @@ struct ModelDeclaration {
   std::size_t class_count = 0;
   // m names, or none.
   std::vector<std::string> class_names;
-  // Of the canonical lens.
+  // Kernel of the canonical lens.
   KernelSpec kernel;
   // The canonical one first; distinct.
   std::vector<Lens> lenses = {Lens::Canonical()};
@@ -47,13 +47,13 @@ struct ModelDeclaration {
 // Rows that one chunk of the window holds: about 1 MiB, at most the window.
 [[nodiscard]] std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept;
 
-// Bytes that the state of such a model may come to hold: window, copy of the
-// warm-up predictions, blocks, class names, predictions whose ids are known, what is watched,
-// the open history.
+// Most bytes that the state of such a model can hold: the window, a copy of the warm-up
+// predictions, blocks, class names, predictions whose ids are known, watches and the open history
+// buckets.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
 
-// Observations or predictions after which a snapshot of such a model is due: their work is what a
-// start may have to do again for it.
+// Number of observations or predictions after which a snapshot of such a model is due. It bounds
+// the work of replaying the model's log.
 [[nodiscard]] std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept;
 
 // Checks a declaration and fills in the defaults, which shrink to what fits
@@ -64,7 +64,8 @@ struct ModelDeclaration {
     const v1::Model& model, std::size_t model_memory_bytes,
     std::size_t model_disk_bytes = std::numeric_limits<std::size_t>::max());
 
-// The same of a model that there is: it keeps what it has, whatever that needs today.
+// Checks the declaration of an existing model, which keeps its settings even if they exceed the
+// limits now.
 [[nodiscard]] absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(
     const v1::Model& model, std::size_t model_memory_bytes);
 

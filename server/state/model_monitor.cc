@@ -11,7 +11,7 @@
 namespace calibd::server {
 namespace {
 
-// Of a group, that are taken together.
+// Most rows that are added to a group in one call.
 constexpr std::size_t kGatheredRows = 64;
 
 const Alarm* FindActiveIn(const std::vector<Alarm>& alarms, Alarm::Kind kind) noexcept {

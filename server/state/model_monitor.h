@@ -32,9 +32,9 @@ struct Alarm {
 
   std::int64_t id = 0;
   Kind kind = Kind::kEvidence;
-  // Of the row of the log that raised it, so that a replay raises the same.
+  // Time of the log row that raised the alarm, so that a replay raises the same alarm.
   Time raise_time;
-  // Of the model: with it the threshold was reached.
+  // Number of the model's observation at which the threshold was reached.
   std::int64_t observation = 0;
   // log10 of the maximum that crossed the threshold.
   double log10_value = 0;
@@ -62,7 +62,7 @@ struct MonitorSnapshot {
   std::optional<WatchSnapshot> watch;
   // Ascending by id; never null.
   std::shared_ptr<const std::vector<Alarm>> alarms;
-  // Of the newest row of the log with an observation that was counted.
+  // Time of the newest log row with an observation that was counted.
   std::optional<Alarm::Time> last_counted_time;
   RowScreen::Counts screen;
   // In the order in which they came.
@@ -100,8 +100,8 @@ class ModelMonitor {
   // throw as Add.
   void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 
-  // Counts observations after Begin. Nothing happens without a kernel. May throw bad_alloc, and
-  // then this is to be left alone: a start counts the log again.
+  // Counts observations after Begin. Nothing happens without a kernel. May throw bad_alloc; the
+  // object must not be used afterwards, and the next start replays the log.
   void Add(const PredictionBatch& batch, const GroupValues& groups);
   // After the observations of a row of the log. time: of the row. observations: of the model.
   // May throw as Add.
@@ -113,7 +113,7 @@ class ModelMonitor {
   // Rows that came, whether there is a kernel or not, and after a start those of the window.
   void Screen(const PredictionBatch& batch) noexcept { screen_.Add(batch); }
 
-  // Of the whole model; unset without a kernel.
+  // Evidence of the whole model; unset without a kernel.
   [[nodiscard]] std::optional<EvidenceReading> Read() const;
   [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
@@ -138,9 +138,9 @@ class ModelMonitor {
       std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const;
   // Where the next observation is, numbered from 0.
   [[nodiscard]] std::int64_t Watched() const;
-  // The place in groups_ of the group of this value, which begins there if there is none.
+  // Index in groups_ of the group of this value. Creates the group if it is missing.
   [[nodiscard]] std::size_t GroupOf(const std::string& value, std::int64_t observations);
-  // Those of its rows, in order, whose place is this group's.
+  // Adds the rows of the batch whose entry in group_of is this group, in order.
   void AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
                   std::size_t group);
 
@@ -151,7 +151,7 @@ class ModelMonitor {
   RowScreen screen_;
   std::unique_ptr<EvidenceWatch> watch_;
   std::vector<Group> groups_;
-  // Of each observation of the warm-up so far; none without a group tag.
+  // Group value of each warm-up observation so far; empty without a group tag.
   std::vector<std::string> warmup_groups_;
   // Replaced, as snapshots share it.
   std::shared_ptr<const Alarms> alarms_ = std::make_shared<Alarms>();

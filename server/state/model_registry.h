@@ -26,7 +26,7 @@ class ModelRegistry {
  public:
   struct Limits {
     std::size_t max_models = 0;
-    // What the declarations of all models together may reserve, in bytes, with a new one.
+    // Most bytes that the declarations of all models may reserve together, including a new one.
     std::size_t state_memory_bytes = 0;
     // The same of the disk, with kSharedDiskBytes.
     std::size_t disk_bytes = std::numeric_limits<std::size_t>::max();
@@ -63,7 +63,7 @@ class ModelRegistry {
   [[nodiscard]] std::size_t reserved_disk_bytes() const noexcept { return reserved_->disk; }
 
  private:
-  // What the declarations of all models reserve, in bytes.
+  // Bytes that the declarations of all models reserve.
   struct Reserved {
     std::atomic<std::size_t> memory = 0;
     std::atomic<std::size_t> disk = kSharedDiskBytes;

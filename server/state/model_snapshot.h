@@ -37,17 +37,17 @@ struct ModelSnapshot {
   std::int64_t rejected_batches = 0;
   std::int64_t rejected_rows = 0;
   std::int64_t dropped_rows = 0;
-  // Of the newest accepted batch with predictions.
+  // Time of the newest accepted batch with predictions.
   std::optional<Time> last_observation_time;
-  // Of models with a label_grace.
+  // Set for models with a label_grace.
   std::optional<LabelCoverage> label_coverage;
-  // Unless monitoring is disabled.
+  // Set unless monitoring is disabled.
   std::optional<MonitorSnapshot> monitor;
 
-  // Those of the declaration, the canonical one first; empty during warm-up.
+  // Lenses of the declaration, the canonical one first; empty during warm-up.
   std::vector<LensSnapshot> lenses;
   WindowView window;
-  // Of all observations, as far back as it is kept: see History.
+  // Reliability diagram over all observations, as far back as it is kept; see History.
   RunningReliability reliability;
 
   [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }

@@ -13,7 +13,7 @@
 
 namespace calibd::server {
 
-// What is watched of a model and when it alarms; see v1.Monitoring.
+// Settings of the watches and alarms of a model; see v1.Monitoring.
 struct Monitoring {
   bool disabled = false;
   double significance_level = 0.05;
@@ -32,7 +32,7 @@ struct Monitoring {
 inline constexpr std::size_t kMaxGroups = 64;
 inline constexpr std::size_t kMaxGroupValueLength = 64;
 
-// Whether anything of it is declared: an empty message asks for the defaults, as none does.
+// True if any field is declared. An empty message means the defaults, like a missing one.
 [[nodiscard]] bool DeclaresAny(const v1::Monitoring& monitoring);
 
 // Reads what was declared with the defaults filled in, but for max_groups, which is 0 where the
@@ -43,7 +43,7 @@ inline constexpr std::size_t kMaxGroupValueLength = 64;
                                          std::chrono::microseconds label_grace,
                                          std::vector<Violation>& violations);
 
-// Bytes that what is watched of a model may come to hold; 0 when it is disabled.
+// Most bytes that the watches of a model can hold; 0 when monitoring is disabled.
 [[nodiscard]] std::size_t WatchMemory(const Monitoring& monitoring,
                                       std::size_t class_count) noexcept;
 

@@ -36,7 +36,7 @@ class WindowView {
   std::vector<std::shared_ptr<const WindowChunk>> chunks_;
   std::size_t class_count_ = 0;
   std::size_t chunk_rows_ = 1;
-  // Of the first row of the view in the first chunk.
+  // Index in the first chunk of the first row of the view.
   std::size_t offset_ = 0;
   std::size_t size_ = 0;
 };

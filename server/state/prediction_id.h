@@ -11,8 +11,8 @@
 
 namespace calibd::server {
 
-// What is kept of a caller's id: its XXH3 128-bit hash, so that two ids of one model are
-// taken for the same with a probability below 1e-24 for a million of them.
+// The XXH3 128-bit hash of a caller's id. For a million ids of one model, the probability that two
+// ids collide is below 1e-24.
 struct PredictionId {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

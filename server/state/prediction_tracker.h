@@ -14,7 +14,7 @@
 
 namespace calibd::server {
 
-// What became of labels that came by id: see calibd.v1.LabelCounts.
+// Numbers of labels by id, by outcome; see calibd.v1.LabelCounts.
 struct LabelCounts {
   std::int64_t matched = 0;
   std::int64_t repeated = 0;
@@ -82,7 +82,7 @@ class PredictionTracker {
   void Add(std::int64_t log_id, Elapsed elapsed, std::int64_t time_us,
            std::span<const PredictionId> ids, std::span<const std::int32_t> predicted_classes,
            std::span<const std::int32_t> labels);
-  // Of the newest Add.
+  // Undoes the newest Add.
   void UndoAdd();
 
   struct Labelling {
@@ -103,13 +103,13 @@ class PredictionTracker {
   void KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids);
   void UndoKeepLabels() noexcept { label_batches_.pop_back(); }
 
-  // ---- What goes
+  // ---- Maturing and forgetting
 
   // Batches that matured, oldest first.
   struct Matured {
     struct Run {
       std::int64_t log_id = 0;
-      // Of each prediction, or kNoLabel.
+      // Label of each prediction, or kNoLabel.
       std::vector<std::int32_t> labels;
     };
     std::vector<Run> runs;
@@ -146,7 +146,7 @@ class PredictionTracker {
   // By predicted class, of class_count of them. O(pending).
   [[nodiscard]] std::vector<PendingCounts> PendingByClass(std::size_t class_count) const;
 
-  // Of the first batch that is held for this; INT64_MAX if there is none.
+  // Log id of the first batch that the tracker still needs; INT64_MAX if there is none.
   [[nodiscard]] std::int64_t first_log_id() const noexcept;
   // All predictions up to this batch have matured.
   [[nodiscard]] std::int64_t matured_log_id() const noexcept { return matured_log_id_; }
@@ -155,7 +155,8 @@ class PredictionTracker {
 
   // When there is something to do for Mature or FindUnneeded; Elapsed::max() if there is not.
   [[nodiscard]] Elapsed next_due() const noexcept { return Elapsed(next_due_us_.load()); }
-  // Of the wall clock, microseconds since 1970; 0 if nothing waits.
+  // Wall-clock time of the oldest pending prediction, in microseconds since 1970; 0 without pending
+  // predictions.
   [[nodiscard]] std::int64_t oldest_pending_time_us() const noexcept {
     return oldest_pending_time_us_;
   }

@@ -54,12 +54,12 @@ class ProducerCursors {
   struct Cursor {
     std::int64_t epoch = 0;
     std::int64_t last_sequence = 0;
-    // Of sequence s at s % kRememberedContents.
+    // The hash of sequence number s is at index s % kRememberedContents.
     std::array<std::uint64_t, kRememberedContents> content_hashes{};
   };
-  // What a row of the log, read again, says of its producer: a batch of this number, or, without
-  // a hash, only that it was opened. Rows that the cursor knows change nothing. False when numbers
-  // are missing before it.
+  // Replays the position in a log row: a batch with this number, or, without a hash, only that the
+  // producer was opened. Rows that the cursor already includes change nothing. Returns false when
+  // earlier numbers are missing.
   [[nodiscard]] bool Replay(const ProducerPosition& position,
                             std::optional<std::uint64_t> content_hash);
 
@@ -93,7 +93,7 @@ class ProducerCursors {
 
 // The content hashes of a cursor as the store holds them: little-endian, 8 bytes each.
 [[nodiscard]] std::string EncodeContents(const ProducerCursors::Cursor& cursor);
-// False if `contents` is none.
+// Returns false if `contents` is invalid.
 [[nodiscard]] bool DecodeContents(std::string_view contents, ProducerCursors::Cursor& cursor);
 
 }  // namespace calibd::server

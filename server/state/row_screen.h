@@ -32,8 +32,8 @@ class RowScreen {
     // Rows with more than so few digits that are equal, label and all, to one of as many rows
     // before it as are screened.
     std::int64_t duplicates = 0;
-    // Of the newest `digit_rows`: those whose probabilities have at most 1, 2, ... digits, and
-    // those of them that are all 0 and 1.
+    // Among the newest `digit_rows` rows: the number of rows whose probabilities have at most 1, 2,
+    // ..., 6 digits, and the number whose probabilities are all 0 or 1.
     std::int64_t digit_rows = 0;
     std::array<std::int64_t, kMostDigits> at_most_digits{};
     std::int64_t hard = 0;

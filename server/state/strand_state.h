@@ -24,8 +24,8 @@
 
 namespace calibd::server {
 
-// What the rows of the log make of a model: estimators, monitor, window and history. Belongs to
-// the model's strand, and to the thread of a start before that.
+// State that follows from the applied log rows of a model: estimators, monitor, window and history.
+// Belongs to the model's strand, and during recovery to the recovering thread.
 class StrandState {
  public:
   // declaration: must live longer.
@@ -73,7 +73,7 @@ class StrandState {
     std::string bandwidth_error;
   };
 
-  // What Apply does for each kind of row.
+  // Apply for each kind of row.
   void ApplyRow(const OpenedRow& /*row*/, ModelSnapshot::Time /*time*/) noexcept {}
   void ApplyRow(const RejectedRow& row, ModelSnapshot::Time time) noexcept;
   void ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time);

@@ -14,7 +14,7 @@
 namespace calibd::server {
 namespace {
 
-// Of one step, between two looks at whether to go on.
+// Pages copied in one step, between two checks for cancellation.
 constexpr int kPagesPerStep = 1024;
 
 struct FinishBackup {

@@ -8,7 +8,7 @@
 namespace calibd::server {
 namespace {
 
-// Of the one row of `store`.
+// Id of the single row of `store`.
 constexpr std::int64_t kStoreRow = 1;
 
 Table SummedTable(std::size_t index) { return static_cast<Table>(index); }

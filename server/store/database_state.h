@@ -13,7 +13,7 @@
 
 namespace calibd::server {
 
-// What the database says of itself: the row of `store`, and those of `tables`.
+// The database's record of its own state: the row of `store` and the rows of `tables`.
 struct DatabaseState {
   StoreId id;
   // Grows by one with each transaction.

@@ -8,9 +8,9 @@
 
 namespace calibd::server {
 
-// Whether a file of so many bytes could be written in this folder now. Takes the room with a file
-// of its own, and gives it back: a quota or a limit of the size of files counts too.
-// Errors: those of FileError, ResourceExhausted if there is not enough room.
+// Checks that a file of this many bytes could be written in this folder now. Allocates the space in
+// a temporary file and frees it, so that quotas and file size limits count too. Errors: those of
+// FileError, ResourceExhausted if there is not enough room.
 [[nodiscard]] absl::Status CheckDiskRoom(const std::string& folder, std::uint64_t bytes);
 
 }  // namespace calibd::server

@@ -15,7 +15,7 @@
 
 namespace calibd::server {
 
-// Whether the disk is full; EFBIG: the process may not write so large a file.
+// True if the errno value means a full disk, or EFBIG: the process may not write so large a file.
 [[nodiscard]] bool IsFull(int error);
 // ResourceExhausted when the disk is full, else Unavailable. action: what failed, such as "read".
 [[nodiscard]] absl::Status FileError(const std::string& path, std::string_view action, int error);

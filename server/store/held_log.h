@@ -20,7 +20,7 @@ class HeldLog {
   HeldLog(const HeldLog&) = delete;
   HeldLog& operator=(const HeldLog&) = delete;
 
-  // What is committed now. Errors: as Hold.
+  // Extents of the log that are committed now. Errors: as Hold.
   [[nodiscard]] absl::StatusOr<std::vector<LogFiles::Extent>> extents() const;
   // Store::CheckMark. Errors also: as Hold.
   [[nodiscard]] absl::Status CheckMark() const;

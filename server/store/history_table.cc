@@ -135,7 +135,7 @@ absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database
 }
 
 struct HistoryTable::Statements {
-  // Of the series that is being written.
+  // Number and checksum sum of the rows of the series that is being written.
   TableSum sum;
   std::optional<TableWriter> spans;
   std::optional<TableWriter> rows;

@@ -59,7 +59,7 @@ class LogFiles {
   // read, that is DataLoss when it was more than the last frame, or the store was closed in order;
   // else see tail.
   [[nodiscard]] absl::Status Read(const VisitBatch& visit);
-  // What Read found after the last valid frame and could not read. The next frame overwrites it.
+  // Unreadable data that Read found after the last valid frame. The next frame overwrites it.
   [[nodiscard]] const std::optional<LogTail>& tail() const noexcept { return tail_; }
   // Notes in the mark how far the log has come. After Read, when what was committed is durable.
   void Mark(StoreMark& mark) const noexcept;
@@ -96,8 +96,8 @@ class LogFiles {
   // These committed batches are no longer needed. Ignores batches that are not in the files.
   void MarkUnneeded(std::span<const std::int64_t> log_ids);
 
-  // Whether the oldest segment should be removed: none of its batches is needed, or the segments
-  // hold much more than is needed. Never while the files are held.
+  // True if the oldest segment should be retired: none of its batches is needed, or the segments
+  // hold much more than is needed. Always false while the files are held.
   [[nodiscard]] bool RetirementDue() const noexcept;
   // Visits the needed batches of the oldest segment, from this one on, until they have max_bytes or
   // more. Returns the id to continue with: that of the next segment's first batch at the end.
@@ -134,7 +134,8 @@ class LogFiles {
       : folder_(std::move(folder)), segment_bytes_(options.segment_bytes), mark_(options.mark) {}
 
   [[nodiscard]] absl::Status OpenAll(const Options& options);
-  // Whether the segment goes on where the log ends so far. former: the one before it, if any.
+  // Checks that the segment continues at the present end of the log. former: the segment before it,
+  // if any.
   [[nodiscard]] absl::Status CheckFollows(const LogSegment* former,
                                           const LogSegment& segment) const;
   // The segment that begins with this batch is missing.

@@ -30,8 +30,8 @@ struct StoredBatch {
 // Ends the reading by an error.
 using VisitBatch = std::function<absl::Status(const StoredBatch&)>;
 
-// What the files of the log consist of; FORMAT.md describes it. The files hold these structures
-// as they are in memory.
+// Structures of the log files; FORMAT.md describes them. The files hold these structures as they
+// are in memory.
 static_assert(std::endian::native == std::endian::little);
 
 // Frames and batches begin at multiples of it.
@@ -70,7 +70,7 @@ struct LogFrameHeader {
   std::uint64_t hash = 0;          // of everything before it
 
   [[nodiscard]] std::uint64_t Hash(std::uint64_t salt) const;
-  // Whether this is the header of a frame, at a place that has room for `room` bytes.
+  // True if this is a valid frame header at a place with room for `room` bytes.
   [[nodiscard]] bool IsValid(std::uint64_t salt, std::uint64_t room) const;
 };
 

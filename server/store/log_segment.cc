@@ -278,7 +278,7 @@ absl::Status LogSegment::Append(const LogFrame& frame) {
   pieces.push_back(
       Piece(kZeros.data(), std::min<std::uint64_t>(kZeros.size(), size_ - end_ - frame.bytes())));
 #ifdef CALIBD_FAILPOINTS
-  // So that the process can end as by a power cut during the write.
+  // The split lets a test end the process as by a power cut during the write.
   const std::size_t first = pieces.size() / 2;
 #else
   const std::size_t first = 0;

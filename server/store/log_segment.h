@@ -14,13 +14,13 @@
 
 namespace calibd::server {
 
-// What was written at the end of the log and cannot be read as a frame: it was not written to its
-// end, so that nobody was told that it had been, or it was damaged later.
+// Data at the end of the log that cannot be read as a frame. Either its write was cut short, and so
+// was never acknowledged, or it was damaged later.
 struct LogTail {
   struct Batch {
     std::int64_t log_id = 0;
     std::int64_t model_id = 0;
-    // Whether it is as it was written. What is said of others may be wrong.
+    // True if the batch is as it was written. If false, the other fields may be wrong.
     bool intact = false;
     // A store.v1.LogRow.
     std::string data;
@@ -76,7 +76,7 @@ class LogSegment {
   // durable_end_log_id: the batches before it had been written.
   [[nodiscard]] absl::StatusOr<std::optional<LogTail>> ReadTail(
       std::int64_t durable_end_log_id) const;
-  // Whether nothing was written after the end.
+  // True if nothing was written after the end.
   [[nodiscard]] absl::StatusOr<bool> IsTerminated() const;
   [[nodiscard]] absl::Status Sync() const { return file_.SyncData(); }
   [[nodiscard]] absl::Status CheckInPlace() const { return file_.CheckInPlace(); }

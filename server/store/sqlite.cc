@@ -46,7 +46,7 @@ std::string ReasonOf(sqlite3* handle, int code) {
                       ")");
 }
 
-// What a statement does to the database, and to which one, in words for an operator.
+// Describes the action of a statement and its database in words for an operator.
 std::string ActionOf(sqlite3* handle, std::string_view sql) {
   const char* const path = handle == nullptr ? nullptr : sqlite3_db_filename(handle, "main");
   const bool reads = sql.starts_with("SELECT") ||

@@ -16,7 +16,7 @@ namespace {
 
 // Rows that one transaction deletes besides what it is for.
 constexpr std::size_t kMostDeleted = 1024;
-// What is copied at a time from a file of the log.
+// Bytes that are copied at a time from a file of the log.
 constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -120,7 +120,7 @@ class RowsOfModels {
     return made;
   }
 
-  // Whether the model, whose id is above those that were asked for before, has a row.
+  // True if the model has a row. Ids must be passed in ascending order.
   [[nodiscard]] bool Has(std::int64_t model_id) const noexcept {
     return has_row_ && rows_.Integer(0) == model_id;
   }
@@ -296,7 +296,8 @@ void Store::Mark() noexcept {
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);
-  // What it tells of is committed. A mark that is behind says less at the next start, nothing else.
+  // The mark covers committed data only. An outdated mark is harmless: the next start can check
+  // less.
   static_cast<void>(file_.Write(mark, /*durable=*/false));
 }
 

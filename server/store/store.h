@@ -46,11 +46,11 @@ class Store {
     std::int64_t id = 0;
     // As the model was created, create_time set.
     v1::Model declaration;
-    // Of the newest snapshot; empty if there is none yet. It holds what the batches up to
-    // `snapshot_log_id` did.
+    // Data of the newest snapshot; empty if there is none yet. It includes all batches up to
+    // `snapshot_log_id`.
     std::string snapshot;
     std::int64_t snapshot_log_id = 0;
-    // What is needed of the log begins here, as of the snapshot.
+    // Id of the first batch of the log that is needed, as of the snapshot.
     std::int64_t first_log_id = 0;
     // Predictions up to this batch have matured, as of the snapshot or later.
     std::int64_t matured_log_id = 0;
@@ -77,28 +77,28 @@ class Store {
   // All that was read is consistent. These batches of it are not needed. Only after this, Close
   // says that the store is whole.
   void FinishRecovery(std::span<const std::int64_t> unneeded_log_ids);
-  // What opening found that may be the end of a write that was cut short, or damage: one sentence
+  // Findings of Open that may be the end of a write that was cut short, or damage: one sentence
   // each.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
-  // What could not be read at the end of the log. After ReadLog.
+  // The unreadable end of the log. Known after ReadLog.
   [[nodiscard]] const std::optional<LogTail>& log_tail() const noexcept { return log_->tail(); }
 
   // The data of one batch that is committed or appended.
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id);
 
-  // ---- What is written to the log
+  // ---- Writes to the log
 
   // Returns the batch's number in the log, above all before it.
   std::int64_t AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string data);
   [[nodiscard]] std::size_t appended_bytes() const noexcept { return log_->appended_bytes(); }
-  // All that was appended is on disk when this returns OK, and none of it after any error and
-  // Rollback.
+  // Commits the appended batches: all are on disk when this returns OK, and none after any error
+  // and Rollback.
   [[nodiscard]] absl::Status CommitLog();
 
-  // ---- What is written to the database
+  // ---- Writes to the database
 
-  // A transaction: what is written between Begin and Commit is on disk, all of it, when
-  // Commit returns OK, and none of it after any error and Rollback.
+  // A transaction: all writes between Begin and Commit are on disk when Commit returns OK, and none
+  // after any error and Rollback.
   [[nodiscard]] absl::Status Begin();
   [[nodiscard]] absl::Status Commit();
 
@@ -128,16 +128,16 @@ class Store {
   };
   // Replaces the bucket with the same start, if there is one.
   [[nodiscard]] absl::Status PutHistory(const StoredBucket& bucket);
-  // Deletes those of the resolution that start before this.
+  // Deletes the buckets of the resolution that start before before_s, in seconds since 1970.
   [[nodiscard]] absl::Status DeleteHistory(std::int64_t model_id, std::int64_t resolution,
                                            std::int64_t before_s);
 
   // ---- Both
 
-  // Nobody needs these batches once what is being written is committed.
+  // These batches are not needed once the pending writes are committed.
   void ReleaseBatches(std::span<const std::int64_t> log_ids);
   void Rollback();
-  // Nobody needs these batches, whatever becomes of what is being written.
+  // These batches are not needed, whether the pending writes are committed or not.
   void DropBatches(std::span<const std::int64_t> log_ids);
 
   // Takes the oldest file of the log away if it is time for it, step by step, each at most a
@@ -153,7 +153,7 @@ class Store {
 
   // The log's next, after ReadLog.
   [[nodiscard]] std::int64_t next_log_id() const noexcept { return log_->next_log_id(); }
-  // Of what is written in the files of the log. On any thread; known after ReadLog.
+  // Bytes written in the files of the log. Any thread; known after ReadLog.
   [[nodiscard]] std::int64_t log_bytes() const noexcept { return log_->written_bytes(); }
   // Disk that the files of the log occupy, written or not.
   [[nodiscard]] std::int64_t log_file_bytes() const noexcept { return log_->bytes(); }
@@ -162,9 +162,9 @@ class Store {
   // Above the ids of all models ever.
   [[nodiscard]] std::int64_t next_model_id() const noexcept { return state_.next_model_id; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // Whether the file `store` is as it was written. Errors: DataLoss if it is not.
+  // Checks that the file `store` is as it was written. Errors: DataLoss if it is not.
   [[nodiscard]] absl::Status CheckMark() const;
-  // Whether the files are still those that were opened. Errors: DataLoss if one was removed or
+  // Checks that the files are still those that were opened. Errors: DataLoss if one was removed or
   // replaced.
   [[nodiscard]] absl::Status CheckInPlace() const;
   // Pages of the write-ahead log after the newest commit.
@@ -203,7 +203,7 @@ class Store {
   // Batches below this are in the database: those before the oldest file, and those of it that
   // were copied.
   std::int64_t copied_until_ = 0;
-  // By what is being written.
+  // Batches that the pending writes release.
   std::vector<std::int64_t> released_;
   // Rows of the database that nobody needs; they go with its transactions.
   std::deque<std::int64_t> stale_;

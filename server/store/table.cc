@@ -147,7 +147,7 @@ std::string DescribeKey(const TableInfo& info, const Statement& row) {
   return text;
 }
 
-// Whether the columns match the checksum that follows them.
+// True if the columns match the checksum that follows them.
 bool IsValid(Table table, const Statement& row) {
   const std::size_t count = InfoOf(table).column_count;
   std::array<ColumnValue, 8> values;

@@ -81,13 +81,13 @@ class CheckedRows {
   // its checksum: then at_row() is true, and Next may be called again. Otherwise those of sqlite.h.
   [[nodiscard]] absl::StatusOr<bool> Next();
   [[nodiscard]] bool at_row() const noexcept { return at_row_; }
-  // Of the row. Views live until Next.
+  // Columns of the row. Views are valid until Next.
   [[nodiscard]] std::int64_t Integer(int column) const noexcept {
     return statement_.Integer(column);
   }
   [[nodiscard]] std::string_view Blob(int column) const noexcept { return statement_.Blob(column); }
 
-  // Of the rows read.
+  // Number and checksum sum of the rows read.
   [[nodiscard]] const TableSum& sum() const noexcept { return sum_; }
 
  private:

@@ -77,7 +77,7 @@ struct WalHeader {
 
 struct WalFrame {
   std::uint32_t page = 0;
-  // Of the database in pages after the transaction; 0 unless the frame is the last of one.
+  // Size of the database in pages after the transaction; 0 unless the frame is the last of one.
   std::uint32_t database_pages = 0;
   WalPair salts;
   WalPair checksum;
@@ -98,7 +98,7 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
   bool valid = true;
   // As the frame before tells it.
   WalPair previous = header.checksum;
-  // Whether a frame after the first invalid one ends a transaction.
+  // True if a frame after the first invalid one ends a transaction.
   bool commit_after_damage = false;
   std::uint64_t first_invalid = 0;
   for (std::uint64_t offset = kWalHeaderBytes;; offset += data.size()) {

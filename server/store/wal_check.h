@@ -9,7 +9,7 @@
 
 namespace calibd::server {
 
-// What SQLite will recover from a write-ahead log.
+// The part of a write-ahead log that SQLite will recover.
 struct WalContents {
   // Committed transactions that are valid.
   std::int64_t commits = 0;
