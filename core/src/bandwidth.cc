@@ -24,7 +24,7 @@
 namespace calibd {
 namespace {
 
-// Distances that are gathered and sorted at most, 8 MiB.
+// The maximum number of distances that are gathered and sorted, 8 MiB.
 constexpr std::size_t kMaxGathered = std::size_t{1} << 20;
 // A sample of pairs: at most this many, and so few that drawing them takes little of
 // the time of a pass over all.
@@ -47,8 +47,8 @@ class DistanceSelection {
 
   // The distances of 0-based ranks `low` and `high`, high <= low + 1.
   absl::StatusOr<std::pair<double, double>> Select(std::uint64_t low, std::uint64_t high) {
-    // A sample brackets the ranks as a rule; else their bits are found digit by
-    // digit, which needs no luck.
+    // A sample usually brackets the ranks; otherwise their bits are determined digit by digit,
+    // which always succeeds.
     const auto [from, to] = Bracket(low, high);
     absl::StatusOr<Gathered> gathered = Gather(from, to);
     if (!gathered.ok()) return gathered.status();

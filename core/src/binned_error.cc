@@ -44,8 +44,8 @@ Partition GroupByBin(std::span<const std::size_t> bin_of_row, std::size_t bins) 
 }
 
 Partition UniformPartition(const LabelledRows& rows, std::size_t bins_per_class) {
-  // A row stands for its tuple of indices, which is made anew when it is hashed or
-  // compared instead of being held.
+  // A row stands for its tuple of indices, which is recomputed when it is hashed or compared, to
+  // save memory.
   const auto hash = [&](std::size_t i) {
     std::uint64_t state = 0;
     for (const double p : rows.row(i)) {
@@ -77,7 +77,7 @@ struct Candidate {
   double variance = 0;
   std::size_t split_class = 0;
 
-  // Of equal variances the one further left is split first.
+  // Among equal variances the leftmost candidate is split first.
   friend bool operator<(const Candidate& a, const Candidate& b) noexcept {
     return a.variance != b.variance ? a.variance < b.variance : a.begin > b.begin;
   }
@@ -205,7 +205,7 @@ class ScalarBins {
     differences_[b] += outcome ? p - 1 : p;
   }
 
-  // Of the n values that were added; starts again from none.
+  // Returns the error of the n values that were added and clears the bins.
   BinnedError Take(std::size_t n) noexcept {
     BinnedError error;
     for (std::size_t b = 0; b < sizes_.size(); ++b) {

@@ -108,7 +108,7 @@ class Turn {
     });
   }
 
-  // Adds what the tiles of one group contribute.
+  // Adds the contribution of the tiles of one group.
   void AddGroup(std::size_t group, TileWalk& walk) {
     GroupSums& sums = groups_[group];
     sums.quadratic_form.resize(replicates_);
@@ -231,7 +231,7 @@ class Turn {
   std::array<GroupSums, kTileGroups> groups_;
 };
 
-// Of a computation whose progress is [begin, end] of the whole.
+// The stage of a computation that covers [begin, end] of the total progress.
 struct Stage {
   double begin;
   double end;

@@ -10,29 +10,29 @@
 
 namespace calibd {
 
-// What the bins of each class say of a prediction whose label is y.
+// The class-wise histogram terms of a prediction with label y.
 struct ClassCountTerms {
   // (O + 3) / (E + 3) of the label's bin, and sum_k p_k r_k^theta.
   double ratio;
   HistogramSums sums;
 };
 
-// How often labels fell into a bin of a class's log odds and how often predictions said so, in
-// all of the past and in the recent one. Those of one class and bin stand beside each other, as
-// which bins a prediction meets is all that is slow about them.
+// The observed and the expected number of labels in each bin of a class's log odds, over the whole
+// past and over the recent past. The counts of one class and bin are adjacent in memory, since the
+// scattered access to bins dominates the cost.
 class ClassCounts {
  public:
   explicit ClassCounts(std::size_t class_count);
 
-  // weights: of PastSums. Of the past before the prediction joins.
+  // weights: those of PastSums. Uses the past without this prediction.
   [[nodiscard]] OfPasts<ClassCountTerms> Terms(const PredictionTerms& prediction, std::size_t label,
                                                const OfPasts<double>& weights) const noexcept;
-  // g: as given. weights: those that it joins with.
+  // g: the prediction before smoothing. weights: the weights of this prediction.
   void Add(const PredictionTerms& prediction, const double* g, std::size_t label,
            const OfPasts<double>& weights) noexcept;
   void RescaleRecent(double scale) noexcept;
 
-  // Writes class_observed and class_expected, from which Restore goes on.
+  // Writes class_observed and class_expected, which Restore reads.
   void Save(PastState& all, PastState& recent) const;
   void Restore(const PastState& all, const PastState& recent);
   [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
@@ -40,7 +40,8 @@ class ClassCounts {
  private:
   std::size_t class_count_;
   std::size_t size_;
-  // kBinCount x size cells: most classes are in the same few bins, and so beside each other.
+  // kBinCount x size cells: most classes are in the same few bins, and their cells are therefore
+  // adjacent.
   LineVector cells_;
 };
 

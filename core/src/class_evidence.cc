@@ -19,10 +19,10 @@
 namespace calibd {
 
 inline constexpr std::size_t kRatios = kClassOddsRatios.size();
-// Rows that pass the products of a group together.
+// Rows that are applied to the products of a group in one call.
 inline constexpr std::size_t kClassRowsAtOnce = 16;
 
-// The lower side of kGroup classes.
+// A task for the bets of kGroup classes on the lower side.
 struct ClassBetsTask {
   // kRatios x kGroup.
   double* inverses;
@@ -31,7 +31,7 @@ struct ClassBetsTask {
   const double* g;
   std::size_t stride;
   double eps;
-  // How far the lower end is below, of each row.
+  // For each row, the distance of the lower end of the null interval below g.
   const double* below;
 };
 
@@ -44,7 +44,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// inverses *= 1 + h (r - 1). Products and sums are not fused, so that bits are those of any CPU.
+// inverses *= 1 + h (r - 1). Products and sums are not fused, so that the bits are the same on
+// every CPU.
 void LowerSide(const ClassBetsTask& task) {
   const hn::CappedTag<double, kGroup> d;
   const auto zero = hn::Zero(d);
@@ -84,12 +85,12 @@ namespace {
 
 HWY_EXPORT(LowerSide);
 
-// Predictions from one time that products are brought back to the next: one changes by a factor
-// of at most 3 a prediction.
+// The number of predictions between two times when products are clamped: a product changes by a
+// factor of at most 3 for each prediction.
 constexpr std::int64_t kPeriod = 256;
 constexpr double kMostInverse = 1e150;
 
-// In an order that is the same on any CPU.
+// Sums in an order that is the same on every CPU.
 double Sum(std::span<const double> g) noexcept {
   std::array<double, kGroup> sums{};
   std::size_t k = 0;
@@ -102,7 +103,7 @@ double Sum(std::span<const double> g) noexcept {
   return sum;
 }
 
-// Of one side: the sum of the products, and the largest one.
+// The sum of the products of one side. LeastInverse returns the inverse of the largest of them.
 double SumProducts(const double* inverses) noexcept {
   double sum = 0;
   for (std::size_t j = 0; j < kRatios; ++j) sum += 1 / inverses[j * kGroup];
@@ -151,7 +152,7 @@ void ClassEvidence::AddSome(const PredictionBatch& batch) noexcept {
     const double* g = &batch.probabilities[k];
     std::size_t stride = class_count_;
     if (k + kGroup > class_count_) {
-      // Vectors are whole.
+      // LowerSide reads whole vectors, so the last classes are copied.
       for (std::size_t row = 0; row < batch.size(); ++row) {
         const std::span<const double> tail = batch.row(row).subspan(k);
         std::copy(tail.begin(), tail.end(), &rest[row * kGroup]);
@@ -207,7 +208,7 @@ double ClassEvidence::Log10EValue(std::size_t k) const noexcept {
 
 std::vector<double> ClassEvidence::Log10EValues(double least) const {
   std::vector<double> values(class_count_, -std::numeric_limits<double>::infinity());
-  // The largest product of each side is at least their mean.
+  // The largest product of each side is at least the mean of the side's products.
   const double most_inverse = std::pow(10, -least);
   for (std::size_t k = 0; k < class_count_; ++k) {
     if (LeastInverse(InversesOf(k, 0)) * LeastInverse(InversesOf(k, 1)) <= most_inverse) {

@@ -21,7 +21,7 @@ absl::Status CheckLocationCount(std::size_t count) {
       absl::StrCat("test_locations has ", count, ", expected 1..", kMaxTestLocations));
 }
 
-// Between two looks at whether to stop.
+// Number of operations between two checks for cancellation.
 constexpr double kOperationsPerCheck = 1e6;
 
 // dev_ij: n x J. Errors: Cancelled.

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kRates = 32;
 constexpr int kMostSteps = 100;
 
-// What the rates of a mixture are, and psi.
+// The rates of a mixture, and psi.
 struct BoundedValues {
   static constexpr double kLargestRate = 0.75;
   static double Psi(double rate) noexcept {
@@ -61,7 +61,7 @@ double SolveMixture(double squares, double log_target) noexcept {
   return x;
 }
 
-// How far the bound is from the mean.
+// The distance of the bound from the mean.
 double Width(const RunningMoments& values, double bound, double alpha) noexcept {
   const auto t = static_cast<double>(values.count);
   const double squares = (values.m2 + t * values.mean * values.mean) / (bound * bound);

@@ -21,7 +21,8 @@ std::vector<bool> RejectedByEbh(std::span<const double> log10_e_values, double a
   while (rejected > 0 && sorted[rejected - 1] < threshold(rejected)) --rejected;
   std::vector<bool> result(log10_e_values.size(), false);
   if (rejected == 0) return result;
-  // Equal ones are rejected together: were the k-th equal to the next, the next would do too.
+  // Equal e-values are rejected together: if the k-th equalled the next, the next would satisfy the
+  // condition too.
   const double least = sorted[rejected - 1];
   std::transform(log10_e_values.begin(), log10_e_values.end(), result.begin(),
                  [least](double value) { return value >= least; });

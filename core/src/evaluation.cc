@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMurphyBins = 15;
 
-// Rough multiplications of the stages that are not a lens.
+// Approximate number of multiplications of the stages that are not a lens.
 double BinnedOperations(double n, double m, const BinnedErrorSpec& spec) {
   const double splits = std::holds_alternative<MedianVarianceBins>(spec) ? std::log2(n + 1) : 1;
   return 8 * n * m * splits;
@@ -37,7 +37,7 @@ double BlockOperations(double n, std::size_t class_count, const EvaluationOption
          RunningLens::OperationsPerRow(lens, class_count, options.block_sizes, kernel.matrix.get());
 }
 
-// Hands each stage its part of the progress, by its share of the operations.
+// Divides the progress among the stages in proportion to their operations.
 class Stages {
  public:
   Stages(const RunControl& control, double total,
@@ -176,7 +176,7 @@ absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Len
   return CmeTest(part, kernel, locations->view(), control);
 }
 
-// Of each lens that has a kernel for it.
+// Runs the CME test for each lens of one part with a real-valued kernel.
 absl::Status EvaluateCmeTests(const PredictionBatch& batch, const EvaluationOptions& options,
                               Stages& stages, Evaluation& evaluation) {
   const auto size = static_cast<double>(batch.size());

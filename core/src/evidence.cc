@@ -15,7 +15,7 @@
 namespace calibd {
 namespace {
 
-// Below this share of sum |d|^2 the witness is rounding and taken for zero.
+// Below this share of sum |d|^2 the witness is a rounding error and is treated as zero.
 constexpr double kNoWitness = 1e-9;
 
 // The lower edges of bins 1..23 of the log odds, as probabilities.
@@ -110,7 +110,7 @@ double DriftThreshold(double average_run_length) noexcept {
   return ToLog10(std::log1p(average_run_length));
 }
 
-// What is written anew for every prediction.
+// Buffers that are overwritten for every prediction.
 struct EvidenceProcess::Scratch {
   explicit Scratch(std::size_t class_count)
       : size(Padded(class_count)),
@@ -215,7 +215,7 @@ void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
 void EvidenceProcess::Add(const PredictionBatch& batch) noexcept {
   std::size_t first = 0;
   while (first < batch.size()) {
-    // Some rows end where the weights are brought back, however the stream is cut.
+    // Rescaling occurs at the same predictions however the stream is split into calls.
     const std::int64_t until_rescale = kRescalePeriod - count_ % kRescalePeriod;
     const std::size_t rows =
         std::min({batch.size() - first, kRowsAtOnce, static_cast<std::size_t>(until_rescale)});

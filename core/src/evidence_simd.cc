@@ -24,7 +24,7 @@ namespace calibd {
 // The log of a padded class: its powers are as good as 0, without an underflow on the way.
 inline constexpr double kLogNothing = -600;
 
-// Log prior of each expert; padded ones weigh nothing whatever the others' values.
+// Log prior of each expert; padded experts never contribute to the mixture.
 struct alignas(64) ExpertRow {
   double values[kPaddedExperts];
 };
@@ -50,7 +50,7 @@ HWY_INLINE V Exp(V x) {
 
 HWY_INLINE double Sum(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
 
-// Of kRows rows from `first` on.
+// Processes kRows rows from `first` on.
 template <std::size_t kRows>
 HWY_INLINE void PhaseRows(const PhaseTask& task, std::size_t first) {
   const D d;
@@ -203,7 +203,7 @@ HWY_INLINE void WitnessRows(const WitnessTask& task, const std::size_t* at,
 template <std::size_t kVectors>
 HWY_INLINE void WitnessVectors(const WitnessTask& task, std::size_t vector) {
   constexpr std::size_t kRows = 4;
-  // Of the next sums, what one passing of the rows brings into the cache.
+  // The part of the next sums that each pass over the rows prefetches.
   constexpr std::size_t kBrought = kFeatureCount / 4 * (64 / sizeof(double));
   const std::size_t lanes = hn::Lanes(D());
   std::size_t at[kVectors];
@@ -323,7 +323,7 @@ HWY_INLINE void SumPowers(const PredictionTerms& terms, double* sums,
   ((sums[kIndices] = Sum(sum[kIndices])), ...);
 }
 
-// How many of the edges are not above each value.
+// The number of edges that are less than or equal to each value.
 HWY_INLINE V BinOf(V given, const double* HWY_RESTRICT edges, bool many) {
   const D d;
   const V one = hn::Set(d, 1);
@@ -331,7 +331,7 @@ HWY_INLINE V BinOf(V given, const double* HWY_RESTRICT edges, bool many) {
   constexpr std::size_t kCounts = 4;
   V count[kCounts];
   for (V& value : count) value = hn::Zero(d);
-  // Of many classes most are in the lower bins, and the upper ones are passed over.
+  // With many classes most are in the lower bins, so the upper bins are skipped.
   constexpr std::size_t kAtOnce = 8;
   static_assert(kBinCount % kAtOnce == 0);
   for (std::size_t first = 0; first < kBinCount; first += kAtOnce) {
@@ -346,7 +346,7 @@ HWY_INLINE V BinOf(V given, const double* HWY_RESTRICT edges, bool many) {
   return hn::Add(hn::Add(count[0], count[1]), hn::Add(count[2], count[3]));
 }
 
-// The sums of what is in each bin, as given and smoothed.
+// The sums of the predictions in each bin, before and after smoothing.
 void SumBins(const double* HWY_RESTRICT g, PredictionTerms& terms) {
   // Many classes add to four tables in turn: most are in the same bin, and an addition would
   // wait for the one before it.
@@ -604,8 +604,8 @@ void AddExpectations(const PredictionTerms& terms, const double* HWY_RESTRICT g,
 
 constexpr std::size_t kExpertVectors = kPaddedExperts / hn::MaxLanes(D());
 
-// A value of each expert. What is done to them goes step by step, each for all of them: the
-// steps of one take long, those of several run side by side.
+// One value for each expert. Each step is applied to all experts before the next step, so that the
+// latencies of independent experts overlap.
 using ExpertVectors = std::array<V, kExpertVectors>;
 
 HWY_INLINE ExpertVectors LoadExperts(const double* values) {
@@ -620,7 +620,7 @@ HWY_INLINE void StoreExperts(const ExpertVectors& values, double* out) {
   for (std::size_t v = 0; v < kExpertVectors; ++v) hn::StoreU(values[v], d, out + v * hn::Lanes(d));
 }
 
-// What the quotients of the bets are before their logarithms.
+// The quotients of the bets, whose logarithms are taken later.
 HWY_INLINE ExpertVectors Quotients(const ExpertBets& bets) {
   ExpertVectors out = LoadExperts(bets.numerator.data());
   const ExpertVectors denominator = LoadExperts(bets.denominator.data());
@@ -638,7 +638,7 @@ HWY_INLINE void AddLogEValues(const ExpertBets& bets, const ExpertVectors& log_q
   }
 }
 
-// log sum_j prior_j e^{values_j} of each of the values: the logarithms are one.
+// log sum_j prior_j e^{values_j} for each of the values. One vector logarithm serves all of them.
 template <std::size_t kCount>
 HWY_INLINE std::array<double, kCount> LogMixtures(
     const std::array<const ExpertVectors*, kCount>& values) {

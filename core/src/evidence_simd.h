@@ -13,30 +13,29 @@ namespace calibd {
 // The loops over classes and experts of the evidence, with Highway's choice of instructions
 // at run time. Sums differ between CPUs in their last bits.
 
-// Rows over classes or experts are padded to whole groups of so many values, whatever the CPU.
+// Arrays over classes or experts are padded to a multiple of this many values on every CPU.
 inline constexpr std::size_t kGroup = 8;
 [[nodiscard]] constexpr std::size_t Padded(std::size_t n) {
   return (n + kGroup - 1) / kGroup * kGroup;
 }
 inline constexpr std::size_t kPaddedExperts = Padded(kExpertCount);
 
-// All of the past, and the recent one, older parts of which are forgotten.
+// The whole past, and the recent past with exponentially decaying weights.
 inline constexpr std::size_t kAll = 0;
 inline constexpr std::size_t kRecent = 1;
 inline constexpr std::size_t kPasts = 2;
 template <typename T>
 using OfPasts = std::array<T, kPasts>;
 
-// The counts of a class's bin, of each past: how often it was the label, and how often
-// predictions said so.
+// The counts of a class's bin for each past: the observed and the expected number of labels.
 inline constexpr std::size_t kObserved = 0;
 inline constexpr std::size_t kExpected = kPasts;
 inline constexpr std::size_t kCellSize = 2 * kPasts;
 
-// Bins of the log odds: bin b holds [b - 12, b - 11), the ends what lies beyond.
+// Bins of the log odds: bin b holds [b - 12, b - 11), and the end bins hold all values beyond.
 inline constexpr std::size_t kBinCount = 24;
 
-// Of each row: phases[r] += sum_k g[k] frequencies[k][r], k ascending.
+// For each row: phases[r] += sum_k g[k] frequencies[k][r], k ascending.
 struct PhaseTask {
   std::size_t rows;
   // rows x class_count, where these `count` classes begin.
@@ -48,7 +47,8 @@ struct PhaseTask {
   double* phases;
 };
 void AddPhases(const PhaseTask& task) noexcept;
-// In place: 64 phases in turns, and as much room, to the 128 features.
+// Converts 64 phases in turns to the 128 features, in place: the second half of the array is unused
+// on entry.
 void PhasesToFeatures(double* features) noexcept;
 // Returns features' sums, then sums += weight features.
 [[nodiscard]] double AdvanceMatch(const double* features, double weight, double* sums) noexcept;
@@ -81,23 +81,24 @@ struct PredictionTerms {
   std::int32_t* bins;
   std::size_t class_count;
   std::size_t size;
-  // Sum over the classes of a bin of the prediction as given, and smoothed.
+  // Sums over the classes of each bin, before and after smoothing.
   std::array<double, kBinCount> given_in_bin;
   std::array<double, kBinCount> p_in_bin;
   // sum_k p_k^beta.
   std::array<double, kPowers.size()> power_sums;
-  // Sum of the prediction as given.
+  // Sum of the prediction before smoothing.
   double total;
 };
 // g: class_count values. eps: added to each. edges: the 23 lower edges of bins 1..23, as
 // probabilities.
 void Smooth(const double* g, double eps, const double* edges, PredictionTerms& terms) noexcept;
 
-// F of a prediction, and what experts need of it; pads of F become copies of its first.
+// Reductions of F that the experts need. Padding values of F become copies of its first value.
 struct WitnessTerms {
   double min;
   double max;
-  // L = <p, F> - min as sum_k p_k (F_k - min), which keeps its digits where F hardly varies.
+  // L = <p, F> - min as sum_k p_k (F_k - min), which avoids cancellation where F is almost
+  // constant.
   double largest_loss;
   // sum_k p_k e^{eta (F_k - max) / (10 + M)}.
   std::array<double, kTiltRates.size()> tilt_sums;
@@ -115,10 +116,10 @@ struct Projection {
 
 // sum_k p_k r_k^theta with r_k = (observed_k + 3 w) / (expected_k + 3 w).
 using HistogramSums = std::array<double, kHistogramPowers.size()>;
-// Over bins; kBinCount values each.
+// Sums over bins; kBinCount values each.
 [[nodiscard]] HistogramSums SumHistogram(const double* p, const double* observed,
                                          const double* expected, double weight) noexcept;
-// Over classes, each with its own bin; cells: counts of all bins and classes.
+// Sums over classes, each with its own bin; cells: counts of all bins and classes.
 [[nodiscard]] OfPasts<HistogramSums> SumClassHistograms(const PredictionTerms& terms,
                                                         const double* cells,
                                                         const OfPasts<double>& weights) noexcept;
@@ -133,20 +134,20 @@ struct ExpertBets {
   std::array<double, kPaddedExperts> numerator;
   std::array<double, kPaddedExperts> denominator;
 };
-// Of each expert, arrays over kPaddedExperts: log W, log(1 + R), log max(1, C).
+// Arrays over kPaddedExperts: log W, log(1 + R), log max(1, C).
 struct ExpertProcesses {
   double* log_e;
   double* log_r1;
   double* log_c1;
 };
-// The logarithms of the mixtures of each.
+// The logarithms of the mixtures over experts.
 struct ProcessMixtures {
   double log_e;
   double log_r1;
   double log_c1;
 };
-// log W += log e by the bets on all of the past; R <- (1 + R) e and C <- max(1, C) e by those on
-// the recent one. penalty: subtracted from each log e.
+// log W += log e with the bets from the whole past; R <- (1 + R) e and C <- max(1, C) e with the
+// bets from the recent past. penalty: subtracted from each log e.
 ProcessMixtures AdvanceProcesses(const ExpertBets& all, const ExpertBets& recent, double penalty,
                                  const ExpertProcesses& processes) noexcept;
 // log sum_j prior_j e^{values_j}.

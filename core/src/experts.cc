@@ -7,7 +7,7 @@
 namespace calibd {
 namespace {
 
-// Below it the witness is taken for constant.
+// Below this value the witness is treated as constant.
 constexpr double kFlatWitness = 1e-12;
 
 // e^linear numerator / denominator.

@@ -12,7 +12,7 @@ namespace calibd {
 namespace {
 
 constexpr std::int64_t kAllPairs = 4096;
-// Predictions from one pair to the next after these.
+// The distance in predictions between consecutive pairs after these.
 constexpr std::int64_t kStride = 16;
 constexpr std::int64_t kPairsPerStride = kStride / 2;
 
@@ -55,7 +55,7 @@ FeatureNullSquares::State FeatureNullSquares::Save() const {
 
 bool FeatureNullSquares::Restore(const State& state) {
   const bool waits = state.count % 2 == 1 && (state.count < kAllPairs || state.count % kStride < 2);
-  // The newest pair may stand for some that have not come.
+  // The weight of the newest pair may include pairs that have not arrived yet.
   const std::int64_t most = state.count / 2 + (state.count > kAllPairs ? kPairsPerStride : 0);
   if (state.count < 0 || state.moments.count < 0 || state.moments.count > most ||
       !std::isfinite(state.moments.mean) || !(state.moments.mean >= 0) ||

@@ -14,7 +14,7 @@ namespace calibd {
 struct SortedPredictions {
   // Distinct, ascending.
   std::vector<double> probabilities;
-  // How many predictions have each of them, and how many of these came true.
+  // The number of predictions with each probability, and the number of events among them.
   std::vector<double> counts;
   std::vector<double> successes;
 

@@ -51,7 +51,7 @@ absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& 
                            : EstimateNullMoments(seen, *std::get_if<Kernel>(&kernel), control);
 }
 
-// Each class of a class-wise batch by itself.
+// The results of each single class of a class-wise batch.
 absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const RunControl& control,
                              std::vector<LensTestResult::OneClass>& classes) {
   for (std::size_t k = 0; k < seen.parts.size(); ++k) {

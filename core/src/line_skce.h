@@ -18,8 +18,8 @@ namespace calibd {
 // r = [y = 0] - g_0 a term is h_ij = 2 r_i r_j k(g_i, g_j).
 class LineSkce {
  public:
-  // Nothing unless m = 2, every row sums to 1 up to rounding (else the predictions are
-  // not on a line), and the kernel is exponential.
+  // Unset unless m = 2, every row sums to 1 up to rounding (else the predictions are not on a
+  // line), and the kernel is exponential.
   static std::optional<LineSkce> Of(const PredictionBatch& batch, const Kernel& kernel);
 
   [[nodiscard]] double SumAboveDiagonal() const noexcept;

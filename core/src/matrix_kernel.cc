@@ -14,8 +14,8 @@ namespace calibd {
 namespace {
 
 constexpr double kTolerance = 1e-12;
-// Of each term: the bootstrap's terms are in float32, whose squares must neither overflow
-// nor vanish.
+// Limits of the largest eigenvalue of each term. The bootstrap computes terms in float32, and their
+// squares must neither overflow nor vanish.
 constexpr double kLeastEigenvalue = 1e-6;
 constexpr double kGreatestEigenvalue = 1e6;
 

@@ -25,7 +25,7 @@ constexpr std::size_t kRows = 6;
 // Rows of B that are packed at a time: two vectors of each fit into the first cache.
 constexpr std::size_t kDepth = 256;
 
-// What a block of kRows rows and two vectors of columns of C becomes.
+// The destination of a block of kRows rows and two vectors of columns of C.
 template <typename T>
 struct Target {
   T* c;

@@ -6,12 +6,12 @@
 
 namespace calibd {
 
-// Columns of a piece of B, a multiple of what is multiplied at a time.
+// Columns of a piece of B, a multiple of the columns of one register block.
 inline constexpr std::size_t kPieceColumns = 32;
 
-// C <- weight A B + keep C. Own code, because what Debian has either shares buffers between
-// threads without locks (the single-threaded OpenBLAS), starts threads, or is half as fast.
-// Any threads may multiply at the same time.
+// C <- weight A B + keep C. Own code, because what Debian has either shares buffers between threads
+// without locks (the single-threaded OpenBLAS), starts threads, or is half as fast. Concurrent
+// calls are safe with separate scratch.
 template <typename T>
 struct MatrixProduct {
   std::size_t rows = 0;
@@ -33,8 +33,8 @@ struct MatrixProduct {
   T keep = 0;
 };
 
-// Cost: rows x columns x depth multiplications; 32 KiB of stack. scratch: grows to some 256 x
-// rows values; of one thread at a time.
+// Cost: rows x columns x depth multiplications; 32 KiB of stack. scratch: grows to about 256 x rows
+// values; must not be shared between concurrent calls.
 void Multiply(const MatrixProduct<float>& product, std::vector<float>& scratch);
 void Multiply(const MatrixProduct<double>& product, std::vector<double>& scratch);
 

@@ -20,7 +20,7 @@ namespace calibd {
 namespace {
 
 constexpr std::size_t kClassesPerTurn = 4096;
-// Pairs drawn at random at least.
+// The minimum number of pairs drawn at random.
 constexpr double kMinPairs = 1000;
 constexpr double kWorkPerCheck = 1e5;
 constexpr double kLevel = 0.95;
@@ -101,7 +101,7 @@ absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunContr
 
 absl::Status CheckSize(std::size_t n) { return CheckSampleSize(n, 2); }
 
-// Fills what does not take the pairs.
+// Computes the moments that do not need pairs.
 NullMoments StartMoments(const LineSkce& line, std::size_t n) {
   const auto size = static_cast<double>(n);
   NullMoments moments;

@@ -56,7 +56,8 @@ struct PairSums {
   RowVector y_z;
   RowVector distance[4];
   RowVector others[2];
-  // Whether the classes since the last label, or the first class, are odd in number.
+  // True in lanes where the number of classes since the last label, or since the first class, is
+  // odd.
   hn::Mask<RowTag> odd;
   RowVector products;
   RowVector cubes;
@@ -99,7 +100,7 @@ struct PairSums {
   }
 };
 
-// What the classes of the labels add to the product of the residuals.
+// The contribution of the label classes to the product of the residuals.
 template <bool kSame>
 HWY_INLINE RowVector LabelProduct(const PairSide<false>& x, const PairSide<kSame>& z) {
   const auto side = [&](const auto& of, const auto& at) {
@@ -155,7 +156,7 @@ HWY_INLINE std::size_t AllTerms(const PredictionBatch& batch, const double* z,
   const std::size_t m = batch.class_count;
   if (batch.size() < kRowLanes) return 0;
   for (std::size_t group = 0; group < batch.size(); group += kRowLanes) {
-    // The last group does some pairs again.
+    // The last group recomputes some pairs.
     const std::size_t first = std::min(group, batch.size() - kRowLanes);
     const std::size_t first_z = kSame ? 0 : first;
     GroupTerms<kSquares>(PairSide<false>(&batch.probabilities[first * m], m, &batch.labels[first]),

@@ -38,7 +38,7 @@ namespace calibd {
 
 inline constexpr std::size_t kMaxPairs = 32;
 
-// Of pairs of labelled predictions.
+// Terms of pairs of labelled predictions.
 struct PairTerms {
   std::array<double, kMaxPairs> distances;
   std::array<double, kMaxPairs> residual_products;

@@ -12,14 +12,14 @@
 
 namespace calibd {
 
-// Predictions that are taken together, for the sums to be read once for all.
+// Predictions that are processed together, so that the sums are read once for all of them.
 inline constexpr std::size_t kRowsAtOnce = 16;
-// After so many predictions the weight is brought back to 1: (1 - 1/5000)^-16384 is 26.
+// The weight is rescaled to 1 after this many predictions: (1 - 1/5000)^-16384 is 26.
 inline constexpr std::int64_t kRescalePeriod = 16384;
 
-// What the past says of a prediction whose label is y.
+// The terms of a prediction with label y that depend on the past.
 struct PastTerms {
-  // F_y, and M.
+  // F_y and M.
   double witness_at_label;
   double match;
   WitnessTerms witness;
@@ -30,31 +30,31 @@ struct PastTerms {
   double label_share;
 };
 
-// The sums over the past from which experts bet, but for those of ClassCounts. Each prediction that
-// joins multiplies what was there by `retention`; rather than that, it joins with a weight that
-// grows.
+// The sums over the past from which experts bet, except those of ClassCounts. Each new prediction
+// decays the sums by the factor `retention`. This is implemented by a growing weight of new
+// predictions instead.
 class PastSums {
  public:
   PastSums(std::size_t class_count, double retention);
 
-  // features: rows x kFeatureCount; residuals: rows x padded classes. Writes F of each row, as
-  // many, and M, from what was before it, and lets the rows join A and S.
+  // features: rows x kFeatureCount; residuals: rows x padded classes. Writes F and M of each row,
+  // computed from the rows before it, and adds the rows to A and S. F has the shape of `residuals`.
   void AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
                       double* witness, double* match) noexcept;
 
-  // witness: F of the prediction, padded. Of the past before the prediction joins.
+  // witness: F of the prediction, padded. Uses the past without this prediction.
   [[nodiscard]] PastTerms Terms(const PredictionTerms& prediction, double* witness, double match,
                                 std::size_t label) const noexcept;
-  // Lets the prediction join all but A and S.
+  // Adds the prediction to all sums except A and S.
   void AddLabel(const PredictionTerms& prediction, std::size_t label) noexcept;
-  // Of the newest prediction.
+  // The weight of the newest prediction.
   [[nodiscard]] double weight() const noexcept { return weight_; }
-  // Brings the weight back to 1; at multiples of kRescalePeriod, after all sums have advanced.
+  // Rescales the weight to 1. Called at multiples of kRescalePeriod, after all sums were updated.
   void Rescale() noexcept;
 
-  // All but what ClassCounts saves.
+  // Saves all fields except those of ClassCounts.
   [[nodiscard]] PastState Save() const;
-  // Whether the state is of so many classes and finite.
+  // True when the state has the shape for class_count classes and is finite.
   [[nodiscard]] static bool Fits(const PastState& state, std::size_t class_count);
   // state: one that fits.
   void Restore(const PastState& state);

@@ -55,7 +55,7 @@ std::vector<std::size_t> BandGroups(std::size_t groups, std::size_t points) {
   return picked;
 }
 
-// How often an event of each group came when labels are drawn from the predictions.
+// Simulated numbers of events in each group, with labels drawn from the predictions.
 std::vector<double> DrawSuccesses(const SortedPredictions& sorted, Rng& rng) {
   std::vector<double> successes(sorted.counts.size());
   for (std::size_t g = 0; g < successes.size(); ++g) {

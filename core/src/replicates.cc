@@ -10,7 +10,7 @@ namespace calibd {
 
 absl::Status RunReplicates(std::size_t count, const RunControl& control,
                            const std::function<void(std::size_t)>& body) {
-  // How often the progress is told, at most.
+  // The maximum number of progress reports.
   constexpr std::size_t kSteps = 200;
   const std::size_t step = (count + kSteps - 1) / kSteps;
   std::atomic<bool> cancelled = false;

@@ -27,8 +27,8 @@ class Rng {
   // In (0, 1), never an end: the logarithm of it is finite.
   double Uniform() noexcept { return (static_cast<double>(Next() >> 12) + 0.5) * 0x1p-52; }
 
-  // In [0, n). Not exactly uniform: a value's probability is off by up to 2^-32,
-  // far below what any resampling of ours can show.
+  // In [0, n). Not exactly uniform: a value's probability is off by up to 2^-32, far below the
+  // resolution of the resampling tests.
   std::uint32_t Below(std::uint32_t n) noexcept {
     return static_cast<std::uint32_t>(((Next() >> 32) * n) >> 32);
   }

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Wider vectors would take more shuffles a prediction than they save additions.
+// Wider vectors would need more shuffles for each prediction than the additions that they save.
 using RowTag = hn::CappedTag<double, 4>;
 using RowVector = hn::Vec<RowTag>;
 

@@ -71,7 +71,7 @@ void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
     for (; k < m; ++k) add(OfEachLane([&](std::size_t l) { return rows[l][k]; }), 0);
 
     const RowVector sum = hn::Add(hn::Add(squares[0], squares[1]), hn::Add(squares[2], squares[3]));
-    // Of lanes without a row of their own too: there is room.
+    // Lanes without a row of their own are stored too: the arrays have room for them.
     hn::StoreU(maximum, d, &scores.confidence[first]);
     hn::StoreU(predicted, d, &scores.predicted_class[first]);
     hn::StoreU(sum, d, &scores.brier[first]);

@@ -10,7 +10,7 @@ namespace calibd {
 
 inline constexpr std::size_t kMaxScoredRows = 32;
 
-// Of predictions g with their labels y.
+// Scores of predictions g with labels y.
 struct RowScores {
   // max_k g_k, and the first class of that probability.
   std::array<double, kMaxScoredRows> confidence;

@@ -11,7 +11,8 @@ namespace calibd {
 
 namespace {
 
-// Observations that a lens shows at a time: enough for most of them to go in groups.
+// The number of observations that a lens reduces at a time: large enough that most are processed in
+// full groups.
 std::size_t ShownRows(const Lens& lens, std::size_t width) {
   constexpr std::size_t kValues = 2048;
   if (lens.kind() == Lens::Kind::kCanonical) return 0;
@@ -186,7 +187,7 @@ double RunningLens::OperationsPerRow(const Lens& lens, std::size_t class_count,
                                      const MatrixKernel* matrix) {
   const auto shown =
       static_cast<double>(lens.parts(class_count) * lens.reduced_class_count(class_count));
-  // Of a term, and of what is done once.
+  // Operations for each term, and operations that are done once for each observation.
   double term = 4 * shown;
   double once = 8 * shown;
   if (matrix != nullptr) {

@@ -13,7 +13,7 @@
 namespace calibd {
 namespace {
 
-// Fewer are faster one by one.
+// Fewer observations are faster one by one.
 constexpr std::size_t kMinPairsTogether = 4;
 
 }  // namespace

@@ -130,8 +130,8 @@ absl::StatusOr<CorpDecomposition> DecomposeCorp(const BinaryPredictions& predict
     terms.discrimination += block.count / n * departure * departure;
     recalibrated_score += block.successes / n * (1 - block.mean());
   }
-  // Not below 0 but for rounding: no monotone function of the predictions, the
-  // identity among them, has a lower score than the recalibrated ones.
+  // Non-negative up to rounding: no monotone function of the predictions, the identity among them,
+  // has a lower score than the recalibrated ones.
   terms.miscalibration = std::max(0.0, terms.score - recalibrated_score);
   return terms;
 }

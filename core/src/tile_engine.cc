@@ -73,7 +73,7 @@ TileEngine<T>::TileEngine(const PredictionBatch& batch, const Kernel& kernel)
   Pack(batch.probabilities);
 }
 
-// AllocateAligned says with nullptr that there is no memory.
+// AllocateAligned returns nullptr when memory is exhausted.
 template <typename T>
 hwy::AlignedFreeUniquePtr<T[]> Allocate(std::size_t count) {
   hwy::AlignedFreeUniquePtr<T[]> memory = hwy::AllocateAligned<T>(count);

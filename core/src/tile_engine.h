@@ -42,7 +42,7 @@ struct Tile {
 template <typename T>
 class TileEngine {
  public:
-  // Only distances: labels play no part, and the order is that of the predictions.
+  // Only distances: labels are not used, and the order is that of the predictions.
   TileEngine(std::span<const double> predictions, std::size_t class_count, Distance distance);
   // Distances and kernels.
   TileEngine(std::span<const double> predictions, std::size_t class_count, const Kernel& kernel);
@@ -54,14 +54,14 @@ class TileEngine {
   // h_ii = k(x, x) |d_i|^2 at each position, in double.
   [[nodiscard]] std::span<const double> diagonal() const noexcept { return diagonal_; }
 
-  // What a caller keeps from tile to tile of one row of tiles.
+  // Buffers that a caller reuses for the tiles of one row of tiles.
   struct Scratch {
     std::size_t row_begin = SIZE_MAX;
     hwy::AlignedFreeUniquePtr<T[]> rows;
   };
 
-  // Sum of h_ij over the pairs of the tile with i < j. Asks `cancelled`, if set, every
-  // few milliseconds and returns early, with any value, once it says true.
+  // Sum of h_ij over the pairs of the tile with i < j. Calls `cancelled`, if set, every few
+  // milliseconds. Once it is true, returns early with an unspecified value.
   double SumTerms(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled) const;
   // Fills `out`, row-major with kTileSize values a row, with h_ij; on the diagonal with
   // both triangles.
@@ -76,7 +76,7 @@ class TileEngine {
   [[nodiscard]] static std::size_t MemoryBytes(std::size_t n, std::size_t class_count) noexcept {
     return n * (class_count * sizeof(T) + 3 * sizeof(double));
   }
-  // Of one Scratch.
+  // Bytes of one Scratch.
   [[nodiscard]] static std::size_t ScratchBytes(std::size_t class_count) noexcept {
     return 2 * kTileSize * class_count * sizeof(T);
   }

@@ -11,8 +11,8 @@
 
 namespace calibd {
 
-// The tiles of the upper triangle of an n x n matrix are dealt out to this many groups,
-// whatever the threads: each group visits its tiles in a fixed order and sums on its
+// The tiles of the upper triangle of an n x n matrix are distributed over this many groups,
+// regardless of the number of threads: each group visits its tiles in a fixed order and sums on its
 // own, so that no result depends on the threads.
 inline constexpr std::size_t kTileGroups = 32;
 
@@ -36,7 +36,7 @@ class TileWalk {
  private:
   const std::size_t n_;
   std::size_t next_row_;
-  // Of the current row of tiles; 0 before its first tile.
+  // The next column in the current row of tiles; 0 before its first tile.
   std::size_t next_column_ = 0;
   bool started_ = false;
   const RunControl& control_;

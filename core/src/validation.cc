@@ -29,7 +29,7 @@ std::optional<Violation> CheckShape(const PredictionBatch& batch) {
   return std::nullopt;
 }
 
-// The fewest digits that tell the value from every other one: 1 + 2^-52 is not shown as 1.
+// The shortest decimal form that identifies the value uniquely: 1 + 2^-52 is not shown as 1.
 std::string Exact(double value) {
   std::array<char, 32> text;
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
@@ -60,13 +60,15 @@ std::optional<Violation> CheckRow(const PredictionBatch& batch, std::size_t i, d
   return std::nullopt;
 }
 
-// Whether all rows are surely valid, for many at a time: decides as CheckRow to the last bit of a
-// sum, as each row is added up in the same order, but for rows with -0, which it leaves to that.
+// A fast check of many rows at a time. True only when all rows are valid. It sums each row in the
+// same order as CheckRow, so that both decide alike, except that it returns false for a row with
+// -0.
 bool AreSurelyValid(const PredictionBatch& batch, double tolerance) {
   const std::size_t m = batch.class_count;
   const std::span<const double> values = batch.probabilities;
-  // Of what is in [0, 1] neither the bits nor their sum with this have the highest bit set; of all
-  // else, and of -0, one of them has.
+  // For a value in [0, 1] the highest bit is clear both in its bits and in the sum of its bits and
+  // this constant. For every other value, and for -0, the highest bit is set in at least one of the
+  // two.
   constexpr std::uint64_t kOverOne =
       (std::uint64_t{1} << 63) - 1 - std::bit_cast<std::uint64_t>(1.0);
   std::uint64_t seen = 0;
@@ -75,7 +77,7 @@ bool AreSurelyValid(const PredictionBatch& batch, double tolerance) {
     seen |= bits | (bits + kOverOne);
   }
   bool valid = seen >> 63 == 0;
-  // A chain of additions does not wait for those of other rows.
+  // Several rows are summed together, since their chains of additions are independent.
   constexpr std::size_t kTogether = 8;
   std::size_t row = 0;
   for (; row + kTogether <= batch.size(); row += kTogether) {

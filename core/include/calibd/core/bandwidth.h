@@ -16,24 +16,23 @@ namespace calibd {
 // the n zero diagonal entries and both triangles included. With an even n^2 it
 // is the mean of the two middle values.
 //
-// predictions: n x m, row-major, n >= 2. Exact: the distances are recomputed
-// rather than held, in O(n) + 16 MiB of memory beside the input.
-// control.progress is not told.
+// predictions: n x m, row-major, n >= 2. Exact: the distances are recomputed rather than held, in
+// O(n) + 16 MiB of memory beside the input. control.progress is not called.
 // Errors: FailedPrecondition if n < 2, or if the median is 0 (more than half of
 // the distances are zero); Cancelled.
-// Cost: O(n^2 m), one pass over the pairs as a rule and seven at worst.
+// Cost: O(n^2 m): usually one pass over the pairs, at most seven.
 [[nodiscard]] absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions,
                                                      std::size_t class_count,
                                                      const RunControl& control = {},
                                                      Distance distance = Distance::kTotalVariation);
 
-// The median of the n (n - 1) / 2 distances of different observations, as most other
-// code has it. Else as MedianBandwidth.
+// The median of the n (n - 1) / 2 distances of different observations, the common definition
+// elsewhere. Errors and cost are those of MedianBandwidth.
 [[nodiscard]] absl::StatusOr<double> MedianOffDiagonalBandwidth(
     std::span<const double> predictions, std::size_t class_count, const RunControl& control = {},
     Distance distance = Distance::kTotalVariation);
 
-// How a bandwidth is chosen: without the labels, so that every test stays valid.
+// The rule that chooses a bandwidth. It does not use the labels, so every test stays valid.
 struct BandwidthRule {
   enum class Kind {
     // `fixed`.
@@ -52,7 +51,7 @@ struct BandwidthRule {
   // m concentrations, each > 0.
   std::vector<double> alpha;
 
-  // True when the predictions decide.
+  // True when the bandwidth depends on the predictions.
   [[nodiscard]] bool needs_predictions() const noexcept {
     return kind == Kind::kMedian || kind == Kind::kMedianOffDiagonal;
   }
@@ -60,7 +59,7 @@ struct BandwidthRule {
   friend bool operator==(const BandwidthRule&, const BandwidthRule&) = default;
 };
 
-// The kernel exp(-distance / bandwidth) of a test, and how its bandwidth is chosen.
+// The kernel exp(-distance / bandwidth) of a test and the rule for its bandwidth.
 struct KernelRule {
   // kSquaredEuclidean is the Gaussian kernel.
   Distance distance = Distance::kTotalVariation;

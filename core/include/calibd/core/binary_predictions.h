@@ -11,8 +11,8 @@
 
 namespace calibd {
 
-// n probabilities of an event and whether it came: what a scalar reliability
-// diagram or score is made of.
+// n probabilities of an event with its outcomes: the input of scalar reliability diagrams and
+// scores.
 struct BinaryPredictions {
   // n values in [0, 1].
   std::vector<double> probabilities;

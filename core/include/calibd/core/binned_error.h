@@ -58,7 +58,8 @@ struct BinnedError {
   // Euclidean distance, [0, sqrt 2] by Euclidean distance.
   double ece = 0;
   double mce = 0;
-  // Non-empty ones, and how many observations the smallest and the largest hold.
+  // The number of non-empty bins, and the numbers of observations in the smallest and in the
+  // largest of them.
   std::size_t bins = 0;
   std::size_t smallest_bin = 0;
   std::size_t largest_bin = 0;
@@ -88,13 +89,13 @@ struct ClassWiseError {
   if (p <= 0) return 1;
   const double scaled = static_cast<double>(bins) * p;
   const auto below = static_cast<std::size_t>(scaled);
-  // Not std::ceil, a call on the CPUs that all code is compiled for.
+  // std::ceil would be a function call on the baseline CPU.
   const std::size_t up = below + (static_cast<double>(below) < scaled ? 1 : 0);
   return up < bins ? up : bins;
 }
 
-// The rows of a batch dealt out to non-empty bins; each bin holds its rows in
-// the order of the batch.
+// A partition of the rows of a batch into non-empty bins; each bin holds its rows in the order of
+// the batch.
 class Partition {
  public:
   // starts: where in `rows` each bin begins, ascending from 0.

@@ -33,39 +33,38 @@ struct BootstrapTestResult {
   // #{replicates >= statistic}.
   std::int32_t exceedances = 0;
   std::uint64_t seed = 0;
-  // Of the replicates; divisor replicates - 1.
+  // Mean and standard deviation of the replicates, with divisor replicates - 1.
   double replicate_mean = 0;
   double replicate_standard_deviation = 0;
 };
 
-// The asymptotic quadratic test by the bootstrap of the degenerate U-statistic
-// (Arcones & Gine): Widmann, Lindsten & Zachariah, NeurIPS 2019, Sec. 6 and App.
-// G. For replicate r draw n indices with replacement, C_i = how often i came,
-// H = (h_ij), R_i = sum_j h_ij:
+// The asymptotic quadratic test by the bootstrap of the degenerate U-statistic (Arcones & Gine):
+// Widmann, Lindsten & Zachariah, NeurIPS 2019, Sec. 6 and App. G. For replicate r draw n indices
+// with replacement, C_i = the number of times i was drawn, H = (h_ij), R_i = sum_j h_ij:
 //   T = n^-2 [ n/(n-1) (C'HC - sum_i C_i h_ii) - 2 sum_i C_i R_i ].
 //
 // batch: valid, n >= 2.
 // Errors: InvalidArgument (replicates); FailedPrecondition if n < 2; Cancelled.
 // Cost: O(n^2 (m + replicates) / 2) time; memory n x min(replicates, 1024) x 4
 // bytes and tiles, see BootstrapMemory; never n^2.
-// Accuracy: the statistic is in double; the replicates are of H in float32, an error
-// below 1e-3 of their standard deviation (tests/unit/core/bootstrap_test_test.cc).
+// Accuracy: the statistic is in double; the replicates use H in float32, with an error below 1e-3
+// of their standard deviation (tests/unit/core/bootstrap_test_test.cc).
 [[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                                 const Kernel& kernel,
                                                                 const BootstrapOptions& options,
                                                                 const RunControl& control = {});
 
-// The same as a lens sees the batch: the replicates of the parts share their draws.
-// Two-class parts with an exponential kernel cost O(n (log n + replicates)). precision: of
-// the statistic.
+// The same test after reduction by a lens. All parts share the draws of each replicate. Two-class
+// parts with an exponential kernel cost O(n (log n + replicates)). precision: that of the
+// statistic.
 [[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(
     const LensBatch& batch, const Kernel& kernel, const BootstrapOptions& options,
     const RunControl& control = {}, Precision precision = Precision::kFloat64);
 
-// How often BootstrapTest computes H for this many replicates: once for 1024 of them.
+// The number of times that BootstrapTest computes H: once for every 1024 replicates, rounded up.
 [[nodiscard]] std::int32_t BootstrapPasses(std::int32_t replicates) noexcept;
 
-// Bytes that BootstrapTest takes beside its input, for limits.
+// Bytes that BootstrapTest allocates in addition to its input, for resource limits.
 [[nodiscard]] std::size_t BootstrapMemory(std::size_t n, std::size_t class_count,
                                           std::int32_t replicates, std::size_t threads) noexcept;
 

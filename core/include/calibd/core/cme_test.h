@@ -15,9 +15,8 @@ namespace calibd {
 
 inline constexpr std::size_t kMaxTestLocations = 256;
 
-// What whoever shows the result of CmeTest must say beside it. Measured on the
-// reference model M1 with m = 10 and ten test locations; see
-// tests/statistical/anticonservative_level_test.cc.
+// The caveat that must be shown with every result of CmeTest. Measured on the reference model M1
+// with m = 10 and ten test locations; see tests/statistical/anticonservative_level_test.cc.
 inline constexpr std::string_view kCmeTestCaveat =
     "The CME test is asymptotic and rejects calibrated models too often when there are few "
     "observations: at level .05 some 8 to 9 % of them at n = 250, 5 to 6 % at n = 4000.";
@@ -26,14 +25,14 @@ struct CmeTestResult {
   std::size_t n = 0;
   // J.
   std::size_t test_locations = 0;
-  // Mean of squares of the deviations' means, >= 0.
+  // The mean of the squared mu_j, >= 0.
   double ucme = 0;
   // n mu' S^-1 mu, >= 0.
   double statistic = 0;
   // Upper tail of chi-square with J degrees of freedom. For ONE look.
   double p_value = 1;
-  // Largest by smallest eigenvalue of S: the larger, the less the test locations tell
-  // apart, and the fewer digits of the statistic are right.
+  // Condition number of S, the ratio of its largest to its smallest eigenvalue, >= 1. The larger it
+  // is, the fewer digits of the statistic are accurate.
   double condition = 1;
 };
 

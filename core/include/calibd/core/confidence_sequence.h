@@ -10,38 +10,40 @@
 
 namespace calibd {
 
-// How large the calibration error is at least, from the projections u_t of each residual on
-// the witness that was learnt before it (see EvidenceReading). For independent observations
-// of one distribution
+// Lower confidence bounds of the calibration error, from the projections u_t of each residual on
+// the witness from the past (see EvidenceReading). For independent and identically distributed
+// observations
 //   E[u_t | past] = <E d phi', A_{t-1}> / |A_{t-1}| <= |E d phi'|_F = KCE
-// by the Cauchy-Schwarz inequality, where KCE = sqrt(SKCE) is that of the kernel phi'phi.
-// That of the kernel which phi'phi approximates differs by the error of 64 random features:
-// on the reference models with 2 to 100 classes the ratio of the two is .90 to 1.05.
+// by the Cauchy-Schwarz inequality, where KCE = sqrt(SKCE) is the calibration error for the kernel
+// phi'phi. The KCE for the kernel that phi'phi approximates differs by the error of 64 random
+// features: on the reference models with 2 to 100 classes the ratio of the two is .90 to 1.05.
 
-// What |u_t| is at most.
+// Upper bound of |u_t|.
 inline constexpr double kProjectionBound = std::numbers::sqrt2;
 
-// U_t, an upper confidence sequence of the mean of bounded values, such as those of an
-// estimator's disjoint blocks: P(U_t >= mean at all t) >= 1 - alpha, exactly, at every number of
-// values and however often one looks. The mean is that of E[x_i | x_1, ..., x_{i-1}] over i <= t.
+// U_t, an upper confidence sequence of the mean of bounded values, such as those of an estimator's
+// disjoint blocks: P(U_t >= mean at all t) >= 1 - alpha, exactly, at all numbers of values t
+// simultaneously. The mean at t is the average of E[x_i | x_1, ..., x_{i-1}] over i <= t.
 //   sum_j w_j exp(l_j t (U_t - mean x) / b - psi(l_j) sum x^2 / b^2) = 1 / alpha
 //   psi(l) = -log(1 - l) - l,  l_j = 3/4 2^-j,  w_j = 1 / ((j+1)(j+2)),  j = 0, ..., 31
-// For each l in [0, 1) the exponential is at most a product of e-values, as
-// exp(l z - psi(l) z^2) <= 1 + l z for z = -x / b >= -1. A deviation that was not seen yet cannot
-// make it narrow: its distance from the mean is at least b log(1 / alpha) / t, and with many values
-// some sqrt(2 log(log^2 t / alpha) mean x^2 / t).
+// For each l in [0, 1) the exponential is at most a product of e-values, as exp(l z - psi(l) z^2)
+// <= 1 + l z for z = -x / b >= -1. The sequence does not become too narrow before the first
+// deviation: its distance from the mean is at least b log(1 / alpha) / t, and with many values some
+// sqrt(2 log(log^2 t / alpha) mean x^2 / t).
 // Sources: Howard, Ramdas, McAuliffe & Sekhon, Ann. Statist. 49 (2021) 1055, Theorem 4, with 0 as
 // the prediction of each value; Fan, Grama & Liu, Electron. J. Probab. 20 (2015), Lemma 4.1.
 //
-// bound: b > 0, values are at most that. alpha: in (0, 1). At most b; unset without values.
+// bound: b > 0, an upper bound of the values. alpha: in (0, 1). The result is at most b; unset
+// without values.
 // Merge law: RunningMoments::Merge of parts that share no observation.
 [[nodiscard]] std::optional<double> UpperConfidenceSequence(const RunningMoments& values,
                                                             double bound, double alpha) noexcept;
 
-// The same from below: -U_t of the values' negatives. L_t of projections is a lower confidence
-// sequence of KCE; it may be negative, and SKCE >= max(0, L_t)^2.
+// The lower confidence sequence: -U_t of the negated values. L_t of projections is a lower
+// confidence sequence of KCE; it may be negative, and SKCE >= max(0, L_t)^2.
 //
-// bound: values are at least -bound. alpha: in (0, 1). At least -bound; unset without values.
+// bound: values are at least -bound. alpha: in (0, 1). The result is at least -bound; unset without
+// values.
 [[nodiscard]] std::optional<double> LowerConfidenceSequence(const RunningMoments& values,
                                                             double bound, double alpha) noexcept;
 
@@ -53,20 +55,21 @@ struct WitnessNorm {
   double square_sum = 0;
 };
 
-// How large KCE is at most: of the same kernel phi'phi as L_t, and never below it.
+// An upper confidence sequence K_t of KCE for the same kernel phi'phi as L_t; K_t is never below
+// L_t.
 //   K_t = |A|_F / t + c X / t,  sum_j w_j exp(l_j X - psi(l_j) t s_t / c^2) = 2 / alpha_1
 //   c = 2 sqrt 2,  psi(l) = e^l - 1 - l,  l_j = 3 2^-j,  w_j as above,
-// where s_t is the upper confidence sequence at alpha / 10 of the mean of |d_i|^2, which are at
-// most 2 and so their squares at most twice as much, and alpha_1 = 9/10 alpha. P(K_t >= KCE at all
-// t) >= 1 - alpha, exactly; KCE is |sum E[x_i | past]|_F / t, which is that of one distribution
-// where observations are independent ones of it. For z_i = x_i - E[x_i | past], |z_i| <= c, the
-// product
+// where s_t is the upper confidence sequence at alpha / 10 of the mean of |d_i|^2, which is in [0,
+// 2], so that its square is at most twice its value, and alpha_1 = 9/10 alpha. P(K_t >= KCE at all
+// t) >= 1 - alpha, exactly; KCE is |sum E[x_i | past]|_F / t, which equals the KCE of the
+// distribution for independent and identically distributed observations. For z_i = x_i - E[x_i |
+// past], |z_i| <= c, the product
 //   cosh(l |sum z_i| / c) / prod (1 + E[e^{l |z_i| / c} - 1 - l |z_i| / c | past])
 // is a supermartingale in a Hilbert space; each divisor is at most exp(psi(l) E[|z_i|^2 | past] /
 // c^2), and E[|z_i|^2 | past] at most that of |d_i|^2. Source: Pinelis, Ann. Probab. 22 (1994)
 // 1679, the proof of Theorem 3.1.
 //
-// alpha: in (0, 1). At most sqrt 2; unset without observations.
+// alpha: in (0, 1). The result is at most sqrt 2; unset without observations.
 [[nodiscard]] std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum,
                                                                double alpha) noexcept;
 

@@ -12,31 +12,31 @@
 
 namespace calibd {
 
-// What whoever shows the result of ConsistencyTest must say beside it. Measured on the
-// reference model M1 with n = 250, m = 10; see
-// tests/statistical/anticonservative_level_test.cc.
+// The caveat that must be shown with every result of ConsistencyTest. Measured on the reference
+// model M1 with n = 250, m = 10; see tests/statistical/anticonservative_level_test.cc.
 inline constexpr std::string_view kConsistencyTestCaveat =
     "Consistency resampling of the ECE rejects calibrated models too often, the more so the finer "
     "the bins. At level .05 with 10 classes and n = 250 it rejected 6 % of them by the top label, "
     "9 % by median-variance bins, 13 % class-wise, and all of them by 10 uniform bins a class.";
 
 struct ConsistencyTestResult {
-  // Of the batch.
+  // The binned error of the batch.
   BinnedError error;
   // (1 + exceedances) / (1 + replicates): never 0. For ONE look.
   double p_value = 1;
   std::int32_t replicates = 0;
-  // Replicates whose ECE is at least that of the batch; equal within 1e-12 counts.
+  // Replicates whose ECE is at least that of the batch; values that are equal within 1e-12 are
+  // included.
   std::int32_t exceedances = 0;
   std::uint64_t seed = 0;
-  // Of the replicates' ECE, the divisor replicates - 1: what a calibrated model with
-  // such predictions shows.
+  // Mean and standard deviation (divisor replicates - 1) of the ECE of the replicates, which
+  // estimate its distribution for a calibrated model with such predictions.
   double replicate_mean = 0;
   double replicate_standard_deviation = 0;
 };
 
-// The test of calibration by consistency resampling: for each replicate draw n rows
-// with replacement, a label for each from its prediction, and estimate the ECE anew.
+// The test of calibration by consistency resampling: for each replicate draw n rows with
+// replacement, a label for each from its prediction, and estimate the ECE again.
 // Source: Broecker & Smith, Weather Forecast. 22 (2007) 651, Sec. 3; as a test
 // Vaicenavicius et al., AISTATS 2019; Widmann, Lindsten & Zachariah, NeurIPS 2019,
 // Sec. 7 and App. J. See kConsistencyTestCaveat.

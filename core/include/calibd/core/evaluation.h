@@ -24,48 +24,49 @@
 
 namespace calibd {
 
-// Everything that can be said of one batch: each lens with its estimates, test and noise
-// floor, the running estimators over the batch, scores, binned errors, reliability
-// diagrams, and the tests that reject too often.
+// The full evaluation of one batch: each lens with its estimates, test and noise floor, the running
+// estimators over the batch, scores, binned errors, reliability diagrams, and the tests that reject
+// too often.
 
 struct EvaluationOptions {
   struct LensAndKernel {
     Lens lens = Lens::Canonical();
-    // Of this lens, see KernelOfLens.
+    // The kernel for this lens, see KernelOfLens.
     KernelSpec kernel;
   };
-  // The block estimators are those of the first.
+  // The block estimators use the first lens.
   std::vector<LensAndKernel> lenses = {{}};
   // Each in [2, 1000].
   std::vector<std::size_t> block_sizes = {2, 10, 100};
   Precision precision = Precision::kFloat64;
-  // Of the bootstrap test of each lens, in [99, 100000], or 0 for none.
+  // Replicates of the bootstrap test of each lens, in [99, 100000], or 0 for no test.
   std::int32_t replicates = 1000;
-  // Of everything that draws.
+  // The seed of all random draws.
   std::uint64_t seed = 0;
   std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
                                                 MedianVarianceBins{.min_size = 100}};
-  // Of consistency resampling by the first binned error, in [99, 100000], or 0 for none.
+  // Replicates of consistency resampling with the first binned error, in [99, 100000], or 0 for no
+  // resampling.
   std::int32_t consistency_replicates = 0;
   // J of the CME test of each lens of one part with a real-valued kernel, in [1, 256], or 0
   // for none.
   std::size_t cme_test_locations = 0;
-  // Reliability diagrams beside that of the top label.
+  // Classes with a reliability diagram, in addition to that of the top label.
   std::vector<std::size_t> reliability_classes;
-  // Of the bands of reliability diagrams.
+  // The level and the replicates of the bands of reliability diagrams.
   double band_level = 0.9;
   std::int32_t band_replicates = 399;
 };
 
 inline constexpr std::size_t kMaxReliabilityClasses = 100;
 
-// How often an event comes beside how probable it is said to be.
+// The reliability of the predicted probabilities of one event.
 struct EventReliability {
-  // Unset: that the predicted class is right.
+  // The class of the event; unset for the event that the predicted class is the label.
   std::optional<std::size_t> class_index;
   std::vector<ReliabilityBin> bins;
   CorpReliability corp;
-  // Of the scalar Brier score, over 15 uniform bins and by isotonic regression.
+  // Decompositions of the scalar Brier score, over 15 uniform bins and by isotonic regression.
   MurphyDecomposition murphy;
   CorpDecomposition brier;
 };
@@ -75,7 +76,8 @@ struct Evaluation {
   std::vector<RunningBlock> blocks;
   struct OneLens {
     Lens lens = Lens::Canonical();
-    // Why there is none: FailedPrecondition, e.g. a median of 0. Never of the first.
+    // The result, or FailedPrecondition, e.g. for a median of 0. The result of the first lens is
+    // always present.
     absl::StatusOr<LensTestResult> result;
     // FailedPrecondition: too few observations, or a singular covariance.
     std::optional<absl::StatusOr<CmeTestResult>> cme;
@@ -96,10 +98,10 @@ struct Evaluation {
   std::vector<EventReliability> reliability;
 };
 
-// batch: valid, n >= 2. control.progress is told the fraction of the whole; on_stage what
-// comes next.
-// Errors: InvalidArgument naming the option; FailedPrecondition naming how many
-// observations are needed, or why the first lens has no bandwidth; Cancelled.
+// batch: valid, n >= 2. control.progress receives the completed fraction of the evaluation;
+// on_stage receives the name of the next stage.
+// Errors: InvalidArgument naming the option; FailedPrecondition naming the number of observations
+// that is needed, or why the first lens has no bandwidth; Cancelled.
 // Cost: EvaluationOperations; memory EvaluationMemory.
 [[nodiscard]] absl::StatusOr<Evaluation> Evaluate(
     const PredictionBatch& batch, const EvaluationOptions& options, const RunControl& control = {},

@@ -6,16 +6,17 @@
 
 namespace calibd {
 
-// What an expert bets on. An expert is a function E(y) of the label, chosen from the
-// prediction and the past before y is seen, with E >= 0 and sum_y p_y E(y) <= 1 for the
-// prediction p: an e-value. Betting against a calibrated model no expert gains in the mean;
-// how fast the best one gains against another is the strength of the evidence.
+// The kind of bet of an expert. An expert is a function E(y) of the label, chosen from the
+// prediction and the past before y is seen, with E >= 0 and sum_y p_y E(y) <= 1 for the prediction
+// p: an e-value. Against a calibrated model no expert gains in expectation. Against a miscalibrated
+// model the growth rate of the best expert is the strength of the evidence.
 // Sources: Shekhar & Ramdas, arXiv:2112.09162 (betting on a witness function); Arnold,
 // Henzi & Ziegel, Ann. Appl. Stat. 17 (2023) 1909 (calibration).
 //
-// Of the past: F = phi' A, the residuals of similar predictions summed by similarity;
-// M = max(0, phi' S), how many such there were; O and E, how often labels fell into a bin of
-// a class's log odds and how often predictions said so; c_y the labels of each class, n all.
+// Notation for the past: F = phi' A, the residuals of similar predictions summed by similarity; M =
+// max(0, phi' S), the effective number of similar predictions; O and E, the observed and the
+// expected number of labels in a bin of a class's log odds; c_y, the number of labels of class y;
+// n, the number of all labels.
 enum class ExpertKind {
   // 1 + c v_y / L with v = F - <p, F>, L = -min_k v_k; 1 where L <= 1e-12.
   kWitness,
@@ -52,8 +53,8 @@ inline constexpr std::size_t kExpertCount = kWitnessBets.size() + kTiltRates.siz
                                             2 * kHistogramPowers.size() + kPowers.size() +
                                             kUniformShares.size() + kLabelShares.size();
 
-// All experts. A new one is a number in an array above; a new kind has its formula in
-// src/experts.cc. The order is that of saved state.
+// All experts. To add an expert, add its parameter to an array above; a new kind needs its formula
+// in src/experts.cc. Saved state uses this order.
 [[nodiscard]] constexpr std::array<Expert, kExpertCount> MakeExperts() {
   std::array<Expert, kExpertCount> experts{};
   std::size_t count = 0;
@@ -71,7 +72,7 @@ inline constexpr std::size_t kExpertCount = kWitnessBets.size() + kTiltRates.siz
 }
 inline constexpr std::array<Expert, kExpertCount> kExperts = MakeExperts();
 
-// What is told of which experts carry the evidence.
+// Groups of experts for which the evidence is reported.
 enum class ExpertFamily { kWitness, kTilt, kPooledHistogram, kClassHistogram, kParametric };
 inline constexpr std::size_t kFamilyCount = 5;
 
@@ -106,8 +107,8 @@ inline constexpr std::size_t kFamilyCount = 5;
   for (double& prior : priors) prior = 1 / (static_cast<double>(kinds) * prior);
   return priors;
 }
-// Shares of the experts in the mixture: equal ones for the kinds, and equal ones within. They sum
-// to 1.
+// Prior weights of the experts in the mixture, which sum to 1: equal for all kinds, and equal for
+// all experts of one kind.
 inline constexpr std::array<double, kExpertCount> kPriors = MakePriors();
 
 }  // namespace calibd

@@ -15,32 +15,32 @@ namespace calibd {
 //   (phi(g_i)'phi(g_j))^2 tr(S_i S_j),  S = diag(g) - g g',
 //   tr(S_i S_j) = sum a b - sum a b^2 - sum a^2 b + (sum a b)^2 for a = g_i, b = g_j:
 // NullMoments::mean_square of the SKCE that an EvidenceProcess estimates. Labels play no part.
-// Pairs are disjoint: each two that follow on one another among the first 4096 predictions, and
-// every eighth such pair after, which stands for eight. Not thread-safe.
+// Pairs are disjoint pairs of consecutive predictions: all of them among the first 4096
+// predictions, and every eighth after that, with a weight of eight. Not thread-safe.
 class FeatureNullSquares {
  public:
   explicit FeatureNullSquares(std::shared_ptr<const RandomFeatures> features);
 
-  // batch: valid. Equal bits for any cut of a sequence into calls. Takes no memory. Cost: O(R m)
-  // for a prediction of a pair.
+  // batch: valid. The result has the same bits however a sequence is split into calls. Allocates no
+  // memory. Cost: O(R m) for a prediction of a pair.
   void Add(const PredictionBatch& batch) noexcept;
 
-  // The count is that of the pairs that were taken or stood for.
+  // The count is the sum of the weights of the pairs.
   [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
 
   struct State {
-    // Predictions, >= 0.
+    // Number of predictions, >= 0.
     std::int64_t count = 0;
     RunningMoments moments;
-    // The first one of a pair whose second has not come: m, or none.
+    // The first prediction of an incomplete pair: m values, or empty.
     std::vector<double> previous;
   };
   [[nodiscard]] State Save() const;
-  // False when it cannot be of such an object; nothing has changed then.
+  // Returns false, and leaves this object unchanged, when the state is invalid for it.
   [[nodiscard]] bool Restore(const State& state);
 
  private:
-  // Whether the next prediction is of a pair.
+  // True when the next prediction belongs to a pair.
   [[nodiscard]] bool NextIsOfPair() const noexcept;
 
   std::shared_ptr<const RandomFeatures> features_;

@@ -8,10 +8,10 @@
 
 namespace calibd {
 
-// Largest sum of alpha that the closed forms take: beyond it they have few digits.
+// Largest sum of alpha that the closed forms accept; above it they lose accuracy.
 inline constexpr double kMaxConcentration = 1e8;
 
-// What estimates on draws from a GeneratorSpec tend to, without simulation.
+// Limits of estimates on draws from a GeneratorSpec, in closed form.
 
 // The expected calibration error of the reference model by total variation,
 //   pi sum_i [ beta_i I(beta_i; alpha_i, a0 - alpha_i)

@@ -14,7 +14,7 @@
 
 namespace calibd {
 
-// What part of a prediction is tested. A lens maps a labelled prediction to one or
+// A lens selects the aspect of a prediction that is tested. It maps a labelled prediction to one or
 // more labelled predictions over fewer classes, whose terms are summed and weighted:
 //   h = weight sum_parts h_part,
 // so that every estimator and test applies to every lens. Source: Widmann, Lindsten &
@@ -30,13 +30,12 @@ class Lens {
     // term of MMCE^2 (Kumar, Sarawagi & Jain, ICML 2018). Blind to all but the largest
     // probability.
     kTopLabel,
-    // Each class k against the rest: m parts of two classes, (g_k, 1 - g_k), weight 1/2,
-    // so that h = sum_k ([y = k] - g_k)([y' = k] - g'_k) k(g_k, g'_k). Blind to how
-    // classes go together.
+    // Each class k against the rest: m parts of two classes, (g_k, 1 - g_k), weight 1/2, so that h
+    // = sum_k ([y = k] - g_k)([y' = k] - g'_k) k(g_k, g'_k). Blind to the joint distribution of
+    // classes.
     kClassWise,
-    // The k largest probabilities, descending (the first class on ties), and the rest:
-    // k + 1 classes. Blind to what is confused within the rest and to which class is
-    // where.
+    // The k largest probabilities, descending (the first class on ties), and the rest: k + 1
+    // classes. Blind to confusion within the rest and to the identity of the classes.
     kTopK,
     // Probabilities summed over given groups of classes. Blind within a group.
     kGrouped,
@@ -62,7 +61,7 @@ class Lens {
   // |c - c'| and kScalarBandwidth is the customary bandwidth.
   [[nodiscard]] bool is_scalar() const noexcept;
   [[nodiscard]] std::size_t parts(std::size_t class_count) const noexcept;
-  // Of each part.
+  // The number of classes of each part.
   [[nodiscard]] std::size_t reduced_class_count(std::size_t class_count) const noexcept;
   [[nodiscard]] double weight() const noexcept { return is_scalar() ? 0.5 : 1.0; }
   // B: |h| is at most this for a kernel of supremum 1.
@@ -98,7 +97,7 @@ class Lens {
 // Bandwidth of the scalar lenses, in units of |c - c'|, as in Kumar et al. 2018.
 inline constexpr double kScalarBandwidth = 0.4;
 
-// A batch as a lens sees it; see Lens.
+// A batch after reduction by a lens; see Lens.
 struct LensBatch {
   // At least one, all of the same n observations in the same order.
   std::vector<PredictionSet> parts;

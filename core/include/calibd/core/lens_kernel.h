@@ -14,21 +14,21 @@
 
 namespace calibd {
 
-// The kernel that is asked for, over the whole vector.
+// A requested kernel over the whole vector.
 struct KernelSpec {
   KernelRule rule;
-  // Takes the place of the rule: its terms bring their bandwidths.
+  // If set, replaces the rule; its terms have their own bandwidths.
   std::shared_ptr<const MatrixKernel> matrix;
 };
 
-// The kernel that a lens has when `asked` is that of the canonical one: scalar lenses
-// exp(-|c - c'| / kScalarBandwidth); top_k and grouped the same distance with a bandwidth
-// of their own, the median of what they show unless the rule asked for is
-// median_off_diagonal, or over total variation where a matrix-valued kernel is asked for.
+// The kernel of a lens when `asked` is the kernel of the canonical lens: scalar lenses have exp(-|c
+// - c'| / kScalarBandwidth); top_k and grouped have the same distance with their own bandwidth, the
+// median over their reduced predictions unless the rule asked for is median_off_diagonal, or over
+// total variation where a matrix-valued kernel is asked for.
 [[nodiscard]] KernelSpec KernelOfLens(const Lens& lens, const KernelSpec& asked);
 
-// predictions: n x m as the lens shows them; unused unless the rule needs them.
-// Errors and cost: those of ChooseKernel.
+// predictions: n x m after reduction by the lens; unused unless the rule needs them. Errors and
+// cost: those of ChooseKernel.
 [[nodiscard]] absl::StatusOr<RunningKernel> MakeKernel(const KernelSpec& spec,
                                                        std::span<const double> predictions,
                                                        std::size_t class_count,

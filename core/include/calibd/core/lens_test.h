@@ -16,14 +16,14 @@
 
 namespace calibd {
 
-// The quadratic estimators and their test as one lens sees a batch.
+// The quadratic estimators of a batch and their test for one lens.
 struct LensTestResult {
   RunningKernel kernel;
   // B of the lens and its kernel, for distribution-free bounds.
   double bound = 2;
   // With 0 replicates only `skce` and `statistic` are set.
   BootstrapTestResult test;
-  // What a calibrated model with these predictions would show.
+  // Moments under the null hypothesis, given these predictions.
   NullMoments null_moments;
 
   // One class of the class-wise lens: Lens::OneClass.
@@ -32,17 +32,17 @@ struct LensTestResult {
     QuadraticSkce skce;
     NullMoments null_moments;
   };
-  // Of the class-wise lens, ascending: all classes, or the kMaxReportedClasses of them whose
-  // SKCE_uq is largest.
+  // For the class-wise lens, in ascending order of class: all classes, or the kMaxReportedClasses
+  // of them whose SKCE_uq is largest.
   std::vector<OneClass> classes;
 };
 
 inline constexpr std::size_t kMaxReportedClasses = 1000;
 
 struct LensTestOptions {
-  // Of this lens, see KernelOfLens.
+  // The kernel for this lens, see KernelOfLens.
   KernelSpec kernel;
-  // Of SKCE_b and SKCE_uq. Scalar lenses and matrix-valued kernels are in double always.
+  // Precision of SKCE_b and SKCE_uq. Scalar lenses and matrix-valued kernels always use double.
   Precision precision = Precision::kFloat64;
   // In [kMinReplicates, kMaxReplicates], or 0 for no test.
   std::int32_t replicates = 1000;
@@ -58,8 +58,8 @@ struct LensTestOptions {
                                                       const LensTestOptions& options,
                                                       const RunControl& control = {});
 
-// Bytes beside the input and rough number of multiplications, for limits on a request.
-// The lens fits a model of class_count classes.
+// Bytes in addition to the input, and the approximate number of multiplications, for resource
+// limits. The lens fits a model of class_count classes.
 [[nodiscard]] double LensTestMemory(std::size_t n, std::size_t class_count, const Lens& lens,
                                     const LensTestOptions& options, std::size_t threads) noexcept;
 [[nodiscard]] double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& lens,

@@ -7,7 +7,8 @@
 
 namespace calibd {
 
-// Memory that vectors of any width load without crossing a line of cache.
+// Allocates memory aligned to cache lines, so that aligned SIMD loads of any width never cross a
+// cache line.
 template <typename T>
 struct LineAllocator {
   using value_type = T;

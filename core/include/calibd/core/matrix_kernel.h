@@ -15,10 +15,9 @@
 
 namespace calibd {
 
-// A matrix-valued kernel k(s, t) = sum_l k_l(s, t) A_l with symmetric positive
-// semi-definite m x m matrices A_l, which says how residuals of different classes bear
-// on each other; k I is the case of one term with the identity. Source: Widmann,
-// Lindsten & Zachariah, NeurIPS 2019, Example D.1.
+// A matrix-valued kernel k(s, t) = sum_l k_l(s, t) A_l with symmetric positive semi-definite m x m
+// matrices A_l, which define how residuals of different classes are combined; k I is the case of
+// one term with the identity. Source: Widmann, Lindsten & Zachariah, NeurIPS 2019, Example D.1.
 class MatrixKernel {
  public:
   struct Term {
@@ -64,7 +63,7 @@ class MatrixKernel {
   [[nodiscard]] std::size_t rank() const noexcept;
   // F_l' (e_y - g) of each term, one after the other: rank() values. Cost: O(m rank).
   void Project(std::span<const double> g, std::int32_t y, std::span<double> out) const noexcept;
-  // As given, zero matrices left out.
+  // The terms as given, without those whose matrix is zero.
   [[nodiscard]] std::span<const Term> terms() const noexcept { return terms_; }
 
  private:
@@ -82,7 +81,7 @@ class MatrixKernel {
 [[nodiscard]] double SkceTerm(std::span<const double> g_i, std::span<const double> projected_i,
                               std::span<const double> g_j, std::span<const double> projected_j,
                               const MatrixKernel& kernel) noexcept;
-// The same of labelled predictions. Cost: O(m rank) a term.
+// The same for labelled predictions. Cost: O(m rank) a term.
 [[nodiscard]] double SkceTerm(std::span<const double> g_i, std::int32_t y_i,
                               std::span<const double> g_j, std::int32_t y_j,
                               const MatrixKernel& kernel) noexcept;

@@ -14,12 +14,12 @@
 
 namespace calibd {
 
-// What an estimate would be if the model were calibrated and made these very
-// predictions: labels drawn from the predictions, y_i ~ g_i.
+// The distribution of an estimate under the null hypothesis, given the predictions: labels are
+// drawn from the predictions, y_i ~ g_i.
 struct NoiseFloor {
   double mean = 0;
   double standard_deviation = 0;
-  // The 95 % quantile: a calibrated model is above it one time in twenty.
+  // The 95 % quantile: the estimate of a calibrated model exceeds it with probability 5 %.
   double upper_quantile = 0;
 };
 
@@ -33,14 +33,13 @@ struct NullMoments {
   // Mean over i < j of E h_ij^2.
   double mean_square = 0;
 
-  // Of SKCE_uq and SKCE_b. Mean and standard deviation are exact for SKCE_uq; those of
-  // SKCE_b leave out the variation of its diagonal, of order n^-3/2. The quantiles are
-  // those of the Gamma distribution with the mean and variance of SKCE_b, which is a
-  // weighted sum of chi-squares in the limit (tests/statistical/noise_floor_test.cc
-  // holds them to simulation).
+  // Noise floors of SKCE_uq and SKCE_b. Mean and standard deviation are exact for SKCE_uq; for
+  // SKCE_b they omit the variance of its diagonal, of order n^-3/2. The quantiles are those of the
+  // Gamma distribution with the mean and variance of SKCE_b, which is a weighted sum of chi-squares
+  // in the limit (tests/statistical/noise_floor_test.cc holds them to simulation).
   [[nodiscard]] NoiseFloor Unbiased() const;
   [[nodiscard]] NoiseFloor Biased() const;
-  // Of the block estimator; the quantile is normal. block_count >= 1, block_size >= 2.
+  // Noise floor of the block estimator; the quantile is normal. block_count >= 1, block_size >= 2.
   [[nodiscard]] NoiseFloor Block(std::int64_t block_count, std::size_t block_size) const;
 };
 
@@ -52,9 +51,9 @@ struct NullMoments {
                                                               const Kernel& kernel,
                                                               const RunControl& control = {});
 
-// The same as a lens sees the batch. For a lens of several parts, whose terms are
-// correlated, mean_square is the mean over pairs drawn at random with a fixed seed once
-// there are more than kNullPairWork / m of them, off by a percent or so.
+// The same after reduction by a lens. For a lens of several parts, whose terms are correlated,
+// mean_square is the mean over pairs drawn at random with a fixed seed once there are more than
+// kNullPairWork / m of them, off by a percent or so.
 [[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch,
                                                               const Kernel& kernel,
                                                               const RunControl& control = {});
@@ -65,10 +64,10 @@ struct NullMoments {
                                                               const MatrixKernel& kernel,
                                                               const RunControl& control = {});
 
-// What random pairs may cost: entries that they visit.
+// Work limit of random pairs, in matrix entries that are visited.
 inline constexpr double kNullPairWork = 2e7;
 
-// E h_ij^2 of one pair as a lens sees it: `parts` predictions each, one after the other.
+// E h_ij^2 of one pair after reduction by a lens: each side has `parts` consecutive predictions.
 // Source: as NullMoments; for several two-class parts from Cov(r_k, r_l) =
 // g_k [k = l] - g_k g_l. Cost: O(parts x classes).
 [[nodiscard]] double NullSquare(std::span<const double> g_i, std::span<const double> g_j,

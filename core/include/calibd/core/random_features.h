@@ -25,11 +25,11 @@ inline constexpr std::size_t kFeatureCount = 2 * kFrequencyCount;
 //   exp(-L1 / nu): independent Cauchy of scale 1/nu,
 //   exp(-L2 / nu): m-variate Cauchy of scale 1/nu, a normal vector over one |normal|,
 //   exp(-gamma L2^2): independent normal of variance 2 gamma.
-// A matrix-valued kernel sum_l k_l A_l has the features of its average scalar factor
-// sum_l tr(A_l) k_l / sum_l tr(A_l): how its matrices tie classes together is left out.
+// A matrix-valued kernel sum_l k_l A_l has the features of its average scalar factor sum_l tr(A_l)
+// k_l / sum_l tr(A_l): the coupling of classes by its matrices is not represented.
 //
-// phi' phi is a kernel of its own: 64 frequencies approximate k to about 1/8 a pair. What
-// is computed with it is exact for that kernel; evidence is valid whatever it is.
+// phi' phi is a kernel of its own: 64 frequencies approximate k to about 1/8 a pair. Computations
+// are exact for the kernel phi'phi, and evidence is valid for any kernel.
 //
 // The frequencies are a function of the kernel and the class alone, the same in every
 // process, so that sums of features of different replicas add. Immutable; share one among
@@ -45,8 +45,8 @@ class RandomFeatures {
 
   // g: m probabilities. out: kFeatureCount values in [-1, 1] / sqrt(R). Cost: O(R m).
   void Map(std::span<const double> g, std::span<double> out) const noexcept;
-  // The same of `rows` predictions, row-major; equal bits. Faster, as the frequencies are
-  // read once for all.
+  // The same for `rows` predictions, row-major, with the same bits. Faster, since the frequencies
+  // are read once for all rows.
   void Map(std::span<const double> g, std::size_t rows, std::span<double> out) const noexcept;
 
   // w / (2 pi), m x kFrequencyCount, row-major: |w'g| / (2 pi) counts turns. At most 1e6 in

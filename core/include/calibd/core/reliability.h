@@ -11,10 +11,10 @@
 
 namespace calibd {
 
-// What a reliability diagram shows, of the top label or of one class (see
-// binary_predictions.h): how often events came, beside how probable they were said
-// to be. A frequency outside its consistency band speaks against calibration; each
-// band holds for its own point, not for all of them at once.
+// Reliability diagrams of the top label or of one class (see binary_predictions.h): observed
+// frequencies of an event against its predicted probabilities. A frequency outside its consistency
+// band is evidence against calibration; each band holds for its own point, not for all of them at
+// once.
 
 // Ends of an interval of frequencies, in [0, 1].
 struct Band {
@@ -25,7 +25,7 @@ struct Band {
 struct BinnedReliabilityOptions {
   // Uniform bins in [1, kMaxBinsPerClass] (see UniformBinIndex); 0: ceil(n^(1/3)).
   std::size_t bins = 0;
-  // Of the bands and intervals, in (0, 1).
+  // Level of the bands and intervals, in (0, 1).
   double level = 0.9;
 };
 
@@ -56,7 +56,7 @@ inline constexpr std::size_t kMaxBandPoints = 1000;
 inline constexpr std::int32_t kMaxBandReplicates = 10000;
 
 struct CorpReliabilityOptions {
-  // Of the band, in (0, 1).
+  // Level of the band, in (0, 1).
   double level = 0.9;
   // Samples of labels drawn from the predictions; at least 2 / (1 - level) - 1 and at
   // most kMaxBandReplicates. 0: no band.

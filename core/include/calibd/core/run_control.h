@@ -6,21 +6,20 @@
 
 namespace calibd {
 
-// How a long computation is run, watched and stopped. Core starts no threads of
-// its own: the caller lends them through parallel_for. No result depends on any
-// of these.
+// Parallel execution, progress and cancellation of a long computation. Core starts no threads: the
+// caller provides them through parallel_for. No result depends on any of these.
 struct RunControl {
   // Calls body(0) .. body(count - 1), each exactly once, in any order and from
   // any threads, and returns when all are done. Unset: in order on the caller's
   // thread.
   std::function<void(std::size_t count, const std::function<void(std::size_t)>& body)> parallel_for;
 
-  // Told the fraction done, in [0, 1] and never decreasing, a few hundred times
-  // at most; never from two threads at once. Unset: nobody is told.
+  // Called with the completed fraction, in [0, 1] and never decreasing, a few hundred times at
+  // most; never from two threads at once. Unset: no progress is reported.
   std::function<void(double fraction)> progress;
 
-  // Asked every few milliseconds from any thread; true makes the computation
-  // return Cancelled. Unset: never.
+  // Called every few milliseconds from any thread; true makes the computation return Cancelled.
+  // Unset: never.
   std::function<bool()> cancelled;
 };
 

@@ -15,33 +15,34 @@
 
 namespace calibd {
 
-// One block estimator of a running lens, as it was at one moment.
+// A snapshot of one block estimator of a running lens.
 struct RunningBlock {
   std::size_t block_size = 0;
-  // Of the values of the complete blocks; mean is the estimate.
+  // Moments of the values of the complete blocks; the mean is the estimate.
   RunningMoments moments;
-  // Observations that wait for their block, < block_size.
+  // Number of observations in the incomplete block, < block_size.
   std::size_t pending = 0;
-  // What the estimate would be if the model were calibrated. Unset without a complete
-  // block, and for matrix-valued kernels.
+  // Distribution of the estimate if the model were calibrated. Unset without a complete block, and
+  // for matrix-valued kernels.
   std::optional<NoiseFloor> noise_floor;
 };
 
-// The block estimators of a stream as one lens sees it, see lens.h and RunningBlockSkce.
+// The block estimators of a stream after reduction by one lens, see lens.h and RunningBlockSkce.
 // Not thread-safe.
 class RunningLens {
  public:
-  // block_sizes: each in [2, 1000]. kernel: over what the lens shows; a matrix-valued one
+  // block_sizes: each in [2, 1000]. kernel: over the reduced predictions of the lens; matrix-valued
   // for the canonical lens only.
   // Errors: InvalidArgument.
   [[nodiscard]] static absl::StatusOr<RunningLens> Create(Lens lens, std::size_t class_count,
                                                           const RunningKernel& kernel,
                                                           std::span<const std::size_t> block_sizes);
 
-  // batch: valid. Equal bits for any cut of a sequence. Cost: that of RunningBlockSkce::Add
-  // for each block size and part; at block size 2 a few nanoseconds a class in large batches.
-  // pairs: if given, gets the value of each block of two observations that this completes, in
-  // their order; with a block size of 2 only.
+  // batch: valid. The result has the same bits however a sequence is split into calls. Cost: that
+  // of RunningBlockSkce::Add for each block size and part; at block size 2 a few nanoseconds a
+  // class in large batches.
+  // pairs: if set, receives the value of each completed block of two observations, in order;
+  // requires a block size of 2.
   void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr) noexcept;
 
   // As RunningBlockSkce::Save and Restore.
@@ -49,7 +50,7 @@ class RunningLens {
     // In the order of the block sizes.
     std::vector<RunningBlockSkce::State> blocks;
     RunningMoments null_squares;
-    // What the lens showed of the newest observation.
+    // The newest observation as reduced by the lens.
     std::vector<double> previous_probabilities;
   };
   [[nodiscard]] State Save() const;
@@ -58,8 +59,9 @@ class RunningLens {
   [[nodiscard]] const Lens& lens() const noexcept { return lens_; }
   // In the order of the block sizes.
   [[nodiscard]] std::vector<RunningBlock> Blocks() const;
-  // Bytes this object may come to hold, its kernel left out, and rough multiplications
-  // that an observation costs, for limits. matrix: the kernel if it is matrix-valued.
+  // Upper bound of the bytes that this object holds, without its kernel, and the approximate number
+  // of multiplications for each observation, for resource limits. matrix: the kernel if it is
+  // matrix-valued.
   [[nodiscard]] static std::size_t MaxMemory(const Lens& lens, std::size_t class_count,
                                              std::span<const std::size_t> block_sizes,
                                              const MatrixKernel* matrix = nullptr);
@@ -70,28 +72,29 @@ class RunningLens {
  private:
   RunningLens(Lens lens, std::size_t class_count, const RunningKernel& kernel);
 
-  // rows, labels: as the lens shows `count` observations, at least one.
+  // rows, labels: `count` >= 1 observations as reduced by the lens.
   void AddShown(std::span<const double> rows, std::span<const std::int32_t> labels,
                 std::size_t count, RunningMoments* pairs) noexcept;
-  // The rows of a batch after its first one, which was added. Of one part.
+  // Adds the rows of a batch after the first, which was already added. Requires one part.
   void AddPairs(const PredictionBatch& batch, const Kernel& kernel, RunningMoments* pairs) noexcept;
 
   Lens lens_;
   std::size_t parts_;
-  // Of an observation as the lens shows it: parts x classes.
+  // Values of an observation as reduced by the lens: parts x classes.
   std::size_t width_;
   RunningKernel kernel_;
   std::vector<RunningBlockSkce> blocks_;
-  // E h^2 of each observation and the one before it: what the noise floor is made of, at
-  // the cost of one term an observation. Labels play no part in which pairs these are.
+  // Moments of E h^2 over pairs of consecutive observations, from which the noise floor is
+  // computed, at the cost of one term an observation. The choice of pairs does not depend on
+  // labels.
   RunningMoments null_squares_;
-  // What the lens shows of the observations at hand, at most shown_rows_; none for the
-  // canonical one, which shows them as they are.
+  // The current observations as reduced by the lens, at most shown_rows_; empty for the canonical
+  // lens, which uses the input directly.
   std::size_t shown_rows_;
   std::vector<double> probabilities_;
   std::vector<std::int32_t> labels_;
   std::vector<std::uint32_t> order_;
-  // And of the one before them.
+  // The previous observation as reduced by the lens.
   std::vector<double> previous_;
 };
 

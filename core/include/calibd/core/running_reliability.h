@@ -13,37 +13,37 @@ namespace calibd {
 
 inline constexpr std::size_t kReliabilityBinCount = 15;
 
-// Places (bins and classes) in which one looks for what is off are many, and some are off by
-// chance. A calibrated model has one that stands out with a probability of at most this, at one
-// look at a chosen n.
+// Level of the Bonferroni test over all places (bins or classes): the probability that any place of
+// a calibrated model stands out is at most this, for ONE look at a chosen n.
 inline constexpr double kStandOutLevel = 0.05;
-// A place with fewer observations is none.
+// The fewest observations with which a bin or class may stand out.
 inline constexpr std::int64_t kLeastStandOut = 10;
 
-// Whether a count deviates from its expectation by more than chance explains in one of `places`
-// looks (Bonferroni): 2 exp(-v ((1 + t/v) log(1 + t/v) - t/v)) <= kStandOutLevel / places, for the
-// deviation t and its variance v if the model is calibrated. With many observations that is
-// |Z| >= 3.7 of 25 places; with few, where Z is far from normal, more. Source: Bennett, J. Am.
-// Stat. Assoc. 57 (1962) 33, eq. 8b, of sums of independent terms in [-1, 1].
+// True when a count deviates significantly from its expectation, with a Bonferroni correction for
+// `places` tests: 2 exp(-v ((1 + t/v) log(1 + t/v) - t/v)) <= kStandOutLevel / places, for the
+// deviation t and its variance v if the model is calibrated. With many observations and 25 places
+// that is |Z| >= 3.7; with few observations, where Z is far from normal, the threshold is larger.
+// Source: Bennett, J. Am. Stat. Assoc. 57 (1962) 33, eq. 8b, of sums of independent terms in [-1,
+// 1].
 [[nodiscard]] bool StandsOut(double deviation, double variance, std::size_t places) noexcept;
 
-// Scores and the reliability of the top label as sums over observations, which add: those of
-// two streams are those of both together. The top label is the first of the most probable
-// classes; bins are of equal width over [0, 1], see TopLabelBins.
+// Scores and the reliability of the top label as sums over observations, which are additive: the
+// sums of two streams add up to those of the joint stream. The top label is the first of the most
+// probable classes; bins are of equal width over [0, 1], see TopLabelBins.
 struct RunningReliability {
   struct Bin {
     std::int64_t count = 0;
     // Labels that are the top label.
     std::int64_t correct = 0;
-    // Of the top label's probability c: sum c, and sum c (1 - c), the variance of `correct` if
-    // the model were calibrated.
+    // For the top label's probability c: sum c and sum c (1 - c), which is the variance of
+    // `correct` if the model were calibrated.
     double confidence = 0;
     double variance = 0;
 
-    // (correct - sum c) / sqrt(sum c (1 - c)): about standard normal, one bin taken by itself,
-    // if the model is calibrated. 0 without variance.
+    // (correct - sum c) / sqrt(sum c (1 - c)): approximately standard normal for a single bin if
+    // the model is calibrated. 0 without variance.
     [[nodiscard]] double Z() const noexcept;
-    // Of so many places. Never so with fewer than kLeastStandOut observations.
+    // See calibd::StandsOut. False with fewer than kLeastStandOut observations.
     [[nodiscard]] bool StandsOut(std::size_t places) const noexcept;
 
     friend bool operator==(const Bin&, const Bin&) = default;
@@ -53,7 +53,8 @@ struct RunningReliability {
   double brier = 0;
   double log_loss = 0;
 
-  // batch: valid. Equal bits for any cut of a sequence into calls. Cost: O(m) an observation.
+  // batch: valid. The result has the same bits however a sequence is split into calls. Cost: O(m)
+  // an observation.
   void Add(const PredictionBatch& batch) noexcept;
   void Merge(const RunningReliability& other) noexcept;
 
@@ -67,18 +68,18 @@ struct RunningReliability {
   friend bool operator==(const RunningReliability&, const RunningReliability&) = default;
 };
 
-// How often each class came, and how often it was predicted to.
+// The observed and the expected number of labels of each class.
 class RunningClassFrequencies {
  public:
   struct Class {
     std::int64_t labels = 0;
-    // Of the class's probability g: sum g, and sum g (1 - g).
+    // For the class's probability g: sum g and sum g (1 - g).
     double predicted = 0;
     double variance = 0;
 
     // (labels - sum g) / sqrt(sum g (1 - g)), as RunningReliability::Bin::Z.
     [[nodiscard]] double Z() const noexcept;
-    // Of so many places.
+    // See calibd::StandsOut.
     [[nodiscard]] bool StandsOut(std::size_t places) const noexcept;
 
     friend bool operator==(const Class&, const Class&) = default;
@@ -86,15 +87,16 @@ class RunningClassFrequencies {
 
   // class_count: m >= 2.
   explicit RunningClassFrequencies(std::size_t class_count) : classes_(class_count) {}
-  // Of saved classes.
+  // Restores saved classes, m >= 2.
   explicit RunningClassFrequencies(std::vector<Class> classes) : classes_(std::move(classes)) {}
 
-  // batch: valid, of m classes. Equal bits for any cut of a sequence into calls. Cost: O(m) an
-  // observation.
+  // batch: valid, of m classes. The result has the same bits however a sequence is split into
+  // calls. Cost: O(m) an observation.
   void Add(const PredictionBatch& batch) noexcept;
 
   [[nodiscard]] const std::vector<Class>& classes() const noexcept { return classes_; }
-  // The classes with the largest |Z|, the largest first; at most `count`, and none of 0.
+  // The classes with the largest |Z|, in descending order; at most `count`, without classes whose Z
+  // is 0.
   [[nodiscard]] std::vector<std::size_t> MostDeviating(std::size_t count) const;
 
  private:

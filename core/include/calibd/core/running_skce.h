@@ -43,10 +43,10 @@ struct RunningMoments {
   friend bool operator==(const RunningMoments&, const RunningMoments&) = default;
 };
 
-// What a running estimator may have: a kernel k I, or a matrix-valued one.
+// The kernel of a running estimator: k I for a real-valued kernel k, or a matrix-valued kernel.
 using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
 
-// What |h_ij| is at most, see Kernel::DistributionFreeBound.
+// Upper bound B of |h_ij|, see Kernel::DistributionFreeBound.
 [[nodiscard]] double DistributionFreeBound(const RunningKernel& kernel) noexcept;
 
 // The block estimator of SKCE in running form: consecutive blocks of
@@ -60,7 +60,7 @@ using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
 // O(m + rank) a term. Not thread-safe.
 class RunningBlockSkce {
  public:
-  // parts, weight: of a lens; h is the weighted sum over parts of class_count classes each.
+  // parts, weight: those of the lens; h is the weighted sum over parts of class_count classes each.
   // Errors: InvalidArgument unless block_size is in [2, 1000] and class_count in
   // [2, 100000], and that of the matrix-valued kernel.
   [[nodiscard]] static absl::StatusOr<RunningBlockSkce> Create(std::size_t block_size,
@@ -69,17 +69,17 @@ class RunningBlockSkce {
                                                                std::size_t parts = 1,
                                                                double weight = 1);
 
-  // g: a valid prediction, m probabilities; y: its label. Of one part.
+  // g: a valid prediction, m probabilities; y: its label. Requires an estimator with one part.
   void Add(std::span<const double> g, std::int32_t y) noexcept { Add(g, std::span(&y, 1)); }
-  // g: parts x m probabilities; labels: one a part. Returns the value of the block that this
-  // completed, if it did.
+  // g: parts x m probabilities; labels: one for each part. Returns the value of the block if this
+  // observation completed one.
   std::optional<double> Add(std::span<const double> g,
                             std::span<const std::int32_t> labels) noexcept;
 
-  // Of block size 2 and one part: adds the rows of a batch, one or more. term(i): h of row i and
-  // the one before it, of the first row and the observation that was added last; called for each
-  // in order, used where both are in one block. completed: if given, gets those values. Equal bits
-  // as adding one by one.
+  // Adds the rows of a non-empty batch. Requires block size 2 and one part. term(i): h of row i and
+  // the previous observation, which for the first row is the one that was added last. It is called
+  // for each row in order; its value is used where both observations are in one block. completed:
+  // if set, receives those values. The bits equal those of adding one by one.
   template <typename Term>
   void AddPairs(const PredictionBatch& batch, const Term& term,
                 RunningMoments* completed = nullptr) noexcept {
@@ -95,33 +95,34 @@ class RunningBlockSkce {
     SetPending(batch.rows(batch.size() - 1, completes ? 1 : 0));
   }
 
-  // Adds the complete blocks of other, as if they had been counted here.
-  // Incomplete blocks do not merge: FailedPrecondition when other has
-  // observations pending, or differs in block size, classes, kernel or lens; then
-  // nothing has changed. a.Merge(a) doubles the blocks.
+  // Adds the complete blocks of other. Incomplete blocks do not merge: FailedPrecondition when
+  // other has observations pending, or differs in block size, classes, kernel or lens; this object
+  // is then unchanged. a.Merge(a) doubles the blocks.
   [[nodiscard]] absl::Status Merge(const RunningBlockSkce& other);
 
-  // All that changes as observations are added.
+  // The mutable state of the estimator.
   struct State {
     RunningMoments moments;
     // Terms among the observations of the incomplete block.
     double block_sum = 0;
-    // Of the incomplete block: parts x class_count a row, and a label a part.
+    // The observations of the incomplete block, each with parts x class_count probabilities and one
+    // label for each part.
     std::vector<double> pending_probabilities;
     std::vector<std::int32_t> pending_labels;
   };
   [[nodiscard]] State Save() const;
-  // Goes on where Save of an equally made object was: later observations give the same
-  // bits. Errors: InvalidArgument when the state cannot be of such a one; then nothing has
-  // changed.
+  // Restores a state that was saved by an object with equal arguments of Create. Later observations
+  // then give the same bits. Errors: InvalidArgument when the state is invalid for such an object;
+  // this object is then unchanged.
   [[nodiscard]] absl::Status Restore(State state);
 
   [[nodiscard]] std::size_t block_size() const noexcept { return block_size_; }
-  // Of the values of the complete blocks. mean is the estimate.
+  // Moments of the values of the complete blocks. The mean is the estimate.
   [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
-  // Observations that wait for their block, < block_size.
+  // Number of observations in the incomplete block, < block_size.
   [[nodiscard]] std::size_t pending() const noexcept { return pending_labels_.size() / parts_; }
-  // Bytes this object may come to hold, its kernel left out. rank: of a matrix-valued one.
+  // Upper bound of the bytes that this object holds, without its kernel. rank: that of a
+  // matrix-valued kernel, else 0.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t block_size, std::size_t class_count,
                                              std::size_t parts = 1, std::size_t rank = 0) noexcept;
 
@@ -132,14 +133,14 @@ class RunningBlockSkce {
   // h of the pending observation i and this one, whose projected residual is in projected_.
   [[nodiscard]] double Term(std::size_t i, std::span<const double> g,
                             std::span<const std::int32_t> labels) const noexcept;
-  // Adds those of all `waiting` pending observations to block_sum_. Of one part, and of a kernel
-  // that is not matrix-valued.
+  // Adds the terms of all `waiting` pending observations to block_sum_. Requires one part and a
+  // real-valued kernel.
   void AddTermsTogether(std::span<const double> g, std::int32_t y, std::size_t waiting) noexcept;
-  // rows: fewer than block_size, of one part.
+  // rows: fewer than block_size. Requires one part.
   void SetPending(const PredictionBatch& rows) noexcept;
-  // Takes the memory of a whole block, so that Add takes none.
+  // Allocates the memory of a whole block, so that Add allocates none.
   void ReservePending();
-  // The kernel if it is a matrix-valued one.
+  // The kernel if it is matrix-valued, else nullptr.
   [[nodiscard]] const MatrixKernel* matrix() const noexcept;
 
   std::size_t block_size_;
@@ -152,8 +153,8 @@ class RunningBlockSkce {
   double block_sum_ = 0;
   std::vector<double> pending_probabilities_;
   std::vector<std::int32_t> pending_labels_;
-  // Of a matrix-valued kernel, see MatrixKernel::Project: of the pending observations and
-  // of the one at hand.
+  // Projected residuals for a matrix-valued kernel, see MatrixKernel::Project: of the pending
+  // observations and of the current one.
   std::vector<double> pending_projected_;
   std::vector<double> projected_;
 };

@@ -12,8 +12,8 @@
 
 namespace calibd {
 
-// A label's probability counts as at least this in the log loss, which so is at
-// most 52 ln 2 = 36.04 and finite where a class was ruled out and came.
+// Lower bound that the log loss applies to the probability of the label. The loss is therefore at
+// most 52 ln 2 = 36.04, and finite for a label with predicted probability 0.
 inline constexpr double kLogLossFloor = 0x1p-52;
 
 struct Scores {
@@ -36,8 +36,8 @@ struct Scores {
 // batch: valid. Errors: FailedPrecondition if n < 1. Cost: O(n m).
 [[nodiscard]] absl::StatusOr<Scores> ComputeScores(const PredictionBatch& batch);
 
-// Murphy's decomposition of the Brier score over bins, with the two terms by which
-// predictions that differ within a bin depart from it:
+// Murphy's decomposition of the Brier score over bins, with two additional terms for the variation
+// of predictions within a bin:
 //   score = miscalibration - discrimination + uncertainty
 //           + within_bin_variance - within_bin_covariance,
 // up to rounding. Source: Murphy, J. Appl. Meteorol. 12 (1973) 595, eq. 8;
@@ -48,7 +48,7 @@ struct MurphyDecomposition {
   double miscalibration = 0;
   // sum_b n_b / n |frequencies of b - frequencies|^2, >= 0 ("resolution").
   double discrimination = 0;
-  // The score of predicting the frequencies always, >= 0.
+  // The score of a constant prediction of the class frequencies, >= 0.
   double uncertainty = 0;
   // Mean squared distance of predictions from their bin's mean, >= 0.
   double within_bin_variance = 0;
@@ -57,12 +57,12 @@ struct MurphyDecomposition {
   double within_bin_covariance = 0;
 };
 
-// Of the Brier score of all classes over the bins of `partition`, which must be of
-// this batch. batch: valid, n >= 1. Cost: O(n m).
+// Decomposes the Brier score of all classes over the bins of `partition`, which must be of this
+// batch. batch: valid, n >= 1. Cost: O(n m).
 [[nodiscard]] MurphyDecomposition DecomposeByBins(const PredictionBatch& batch,
                                                   const Partition& partition);
 
-// Of the scalar Brier score mean (p - outcome)^2, in [0, 1], over uniform bins.
+// Decomposes the scalar Brier score mean (p - outcome)^2, in [0, 1], over uniform bins.
 // Errors: InvalidArgument unless bins is in [1, kMaxBinsPerClass]; FailedPrecondition
 // if n < 1. Cost: O(n + bins).
 [[nodiscard]] absl::StatusOr<MurphyDecomposition> DecomposeByBins(
@@ -78,7 +78,7 @@ struct CorpDecomposition {
   double miscalibration = 0;
   // uncertainty - score of the recalibrated predictions, >= 0.
   double discrimination = 0;
-  // Score of predicting the frequency always: f (1 - f), in [0, 1/4].
+  // Score of a constant prediction of the frequency f: f (1 - f), in [0, 1/4].
   double uncertainty = 0;
 };
 

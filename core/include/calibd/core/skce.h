@@ -24,7 +24,7 @@ namespace calibd {
                               std::span<const double> g_j, std::int32_t y_j,
                               const Kernel& kernel) noexcept;
 
-// What the pairs are computed in; their sums are in double either way.
+// Floating-point type of the pairwise terms. Their sums always use double.
 enum class Precision {
   // The default and the reference.
   kFloat64,
@@ -54,12 +54,12 @@ struct QuadraticSkce {
     const PredictionBatch& batch, const Kernel& kernel, const RunControl& control = {},
     Precision precision = Precision::kFloat64);
 
-// The same as a lens sees the batch: the weighted sum of its parts.
+// The same after reduction by a lens: the weighted sum over its parts.
 [[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(
     const LensBatch& batch, const Kernel& kernel, const RunControl& control = {},
     Precision precision = Precision::kFloat64);
 
-// The same of any batches of the same n observations. parts: at least one.
+// The same for several batches of the same n observations. parts: at least one.
 [[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(
     std::span<const PredictionBatch> parts, double weight, const Kernel& kernel,
     const RunControl& control = {}, Precision precision = Precision::kFloat64);
@@ -70,8 +70,8 @@ struct QuadraticSkce {
                                                 const RunControl& control = {},
                                                 Precision precision = Precision::kFloat64);
 
-// Bytes that the quadratic estimators take beside their input, for limits; each thread
-// takes 2 x 256 x m values more.
+// Bytes that the quadratic estimators allocate in addition to their input, for resource limits;
+// each thread allocates 2 x 256 x m values more.
 [[nodiscard]] std::size_t QuadraticMemory(std::size_t n, std::size_t class_count,
                                           Precision precision = Precision::kFloat64) noexcept;
 

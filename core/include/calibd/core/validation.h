@@ -23,11 +23,11 @@ inline constexpr double kDefaultRowSumTolerance = 1e-3;
 // Most violations that one validation reports.
 inline constexpr std::size_t kMaxReportedViolations = 5;
 
-// One thing that is wrong with an input.
+// A violation of a constraint by an input.
 struct Violation {
   // Path of the field, e.g. "rows[17].probabilities" or "labels".
   std::string field;
-  // What was found and what was expected, e.g. "sums to 1.31, expected 1 +- 0.001,
+  // The value that was found and the expected value, e.g. "sums to 1.31, expected 1 +- 0.001,
   // exceeded by 0.309".
   std::string description;
 };
