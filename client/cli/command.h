@@ -18,7 +18,7 @@ namespace calibd::cli {
 
 class ProgressBar;
 
-// What a run of calibctl ends with. Scripts rely on the numbers.
+// Exit codes of calibctl. Scripts rely on the numbers.
 enum class ExitCode : int {
   kOk = 0,
   kError = 1,
@@ -27,7 +27,7 @@ enum class ExitCode : int {
   kMiscalibrated = 3,
 };
 
-// What every command shares. Lives as long as the run.
+// State shared by all commands. Lives as long as the run.
 struct Context {
   std::string server = "127.0.0.1:8460";
   std::string output = "table";
@@ -61,7 +61,8 @@ void AddWatchCommand(CLI::App& app, Context& context);
 
 [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context);
 
-// For a call that the bar, of 1, tells of, with the command's own timeout.
+// Options of a long call whose progress the bar, with a total of 1, shows, with the command's own
+// timeout.
 [[nodiscard]] client::LongCallOptions LongCall(const Context& context,
                                                std::chrono::milliseconds timeout, ProgressBar& bar);
 

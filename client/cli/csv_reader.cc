@@ -26,7 +26,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// What is wrong with the text, or nothing.
+// The fault of the text, if any.
 std::optional<std::string> ParseDouble(std::string_view text, double& value) {
   const char* const end = text.data() + text.size();
   const auto [parsed, error] = std::from_chars(text.data(), end, value);
@@ -94,7 +94,7 @@ std::string_view HeaderHint(std::size_t line, bool header) {
   return line == 1 && !header ? " (if the first line holds names, say --header)" : "";
 }
 
-// Takes the id at the start of a line. What is wrong with it, or nothing; rest: what follows.
+// Reads the id at the start of a line and returns its fault, if any. rest: the rest of the line.
 std::optional<std::string> TakeId(std::string_view line, std::string& id, std::string_view& rest) {
   id.clear();
   const std::size_t first = std::min(line.find_first_not_of(" \t"), line.size());
@@ -120,7 +120,7 @@ std::optional<std::string> TakeId(std::string_view line, std::string& id, std::s
   return absl::StrCat("the id is of ", id.size(), " bytes, expected 1 to ", kMaxIdBytes);
 }
 
-// take(reader, id, rest) handles one line: OK, or why not.
+// take(reader, id, rest) handles one line and returns OK or the error.
 template <typename Take>
 absl::Status ForEachId(std::istream& input, const std::string& source, bool header,
                        const Take& take) {

@@ -35,7 +35,7 @@ inline constexpr std::size_t kMaxCsvLineBytes = 4'000'000;
 // locale. Blanks around a number, CRLF line ends and a UTF-8 byte order mark are
 // accepted; "nan" and "inf" are numbers here and left to validation.
 // source: names the input in errors.
-// Errors: InvalidArgument naming line and column (both from 1) and what is there.
+// Errors: InvalidArgument naming line and column (both from 1) and the text found there.
 [[nodiscard]] absl::StatusOr<Table> ReadCsv(std::istream& input, const std::string& source,
                                             const CsvOptions& options = {});
 

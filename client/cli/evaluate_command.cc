@@ -18,7 +18,7 @@
 namespace calibd::cli {
 namespace {
 
-// Of the summary's tests together.
+// Significance level of all tests of the summary together.
 constexpr double kSummaryLevel = 0.05;
 
 struct EvaluateOptions {
@@ -98,7 +98,7 @@ absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
   return dropped;
 }
 
-// What both the server and the offline evaluation are asked for.
+// The request for both the server and the offline evaluation.
 absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) {
   v1::EvaluateRequest request;
   for (const std::string& text : options.lenses) {

@@ -43,8 +43,8 @@ struct Decision {
 // From the bootstrap test: rejects when p is at most the level.
 [[nodiscard]] Decision Decide(const v1::QuadraticTestResult& result, const FailOnOptions& options);
 
-// What is wrong with a bootstrap of so many replicates as the basis of a decision:
-// none, or too few to reach the level. Unset when nothing is.
+// The reason why a bootstrap with this many replicates cannot be the basis of a decision:
+// no replicates, or too few to reach the level. Unset if there is no such reason.
 [[nodiscard]] std::optional<std::string> FindUsageFault(const FailOnOptions& options,
                                                         int replicates);
 

@@ -94,7 +94,7 @@ void AddKernelOptions(CLI::App& command, KernelOptions& options) {
 absl::Status ParseKernel(const KernelOptions& options, std::size_t class_count, v1::Kernel& kernel,
                          v1::BandwidthRule& bandwidth) {
   if (absl::Status status = ParseFamily(options.kernel, kernel); !status.ok()) return status;
-  // A matrix-valued kernel brings its own.
+  // A matrix-valued kernel contains its bandwidths.
   if (kernel.has_matrix() && options.bandwidth == "median") return absl::OkStatus();
   return ParseRule(options.bandwidth, class_count, bandwidth);
 }

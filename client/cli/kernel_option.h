@@ -18,8 +18,8 @@ struct KernelOptions {
 
 void AddKernelOptions(CLI::App& command, KernelOptions& options);
 
-// Fills in what the options say. class_count: one alpha stands for all classes.
-// Errors: InvalidArgument naming the option; NotFound and others for a kernel's file.
+// Fills in the kernel and the bandwidth from the options. class_count: one alpha stands for all
+// classes. Errors: InvalidArgument naming the option; NotFound and others for a kernel's file.
 [[nodiscard]] absl::Status ParseKernel(const KernelOptions& options, std::size_t class_count,
                                        v1::Kernel& kernel, v1::BandwidthRule& bandwidth);
 

@@ -29,7 +29,7 @@ void ParallelFor(unsigned threads, std::size_t count,
   work();
 }
 
-// What the computation does not know of itself.
+// The fields of the provenance that the computation does not know.
 void DescribeInput(const PredictionBatch& batch, unsigned threads, v1::Provenance& provenance) {
   const auto n = static_cast<std::int64_t>(batch.size());
   provenance.set_first_observation(1);

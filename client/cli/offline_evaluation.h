@@ -14,22 +14,22 @@
 namespace calibd::cli {
 
 struct OfflineOptions {
-  // Of the canonical lens.
+  // Kernel of the canonical lens.
   v1::Kernel kernel;
   v1::BandwidthRule bandwidth;
   // Each in [2, 1000].
   std::vector<std::size_t> block_sizes = {2, 10, 100};
-  // What is asked for; `model` and `window` play no part, and an unset seed is 0.
+  // The request; `model` and `window` are ignored, and an unset seed is 0.
   v1::EvaluateRequest request;
   // >= 1. No result depends on it.
   unsigned threads = 1;
   std::stop_token stop;
-  // Told the name of the stage and the fraction of the whole that is done.
+  // Called with the name of the stage and the completed fraction of the whole work.
   std::function<void(const std::string& stage, double fraction)> on_progress;
 };
 
-// Everything that the server would say of these predictions, computed here by the
-// same functions, in the server's own words.
+// The evaluation that the server would return for these predictions, computed locally by the
+// same functions.
 // batch: valid, n >= 2.
 // Errors: FailedPrecondition naming how many observations are needed, or why there
 // is no bandwidth; InvalidArgument (options); Cancelled.

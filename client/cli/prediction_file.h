@@ -38,7 +38,7 @@ void AddInputOptions(CLI::App& command, InputOptions& input);
 struct Input {
   // n x class_count, row-major: probabilities or logits.
   std::vector<double> values;
-  // n, 0-based; none when they come later. -1 stands for a label out of range, with
+  // n, 0-based; empty if they come later. -1 stands for a label out of range, with
   // drop_invalid alone.
   std::vector<std::int32_t> labels;
   // n, or none.
@@ -72,7 +72,7 @@ struct LabelFileOptions {
 // What is wrong with the options taken together; unset when nothing is.
 [[nodiscard]] std::optional<std::string> FindUsageFault(const LabelFileOptions& options);
 
-// The labels as the file has them. Errors: as ReadInput.
+// The labels as in the file. Errors: as ReadInput.
 [[nodiscard]] absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options);
 
 // As NameLines above, for labels.

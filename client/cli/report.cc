@@ -460,7 +460,7 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
   if (response.has_label_coverage()) {
     const v1::LabelCoverage& coverage = response.label_coverage();
     text += DescribeLabelCoverage(coverage);
-    // Those of a model that is watched came with its verdict.
+    // The report of a monitored model shows these with its verdict.
     for (int i = 0; !response.has_verdict() && i < coverage.warnings_size(); ++i) {
       absl::StrAppend(&text, "WARNING: ", coverage.warnings(i), "\n");
     }

@@ -17,7 +17,7 @@ using convert::ToJson;
 // Renders what calibd found, for people; for programs there is ToJson, whose output
 // client/cli/OUTPUT.md documents.
 
-// Six digits; of a p-value of 0 that it is too small for a double; seven digits and a sign.
+// Six digits; a p-value, where 0 is shown as too small for a double; seven digits and a sign.
 [[nodiscard]] std::string Number(double value);
 [[nodiscard]] std::string PValue(double p);
 [[nodiscard]] std::string Signed(double value);

@@ -9,7 +9,7 @@
 namespace calibd::cli {
 namespace {
 
-// Labels of which the server was not there to say what became of them.
+// Accepted labels whose outcome the server did not report, because the connection was lost.
 std::int64_t Untold(const client::LabelCounts& labels) {
   return labels.accepted - labels.matched - labels.repeated - labels.conflicting - labels.late -
          labels.unknown;

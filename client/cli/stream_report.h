@@ -9,11 +9,11 @@
 
 namespace calibd::cli {
 
-// What goes over a stream.
+// The content of a stream.
 enum class StreamContent { kRows, kRowsWithIds, kLabels };
 
 // What `send`, `label` and `simulate` have in common: a stream that Ctrl-C cancels, whose
-// rejected batches are told on standard error.
+// rejected batches are reported on standard error.
 class ReportedStream {
  public:
   [[nodiscard]] static absl::StatusOr<ReportedStream> Open(const Context& context,
@@ -27,7 +27,7 @@ class ReportedStream {
   // Rows or labels that the server has settled, for a progress bar.
   [[nodiscard]] double settled() const;
 
-  // Tells of the batches rejected since the last call.
+  // Reports the batches rejected since the last call.
   void TellRejected();
 
   // Finishes if `sent` is OK and prints the counts, or the error and how far it
@@ -39,7 +39,7 @@ class ReportedStream {
   ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,
                  std::stop_token stop, StreamContent content);
 
-  // What a stream that has finished came to.
+  // The counts of a finished stream.
   [[nodiscard]] Json CountsJson(double elapsed_seconds) const;
   [[nodiscard]] std::string CountsText(double elapsed_seconds) const;
 

@@ -20,11 +20,11 @@ namespace {
 using google::protobuf::util::TimeUtil;
 using Status = v1::Verdict::Status;
 
-// Of a bar, and where its threshold is.
+// Width of a bar, and the column of its threshold.
 constexpr std::size_t kBarColumns = 20;
 constexpr std::size_t kThresholdColumn = 16;
 constexpr int kMaxGroups = 20;
-// Of its deviations if the model were calibrated: a gap that is told at the head.
+// Minimum gap for the heading, in standard deviations of the gap of a calibrated model.
 constexpr double kNotableGap = 2;
 
 std::string Plain(std::string text) {
@@ -51,7 +51,7 @@ std::string StatusName(Status status) {
   }
 }
 
-// 10^x; of one that is too long to read, the power.
+// 10^x as a number, or as "10^x" if the number would be too long to read.
 std::string PowerOfTen(double x) {
   return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.1f", x);
 }
@@ -74,7 +74,7 @@ std::string BinText(const v1::Whereabouts::ConfidenceBin& bin) {
   return absl::StrFormat("confidence %.2f..%.2f", bin.lower(), bin.upper());
 }
 
-// Of those that stand out the one with the largest |z|, or null.
+// The place with the largest |z| among those that stand out, or null.
 template <typename Places>
 const typename Places::value_type* Worst(const Places& places) {
   const typename Places::value_type* worst = nullptr;
@@ -195,7 +195,7 @@ std::string WhereText(const v1::Whereabouts& whereabouts) {
                       : absl::StrCat("Most off: ", text, ". To know where to look; not a test.\n");
 }
 
-// Those that are rejected, which is a test; empty without one.
+// The rejected classes; empty if no class is rejected. The rejection is a test.
 std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& evidence) {
   if (whereabouts.rejected_classes() == 0) return "";
   std::vector<std::string> shown;
@@ -228,7 +228,7 @@ std::string OneLookText(const v1::EffectSize& size) {
       " (one look at a chosen n: watching it until it is small is not a test).\n");
 }
 
-// Of one that is not tested, why.
+// A mark for a rejected group; for an untested group, the reason.
 std::string RejectedText(const v1::GroupWatch& group) {
   if (group.tested()) return group.rejected() ? "*" : "";
   return absl::StrFormat("not tested: %d of %d observations", group.watch().observations(),
@@ -420,7 +420,7 @@ std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict) {
 
 std::string ThresholdBar(double value, double threshold) {
   const double reached = value / threshold * static_cast<double>(kThresholdColumn);
-  // Not so of NaN.
+  // The comparison is false for NaN.
   const auto filled = static_cast<std::size_t>(
       reached > 0 ? std::min(reached, static_cast<double>(kBarColumns)) : 0.0);
   std::string bar = std::string(filled, '#') + std::string(kBarColumns - filled, '.');

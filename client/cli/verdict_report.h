@@ -9,7 +9,7 @@
 
 namespace calibd::cli {
 
-// What calibctl says of what is watched of a model, in words. Names and notes are printed
+// Renders the verdict and the watch of a model as text. Names and notes are printed
 // without their control characters.
 
 // The verdict in a line, then what it rests on in a sentence each: evidence, effect size,

@@ -37,7 +37,7 @@ std::string TimeNow() {
   return TimeUtil::ToString(now);
 }
 
-// What is seen of a watch: a screen that is drawn anew on a terminal, else a line a change.
+// The output of a watch: a redrawn screen on a terminal, otherwise one line for each change.
 class WatchView {
  public:
   explicit WatchView(const Context& context)
@@ -61,7 +61,7 @@ class WatchView {
     Draw();
   }
 
-  // status: why the server was lost, or OK when it is back.
+  // status: the error that lost the connection, or OK when it is restored.
   void TellConnection(const absl::Status& status) {
     connection_ = status.ok() ? ""
                               : absl::StrCat("LOST ", server_, ": ", status.message(),
@@ -83,7 +83,7 @@ class WatchView {
     const std::string page = FitScreen(
         text_, (connection_.empty() ? "as of " + TimeNow() : connection_) + "; Ctrl-C ends",
         known ? size.ws_col : kDefaultColumns, known ? size.ws_row : kDefaultLines);
-    // Over what is there, so that it does not flicker.
+    // Overwrites the old screen instead of clearing it, to avoid flicker.
     std::cout << (drawn_ ? "\x1b[H" : "\x1b[2J\x1b[H")
               << absl::StrReplaceAll(page, {{"\n", "\x1b[K\r\n"}}) << "\x1b[K\x1b[J" << std::flush;
     drawn_ = true;
@@ -94,7 +94,7 @@ class WatchView {
   const bool screen_;
   bool drawn_ = false;
   std::string text_;
-  // Why the server is lost; empty while it is there.
+  // The reason for the lost connection; empty while connected.
   std::string connection_;
 };
 
@@ -134,7 +134,7 @@ bool WaitInterval(std::chrono::milliseconds interval, const std::stop_token& sto
   return !stop.stop_requested();
 }
 
-// Of all models: what is new since `shown`, which then holds it.
+// Shows the changes of all models since `shown`, and updates `shown`.
 void ShowChanges(const v1::ListVerdictsResponse& verdicts,
                  std::map<std::string, std::string>& shown, WatchView& view) {
   std::map<std::string, std::string> now;

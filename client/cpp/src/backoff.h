@@ -15,11 +15,11 @@ class Backoff {
  public:
   explicit Backoff(std::uint64_t seed) : random_(seed) {}
 
-  // at_least: what the server asked for; the jitter is added to it.
+  // at_least: the delay that the server asked for; the jitter is added to it.
   std::chrono::milliseconds Next(std::optional<std::chrono::milliseconds> at_least = {}) {
     std::uniform_int_distribution<std::int64_t> jitter(ceiling_.count() / 2, ceiling_.count());
     const std::chrono::milliseconds delay(jitter(random_));
-    // Whoever says when to come back is there: it is not for the client to grow patient.
+    // A server that names a delay is reachable, so that the ceiling need not grow.
     if (!at_least.has_value()) {
       ceiling_ = std::min(2 * ceiling_, kMax);
     }

@@ -22,12 +22,12 @@ class BackupFile {
   BackupFile& operator=(BackupFile&&) = delete;
 
   // Errors below: Unavailable when it cannot be written.
-  // Begins from the start, with nothing.
+  // Truncates the file and starts again.
   [[nodiscard]] absl::Status Begin();
   [[nodiscard]] absl::Status Append(const std::string& data);
-  // Errors also: DataLoss when what came is not what was sent.
+  // Errors also: DataLoss when the received data differ from the sent data.
   [[nodiscard]] absl::Status Complete(const v1::BackupResponse::Complete& complete);
-  // Gives the file its name; its size. Errors also: DataLoss without Complete.
+  // Gives the file its name and returns its size. Errors also: DataLoss without Complete.
   [[nodiscard]] absl::StatusOr<std::int64_t> Keep();
 
  private:

@@ -10,7 +10,7 @@
 namespace calibd::client {
 namespace {
 
-// Upper bound of what a message takes beside its values and labels: the tags and
+// Upper bound of the size of a message without its values and labels: the tags and
 // lengths of five nested fields, the sequence and the dropped rows.
 constexpr std::int64_t kEnvelopeBytes = 96;
 // A label below 100000 takes at most three bytes as a varint; two spare for more.
@@ -51,7 +51,7 @@ auto* MutableValues(PredictionKind kind, v1::Observations& observations) {
   }
 }
 
-// Whether the row may follow those of a batch that is not empty.
+// True if the row has the same kind of content as the rows of the batch, which is not empty.
 template <typename T>
 bool IsOfSameKind(const PredictionRow<T>& row, const v1::StreamObservationsRequest::Batch& batch) {
   const v1::Observations& observations = batch.observations();

@@ -33,9 +33,9 @@ struct PredictionRow {
   PredictionKind kind;
   // class_count values.
   std::span<const T> values;
-  // Empty: none.
+  // Id of the prediction. Empty: no id.
   std::string_view id;
-  // Of the model's group tag. Empty: none.
+  // Value of the model's group tag. Empty: no value.
   std::string_view group;
   std::optional<std::int32_t> label;
 };
@@ -54,7 +54,7 @@ class BatchBuilder {
   [[nodiscard]] static absl::StatusOr<BatchBuilder> Create(
       const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows);
 
-  // Row: PredictionRow or LabelRow, here and below. Whether it fits into a batch of its own.
+  // True if the row fits into a batch of its own. Row: PredictionRow or LabelRow, here and below.
   template <typename Row>
   [[nodiscard]] bool Fits(const Row& row) const;
 
@@ -81,10 +81,10 @@ class BatchBuilder {
       : max_rows_(max_rows), max_bytes_(max_bytes) {}
 
   std::size_t max_rows_;
-  // Of the rows of one batch.
+  // Maximum serialized size of the rows of one batch.
   std::size_t max_bytes_;
   OutgoingBatch batch_;
-  // At least what the rows gathered take.
+  // Upper bound of the serialized size of the gathered rows.
   std::size_t bytes_ = 0;
   std::int64_t dropped_rows_ = 0;
 };

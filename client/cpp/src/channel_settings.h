@@ -11,7 +11,7 @@ namespace calibd::client {
 // connections that ping more often than every 30 s.
 inline constexpr std::chrono::seconds kKeepalive{60};
 
-// How a channel to calibd behaves.
+// Settings of a channel to calibd.
 [[nodiscard]] inline grpc::ChannelArguments ChannelSettings(
     std::chrono::milliseconds keepalive = kKeepalive) {
   // A declaration came in one request, of 1 MiB unless the server is set otherwise;
@@ -31,7 +31,7 @@ inline constexpr std::chrono::seconds kKeepalive{60};
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // What failed for another client of the process must not make this one wait.
+  // A failure of another client of the process must not delay this one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }

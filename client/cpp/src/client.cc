@@ -31,12 +31,12 @@ using Clock = std::chrono::system_clock;
 constexpr int kModelsPerPage = 20;
 constexpr int kVerdictsPerPage = 100;
 
-// How late Connect may see a stop.
+// Maximum delay until Connect notices a stop.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 
 absl::Status Cancelled() { return absl::CancelledError("the call was cancelled"); }
 
-// Waits, unless stopped meanwhile.
+// Waits until the delay is over or a stop is requested.
 void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -44,13 +44,14 @@ void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
   changed.wait_for(lock, stop, delay, [] { return false; });
 }
 
-// Tells how far a long call is. A repeated call starts over; what is told does not go back.
+// Reports the progress of a long call. A retried call starts over, but the reported fraction never
+// decreases.
 class Progress {
  public:
   explicit Progress(const LongCallOptions& options) : options_(options) {}
 
   void Tell(double fraction) {
-    // Not so of NaN.
+    // The comparison is false for NaN.
     if (!options_.on_progress || !(fraction > told_)) return;
     told_ = std::min(fraction, 1.0);
     options_.on_progress(told_);
@@ -89,7 +90,7 @@ struct Client::Impl {
       if (!status.ok() && stop.stop_requested()) return Cancelled();
       if (!IsRetryable(status)) return status;
       const auto asked = RetryDelay(status);
-      // A server that starts or ends and says when to come again is no failure.
+      // A refusal with a retry delay by a starting or stopping server is not a failed attempt.
       const bool awaited = absl::IsUnavailable(status) && asked.has_value();
       if (!awaited && ++failed >= options.max_attempts) return status;
       const auto delay = backoff.Next(asked);
@@ -110,8 +111,8 @@ struct Client::Impl {
     return response;
   }
 
-  // A unary call for each page, which is moved on in `request`; take(page) has it. of: what is in
-  // them.
+  // Makes a unary call for each page, calls take(page), and sets the next page token in `request`.
+  // of: the content of the pages, for errors.
   template <typename Response, typename Request, typename Call, typename Take>
   absl::Status ReadPages(const char* of, Request& request, const Call& call,
                          const Take& take) const {
@@ -296,7 +297,7 @@ absl::Status Client::Watch(
         options.on_connection(absl::OkStatus());
       }
       request.set_after_revision(change.revision());
-      // The first message may say only that there is none.
+      // The first message is empty if nothing has changed since after_revision.
       if (change.has_calibration() && !on_change(change)) {
         context.TryCancel();
         reader->Finish();

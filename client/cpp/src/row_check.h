@@ -14,7 +14,7 @@
 
 namespace calibd::client {
 
-// What is wrong with one prediction or label by the server's rules: the field and a text such as
+// The fault of one prediction or label by the server's rules: the field and a text such as
 // "sums to 1.31, expected 1 +- 0.001, exceeded by 0.309".
 struct RowFault {
   std::string field;

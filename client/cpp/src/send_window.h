@@ -12,8 +12,8 @@
 
 namespace calibd::client {
 
-// The batches of a stream that are not settled, and what of them a connection
-// has carried. It is what makes a resend exact: batches keep their numbers, and a
+// The unsettled batches of a stream, and the number of them written on the current
+// connection. It makes a resend exact: batches keep their numbers, and a
 // new connection starts again at the oldest that was not acknowledged. Holds no
 // lock; the stream does.
 class SendWindow {
@@ -25,7 +25,7 @@ class SendWindow {
   [[nodiscard]] bool full() const { return entries_.size() >= capacity_; }
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] bool all_written() const { return written_ == entries_.size(); }
-  // Of the newest batch, or one less than the first number when there was none.
+  // Number of the newest batch, or one less than the first number if there is no batch yet.
   [[nodiscard]] std::int64_t last_sequence() const { return next_sequence_ - 1; }
 
   // Numbers a batch and takes it. Precondition: !full().

@@ -13,7 +13,7 @@ constexpr char kBadRequest[] = "type.googleapis.com/google.rpc.BadRequest";
 constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
 constexpr char kErrorInfo[] = "type.googleapis.com/google.rpc.ErrorInfo";
 
-// A server can send what it likes; what is shown stays readable.
+// A server can send any text; the shown text must stay readable.
 constexpr int kMaxShownViolations = 10;
 
 template <typename Message>

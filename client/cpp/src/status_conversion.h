@@ -18,7 +18,7 @@ namespace calibd::client {
 [[nodiscard]] absl::Status FromGrpcStatus(const grpc::Status& status);
 [[nodiscard]] absl::Status FromRpcStatus(const rpc::Status& status);
 
-// What a status says beyond its code, from its payloads.
+// The details of a status, decoded from its payloads.
 [[nodiscard]] std::optional<std::chrono::milliseconds> RetryDelay(const absl::Status& status);
 [[nodiscard]] std::vector<rpc::BadRequest::FieldViolation> FieldViolations(
     const absl::Status& status);
@@ -29,8 +29,8 @@ namespace calibd::client {
 // True when the same call may succeed later and it is safe to repeat: UNAVAILABLE,
 // or RESOURCE_EXHAUSTED with a delay.
 [[nodiscard]] bool IsRetryable(const absl::Status& status);
-// True of an error that the transport made up when it cut a call that was under way: whether the
-// server saw the call is not known.
+// True for an error of the transport that interrupted a running call: the server may or may not
+// have seen the call.
 [[nodiscard]] bool IsCutOff(const absl::Status& status);
 
 }  // namespace calibd::client

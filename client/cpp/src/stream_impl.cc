@@ -25,8 +25,8 @@ std::string RandomProducerId() {
                       absl::Hex(random(), absl::kZeroPad8));
 }
 
-// Whether to open again after a connection ended. Beyond what any call may
-// repeat: the numbering makes opening again safe wherever a stream was cut.
+// True if the stream opens a new connection after this status. Includes more codes than the retry
+// of a call, because the batch numbers make a resend safe after any interruption.
 bool IsResumable(const absl::Status& status) {
   // A broken message reaches the server as a clean end of the stream, or the client as one.
   return IsRetryable(status) || IsCutOff(status) || ErrorReason(status) == "NOT_FINISHED" ||
@@ -51,7 +51,7 @@ struct InvalidSet {
   absl::Status status;
 };
 
-// check(i): what is wrong with row i of n, or nothing. Named as what[first + i].
+// check(i) returns the fault of row i of n, if any. Errors name the row what[first + i].
 template <typename Check>
 InvalidSet FindInvalid(const char* what, std::int64_t first, std::size_t n, const Check& check) {
   InvalidSet invalid;
@@ -347,7 +347,8 @@ void ObservationStream::Impl::RunConnections() {
     }
     refusal_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
     if (last_progress_ > started) backoff.Reset();
-    // However long the server wants, it is asked again before a caller that waits gives up.
+    // The delay ends before the stall timeout of a waiting caller, even if the server asks for
+    // more.
     const auto delay = std::min(backoff.Next(RetryDelay(status)), options_.stall_timeout / 2);
     // Woken by Fail alone; the delay is waited out otherwise.
     changed_.wait_for(lock, delay, [&] { return !failure_.ok(); });
@@ -538,7 +539,7 @@ absl::Status ObservationStream::Impl::HandleFinished(
   const std::int64_t rows = message.accepted_rows() + message.duplicate_rows() +
                             message.rejected_rows() + labels.matched() + labels.repeated() +
                             labels.conflicting() + labels.late() + labels.unknown();
-  // Labels that were taken on an earlier connection are in none of the counts.
+  // The counts do not include labels that were accepted on an earlier connection.
   if (!finishing_ || !window_->empty() || message.last_sequence() != window_->last_sequence() ||
       rows > rows_on_connection_ || rows < rows_on_connection_ - resent_labels_on_connection_) {
     return absl::DataLossError(
@@ -551,7 +552,7 @@ absl::Status ObservationStream::Impl::HandleFinished(
   counts_.labels.conflicting = labels.conflicting();
   counts_.labels.late = labels.late();
   counts_.labels.unknown = labels.unknown();
-  // Of rows that were sent again, an earlier connection may have had them taken.
+  // Resent rows may have been accepted on an earlier connection.
   counts_.duplicate_rows =
       std::max<std::int64_t>(message.duplicate_rows() - resent_rows_on_connection_, 0);
   counts_.accepted_rows -= counts_.duplicate_rows;

@@ -80,7 +80,7 @@ class ObservationStream::Impl {
 
   // Caller's thread. PushBatch waits for room.
   [[nodiscard]] absl::Status CheckOpen() const;
-  // Spans of n elements, or ids or labels empty: there are none.
+  // Spans of n elements; ids or labels may be empty.
   template <typename T>
   [[nodiscard]] absl::Status SendRows(PredictionKind kind, std::span<const T> values,
                                       std::span<const std::string> ids,
@@ -88,7 +88,7 @@ class ObservationStream::Impl {
   template <typename Row>
   [[nodiscard]] absl::Status Add(const Row& row, std::int64_t row_number);
   [[nodiscard]] absl::Status PushBatch();
-  // Waits until done() with the stall timeout; OK, or why the stream is over.
+  // Waits until done() with the stall timeout. Returns OK, or the error that ended the stream.
   template <typename Done>
   [[nodiscard]] absl::Status WaitFor(Lock& lock, const Done& done);
 
@@ -108,7 +108,7 @@ class ObservationStream::Impl {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  // Why the stream is over; OK while it is not.
+  // The error that ended the stream; OK while it is open.
   absl::Status failure_;
   // Unset until the first connection was opened.
   std::optional<v1::StreamObservationsResponse::Opened> opened_;
@@ -116,16 +116,16 @@ class ObservationStream::Impl {
   // The caller has asked to finish; the server has agreed.
   bool finishing_ = false;
   bool finished_ = false;
-  // Of the current connection: its context, whether it has ended, the rows and labels
-  // written on it, and those of them that an earlier connection has carried too.
+  // State of the current connection: its context, whether it has ended, the number of rows and
+  // labels written on it, and the numbers of resent rows and resent labels among them.
   grpc::ClientContext* context_ = nullptr;
   bool connection_ended_ = false;
   std::int64_t rows_on_connection_ = 0;
   std::int64_t resent_rows_on_connection_ = 0;
   std::int64_t resent_labels_on_connection_ = 0;
-  // How the server ended the last connection when it can take no more for now.
+  // The status of the last connection if the server refused more rows for now.
   absl::Status refusal_;
-  // Of the last answer, or of when waiting for one began.
+  // Time of the last answer, or of the start of the wait for the first one.
   Clock::time_point last_progress_;
   StreamCounts counts_;
   std::deque<RejectedBatch> rejected_;

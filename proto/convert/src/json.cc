@@ -30,7 +30,7 @@ Json EnumJson(const EnumValueDescriptor& value) {
   return absl::AsciiStrToLower(absl::StripPrefix(value.name(), prefix));
 }
 
-// index: of a repeated field, else -1.
+// index: the index in a repeated field, or -1 for other fields.
 Json ValueJson(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& reflection = *message.GetReflection();
   const auto pick = [&](auto single, auto repeated) {

@@ -18,7 +18,7 @@ constexpr int kMaxMatrixTerms = 16;
 // The eigenvalues are found on the thread that asks: some milliseconds.
 constexpr std::size_t kMaxMatrixEntries = 16384;
 
-// Of a kernel, which is not over the squared Euclidean distance unless it is Gaussian.
+// The distance of an exponential kernel, which must not be the squared Euclidean distance.
 absl::StatusOr<Distance> ExponentialDistance(const std::string& field,
                                              const v1::ExponentialKernel& exponential) {
   absl::StatusOr<Distance> distance = convert::FromProto(exponential.distance());

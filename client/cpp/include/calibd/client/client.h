@@ -24,18 +24,18 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // Deadline of one call, its retries included; > 0.
   std::chrono::milliseconds call_timeout{30000};
-  // Attempts of one call, the first included; >= 1. Those that a server answers which is
-  // starting or shutting down are not counted: the deadline bounds them.
+  // Attempts of one call, the first included; >= 1. Attempts that a starting or stopping server
+  // refuses are not counted: the deadline bounds them.
   int max_attempts = 4;
-  // Ends Connect, OpenStream and every call that has no stop of its own, those under way and
-  // those that come, with CANCELLED, from any thread.
+  // Ends Connect, OpenStream and every call without a stop of its own with CANCELLED, both running
+  // and later calls, from any thread.
   std::stop_token stop{};
 };
 
-// How a long call is watched and stopped.
+// Progress, cancellation and deadline of a long call.
 struct LongCallOptions {
-  // Told the fraction done, in [0, 1] and never decreasing, on the thread that
-  // called. May be empty.
+  // Called with the completed fraction, in [0, 1] and never decreasing, on the calling thread.
+  // May be empty.
   std::function<void(double fraction)> on_progress;
   // Stops the call, and the server's work for it, from any thread.
   std::stop_token stop;
@@ -43,16 +43,17 @@ struct LongCallOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes{10}};
 };
 
-// How a model is watched.
+// Options of a watch of a model.
 struct WatchOptions {
-  // Between two changes told, 100 ms..1 h.
+  // Minimum time between two reported changes, 100 ms..1 h.
   std::chrono::milliseconds min_interval{1000};
-  // Revision of the newest change known, to be told the next one first. 0: the state now.
+  // Revision of the newest known change: the watch starts with the next one. 0: the watch starts
+  // with the current state.
   std::int64_t after_revision = 0;
   // Ends the watch, from any thread.
   std::stop_token stop;
-  // Told, on the thread that called, when the server is lost or can take no more watchers, with
-  // why, and with OK when the watch goes on. May be empty.
+  // Called on the calling thread with the error when the connection is lost or the server refuses
+  // more watchers, and with OK when the watch continues. May be empty.
   std::function<void(const absl::Status& status)> on_connection;
 };
 
@@ -93,22 +94,22 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::ListVerdictsResponse> ListVerdicts(
       double false_discovery_rate = 0);
 
-  // Says that an alarm was dealt with. note: what was done, or by whom, at most 500 bytes.
+  // Acknowledges an alarm. note: the action taken or its author, at most 500 bytes.
   // Idempotent.
   [[nodiscard]] absl::StatusOr<v1::Alarm> AcknowledgeAlarm(std::string_view name,
                                                            std::int64_t alarm_id,
                                                            std::string_view note);
 
-  // Tells every change of a model's calibration, the newest where several came within
-  // min_interval, on the thread that called, until on_change returns false (OK), a stop
-  // (CANCELLED) or an error. A lost server, and one that can take no more watchers, is asked again,
-  // with growing, jittered delays, for as long as it takes; no change is told twice.
+  // Calls on_change on the calling thread for every change of a model's calibration, with only the
+  // newest of several changes within min_interval, until on_change returns false (OK), a stop
+  // (CANCELLED) or an error. Retries a lost connection, and a server that refuses more watchers,
+  // without limit and with growing, jittered delays; no change is reported twice.
   [[nodiscard]] absl::Status Watch(
       std::string_view name,
       const std::function<bool(const v1::WatchCalibrationResponse& change)>& on_change,
       const WatchOptions& options = {});
-  // What became of the calibration over time: all buckets of the request's range, of as many
-  // pages as they take; page_size and page_token play no part.
+  // The calibration over time: all buckets of the request's range, from all pages; page_size and
+  // page_token are ignored.
   [[nodiscard]] absl::StatusOr<v1::GetHistoryResponse> GetHistory(
       const v1::GetHistoryRequest& request);
 
@@ -116,7 +117,7 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::QuadraticTestResult> RunTest(
       const v1::RunTestRequest& request, const LongCallOptions& options = {});
 
-  // All that can be said of the newest window. CANCELLED after a stop.
+  // The complete evaluation of the newest window. CANCELLED after a stop.
   [[nodiscard]] absl::StatusOr<v1::Evaluation> Evaluate(const v1::EvaluateRequest& request,
                                                         const LongCallOptions& options = {});
 
@@ -126,11 +127,11 @@ class Client {
   [[nodiscard]] absl::StatusOr<std::int64_t> Backup(const std::string& path,
                                                     const LongCallOptions& options = {});
 
-  // Has the server read all of its database and say what is wrong with it.
+  // Makes the server read and verify its whole database. The result lists the problems found.
   [[nodiscard]] absl::StatusOr<v1::Verification> Verify(const LongCallOptions& options = {});
 
-  // Opens a stream of labelled predictions to a model and waits, for the call
-  // timeout at most, until the server is ready for it.
+  // Opens a stream of predictions to a model and waits, at most for the call timeout, until the
+  // server is ready for it.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<ObservationStream>> OpenStream(
       std::string_view name, const StreamOptions& options = {});
 

@@ -14,13 +14,13 @@
 
 namespace calibd::client {
 
-// What the numbers of a prediction are. Logits become probabilities by the
+// The kind of the values of a prediction. Logits become probabilities by the
 // softmax, which the server applies in double.
 enum class PredictionKind { kProbabilities, kLogits };
 
-// What happens to a prediction or a label by id that is not valid.
+// The handling of invalid predictions and invalid labels by id.
 enum class InvalidRows {
-  // Send fails and takes none of the rows it was given.
+  // Send fails and takes no row of the call.
   kReject,
   // The row is left out and counted; the server is told the count.
   kDrop,
@@ -39,10 +39,10 @@ struct StreamOptions {
   // At most this many batches sent and not yet acknowledged, within the server's
   // limit. 0: that limit. With as many, Send blocks.
   std::int32_t max_unacknowledged_batches = 0;
-  // The stream fails with DEADLINE_EXCEEDED when a call waits for the server and
-  // this long nothing was acknowledged, reconnecting included; > 0. With
-  // RESOURCE_EXHAUSTED when the server took nothing more for as long and said so, as
-  // it does while max_pending predictions wait for their labels.
+  // The stream fails with DEADLINE_EXCEEDED when a call waits for the server and nothing is
+  // acknowledged for this time, reconnects included; > 0. It fails with RESOURCE_EXHAUSTED when
+  // the server refuses more rows for this time, e.g. because max_pending predictions are
+  // pending.
   std::chrono::milliseconds stall_timeout{60000};
   // The producer's class order; checked against the model's. Empty: not checked.
   std::vector<std::string> class_names{};
@@ -75,23 +75,24 @@ struct RejectedBatch {
   std::vector<RowError> errors;
 };
 
-// What became of the labels given to Label.
+// Counts of the labels given to Label, by outcome.
 struct LabelCounts {
-  // Given to Label, dropped ones included.
+  // Labels given to Label, dropped ones included.
   std::int64_t labels = 0;
-  // Taken by the server, once, whatever then became of them.
+  // Labels that the server accepted, each counted once, with any outcome.
   std::int64_t accepted = 0;
-  // Of batches that the server rejected.
+  // Labels of batches that the server rejected.
   std::int64_t rejected = 0;
-  // Left out as invalid before sending; the server is not told.
+  // Invalid labels that were dropped before sending; the server does not learn their number.
   std::int64_t dropped = 0;
 
-  // What became of those that were taken; each is in one of these. The server tells it at
-  // Finish alone, and of one connection: after a reconnect it is known of the labels taken
-  // on the last connection only, so that these add up to less than `accepted`.
+  // The accepted labels by outcome; each label is in exactly one count. The server reports these
+  // counts only at Finish, and for one connection: after a reconnect they cover only the labels
+  // accepted on the last connection, and add up to less than `accepted`.
   //
-  // Now known of a prediction that waits; known before; not the label known before, which
-  // stays; of a prediction that matured before; of no prediction that is known.
+  // matched: assigned to a pending prediction. repeated: equal to the known label. conflicting:
+  // different from the known label, which is kept. late: the prediction had already matured.
+  // unknown: no prediction with this id is known.
   std::int64_t matched = 0;
   std::int64_t repeated = 0;
   std::int64_t conflicting = 0;
@@ -102,21 +103,21 @@ struct LabelCounts {
 struct StreamCounts {
   // Rows given to Send and SendWithIds, dropped ones included.
   std::int64_t rows = 0;
-  // Rows that the server has counted, once, or with an id taken.
+  // Rows that the server has accepted, each counted once.
   std::int64_t accepted_rows = 0;
-  // Rows that the server did not take as it knew their ids. Told at Finish alone, and
-  // counted as accepted until then; after a reconnect it is known of the last connection
-  // only, and of rows that were sent again not at all.
+  // Rows that the server ignored because their ids were known. Reported only at Finish; such rows
+  // count as accepted until then. After a reconnect only the rows of the last connection are
+  // included, without rows that were resent.
   std::int64_t duplicate_rows = 0;
   // Rows of batches that the server rejected.
   std::int64_t rejected_rows = 0;
   // Rows left out as invalid before sending.
   std::int64_t dropped_rows = 0;
-  // Dropped rows that the server was told of: all, unless no valid row followed
-  // the last Flush.
+  // Dropped rows that were reported to the server: all, unless no valid row followed the last
+  // Flush.
   std::int64_t reported_dropped_rows = 0;
   LabelCounts labels;
-  // Of rows and of labels.
+  // Rejected batches of rows and of labels.
   std::int64_t rejected_batches = 0;
   // Connections after the first, and batches sent again on them.
   std::int64_t reconnects = 0;
@@ -131,12 +132,12 @@ struct StreamCounts {
 // and kept until acknowledged. They arrive in the order in which they were given;
 // to alternate between rows with and without ids or labels, and labels by id, makes
 // small batches. A lost connection is opened again with growing, jittered delays and
-// what was not acknowledged is sent again; the server counts each batch once. A
-// server that can take no more for now is asked again after the delay it names. Memory:
+// all unacknowledged batches are sent again; the server counts each batch once. If the server
+// refuses more rows for now, the stream retries after the delay in its answer. Memory:
 // max_unacknowledged_batches batches and one in the making.
 //
-// Once a function has failed for another reason than invalid rows, the stream is
-// over: the others return the same error. Rows that were not acknowledged then
+// When a function fails for another reason than invalid rows, the stream is over: all functions
+// then return the same error. Rows that were not acknowledged then
 // may or may not have been counted.
 //
 // Threads: Send, SendWithIds, SetGroup, Label, Flush and Finish from one thread at a time; the
@@ -152,16 +153,15 @@ class ObservationStream {
   // Takes n rows of class_count() values, row-major, with their labels in
   // [0, class_count()). Rows wait until a batch is full, Flush or Finish.
   // Blocks while too many batches are unacknowledged.
-  // Errors: InvalidArgument naming the first bad rows (no row was taken); or why
-  // the stream is over.
+  // Errors: InvalidArgument naming the first bad rows (no row was taken); or the
+  // error that ended the stream.
   [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const double> values,
                                   std::span<const std::int32_t> labels);
   [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const float> values,
                                   std::span<const std::int32_t> labels);
 
-  // As Send, each row with an id of 1 to 128 bytes of UTF-8, the caller's own. labels:
-  // one for each row, or none if they come later. A row whose id the server knows is not
-  // taken again.
+  // As Send, with an id of 1 to 128 bytes of UTF-8 for each row, chosen by the caller. labels:
+  // one for each row, or empty if they come later. The server ignores a row with a known id.
   [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const double> values,
                                          std::span<const std::string> ids,
                                          std::span<const std::int32_t> labels = {});
@@ -169,8 +169,8 @@ class ObservationStream {
                                          std::span<const std::string> ids,
                                          std::span<const std::int32_t> labels = {});
 
-  // The value of the model's group tag, 1 to 64 bytes of printable UTF-8, of the
-  // rows given to Send and SendWithIds from here on; empty (the default): none. To alternate
+  // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later
+  // rows of Send and SendWithIds; empty (the default): no value. To alternate
   // between rows with and without one makes small batches. Errors: InvalidArgument, and then
   // nothing has changed.
   [[nodiscard]] absl::Status SetGroup(std::string_view value);
@@ -181,7 +181,7 @@ class ObservationStream {
   [[nodiscard]] absl::Status Label(std::span<const std::string> ids,
                                    std::span<const std::int32_t> labels);
 
-  // Sends the rows that wait, without waiting for the acknowledgement.
+  // Sends the buffered rows, without waiting for the acknowledgement.
   [[nodiscard]] absl::Status Flush();
 
   // Sends the pending batches and returns when both sides agree that every batch was
@@ -193,8 +193,8 @@ class ObservationStream {
 
   [[nodiscard]] StreamCounts counts() const;
 
-  // The batches rejected since the last call, at most 100 of them; counts() tells
-  // of all.
+  // The batches rejected since the last call, at most 100 of them; counts() includes
+  // all.
   [[nodiscard]] std::vector<RejectedBatch> TakeRejected();
 
   [[nodiscard]] std::size_t class_count() const;

@@ -19,28 +19,29 @@ namespace calibd::convert {
 // kernel.
 [[nodiscard]] v1::BlockEstimate ToProto(const RunningBlock& block, double bound);
 
-// What a kernel says of itself: bandwidth and universality. The bound stays unset.
+// The bandwidth and universality of a kernel. The bound stays unset.
 void ToProto(const RunningKernel& kernel, v1::Provenance& provenance);
 
-// Fills the estimates, the test, the bounds and the noise floors, and of the provenance
-// the lens, the kernel, the bandwidth and its rule, and what it was computed with.
-// spec: of this lens.
+// Fills the estimates, the test, the bounds and the noise floors, and these
+// fields of the provenance: lens, kernel, bandwidth, bandwidth rule, precision and SIMD target.
+// spec: the specification of this lens.
 void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
              const LensTestResult& result, v1::QuadraticTestResult& proto);
 
 [[nodiscard]] absl::StatusOr<Precision> FromProto(v1::Precision proto);
 
 // Everything but the lenses' kernels and the seed, when it is unset.
-// kernel: of the canonical lens, which comes first. default_lenses: when none are asked for.
+// kernel: the kernel of the canonical lens, which comes first. default_lenses: used if the request
+// has no lenses.
 // Errors: InvalidArgument that begins with the field and a space. CheckEvaluation passes
-// what is returned.
+// the returned value.
 [[nodiscard]] absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
                                                           const KernelSpec& kernel,
                                                           std::span<const Lens> default_lenses,
                                                           std::size_t class_count);
 
-// options: of this evaluation. Each lens's provenance lacks what is not of the
-// computation: numbers of the observations, time, threads, version.
+// options: the options of this evaluation. The provenance of each lens lacks the numbers of the
+// observations, the time, the threads and the version, which the computation does not know.
 [[nodiscard]] v1::Evaluation ToProto(const Evaluation& evaluation,
                                      const EvaluationOptions& options);
 

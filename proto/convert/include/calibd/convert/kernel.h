@@ -8,8 +8,8 @@
 #include "calibd/core/lens_kernel.h"
 #include "calibd/v1/kernel.pb.h"
 
-// Between core's values and the contract's messages, for the server and for whoever
-// computes the server's answers offline.
+// Conversions between core's values and the contract's messages, for the server and for programs
+// that compute the server's answers offline.
 namespace calibd::convert {
 
 // Errors: InvalidArgument when the lens does not fit a model of class_count classes.
@@ -22,7 +22,7 @@ namespace calibd::convert {
                                                    const v1::BandwidthRule& bandwidth,
                                                    std::size_t class_count);
 [[nodiscard]] v1::Kernel KernelToProto(const KernelSpec& spec);
-// observations: of which the median is taken.
+// observations: the number of observations in the median.
 [[nodiscard]] v1::BandwidthRule BandwidthToProto(const BandwidthRule& rule,
                                                  std::size_t observations);
 
