@@ -25,7 +25,8 @@ namespace calibd::server {
                                        std::string_view remedy = "");
 // Remedies for a file that is missing or in the place of another one.
 inline constexpr std::string_view kPutFileBack = "put the file back";
-inline constexpr std::string_view kPutRightFileBack = "move it away and put the right file in its place, if there is one";
+inline constexpr std::string_view kPutRightFileBack =
+    "move it away and put the right file in its place, if there is one";
 
 // An open file of the store, that closes itself. Errors: FileError.
 class File {
