@@ -221,23 +221,21 @@ struct Server::Parts {
     if (unstored == 0) {
       return;
     }
-    if (health.damaged()) {
+    const CommitQueue::Refusal refusal = commits.refusal();
+    // The contents of the disk are then unknown.
+    if (health.damaged() || refusal == CommitQueue::Refusal::kEverything) {
       spdlog::warn(
-          "snapshots that were not stored: {}; the store is damaged, so the next start may refuse "
-          "it "
-          "or miss rows that were acknowledged",
-          unstored);
+          "snapshots that were not stored: {}, because the store {}; the next start "
+          "checks the store",
+          unstored, health.damaged() ? "is damaged" : "failed");
       return;
     }
-    const CommitQueue::Refusal refusal = commits.refusal();
     spdlog::warn(
         "snapshots that were not stored: {}, because {}; the next start replays the batches of "
-        "these "
-        "models from the log, which takes longer and loses nothing",
+        "these models from the log, which takes longer and loses nothing",
         unstored,
-        refusal == CommitQueue::Refusal::kNothing      ? "there was not enough time"
-        : refusal == CommitQueue::Refusal::kEverything ? "the store failed"
-                                                       : "the disk is full");
+        refusal == CommitQueue::Refusal::kNothing ? "there was not enough time"
+                                                  : "the disk is full");
   }
 
   void EndRecovery() {

@@ -267,7 +267,7 @@ TEST(RemovedFileTest, NothingIsAcknowledgedAfterItIsNoticed) {
   EXPECT_EQ(server->WaitForExit(), 1);
   // The stop cannot store the snapshot, and must not promise that the next start needs none.
   EXPECT_THAT(server->process().Output(),
-              HasSubstr("snapshots that were not stored: 1; the store is damaged"));
+              HasSubstr("snapshots that were not stored: 1, because the store is damaged"));
   EXPECT_THAT(server->process().Output(), Not(HasSubstr("loses nothing")));
 }
 
