@@ -29,7 +29,7 @@ class CallReactor : public Reactor, public Sink<Response> {
   CallReactor(const char* method, CallMemory& memory, const grpc::CallbackServerContext& context,
               Response* response)
       : Sink<Response>({method, context.peer(), context.deadline()}),
-        reservation_(memory, context.peer()),
+        reservation_(memory, this->context().caller),
         response_(response) {}
 
   // Keeps the call alive until gRPC is done with it. self: this call.
