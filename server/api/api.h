@@ -45,7 +45,7 @@ struct ApiParts {
 };
 
 // field: of the request, for the error. Errors: InvalidArgument naming the field; NotFound;
-// Unavailable before the models are restored.
+// Unavailable before the models are recovered.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> FindModel(const ModelRegistry& registry,
                                                                const char* field,
                                                                const std::string& name);

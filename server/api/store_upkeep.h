@@ -19,12 +19,12 @@
 namespace calibd::server {
 
 // Backups and verifications. Reads the database by connections of its own, on a thread of its own,
-// once the models are restored. One copy or verification is computed at a time; what is computed is
-// sent without holding up the next one.
+// once the models are recovered. One copy or verification is computed at a time; what is computed
+// is sent without holding up the next one.
 class StoreUpkeep {
  public:
-  // folder: of the store that commits writes. health: told of damage that a copy or a verification
-  // finds. Removes what an earlier process left there half done.
+  // folder: the folder of the store. A copy or a verification reports damage to health. Removes the
+  // incomplete copy of an earlier process from the folder.
   StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
               Health& health);
 

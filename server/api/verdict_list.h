@@ -28,7 +28,7 @@ class VerdictList {
   explicit VerdictList(const ModelRegistry& registry)
       : registry_(registry), thread_("calibd-verdicts", 1) {}
 
-  // Answers on the thread; Unavailable before the models are restored.
+  // Answers on the thread; Unavailable before the models are recovered.
   // Errors, and then there is no answer: InvalidArgument; ResourceExhausted when too many calls
   // are queued. May throw bad_alloc likewise.
   [[nodiscard]] absl::Status List(const v1::ListVerdictsRequest& request,

@@ -56,7 +56,7 @@ constexpr std::array<Route, 3> kRoutes{{
     {.path = "/readyz", .answer = AnswerReady, .health_check = true},
 }};
 
-// The route of a request; null if there is none.
+// The route of a request; null if its path is unknown.
 const Route* FindRoute(const HttpRequest& request) {
   const beast::string_view target = request.target();
   const beast::string_view path = target.substr(0, target.find('?'));

@@ -130,7 +130,7 @@ class RowWrite final : public ModelWrite {
   std::chrono::microseconds time_{};
   // Log id of the row; 0 if the row was not appended.
   std::int64_t log_id_ = 0;
-  // Log id of a row that only opens the producer; 0 if there is none.
+  // Log id of a row that only opens the producer; 0 if none was appended.
   std::int64_t opened_log_id_ = 0;
   // The batch was settled before.
   bool known_ = false;
@@ -159,7 +159,7 @@ class MatureWrite final : public ModelWrite {
   void Answer() override { done_(committed_); }
 
  private:
-  // Appends the row of what matured, whose predictions are read from the log.
+  // Appends a MaturedRow; reads the matured predictions from the log.
   [[nodiscard]] absl::Status Append(Store& store);
   // Adds predictions to the row; labels: one for each of them, or kNoLabel.
   void Add(const PredictionsRow& predictions, const std::vector<std::int32_t>& labels,
@@ -169,7 +169,7 @@ class MatureWrite final : public ModelWrite {
   PredictionTracker::Matured matured_;
   PredictionTracker::Unneeded unneeded_;
   LogRow row_;
-  // Log id of the row; 0 if there is none.
+  // Log id of the row; 0 if the row was not appended.
   std::int64_t log_id_ = 0;
   std::chrono::microseconds time_{};
   bool committed_ = false;

@@ -146,7 +146,7 @@ class PredictionTracker {
   // By predicted class, of class_count of them. O(pending).
   [[nodiscard]] std::vector<PendingCounts> PendingByClass(std::size_t class_count) const;
 
-  // Log id of the first batch that the tracker still needs; INT64_MAX if there is none.
+  // Log id of the first batch that the tracker still needs; INT64_MAX if it needs no batch.
   [[nodiscard]] std::int64_t first_log_id() const noexcept;
   // All predictions up to this batch have matured.
   [[nodiscard]] std::int64_t matured_log_id() const noexcept { return matured_log_id_; }

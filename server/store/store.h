@@ -46,7 +46,7 @@ class Store {
     std::int64_t id = 0;
     // As the model was created, create_time set.
     v1::Model declaration;
-    // Data of the newest snapshot; empty if there is none yet. It includes all batches up to
+    // Data of the newest snapshot; empty before the first one. It includes all batches up to
     // `snapshot_log_id`.
     std::string snapshot;
     std::int64_t snapshot_log_id = 0;

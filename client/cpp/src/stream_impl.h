@@ -123,7 +123,7 @@ class ObservationStream::Impl {
   std::int64_t rows_on_connection_ = 0;
   std::int64_t resent_rows_on_connection_ = 0;
   std::int64_t resent_labels_on_connection_ = 0;
-  // The status of the last connection if the server refused more rows for now.
+  // The status of the last connection if the server had no room for more rows.
   absl::Status refusal_;
   // Time of the last answer, or of the start of the wait for the first one.
   Clock::time_point last_progress_;

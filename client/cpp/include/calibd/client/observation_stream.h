@@ -133,7 +133,7 @@ struct StreamCounts {
 // to alternate between rows with and without ids or labels, and labels by id, makes
 // small batches. A lost connection is opened again with growing, jittered delays and
 // all unacknowledged batches are sent again; the server counts each batch once. If the server
-// refuses more rows for now, the stream retries after the delay in its answer. Memory:
+// has no room for more rows, the stream retries after the delay in the answer. Memory:
 // max_unacknowledged_batches batches and one in the making.
 //
 // When a function fails for another reason than invalid rows, the stream is over: all functions
