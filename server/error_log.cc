@@ -14,9 +14,7 @@ void ErrorLog::Log(const std::string& message) {
     logged_.clear();
     more_ = 0;
   }
-  if (logged_.contains(message)) {
-    return;
-  }
+  if (logged_.contains(message)) return;
   if (logged_.size() < kMostLines) {
     logged_.insert(message);
     spdlog::error("{}", message);

@@ -92,9 +92,7 @@ absl::Status WithRetryDelay(absl::Status status, std::chrono::milliseconds delay
 std::optional<rpc::ErrorInfo> GetErrorInfo(const absl::Status& status) {
   const absl::optional<absl::Cord> payload = status.GetPayload(kErrorInfoUrl);
   rpc::ErrorInfo info;
-  if (!payload.has_value() || !info.ParseFromString(std::string(*payload))) {
-    return std::nullopt;
-  }
+  if (!payload.has_value() || !info.ParseFromString(std::string(*payload))) return std::nullopt;
   return info;
 }
 

@@ -27,9 +27,7 @@ Armed Read() {
   const char* const variable = std::getenv("CALIBD_FAILPOINT");
   const std::string_view text = variable == nullptr ? "" : variable;
   const std::size_t end = text.find_first_of(":!@");
-  if (end == std::string_view::npos) {
-    return armed;
-  }
+  if (end == std::string_view::npos) return armed;
   armed.point = text.substr(0, end);
   if (text[end] == '@') {
     armed.while_file = text.substr(end + 1);
@@ -50,21 +48,15 @@ const Armed& TheArmed() {
 void Failpoint(std::string_view point) {
   const Armed& armed = TheArmed();
   static std::atomic<int> reached = 0;
-  if (point != armed.point) {
-    return;
-  }
+  if (point != armed.point) return;
   while (!armed.while_file.empty() && std::filesystem::exists(armed.while_file)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (++reached == armed.at) {
-    if (armed.throws) {
-      throw std::runtime_error("failpoint");
-    }
+    if (armed.throws) throw std::runtime_error("failpoint");
     kill(getpid(), SIGKILL);
     // Until it arrives.
-    while (true) {
-      pause();
-    }
+    while (true) pause();
   }
 }
 

@@ -17,17 +17,13 @@ absl::StatusOr<tcp::endpoint> ParseListenAddress(std::string_view text) {
         Quoted(text), " is not a listen address, expected ADDRESS:PORT such as 127.0.0.1:8460"));
   };
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) {
-    return error();
-  }
+  if (colon == std::string_view::npos) return error();
   std::string host(text.substr(0, colon));
   const std::string_view port_text = text.substr(colon + 1);
   std::uint16_t port = 0;
   const auto [end, failure] =
       std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
-  if (failure != std::errc() || end != port_text.data() + port_text.size()) {
-    return error();
-  }
+  if (failure != std::errc() || end != port_text.data() + port_text.size()) return error();
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host == "localhost") {
@@ -35,9 +31,7 @@ absl::StatusOr<tcp::endpoint> ParseListenAddress(std::string_view text) {
   }
   boost::system::error_code code;
   const boost::asio::ip::address address = boost::asio::ip::make_address(host, code);
-  if (code) {
-    return error();
-  }
+  if (code) return error();
   return tcp::endpoint(address, port);
 }
 
@@ -57,12 +51,8 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context,
     // listeners still exclude each other.
     acceptor.set_option(tcp::acceptor::reuse_address(true), code);
   }
-  if (!code) {
-    acceptor.bind(endpoint, code);
-  }
-  if (!code) {
-    acceptor.listen(boost::asio::socket_base::max_listen_connections, code);
-  }
+  if (!code) acceptor.bind(endpoint, code);
+  if (!code) acceptor.listen(boost::asio::socket_base::max_listen_connections, code);
   if (code) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", FormatAddress(endpoint), ": ", code.message()));

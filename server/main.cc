@@ -45,9 +45,7 @@ int Serve(const Options& options) {
     spdlog::error("{}", std::string(status.message()));
     failed = true;
     // A second signal would cut the drain short.
-    if (!draining.exchange(true)) {
-      kill(getpid(), SIGTERM);
-    }
+    if (!draining.exchange(true)) kill(getpid(), SIGTERM);
   };
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
       options, {.on_serving =
@@ -56,9 +54,7 @@ int Serve(const Options& options) {
                       if (!options.ready_file.empty()) {
                         const absl::Status written =
                             calibd::server::WriteReadyFile(options.ready_file, grpc, http);
-                        if (!written.ok()) {
-                          fail(written);
-                        }
+                        if (!written.ok()) fail(written);
                       }
                     },
                 .on_failure = fail});
@@ -83,9 +79,7 @@ int Serve(const Options& options) {
 int main(int argc, char** argv) {
   try {
     const auto parsed = calibd::server::ParseOptions(argc, argv);
-    if (const auto* exit = std::get_if<Exit>(&parsed)) {
-      return exit->code;
-    }
+    if (const auto* exit = std::get_if<Exit>(&parsed)) return exit->code;
     const auto& invocation = std::get<Invocation>(parsed);
     return invocation.command == Command::kHealthcheck
                ? calibd::server::RunHealthcheck(invocation.options.listen)

@@ -192,15 +192,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
 
 // One scalar of the file as the text a flag would carry.
 std::optional<std::string> ScalarText(const toml::node& node) {
-  if (auto text = node.value_exact<std::string>()) {
-    return text;
-  }
-  if (const auto flag = node.value_exact<bool>()) {
-    return *flag ? "true" : "false";
-  }
-  if (const auto integer = node.value_exact<std::int64_t>()) {
-    return absl::StrCat(*integer);
-  }
+  if (auto text = node.value_exact<std::string>()) return text;
+  if (const auto flag = node.value_exact<bool>()) return *flag ? "true" : "false";
+  if (const auto integer = node.value_exact<std::int64_t>()) return absl::StrCat(*integer);
   if (const auto number = node.value_exact<double>()) {
     std::ostringstream text;
     text.precision(17);
@@ -238,9 +232,7 @@ void ApplyFile(CLI::App& app, const std::string& path) {
       throw CLI::ConfigError(absl::StrCat("--config ", path, ": ", name, " must be one value"),
                              kUsageError);
     }
-    if (option->count() > 0) {
-      continue;
-    }
+    if (option->count() > 0) continue;
     option->add_result(*text);
     option->run_callback();
   }
@@ -260,9 +252,7 @@ void CheckValuesAreGiven(int argc, const char* const* argv) {
 // Throws CLI::ValidationError.
 void CheckAddress(const char* flag, const std::string& text, bool allow_remote) {
   const auto endpoint = ParseListenAddress(text);
-  if (!endpoint.ok()) {
-    throw CLI::ValidationError(flag, std::string(endpoint.status().message()));
-  }
+  if (!endpoint.ok()) throw CLI::ValidationError(flag, std::string(endpoint.status().message()));
   if (!endpoint->address().is_loopback() && !allow_remote) {
     throw CLI::ValidationError(
         flag, absl::StrCat(text,
@@ -349,12 +339,8 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
     CheckValuesAreGiven(argc, argv);
     app.parse(argc, argv);
     Options& options = invocation.options;
-    if (!options.config.empty()) {
-      ApplyFile(app, options.config);
-    }
-    if (healthcheck->parsed()) {
-      invocation.command = Command::kHealthcheck;
-    }
+    if (!options.config.empty()) ApplyFile(app, options.config);
+    if (healthcheck->parsed()) invocation.command = Command::kHealthcheck;
     const bool allow_remote =
         options.insecure_allow_remote || invocation.command == Command::kHealthcheck;
     CheckAddress("--listen", options.listen, allow_remote);

@@ -65,9 +65,7 @@ struct Server::Parts {
         health(options.data_dir, [this] { return commits.refusal(); }),
         commits(std::move(the_store),
                 [this](const absl::Status& status) {
-                  if (absl::IsDataLoss(status)) {
-                    health.ReportDamage(status);
-                  }
+                  if (absl::IsDataLoss(status)) health.ReportDamage(status);
                   events.on_failure(absl::Status(
                       status.code(),
                       absl::StrCat("the store failed, calibd acknowledges nothing more: ",
@@ -128,9 +126,7 @@ struct Server::Parts {
     api.Stop();
     // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
-    if (due_work != nullptr) {
-      due_work->Stop();
-    }
+    if (due_work != nullptr) due_work->Stop();
     // Submitted batches are settled, and what settling them posts is written.
     commits.Flush();
     writers.Stop();
@@ -166,9 +162,7 @@ struct Server::Parts {
     });
     if (!status.ok()) {
       // A recovery that the drain stopped did not fail.
-      if (!absl::IsCancelled(status)) {
-        events.on_failure(status);
-      }
+      if (!absl::IsCancelled(status)) events.on_failure(status);
       return;
     }
     if (health.StartServing()) {
@@ -180,14 +174,10 @@ struct Server::Parts {
   // Writes to a removed file succeed, but their rows are lost. On the thread of `due_work`.
   void CheckFiles() {
     const auto now = std::chrono::steady_clock::now();
-    if (now < check_files_at) {
-      return;
-    }
+    if (now < check_files_at) return;
     check_files_at = now + kCheckFilesInterval;
     commits.Call([this](const Store& checked, const absl::Status& /*committed*/) {
-      if (absl::Status status = checked.CheckInPlace(); !status.ok()) {
-        commits.Fail(status);
-      }
+      if (absl::Status status = checked.CheckInPlace(); !status.ok()) commits.Fail(status);
     });
   }
 
@@ -203,9 +193,7 @@ struct Server::Parts {
   void WarnOfSmallDisk() const {
     std::error_code error;
     const std::filesystem::space_info disk = std::filesystem::space(options.data_dir, error);
-    if (error) {
-      return;
-    }
+    if (error) return;
     const auto used =
         static_cast<std::uintmax_t>(store.log_file_bytes() + commits.statistics().database_bytes);
     const std::size_t reserved = registry.reserved_disk_bytes();
@@ -218,9 +206,7 @@ struct Server::Parts {
   }
 
   void WarnOfUnstored(std::size_t unstored) const {
-    if (unstored == 0) {
-      return;
-    }
+    if (unstored == 0) return;
     const CommitQueue::Refusal refusal = commits.refusal();
     // The contents of the disk are then unknown.
     if (health.damaged() || refusal == CommitQueue::Refusal::kEverything) {
@@ -240,9 +226,7 @@ struct Server::Parts {
 
   void EndRecovery() {
     recovery.stop = true;
-    if (recoverer.joinable()) {
-      recoverer.join();
-    }
+    if (recoverer.joinable()) recoverer.join();
   }
 
   const Options options;
@@ -285,30 +269,22 @@ Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
   absl::StatusOr<std::vector<std::string>> hosts = ParseHttpHosts(options.http_hosts);
-  if (!hosts.ok()) {
-    return hosts.status();
-  }
+  if (!hosts.ok()) return hosts.status();
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.data_dir);
-  if (!store.ok()) {
-    return store.status();
-  }
+  if (!store.ok()) return store.status();
   auto parts = std::make_unique<Parts>(options, *std::move(store), std::move(events));
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
        .health = parts->health,
        .hosts = *std::move(hosts)});
-  if (!http.ok()) {
-    return http.status();
-  }
+  if (!http.ok()) return http.status();
   parts->http = *std::move(http);
   absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc = GrpcEndpoint::Start(
       options, {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
       std::make_unique<RpcInterceptorFactory>(parts->rpcs), parts->call_memory,
       parts->relay_statistics);
-  if (!grpc.ok()) {
-    return grpc.status();
-  }
+  if (!grpc.ok()) return grpc.status();
   parts->grpc = *std::move(grpc);
   spdlog::info("calibd {} listens for gRPC on {} and for HTTP on {}", kVersion,
                parts->grpc->address(), parts->http->address());

@@ -63,13 +63,9 @@ std::string PublicMessage(const absl::Status& status) {
 
 // Cut between two characters of UTF-8: a broken one makes the message unparsable.
 std::string CutUtf8(std::string_view text, std::size_t max_length) {
-  if (text.size() <= max_length) {
-    return std::string(text);
-  }
+  if (text.size() <= max_length) return std::string(text);
   std::size_t length = max_length;
-  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) {
-    --length;
-  }
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
   return std::string(text.substr(0, length)) + "...";
 }
 
@@ -79,9 +75,7 @@ rpc::Status ToRpcStatus(const absl::Status& status) {
   rpc::Status result;
   result.set_code(static_cast<int>(status.code()));
   result.set_message(CutUtf8(PublicMessage(status), kMaxMessageLength));
-  if (status.ok()) {
-    return result;
-  }
+  if (status.ok()) return result;
   const absl::Status complete = GetErrorInfo(status).has_value()
                                     ? status
                                     : WithReason(status, absl::StatusCodeToString(status.code()));
@@ -97,9 +91,7 @@ rpc::Status ToRpcStatus(const absl::Status& status) {
   // Payloads come in no order of their own; the reason must not be the one cut.
   add(kErrorInfoUrl, *complete.GetPayload(kErrorInfoUrl));
   complete.ForEachPayload([&add](absl::string_view url, const absl::Cord& payload) {
-    if (url != kErrorInfoUrl && url != kClientMessageUrl) {
-      add(url, payload);
-    }
+    if (url != kErrorInfoUrl && url != kClientMessageUrl) add(url, payload);
   });
   return result;
 }

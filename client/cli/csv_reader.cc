@@ -132,8 +132,9 @@ absl::Status ForEachId(std::istream& input, const std::string& source, bool head
   for (bool any = false;; any = true) {
     const auto more = reader.Next();
     if (!more.ok()) return more.status();
-    if (!*more)
+    if (!*more) {
       return any ? absl::OkStatus() : absl::InvalidArgumentError(source + " holds no rows");
+    }
     std::string_view rest;
     if (const auto fault = TakeId(reader.line(), id, rest)) return reader.Error(1, *fault);
     if (absl::Status status = take(reader, id, rest); !status.ok()) return status;

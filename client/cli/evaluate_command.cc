@@ -134,8 +134,9 @@ ExitCode Report(const Context& context, const v1::Evaluation& evaluation,
     PrintJson(json);
   } else {
     Print(DescribeEvaluation(evaluation, kSummaryLevel));
-    if (dropped.value_or(0) > 0)
+    if (dropped.value_or(0) > 0) {
       Print(absl::StrCat("\n", *dropped, " invalid rows were left out\n"));
+    }
     if (decision.has_value()) Print(absl::StrCat("\n", decision->sentence));
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
@@ -190,9 +191,7 @@ ExitCode Run(const Context& context, EvaluateOptions& options) {
   const auto request = MakeRequest(options);
   if (!request.ok()) return UsageFault(std::string(request.status().message()));
   if (options.model.empty()) return EvaluateFiles(context, options, *request);
-  if (!options.input.predictions.empty()) {
-    return UsageFault("give files or --model, not both");
-  }
+  if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
   return EvaluateServed(context, options, *request);
 }
 

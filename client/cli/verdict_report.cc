@@ -105,9 +105,7 @@ std::string Headline(const std::string& model, const v1::Verdict& verdict, const
   std::vector<std::string> facts = {
       absl::StrCat(model, ": ", StatusName(verdict.status()), Since(verdict)),
       absl::StrCat("n = ", watch.observations())};
-  if (watch.effect_size().has_skce()) {
-    facts.push_back("SKCE " + Signed(watch.effect_size().skce()));
-  }
+  if (watch.effect_size().has_skce()) facts.push_back("SKCE " + Signed(watch.effect_size().skce()));
   const std::string gap = NotableGapText(verdict, watch);
   if (!gap.empty()) facts.push_back(gap);
   const std::string where = Where(verdict.whereabouts());
@@ -317,9 +315,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   const v1::Watch& watch = response.watch();
   std::string text =
       absl::StrCat(Headline(response.model(), verdict, watch), Plain(verdict.summary()), "\n");
-  if (watch.has_evidence()) {
-    absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
-  }
+  if (watch.has_evidence()) absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
   if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
   }

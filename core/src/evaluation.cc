@@ -369,9 +369,7 @@ double EvaluationOperations(std::size_t n, std::size_t class_count,
   for (const auto& [lens, kernel] : options.lenses) {
     sum += LensTestOperations(n, class_count, lens, TestOptions(options, kernel));
   }
-  for (const BinnedErrorSpec& spec : options.binned_errors) {
-    sum += BinnedOperations(size, m, spec);
-  }
+  for (const BinnedErrorSpec& spec : options.binned_errors) sum += BinnedOperations(size, m, spec);
   if (!options.binned_errors.empty()) {
     sum +=
         options.consistency_replicates * BinnedOperations(size, m, options.binned_errors.front());

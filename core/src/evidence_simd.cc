@@ -697,9 +697,7 @@ ProcessMixtures Advance(const ExpertBets& all, const ExpertBets& recent, double 
   ExpertVectors odds;
   for (std::size_t v = 0; v < kExpertVectors; ++v) odds[v] = Exp(hn::Neg(hn::Abs(r1[v])));
   for (V& value : odds) value = hn::Log(d, hn::Add(hn::Set(d, 1), value));
-  for (std::size_t v = 0; v < kExpertVectors; ++v) {
-    r1[v] = hn::Add(hn::Max(r1[v], zero), odds[v]);
-  }
+  for (std::size_t v = 0; v < kExpertVectors; ++v) r1[v] = hn::Add(hn::Max(r1[v], zero), odds[v]);
   StoreExperts(e, processes.log_e);
   StoreExperts(r1, processes.log_r1);
   StoreExperts(c1, processes.log_c1);

@@ -38,9 +38,7 @@ absl::Status CheckSymmetric(const Matrix& matrix, std::size_t term) {
 
 absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
                                                   std::size_t class_count) {
-  if (terms.empty()) {
-    return absl::InvalidArgumentError("terms is empty, expected at least 1 term");
-  }
+  if (terms.empty()) return absl::InvalidArgumentError("terms is empty, expected at least 1 term");
   // Before anything of m x m is taken.
   for (std::size_t l = 0; l < terms.size(); ++l) {
     if (terms[l].matrix.size() != class_count * class_count) {
@@ -85,9 +83,7 @@ absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
     kernel.bound_ += 2 * largest;
     total += matrix;
   }
-  if (kernel.factors_.empty()) {
-    return absl::InvalidArgumentError("terms hold only zero matrices");
-  }
+  if (kernel.factors_.empty()) return absl::InvalidArgumentError("terms hold only zero matrices");
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(Eigen::MatrixXd(total),
                                                               Eigen::EigenvaluesOnly);
   kernel.universal_ = solver.eigenvalues()(0) > kTolerance * solver.eigenvalues()(m - 1);

@@ -20,9 +20,7 @@ std::optional<double> MissingLabelsPValue(std::span<const LabelledCount> kinds) 
     predictions += static_cast<double>(kind.predictions);
     missing += static_cast<double>(kind.missing);
   }
-  if (missing == 0 || missing == predictions) {
-    return std::nullopt;
-  }
+  if (missing == 0 || missing == predictions) return std::nullopt;
   const double share = missing / predictions;
   const auto is_small = [share](double n) {
     return n * std::min(share, 1 - share) < kLeastExpected;
@@ -46,12 +44,8 @@ std::optional<double> MissingLabelsPValue(std::span<const LabelledCount> kinds) 
       add(n, missing_of_n);
     }
   }
-  if (!is_small(small_predictions)) {
-    add(small_predictions, small_missing);
-  }
-  if (count < 2) {
-    return std::nullopt;
-  }
+  if (!is_small(small_predictions)) add(small_predictions, small_missing);
+  if (count < 2) return std::nullopt;
   return boost::math::gamma_q(static_cast<double>(count - 1) / 2, statistic / 2, MathPolicy());
 }
 

@@ -119,9 +119,7 @@ void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel,
     }
     null_squares_ = null_squares;
     for (std::size_t block = has_pairs ? 1 : 0; block < blocks_.size(); ++block) {
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        blocks_[block].Add(rows.row(i), rows.labels[i]);
-      }
+      for (std::size_t i = 0; i < rows.size(); ++i) blocks_[block].Add(rows.row(i), rows.labels[i]);
     }
   }
 }

@@ -20,9 +20,7 @@ double Standardised(std::int64_t observed, double expected, double variance) noe
 bool StandsOut(double deviation, double variance, std::size_t places) noexcept {
   const double t = std::abs(deviation);
   // Not so of NaN, nor where rounding alone deviates.
-  if (!(t > 0 && variance > 0)) {
-    return false;
-  }
+  if (!(t > 0 && variance > 0)) return false;
   const double exponent = (variance + t) * std::log1p(t / variance) - t;
   return exponent >= std::log(2 * static_cast<double>(places) / kStandOutLevel);
 }

@@ -29,9 +29,7 @@ void DescribeEstimates(const ModelDeclaration& declaration, const LensSnapshot& 
                        google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
                        v1::Provenance& provenance) {
   const double bound = TermBound(lens);
-  for (const RunningBlock& block : lens.blocks) {
-    *estimates.Add() = convert::ToProto(block, bound);
-  }
+  for (const RunningBlock& block : lens.blocks) *estimates.Add() = convert::ToProto(block, bound);
   const KernelSpec spec = KernelOfLens(lens.lens, declaration.kernel);
   provenance.set_lens(lens.lens.name());
   *provenance.mutable_kernel() = convert::KernelToProto(spec);
@@ -58,9 +56,7 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
   DescribeWatch(model.declaration(), snapshot, *response.mutable_watch());
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
   // The newest first.
-  for (std::size_t i = alarms.size(); i-- > 0;) {
-    DescribeAlarm(alarms[i], *response.add_alarms());
-  }
+  for (std::size_t i = alarms.size(); i-- > 0;) DescribeAlarm(alarms[i], *response.add_alarms());
   DescribeGroups(model.declaration(), snapshot, response);
   WarnOfRows(model.declaration(), snapshot, *response.mutable_warnings());
   response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
@@ -97,9 +93,7 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   if (snapshot.reliability.Total().count > 0) {
     DescribeReliability(snapshot.reliability, *response.mutable_scores());
   }
-  if (snapshot.monitor.has_value()) {
-    DescribeMonitor(model, snapshot, now, response);
-  }
+  if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
   if (snapshot.warming_up()) {
     DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());
     return;

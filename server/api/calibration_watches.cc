@@ -31,9 +31,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{100};
 constexpr std::chrono::milliseconds kBetweenPasses{20};
 
 absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& request) {
-  if (!request.has_min_interval()) {
-    return kDefaultInterval;
-  }
+  if (!request.has_min_interval()) return kDefaultInterval;
   const google::protobuf::Duration& interval = request.min_interval();
   // Whole seconds are compared first: a client may send any number of them.
   const std::chrono::nanoseconds nanos(interval.nanos());
@@ -99,9 +97,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
                                      const Reply<v1::WatchCalibrationResponse>& stream,
                                      const std::shared_ptr<Model>& model) {
   const absl::StatusOr<std::chrono::nanoseconds> interval = ReadInterval(request);
-  if (!interval.ok()) {
-    return interval.status();
-  }
+  if (!interval.ok()) return interval.status();
   if (request.after_revision() < 0) {
     return InvalidFieldError("after_revision",
                              absl::StrCat("is ", request.after_revision(), ", expected >= 0"));
@@ -109,16 +105,12 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
   std::int64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (draining_) {
-      return DrainingError();
-    }
+    if (draining_) return DrainingError();
     // Under the lock: a model that is still registered now has its watches ended when it is
     // deleted.
     const ModelName& name = model->declaration().name;
     const absl::StatusOr<std::shared_ptr<Model>> registered = registry_.Find(name);
-    if (!registered.ok() || *registered != model) {
-      return ModelNotFoundError(name.ToString());
-    }
+    if (!registered.ok() || *registered != model) return ModelNotFoundError(name.ToString());
     if (watchers_.size() >= max_watchers_) {
       return WithRetryDelay(
           MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
@@ -172,9 +164,7 @@ void CalibrationWatches::End(const Model* model, const absl::Status& status) {
     }
   }
   // Outside the lock: a stream that ends removes its watcher.
-  for (const Reply<WatchResponse>& stream : streams) {
-    stream->End(status);
-  }
+  for (const Reply<WatchResponse>& stream : streams) stream->End(status);
 }
 
 void CalibrationWatches::Stop() {
@@ -183,9 +173,7 @@ void CalibrationWatches::Stop() {
     stopping_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  if (thread_.joinable()) thread_.join();
 }
 
 std::map<std::int64_t, CalibrationWatches::Watcher> CalibrationWatches::AwaitDue() {
@@ -198,9 +186,7 @@ std::map<std::int64_t, CalibrationWatches::Watcher> CalibrationWatches::AwaitDue
     const Clock::time_point now = Clock::now();
     Clock::time_point next = now + kLongestInterval;
     for (const auto& [number, watcher] : watchers_) {
-      if (watcher.due <= now) {
-        due.emplace(number, watcher);
-      }
+      if (watcher.due <= now) due.emplace(number, watcher);
       next = std::min(next, watcher.due);
     }
     if (due.empty()) {
@@ -213,9 +199,7 @@ std::map<std::int64_t, CalibrationWatches::Watcher> CalibrationWatches::AwaitDue
 void CalibrationWatches::Look(Watcher& watcher, std::map<const Model*, Shown>& shown) {
   watcher.due = Clock::now() + kBetweenLooks;
   const std::shared_ptr<Model> model = watcher.model.lock();
-  if (model == nullptr || !watcher.stream->idle()) {
-    return;
-  }
+  if (model == nullptr || !watcher.stream->idle()) return;
   Shown& now = shown[model.get()];
   if (now.snapshot == nullptr) {
     now.snapshot = model->snapshot();
@@ -223,9 +207,7 @@ void CalibrationWatches::Look(Watcher& watcher, std::map<const Model*, Shown>& s
     now.revision = Revision(*model, *now.snapshot, now.time);
   }
   const bool changed = now.revision != watcher.revision;
-  if (!changed && !watcher.silent) {
-    return;
-  }
+  if (!changed && !watcher.silent) return;
   WatchResponse response;
   response.set_revision(now.revision);
   if (changed) {
@@ -245,9 +227,7 @@ void CalibrationWatches::Run() {
   pthread_setname_np(pthread_self(), "calibd-watch");
   while (true) {
     std::map<std::int64_t, Watcher> due = AwaitDue();
-    if (due.empty()) {
-      return;
-    }
+    if (due.empty()) return;
     std::map<const Model*, Shown> shown;
     for (auto& entry : due) {
       Watcher& watcher = entry.second;
@@ -256,9 +236,7 @@ void CalibrationWatches::Run() {
     const std::lock_guard lock(mutex_);
     for (auto& [number, watcher] : due) {
       const auto found = watchers_.find(number);
-      if (found != watchers_.end()) {
-        found->second = std::move(watcher);
-      }
+      if (found != watchers_.end()) found->second = std::move(watcher);
     }
   }
 }

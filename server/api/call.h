@@ -43,9 +43,7 @@ class Call {
   template <typename Body>
   void Guard(Stage stage, const Body& body) {
     absl::Status status = Guarded(context_.method, stage, body);
-    if (!status.ok()) {
-      End(std::move(status));
-    }
+    if (!status.ok()) End(std::move(status));
   }
 
  private:
@@ -76,9 +74,7 @@ class Sink : public Call {
     this->Guard(Stage::kAnswer, [&]() -> absl::Status {
       Response response;
       absl::Status status = fill(response);
-      if (status.ok()) {
-        SendLast(std::move(response));
-      }
+      if (status.ok()) SendLast(std::move(response));
       return status;
     });
   }

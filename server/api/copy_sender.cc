@@ -20,9 +20,7 @@ CopySender::CopySender(File copy, Reply<v1::BackupResponse> stream, ThreadPool& 
       last_taken_(Clock::now()),
       hash_(XXH3_createState(), XXH3_freeState),
       chunk_(kChunkBytes) {
-  if (hash_ == nullptr) {
-    throw std::bad_alloc();
-  }
+  if (hash_ == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash_.get());
 }
 
@@ -42,9 +40,7 @@ void CopySender::PostNext() {
 }
 
 absl::Status CopySender::SendNext() {
-  if (!stream_->idle()) {
-    return absl::OkStatus();
-  }
+  if (!stream_->idle()) return absl::OkStatus();
   const absl::StatusOr<std::size_t> size =
       copy_.Read(chunk_.data(), chunk_.size(), static_cast<std::uint64_t>(sent_bytes_));
   if (!size.ok()) {

@@ -43,17 +43,13 @@ std::string Health::Unready() const {
       return "draining";
   }
   const CommitQueue::Refusal refusal = refusal_();
-  if (refusal != CommitQueue::Refusal::kNothing) {
-    return RefusalText(refusal);
-  }
+  if (refusal != CommitQueue::Refusal::kNothing) return RefusalText(refusal);
   return damaged_ ? "the store is damaged, see the log of calibd" : "";
 }
 
 std::string Health::RefusalChange(std::chrono::steady_clock::time_point now) {
   const CommitQueue::Refusal refusal = refusal_();
-  if (phase_ != Phase::kServing || refusal == logged_refusal_ || now < next_line_at_) {
-    return "";
-  }
+  if (phase_ != Phase::kServing || refusal == logged_refusal_ || now < next_line_at_) return "";
   logged_refusal_ = refusal;
   next_line_at_ = now + kLogInterval;
   return refusal == CommitQueue::Refusal::kNothing

@@ -55,15 +55,11 @@ std::string TokenPrefix(HistoryResolution resolution) {
 }
 
 absl::Status CheckHistoryToken(const std::string& token, HistoryQuery& query) {
-  if (token.empty()) {
-    return absl::OkStatus();
-  }
+  if (token.empty()) return absl::OkStatus();
   std::string text;
   std::int64_t start = 0;
   absl::string_view rest;
-  if (absl::WebSafeBase64Unescape(token, &text)) {
-    rest = text;
-  }
+  if (absl::WebSafeBase64Unescape(token, &text)) rest = text;
   if (!absl::ConsumePrefix(&rest, TokenPrefix(query.range.resolution)) ||
       !absl::SimpleAtoi(rest, &start)) {
     return InvalidFieldError("page_token",
@@ -78,16 +74,12 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   range.end = sys_seconds::max();
   if (request.has_start_time()) {
     const absl::StatusOr<sys_seconds> start = CheckTime("start_time", request.start_time());
-    if (!start.ok()) {
-      return start.status();
-    }
+    if (!start.ok()) return start.status();
     range.start = *start;
   }
   if (request.has_end_time()) {
     const absl::StatusOr<sys_seconds> end = CheckTime("end_time", request.end_time());
-    if (!end.ok()) {
-      return end.status();
-    }
+    if (!end.ok()) return end.status();
     range.end = *end;
   }
   if (range.end <= range.start) {
@@ -103,16 +95,12 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
   out.set_rejected_rows(bucket.rejected_rows);
   out.set_missing_labels(bucket.missing_labels);
   out.set_pairs(bucket.pairs.count);
-  if (bucket.pairs.count >= 1) {
-    out.set_skce(bucket.pairs.mean);
-  }
+  if (bucket.pairs.count >= 1) out.set_skce(bucket.pairs.mean);
   if (bucket.pairs.count >= 2) {
     out.set_skce_standard_error(
         std::sqrt(bucket.pairs.Variance() / static_cast<double>(bucket.pairs.count)));
   }
-  if (bucket.observations() > 0) {
-    DescribeReliability(bucket.reliability, out);
-  }
+  if (bucket.observations() > 0) DescribeReliability(bucket.reliability, out);
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);
     out.set_max_log10_e_value(bucket.watch->max_log10_e_value);
@@ -125,13 +113,9 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
 absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& request) {
   HistoryQuery query;
   const absl::StatusOr<HistoryResolution> resolution = CheckResolution(request.resolution());
-  if (!resolution.ok()) {
-    return resolution.status();
-  }
+  if (!resolution.ok()) return resolution.status();
   query.range.resolution = *resolution;
-  if (absl::Status status = CheckRange(request, query.range); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = CheckRange(request, query.range); !status.ok()) return status;
   if (request.page_size() < 0) {
     return InvalidFieldError(
         "page_size", absl::StrCat("is ", request.page_size(), ", expected 0..", kMaxHistoryPage));
@@ -146,14 +130,10 @@ absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& re
 
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
                      v1::GetHistoryResponse& response) {
-  if (buckets.empty()) {
-    return;
-  }
+  if (buckets.empty()) return;
   const seconds span = SpanOf(query.range.resolution);
   HistoryBucket total;
-  for (const History::Entry& entry : buckets) {
-    total.Merge(entry.bucket);
-  }
+  for (const History::Entry& entry : buckets) total.Merge(entry.bucket);
   DescribeBucket(total, buckets.front().start, buckets.back().start + span,
                  *response.mutable_total());
   auto entry = buckets.begin();

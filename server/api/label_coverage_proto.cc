@@ -38,9 +38,7 @@ double Rate(std::int64_t part, std::int64_t whole) {
 // Leaves the field unset where there is nothing.
 template <typename Proto>
 void SetRate(std::int64_t part, std::int64_t whole, Proto& proto, void (Proto::*set)(double)) {
-  if (whole > 0) {
-    (proto.*set)(Rate(part, whole));
-  }
+  if (whole > 0) (proto.*set)(Rate(part, whole));
 }
 
 std::string ClassName(const ModelDeclaration& declaration, std::size_t k) {
@@ -85,14 +83,10 @@ void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverag
   // this runs on a gRPC thread.
   std::vector<std::size_t> shown;
   for (std::size_t k = 0; k < classes.size(); ++k) {
-    if (classes[k].predictions() == 0) {
-      continue;
-    }
+    if (classes[k].predictions() == 0) continue;
     if (shown.size() == kShownClasses) {
       // Among classes with equal counts, the first ones are shown.
-      if (classes[k].missing <= classes[shown.front()].missing) {
-        continue;
-      }
+      if (classes[k].missing <= classes[shown.front()].missing) continue;
       std::pop_heap(shown.begin(), shown.end(), before);
       shown.pop_back();
     }
@@ -100,9 +94,7 @@ void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverag
     std::push_heap(shown.begin(), shown.end(), before);
   }
   std::sort_heap(shown.begin(), shown.end(), before);
-  for (const std::size_t k : shown) {
-    DescribeClass(k, classes[k], *proto.add_predicted_classes());
-  }
+  for (const std::size_t k : shown) DescribeClass(k, classes[k], *proto.add_predicted_classes());
 }
 
 void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& coverage,
@@ -113,13 +105,9 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
     counts.push_back({.predictions = one.matured, .missing = one.missing});
   }
   const std::optional<double> p_value = MissingLabelsPValue(counts);
-  if (!p_value.has_value()) {
-    return;
-  }
+  if (!p_value.has_value()) return;
   proto.set_missing_p_value(*p_value);
-  if (*p_value >= kMissingLevel) {
-    return;
-  }
+  if (*p_value >= kMissingLevel) return;
   const double share = Rate(coverage.missing, coverage.matured);
   // By how much the rate of a class differs; 0 where chance alone explains it.
   const auto difference = [&](const ClassCoverage& one) {
@@ -133,9 +121,7 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
                                       [&](const ClassCoverage& a, const ClassCoverage& b) {
                                         return difference(a) < difference(b);
                                       });
-  if (difference(*worst) < kMissingDifference) {
-    return;
-  }
+  if (difference(*worst) < kMissingDifference) return;
   proto.add_warnings(absl::StrCat(
       "labels are missing for ", Percent(Rate(worst->missing, worst->matured)),
       " of the predictions of class ",

@@ -28,12 +28,8 @@ absl::StatusOr<ModelDeclaration> Check(const ApiParts& parts, const v1::Model& d
   if (again.has_label_grace() && again.max_pending() == 0) {
     again.set_max_pending(kept.max_pending());
   }
-  if (again.window() == 0) {
-    again.set_window(kept.window());
-  }
-  if (!DeclaresAny(again.monitoring())) {
-    *again.mutable_monitoring() = kept.monitoring();
-  }
+  if (again.window() == 0) again.set_window(kept.window());
+  if (!DeclaresAny(again.monitoring())) *again.mutable_monitoring() = kept.monitoring();
   return CheckStoredDeclaration(again, parts.model_memory_bytes);
 }
 
@@ -50,13 +46,9 @@ absl::Status DeletionError(const absl::Status& deleted) {
 absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest& request,
                       v1::ListModelsResponse& response) {
   const absl::StatusOr<Page> page = ParsePage(request.page_size(), request.page_token());
-  if (!page.ok()) {
-    return page.status();
-  }
+  if (!page.ok()) return page.status();
   const auto listed = registry.List(page->after, page->size + 1);
-  if (!listed.ok()) {
-    return listed.status();
-  }
+  if (!listed.ok()) return listed.status();
   const std::vector<std::shared_ptr<Model>>& models = *listed;
   // A declaration with class names or matrices may be long: the page ends before it becomes too
   // large a message, but not before its first model.
@@ -65,9 +57,7 @@ absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest
   while (count < std::min(models.size(), page->size)) {
     v1::Model model = Describe(*models[count]);
     bytes += model.ByteSizeLong();
-    if (count > 0 && bytes > kMaxPageBytes) {
-      break;
-    }
+    if (count > 0 && bytes > kMaxPageBytes) break;
     *response.add_models() = std::move(model);
     ++count;
   }
@@ -82,9 +72,7 @@ absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest
 absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
                               const Reply<v1::CreateModelResponse>& reply) {
   absl::StatusOr<ModelDeclaration> declaration = Check(parts_, request.model());
-  if (!declaration.ok()) {
-    return declaration.status();
-  }
+  if (!declaration.ok()) return declaration.status();
   return server::CreateModel(
       parts_.registry, parts_.commits, *std::move(declaration),
       [reply](const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
@@ -92,9 +80,7 @@ absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
           if (created) {
             spdlog::info("model {} is declared", (*model)->declaration().name.ToString());
           }
-          if (model.ok()) {
-            *response.mutable_model() = Describe(**model);
-          }
+          if (model.ok()) *response.mutable_model() = Describe(**model);
           return model.status();
         });
       });

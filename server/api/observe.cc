@@ -26,9 +26,7 @@ bool IsProducerId(const std::string& id) {
 
 // The position of a batch whose request names a producer. Errors: InvalidArgument.
 absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request) {
-  if (!request.has_producer()) {
-    return std::nullopt;
-  }
+  if (!request.has_producer()) return std::nullopt;
   const v1::ObserveRequest::Producer& producer = request.producer();
   if (absl::Status status = CheckProducer("producer", producer.producer_id(), producer.epoch());
       !status.ok()) {
@@ -46,9 +44,7 @@ absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRe
 absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveResponse& response) {
   response.set_accepted_rows(settlement.accepted_rows);
   response.set_duplicate_rows(settlement.duplicate_rows);
-  if (labels) {
-    SetProto(settlement.labels, *response.mutable_labels());
-  }
+  if (labels) SetProto(settlement.labels, *response.mutable_labels());
   return settlement.status;
 }
 
@@ -73,9 +69,7 @@ absl::Status CheckProducer(const std::string& field, const std::string& producer
 absl::Status Api::Observe(const v1::ObserveRequest& request,
                           const Reply<v1::ObserveResponse>& reply, NamedModel model) {
   const absl::StatusOr<std::optional<ProducerPosition>> position = ReadPosition(request);
-  if (!position.ok()) {
-    return position.status();
-  }
+  if (!position.ok()) return position.status();
   if (parts_.ingestor.queue_full()) {
     return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
                                     "the ingest queue is full; nothing was applied"),

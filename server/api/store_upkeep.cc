@@ -58,15 +58,9 @@ StoreUpkeep::StoreUpkeep(const ModelRegistry& registry, std::string folder, Comm
 template <typename Response>
 absl::Status StoreUpkeep::Begin(const Reply<Response>& reply,
                                 std::function<absl::Status(Turn&)> work) {
-  if (draining_) {
-    return DrainingError();
-  }
-  if (absl::Status restored = registry_.CheckRestored(); !restored.ok()) {
-    return restored;
-  }
-  if (busy_.exchange(true)) {
-    return BusyError("another backup or verification runs");
-  }
+  if (draining_) return DrainingError();
+  if (absl::Status restored = registry_.CheckRestored(); !restored.ok()) return restored;
+  if (busy_.exchange(true)) return BusyError("another backup or verification runs");
   Turn turn(this, [this](void* /*upkeep*/) { busy_ = false; });
   computer_.Post([this, reply, work = std::move(work), turn = std::move(turn)]() mutable {
     reply->Guard(Stage::kAnswer, [&] {
@@ -84,13 +78,9 @@ absl::Status StoreUpkeep::Backup(const Reply<v1::BackupResponse>& reply) {
 }
 
 absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn) {
-  if (absl::Status status = AdmitCopy(); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = AdmitCopy(); !status.ok()) return status;
   absl::Status status = CopyStore(database(), commits_, copy(), Progress(reply, draining_));
-  if (absl::IsDataLoss(status)) {
-    health_.ReportDamage(status);
-  }
+  if (absl::IsDataLoss(status)) health_.ReportDamage(status);
   if (absl::IsResourceExhausted(status)) {
     const CommitQueue::Statistics used = commits_.statistics();
     return WithClientMessage(
@@ -100,9 +90,7 @@ absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn&
                      " bytes in its data-dir, whose disk has too little room; free some there and "
                      "try again"));
   }
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   absl::StatusOr<File> file = File::Open(copy(), O_RDONLY | O_CLOEXEC, "send a backup");
   // Without a name, the copy is gone when the call ends, and with the process.
   std::error_code error;
@@ -125,9 +113,7 @@ absl::Status StoreUpkeep::AdmitCopy() {
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(sending_, [](const auto& sender) { return sender.expired(); });
-    if (sending_.size() < kMaxCopies) {
-      return absl::OkStatus();
-    }
+    if (sending_.size() < kMaxCopies) return absl::OkStatus();
     for (const std::weak_ptr<CopySender>& sender : sending_) {
       if (const auto held = sender.lock();
           held != nullptr && (slowest == nullptr || held->last_taken() < slowest->last_taken())) {
@@ -149,9 +135,7 @@ absl::Status StoreUpkeep::Verify(const Reply<v1::VerifyResponse>& reply) {
     absl::StatusOr<v1::Verification> verification =
         VerifyStore(database(), commits_, Progress(reply, draining_));
     turn.reset();
-    if (!verification.ok()) {
-      return verification.status();
-    }
+    if (!verification.ok()) return verification.status();
     for (const std::string& problem : verification->problems()) {
       health_.ReportDamage(absl::DataLossError(problem));
     }

@@ -54,9 +54,7 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
   std::size_t listed = 0;
   do {
     const auto models = registry_.List(after, kModelsAtATime);
-    if (!models.ok()) {
-      return models.status();
-    }
+    if (!models.ok()) return models.status();
     for (const std::shared_ptr<Model>& model : *models) {
       const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
       if (snapshot->monitor.has_value() && snapshot->monitor->watch.has_value()) {
@@ -65,16 +63,12 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
       }
     }
     listed = models->size();
-    if (listed > 0) {
-      after = models->back()->declaration().name.ToString();
-    }
+    if (listed > 0) after = models->back()->declaration().name.ToString();
   } while (listed == kModelsAtATime);
   tested.models = static_cast<std::int32_t>(ids.size());
   const std::vector<bool> rejected = RejectedByEbh(e_values, rate);
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (rejected[i]) {
-      tested.rejected.push_back(ids[i]);
-    }
+    if (rejected[i]) tested.rejected.push_back(ids[i]);
   }
   std::sort(tested.rejected.begin(), tested.rejected.end());
   return tested;
@@ -86,16 +80,12 @@ absl::Status VerdictList::ListPage(const Page& page, double rate,
                      std::chrono::steady_clock::now() - tested_->time < kTestedAge;
   if (!known) {
     absl::StatusOr<Tested> tested = TestAll(rate);
-    if (!tested.ok()) {
-      return tested.status();
-    }
+    if (!tested.ok()) return tested.status();
     tested_ = *std::move(tested);
   }
   // One more says whether there is another page.
   const auto models = registry_.List(page.after, page.size + 1);
-  if (!models.ok()) {
-    return models.status();
-  }
+  if (!models.ok()) return models.status();
   response.set_tested_models(tested_->models);
   response.set_rejected_models(static_cast<std::int32_t>(tested_->rejected.size()));
   const auto now = std::chrono::system_clock::now();
@@ -115,9 +105,7 @@ absl::Status VerdictList::ListPage(const Page& page, double rate,
 absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
                                const Reply<v1::ListVerdictsResponse>& reply) {
   const absl::StatusOr<Page> page = ParsePage(request.page_size(), request.page_token());
-  if (!page.ok()) {
-    return page.status();
-  }
+  if (!page.ok()) return page.status();
   const double given = request.false_discovery_rate();
   const double rate = given == 0 ? kDefaultRate : given;
   // Written so that NaN fails too.

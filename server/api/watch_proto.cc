@@ -42,16 +42,12 @@ void NameFamilies(const std::array<double, kFamilyCount>& shares,
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
   for (const std::size_t family : order) {
-    if (shares[family] >= kLeastShare) {
-      *names.Add() = FamilyName(static_cast<ExpertFamily>(family));
-    }
+    if (shares[family] >= kLeastShare) *names.Add() = FamilyName(static_cast<ExpertFamily>(family));
   }
 }
 
 std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
-  if (snapshot.monitor->watch.has_value()) {
-    return "";
-  }
+  if (snapshot.monitor->watch.has_value()) return "";
   if (snapshot.warming_up()) {
     return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
                         " observations, which are watched then");
@@ -142,25 +138,15 @@ void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
                         v1::EffectSize& proto) {
   const EffectSize effect =
       ComputeEffectSize(watch.reading, watch.null_moments, significance_level);
-  if (effect.skce.has_value()) {
-    proto.set_skce(*effect.skce);
-  }
-  if (effect.skce_lower_bound.has_value()) {
-    proto.set_skce_lower_bound(*effect.skce_lower_bound);
-  }
-  if (effect.skce_upper_bound.has_value()) {
-    proto.set_skce_upper_bound(*effect.skce_upper_bound);
-  }
-  if (effect.noise_floor.has_value()) {
-    proto.set_noise_floor(*effect.noise_floor);
-  }
+  if (effect.skce.has_value()) proto.set_skce(*effect.skce);
+  if (effect.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*effect.skce_lower_bound);
+  if (effect.skce_upper_bound.has_value()) proto.set_skce_upper_bound(*effect.skce_upper_bound);
+  if (effect.noise_floor.has_value()) proto.set_noise_floor(*effect.noise_floor);
   const EvidenceReading& reading = watch.reading;
   if (const std::optional<NormalTest> test =
           TestProjections(reading.projections, reading.projection_variance)) {
     proto.set_one_look_p_value(test->p_value);
-    if (test->z.has_value()) {
-      proto.set_one_look_z(*test->z);
-    }
+    if (test->z.has_value()) proto.set_one_look_z(*test->z);
   }
 }
 
@@ -211,9 +197,7 @@ void DescribeWhereabouts(const ModelDeclaration& declaration, const WatchSnapsho
   proto.set_rejected_classes(watch.rejected_classes);
   const auto& bins = watch.reliability.bins;
   for (std::size_t i = 0; i < bins.size(); ++i) {
-    if (bins[i].count == 0) {
-      continue;
-    }
+    if (bins[i].count == 0) continue;
     const auto count = static_cast<double>(bins[i].count);
     v1::Whereabouts::ConfidenceBin& out = *proto.add_confidence_bins();
     out.set_lower(static_cast<double>(i) / static_cast<double>(bins.size()));
@@ -331,9 +315,7 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
   };
   std::vector<double> e_values;
   for (const GroupSnapshot* const group : groups) {
-    if (tested(group)) {
-      e_values.push_back(log10_e_value(group));
-    }
+    if (tested(group)) e_values.push_back(log10_e_value(group));
   }
   const std::vector<bool> rejected = RejectedByEbh(e_values, monitoring.significance_level);
   response.set_tested_groups(static_cast<std::int32_t>(e_values.size()));
@@ -356,9 +338,7 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 google::protobuf::RepeatedPtrField<std::string>& warnings) {
   const RowScreen::Counts& screen = snapshot.monitor->screen;
-  if (screen.rows < kLeastScreened) {
-    return;
-  }
+  if (screen.rows < kLeastScreened) return;
   const auto rows = static_cast<double>(screen.rows);
   if (static_cast<double>(screen.duplicates) >= kDuplicateShare * rows) {
     *warnings.Add() = absl::StrFormat(
@@ -372,9 +352,7 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   for (std::size_t i = 0; i < screen.at_most_digits.size(); ++i) {
     unit /= 10;
     const auto printed = static_cast<double>(screen.at_most_digits[i]);
-    if (printed < kPrintedShare * digit_rows) {
-      continue;
-    }
+    if (printed < kPrintedShare * digit_rows) continue;
     const double tolerance =
         std::min(kMaxTolerance, static_cast<double>(declaration.class_count) * unit / 2);
     if (tolerance > declaration.monitoring.tolerance && screen.at_most_digits[i] > screen.hard) {
@@ -396,12 +374,8 @@ void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
   proto.set_observation(alarm.observation);
   proto.set_log10_value(alarm.log10_value);
   proto.set_threshold(alarm.threshold);
-  if (alarm.skce.has_value()) {
-    proto.set_skce(*alarm.skce);
-  }
-  if (alarm.skce_lower_bound.has_value()) {
-    proto.set_skce_lower_bound(*alarm.skce_lower_bound);
-  }
+  if (alarm.skce.has_value()) proto.set_skce(*alarm.skce);
+  if (alarm.skce_lower_bound.has_value()) proto.set_skce_lower_bound(*alarm.skce_lower_bound);
   proto.set_gap(alarm.gap);
   NameFamilies(alarm.family_share, *proto.mutable_evidence_families());
   if (alarm.acknowledge_time.has_value()) {

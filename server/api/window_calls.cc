@@ -44,9 +44,7 @@ KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& s
                      const Lens& lens) {
   KernelSpec spec = KernelOfLens(lens, declaration.kernel);
   const LensSnapshot* const running = snapshot.Find(lens);
-  if (running == nullptr || !running->kernel.has_value()) {
-    return spec;
-  }
+  if (running == nullptr || !running->kernel.has_value()) return spec;
   if (const auto* const kernel = std::get_if<Kernel>(&*running->kernel)) {
     spec.rule.bandwidth = {};
     spec.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
@@ -86,9 +84,7 @@ absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Respons
   };
   absl::StatusOr<std::shared_ptr<WindowJobs::Job>> job =
       jobs.Submit(std::move(request), std::move(watcher));
-  if (!job.ok()) {
-    return job.status();
-  }
+  if (!job.ok()) return job.status();
   // Tells the client that the call is accepted.
   Response accepted;
   accepted.mutable_progress();
@@ -101,14 +97,10 @@ absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Respons
 
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
-  if (absl::Status status = CheckWindow(request.window()); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = CheckWindow(request.window()); !status.ok()) return status;
   const std::size_t class_count = model->declaration().class_count;
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
-  if (!lens.ok()) {
-    return InvalidFieldError("lens", std::string(lens.status().message()));
-  }
+  if (!lens.ok()) return InvalidFieldError("lens", std::string(lens.status().message()));
   const absl::StatusOr<Precision> precision = convert::FromProto(request.precision());
   if (!precision.ok()) {
     return InvalidFieldError("precision", std::string(precision.status().message()));
@@ -139,9 +131,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
     options.kernel = KernelNow(model->declaration(), *sample.snapshot, lens);
     const absl::StatusOr<LensTestResult> tested =
         TestLens(sample.observations.view(), lens, options, control);
-    if (!tested.ok()) {
-      return tested.status();
-    }
+    if (!tested.ok()) return tested.status();
     v1::QuadraticTestResult& proto = *result->mutable_result();
     convert::ToProto(lens, options.kernel, options.precision, *tested, proto);
     Describe(*model, sample, threads, lens, *proto.mutable_provenance());
@@ -153,9 +143,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
-  if (absl::Status status = CheckWindow(request.window()); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = CheckWindow(request.window()); !status.ok()) return status;
   const ModelDeclaration& declaration = model->declaration();
   const std::size_t class_count = declaration.class_count;
   // The canonical lens comes first anyway.
@@ -165,12 +153,8 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   }
   absl::StatusOr<EvaluationOptions> options =
       convert::FromProto(request, declaration.kernel, lenses, class_count);
-  if (!options.ok()) {
-    return RequestError(options.status());
-  }
-  if (!request.has_seed()) {
-    options->seed = RandomSeed();
-  }
+  if (!options.ok()) return RequestError(options.status());
+  if (!request.has_seed()) options->seed = RandomSeed();
   options->block_sizes = declaration.block_sizes;
   const auto result = std::make_shared<v1::EvaluateResponse>();
   WindowRequest job;
@@ -189,9 +173,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     }
     const absl::StatusOr<Evaluation> evaluation =
         calibd::Evaluate(sample.observations.view(), options, control);
-    if (!evaluation.ok()) {
-      return evaluation.status();
-    }
+    if (!evaluation.ok()) return evaluation.status();
     v1::Evaluation& proto = *result->mutable_evaluation();
     proto = convert::ToProto(*evaluation, options);
     for (int i = 0; i < proto.lenses_size(); ++i) {

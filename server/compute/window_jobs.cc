@@ -20,18 +20,14 @@ absl::Status TooFewError(const std::string& message) {
 
 absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowRequest request,
                                                                     Watcher watcher) {
-  if (draining_) {
-    return DrainingError();
-  }
+  if (draining_) return DrainingError();
   const std::size_t window = request.model->declaration().window;
   if (request.observations == 1 || request.observations > window) {
     return InvalidFieldError("window", absl::StrCat("is ", request.observations, ", expected 2..",
                                                     window, ", the model's window, or 0"));
   }
   const absl::StatusOr<std::size_t> size = CheckSize(request, *request.model->snapshot());
-  if (!size.ok()) {
-    return size.status();
-  }
+  if (!size.ok()) return size.status();
   const auto most = static_cast<std::int64_t>(threads_ + limits_.max_queued);
   if (queued_.fetch_add(1) + running_ >= most) {
     --queued_;
@@ -98,20 +94,14 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
     return job.cancelled_ || draining_ || model.deleted();
   };
   const auto stop_reason = [this, &model]() -> absl::Status {
-    if (draining_) {
-      return DrainingError();
-    }
+    if (draining_) return DrainingError();
     return model.deleted() ? ModelNotFoundError(model.declaration().name.ToString())
                            : absl::CancelledError("the call was cancelled");
   };
-  if (stopped()) {
-    return stop_reason();
-  }
+  if (stopped()) return stop_reason();
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   const absl::StatusOr<std::size_t> n = CheckSize(request, *snapshot);
-  if (!n.ok()) {
-    return n.status();
-  }
+  if (!n.ok()) return n.status();
   WindowSample sample;
   sample.last_observation = snapshot->observations;
   sample.first_observation = snapshot->observations - static_cast<std::int64_t>(*n) + 1;

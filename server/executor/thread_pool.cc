@@ -38,12 +38,8 @@ struct ParallelWork {
         thrown = std::current_exception();
       }
       lock.lock();
-      if (failure == nullptr) {
-        failure = thrown;
-      }
-      if (++finished == count) {
-        done.notify_all();
-      }
+      if (failure == nullptr) failure = thrown;
+      if (++finished == count) done.notify_all();
     }
   }
 };
@@ -65,18 +61,14 @@ void ThreadPool::Stop() {
     stopping_ = true;
   }
   ready_.notify_all();
-  for (std::thread& thread : threads_) {
-    thread.join();
-  }
+  for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
 
 bool ThreadPool::Post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (running_ == 0) {
-      return false;
-    }
+    if (running_ == 0) return false;
     tasks_.push_back(std::move(task));
   }
   ready_.notify_one();
@@ -94,9 +86,7 @@ void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::si
   work->Work();
   std::unique_lock lock(work->mutex);
   work->done.wait(lock, [&work] { return work->finished == work->count; });
-  if (work->failure != nullptr) {
-    std::rethrow_exception(work->failure);
-  }
+  if (work->failure != nullptr) std::rethrow_exception(work->failure);
 }
 
 void ThreadPool::Run(const std::string& name, int nice) {
@@ -136,18 +126,14 @@ void Strand::Post(std::function<void()> task) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->tasks.push_back(std::move(task));
-    if (std::exchange(state_->running, true)) {
-      return;
-    }
+    if (std::exchange(state_->running, true)) return;
   }
   // A copy, since a dropped task may own what owns this strand.
   PostRun(std::shared_ptr<State>(state_));
 }
 
 void Strand::PostRun(const std::shared_ptr<State>& state) {
-  if (state->pool.Post([state] { Run(state); })) {
-    return;
-  }
+  if (state->pool.Post([state] { Run(state); })) return;
   // The queued tasks never run. They own what owns them, so nothing else would destroy them.
   std::deque<std::function<void()>> dropped;
   const std::lock_guard lock(state->mutex);

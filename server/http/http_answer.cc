@@ -115,9 +115,7 @@ HttpResponse AnswerRequest(const HttpRequest& request, const HttpHandlers& handl
     return response;
   }
   const Route* const route = FindRoute(request);
-  if (route == nullptr) {
-    return MakeResponse(http::status::not_found, "not found\n");
-  }
+  if (route == nullptr) return MakeResponse(http::status::not_found, "not found\n");
   if (restricted && !route->health_check) {
     HttpResponse response =
         MakeResponse(http::status::service_unavailable,
@@ -149,9 +147,7 @@ HttpResponse AnswerInternalError() {
 void FinishResponse(HttpResponse& response, bool keep_alive, bool head) {
   response.keep_alive(keep_alive);
   response.prepare_payload();
-  if (head) {
-    response.body().clear();
-  }
+  if (head) response.body().clear();
 }
 
 }  // namespace calibd::server

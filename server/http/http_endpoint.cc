@@ -121,14 +121,10 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
                                                                   std::size_t max_connections,
                                                                   HttpHandlers handlers) {
   const auto endpoint = ParseListenAddress(listen);
-  if (!endpoint.ok()) {
-    return endpoint.status();
-  }
+  if (!endpoint.ok()) return endpoint.status();
   std::unique_ptr<HttpEndpoint> result(new HttpEndpoint(max_connections, std::move(handlers)));
   absl::StatusOr<tcp::acceptor> acceptor = Listen(result->context_, *endpoint);
-  if (!acceptor.ok()) {
-    return acceptor.status();
-  }
+  if (!acceptor.ok()) return acceptor.status();
   result->address_ = FormatAddress(acceptor->local_endpoint());
   result->listener_ = Listener::Start(
       *std::move(acceptor), [raw = result.get()](tcp::socket socket, const std::string& peer) {
@@ -140,22 +136,16 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
 
 HttpEndpoint::~HttpEndpoint() {
   context_.stop();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  if (thread_.joinable()) thread_.join();
 }
 
 void HttpEndpoint::OnConnection(tcp::socket socket, const std::string& peer) {
   const auto session = std::make_shared<Session>(std::move(socket), handlers_);
   // Everything runs on one thread, so the evicted session may be closed at once.
   auto slot = slots_.Admit(peer, [weak = std::weak_ptr(session)] {
-    if (const auto evicted = weak.lock()) {
-      evicted->Close();
-    }
+    if (const auto evicted = weak.lock()) evicted->Close();
   });
-  if (slot != nullptr) {
-    session->Start(std::move(slot));
-  }
+  if (slot != nullptr) session->Start(std::move(slot));
 }
 
 void HttpEndpoint::Run() {

@@ -45,9 +45,7 @@ std::string_view WithoutPort(std::string_view host) {
 
 absl::StatusOr<std::vector<std::string>> ParseHttpHosts(std::string_view list) {
   std::vector<std::string> names;
-  if (list.empty()) {
-    return names;
-  }
+  if (list.empty()) return names;
   for (absl::string_view part : absl::StrSplit(absl::string_view(list.data(), list.size()), ',')) {
     part = absl::StripAsciiWhitespace(part);
     if (!IsHostName(part)) {
@@ -62,9 +60,7 @@ absl::StatusOr<std::vector<std::string>> ParseHttpHosts(std::string_view list) {
 
 bool IsAllowedHost(std::string_view host, const std::vector<std::string>& names) {
   const std::string_view without_port = WithoutPort(host);
-  if (IsIpAddress(without_port)) {
-    return true;
-  }
+  if (IsIpAddress(without_port)) return true;
   const std::string name =
       absl::AsciiStrToLower(absl::string_view(without_port.data(), without_port.size()));
   return name == "localhost" || std::find(names.begin(), names.end(), name) != names.end();

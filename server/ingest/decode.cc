@@ -28,18 +28,14 @@ constexpr char kReason[] = "INVALID_OBSERVATIONS";
 class ContentHash {
  public:
   ContentHash() : state_(XXH3_createState(), XXH3_freeState) {
-    if (state_ == nullptr) {
-      throw std::bad_alloc();
-    }
+    if (state_ == nullptr) throw std::bad_alloc();
     XXH3_64bits_reset(state_.get());
   }
 
   template <typename T>
   void Add(const T* values, std::size_t count) {
     XXH3_64bits_update(state_.get(), &count, sizeof(count));
-    if (count > 0) {
-      XXH3_64bits_update(state_.get(), values, count * sizeof(T));
-    }
+    if (count > 0) XXH3_64bits_update(state_.get(), values, count * sizeof(T));
   }
 
   [[nodiscard]] std::uint64_t Digest() const { return XXH3_64bits_digest(state_.get()); }
@@ -59,12 +55,8 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
   hash.Add(header.data(), header.size());
   hash.Add(values.data(), values.size());
   hash.Add(observations.labels().data(), static_cast<std::size_t>(observations.labels_size()));
-  for (const std::string& name : observations.class_names()) {
-    hash.Add(name.data(), name.size());
-  }
-  for (const std::string& id : observations.prediction_ids()) {
-    hash.Add(id.data(), id.size());
-  }
+  for (const std::string& name : observations.class_names()) hash.Add(name.data(), name.size());
+  for (const std::string& id : observations.prediction_ids()) hash.Add(id.data(), id.size());
   if (observations.group_values_size() > 0) {
     // As no ids or names begin.
     const std::int64_t count = -observations.group_values_size();
@@ -82,9 +74,7 @@ std::uint64_t HashContent(const v1::Labels& labels) {
   const std::int64_t kind = 2;
   hash.Add(&kind, 1);
   hash.Add(labels.labels().data(), static_cast<std::size_t>(labels.labels_size()));
-  for (const std::string& id : labels.prediction_ids()) {
-    hash.Add(id.data(), id.size());
-  }
+  for (const std::string& id : labels.prediction_ids()) hash.Add(id.data(), id.size());
   return hash.Digest();
 }
 
@@ -93,9 +83,7 @@ using Ids = google::protobuf::RepeatedPtrField<std::string>;
 std::vector<PredictionId> HashIds(const Ids& ids) {
   std::vector<PredictionId> hashes;
   hashes.reserve(static_cast<std::size_t>(ids.size()));
-  for (const std::string& id : ids) {
-    hashes.push_back(HashId(id));
-  }
+  for (const std::string& id : ids) hashes.push_back(HashId(id));
   return hashes;
 }
 
@@ -206,9 +194,7 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
 
 absl::Status CheckClassNames(const v1::Observations& observations,
                              const ModelDeclaration& declaration) {
-  if (observations.class_names_size() == 0) {
-    return absl::OkStatus();
-  }
+  if (observations.class_names_size() == 0) return absl::OkStatus();
   if (static_cast<std::size_t>(observations.class_names_size()) != declaration.class_names.size()) {
     return InvalidFieldError(
         "class_names",
@@ -229,9 +215,7 @@ absl::Status CheckClassNames(const v1::Observations& observations,
 absl::Status CheckGroupValues(const v1::Observations& observations,
                               const ModelDeclaration& declaration) {
   const auto& values = observations.group_values();
-  if (values.empty()) {
-    return absl::OkStatus();
-  }
+  if (values.empty()) return absl::OkStatus();
   if (declaration.monitoring.group_tag.empty()) {
     return InvalidFieldError("group_values",
                              "are given, expected none as the model has no monitoring.group_tag");
@@ -260,9 +244,7 @@ absl::Status CheckGroupValues(const v1::Observations& observations,
 // predictions that wait.
 absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, RowValues& values) {
   std::vector<Violation> violations;
-  if (are_logits) {
-    violations = SoftmaxRows(values.probabilities, values.class_count);
-  }
+  if (are_logits) violations = SoftmaxRows(values.probabilities, values.class_count);
   if (violations.empty()) {
     const std::vector<std::int32_t> valid_labels(
         values.labels.empty() ? values.probabilities.size() / values.class_count : 0);
@@ -277,15 +259,11 @@ absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, R
 absl::Status Check(const v1::Observations& observations, const ModelDeclaration& declaration,
                    RowValues& values) {
   absl::Status status = CheckShape(observations, values.probabilities.size(), declaration);
-  if (status.ok()) {
-    status = CheckClassNames(observations, declaration);
-  }
+  if (status.ok()) status = CheckClassNames(observations, declaration);
   if (status.ok() && observations.prediction_ids_size() > 0) {
     status = CheckIds(observations.prediction_ids(), declaration);
   }
-  if (status.ok()) {
-    status = CheckGroupValues(observations, declaration);
-  }
+  if (status.ok()) status = CheckGroupValues(observations, declaration);
   if (status.ok()) {
     values.labels.assign(observations.labels().begin(), observations.labels().end());
     values.group_values.assign(observations.group_values().begin(),

@@ -37,9 +37,7 @@ void DueWork::Stop() {
     stopping_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  if (thread_.joinable()) thread_.join();
 }
 
 void DueWork::Run() {
@@ -49,9 +47,7 @@ void DueWork::Run() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, kInterval, [this] { return stopping_ || finished_; });
-      if (stopping_) {
-        return;
-      }
+      if (stopping_) return;
       finished_ = false;
     }
     const auto now = std::chrono::steady_clock::now();
@@ -73,9 +69,7 @@ void DueWork::Run() {
 void DueWork::Refresh() {
   models_.clear();
   auto listed = registry_.List("", std::numeric_limits<std::size_t>::max());
-  if (listed.ok()) {
-    models_ = *std::move(listed);
-  }
+  if (listed.ok()) models_ = *std::move(listed);
 }
 
 void DueWork::AskForSnapshots() {
@@ -84,9 +78,7 @@ void DueWork::AskForSnapshots() {
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const std::size_t at = (first_asked_ + i) % models_.size();
     const std::shared_ptr<Model>& model = models_[at];
-    if (model->snapshot_due_at() > now) {
-      continue;
-    }
+    if (model->snapshot_due_at() > now) continue;
     if (asked == kMostSnapshots) {
       first_asked_ = at;
       return;
@@ -111,18 +103,14 @@ void DueWork::Mature() {
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const std::size_t at = (first_maturing_ + i) % models_.size();
     const std::shared_ptr<Model>& model = models_[at];
-    if (model->next_due() > now) {
-      continue;
-    }
+    if (model->next_due() > now) continue;
     {
       const std::lock_guard lock(mutex_);
       if (under_way_.size() >= kMostUnderWay) {
         first_maturing_ = at;
         return;
       }
-      if (!under_way_.insert(model->id()).second) {
-        continue;
-      }
+      if (!under_way_.insert(model->id()).second) continue;
     }
     try {
       ingestor_.Mature(model, [this, id = model->id()](bool written) {

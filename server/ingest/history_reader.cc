@@ -62,9 +62,7 @@ absl::Status HistoryReader::Read(const std::shared_ptr<Model>& model, const Rang
 }
 
 void HistoryReader::CheckNext() {
-  if (checking_.exchange(true)) {
-    return;
-  }
+  if (checking_.exchange(true)) return;
   try {
     thread_.Post([this] { CheckSeries(); });
   } catch (...) {
@@ -87,9 +85,7 @@ void HistoryReader::CheckSeries() {
 bool HistoryReader::CheckNextSeries() {
   absl::StatusOr<Database> database = Database::OpenExisting(database_);
   absl::Status status = database.status();
-  if (status.ok()) {
-    status = database->Execute("BEGIN");
-  }
+  if (status.ok()) status = database->Execute("BEGIN");
   if (status.ok()) {
     const absl::StatusOr<std::optional<HistorySeries>> next = NextSeries(*database, checked_);
     status = next.status();
@@ -98,32 +94,24 @@ bool HistoryReader::CheckNextSeries() {
       on_damage_(status);
       return false;
     }
-    if (status.ok() && !next->has_value()) {
-      return false;
-    }
+    if (status.ok() && !next->has_value()) return false;
     if (status.ok()) {
       const HistorySeries series = **next;
       status = ReadHistory(
           *database, series, kNoRow, std::numeric_limits<std::int64_t>::max(),
           [](std::int64_t /*start_s*/, std::string_view /*data*/) { return absl::OkStatus(); });
       // After any other error it is read again.
-      if (status.ok() || absl::IsDataLoss(status)) {
-        checked_ = series;
-      }
+      if (status.ok() || absl::IsDataLoss(status)) checked_ = series;
     }
   }
-  if (absl::IsDataLoss(status)) {
-    on_damage_(status);
-  }
+  if (absl::IsDataLoss(status)) on_damage_(status);
   return true;
 }
 
 absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
     const Model& model, const Range& range, std::vector<History::Entry> unstored) const {
   absl::StatusOr<Database> database = Database::OpenExisting(database_);
-  if (!database.ok()) {
-    return database.status();
-  }
+  if (!database.ok()) return database.status();
   std::vector<History::Entry> stored;
   // One state of the database for the rows and what tells whether they are complete.
   absl::Status status = database->Execute("BEGIN");
@@ -142,15 +130,9 @@ absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
           return bucket.status();
         });
   }
-  if (absl::IsDataLoss(status)) {
-    on_damage_(status);
-  }
-  if (!status.ok()) {
-    return status;
-  }
-  if (model.deleted()) {
-    return ModelNotFoundError(model.declaration().name.ToString());
-  }
+  if (absl::IsDataLoss(status)) on_damage_(status);
+  if (!status.ok()) return status;
+  if (model.deleted()) return ModelNotFoundError(model.declaration().name.ToString());
   unstored.erase(std::remove_if(unstored.begin(), unstored.end(),
                                 [&](const History::Entry& entry) {
                                   return entry.start < range.start || entry.start >= range.end ||

@@ -17,17 +17,13 @@ absl::Status MatureWrite::Write(Store& store) {
   // Limits of one transaction.
   constexpr std::size_t kMostValues = std::size_t{1} << 17;
   constexpr std::size_t kMostReleased = 1024;
-  if (model_->deleted()) {
-    return absl::OkStatus();
-  }
+  if (model_->deleted()) return absl::OkStatus();
   PredictionTracker& tracker = *model_->storage_state().tracker;
   const std::size_t m = model_->declaration().class_count;
   row_.elapsed = clock_.elapsed();
   matured_ = tracker.Mature(row_.elapsed, std::max<std::size_t>(1, kMostValues / m));
   absl::Status status;
-  if (!matured_.runs.empty()) {
-    status = Append(store);
-  }
+  if (!matured_.runs.empty()) status = Append(store);
   if (status.ok()) {
     unneeded_ = tracker.FindUnneeded(row_.elapsed, kMostReleased);
     store.ReleaseBatches(unneeded_.log_ids);
@@ -42,13 +38,9 @@ absl::Status MatureWrite::Append(Store& store) {
   matured.values.class_count = m;
   for (const PredictionTracker::Matured::Run& run : matured_.runs) {
     const absl::StatusOr<std::string> data = store.ReadBatch(run.log_id);
-    if (!data.ok()) {
-      return data.status();
-    }
+    if (!data.ok()) return data.status();
     const absl::StatusOr<LogRow> row = DecodeRow(*data, m);
-    if (!row.ok()) {
-      return row.status();
-    }
+    if (!row.ok()) return row.status();
     const auto* const predictions = row->As<PredictionsRow>();
     if (predictions == nullptr || predictions->ids.size() != run.labels.size()) {
       return MakeError(
@@ -85,22 +77,16 @@ void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::
 
 void MatureWrite::Undo() {
   // Not if nothing matured, or Write was not called.
-  if (!matured_.runs.empty()) {
-    model_->storage_state().tracker->UndoMature(matured_);
-  }
+  if (!matured_.runs.empty()) model_->storage_state().tracker->UndoMature(matured_);
 }
 
 void MatureWrite::Finish(Store& /*store*/, const absl::Status& committed) {
   committed_ = committed.ok();
-  if (committed_) {
-    model_->storage_state().tracker->Forget(unneeded_);
-  }
+  if (committed_) model_->storage_state().tracker->Forget(unneeded_);
 }
 
 void MatureWrite::Apply() {
-  if (committed_ && log_id_ != 0) {
-    model_->strand_state().Apply(row_, log_id_, time_);
-  }
+  if (committed_ && log_id_ != 0) model_->strand_state().Apply(row_, log_id_, time_);
 }
 
 }  // namespace calibd::server

@@ -23,9 +23,7 @@ class CreateWrite final : public Operation {
     return created_ ? store.InsertModel(model_->id(), Describe(*model_)) : absl::OkStatus();
   }
   void Undo() override {
-    if (created_) {
-      model_->MarkDeleted(true);
-    }
+    if (created_) model_->MarkDeleted(true);
   }
   void Finish(Store& /*store*/, const absl::Status& committed) override {
     if (gone_) {
@@ -35,9 +33,7 @@ class CreateWrite final : public Operation {
                        "create it again"),
             false);
     } else if (!committed.ok()) {
-      if (created_) {
-        registry_.Remove(*model_);
-      }
+      if (created_) registry_.Remove(*model_);
       done_(committed, false);
     } else {
       done_(model_, created_);
@@ -60,17 +56,13 @@ class DeleteWrite final : public Operation {
 
   [[nodiscard]] Target target() const noexcept override { return Target::kDatabase; }
   [[nodiscard]] absl::Status Write(Store& store) override {
-    if (model_->deleted()) {
-      return absl::OkStatus();
-    }
+    if (model_->deleted()) return absl::OkStatus();
     deletes_ = true;
     model_->MarkDeleted(true);
     return store.DeleteModel(model_->id());
   }
   void Undo() override {
-    if (deletes_) {
-      model_->MarkDeleted(false);
-    }
+    if (deletes_) model_->MarkDeleted(false);
   }
   void Finish(Store& /*store*/, const absl::Status& committed) override {
     if (committed.ok() && deletes_) {

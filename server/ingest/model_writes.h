@@ -37,20 +37,14 @@ class IngestQueue {
     {
       const std::lock_guard lock(mutex_);
       bytes_ -= bytes;
-      if (bytes_ < most_bytes_) {
-        notified.swap(waiting_);
-      }
+      if (bytes_ < most_bytes_) notified.swap(waiting_);
     }
-    for (const std::function<void()>& notify : notified) {
-      notify();
-    }
+    for (const std::function<void()>& notify : notified) notify();
   }
   // True if there is room. Otherwise notify is called once when there is.
   [[nodiscard]] bool HasRoom(std::function<void()> notify) {
     const std::lock_guard lock(mutex_);
-    if (bytes_ < most_bytes_) {
-      return true;
-    }
+    if (bytes_ < most_bytes_) return true;
     waiting_.push_back(std::move(notify));
     return false;
   }

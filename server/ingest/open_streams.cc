@@ -16,9 +16,7 @@ constexpr std::chrono::seconds kRetryDelay{1};
 
 absl::StatusOr<std::int64_t> OpenStreams::Add(End end) {
   const std::lock_guard lock(mutex_);
-  if (draining_) {
-    return DrainingError();
-  }
+  if (draining_) return DrainingError();
   if (streams_.size() >= max_streams_) {
     return WithRetryDelay(
         MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
@@ -78,15 +76,11 @@ void OpenStreams::EndWhere(const std::function<bool(const Stream&)>& condition,
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [number, stream] : streams_) {
-      if (condition(stream)) {
-        ends.push_back(stream.end);
-      }
+      if (condition(stream)) ends.push_back(stream.end);
     }
   }
   // Outside the lock: a stream that ends removes itself.
-  for (const End& end : ends) {
-    end(status);
-  }
+  for (const End& end : ends) end(status);
 }
 
 }  // namespace calibd::server

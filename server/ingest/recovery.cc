@@ -40,9 +40,7 @@ absl::Status Stopped() { return absl::CancelledError("the start was stopped"); }
 
 absl::StatusOr<LogRow> Decode(Model& model, std::string_view data) {
   absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration().class_count);
-  if (!row.ok()) {
-    return Damaged(model, row.status().message());
-  }
+  if (!row.ok()) return Damaged(model, row.status().message());
   if (row->needs_tracker() && !model.storage_state().tracker.has_value()) {
     return Damaged(model, "the log holds predictions with ids, but the model has no label_grace");
   }
@@ -51,9 +49,7 @@ absl::StatusOr<LogRow> Decode(Model& model, std::string_view data) {
 
 // Updates the tracker of predictions by a row of the log.
 void Track(const LogRow& row, const StoredBatch& stored, PredictionTracker& tracker) {
-  if (!row.tracked()) {
-    return;
-  }
+  if (!row.tracked()) return;
   if (const auto* const predictions = row.As<PredictionsRow>()) {
     tracker.Add(stored.log_id, row.elapsed, stored.time_us, predictions->ids,
                 predictions->predicted_classes, predictions->values.labels);
@@ -103,9 +99,7 @@ class Replay {
         model->Publish();
         return absl::OkStatus();
       });
-      if (!status.ok()) {
-        return status;
-      }
+      if (!status.ok()) return status;
     }
     return Wait();
   }
@@ -138,9 +132,7 @@ class Replay {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return bytes_ahead_ < kMostBytesAhead; });
-      if (!status_.ok()) {
-        return status_;
-      }
+      if (!status_.ok()) return status_;
       bytes_ahead_ += bytes;
       ++tasks_;
     }
@@ -243,21 +235,15 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   std::map<std::int64_t, std::int64_t> matured_log_ids;
   absl::Status status = store.ReadModels([&](const Store::StoredModel& stored) -> absl::Status {
     Failpoint("recovery_model");
-    if (recovery.stop) {
-      return Stopped();
-    }
+    if (recovery.stop) return Stopped();
     absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
-    if (!target.ok()) {
-      return target.status();
-    }
+    if (!target.ok()) return target.status();
     targets.emplace(stored.id, *std::move(target));
     matured_log_ids.emplace(stored.id, stored.matured_log_id);
     ++recovery.models;
     return absl::OkStatus();
   });
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   registry.ReserveIds(store.next_model_id());
   status = store.ReadCursors([&](const Store::StoredCursor& stored) -> absl::Status {
     const auto target = targets.find(stored.model_id);
@@ -271,9 +257,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     target->second.model->storage_state().cursors.Set(stored.producer_id, cursor);
     return absl::OkStatus();
   });
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   Replay replay(recovery.stop);
   // First batches of deleted models and batches that were already not needed.
   std::vector<std::int64_t> unneeded;
@@ -282,9 +266,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
           .count();
   status = store.ReadLog([&](const StoredBatch& batch) -> absl::Status {
     Failpoint("recovery_batch");
-    if (recovery.stop) {
-      return Stopped();
-    }
+    if (recovery.stop) return Stopped();
     if (batch.model_id >= store.next_model_id()) {
       // A deleted model is missing too, but its id was given out.
       return DamageError(store.path(), absl::StrCat("is older than the log: batch ", batch.log_id,
@@ -298,13 +280,9 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     }
     ++recovery.batches;
     auto& tracker = target->second.model->storage_state().tracker;
-    if (!tracker.has_value()) {
-      return replay.Post(target->second, batch);
-    }
+    if (!tracker.has_value()) return replay.Post(target->second, batch);
     absl::StatusOr<LogRow> row = Decode(*target->second.model, batch.data);
-    if (!row.ok()) {
-      return row.status();
-    }
+    if (!row.ok()) return row.status();
     Track(*row, batch, *tracker);
     if (const auto* const matured = row->As<MaturedRow>()) {
       std::int64_t& matured_log_id = matured_log_ids.at(batch.model_id);
@@ -351,9 +329,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     }
     store.FinishRecovery(unneeded);
   }
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   recovery.replayed_rows = replay.rows();
   recovery.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

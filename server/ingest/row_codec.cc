@@ -56,9 +56,7 @@ void AppendAsFloats(std::span<const double> values, std::string& out) {
   std::array<float, 1024> floats;
   for (; !values.empty(); values = values.subspan(std::min(values.size(), floats.size()))) {
     const std::size_t count = std::min(values.size(), floats.size());
-    for (std::size_t i = 0; i < count; ++i) {
-      floats[i] = static_cast<float>(values[i]);
-    }
+    for (std::size_t i = 0; i < count; ++i) floats[i] = static_cast<float>(values[i]);
     AppendRaw<float>(std::span(floats).first(count), out);
   }
 }
@@ -99,9 +97,7 @@ struct ValueSizes {
 // The field `values` as protobuf writes it, which would copy the values more than once.
 void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string& out) {
   using Message = store::v1::RowValues;
-  if (sizes.all() == 0) {
-    return;
-  }
+  if (sizes.all() == 0) return;
   AppendHeader(store::v1::LogRow::kValuesFieldNumber, sizes.all(), out);
   if (sizes.single && sizes.probabilities > 0) {
     AppendHeader(Message::kFloatProbabilitiesFieldNumber, sizes.probabilities, out);

@@ -17,9 +17,7 @@ namespace {
 template <typename T>
 void KeepOnly(std::span<const std::uint32_t> indices, std::vector<T>& values,
               std::size_t width = 1) {
-  if (values.empty()) {
-    return;
-  }
+  if (values.empty()) return;
   auto to = values.begin();
   for (const std::uint32_t index : indices) {
     const auto from = values.begin() + static_cast<std::ptrdiff_t>(index * width);
@@ -57,55 +55,39 @@ absl::Status RowWrite::Write(Store& store) {
   const absl::StatusOr<bool> is_new = CheckPosition();
   settlement_.status = is_new.status();
   const bool appends = is_new.ok() && *is_new;
-  if (appends) {
-    settlement_.status = Resolve();
-  }
+  if (appends) settlement_.status = Resolve();
   if (appends && settlement_.status.ok()) {
     Append(store);
   } else if (opened_) {
     AppendOpened(store);
   }
-  if (log_id_ != 0 || known_) {
-    Settle();
-  }
+  if (log_id_ != 0 || known_) Settle();
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> RowWrite::CheckPosition() {
-  if (!row_.position.has_value()) {
-    return true;
-  }
+  if (!row_.position.has_value()) return true;
   const ProducerPosition& position = *row_.position;
   ProducerCursors& cursors = model_->storage_state().cursors;
   former_cursor_ = cursors.Get(position.producer_id);
   if (opens_) {
     const absl::StatusOr<std::int64_t> next = cursors.Open(position.producer_id, position.epoch);
-    if (!next.ok()) {
-      return next.status();
-    }
+    if (!next.ok()) return next.status();
     settlement_.next_sequence = *next;
     opened_ = !former_cursor_.has_value() || former_cursor_->epoch < position.epoch;
     moved_cursor_ = true;
   }
-  if (row_.As<OpenedRow>() != nullptr) {
-    return false;
-  }
+  if (row_.As<OpenedRow>() != nullptr) return false;
   const absl::StatusOr<ProducerCursors::Standing> standing =
       cursors.Check(position, row_.content_hash);
-  if (!standing.ok()) {
-    return standing.status();
-  }
+  if (!standing.ok()) return standing.status();
   known_ = *standing == ProducerCursors::Standing::kSettledBefore;
   return !known_;
 }
 
 absl::Status RowWrite::Resolve() {
-  if (auto* const predictions = row_.As<PredictionsRow>()) {
-    return Admit(*predictions);
-  }
-  if (auto* const labels = row_.As<LabelsRow>()) {
-    Match(*labels);
-  }
+  if (auto* const predictions = row_.As<PredictionsRow>()) return Admit(*predictions);
+  if (auto* const labels = row_.As<LabelsRow>()) Match(*labels);
   return absl::OkStatus();
 }
 
@@ -115,17 +97,13 @@ absl::Status RowWrite::Admit(PredictionsRow& row) {
   if (tracker.pending() + found.size() > tracker.max_pending()) {
     return PendingFullError(found.size());
   }
-  if (found.size() == row.ids.size()) {
-    return absl::OkStatus();
-  }
+  if (found.size() == row.ids.size()) return absl::OkStatus();
   row.duplicates = static_cast<std::int64_t>(row.ids.size() - found.size());
   KeepOnly(found, row.ids);
   KeepOnly(found, row.predicted_classes);
   KeepOnly(found, row.values.probabilities, row.values.class_count);
   KeepOnly(found, row.values.labels);
-  if (row.values.group_values.size() > 1) {
-    KeepOnly(found, row.values.group_values);
-  }
+  if (row.values.group_values.size() > 1) KeepOnly(found, row.values.group_values);
   encoded_ = EncodeRow(row_);
   return absl::OkStatus();
 }
@@ -165,9 +143,7 @@ void RowWrite::Append(Store& store) {
   AppendElapsed(row_.elapsed, encoded_);
   log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded_));
   Failpoint("append");
-  if (row_.tracked()) {
-    Track();
-  }
+  if (row_.tracked()) Track();
   if (row_.position.has_value()) {
     moved_cursor_ = true;
     model_->storage_state().cursors.Advance(*row_.position, row_.content_hash);
@@ -220,9 +196,7 @@ void RowWrite::Undo() {
   } else if (tracked_) {
     model_->storage_state().tracker->UndoKeepLabels();
   }
-  if (matched_) {
-    model_->storage_state().tracker->UndoLabel(row_.tracked_ids());
-  }
+  if (matched_) model_->storage_state().tracker->UndoLabel(row_.tracked_ids());
 }
 
 void RowWrite::Finish(Store& /*store*/, const absl::Status& committed) {
@@ -236,9 +210,7 @@ void RowWrite::Finish(Store& /*store*/, const absl::Status& committed) {
 }
 
 void RowWrite::Apply() {
-  if (opened_log_id_ != 0) {
-    model_->strand_state().Apply(LogRow(), opened_log_id_, time_);
-  }
+  if (opened_log_id_ != 0) model_->strand_state().Apply(LogRow(), opened_log_id_, time_);
   if (log_id_ != 0) {
     model_->strand_state().Apply(row_, log_id_, time_);
   } else if (known_) {

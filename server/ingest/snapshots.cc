@@ -52,9 +52,7 @@ absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& 
 absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
                            std::string_view data, const std::vector<Store::StoredBucket>& history,
                            Store& store) {
-  if (model.deleted()) {
-    return absl::OkStatus();
-  }
+  if (model.deleted()) return absl::OkStatus();
   Store::Snapshot snapshot{
       .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
   if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
@@ -98,9 +96,7 @@ class SnapshotWrite final : public ModelWrite {
   }
   void Finish(Store& /*store*/, const absl::Status& committed) override {
     stored_ = committed.ok();
-    if (!stored_) {
-      return;
-    }
+    if (!stored_) return;
     model_->storage_state().cursors.SetStored();
     model_->set_stored_time_us(time_us_);
     if (auto& tracker = model_->storage_state().tracker; tracker.has_value()) {
@@ -148,9 +144,7 @@ void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits
     } catch (const std::bad_alloc&) {
       // It stays due.
     }
-    if (write != nullptr) {
-      commits.Post(std::move(write));
-    }
+    if (write != nullptr) commits.Post(std::move(write));
   }
   model->set_snapshot_due_at(model->strand_state().retention().SnapshotDueAt(now));
 }
@@ -180,14 +174,10 @@ std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
     }
   };
   const auto models = registry.List("", std::numeric_limits<std::size_t>::max());
-  if (!models.ok()) {
-    return 0;
-  }
+  if (!models.ok()) return 0;
   const auto progress = std::make_shared<Progress>();
   for (const std::shared_ptr<Model>& model : *models) {
-    if (!progress->Await(kMostStoredAtOnce, deadline)) {
-      break;
-    }
+    if (!progress->Await(kMostStoredAtOnce, deadline)) break;
     progress->Begin();
     model->strand().Post([model, progress, &commits, &clock] {
       if (model->strand_state().retention().unstored()) {

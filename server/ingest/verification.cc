@@ -49,9 +49,7 @@ class Verifier {
     status.Update(ReadCursors());
     status.Update(ReadHistorySeries());
     status.Update(ReadLog());
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
     CheckModels();
     return std::move(result_);
   }
@@ -98,22 +96,16 @@ class Verifier {
   template <typename Visit>
   absl::Status ReadTable(Table table, std::string_view rest, const Visit& visit) {
     absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database_, table, rest);
-    if (!rows.ok()) {
-      return Judge(rows.status());
-    }
+    if (!rows.ok()) return Judge(rows.status());
     while (true) {
       const absl::StatusOr<bool> row = rows->Next();
-      if (row.ok() && !*row) {
-        break;
-      }
+      if (row.ok() && !*row) break;
       if (row.ok()) {
         visit(*rows);
       } else if (absl::Status status = Judge(row.status()); !status.ok() || !rows->at_row()) {
         return status;
       }
-      if (stopped_) {
-        return absl::CancelledError("the verification was stopped");
-      }
+      if (stopped_) return absl::CancelledError("the verification was stopped");
     }
     return table == Table::kHistory ? absl::OkStatus()
                                     : Judge(CheckSum(table, state_.sum(table), rows->sum()));
@@ -121,9 +113,7 @@ class Verifier {
 
   absl::Status ReadDatabaseState() {
     const absl::StatusOr<DatabaseState> state = ReadState(database_);
-    if (state.ok()) {
-      state_ = *state;
-    }
+    if (state.ok()) state_ = *state;
     return Judge(state.status());
   }
 
@@ -131,15 +121,11 @@ class Verifier {
   template <typename Visit>
   absl::Status Read(const char* sql, const Visit& visit) {
     absl::StatusOr<Statement> statement = Statement::Prepare(database_, sql);
-    if (!statement.ok()) {
-      return Judge(statement.status());
-    }
+    if (!statement.ok()) return Judge(statement.status());
     absl::StatusOr<bool> row = statement->Next();
     for (; row.ok() && *row; row = statement->Next()) {
       visit(*statement);
-      if (stopped_) {
-        return absl::CancelledError("the verification was stopped");
-      }
+      if (stopped_) return absl::CancelledError("the verification was stopped");
     }
     return Judge(row.status());
   }
@@ -150,9 +136,7 @@ class Verifier {
         database_.handle(), kInstructions,
         [](void* self) { return static_cast<Verifier*>(self)->GoOn(0) ? 0 : 1; }, this);
     const absl::Status status = Read("PRAGMA integrity_check(100)", [this](const Statement& row) {
-      if (row.Text(0) != "ok") {
-        Report("the file is damaged: ", std::string(row.Text(0)));
-      }
+      if (row.Text(0) != "ok") Report("the file is damaged: ", std::string(row.Text(0)));
     });
     sqlite3_progress_handler(database_.handle(), 0, nullptr, nullptr);
     return stopped_ ? absl::CancelledError("the verification was stopped") : status;
@@ -227,9 +211,7 @@ class Verifier {
     }
     model.snapshot_observations = state.observations();
     const absl::Status restored = StrandState(model.declaration).Restore(state);
-    if (!restored.ok()) {
-      Report(std::string(restored.message()));
-    }
+    if (!restored.ok()) Report(std::string(restored.message()));
   }
 
   absl::Status ReadCursors() {
@@ -258,9 +240,7 @@ class Verifier {
           }
         });
     const absl::StatusOr<std::int64_t> all = database_.QueryInteger("SELECT count(*) FROM history");
-    if (all.ok() && *all != rows) {
-      Report("table history has ", *all, " rows, expected ", rows);
-    }
+    if (all.ok() && *all != rows) Report("table history has ", *all, " rows, expected ", rows);
     status.Update(Judge(all.status()));
     return status;
   }
@@ -275,46 +255,34 @@ class Verifier {
                       }
                       return absl::OkStatus();
                     });
-    if (!status.ok()) {
-      Report(model.name, ": ", std::string(status.message()));
-    }
+    if (!status.ok()) Report(model.name, ": ", std::string(status.message()));
     static_cast<void>(GoOn(0));
   }
 
   absl::Status ReadLog() {
     // The files are read as they are now: the log is ahead of the database.
     const absl::StatusOr<std::vector<LogFiles::Extent>> extents = log_.extents();
-    if (!extents.ok()) {
-      return extents.status();
-    }
+    if (!extents.ok()) return extents.status();
     const LogFiles::Extent& newest = extents->back();
     const std::int64_t first = extents->front().first_log_id;
     const std::int64_t end = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
     absl::StatusOr<std::int64_t> rows = database_.QueryInteger("SELECT count(*) FROM log");
-    if (!rows.ok()) {
-      return Judge(rows.status());
-    }
+    if (!rows.ok()) return Judge(rows.status());
     *rows += end - first;
     const auto read_batch = [&](std::int64_t log_id, std::int64_t model_id, std::string_view data) {
       result_.set_batches(result_.batches() + 1);
       const auto model = models_.find(model_id);
       // Batches of deleted models are removed with their segments, or at the next start.
-      if (model != models_.end()) {
-        ReadBatch(log_id, data, model->second);
-      }
+      if (model != models_.end()) ReadBatch(log_id, data, model->second);
       static_cast<void>(GoOn(static_cast<double>(result_.batches()) /
                              static_cast<double>(std::max<std::int64_t>(1, *rows))));
     };
     absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
       // A retirement that is under way may already have copied part of the oldest segment.
-      if (row.Integer(0) < first) {
-        read_batch(row.Integer(0), row.Integer(1), row.Blob(3));
-      }
+      if (row.Integer(0) < first) read_batch(row.Integer(0), row.Integer(1), row.Blob(3));
     });
     for (const LogFiles::Extent& extent : *extents) {
-      if (!status.ok()) {
-        break;
-      }
+      if (!status.ok()) break;
       status = Judge(LogFiles::ReadExtent(
           extent, [&](const StoredBatch& batch, bool /*needed*/) -> absl::Status {
             read_batch(batch.log_id, batch.model_id, batch.data);
@@ -401,13 +369,9 @@ class Verifier {
 absl::StatusOr<v1::Verification> VerifyStore(const std::string& path, CommitQueue& commits,
                                              const std::function<bool(double)>& progress) {
   const absl::StatusOr<std::unique_ptr<HeldLog>> log = HeldLog::Hold(commits);
-  if (!log.ok()) {
-    return log.status();
-  }
+  if (!log.ok()) return log.status();
   absl::StatusOr<Database> database = Database::OpenExisting(path);
-  if (!database.ok()) {
-    return database.status();
-  }
+  if (!database.ok()) return database.status();
   return Verifier(std::filesystem::path(path).parent_path().string() + "/", *database, **log,
                   progress)
       .Run();

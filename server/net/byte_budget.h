@@ -18,9 +18,7 @@ class ByteBudget {
   [[nodiscard]] bool TryReserve(std::size_t bytes) noexcept {
     std::size_t reserved = reserved_.load(std::memory_order_relaxed);
     do {
-      if (bytes > limit_ || reserved > limit_ - bytes) {
-        return false;
-      }
+      if (bytes > limit_ || reserved > limit_ - bytes) return false;
     } while (!reserved_.compare_exchange_weak(reserved, reserved + bytes));
     return true;
   }

@@ -14,9 +14,7 @@ class ByteList {
  public:
   // bytes: must stay valid until the list is cleared.
   void AppendView(std::string_view bytes) {
-    if (bytes.empty()) {
-      return;
-    }
+    if (bytes.empty()) return;
     if (!pieces_.empty() && pieces_.back().data() + pieces_.back().size() == bytes.data()) {
       pieces_.back() = {pieces_.back().data(), pieces_.back().size() + bytes.size()};
     } else {
@@ -24,9 +22,7 @@ class ByteList {
     }
   }
   void AppendCopy(std::string_view bytes) {
-    if (!bytes.empty()) {
-      pieces_.emplace_back(copies_.emplace_back(bytes));
-    }
+    if (!bytes.empty()) pieces_.emplace_back(copies_.emplace_back(bytes));
   }
   void Append(std::string_view bytes, bool copy) { copy ? AppendCopy(bytes) : AppendView(bytes); }
   void Clear() {

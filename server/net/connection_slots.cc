@@ -11,13 +11,9 @@ ConnectionSlots::Slot::~Slot() {
 
 void ConnectionSlots::Slot::SetIdle(bool idle) {
   const std::lock_guard lock(slots_.mutex_);
-  if (idle_ == idle) {
-    return;
-  }
+  if (idle_ == idle) return;
   idle_ = idle;
-  if (state_ != State::kRegular) {
-    return;
-  }
+  if (state_ != State::kRegular) return;
   Peer& peer = slots_.peers_.at(address_);
   if (idle) {
     slots_.EnterIdle(*this, peer);
@@ -37,9 +33,7 @@ bool ConnectionSlots::Slot::restricted() {
     }
     restricted = admits_health_checks_only_;
   }
-  if (evicted) {
-    evicted();
-  }
+  if (evicted) evicted();
   return restricted;
 }
 
@@ -52,18 +46,14 @@ std::unique_ptr<ConnectionSlots::Slot> ConnectionSlots::Admit(std::string addres
     const std::lock_guard lock(mutex_);
     admitted = TakeRegularSlot(*slot, evicted) || TakeRestrictedSlot(*slot, evicted);
   }
-  if (evicted) {
-    evicted();
-  }
+  if (evicted) evicted();
   return admitted ? std::move(slot) : nullptr;
 }
 
 bool ConnectionSlots::TakeRegularSlot(Slot& slot, Evicted& evicted) {
   const auto own = peers_.find(slot.address_);
   if (own != peers_.end() && own->second.connections >= limits_.per_address) {
-    if (own->second.idle.empty() || !Evict(own->second.idle.front(), evicted)) {
-      return false;
-    }
+    if (own->second.idle.empty() || !Evict(own->second.idle.front(), evicted)) return false;
   } else if (regular_ >= limits_.total && !Evict(LongestIdleOfMostIdle(), evicted)) {
     return false;
   }
@@ -72,9 +62,7 @@ bool ConnectionSlots::TakeRegularSlot(Slot& slot, Evicted& evicted) {
   ++regular_;
   slot.state_ = Slot::State::kRegular;
   slot.admits_health_checks_only_ = false;
-  if (slot.idle_) {
-    EnterIdle(slot, peer);
-  }
+  if (slot.idle_) EnterIdle(slot, peer);
   return true;
 }
 
@@ -90,9 +78,7 @@ bool ConnectionSlots::TakeRestrictedSlot(Slot& slot, Evicted& evicted) {
 }
 
 bool ConnectionSlots::Evict(Slot* slot, Evicted& evicted) {
-  if (slot == nullptr || evicted_ >= limits_.total) {
-    return false;
-  }
+  if (slot == nullptr || evicted_ >= limits_.total) return false;
   Release(*slot);
   slot->state_ = Slot::State::kEvicted;
   ++evicted_;
@@ -126,13 +112,9 @@ void ConnectionSlots::Release(Slot& slot) {
       break;
   }
   const auto peer = peers_.find(slot.address_);
-  if (slot.idle_) {
-    peer->second.idle.erase(slot.position_);
-  }
+  if (slot.idle_) peer->second.idle.erase(slot.position_);
   --regular_;
-  if (--peer->second.connections == 0) {
-    peers_.erase(peer);
-  }
+  if (--peer->second.connections == 0) peers_.erase(peer);
 }
 
 void ConnectionSlots::EnterIdle(Slot& slot, Peer& peer) {

@@ -16,9 +16,7 @@ std::string_view View(const std::uint8_t* bytes, std::size_t size) {
 // gRPC's server never changes the size of the table from the default, which is nghttp2's too.
 nghttp2_hd_inflater* NewInflater() {
   nghttp2_hd_inflater* inflater = nullptr;
-  if (nghttp2_hd_inflate_new(&inflater) != 0) {
-    throw std::bad_alloc();
-  }
+  if (nghttp2_hd_inflate_new(&inflater) != 0) throw std::bad_alloc();
   return inflater;
 }
 
@@ -48,16 +46,12 @@ HeaderBlock::Result HeaderBlock::Decode(std::string_view bytes, bool end) {
     int flags = 0;
     const auto used =
         nghttp2_hd_inflate_hd2(inflater_.get(), &field, &flags, next, left, end ? 1 : 0);
-    if (used < 0) {
-      return Result::kInvalid;
-    }
+    if (used < 0) return Result::kInvalid;
     next += used;
     left -= static_cast<std::size_t>(used);
     if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0) {
       decoded_ += field.namelen + field.valuelen + kFieldOverhead;
-      if (decoded_ > kMaxBytes) {
-        return Result::kTooLarge;
-      }
+      if (decoded_ > kMaxBytes) return Result::kTooLarge;
       if (View(field.name, field.namelen) == ":path") {
         health_path_ = View(field.value, field.valuelen).starts_with(kHealthService);
       }
@@ -65,9 +59,7 @@ HeaderBlock::Result HeaderBlock::Decode(std::string_view bytes, bool end) {
       break;
     }
   }
-  if (end) {
-    nghttp2_hd_inflate_end_headers(inflater_.get());
-  }
+  if (end) nghttp2_hd_inflate_end_headers(inflater_.get());
   return Result::kOk;
 }
 

@@ -20,9 +20,7 @@ constexpr std::size_t kSettingBytes = 6;
 std::uint32_t Byte(char c) { return static_cast<unsigned char>(c); }
 
 void AppendUint32(std::string& bytes, std::uint32_t value) {
-  for (const int shift : {24, 16, 8, 0}) {
-    bytes += static_cast<char>((value >> shift) & 0xffU);
-  }
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>((value >> shift) & 0xffU);
 }
 
 std::string Frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream_id,
@@ -65,17 +63,13 @@ std::string EncodeFields(std::vector<Field> fields) {
                      .flags = NGHTTP2_NV_FLAG_NO_INDEX});
   }
   nghttp2_hd_deflater* raw = nullptr;
-  if (nghttp2_hd_deflate_new(&raw, NGHTTP2_DEFAULT_HEADER_TABLE_SIZE) != 0) {
-    throw std::bad_alloc();
-  }
+  if (nghttp2_hd_deflate_new(&raw, NGHTTP2_DEFAULT_HEADER_TABLE_SIZE) != 0) throw std::bad_alloc();
   const std::unique_ptr<nghttp2_hd_deflater, decltype(&nghttp2_hd_deflate_del)> deflater(
       raw, &nghttp2_hd_deflate_del);
   std::string block(nghttp2_hd_deflate_bound(raw, pairs.data(), pairs.size()), '\0');
   const auto size = nghttp2_hd_deflate_hd(raw, reinterpret_cast<std::uint8_t*>(block.data()),
                                           block.size(), pairs.data(), pairs.size());
-  if (size < 0) {
-    throw std::bad_alloc();
-  }
+  if (size < 0) throw std::bad_alloc();
   block.resize(static_cast<std::size_t>(size));
   return block;
 }
@@ -139,12 +133,8 @@ std::string StatusFrame(std::uint32_t stream_id, const absl::Status& status,
 }
 
 std::optional<FrameReader::Part> FrameReader::Next(std::string_view& input) {
-  if (input.empty()) {
-    return std::nullopt;
-  }
-  if (payload_left_ == 0) {
-    return ReadHeader(input);
-  }
+  if (input.empty()) return std::nullopt;
+  if (payload_left_ == 0) return ReadHeader(input);
   Part part;
   part.bytes = input.substr(0, payload_left_);
   input.remove_prefix(part.bytes.size());
@@ -160,9 +150,7 @@ std::optional<FrameReader::Part> FrameReader::Next(std::string_view& input) {
 std::optional<FrameReader::Part> FrameReader::ReadHeader(std::string_view& input) {
   Part part;
   part.is_header = true;
-  if (header_.size() == kFrameHeaderBytes) {
-    header_.clear();
-  }
+  if (header_.size() == kFrameHeaderBytes) header_.clear();
   if (header_.empty() && input.size() >= kFrameHeaderBytes) {
     part.bytes = input.substr(0, kFrameHeaderBytes);
     input.remove_prefix(kFrameHeaderBytes);
@@ -170,9 +158,7 @@ std::optional<FrameReader::Part> FrameReader::ReadHeader(std::string_view& input
     const std::string_view more = input.substr(0, kFrameHeaderBytes - header_.size());
     header_.append(more);
     input.remove_prefix(more.size());
-    if (header_.size() < kFrameHeaderBytes) {
-      return std::nullopt;
-    }
+    if (header_.size() < kFrameHeaderBytes) return std::nullopt;
     part.bytes = header_;
     part.is_copy = true;
   }

@@ -56,24 +56,14 @@ void Http2Guard::FromClient(std::string_view input, Time now, Output& output) {
   ReadPreface(input, output);
   while (!closed_) {
     const std::optional<FrameReader::Part> part = client_.Next(input);
-    if (!part.has_value()) {
-      break;
-    }
+    if (!part.has_value()) break;
     if (part->is_header) {
       BeginClientFrame(output);
-      if (closed_) {
-        return;
-      }
+      if (closed_) return;
     }
-    if (client_frame_passes_) {
-      output.to_server.Append(part->bytes, part->is_copy);
-    }
-    if (!part->is_header) {
-      ReadClientPayload(part->bytes, output);
-    }
-    if (part->ends_frame && !closed_) {
-      EndClientFrame(output);
-    }
+    if (client_frame_passes_) output.to_server.Append(part->bytes, part->is_copy);
+    if (!part->is_header) ReadClientPayload(part->bytes, output);
+    if (part->ends_frame && !closed_) EndClientFrame(output);
     SendInjected(output);
   }
 }
@@ -130,15 +120,11 @@ void Http2Guard::BeginClientFrame(Output& output) {
 }
 
 void Http2Guard::BeginClientData(const FrameHeader& frame, Output& output) {
-  if (frame.length == 0 && !frame.has(NGHTTP2_FLAG_END_STREAM)) {
-    CountControlFrame(output);
-  }
+  if (frame.length == 0 && !frame.has(NGHTTP2_FLAG_END_STREAM)) CountControlFrame(output);
   body_.emplace(frame);
   if (!client_frame_passes_) {
     // What gRPC does not get does not use up the window that it gave to the client.
-    if (frame.length > 0) {
-      inject_to_client_ += WindowUpdateFrame(0, frame.length);
-    }
+    if (frame.length > 0) inject_to_client_ += WindowUpdateFrame(0, frame.length);
     return;
   }
   server_window_ -= frame.length;
@@ -193,9 +179,7 @@ void Http2Guard::EndClientFrame(Output& output) {
   const FrameHeader& frame = client_.frame();
   const std::string_view payload = client_.payload();
   if (in_headers_) {
-    if (frame.has(NGHTTP2_FLAG_END_HEADERS)) {
-      EndHeaderBlock(output);
-    }
+    if (frame.has(NGHTTP2_FLAG_END_HEADERS)) EndHeaderBlock(output);
     return;
   }
   const auto call = calls_.find(frame.stream_id);
@@ -204,15 +188,11 @@ void Http2Guard::EndClientFrame(Output& output) {
       shared_.memory.Release(std::exchange(tail_reserved_, 0));
       if (call != calls_.end() && frame.has(NGHTTP2_FLAG_END_STREAM)) {
         call->second.client_ended = true;
-        if (call->second.server_ended) {
-          Forget(call);
-        }
+        if (call->second.server_ended) Forget(call);
       }
       break;
     case NGHTTP2_RST_STREAM:
-      if (call != calls_.end()) {
-        Forget(call);
-      }
+      if (call != calls_.end()) Forget(call);
       break;
     case NGHTTP2_SETTINGS:
       client_initial_window_ = FindSetting(payload, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE)
@@ -236,9 +216,7 @@ void Http2Guard::EndHeaderBlock(Output& output) {
   CheckHeaderBlock(headers_.End(), output);
   // The first frame of a block names its call, as do the others.
   const auto call = calls_.find(client_.frame().stream_id);
-  if (closed_ || call == calls_.end()) {
-    return;
-  }
+  if (closed_ || call == calls_.end()) return;
   if (headers_begin_call_ && !headers_.health_check() && restricted_()) {
     EndCall(call->first, CallEnd::kTooManyConnections,
             Exhausted("TOO_MANY_CONNECTIONS",
@@ -253,9 +231,7 @@ void Http2Guard::EndHeaderBlock(Output& output) {
       inject_to_server_ += EndStreamFrame(call->first);
     }
     call->second.client_ended = true;
-    if (call->second.server_ended) {
-      Forget(call);
-    }
+    if (call->second.server_ended) Forget(call);
   }
 }
 
@@ -272,20 +248,14 @@ void Http2Guard::OpenCall(std::uint32_t id, Output& output) {
 void Http2Guard::ReadMessages(std::uint32_t id, std::string_view bytes, Output& output) {
   while (!bytes.empty()) {
     const auto found = calls_.find(id);
-    if (found == calls_.end() || found->second.server_ended) {
-      return;
-    }
+    if (found == calls_.end() || found->second.server_ended) return;
     Call& call = found->second;
     if (call.prefix_bytes < kPrefixBytes) {
       // A byte that tells about compression, and the length in network byte order.
       call.message_length = call.message_length << 8U | static_cast<unsigned char>(bytes.front());
       bytes.remove_prefix(1);
-      if (++call.prefix_bytes < kPrefixBytes) {
-        continue;
-      }
-      if (!BeginMessage(id, call, output)) {
-        return;
-      }
+      if (++call.prefix_bytes < kPrefixBytes) continue;
+      if (!BeginMessage(id, call, output)) return;
     }
     const std::size_t taken = std::min<std::size_t>(call.message_left, bytes.size());
     bytes.remove_prefix(taken);
@@ -330,18 +300,10 @@ void Http2Guard::FromServer(std::string_view input, Time now, Output& output) {
   now_ = now;
   while (!closed_) {
     const std::optional<FrameReader::Part> part = server_.Next(input);
-    if (!part.has_value()) {
-      break;
-    }
-    if (part->is_header) {
-      server_frame_passes_ = BeginServerFrame();
-    }
-    if (server_frame_passes_) {
-      output.to_client.Append(part->bytes, part->is_copy);
-    }
-    if (part->ends_frame) {
-      EndServerFrame(output);
-    }
+    if (!part.has_value()) break;
+    if (part->is_header) server_frame_passes_ = BeginServerFrame();
+    if (server_frame_passes_) output.to_client.Append(part->bytes, part->is_copy);
+    if (part->ends_frame) EndServerFrame(output);
     SendInjected(output);
   }
 }
@@ -353,9 +315,7 @@ bool Http2Guard::BeginServerFrame() {
     case NGHTTP2_DATA:
       if (ended) {
         // What the client does not get does not use up the window that it gave to the server.
-        if (frame.length > 0) {
-          inject_to_server_ += WindowUpdateFrame(0, frame.length);
-        }
+        if (frame.length > 0) inject_to_server_ += WindowUpdateFrame(0, frame.length);
         return false;
       }
       client_window_ -= frame.length;
@@ -402,12 +362,8 @@ void Http2Guard::EndServerFrame(Output& output) {
       }
       break;
     case NGHTTP2_RST_STREAM:
-      if (payload.size() >= 4 && ReadUint32(payload) != NGHTTP2_NO_ERROR) {
-        CountReset(output);
-      }
-      if (call != calls_.end()) {
-        Forget(call);
-      }
+      if (payload.size() >= 4 && ReadUint32(payload) != NGHTTP2_NO_ERROR) CountReset(output);
+      if (call != calls_.end()) Forget(call);
       break;
     case NGHTTP2_SETTINGS:
       server_initial_window_ = FindSetting(payload, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE)
@@ -424,9 +380,7 @@ void Http2Guard::EndServerFrame(Output& output) {
       }
       break;
     case NGHTTP2_GOAWAY:
-      if (payload.size() >= 4) {
-        RefuseCallsAfter(ReadUint32(payload) & kAnyCall);
-      }
+      if (payload.size() >= 4) RefuseCallsAfter(ReadUint32(payload) & kAnyCall);
       break;
     default:
       break;
@@ -443,12 +397,8 @@ void Http2Guard::Tick(Time now, Output& output) {
     Close(CloseReason::kEvicted, output);
   }
   CloseIfDone(output);
-  if (closed_) {
-    return;
-  }
-  if (client_window_ > 0) {
-    client_took_ = now_;
-  }
+  if (closed_) return;
+  if (client_window_ > 0) client_took_ = now_;
   std::vector<std::pair<std::uint32_t, CallEnd>> stalled;
   for (auto& [id, call] : calls_) {
     if (const std::optional<CallEnd> reason = FindStall(call); reason.has_value()) {
@@ -457,31 +407,21 @@ void Http2Guard::Tick(Time now, Output& output) {
   }
   // The table of calls has no order; that of the answers depends on the input alone.
   std::sort(stalled.begin(), stalled.end());
-  for (const auto& [id, reason] : stalled) {
-    EndCall(id, reason, StallError(reason), output);
-  }
+  for (const auto& [id, reason] : stalled) EndCall(id, reason, StallError(reason), output);
   SendInjected(output);
 }
 
 // A window that is used up says that bytes wait: gRPC fills windows completely.
 std::optional<CallEnd> Http2Guard::FindStall(Call& call) {
-  if (call.server_ended) {
-    return std::nullopt;
-  }
-  if (client_initial_window_ + call.client_window > 0) {
-    call.client_took = now_;
-  }
+  if (call.server_ended) return std::nullopt;
+  if (client_initial_window_ + call.client_window > 0) call.client_took = now_;
   if (now_ - std::min(call.client_took, client_took_) >= kStallTimeout) {
     return CallEnd::kClientReadsNothing;
   }
   const bool client_may_send =
       server_window_ > 0 && server_initial_window_ + call.server_window > 0;
-  if (!call.message_incomplete() || !client_may_send) {
-    call.client_sent = now_;
-  }
-  if (now_ - call.client_sent >= kStallTimeout) {
-    return CallEnd::kMessageIncomplete;
-  }
+  if (!call.message_incomplete() || !client_may_send) call.client_sent = now_;
+  if (now_ - call.client_sent >= kStallTimeout) return CallEnd::kMessageIncomplete;
   return std::nullopt;
 }
 
@@ -489,15 +429,11 @@ void Http2Guard::EndCall(std::uint32_t id, CallEnd reason, const absl::Status& s
                          Output& output) {
   const auto found = calls_.find(id);
   inject_to_client_ += StatusFrame(id, status, found->second.response_started);
-  if (!found->second.client_ended) {
-    inject_to_client_ += RstStreamFrame(id, NGHTTP2_NO_ERROR);
-  }
+  if (!found->second.client_ended) inject_to_client_ += RstStreamFrame(id, NGHTTP2_NO_ERROR);
   inject_to_server_ += RstStreamFrame(id, NGHTTP2_CANCEL);
   Forget(found);
   ended_.push_back(id);
-  if (ended_.size() > kMaxEndedCalls) {
-    ended_.pop_front();
-  }
+  if (ended_.size() > kMaxEndedCalls) ended_.pop_front();
   shared_.statistics.CountEnded(reason, peer_->address());
   if (client_.frame().type == NGHTTP2_DATA && client_.frame().stream_id == id) {
     tail_reserved_ = client_.payload_left();
@@ -514,15 +450,11 @@ void Http2Guard::Forget(Calls::iterator call) {
 }
 
 void Http2Guard::CountReset(Output& output) {
-  if (!resets_.Take(now_) || !peer_->TakeReset(now_)) {
-    Close(CloseReason::kTooManyResets, output);
-  }
+  if (!resets_.Take(now_) || !peer_->TakeReset(now_)) Close(CloseReason::kTooManyResets, output);
 }
 
 void Http2Guard::CountControlFrame(Output& output) {
-  if (!control_frames_.Take(now_)) {
-    Close(CloseReason::kTooManyControlFrames, output);
-  }
+  if (!control_frames_.Take(now_)) Close(CloseReason::kTooManyControlFrames, output);
 }
 
 void Http2Guard::BeginDrain(Time now, Output& output) {
@@ -535,9 +467,7 @@ void Http2Guard::Retire(Time now, Output& output) {
   now_ = now;
   retired_ = now;
   RefuseCallsAfter(last_call_);
-  if (!calls_.empty()) {
-    inject_to_client_ += GoAway(CloseReason::kEvicted);
-  }
+  if (!calls_.empty()) inject_to_client_ += GoAway(CloseReason::kEvicted);
   CloseIfDone(output);
   SendInjected(output);
 }
@@ -545,16 +475,12 @@ void Http2Guard::Retire(Time now, Output& output) {
 void Http2Guard::RefuseCallsAfter(std::uint32_t id) {
   last_served_ = std::min(last_served_, id);
   for (auto next = calls_.begin(); next != calls_.end();) {
-    if (const auto call = next++; call->first > last_served_) {
-      Forget(call);
-    }
+    if (const auto call = next++; call->first > last_served_) Forget(call);
   }
 }
 
 void Http2Guard::CloseIfDone(Output& output) {
-  if (!calls_.empty()) {
-    return;
-  }
+  if (!calls_.empty()) return;
   // Without a GOAWAY, the client could not know that its next call was not served.
   if (retired_.has_value() && CanAddForClient()) {
     Close(CloseReason::kEvicted, output);
@@ -564,9 +490,7 @@ void Http2Guard::CloseIfDone(Output& output) {
 }
 
 void Http2Guard::Close(CloseReason reason, Output& output) {
-  if (closed_) {
-    return;
-  }
+  if (closed_) return;
   // Inside a frame of the server nothing can be said any more.
   SendInjected(output);
   if (preface_bytes_ == kPreface.size() && CanAddForClient()) {
@@ -584,9 +508,7 @@ std::string Http2Guard::GoAway(CloseReason reason) const {
 bool Http2Guard::CanAddForClient() const { return server_.between_frames() && !server_in_headers_; }
 
 void Http2Guard::SendInjected(Output& output) {
-  if (closed_) {
-    return;
-  }
+  if (closed_) return;
   if (!inject_to_client_.empty() && CanAddForClient()) {
     output.to_client.AppendCopy(inject_to_client_);
     inject_to_client_.clear();

@@ -41,17 +41,13 @@ void Listener::Accept() {
   acceptor_.async_accept(
       [self = shared_from_this()](const boost::system::error_code& error, tcp::socket socket) {
         // A connection that was accepted before the port was closed is dropped.
-        if (!self->acceptor_.is_open()) {
-          return;
-        }
+        if (!self->acceptor_.is_open()) return;
         if (error) {
           self->RetryAfter(error);
           return;
         }
         self->HandOver(std::move(socket));
-        if (self->acceptor_.is_open()) {
-          self->Accept();
-        }
+        if (self->acceptor_.is_open()) self->Accept();
       });
 }
 
@@ -76,16 +72,12 @@ void Listener::RetryAfter(const boost::system::error_code& error) {
   }
   retry_.expires_after(kRetryDelay);
   retry_.async_wait([self = shared_from_this()](const boost::system::error_code& /*cancelled*/) {
-    if (self->acceptor_.is_open()) {
-      self->Accept();
-    }
+    if (self->acceptor_.is_open()) self->Accept();
   });
 }
 
 std::string PeerAddress(const boost::asio::ip::address& address) {
-  if (address.is_v4()) {
-    return address.to_string();
-  }
+  if (address.is_v4()) return address.to_string();
   const boost::asio::ip::address_v6 v6 = address.to_v6();
   if (v6.is_v4_mapped()) {
     return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, v6).to_string();

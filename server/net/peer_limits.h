@@ -65,9 +65,7 @@ class PeerTable {
       cleanup_size_ = std::max(kMinCleanupSize, 2 * peers_.size());
     }
     std::shared_ptr<PeerLimits>& peer = peers_[address];
-    if (peer == nullptr) {
-      peer = std::make_shared<PeerLimits>(address, message_bytes_);
-    }
+    if (peer == nullptr) peer = std::make_shared<PeerLimits>(address, message_bytes_);
     return peer;
   }
 

@@ -45,13 +45,9 @@ std::string MakePeerName(std::uint64_t connection, std::string_view address) {
 }
 
 std::optional<std::string> ParsePeerName(std::string_view grpc_peer) {
-  if (!grpc_peer.starts_with(kScheme)) {
-    return std::nullopt;
-  }
+  if (!grpc_peer.starts_with(kScheme)) return std::nullopt;
   const std::string name = PercentDecode(grpc_peer.substr(kScheme.size()));
-  if (!name.starts_with(ProcessPrefix())) {
-    return std::nullopt;
-  }
+  if (!name.starts_with(ProcessPrefix())) return std::nullopt;
   const std::size_t slash = name.find('/', ProcessPrefix().size());
   return slash == std::string::npos ? std::nullopt : std::optional(name.substr(slash + 1));
 }

@@ -42,9 +42,7 @@ Relay::Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& stat
       slots_(settings.slots),
       connect_(std::move(connect)) {
   const unsigned int threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMaxThreads);
-  for (unsigned int i = 0; i < threads; ++i) {
-    workers_.push_back(std::make_unique<RelayWorker>());
-  }
+  for (unsigned int i = 0; i < threads; ++i) workers_.push_back(std::make_unique<RelayWorker>());
 }
 
 Relay::~Relay() = default;
@@ -65,9 +63,7 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
       std::make_shared<RelayConnection>(worker, shared_, peers_.Find(address), std::move(client));
   const auto evict = [&worker, weak = std::weak_ptr(connection)] {
     boost::asio::post(worker.context(), [weak] {
-      if (const std::shared_ptr<RelayConnection> evicted = weak.lock()) {
-        evicted->Evict();
-      }
+      if (const std::shared_ptr<RelayConnection> evicted = weak.lock()) evicted->Evict();
     });
   };
   std::unique_ptr<ConnectionSlots::Slot> slot = slots_.Admit(address, evict);

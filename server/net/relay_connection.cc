@@ -28,9 +28,7 @@ bool WouldBlock(const error_code& error) {
 
 std::size_t SizeOf(std::span<const std::string_view> pieces) {
   std::size_t size = 0;
-  for (const std::string_view piece : pieces) {
-    size += piece.size();
-  }
+  for (const std::string_view piece : pieces) size += piece.size();
   return size;
 }
 
@@ -48,9 +46,7 @@ std::size_t WriteSome(RelayConnection::Socket& socket, std::span<const std::stri
     });
     const std::size_t taken = socket.write_some(buffers, error);
     written += taken;
-    if (error || taken < SizeOf(batch)) {
-      break;
-    }
+    if (error || taken < SizeOf(batch)) break;
     pieces = pieces.subspan(batch.size());
   }
   return written;
@@ -84,17 +80,13 @@ void RelayWorker::Run() {
 void RelayWorker::WaitForTick() {
   tick_.expires_after(kTick);
   tick_.async_wait([this](const error_code& error) {
-    if (error) {
-      return;
-    }
+    if (error) return;
     // First, so that ticks go on whatever happens in this one.
     WaitForTick();
     // A connection that is closed leaves the set.
     const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
                                                                     connections_.end());
-    for (const std::shared_ptr<RelayConnection>& connection : connections) {
-      connection->Tick();
-    }
+    for (const std::shared_ptr<RelayConnection>& connection : connections) connection->Tick();
   });
 }
 
@@ -102,9 +94,7 @@ void RelayWorker::BeginDrain() {
   draining_ = true;
   const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
                                                                   connections_.end());
-  for (const std::shared_ptr<RelayConnection>& connection : connections) {
-    connection->BeginDrain();
-  }
+  for (const std::shared_ptr<RelayConnection>& connection : connections) connection->BeginDrain();
 }
 
 RelayConnection::RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared,
@@ -118,9 +108,7 @@ RelayConnection::RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared
       client_took_(Clock::now()) {}
 
 RelayConnection::~RelayConnection() {
-  if (reserved_) {
-    shared_.memory.Release(kUnreadBytes);
-  }
+  if (reserved_) shared_.memory.Release(kUnreadBytes);
 }
 
 void RelayConnection::Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socket server) {
@@ -132,12 +120,8 @@ void RelayConnection::Start() {
   RunStep([this] {
     worker_.connections_.insert(shared_from_this());
     state_ = State::kRelaying;
-    if (worker_.draining_) {
-      guard_.BeginDrain(Clock::now(), worker_.output_);
-    }
-    if (evicted_) {
-      guard_.Retire(Clock::now(), worker_.output_);
-    }
+    if (worker_.draining_) guard_.BeginDrain(Clock::now(), worker_.output_);
+    if (evicted_) guard_.Retire(Clock::now(), worker_.output_);
     Deliver();
   });
 }
@@ -165,9 +149,7 @@ void RelayConnection::Tick() {
   RunStep([this] {
     const Time now = Clock::now();
     if (state_ == State::kClosing) {
-      if (now - closing_since_ >= kClosingTimeout) {
-        Destroy();
-      }
+      if (now - closing_since_ >= kClosingTimeout) Destroy();
       return;
     }
     if (client_.pending.empty()) {
@@ -182,9 +164,7 @@ void RelayConnection::Tick() {
 
 template <typename Step>
 void RelayConnection::RunStep(Step step) {
-  if (state_ == State::kClosed) {
-    return;
-  }
+  if (state_ == State::kClosed) return;
   try {
     step();
   } catch (const std::exception& error) {
@@ -200,9 +180,7 @@ void RelayConnection::ReadClient() {
     return;
   }
   // A wait may end when reading has to pause again.
-  if (state_ != State::kRelaying || !client_.pending.empty() || !server_.pending.empty()) {
-    return;
-  }
+  if (state_ != State::kRelaying || !client_.pending.empty() || !server_.pending.empty()) return;
   error_code error;
   const std::size_t count = client_.socket.read_some(boost::asio::buffer(worker_.buffer_), error);
   if (WouldBlock(error)) {
@@ -218,9 +196,7 @@ void RelayConnection::ReadClient() {
 }
 
 void RelayConnection::ReadServer() {
-  if (state_ != State::kRelaying || !client_.pending.empty()) {
-    return;
-  }
+  if (state_ != State::kRelaying || !client_.pending.empty()) return;
   error_code error;
   const std::size_t count = server_.socket.read_some(boost::asio::buffer(worker_.buffer_), error);
   if (WouldBlock(error)) {
@@ -242,9 +218,7 @@ void RelayConnection::Deliver() {
     guard_.Close(CloseReason::kMemoryExhausted, worker_.output_);
     SendOutput();
   }
-  if (state_ == State::kClosed) {
-    return;
-  }
+  if (state_ == State::kClosed) return;
   if (state_ == State::kRelaying) {
     if (guard_.closed()) {
       BeginClosing();
@@ -263,13 +237,9 @@ void RelayConnection::SendOutput() {
 }
 
 void RelayConnection::Send(Side& side, const ByteList& bytes) {
-  if (bytes.pieces().empty() || !side.socket.is_open()) {
-    return;
-  }
+  if (bytes.pieces().empty() || !side.socket.is_open()) return;
   std::size_t written = 0;
-  if (side.pending.empty()) {
-    written = Write(side, bytes.pieces());
-  }
+  if (side.pending.empty()) written = Write(side, bytes.pieces());
   for (std::string_view piece : bytes.pieces()) {
     const std::size_t skipped = std::min(written, piece.size());
     written -= skipped;
@@ -286,15 +256,11 @@ void RelayConnection::SendPending(Side& side) {
 std::size_t RelayConnection::Write(Side& side, std::span<const std::string_view> pieces) {
   error_code error;
   const std::size_t written = WriteSome(side.socket, pieces, error);
-  if (&side == &client_ && written > 0) {
-    client_took_ = Clock::now();
-  }
+  if (&side == &client_ && written > 0) client_took_ = Clock::now();
   if (error && !WouldBlock(error)) {
     // A client that is gone needs nothing more. The server has closed its socket, but its last
     // bytes are still to be read; it gets no more.
-    if (&side == &client_) {
-      Destroy();
-    }
+    if (&side == &client_) Destroy();
     return SizeOf(pieces);
   }
   return written;
@@ -302,9 +268,7 @@ std::size_t RelayConnection::Write(Side& side, std::span<const std::string_view>
 
 bool RelayConnection::ReserveUnread() {
   const bool unread = !client_.pending.empty() && state_ != State::kClosed;
-  if (unread == reserved_) {
-    return true;
-  }
+  if (unread == reserved_) return true;
   if (!unread) {
     shared_.memory.Release(kUnreadBytes);
     reserved_ = false;
@@ -315,20 +279,12 @@ bool RelayConnection::ReserveUnread() {
 }
 
 void RelayConnection::Wait() {
-  if (state_ == State::kClosed) {
-    return;
-  }
-  if (!client_.pending.empty()) {
-    WaitToWrite(client_);
-  }
+  if (state_ == State::kClosed) return;
+  if (!client_.pending.empty()) WaitToWrite(client_);
   switch (state_) {
     case State::kRelaying:
-      if (!server_.pending.empty()) {
-        WaitToWrite(server_);
-      }
-      if (client_.pending.empty()) {
-        WaitToRead(server_, &RelayConnection::ReadServer);
-      }
+      if (!server_.pending.empty()) WaitToWrite(server_);
+      if (client_.pending.empty()) WaitToRead(server_, &RelayConnection::ReadServer);
       if (client_.pending.empty() && server_.pending.empty()) {
         WaitToRead(client_, &RelayConnection::ReadClient);
       }
@@ -352,9 +308,7 @@ void RelayConnection::Wait() {
 }
 
 void RelayConnection::WaitToRead(Side& side, void (RelayConnection::*read)()) {
-  if (side.waits_to_read) {
-    return;
-  }
+  if (side.waits_to_read) return;
   side.waits_to_read = true;
   side.socket.async_wait(Socket::wait_read,
                          [self = shared_from_this(), &side, read](const error_code& error) {
@@ -366,9 +320,7 @@ void RelayConnection::WaitToRead(Side& side, void (RelayConnection::*read)()) {
 }
 
 void RelayConnection::WaitToWrite(Side& side) {
-  if (side.waits_to_write) {
-    return;
-  }
+  if (side.waits_to_write) return;
   side.waits_to_write = true;
   side.socket.async_wait(Socket::wait_write,
                          [self = shared_from_this(), &side](const error_code& error) {
@@ -387,9 +339,7 @@ void RelayConnection::BeginClosing() {
   server_.pending.clear();
   // The client may take its time, so another connection may come instead.
   slot_.reset();
-  if (++worker_.closing_ > RelayWorker::kMaxClosing) {
-    Destroy();
-  }
+  if (++worker_.closing_ > RelayWorker::kMaxClosing) Destroy();
 }
 
 void RelayConnection::Discard() {
@@ -403,9 +353,7 @@ void RelayConnection::Discard() {
 }
 
 void RelayConnection::Destroy() {
-  if (state_ == State::kClosing) {
-    --worker_.closing_;
-  }
+  if (state_ == State::kClosing) --worker_.closing_;
   state_ = State::kClosed;
   error_code ignored;
   client_.socket.close(ignored);

@@ -27,9 +27,7 @@ bool IsAbuse(CloseReason reason) {
 void RelayStatistics::CountClosed(CloseReason reason, std::string_view peer) {
   const auto index = static_cast<std::size_t>(reason);
   ++closed_[index];
-  if (IsAbuse(reason)) {
-    Warn("a connection was closed", kCloseReasons[index], peer);
-  }
+  if (IsAbuse(reason)) Warn("a connection was closed", kCloseReasons[index], peer);
 }
 
 void RelayStatistics::CountEnded(CallEnd reason, std::string_view peer) {

@@ -17,9 +17,7 @@ class TokenBucket {
   // Returns false if the event exceeds the rate. now: must not decrease.
   [[nodiscard]] bool Take(Time now) noexcept {
     Fill(now);
-    if (tokens_ < 1) {
-      return false;
-    }
+    if (tokens_ < 1) return false;
     tokens_ -= 1;
     return true;
   }

@@ -129,12 +129,8 @@ class ModelFamilies {
       AddLabelCoverage(labels, declaration, *snapshot->label_coverage,
                        model.oldest_pending_time_us());
     }
-    for (const LensSnapshot& lens : snapshot->lenses) {
-      AddLens(labels, lens);
-    }
-    if (snapshot->monitor.has_value()) {
-      AddMonitor(labels, model, *snapshot);
-    }
+    for (const LensSnapshot& lens : snapshot->lenses) AddLens(labels, lens);
+    if (snapshot->monitor.has_value()) AddMonitor(labels, model, *snapshot);
   }
 
   // Series that there was no room for.
@@ -178,9 +174,7 @@ class ModelFamilies {
                                  &effect_floor_,
                                  &gap_,
                                  &group_log10_e_value_}) {
-      if (!family->metric.empty()) {
-        families.push_back(std::move(*family));
-      }
+      if (!family->metric.empty()) families.push_back(std::move(*family));
     }
   }
 
@@ -261,9 +255,7 @@ class ModelFamilies {
       AddSeries(group_log10_e_value_, std::move(with_group),
                 group->watch.reading.evidence.log10_e_value);
     }
-    if (!monitor.watch.has_value()) {
-      return;
-    }
+    if (!monitor.watch.has_value()) return;
     const EvidenceReading& reading = monitor.watch->reading;
     AddSeries(watched_, labels, Count(reading.count));
     AddSeries(log10_e_value_, labels, reading.evidence.log10_e_value);
@@ -272,9 +264,7 @@ class ModelFamilies {
     const EffectSize effect =
         ComputeEffectSize(reading, monitor.watch->null_moments, monitoring.significance_level);
     const auto add = [&](MetricFamily& family, const std::optional<double>& value) {
-      if (value.has_value()) {
-        AddSeries(family, labels, *value);
-      }
+      if (value.has_value()) AddSeries(family, labels, *value);
     };
     add(effect_, effect.skce);
     add(effect_lower_, effect.skce_lower_bound);
@@ -297,18 +287,12 @@ class ModelFamilies {
     const Kernel* const kernel =
         lens.kernel.has_value() ? std::get_if<Kernel>(&*lens.kernel) : nullptr;
     labels.push_back({"lens", lens.lens.name()});
-    if (kernel != nullptr) {
-      AddSeries(bandwidth_, labels, kernel->bandwidth());
-    }
-    for (const RunningBlock& block : lens.blocks) {
-      AddEstimate(labels, block);
-    }
+    if (kernel != nullptr) AddSeries(bandwidth_, labels, kernel->bandwidth());
+    for (const RunningBlock& block : lens.blocks) AddEstimate(labels, block);
   }
 
   void AddEstimate(Labels labels, const RunningBlock& block) {
-    if (block.moments.count < 1) {
-      return;
-    }
+    if (block.moments.count < 1) return;
     labels.push_back({"estimator", absl::StrCat("block_", block.block_size)});
     AddSeries(skce_, labels, block.moments.mean);
     if (block.noise_floor.has_value()) {
@@ -320,9 +304,7 @@ class ModelFamilies {
     }
     if (const std::optional<NormalTest> test = TestMeanIsPositive(block.moments)) {
       AddSeries(p_value_, labels, test->p_value);
-      if (test->z.has_value()) {
-        AddSeries(statistic_, labels, *test->z);
-      }
+      if (test->z.has_value()) AddSeries(statistic_, labels, *test->z);
     }
   }
 
@@ -490,9 +472,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   CollectStore(families);
   CollectModels(families);
   CollectRpcs(families);
-  for (MetricFamily& family : CollectProcessMetrics()) {
-    families.push_back(std::move(family));
-  }
+  for (MetricFamily& family : CollectProcessMetrics()) families.push_back(std::move(family));
   return families;
 }
 
@@ -502,9 +482,7 @@ std::string Metrics::Text() const {
     for (ClientMetric& metric : family.metric) {
       for (ClientMetric::Label& label : metric.label) {
         // One value that is not UTF-8 would make the whole text invalid.
-        if (FindUnprintable(label.value).has_value()) {
-          label.value = EscapeUnprintable(label.value);
-        }
+        if (FindUnprintable(label.value).has_value()) label.value = EscapeUnprintable(label.value);
       }
     }
   }
@@ -551,13 +529,9 @@ void Metrics::CollectServer(std::vector<MetricFamily>& families) const {
 
 void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
   const auto models = sources_.registry.List("", std::numeric_limits<std::size_t>::max());
-  if (!models.ok()) {
-    return;
-  }
+  if (!models.ok()) return;
   ModelFamilies series(sources_.max_series);
-  for (const std::shared_ptr<Model>& model : *models) {
-    series.AddModel(*model);
-  }
+  for (const std::shared_ptr<Model>& model : *models) series.AddModel(*model);
   dropped_series_ += series.dropped();
   families.push_back(
       Single("calibd_models", "Number of models.", MetricType::Gauge, Bytes(models->size())));
@@ -642,9 +616,7 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& families) const {
     FillHistogram(RpcStatistics::kBuckets, calls.buckets, calls.seconds, histogram);
   }
   for (MetricFamily* family : {&started, &handled, &seconds}) {
-    if (!family->metric.empty()) {
-      families.push_back(std::move(*family));
-    }
+    if (!family->metric.empty()) families.push_back(std::move(*family));
   }
   MetricFamily closed = Family("calibd_connections_closed_total",
                                "gRPC connections that the server closed to protect itself, to make "

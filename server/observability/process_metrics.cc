@@ -51,9 +51,7 @@ double BootTime() {
   std::ifstream file("/proc/stat");
   for (std::string key; file >> key;) {
     double value = 0;
-    if (key == "btime" && file >> value) {
-      return value;
-    }
+    if (key == "btime" && file >> value) return value;
     std::getline(file, key);
   }
   return 0;

@@ -24,9 +24,7 @@ constexpr std::size_t kCallOverhead = std::size_t{8} << 10;
 // The address that connections are counted by; a peer without one stands for itself.
 std::string AddressOf(const std::string& grpc_peer) {
   const std::optional<std::string> name = ParsePeerName(grpc_peer);
-  if (!name.has_value()) {
-    return grpc_peer;
-  }
+  if (!name.has_value()) return grpc_peer;
   const auto endpoint = ParseListenAddress(*name);
   return endpoint.ok() ? PeerAddress(endpoint->address()) : *name;
 }
@@ -43,9 +41,7 @@ void Subtract(std::unordered_map<std::string, std::size_t>& reserved, const std:
               std::size_t bytes) noexcept {
   const auto found = reserved.find(key);
   found->second -= bytes;
-  if (found->second == 0) {
-    reserved.erase(found);
-  }
+  if (found->second == 0) reserved.erase(found);
 }
 
 absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t bytes) {
@@ -85,9 +81,7 @@ absl::Status CallMemory::Reserve(const Owner& owner, std::size_t bytes) {
 }
 
 void CallMemory::Release(const Owner& owner, std::size_t bytes) noexcept {
-  if (bytes == 0) {
-    return;
-  }
+  if (bytes == 0) return;
   const std::lock_guard lock(mutex_);
   Subtract(connections_, owner.connection, bytes);
   Subtract(addresses_, owner.address, bytes);
@@ -96,9 +90,7 @@ void CallMemory::Release(const Owner& owner, std::size_t bytes) noexcept {
 
 absl::Status CallReservation::Add(std::size_t bytes) {
   absl::Status status = memory_.Reserve(owner_, bytes);
-  if (status.ok()) {
-    bytes_ += bytes;
-  }
+  if (status.ok()) bytes_ += bytes;
   return status;
 }
 

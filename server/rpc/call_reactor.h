@@ -39,15 +39,11 @@ class CallReactor : public Reactor, public Sink<Response> {
     absl::Status queued;
     {
       const std::lock_guard lock(mutex_);
-      if (!IsIdleLocked()) {
-        return false;
-      }
+      if (!IsIdleLocked()) return false;
       queued = QueueLocked(std::move(response));
       AdvanceLocked();
     }
-    if (!queued.ok()) {
-      End(queued);
-    }
+    if (!queued.ok()) End(queued);
     return queued.ok();
   }
   void SendLast(Response response) override { End(absl::OkStatus(), &response); }
@@ -64,9 +60,7 @@ class CallReactor : public Reactor, public Sink<Response> {
 
   void OnTaken(std::function<void()> on_taken) override {
     const std::lock_guard lock(mutex_);
-    if (!end_status_.has_value()) {
-      on_taken_ = std::move(on_taken);
-    }
+    if (!end_status_.has_value()) on_taken_ = std::move(on_taken);
   }
   void OnEnd(std::function<void()> on_end) override {
     {
@@ -108,17 +102,11 @@ class CallReactor : public Reactor, public Sink<Response> {
       writing_ = false;
       PopLocked();
       cancelled_ = cancelled_ || !ok;
-      if (!cancelled_ && !end_status_.has_value()) {
-        on_taken = on_taken_;
-      }
+      if (!cancelled_ && !end_status_.has_value()) on_taken = on_taken_;
     }
-    if (!ok) {
-      End(GoneError());
-    }
+    if (!ok) End(GoneError());
     this->Guard(Stage::kWritten, [this, &on_taken] {
-      if (on_taken) {
-        on_taken();
-      }
+      if (on_taken) on_taken();
       const std::lock_guard lock(mutex_);
       AdvanceLocked();
     });
@@ -139,9 +127,7 @@ class CallReactor : public Reactor, public Sink<Response> {
   // Ends the call. last: sent before that; may be null.
   void EndLocked(absl::Status status, Response* last) {
     if (!end_status_.has_value()) {
-      if (last != nullptr && !cancelled_) {
-        status.Update(QueueLocked(std::move(*last)));
-      }
+      if (last != nullptr && !cancelled_) status.Update(QueueLocked(std::move(*last)));
       end_status_ = std::move(status);
     }
     AdvanceLocked();
@@ -150,16 +136,10 @@ class CallReactor : public Reactor, public Sink<Response> {
   // Does what can be done next: writes a message, or finishes the call. A message that gRPC has
   // comes back by itself, also when the call is cancelled.
   virtual void AdvanceLocked() {
-    if (finished_ || writing_) {
-      return;
-    }
-    while (cancelled_ && !queue_.empty()) {
-      PopLocked();
-    }
+    if (finished_ || writing_) return;
+    while (cancelled_ && !queue_.empty()) PopLocked();
     if constexpr (kUnary) {
-      if (!queue_.empty()) {
-        *response_ = std::move(queue_.front().response);
-      }
+      if (!queue_.empty()) *response_ = std::move(queue_.front().response);
     } else if (!queue_.empty()) {
       writing_ = true;
       this->StartWrite(&queue_.front().response);
@@ -203,9 +183,7 @@ class CallReactor : public Reactor, public Sink<Response> {
       on_end = std::exchange(on_end_, nullptr);
       on_taken = std::exchange(on_taken_, nullptr);
     }
-    if (on_end) {
-      on_end();
-    }
+    if (on_end) on_end();
   }
 
   void PopLocked() {

@@ -57,9 +57,7 @@ std::size_t MaxConnections(const Options& options) {
   static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
   const auto available =
       static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(1) << 30));
-  if (available >= wanted) {
-    return static_cast<std::size_t>(options.max_connections);
-  }
+  if (available >= wanted) return static_cast<std::size_t>(options.max_connections);
   const std::int64_t connections = std::max<std::int64_t>(
       1, (available - std::min(others, available / 2)) / (2 * kPerConnection));
   spdlog::warn("{} file descriptors are enough for {} connections, not max-connections = {}",
@@ -107,14 +105,10 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
     std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor,
     ByteBudget& call_memory, RelayStatistics& statistics) {
   const auto endpoint = ParseListenAddress(options.listen);
-  if (!endpoint.ok()) {
-    return endpoint.status();
-  }
+  if (!endpoint.ok()) return endpoint.status();
   auto context = std::make_unique<boost::asio::io_context>(1);
   absl::StatusOr<boost::asio::ip::tcp::acceptor> listener = Listen(*context, *endpoint);
-  if (!listener.ok()) {
-    return listener.status();
-  }
+  if (!listener.ok()) return listener.status();
   std::unique_ptr<GrpcEndpoint> result(new GrpcEndpoint());
   result->context_ = std::move(context);
   result->address_ = FormatAddress(listener->local_endpoint());
@@ -124,24 +118,16 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
-  if (!options.reflection) {
-    builder.SetOption(std::make_unique<WithoutReflection>());
-  }
+  if (!options.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  if (interceptor != nullptr) {
-    interceptors.push_back(std::move(interceptor));
-  }
+  if (interceptor != nullptr) interceptors.push_back(std::move(interceptor));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
-  for (grpc::Service* service : services) {
-    builder.RegisterService(service);
-  }
+  for (grpc::Service* service : services) builder.RegisterService(service);
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());
   result->server_ = builder.BuildAndStart();
-  if (result->server_ == nullptr) {
-    return absl::UnavailableError("gRPC did not start");
-  }
+  if (result->server_ == nullptr) return absl::UnavailableError("gRPC did not start");
   grpc::HealthCheckServiceInterface* health = result->server_->GetHealthCheckService();
   for (const google::protobuf::ServiceDescriptor* service : ApiServices()) {
     health->SetServingStatus(service->full_name(), false);
@@ -174,18 +160,14 @@ void GrpcEndpoint::StartRelay(
 void GrpcEndpoint::StopListening() {
   if (context_ != nullptr) {
     context_->stop();
-    if (thread_.joinable()) {
-      thread_.join();
-    }
+    if (thread_.joinable()) thread_.join();
     context_.reset();
   }
 }
 
 GrpcEndpoint::~GrpcEndpoint() {
   StopListening();
-  if (server_ != nullptr) {
-    Shutdown(std::chrono::system_clock::now());
-  }
+  if (server_ != nullptr) Shutdown(std::chrono::system_clock::now());
 }
 
 void GrpcEndpoint::StartServing() { server_->GetHealthCheckService()->SetServingStatus(true); }
@@ -194,9 +176,7 @@ void GrpcEndpoint::StopServing() { server_->GetHealthCheckService()->Shutdown();
 
 void GrpcEndpoint::Shutdown(std::chrono::system_clock::time_point deadline) {
   StopListening();
-  if (relay_ != nullptr) {
-    relay_->BeginDrain();
-  }
+  if (relay_ != nullptr) relay_->BeginDrain();
   server_->Shutdown(deadline);
   relay_.reset();
   server_.reset();

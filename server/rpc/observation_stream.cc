@@ -23,9 +23,7 @@ absl::Status MisuseError(const std::string& message) {
 template <typename Body>
 void ObservationStream::GuardLocked(Stage stage, const Body& body) {
   absl::Status status = Guarded(context().method, stage, body);
-  if (!status.ok()) {
-    EndLocked(std::move(status), nullptr);
-  }
+  if (!status.ok()) EndLocked(std::move(status), nullptr);
 }
 
 ObservationStream* ObservationStream::Begin(const CallServer& server, const StreamLimits& limits,
@@ -43,9 +41,7 @@ absl::Status ObservationStream::Register() {
           self->Guard(Stage::kEnd, [&] { return status; });
         }
       });
-  if (!number.ok()) {
-    return number.status();
-  }
+  if (!number.ok()) return number.status();
   const std::lock_guard lock(mutex_);
   number_ = *number;
   AdvanceLocked();
@@ -60,9 +56,7 @@ absl::Status ObservationStream::OnRead(bool ok) {
   std::shared_ptr<Model> model;
   {
     const std::lock_guard lock(mutex_);
-    if (ok && phase_ == Phase::kOpen && request_.has_batch()) {
-      model = model_;
-    }
+    if (ok && phase_ == Phase::kOpen && request_.has_batch()) model = model_;
   }
   LogRow batch;
   if (model != nullptr) {
@@ -74,9 +68,7 @@ absl::Status ObservationStream::OnRead(bool ok) {
   }
   const std::lock_guard lock(mutex_);
   reading_ = false;
-  if (end_status_.has_value()) {
-    return absl::OkStatus();
-  }
+  if (end_status_.has_value()) return absl::OkStatus();
   if (!ok) {
     // A message that cannot be parsed looks the same, so this is no clean end.
     return MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
@@ -96,9 +88,7 @@ absl::Status ObservationStream::OnRead(bool ok) {
 void ObservationStream::OnDone() {
   // The call has ended: there is nobody to tell, and an error is logged.
   static_cast<void>(Guarded(context().method, Stage::kDone, [this] {
-    if (number_.has_value()) {
-      parts_.streams.Remove(*number_);
-    }
+    if (number_.has_value()) parts_.streams.Remove(*number_);
   }));
   CallReactor::OnDone();
 }
@@ -123,9 +113,7 @@ absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
   }
   absl::StatusOr<std::shared_ptr<Model>> model =
       FindModel(parts_.registry, "open.model", open.model());
-  if (!model.ok()) {
-    return model.status();
-  }
+  if (!model.ok()) return model.status();
   if (absl::Status status = CheckProducer("open", open.producer_id(), open.epoch()); !status.ok()) {
     return status;
   }
@@ -147,9 +135,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
   absl::Status queued;
   {
     const std::lock_guard lock(mutex_);
-    if (end_status_.has_value() || !next_sequence.ok()) {
-      return next_sequence.status();
-    }
+    if (end_status_.has_value() || !next_sequence.ok()) return next_sequence.status();
     phase_ = Phase::kOpen;
     model = model_;
     last_sequence_ = *next_sequence - 1;
@@ -173,9 +159,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
 }
 
 absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch) {
-  if (phase_ != Phase::kOpen) {
-    return MisuseError("a batch came before opened");
-  }
+  if (phase_ != Phase::kOpen) return MisuseError("a batch came before opened");
   if (sequence < 1) {
     return InvalidFieldError("batch.sequence", absl::StrCat("is ", sequence, ", expected >= 1"));
   }
@@ -193,9 +177,7 @@ absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch)
 }
 
 absl::Status ObservationStream::OnSettled(std::int64_t sequence, const Settlement& settlement) {
-  if (settlement.kind == Settlement::Kind::kRefused) {
-    return settlement.status;
-  }
+  if (settlement.kind == Settlement::Kind::kRefused) return settlement.status;
   accepted_rows_ += settlement.accepted_rows;
   duplicate_rows_ += settlement.duplicate_rows;
   rejected_rows_ += settlement.rejected_rows;
@@ -207,9 +189,7 @@ absl::Status ObservationStream::OnSettled(std::int64_t sequence, const Settlemen
     *rejected.mutable_rejected()->mutable_status() = ToRpcStatus(settlement.status);
     queued = QueueLocked(std::move(rejected));
   }
-  if (!cancelled_ && queued.ok()) {
-    queued = Acknowledge(sequence);
-  }
+  if (!cancelled_ && queued.ok()) queued = Acknowledge(sequence);
   AdvanceLocked();
   return queued;
 }
@@ -229,9 +209,7 @@ absl::Status ObservationStream::Acknowledge(std::int64_t sequence) {
 }
 
 absl::Status ObservationStream::HandleFinish(const Request::Finish& finish) {
-  if (phase_ != Phase::kOpen) {
-    return MisuseError("finish came before opened");
-  }
+  if (phase_ != Phase::kOpen) return MisuseError("finish came before opened");
   if (finish.last_sequence() != last_sequence_) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "BATCHES_MISSING",
                      absl::StrCat("finish.last_sequence is ", finish.last_sequence(), ", expected ",
@@ -257,9 +235,7 @@ void ObservationStream::AdvanceLocked() {
     return;
   }
   CallReactor::AdvanceLocked();
-  if (!end_status_.has_value()) {
-    ReadLocked();
-  }
+  if (!end_status_.has_value()) ReadLocked();
 }
 
 void ObservationStream::ReadLocked() {

@@ -9,9 +9,7 @@ namespace calibd::server {
 namespace {
 
 const char* TypeOf(const google::protobuf::MethodDescriptor& method) {
-  if (method.client_streaming()) {
-    return method.server_streaming() ? "bidi_stream" : "client_stream";
-  }
+  if (method.client_streaming()) return method.server_streaming() ? "bidi_stream" : "client_stream";
   return method.server_streaming() ? "server_stream" : "unary";
 }
 
@@ -23,9 +21,7 @@ std::vector<const google::protobuf::ServiceDescriptor*> ApiServices() {
        {v1::Model::descriptor(), v1::ObserveRequest::descriptor(),
         v1::GetCalibrationRequest::descriptor(), v1::BackupRequest::descriptor()}) {
     const google::protobuf::FileDescriptor& file = *message->file();
-    for (int i = 0; i < file.service_count(); ++i) {
-      services.push_back(file.service(i));
-    }
+    for (int i = 0; i < file.service_count(); ++i) services.push_back(file.service(i));
   }
   return services;
 }

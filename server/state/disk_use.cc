@@ -46,17 +46,13 @@ std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
         lens, m, declaration.block_sizes,
         lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
   }
-  if (declaration.max_pending > 0) {
-    bytes += 4 * m * sizeof(ClassCoverage);
-  }
+  if (declaration.max_pending > 0) bytes += 4 * m * sizeof(ClassCoverage);
   return bytes;
 }
 
 std::size_t DeclarationBytes(const ModelDeclaration& declaration) {
   std::size_t bytes = 0;
-  for (const std::string& name : declaration.class_names) {
-    bytes += name.size() + 2;
-  }
+  for (const std::string& name : declaration.class_names) bytes += name.size() + 2;
   if (declaration.kernel.matrix != nullptr) {
     bytes += declaration.kernel.matrix->terms().size() * declaration.class_count *
              declaration.class_count * sizeof(double);

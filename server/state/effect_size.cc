@@ -8,9 +8,7 @@ namespace calibd::server {
 namespace {
 
 std::optional<double> SquareOf(std::optional<double> kce) {
-  if (!kce.has_value()) {
-    return std::nullopt;
-  }
+  if (!kce.has_value()) return std::nullopt;
   const double positive = std::max(0.0, *kce);
   return positive * positive;
 }

@@ -54,9 +54,7 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
   others.resize(std::min(others.size(), kShownClasses));
   std::for_each(others.begin(), others.end(), show);
   double variance = 0;
-  for (const RunningClassFrequencies::Class& one : frequencies_.classes()) {
-    variance += one.variance;
-  }
+  for (const RunningClassFrequencies::Class& one : frequencies_.classes()) variance += one.variance;
   const auto n = static_cast<std::size_t>(snapshot.reading.count);
   snapshot.null_moments = {.n = n,
                            .mean_diagonal = n > 0 ? variance / static_cast<double>(n) : 0,

@@ -35,9 +35,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
   }
   for (std::size_t i = 0; i < bucket.reliability.bins.size(); ++i) {
     const RunningReliability::Bin& bin = bucket.reliability.bins[i];
-    if (bin.count == 0) {
-      continue;
-    }
+    if (bin.count == 0) continue;
     store::v1::HistoryBucket::Bin& stored = *out.add_bins();
     stored.set_index(static_cast<std::int32_t>(i));
     stored.set_count(bin.count);
@@ -151,23 +149,15 @@ bool History::EndsMinute(Time time) const noexcept {
 }
 
 void History::Advance(Time time, const std::optional<WatchMark>& watch) {
-  if (!EndsMinute(time)) {
-    return;
-  }
+  if (!EndsMinute(time)) return;
   const sys_seconds next = StartOfMinute(time);
   waiting_.reserve(waiting_.size() + open_.size());
-  if (start_.has_value() && !minute().empty()) {
-    minute().watch = watch;
-  }
+  if (start_.has_value() && !minute().empty()) minute().watch = watch;
   for (std::size_t i = 0; start_.has_value() && i < open_.size(); ++i) {
     const HistoryResolution resolution = kHistoryResolutions[i];
     const sys_seconds start = StartOfSpan(*start_, resolution);
-    if (StartOfSpan(next, resolution) == start) {
-      break;
-    }
-    if (open_[i].empty()) {
-      continue;
-    }
+    if (StartOfSpan(next, resolution) == start) break;
+    if (open_[i].empty()) continue;
     if (i + 1 < open_.size()) {
       open_[i + 1].Merge(open_[i]);
     } else {
@@ -188,56 +178,38 @@ std::vector<History::Entry> History::View(HistoryResolution resolution,
   std::vector<Entry> view;
   std::copy_if(waiting_.begin(), waiting_.end(), std::back_inserter(view),
                [resolution](const Entry& entry) { return entry.resolution == resolution; });
-  if (!start_.has_value()) {
-    return view;
-  }
+  if (!start_.has_value()) return view;
   Entry open{.resolution = resolution, .start = StartOfSpan(*start_, resolution), .bucket = {}};
   // Oldest first: as they will be added when they close.
   HistoryBucket inner;
   for (std::size_t i = 0; i < open_.size(); ++i) {
     HistoryBucket bucket = open_[i];
-    if (!inner.empty()) {
-      bucket.Merge(inner);
-    }
+    if (!inner.empty()) bucket.Merge(inner);
     inner = bucket;
-    if (kHistoryResolutions[i] == resolution) {
-      break;
-    }
+    if (kHistoryResolutions[i] == resolution) break;
   }
   open.bucket = inner;
-  if (!open_.front().empty()) {
-    open.bucket.watch = watch;
-  }
-  if (!open.bucket.empty()) {
-    view.push_back(open);
-  }
+  if (!open_.front().empty()) open.bucket.watch = watch;
+  if (!open.bucket.empty()) view.push_back(open);
   return view;
 }
 
 RunningReliability History::AllTime() const noexcept {
   RunningReliability all = earlier_;
-  for (std::size_t i = open_.size(); i-- > 0;) {
-    all.Merge(open_[i].reliability);
-  }
+  for (std::size_t i = open_.size(); i-- > 0;) all.Merge(open_[i].reliability);
   return all;
 }
 
 void History::Save(store::v1::HistoryState& out) const {
   out.set_minute_start_s(start_->time_since_epoch().count());
-  for (const HistoryBucket& bucket : open_) {
-    Put(bucket, *out.add_open());
-  }
+  for (const HistoryBucket& bucket : open_) Put(bucket, *out.add_open());
   HistoryBucket earlier;
   earlier.reliability = earlier_;
-  if (!earlier.empty()) {
-    Put(earlier, *out.mutable_earlier());
-  }
+  if (!earlier.empty()) Put(earlier, *out.mutable_earlier());
 }
 
 absl::Status History::Restore(const store::v1::HistoryState& stored) {
-  if (stored.open_size() == 0) {
-    return absl::OkStatus();
-  }
+  if (stored.open_size() == 0) return absl::OkStatus();
   std::array<HistoryBucket, kHistoryResolutions.size()> open;
   HistoryBucket earlier;
   bool fits = stored.open_size() == static_cast<int>(open.size()) &&

@@ -45,15 +45,9 @@ void LogRetention::AddTracked(std::int64_t log_id, std::size_t rows) {
 
 LogRetention::Clock::time_point LogRetention::SnapshotDueAt(Clock::time_point now) noexcept {
   const bool any = new_batches_ + new_rejected_ > 0;
-  if (any && !new_since_.has_value()) {
-    new_since_ = now;
-  }
-  if (under_way_) {
-    return kNever;
-  }
-  if (failed_) {
-    return snapshot_time_ + kRetryInterval;
-  }
+  if (any && !new_since_.has_value()) new_since_ = now;
+  if (under_way_) return kNever;
+  if (failed_) return snapshot_time_ + kRetryInterval;
   if (hastened_ || new_rows_ >= snapshot_rows_ || new_batches_ >= kSnapshotBatches ||
       new_rejected_ >= kSnapshotRejected) {
     return now;
@@ -78,9 +72,7 @@ std::vector<std::int64_t> LogRetention::BeginSnapshot(Clock::time_point now) {
 void LogRetention::EndSnapshot(bool stored) noexcept {
   under_way_ = false;
   failed_ = !stored;
-  if (stored) {
-    unneeded_.clear();
-  }
+  if (stored) unneeded_.clear();
 }
 
 std::vector<std::int64_t> LogRetention::TakeUnneededOld() { return std::exchange(unneeded_, {}); }
@@ -89,9 +81,7 @@ std::vector<std::int64_t> LogRetention::TakeAll() {
   std::vector<std::int64_t> all = std::exchange(unneeded_, {});
   all.insert(all.end(), rejected_.begin(), rejected_.end());
   rejected_.clear();
-  for (const Batch& batch : std::exchange(batches_, {})) {
-    all.push_back(batch.log_id);
-  }
+  for (const Batch& batch : std::exchange(batches_, {})) all.push_back(batch.log_id);
   rows_ = 0;
   return all;
 }

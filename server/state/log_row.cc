@@ -20,17 +20,13 @@ const RowValues* LogRow::values() const noexcept {
 }
 
 const RowValues* LogRow::counted() const noexcept {
-  if (const auto* const observations = As<ObservationsRow>()) {
-    return &observations->values;
-  }
+  if (const auto* const observations = As<ObservationsRow>()) return &observations->values;
   const auto* const matured = As<MaturedRow>();
   return matured != nullptr ? &matured->values : nullptr;
 }
 
 std::span<const PredictionId> LogRow::tracked_ids() const noexcept {
-  if (const auto* const predictions = As<PredictionsRow>()) {
-    return predictions->ids;
-  }
+  if (const auto* const predictions = As<PredictionsRow>()) return predictions->ids;
   const auto* const labels = As<LabelsRow>();
   return labels != nullptr ? std::span<const PredictionId>(labels->ids)
                            : std::span<const PredictionId>();
@@ -56,9 +52,7 @@ std::size_t LogRow::bytes() const noexcept {
   std::size_t bytes = tracked_ids().size_bytes();
   if (const RowValues* const all = values()) {
     bytes += all->probabilities.size() * sizeof(double) + all->labels.size() * sizeof(std::int32_t);
-    for (const std::string& value : all->group_values) {
-      bytes += sizeof(std::string) + value.size();
-    }
+    for (const std::string& value : all->group_values) bytes += sizeof(std::string) + value.size();
   }
   if (const auto* const predictions = As<PredictionsRow>()) {
     bytes += predictions->predicted_classes.size() * sizeof(std::int32_t);

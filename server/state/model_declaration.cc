@@ -74,35 +74,25 @@ class Checker {
 
   absl::StatusOr<ModelDeclaration> Check() {
     const absl::StatusOr<ModelName> name = ParseModelName("model.name", model_.name());
-    if (!name.ok()) {
-      return name.status();
-    }
+    if (!name.ok()) return name.status();
     declaration_.name = *name;
     CheckClasses();
     CheckTolerance();
-    if (!violations_.empty()) {
-      return Errors();
-    }
+    if (!violations_.empty()) return Errors();
     CheckKernel();
     CheckLenses();
-    if (!violations_.empty()) {
-      return Errors();
-    }
+    if (!violations_.empty()) return Errors();
     CheckBlockSizes();
     CheckOperations();
     CheckBandwidthAndWindow();
     CheckLabelGrace();
     declaration_.monitoring =
         CheckMonitoring(model_.monitoring(), declaration_.label_grace, violations_);
-    if (!violations_.empty()) {
-      return Errors();
-    }
+    if (!violations_.empty()) return Errors();
     FillMaxPending();
     FillMonitoring();
     FillRest();
-    if (!violations_.empty()) {
-      return Errors();
-    }
+    if (!violations_.empty()) return Errors();
     return std::move(declaration_);
   }
 
@@ -262,9 +252,7 @@ class Checker {
       return;
     }
     declaration_.window = static_cast<std::size_t>(model_.window());
-    if (!NeedsWarmup()) {
-      return;
-    }
+    if (!NeedsWarmup()) return;
     const v1::BandwidthRule& rule = model_.bandwidth();
     const char* const field = rule.has_median_off_diagonal() ? "median_off_diagonal" : "median";
     const std::int64_t warmup = rule.has_median_off_diagonal() ? rule.median_off_diagonal().warmup()
@@ -333,9 +321,7 @@ class Checker {
       }
     }
     std::size_t bytes = WatchMemory(monitoring, m);
-    for (const Lens& lens : declaration_.lenses) {
-      bytes += LensMemory(declaration_, lens);
-    }
+    for (const Lens& lens : declaration_.lenses) bytes += LensMemory(declaration_, lens);
     if (bytes > kMaxSnapshotBytes) {
       Violate("model.monitoring", "needs with the lenses and ", monitoring.max_groups, " groups ",
               bytes, " bytes, expected at most ", kMaxSnapshotBytes,
@@ -473,9 +459,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
                       declaration.warmup * m * sizeof(double) +
                       // Where the window's batches are in the log.
                       2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
-  for (const Lens& lens : declaration.lenses) {
-    bytes += LensMemory(declaration, lens);
-  }
+  for (const Lens& lens : declaration.lenses) bytes += LensMemory(declaration, lens);
   if (declaration.kernel.matrix != nullptr) {
     // The matrices and their factors.
     bytes += 2 * declaration.kernel.matrix->terms().size() * m * m * sizeof(double);
@@ -486,9 +470,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
              4 * m * sizeof(ClassCoverage);
   }
   bytes += WatchMemory(declaration.monitoring, m);
-  if (!declaration.monitoring.disabled) {
-    bytes += RowScreen::MaxMemory(declaration.window);
-  }
+  if (!declaration.monitoring.disabled) bytes += RowScreen::MaxMemory(declaration.window);
   if (!declaration.monitoring.group_tag.empty()) {
     // The groups of the warm-up.
     bytes += declaration.warmup * (sizeof(std::string) + kMaxGroupValueLength);
@@ -510,9 +492,7 @@ std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
   constexpr std::size_t kLeast = 256;
   constexpr std::size_t kMost = 16384;
   std::size_t terms = 0;
-  for (const std::size_t block_size : declaration.block_sizes) {
-    terms += block_size - 1;
-  }
+  for (const std::size_t block_size : declaration.block_sizes) terms += block_size - 1;
   return std::clamp(kWork / (declaration.class_count * terms * declaration.lenses.size()), kLeast,
                     kMost);
 }
@@ -541,9 +521,7 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
         convert::BandwidthToProto(declaration.kernel.rule.bandwidth, declaration.warmup);
   }
   for (const Lens& lens : declaration.lenses) {
-    if (lens.kind() != Lens::Kind::kCanonical) {
-      *model.add_lenses() = convert::ToProto(lens);
-    }
+    if (lens.kind() != Lens::Kind::kCanonical) *model.add_lenses() = convert::ToProto(lens);
   }
   for (const std::size_t block_size : declaration.block_sizes) {
     model.add_block_sizes(static_cast<std::int32_t>(block_size));

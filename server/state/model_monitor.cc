@@ -50,9 +50,7 @@ std::unique_ptr<EvidenceWatch> ModelMonitor::Prepare(const RunningKernel& kernel
                                                      std::int64_t first_observation) const {
   absl::StatusOr<std::shared_ptr<const RandomFeatures>> features =
       RandomFeatures::Create(kernel, class_count_);
-  if (!features.ok()) {
-    return nullptr;
-  }
+  if (!features.ok()) return nullptr;
   return NewWatch(*std::move(features), first_observation);
 }
 
@@ -79,14 +77,10 @@ std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observa
   const auto own = std::find_if(groups_.begin(), groups_.end(), [&value](const Group& group) {
     return !group.overflow && group.value == value;
   });
-  if (own != groups_.end()) {
-    return place(own);
-  }
+  if (own != groups_.end()) return place(own);
   const auto overflow = std::find_if(groups_.begin(), groups_.end(),
                                      [](const Group& group) { return group.overflow; });
-  if (overflow != groups_.end()) {
-    return place(overflow);
-  }
+  if (overflow != groups_.end()) return place(overflow);
   const bool is_full = groups_.size() >= monitoring_.max_groups;
   groups_.push_back({.value = is_full ? std::string() : value,
                      .overflow = is_full,
@@ -96,31 +90,23 @@ std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observa
 }
 
 void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) {
-  if (watch_ == nullptr) {
-    return;
-  }
+  if (watch_ == nullptr) return;
   const std::int64_t before = Watched();
   watch_->Add(batch);
-  if (monitoring_.group_tag.empty()) {
-    return;
-  }
+  if (monitoring_.group_tag.empty()) return;
   std::vector<std::size_t> group_of(batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const bool as_before = i > 0 && groups[i] == groups[i - 1];
     group_of[i] =
         as_before ? group_of[i - 1] : GroupOf(groups[i], before + static_cast<std::int64_t>(i));
   }
-  for (std::size_t group = 0; group < groups_.size(); ++group) {
-    AddToGroup(batch, group_of, group);
-  }
+  for (std::size_t group = 0; group < groups_.size(); ++group) AddToGroup(batch, group_of, group);
 }
 
 void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
                               std::size_t group) {
   const auto rows = static_cast<std::size_t>(std::count(group_of.begin(), group_of.end(), group));
-  if (rows == 0) {
-    return;
-  }
+  if (rows == 0) return;
   EvidenceWatch& watch = *groups_[group].watch;
   groups_[group].snapshot = nullptr;
   if (rows == batch.size()) {
@@ -139,26 +125,18 @@ void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std:
     labels.clear();
   };
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (group_of[i] != group) {
-      continue;
-    }
+    if (group_of[i] != group) continue;
     const std::span<const double> g = batch.row(i);
     probabilities.insert(probabilities.end(), g.begin(), g.end());
     labels.push_back(batch.labels[i]);
-    if (labels.size() == at_once) {
-      add_gathered();
-    }
+    if (labels.size() == at_once) add_gathered();
   }
-  if (!labels.empty()) {
-    add_gathered();
-  }
+  if (!labels.empty()) add_gathered();
 }
 
 void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   last_counted_time_ = time;
-  if (watch_ == nullptr) {
-    return;
-  }
+  if (watch_ == nullptr) return;
   const EvidenceReading reading = watch_->Read();
   Alarm alarm;
   alarm.raise_time = time;
@@ -206,9 +184,7 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
   auto alarms = std::make_shared<Alarms>(*alarms_);
   const auto alarm = std::find_if(alarms->begin(), alarms->end(),
                                   [alarm_id](const Alarm& one) { return one.id == alarm_id; });
-  if (alarm == alarms->end() || alarm->acknowledge_time.has_value()) {
-    return;
-  }
+  if (alarm == alarms->end() || alarm->acknowledge_time.has_value()) return;
   alarm->acknowledge_time = time;
   alarm->note = note;
   if (watch_ != nullptr && alarm->kind == Alarm::Kind::kEvidence) {
@@ -230,9 +206,7 @@ std::optional<EvidenceReading> ModelMonitor::Read() const {
 
 MonitorSnapshot ModelMonitor::Snapshot() {
   MonitorSnapshot snapshot;
-  if (watch_ != nullptr) {
-    snapshot.watch = watch_->Snapshot(monitoring_.significance_level);
-  }
+  if (watch_ != nullptr) snapshot.watch = watch_->Snapshot(monitoring_.significance_level);
   snapshot.alarms = alarms_;
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = screen_.counts();

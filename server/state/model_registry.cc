@@ -21,14 +21,10 @@ std::string LensNames(const std::vector<Lens>& lenses) {
 std::string DescribeDifference(const ModelDeclaration& existing, const ModelDeclaration& declared) {
   std::vector<std::string> parts;
   const auto compare = [&parts](const char* field, const auto& was, const auto& is) {
-    if (was != is) {
-      parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
-    }
+    if (was != is) parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
   };
   compare("class_count", existing.class_count, declared.class_count);
-  if (existing.class_names != declared.class_names) {
-    parts.emplace_back("class_names differ");
-  }
+  if (existing.class_names != declared.class_names) parts.emplace_back("class_names differ");
   const v1::Model was = ToProto(existing);
   const v1::Model is = ToProto(declared);
   if (was.kernel().SerializeAsString() != is.kernel().SerializeAsString()) {
@@ -61,9 +57,7 @@ ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
 absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& found) {
   const std::string name = declaration.name.ToString();
   const std::lock_guard lock(mutex_);
-  if (absl::Status status = Check(); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = Check(); !status.ok()) return status;
   const auto existing = models_.find(name);
   if (existing != models_.end()) {
     const ModelDeclaration& declared = existing->second->declaration();
@@ -81,9 +75,7 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
         absl::StrCat("there are ", models_.size(), " models, and the limit is ", limits_.max_models,
                      " (calibd --max-models): delete a model or raise the limit"));
   }
-  if (absl::Status status = CheckRoom(declaration); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = CheckRoom(declaration); !status.ok()) return status;
   const std::shared_ptr<Model> model =
       Add(next_id_, std::move(declaration), std::chrono::system_clock::now());
   ++next_id_;
@@ -166,13 +158,9 @@ std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration decl
 absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Find(const ModelName& name) const {
   const std::string key = name.ToString();
   const std::lock_guard lock(mutex_);
-  if (absl::Status status = Check(); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = Check(); !status.ok()) return status;
   const auto found = models_.find(key);
-  if (found == models_.end()) {
-    return ModelNotFoundError(key);
-  }
+  if (found == models_.end()) return ModelNotFoundError(key);
   return found->second;
 }
 
@@ -191,9 +179,7 @@ absl::StatusOr<std::vector<std::shared_ptr<Model>>> ModelRegistry::List(const st
                                                                         std::size_t limit) const {
   std::vector<std::shared_ptr<Model>> models;
   const std::lock_guard lock(mutex_);
-  if (absl::Status status = Check(); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = Check(); !status.ok()) return status;
   for (auto it = models_.upper_bound(after); it != models_.end() && models.size() < limit; ++it) {
     models.push_back(it->second);
   }

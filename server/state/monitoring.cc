@@ -53,9 +53,7 @@ class MonitoringChecker {
 
   // 0 leaves the default.
   void CheckReal(const char* field, double value, double least, double most, double& out) {
-    if (value == 0) {
-      return;
-    }
+    if (value == 0) return;
     // Written so that NaN fails too.
     if (!(value >= least && value <= most)) {
       Violate(field, "is ", value, ", expected ", least, "..", most);
@@ -65,9 +63,7 @@ class MonitoringChecker {
   }
 
   void CheckCount(const char* field, std::int64_t value, std::int64_t most, std::int64_t& out) {
-    if (value == 0) {
-      return;
-    }
+    if (value == 0) return;
     if (value < 0 || value > most) {
       Violate(field, "is ", value, ", expected 1..", most);
       return;
@@ -132,9 +128,7 @@ Monitoring CheckMonitoring(const v1::Monitoring& monitoring, std::chrono::micros
 }
 
 std::size_t WatchMemory(const Monitoring& monitoring, std::size_t class_count) noexcept {
-  if (monitoring.disabled) {
-    return 0;
-  }
+  if (monitoring.disabled) return 0;
   // The model's, the groups' and that of all other values.
   const std::size_t processes = monitoring.group_tag.empty() ? 1 : monitoring.max_groups + 2;
   return processes * EvidenceWatch::MaxMemory(class_count) +

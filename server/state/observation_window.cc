@@ -55,18 +55,14 @@ void ObservationWindow::Append(const PredictionBatch& batch) noexcept {
     done += count;
   }
   begin_ = std::max(begin_, end_ - std::min(end_, capacity_));
-  for (; begin_ >= chunk_rows_; begin_ -= chunk_rows_, end_ -= chunk_rows_) {
-    chunks_.pop_front();
-  }
+  for (; begin_ >= chunk_rows_; begin_ -= chunk_rows_, end_ -= chunk_rows_) chunks_.pop_front();
 }
 
 WindowView ObservationWindow::View() const {
   WindowView view;
   const std::size_t used = (end_ + chunk_rows_ - 1) / chunk_rows_;
   view.chunks_.reserve(used);
-  for (std::size_t i = 0; i < used; ++i) {
-    view.chunks_.push_back(chunks_[i]);
-  }
+  for (std::size_t i = 0; i < used; ++i) view.chunks_.push_back(chunks_[i]);
   view.class_count_ = class_count_;
   view.chunk_rows_ = chunk_rows_;
   view.offset_ = begin_;

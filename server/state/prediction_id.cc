@@ -16,9 +16,7 @@ PredictionId HashId(std::string_view id) noexcept {
 
 std::string EncodeIds(std::span<const PredictionId> ids) {
   std::string bytes(ids.size_bytes(), '\0');
-  if (!ids.empty()) {
-    std::memcpy(bytes.data(), ids.data(), bytes.size());
-  }
+  if (!ids.empty()) std::memcpy(bytes.data(), ids.data(), bytes.size());
   return bytes;
 }
 
@@ -27,9 +25,7 @@ std::vector<PredictionId> DecodeIds(std::string_view bytes) {
     return {};
   }
   std::vector<PredictionId> ids(bytes.size() / sizeof(PredictionId));
-  if (!ids.empty()) {
-    std::memcpy(ids.data(), bytes.data(), bytes.size());
-  }
+  if (!ids.empty()) std::memcpy(ids.data(), bytes.data(), bytes.size());
   return ids;
 }
 

@@ -14,9 +14,7 @@ std::vector<std::uint32_t> PredictionTracker::FindNew(std::span<const Prediction
   absl::flat_hash_set<PredictionId> seen;
   seen.reserve(ids.size());
   for (std::uint32_t i = 0; i < ids.size(); ++i) {
-    if (!index_.contains(ids[i]) && seen.insert(ids[i]).second) {
-      found.push_back(i);
-    }
+    if (!index_.contains(ids[i]) && seen.insert(ids[i]).second) found.push_back(i);
   }
   return found;
 }
@@ -62,9 +60,7 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
   // What is due is as good as matured: whether a label is late must not depend on how busy
   // the server is.
   std::size_t due = matured_runs_;
-  while (due < runs_.size() && elapsed - runs_[due].elapsed >= grace_) {
-    ++due;
-  }
+  while (due < runs_.size() && elapsed - runs_[due].elapsed >= grace_) ++due;
   const std::uint64_t first_in_time =
       due < runs_.size() ? runs_[due].first : first_entry_ + entries_.size();
   Labelling labelling;
@@ -96,16 +92,12 @@ PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
 }
 
 void PredictionTracker::UndoLabel(std::span<const PredictionId> ids) {
-  for (const PredictionId& id : ids) {
-    entry(index_.at(id)).label = kNoLabel;
-  }
+  for (const PredictionId& id : ids) entry(index_.at(id)).label = kNoLabel;
 }
 
 void PredictionTracker::KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids) {
   LabelBatch batch{.log_id = log_id};
-  for (const PredictionId& id : ids) {
-    batch.end = std::max(batch.end, index_.at(id) + 1);
-  }
+  for (const PredictionId& id : ids) batch.end = std::max(batch.end, index_.at(id) + 1);
   label_batches_.push_back(batch);
 }
 
@@ -115,15 +107,11 @@ PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_
   std::size_t rows = 0;
   while (matured_runs_ < runs_.size() && rows < max_rows) {
     const Run& run = runs_[matured_runs_];
-    if (elapsed - run.elapsed < grace_) {
-      break;
-    }
+    if (elapsed - run.elapsed < grace_) break;
     Matured::Run& out = matured.runs.emplace_back();
     out.log_id = run.log_id;
     out.labels.reserve(run.rows);
-    for (std::size_t i = 0; i < run.rows; ++i) {
-      out.labels.push_back(entry(run.first + i).label);
-    }
+    for (std::size_t i = 0; i < run.rows; ++i) out.labels.push_back(entry(run.first + i).label);
     rows += run.rows;
     matured_log_id_ = run.log_id;
     ++matured_runs_;
@@ -134,9 +122,7 @@ PredictionTracker::Matured PredictionTracker::Mature(Elapsed elapsed, std::size_
 }
 
 void PredictionTracker::UndoMature(const Matured& matured) noexcept {
-  for (const Matured::Run& run : matured.runs) {
-    pending_ += run.labels.size();
-  }
+  for (const Matured::Run& run : matured.runs) pending_ += run.labels.size();
   matured_runs_ -= matured.runs.size();
   matured_log_id_ = matured.former_log_id;
   Publish();
@@ -177,9 +163,7 @@ void PredictionTracker::Forget(const Unneeded& unneeded) {
     for (std::size_t row = 0; row < run.rows; ++row) {
       // Unless a later prediction has its id.
       const auto found = index_.find(entries_.front().id);
-      if (found != index_.end() && found->second == first_entry_) {
-        index_.erase(found);
-      }
+      if (found != index_.end() && found->second == first_entry_) index_.erase(found);
       entries_.pop_front();
       ++first_entry_;
     }
@@ -196,21 +180,15 @@ void PredictionTracker::SetSnapshot(std::int64_t log_id) noexcept {
 
 std::int64_t PredictionTracker::first_log_id() const noexcept {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
-  if (!runs_.empty()) {
-    first = runs_.front().log_id;
-  }
+  if (!runs_.empty()) first = runs_.front().log_id;
   return label_batches_.empty() ? first : std::min(first, label_batches_.front().log_id);
 }
 
 std::vector<std::int64_t> PredictionTracker::TakeAll() {
   std::vector<std::int64_t> log_ids;
   log_ids.reserve(runs_.size() + label_batches_.size());
-  for (const Run& run : runs_) {
-    log_ids.push_back(run.log_id);
-  }
-  for (const LabelBatch& batch : label_batches_) {
-    log_ids.push_back(batch.log_id);
-  }
+  for (const Run& run : runs_) log_ids.push_back(run.log_id);
+  for (const LabelBatch& batch : label_batches_) log_ids.push_back(batch.log_id);
   entries_.clear();
   index_.clear();
   runs_.clear();

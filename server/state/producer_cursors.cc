@@ -36,9 +36,7 @@ absl::StatusOr<std::int64_t> ProducerCursors::Open(const std::string& producer_i
     return 1;
   }
   Cursor& cursor = found->second.cursor;
-  if (epoch < cursor.epoch) {
-    return FencedError(producer_id, epoch, cursor.epoch);
-  }
+  if (epoch < cursor.epoch) return FencedError(producer_id, epoch, cursor.epoch);
   found->second.moved = found->second.moved || epoch > cursor.epoch;
   cursor.epoch = epoch;
   return cursor.last_sequence + 1;
@@ -56,9 +54,7 @@ absl::StatusOr<ProducerCursors::Standing> ProducerCursors::Check(const ProducerP
         absl::StrCat("batch ", position.sequence, " of producer ", Quoted(position.producer_id),
                      " came, expected ", cursor.last_sequence + 1));
   }
-  if (position.sequence == cursor.last_sequence + 1) {
-    return Standing::kNext;
-  }
+  if (position.sequence == cursor.last_sequence + 1) return Standing::kNext;
   const bool remembered =
       cursor.last_sequence - position.sequence < static_cast<std::int64_t>(kRememberedContents);
   if (remembered && cursor.content_hashes[Slot(position.sequence)] != content_hash) {
@@ -72,9 +68,7 @@ absl::StatusOr<ProducerCursors::Standing> ProducerCursors::Check(const ProducerP
 
 std::optional<ProducerCursors::Cursor> ProducerCursors::Get(const std::string& producer_id) const {
   const auto found = cursors_.find(producer_id);
-  if (found == cursors_.end()) {
-    return std::nullopt;
-  }
+  if (found == cursors_.end()) return std::nullopt;
   return found->second.cursor;
 }
 
@@ -85,18 +79,14 @@ bool ProducerCursors::Replay(const ProducerPosition& position,
   known.moved = known.moved || is_new || position.epoch > known.cursor.epoch;
   known.cursor.epoch = std::max(known.cursor.epoch, position.epoch);
   if (content_hash.has_value() && position.sequence > known.cursor.last_sequence) {
-    if (position.sequence != known.cursor.last_sequence + 1) {
-      return false;
-    }
+    if (position.sequence != known.cursor.last_sequence + 1) return false;
     Advance(position, *content_hash);
   }
   return true;
 }
 
 void ProducerCursors::SetStored() noexcept {
-  for (auto& [producer_id, known] : cursors_) {
-    known.moved = false;
-  }
+  for (auto& [producer_id, known] : cursors_) known.moved = false;
 }
 
 void ProducerCursors::Set(const std::string& producer_id, const std::optional<Cursor>& cursor) {
@@ -125,9 +115,7 @@ std::string EncodeContents(const ProducerCursors::Cursor& cursor) {
 }
 
 bool DecodeContents(std::string_view contents, ProducerCursors::Cursor& cursor) {
-  if (contents.size() != sizeof(cursor.content_hashes)) {
-    return false;
-  }
+  if (contents.size() != sizeof(cursor.content_hashes)) return false;
   std::memcpy(cursor.content_hashes.data(), contents.data(), contents.size());
   return true;
 }

@@ -67,9 +67,7 @@ class ProducerCursors {
   template <typename Visit>
   void VisitMoved(const Visit& visit) const {
     for (const auto& [producer_id, known] : cursors_) {
-      if (known.moved) {
-        visit(producer_id, known.cursor);
-      }
+      if (known.moved) visit(producer_id, known.cursor);
     }
   }
   // They are stored.

@@ -27,9 +27,7 @@ std::uint8_t DigitsOf(std::span<const double> row) noexcept {
   for (const double value : row) {
     while (digits < kScales.size()) {
       const double scaled = value * kScales[digits];
-      if (std::abs(scaled - std::nearbyint(scaled)) <= kRelativeError * scaled) {
-        break;
-      }
+      if (std::abs(scaled - std::nearbyint(scaled)) <= kRelativeError * scaled) break;
       ++digits;
     }
   }
@@ -64,9 +62,7 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
     // Before the oldest goes: a data set of as many rows that comes again is seen.
     const auto equal = places_.find(std::uint64_t{row.hash});
     row.duplicate = equal != places_.end() && row.digits > few_digits ? 1 : 0;
-    if (equal != places_.end()) {
-      places_.erase(equal);
-    }
+    if (equal != places_.end()) places_.erase(equal);
     const std::size_t digit_rows = std::min(rows_.size(), kMostDigitRows);
     if (size_ >= digit_rows) {
       CountDigits(rows_[(next_ + rows_.size() - digit_rows) % rows_.size()], -1);
@@ -74,9 +70,7 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
     if (size_ == rows_.size()) {
       counts_.duplicates -= rows_[next_].duplicate != 0 ? 1 : 0;
       const auto oldest = places_.find(std::uint64_t{rows_[next_].hash});
-      if (oldest != places_.end() && *oldest == next_) {
-        places_.erase(oldest);
-      }
+      if (oldest != places_.end() && *oldest == next_) places_.erase(oldest);
     } else {
       ++size_;
       ++counts_.rows;

@@ -146,12 +146,8 @@ void Put(const Alarm& alarm, store::v1::Alarm& out) {
   out.set_observation(alarm.observation);
   out.set_log10_value(alarm.log10_value);
   out.set_threshold(alarm.threshold);
-  if (alarm.skce.has_value()) {
-    out.set_skce(*alarm.skce);
-  }
-  if (alarm.skce_lower_bound.has_value()) {
-    out.set_skce_lower_bound(*alarm.skce_lower_bound);
-  }
+  if (alarm.skce.has_value()) out.set_skce(*alarm.skce);
+  if (alarm.skce_lower_bound.has_value()) out.set_skce_lower_bound(*alarm.skce_lower_bound);
   out.set_gap(alarm.gap);
   out.mutable_family_shares()->Add(alarm.family_share.begin(), alarm.family_share.end());
   if (alarm.acknowledge_time.has_value()) {
@@ -173,12 +169,8 @@ std::optional<Alarm> Get(const store::v1::Alarm& stored) {
   alarm.observation = stored.observation();
   alarm.log10_value = stored.log10_value();
   alarm.threshold = stored.threshold();
-  if (stored.has_skce()) {
-    alarm.skce = stored.skce();
-  }
-  if (stored.has_skce_lower_bound()) {
-    alarm.skce_lower_bound = stored.skce_lower_bound();
-  }
+  if (stored.has_skce()) alarm.skce = stored.skce();
+  if (stored.has_skce_lower_bound()) alarm.skce_lower_bound = stored.skce_lower_bound();
   alarm.gap = stored.gap();
   std::copy_n(
       stored.family_shares().begin(),
@@ -211,9 +203,7 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
 }
 
 absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
-  if (absl::Status status = process_.Restore(Get(stored.evidence())); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = process_.Restore(Get(stored.evidence())); !status.ok()) return status;
   if (!Get(stored.reliability(), reliability_) ||
       reliability_.Total().count != stored.evidence().count()) {
     return absl::InvalidArgumentError("the reliability is not that of the evidence");
@@ -252,12 +242,8 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
 }
 
 void ModelMonitor::Save(store::v1::MonitorState& out) const {
-  if (watch_ != nullptr) {
-    watch_->Save(*out.mutable_watch());
-  }
-  for (const Alarm& alarm : *alarms_) {
-    Put(alarm, *out.add_alarms());
-  }
+  if (watch_ != nullptr) watch_->Save(*out.mutable_watch());
+  for (const Alarm& alarm : *alarms_) Put(alarm, *out.add_alarms());
   for (const Group& group : groups_) {
     store::v1::GroupState& stored = *out.add_groups();
     stored.set_value(group.value);
@@ -275,16 +261,10 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
                                    const std::optional<RunningKernel>& kernel,
                                    std::int64_t observations) {
   std::unique_ptr<EvidenceWatch> watch;
-  if (kernel.has_value()) {
-    watch = Prepare(*kernel, observations + 1);
-  }
+  if (kernel.has_value()) watch = Prepare(*kernel, observations + 1);
   if (stored.has_watch()) {
-    if (watch == nullptr) {
-      return absl::InvalidArgumentError("has evidence without a kernel");
-    }
-    if (absl::Status status = watch->Restore(stored.watch()); !status.ok()) {
-      return status;
-    }
+    if (watch == nullptr) return absl::InvalidArgumentError("has evidence without a kernel");
+    if (absl::Status status = watch->Restore(stored.watch()); !status.ok()) return status;
   }
   std::vector<Group> groups;
   for (const store::v1::GroupState& group : stored.groups()) {
@@ -296,9 +276,7 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     restored.value = group.value();
     restored.overflow = group.overflow();
     restored.watch = NewWatch(watch->features(), 1);
-    if (absl::Status status = restored.watch->Restore(group.watch()); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = restored.watch->Restore(group.watch()); !status.ok()) return status;
   }
   auto alarms = std::make_shared<Alarms>();
   for (const store::v1::Alarm& alarm : stored.alarms()) {

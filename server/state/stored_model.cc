@@ -114,18 +114,12 @@ store::v1::ModelState StrandState::Save() const {
   if (state_.label_coverage.has_value()) {
     ToProto(*state_.label_coverage, class_coverage_, *state.mutable_label_coverage());
   }
-  if (monitor_.has_value()) {
-    monitor_->Save(*state.mutable_monitor());
-  }
-  if (history_.started()) {
-    history_.Save(*state.mutable_history());
-  }
+  if (monitor_.has_value()) monitor_->Save(*state.mutable_monitor());
+  if (history_.started()) history_.Save(*state.mutable_history());
   for (const LensState& lens : lenses_) {
     store::v1::LensState& out = *state.add_lenses();
     out.set_bandwidth_error(lens.bandwidth_error);
-    if (!lens.running.has_value()) {
-      continue;
-    }
+    if (!lens.running.has_value()) continue;
     if (const auto* const kernel = std::get_if<Kernel>(&*lens.kernel)) {
       out.set_bandwidth(kernel->bandwidth());
     }
@@ -151,9 +145,7 @@ absl::StatusOr<StrandState::LensState> StrandState::RestoreLens(
   LensState state;
   state.lens = lens;
   state.bandwidth_error = stored.bandwidth_error();
-  if (!state.bandwidth_error.empty()) {
-    return state;
-  }
+  if (!state.bandwidth_error.empty()) return state;
   KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
   if (spec.matrix == nullptr) {
     spec.rule.bandwidth = {
@@ -162,18 +154,12 @@ absl::StatusOr<StrandState::LensState> StrandState::RestoreLens(
   const std::size_t class_count = declaration_.class_count;
   const absl::StatusOr<RunningKernel> kernel =
       MakeKernel(spec, {}, lens.reduced_class_count(class_count));
-  if (!kernel.ok()) {
-    return Damaged(declaration_, kernel.status().message());
-  }
+  if (!kernel.ok()) return Damaged(declaration_, kernel.status().message());
   absl::StatusOr<RunningLens> running =
       RunningLens::Create(lens, class_count, *kernel, declaration_.block_sizes);
   absl::Status status = running.status();
-  if (status.ok()) {
-    status = running->Restore(FromProto(stored));
-  }
-  if (!status.ok()) {
-    return Damaged(declaration_, status.message());
-  }
+  if (status.ok()) status = running->Restore(FromProto(stored));
+  if (!status.ok()) return Damaged(declaration_, status.message());
   state.kernel = *kernel;
   state.running = *std::move(running);
   return state;
@@ -194,18 +180,14 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   for (std::size_t i = 0; i < lenses; ++i) {
     absl::StatusOr<LensState> lens =
         RestoreLens(declaration_.lenses[i], state.lenses(static_cast<int>(i)));
-    if (!lens.ok()) {
-      return lens.status();
-    }
+    if (!lens.ok()) return lens.status();
     restored.push_back(*std::move(lens));
   }
   std::optional<LabelCoverage> coverage;
   std::vector<ClassCoverage> classes(class_coverage_.size());
   if (state_.label_coverage.has_value()) {
     coverage = FromProto(state.label_coverage(), classes);
-    if (!coverage.has_value()) {
-      return Damaged(declaration_, "has no label coverage of its classes");
-    }
+    if (!coverage.has_value()) return Damaged(declaration_, "has no label coverage of its classes");
   }
   if (monitor_.has_value()) {
     const std::optional<RunningKernel> kernel =
@@ -235,9 +217,7 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
 }
 
 void StrandState::RestorePending(std::span<const PendingCounts> pending) noexcept {
-  for (std::size_t i = 0; i < pending.size(); ++i) {
-    class_coverage_[i].pending = pending[i];
-  }
+  for (std::size_t i = 0; i < pending.size(); ++i) class_coverage_[i].pending = pending[i];
   class_coverage_changed_ = true;
 }
 
@@ -247,9 +227,7 @@ void StrandState::RestoreWindow(const PredictionBatch& batch, const GroupValues&
   window_.Append(batch.rows(batch.size() - kept, kept));
   if (monitor_.has_value()) {
     monitor_->Screen(batch.rows(batch.size() - kept, kept));
-    if (warming_up()) {
-      monitor_->KeepWarmup(groups, batch.size());
-    }
+    if (warming_up()) monitor_->KeepWarmup(groups, batch.size());
   }
 }
 

@@ -49,9 +49,7 @@ template <typename Element>
 absl::Status CheckAll(const Message& message, const FieldDescriptor& field) {
   for (const Element& element :
        message.GetReflection()->GetRepeatedFieldRef<Element>(message, &field)) {
-    if (absl::Status status = Check(field, element); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = Check(field, element); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -83,9 +81,7 @@ absl::Status CheckStoredNumbers(const Message& message) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* const field : fields) {
-    if (absl::Status status = CheckField(message, *field); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = CheckField(message, *field); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -59,22 +59,16 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
   std::span<const double> predictions;
   if (spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions()) {
     seen = ApplyLens(warmup.view(), lens);
-    if (!seen.ok()) {
-      return fail(seen.status());
-    }
+    if (!seen.ok()) return fail(seen.status());
     predictions = seen->parts.front().probabilities;
   }
   const std::size_t class_count = declaration_.class_count;
   const absl::StatusOr<RunningKernel> kernel =
       MakeKernel(spec, predictions, lens.reduced_class_count(class_count));
-  if (!kernel.ok()) {
-    return fail(kernel.status());
-  }
+  if (!kernel.ok()) return fail(kernel.status());
   absl::StatusOr<RunningLens> running =
       RunningLens::Create(lens, class_count, *kernel, declaration_.block_sizes);
-  if (!running.ok()) {
-    return fail(running.status());
-  }
+  if (!running.ok()) return fail(running.status());
   state.kernel = *kernel;
   state.running = *std::move(running);
   return state;
@@ -83,9 +77,7 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
 std::vector<StrandState::LensState> StrandState::CreateLenses(const PredictionSet& warmup) const {
   std::vector<LensState> lenses;
   lenses.reserve(declaration_.lenses.size());
-  for (const Lens& lens : declaration_.lenses) {
-    lenses.push_back(CreateLens(lens, warmup));
-  }
+  for (const Lens& lens : declaration_.lenses) lenses.push_back(CreateLens(lens, warmup));
   return lenses;
 }
 
@@ -107,9 +99,7 @@ void StrandState::Count(const PredictionBatch& batch) noexcept {
 std::optional<WatchMark> StrandState::watch_mark() const {
   const std::optional<EvidenceReading> reading =
       monitor_.has_value() ? monitor_->Read() : std::nullopt;
-  if (!reading.has_value()) {
-    return std::nullopt;
-  }
+  if (!reading.has_value()) return std::nullopt;
   return WatchMark{.log10_e_value = reading->evidence.log10_e_value,
                    .max_log10_e_value = reading->maximum.log_value / std::numbers::ln10,
                    .drift_log10_statistic = reading->drift.shiryaev_roberts.log10_now};
@@ -117,9 +107,7 @@ std::optional<WatchMark> StrandState::watch_mark() const {
 
 void StrandState::Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time) {
   const ModelSnapshot::Time row_time(time);
-  if (history_.EndsMinute(row_time)) {
-    history_.Advance(row_time, watch_mark());
-  }
+  if (history_.EndsMinute(row_time)) history_.Advance(row_time, watch_mark());
   std::visit([&](const auto& kind) { ApplyRow(kind, row_time); }, row.kind);
   if (row.tracked()) {
     retention_.AddTracked(log_id, row.tracked_ids().size());
@@ -134,9 +122,7 @@ void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
   } else {
     retention_.AddOld(log_id, row.counted_rows());
   }
-  if (row.counted_rows() > 0) {
-    RestoreWindow(row.counted()->view(), row.counted()->groups());
-  }
+  if (row.counted_rows() > 0) RestoreWindow(row.counted()->view(), row.counted()->groups());
 }
 
 void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/) noexcept {
@@ -171,23 +157,15 @@ void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) n
   LabelCoverage& coverage = *state_.label_coverage;
   coverage.labelled += row.counts.matched;
   coverage.labels += row.counts;
-  for (const std::int32_t predicted : row.classes.matched) {
-    ++CoverageOf(predicted).pending.labelled;
-  }
-  for (const std::int32_t predicted : row.classes.conflicting) {
-    ++CoverageOf(predicted).conflicting;
-  }
-  for (const std::int32_t predicted : row.classes.late) {
-    ++CoverageOf(predicted).late;
-  }
+  for (const std::int32_t predicted : row.classes.matched) ++CoverageOf(predicted).pending.labelled;
+  for (const std::int32_t predicted : row.classes.conflicting) ++CoverageOf(predicted).conflicting;
+  for (const std::int32_t predicted : row.classes.late) ++CoverageOf(predicted).late;
   class_coverage_changed_ = true;
 }
 
 void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   const PredictionBatch labelled = row.values.view();
-  if (labelled.size() > 0) {
-    Observe(labelled, row.values.groups());
-  }
+  if (labelled.size() > 0) Observe(labelled, row.values.groups());
   for (std::size_t i = 0; i < labelled.size(); ++i) {
     ClassCoverage& one = class_coverage_[PredictedClass(labelled.row(i))];
     --one.pending.all;
@@ -205,9 +183,7 @@ void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   state_.label_coverage->matured += static_cast<std::int64_t>(labelled.size()) + missing;
   state_.label_coverage->missing += missing;
   history_.CountMissing(missing);
-  if (labelled.size() > 0) {
-    Decide(time);
-  }
+  if (labelled.size() > 0) Decide(time);
 }
 
 void StrandState::ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time) {
@@ -237,9 +213,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   const bool completes_warmup = missing > 0 && head == missing;
 
   window_.Reserve(head + kept_rest);
-  if (monitor_.has_value() && missing > 0) {
-    monitor_->KeepWarmup(groups.rows(0, head), head);
-  }
+  if (monitor_.has_value() && missing > 0) monitor_->KeepWarmup(groups.rows(0, head), head);
   PredictionSet warmup;
   std::vector<LensState> lenses;
   std::unique_ptr<EvidenceWatch> watch;
@@ -250,35 +224,25 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
                                 rows.probabilities.end());
     warmup.labels.insert(warmup.labels.end(), rows.labels.begin(), rows.labels.end());
     lenses = CreateLenses(warmup);
-    if (monitor_.has_value()) {
-      watch = PrepareWatch(lenses);
-    }
+    if (monitor_.has_value()) watch = PrepareWatch(lenses);
   }
 
   if (completes_warmup) {
     lenses_ = std::move(lenses);
     Count(warmup.view());
-    if (monitor_.has_value()) {
-      monitor_->Begin(std::move(watch), warmup.view());
-    }
+    if (monitor_.has_value()) monitor_->Begin(std::move(watch), warmup.view());
   }
   window_.Append(batch.rows(0, head));
   Count(batch.rows(head, rest));
-  if (monitor_.has_value()) {
-    monitor_->Add(batch.rows(head, rest), groups.rows(head, rest));
-  }
+  if (monitor_.has_value()) monitor_->Add(batch.rows(head, rest), groups.rows(head, rest));
   window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
   state_.observations += static_cast<std::int64_t>(batch.size());
   history_.Count(batch);
-  if (monitor_.has_value()) {
-    monitor_->Screen(batch);
-  }
+  if (monitor_.has_value()) monitor_->Screen(batch);
 }
 
 void StrandState::Decide(ModelSnapshot::Time time) {
-  if (monitor_.has_value()) {
-    monitor_->Decide(time, state_.observations);
-  }
+  if (monitor_.has_value()) monitor_->Decide(time, state_.observations);
 }
 
 std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
@@ -295,13 +259,9 @@ std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
     out.lens = lens.lens;
     out.kernel = lens.kernel;
     out.bandwidth_error = lens.bandwidth_error;
-    if (lens.running.has_value()) {
-      out.blocks = lens.running->Blocks();
-    }
+    if (lens.running.has_value()) out.blocks = lens.running->Blocks();
   }
-  if (monitor_.has_value()) {
-    snapshot->monitor = monitor_->Snapshot();
-  }
+  if (monitor_.has_value()) snapshot->monitor = monitor_->Snapshot();
   snapshot->window = window_.View();
   snapshot->reliability = history_.AllTime();
   return snapshot;

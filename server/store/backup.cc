@@ -26,21 +26,13 @@ absl::Status Stopped() { return absl::CancelledError("the backup was stopped"); 
 absl::Status CopyDatabase(const std::string& path, const std::string& copy,
                           const std::function<bool(double)>& progress) {
   absl::StatusOr<Database> from = Database::OpenExisting(path);
-  if (!from.ok()) {
-    return from.status();
-  }
+  if (!from.ok()) return from.status();
   absl::StatusOr<Database> to = Database::Open(copy);
-  if (!to.ok()) {
-    return to.status();
-  }
+  if (!to.ok()) return to.status();
   // A transaction that reads holds one state of the database for all steps.
   absl::Status status = from->Execute("BEGIN");
-  if (status.ok()) {
-    status = from->QueryInteger("SELECT count(*) FROM sqlite_master").status();
-  }
-  if (!status.ok()) {
-    return status;
-  }
+  if (status.ok()) status = from->QueryInteger("SELECT count(*) FROM sqlite_master").status();
+  if (!status.ok()) return status;
   const std::unique_ptr<sqlite3_backup, FinishBackup> backup(
       sqlite3_backup_init(to->handle(), "main", from->handle(), "main"));
   if (backup == nullptr) {
@@ -51,26 +43,18 @@ absl::Status CopyDatabase(const std::string& path, const std::string& copy,
     code = sqlite3_backup_step(backup.get(), kPagesPerStep);
     const int total = sqlite3_backup_pagecount(backup.get());
     const int left = sqlite3_backup_remaining(backup.get());
-    if (total > 0 && !progress(static_cast<double>(total - left) / total)) {
-      return Stopped();
-    }
+    if (total > 0 && !progress(static_cast<double>(total - left) / total)) return Stopped();
   }
   return code == SQLITE_DONE ? absl::OkStatus() : SqliteError(to->handle(), code, "make a backup");
 }
 
 absl::StatusOr<absl::flat_hash_set<std::int64_t>> ReadModelIds(const Database& database) {
   absl::StatusOr<Statement> rows = Statement::Prepare(database, "SELECT id FROM models");
-  if (!rows.ok()) {
-    return rows.status();
-  }
+  if (!rows.ok()) return rows.status();
   absl::flat_hash_set<std::int64_t> ids;
   absl::StatusOr<bool> row = rows->Next();
-  for (; row.ok() && *row; row = rows->Next()) {
-    ids.insert(rows->Integer(0));
-  }
-  if (!row.ok()) {
-    return row.status();
-  }
+  for (; row.ok() && *row; row = rows->Next()) ids.insert(rows->Integer(0));
+  if (!row.ok()) return row.status();
   return ids;
 }
 
@@ -91,9 +75,7 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
                      ? log.Insert({batch.log_id, batch.model_id, batch.time_us, batch.data})
                      : absl::OkStatus();
         });
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -102,15 +84,11 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
 absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::string& copy,
                     const std::function<bool(double)>& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
-  if (!to.ok()) {
-    return to.status();
-  }
+  if (!to.ok()) return to.status();
   // Nobody has the copy before it is complete.
   absl::Status status =
       to->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN IMMEDIATE");
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   absl::StatusOr<DatabaseState> state = ReadState(*to);
   absl::StatusOr<StateWriter> writer = StateWriter::Prepare(*to);
   const absl::StatusOr<absl::flat_hash_set<std::int64_t>> model_ids = ReadModelIds(*to);
@@ -118,15 +96,11 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
       Statement::Prepare(*to, "DELETE FROM log WHERE id >= ?1 RETURNING checksum");
   for (const absl::Status& one :
        {state.status(), writer.status(), model_ids.status(), remove.status()}) {
-    if (!one.ok()) {
-      return one;
-    }
+    if (!one.ok()) return one;
   }
   absl::StatusOr<TableWriter> log =
       TableWriter::Prepare(*to, Table::kLog, &state->sum(Table::kLog));
-  if (!log.ok()) {
-    return log.status();
-  }
+  if (!log.ok()) return log.status();
   // What a retirement that is under way has copied of the oldest segment is in that too.
   status = log->RunDelete(remove->Bind(1, extents.front().first_log_id));
   const LogFiles::Extent& newest = extents.back();
@@ -134,12 +108,8 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
   state->complete = true;
   state->id = StoreId::Random();
   ++state->commit_number;
-  if (status.ok()) {
-    status = InsertBatches(extents, *model_ids, state->first_log_id, *log, progress);
-  }
-  if (status.ok()) {
-    status = writer->WriteAll(*state);
-  }
+  if (status.ok()) status = InsertBatches(extents, *model_ids, state->first_log_id, *log, progress);
+  if (status.ok()) status = writer->WriteAll(*state);
   return status.ok() ? to->Execute("COMMIT") : status;
 }
 
@@ -147,9 +117,7 @@ absl::Status Copy(const std::string& path, const HeldLog& log, const std::string
                   const std::function<bool(double)>& progress) {
   absl::Status status =
       CopyDatabase(path, copy, [&](double fraction) { return progress(fraction / 2); });
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   // The log is ahead of the database that was copied.
   const absl::StatusOr<std::vector<LogFiles::Extent>> extents = log.extents();
   return extents.ok()
@@ -162,9 +130,7 @@ absl::Status Copy(const std::string& path, const HeldLog& log, const std::string
 absl::Status CopyStore(const std::string& path, CommitQueue& commits, const std::string& copy,
                        const std::function<bool(double)>& progress) {
   const absl::StatusOr<std::unique_ptr<HeldLog>> log = HeldLog::Hold(commits);
-  if (!log.ok()) {
-    return log.status();
-  }
+  if (!log.ok()) return log.status();
   absl::Status status = Copy(path, **log, copy, progress);
   if (!status.ok()) {
     // Before the log is let go: on a full disk that needs the room.

@@ -63,9 +63,7 @@ CommitQueue::~CommitQueue() { Stop(); }
 void CommitQueue::Post(std::shared_ptr<Operation> operation) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_) {
-      return;
-    }
+    if (stopping_) return;
     queue_.push_back(std::move(operation));
   }
   changed_.notify_all();
@@ -89,9 +87,7 @@ void CommitQueue::Call(Callback callback) {
 void CommitQueue::Fail(const absl::Status& status) {
   {
     const std::lock_guard lock(mutex_);
-    if (told_failure_) {
-      return;
-    }
+    if (told_failure_) return;
     told_failure_ = true;
     failure_ = status;
   }
@@ -111,9 +107,7 @@ void CommitQueue::Stop() {
   changed_.notify_all();
   wal_grew_.notify_all();
   for (std::thread* thread : {&storage_thread_, &checkpoint_thread_}) {
-    if (thread->joinable()) {
-      thread->join();
-    }
+    if (thread->joinable()) thread->join();
   }
   if (failure_.ok()) {
     HandleError(Guard([this] { return store_->Close(); }));
@@ -133,15 +127,11 @@ void CommitQueue::Run() {
       changed_.wait(lock, [&] { return has_work() || log_full_ || database_full_; });
       // A full disk is looked at again and again.
       changed_.wait_for(lock, kFreeInterval, has_work);
-      if (queue_.empty() && stopping_) {
-        return;
-      }
+      if (queue_.empty() && stopping_) return;
       operations.swap(queue_);
       writing_ = operations.size();
     }
-    if (operations.empty()) {
-      MakeRoom(absl::OkStatus());
-    }
+    if (operations.empty()) MakeRoom(absl::OkStatus());
     for (Operations rest(operations); !rest.empty();) {
       rest = rest.subspan(Commit(FirstTransaction(rest)));
     }
@@ -171,20 +161,14 @@ std::size_t CommitQueue::Commit(Operations operations) {
   absl::Status status;
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_.ok()) {
-      status = FailedBefore(failure_);
-    }
+    if (!failure_.ok()) status = FailedBefore(failure_);
   }
   const auto begin = std::chrono::steady_clock::now();
-  if (status.ok()) {
-    status = Write(operations, to_database, has_content);
-  }
+  if (status.ok()) status = Write(operations, to_database, has_content);
   if (has_content || !status.ok()) {
     Count(status, to_database, std::chrono::steady_clock::now() - begin);
   }
-  if (!status.ok()) {
-    Undo(operations);
-  }
+  if (!status.ok()) Undo(operations);
   wal_grew_.notify_one();
   HandleError(status);
   PassOn(operations, status);
@@ -263,9 +247,7 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
       } else {
         operation->Finish(*store_, committed);
         const auto [place, is_new] = group_of.try_emplace(strand, groups.size());
-        if (is_new) {
-          groups.emplace_back(strand, Group());
-        }
+        if (is_new) groups.emplace_back(strand, Group());
         groups[place->second].second.push_back(std::move(operation));
       }
     }));
@@ -277,24 +259,18 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
 
 void CommitQueue::Apply(Operations operations) {
   try {
-    for (const std::shared_ptr<Operation>& operation : operations) {
-      operation->Apply();
-    }
+    for (const std::shared_ptr<Operation>& operation : operations) operation->Apply();
   } catch (const std::bad_alloc&) {
     Fail(absl::UnavailableError("out of memory while a batch was counted"));
     return;
   }
   operations.back()->Publish();
-  for (const std::shared_ptr<Operation>& operation : operations) {
-    operation->Answer();
-  }
+  for (const std::shared_ptr<Operation>& operation : operations) operation->Answer();
 }
 
 void CommitQueue::CheckRoomAtStart() {
   const std::string folder = std::filesystem::path(store_->path()).parent_path();
-  if (!absl::IsResourceExhausted(CheckDiskRoom(folder, kLeastRoom))) {
-    return;
-  }
+  if (!absl::IsResourceExhausted(CheckDiskRoom(folder, kLeastRoom))) return;
   {
     const std::lock_guard lock(mutex_);
     database_full_ = true;
@@ -307,9 +283,7 @@ void CommitQueue::CheckRoom() {
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);
-    if ((!log_full_ && !database_full_) || now - checked_room_ < kFreeInterval) {
-      return;
-    }
+    if ((!log_full_ && !database_full_) || now - checked_room_ < kFreeInterval) return;
   }
   checked_room_ = now;
   const std::string folder = std::filesystem::path(store_->path()).parent_path();
@@ -322,12 +296,8 @@ void CommitQueue::CheckRoom() {
 
 CommitQueue::Refusal CommitQueue::refusal() const {
   const std::lock_guard lock(mutex_);
-  if (!failure_.ok()) {
-    return Refusal::kEverything;
-  }
-  if (log_full_) {
-    return Refusal::kLog;
-  }
+  if (!failure_.ok()) return Refusal::kEverything;
+  if (log_full_) return Refusal::kLog;
   return database_full_ ? Refusal::kDatabase : Refusal::kNothing;
 }
 
@@ -336,9 +306,7 @@ void CommitQueue::MakeRoom(const absl::Status& status) {
   CheckRoom();
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_.ok()) {
-      return;
-    }
+    if (!failure_.ok()) return;
   }
   const auto now = std::chrono::steady_clock::now();
   if (store_->wal_pages() > kMostPages ||
@@ -347,9 +315,7 @@ void CommitQueue::MakeRoom(const absl::Status& status) {
     freed_ = now;
     HandleError(store_->Checkpoint());
   }
-  if (now < retires_at_) {
-    return;
-  }
+  if (now < retires_at_) return;
   const absl::Status retired = Guard([this] {
     const absl::StatusOr<bool> retires = store_->Retire();
     retires_ = retires.ok() && *retires;
@@ -364,9 +330,7 @@ void CommitQueue::MakeRoom(const absl::Status& status) {
 
 void CommitQueue::HandleError(const absl::Status& status) {
   // A full disk may end later, all other errors do not.
-  if (!status.ok() && !absl::IsResourceExhausted(status)) {
-    Fail(status);
-  }
+  if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
 }
 
 void CommitQueue::RunCheckpoints() {
@@ -390,9 +354,7 @@ void CommitQueue::RunCheckpoints() {
         done_at = std::min(done_at, wal_pages_);
         return stopping_ || wal_pages_ - done_at > kCheckpointPages;
       });
-      if (stopping_) {
-        return;
-      }
+      if (stopping_) return;
       done_at = wal_pages_;
     }
     Failpoint("checkpoint");
@@ -416,9 +378,7 @@ CommitQueue::Statistics CommitQueue::statistics() const {
   for (const char* suffix : {"", "-wal"}) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(store_->path() + suffix, error);
-    if (!error) {
-      statistics.database_bytes += static_cast<std::int64_t>(size);
-    }
+    if (!error) statistics.database_bytes += static_cast<std::int64_t>(size);
   }
   return statistics;
 }

@@ -16,13 +16,9 @@ Table SummedTable(std::size_t index) { return static_cast<Table>(index); }
 // tables_sum: of the rows of `tables`, as the row of `store` has it.
 absl::Status ReadStore(const Database& database, DatabaseState& state, std::uint64_t& tables_sum) {
   absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, Table::kStore, "");
-  if (!rows.ok()) {
-    return rows.status();
-  }
+  if (!rows.ok()) return rows.status();
   const absl::StatusOr<bool> row = rows->Next();
-  if (!row.ok()) {
-    return row.status();
-  }
+  if (!row.ok()) return row.status();
   if (!*row || rows->Blob(1).size() != state.id.bytes.size()) {
     return DatabaseDamage("lacks the row of table store");
   }
@@ -43,16 +39,12 @@ std::array<ColumnValue, 3> RowOf(Table table, const TableSum& sum) {
 absl::Status ReadSums(const Database& database, DatabaseState& state, std::uint64_t tables_sum) {
   absl::StatusOr<CheckedRows> rows =
       CheckedRows::Select(database, Table::kTables, "WHERE name = ?1");
-  if (!rows.ok()) {
-    return rows.status();
-  }
+  if (!rows.ok()) return rows.status();
   for (std::size_t i = 0; i < kSummedTables; ++i) {
     const std::string_view name = InfoOf(SummedTable(i)).name;
     rows->statement().BindBlob(1, name);
     const absl::StatusOr<bool> row = rows->Next();
-    if (!row.ok()) {
-      return row.status();
-    }
+    if (!row.ok()) return row.status();
     if (!*row) {
       return DatabaseDamage(absl::StrCat("lacks the row of table tables for ", std::string(name)));
     }
@@ -76,34 +68,24 @@ absl::StatusOr<DatabaseState> ReadState(const Database& database) {
   DatabaseState state;
   std::uint64_t tables_sum = 0;
   absl::Status status = ReadStore(database, state, tables_sum);
-  if (status.ok()) {
-    status = ReadSums(database, state, tables_sum);
-  }
-  if (!status.ok()) {
-    return status;
-  }
+  if (status.ok()) status = ReadSums(database, state, tables_sum);
+  if (!status.ok()) return status;
   return state;
 }
 
 absl::StatusOr<StateWriter> StateWriter::Prepare(const Database& database) {
   // These two tables have a fixed number of rows, and no sum.
   absl::StatusOr<TableWriter> store = TableWriter::Prepare(database, Table::kStore, nullptr);
-  if (!store.ok()) {
-    return store.status();
-  }
+  if (!store.ok()) return store.status();
   absl::StatusOr<TableWriter> tables = TableWriter::Prepare(database, Table::kTables, nullptr);
-  if (!tables.ok()) {
-    return tables.status();
-  }
+  if (!tables.ok()) return tables.status();
   return StateWriter(*std::move(store), *std::move(tables));
 }
 
 absl::Status StateWriter::Write(const DatabaseState& state, const DatabaseState& committed) {
   absl::Status status = WriteStore(state);
   for (std::size_t i = 0; status.ok() && i < kSummedTables; ++i) {
-    if (state.sums[i] != committed.sums[i]) {
-      status = WriteSum(SummedTable(i), state.sums[i]);
-    }
+    if (state.sums[i] != committed.sums[i]) status = WriteSum(SummedTable(i), state.sums[i]);
   }
   return status;
 }

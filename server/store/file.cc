@@ -44,16 +44,12 @@ absl::Status DamageError(const std::string& path, std::string_view reason,
 
 absl::StatusOr<File> File::Open(std::string path, int flags, std::string_view action) {
   const int descriptor = open(path.c_str(), flags | O_CLOEXEC, 0600);
-  if (descriptor < 0) {
-    return FileError(path, action, errno);
-  }
+  if (descriptor < 0) return FileError(path, action, errno);
   return File(descriptor, std::move(path));
 }
 
 File::~File() {
-  if (descriptor_ >= 0) {
-    close(descriptor_);
-  }
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 File::File(File&& other) noexcept
@@ -70,15 +66,9 @@ absl::StatusOr<std::size_t> File::Read(char* data, std::size_t size, std::uint64
   while (done < size) {
     const ssize_t read =
         pread(descriptor_, data + done, size - done, static_cast<off_t>(offset + done));
-    if (read < 0 && errno == EINTR) {
-      continue;
-    }
-    if (read < 0) {
-      return FileError(path_, "read", errno);
-    }
-    if (read == 0) {
-      break;
-    }
+    if (read < 0 && errno == EINTR) continue;
+    if (read < 0) return FileError(path_, "read", errno);
+    if (read == 0) break;
     done += static_cast<std::size_t>(read);
   }
   return done;
@@ -88,12 +78,8 @@ absl::Status File::Write(std::span<iovec> pieces, std::uint64_t offset) const {
   while (!pieces.empty()) {
     const auto count = static_cast<int>(std::min<std::size_t>(pieces.size(), IOV_MAX));
     const ssize_t written = pwritev(descriptor_, pieces.data(), count, static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written <= 0) {
-      return FileError(path_, "write", written < 0 ? errno : EIO);
-    }
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return FileError(path_, "write", written < 0 ? errno : EIO);
     offset += static_cast<std::uint64_t>(written);
     auto left = static_cast<std::size_t>(written);
     while (!pieces.empty() && left >= pieces.front().iov_len) {
@@ -117,9 +103,7 @@ absl::Status File::Sync() const {
 }
 
 absl::Status File::Rename(std::string path) {
-  if (std::rename(path_.c_str(), path.c_str()) != 0) {
-    return FileError(path_, "rename", errno);
-  }
+  if (std::rename(path_.c_str(), path.c_str()) != 0) return FileError(path_, "rename", errno);
   path_ = std::move(path);
   return absl::OkStatus();
 }

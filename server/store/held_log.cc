@@ -28,16 +28,12 @@ absl::StatusOr<std::unique_ptr<HeldLog>> HeldLog::Hold(CommitQueue& commits) {
     store.HoldLog();
     // The caller opens the files by their names, and would read others than the server writes.
     in_place = store.CheckInPlace();
-    if (!in_place.ok()) {
-      commits.Fail(in_place);
-    }
+    if (!in_place.ok()) commits.Fail(in_place);
   });
   // Also held after an error, and then released at once.
   std::unique_ptr<HeldLog> log(new HeldLog(commits));
   in_place.Update(status);
-  if (!in_place.ok()) {
-    return in_place;
-  }
+  if (!in_place.ok()) return in_place;
   return log;
 }
 
@@ -49,9 +45,7 @@ absl::StatusOr<std::vector<LogFiles::Extent>> HeldLog::extents() const {
   std::vector<LogFiles::Extent> extents;
   absl::Status status =
       RunOnStorage(commits_, [&extents](Store& store) { extents = store.extents(); });
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   return extents;
 }
 

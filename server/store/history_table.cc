@@ -32,9 +32,7 @@ absl::StatusOr<std::optional<HistorySpan>> ReadSpan(CheckedRows& spans,
         .sum = {.rows = spans.Integer(4), .sum = static_cast<std::uint64_t>(spans.Integer(5))}};
   }
   spans.statement().Reset();
-  if (!row.ok()) {
-    return row.status();
-  }
+  if (!row.ok()) return row.status();
   return span;
 }
 
@@ -46,9 +44,7 @@ std::string Describe(const HistorySeries& series) {
 }  // namespace
 
 absl::Status HistoryChain::Add(std::int64_t start_s, std::int64_t previous_s) {
-  if (!span_.has_value()) {
-    return Missing("its row in history_spans");
-  }
+  if (!span_.has_value()) return Missing("its row in history_spans");
   const bool is_oldest = start_s == span_->oldest_s;
   if (start_s < span_->oldest_s || start_s > span_->newest_s ||
       is_oldest != (previous_s < span_->oldest_s)) {
@@ -57,9 +53,7 @@ absl::Status HistoryChain::Add(std::int64_t start_s, std::int64_t previous_s) {
   }
   const bool follows =
       last_s_ == kNoRow ? is_oldest || previous_s < from_s_ : previous_s == last_s_;
-  if (!follows) {
-    return Missing(absl::StrCat("rows before the one that starts at ", start_s, " s"));
-  }
+  if (!follows) return Missing(absl::StrCat("rows before the one that starts at ", start_s, " s"));
   last_s_ = start_s;
   return absl::OkStatus();
 }
@@ -79,17 +73,11 @@ absl::Status HistoryChain::Missing(std::string_view what) const {
 absl::Status ReadHistory(const Database& database, const HistorySeries& series,
                          std::int64_t start_s, std::int64_t end_s, const VisitHistory& visit) {
   absl::StatusOr<CheckedRows> spans = SelectSpan(database);
-  if (!spans.ok()) {
-    return spans.status();
-  }
+  if (!spans.ok()) return spans.status();
   const absl::StatusOr<std::optional<HistorySpan>> span = ReadSpan(*spans, series);
-  if (!span.ok()) {
-    return span.status();
-  }
+  if (!span.ok()) return span.status();
   absl::StatusOr<CheckedRows> rows = SelectRows(database);
-  if (!rows.ok()) {
-    return rows.status();
-  }
+  if (!rows.ok()) return rows.status();
   rows->statement().Bind(1, series.model_id).Bind(2, series.resolution).Bind(3, start_s);
   HistoryChain chain(series, *span, start_s);
   absl::StatusOr<bool> row = rows->Next();
@@ -97,17 +85,11 @@ absl::Status ReadHistory(const Database& database, const HistorySeries& series,
     absl::Status status = chain.Add(rows->Integer(2), rows->Integer(3));
     // The first row after the range is read too: it tells whether the last one before it is there.
     const bool behind = rows->Integer(2) >= end_s;
-    if (status.ok() && !behind) {
-      status = visit(rows->Integer(2), rows->Blob(4));
-    }
-    if (!status.ok() || behind) {
-      return status;
-    }
+    if (status.ok() && !behind) status = visit(rows->Integer(2), rows->Blob(4));
+    if (!status.ok() || behind) return status;
   }
   absl::Status status = row.status();
-  if (status.ok()) {
-    status = chain.End();
-  }
+  if (status.ok()) status = chain.End();
   if (status.ok() && span->has_value() && start_s <= (*span)->oldest_s) {
     status = CheckSum(Table::kHistory, (*span)->sum, rows->sum());
   }
@@ -119,14 +101,10 @@ absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database
   absl::StatusOr<CheckedRows> spans = CheckedRows::Select(database, Table::kHistorySpans,
                                                           "WHERE (model_id, resolution) > (?1, ?2) "
                                                           "ORDER BY model_id, resolution LIMIT 1");
-  if (!spans.ok()) {
-    return spans.status();
-  }
+  if (!spans.ok()) return spans.status();
   spans->statement().Bind(1, after.model_id).Bind(2, after.resolution);
   const absl::StatusOr<bool> row = spans->Next();
-  if (!row.ok()) {
-    return row.status();
-  }
+  if (!row.ok()) return row.status();
   std::optional<HistorySeries> next;
   if (*row) {
     next = HistorySeries{.model_id = spans->Integer(0), .resolution = spans->Integer(1)};
@@ -159,9 +137,7 @@ absl::StatusOr<HistoryTable> HistoryTable::Prepare(const Database& database, Tab
   absl::Status status;
   const auto keep = [&status](auto prepared, auto& kept) {
     status.Update(prepared.status());
-    if (prepared.ok()) {
-      kept = *std::move(prepared);
-    }
+    if (prepared.ok()) kept = *std::move(prepared);
   };
   const auto prepare = [&database](const char* sql) { return Statement::Prepare(database, sql); };
   keep(TableWriter::Prepare(database, Table::kHistorySpans, &spans_sum), made->spans);
@@ -179,18 +155,14 @@ absl::StatusOr<HistoryTable> HistoryTable::Prepare(const Database& database, Tab
   keep(prepare("DELETE FROM history_spans WHERE model_id = ?1 RETURNING checksum"),
        made->delete_spans);
   keep(prepare("DELETE FROM history WHERE model_id = ?1 RETURNING checksum"), made->delete_rows);
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   return HistoryTable(std::move(made));
 }
 
 absl::Status HistoryTable::Put(const HistorySeries& series, std::int64_t start_s,
                                std::string_view data) {
   absl::StatusOr<std::optional<HistorySpan>> found = ReadSpan(*statements_->find_span, series);
-  if (!found.ok()) {
-    return found.status();
-  }
+  if (!found.ok()) return found.status();
   const bool last = !found->has_value() || start_s > (*found)->newest_s;
   HistorySpan span = found->value_or(HistorySpan{.oldest_s = start_s, .newest_s = start_s});
   std::int64_t previous_s = found->has_value() ? span.newest_s : kNoRow;
@@ -209,9 +181,7 @@ absl::Status HistoryTable::Put(const HistorySeries& series, std::int64_t start_s
     status =
         statements_->rows->Put({series.model_id, series.resolution, start_s, previous_s, data});
   }
-  if (status.ok() && !last) {
-    status = LinkNext(series, start_s);
-  }
+  if (status.ok() && !last) status = LinkNext(series, start_s);
   span.oldest_s = std::min(span.oldest_s, start_s);
   span.newest_s = std::max(span.newest_s, start_s);
   span.sum = statements_->sum;
@@ -226,9 +196,7 @@ absl::Status HistoryTable::LinkNext(const HistorySeries& series, std::int64_t st
   const std::int64_t next_s = next.Integer(2);
   const std::string data(links ? std::string_view() : next.Blob(4));
   next.statement().Reset();
-  if (links) {
-    return row.status();
-  }
+  if (links) return row.status();
   return statements_->rows->Put({series.model_id, series.resolution, next_s, start_s, data});
 }
 
@@ -240,18 +208,14 @@ absl::Status HistoryTable::PutSpan(const HistorySeries& series, const HistorySpa
 absl::Status HistoryTable::DeleteBefore(const HistorySeries& series, std::int64_t before_s) {
   const absl::StatusOr<std::optional<HistorySpan>> found =
       ReadSpan(*statements_->find_span, series);
-  if (!found.ok() || !found->has_value() || (*found)->oldest_s >= before_s) {
-    return found.status();
-  }
+  if (!found.ok() || !found->has_value() || (*found)->oldest_s >= before_s) return found.status();
   HistorySpan span = **found;
   statements_->sum = span.sum;
   absl::Status status =
       statements_->rows->RunDelete(statements_->delete_before->Bind(1, series.model_id)
                                        .Bind(2, series.resolution)
                                        .Bind(3, before_s));
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   if (span.newest_s < before_s) {
     return statements_->spans->Delete({series.model_id, series.resolution});
   }

@@ -25,9 +25,7 @@ absl::Status RemoveIfThere(const std::string& path) {
 // Removes a segment that is not needed, even if it is damaged, unless it belongs to another store.
 absl::Status RemoveLeftover(const std::string& path, const StoreId& store_id) {
   const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(*file);
   return header.ok() && header->store_id != store_id
              ? DamageError(path, "belongs to another store", "move the file away")
@@ -40,9 +38,7 @@ absl::StatusOr<std::unique_ptr<LogFiles>> LogFiles::Open(const std::string& fold
                                                          const Options& options) {
   std::unique_ptr<LogFiles> files(new LogFiles(folder, options));
   absl::Status status = files->OpenAll(options);
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   return files;
 }
 
@@ -51,13 +47,9 @@ absl::Status LogFiles::OpenAll(const Options& options) {
     return status;
   }
   const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder_);
-  if (!ids.ok()) {
-    return ids.status();
-  }
+  if (!ids.ok()) return ids.status();
   next_log_id_ = options.first_log_id != 0 ? options.first_log_id : options.next_log_id;
-  if (ids->empty() && options.first_log_id == 0 && mark_.newest_segment == 0) {
-    return AddSegment(0);
-  }
+  if (ids->empty() && options.first_log_id == 0 && mark_.newest_segment == 0) return AddSegment(0);
   for (const std::int64_t id : *ids) {
     if (id < options.first_log_id) {
       // Another process began to remove it.
@@ -69,9 +61,7 @@ absl::Status LogFiles::OpenAll(const Options& options) {
     }
     absl::StatusOr<LogSegment> segment =
         LogSegment::Open(folder_, {.store_id = mark_.id, .first_log_id = id});
-    if (!segment.ok()) {
-      return segment.status();
-    }
+    if (!segment.ok()) return segment.status();
     segments_.push_back(*std::move(segment));
   }
   if (segments_.empty() || segments_.front().first_log_id() != next_log_id_) {
@@ -90,12 +80,8 @@ absl::Status LogFiles::Read(const VisitBatch& visit) {
   const LogSegment* former = nullptr;
   for (LogSegment& segment : segments_) {
     absl::Status status = CheckFollows(former, segment);
-    if (status.ok()) {
-      status = segment.ReadFrames(segment.size(), visit);
-    }
-    if (!status.ok()) {
-      return status;
-    }
+    if (status.ok()) status = segment.ReadFrames(segment.size(), visit);
+    if (!status.ok()) return status;
     next_log_id_ = segment.end_log_id();
     former = &segment;
   }
@@ -107,9 +93,7 @@ absl::Status LogFiles::Read(const VisitBatch& visit) {
 }
 
 absl::Status LogFiles::CheckFollows(const LogSegment* former, const LogSegment& segment) const {
-  if (former == nullptr || segment.first_log_id() == next_log_id_) {
-    return absl::OkStatus();
-  }
+  if (former == nullptr || segment.first_log_id() == next_log_id_) return absl::OkStatus();
   if (segment.first_log_id() < next_log_id_) {
     return DamageError(segment.path(),
                        absl::StrCat("begins with batch ", segment.first_log_id(),
@@ -118,9 +102,7 @@ absl::Status LogFiles::CheckFollows(const LogSegment* former, const LogSegment& 
                        kPutRightFileBack);
   }
   const absl::StatusOr<bool> terminated = former->IsTerminated();
-  if (!terminated.ok()) {
-    return terminated.status();
-  }
+  if (!terminated.ok()) return terminated.status();
   if (*terminated) {
     return MissingError(next_log_id_,
                         absl::StrCat(former->path(), " ends before batch ", next_log_id_,
@@ -144,13 +126,9 @@ absl::Status LogFiles::CheckEnd() {
                                                    next_log_id_, " to ", mark_.end_log_id - 1,
                                                    " of the log were written but cannot be read"));
   }
-  if (absl::Status status = newest.CheckEnd(); !status.ok() || mark_.clean) {
-    return status;
-  }
+  if (absl::Status status = newest.CheckEnd(); !status.ok() || mark_.clean) return status;
   absl::StatusOr<std::optional<LogTail>> tail = newest.ReadTail(mark_.end_log_id);
-  if (!tail.ok()) {
-    return tail.status();
-  }
+  if (!tail.ok()) return tail.status();
   tail_ = *std::move(tail);
   return absl::OkStatus();
 }
@@ -170,12 +148,8 @@ absl::Status LogFiles::MissingError(std::int64_t first_log_id, std::string_view 
 absl::Status LogFiles::AddSegment(std::uint64_t frame_bytes) {
   absl::StatusOr<LogSegment> segment = LogSegment::Create(
       folder_, {.store_id = mark_.id, .first_log_id = next_log_id_}, segment_bytes_, frame_bytes);
-  if (!segment.ok()) {
-    return segment.status();
-  }
-  if (absl::Status status = segment->Publish(folder_); !status.ok()) {
-    return status;
-  }
+  if (!segment.ok()) return segment.status();
+  if (absl::Status status = segment->Publish(folder_); !status.ok()) return status;
   if (!segments_.empty() && segments_.back().empty()) {
     // It was too small for its first frame, and had the same name.
     segments_.pop_back();
@@ -190,22 +164,14 @@ std::int64_t LogFiles::Append(std::int64_t model_id, std::int64_t time_us, std::
 }
 
 absl::Status LogFiles::Commit() {
-  if (frame_.batches().empty()) {
-    return absl::OkStatus();
-  }
+  if (frame_.batches().empty()) return absl::OkStatus();
   if (!segments_.back().HasRoom(frame_)) {
-    if (absl::Status status = AddSegment(frame_.bytes()); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = AddSegment(frame_.bytes()); !status.ok()) return status;
     Failpoint("segment");
   }
   absl::Status status = segments_.back().Append(frame_);
-  if (status.ok()) {
-    status = segments_.back().Sync();
-  }
-  if (!status.ok()) {
-    return status;
-  }
+  if (status.ok()) status = segments_.back().Sync();
+  if (!status.ok()) return status;
   next_log_id_ = segments_.back().end_log_id();
   SumWritten();
   Rollback();
@@ -236,25 +202,19 @@ absl::StatusOr<std::string> LogFiles::ReadBatch(std::int64_t log_id) const {
 
 std::int64_t LogFiles::bytes() const noexcept {
   std::uint64_t bytes = 0;
-  for (const LogSegment& segment : segments_) {
-    bytes += segment.size();
-  }
+  for (const LogSegment& segment : segments_) bytes += segment.size();
   return static_cast<std::int64_t>(bytes);
 }
 
 void LogFiles::SumWritten() noexcept {
   std::uint64_t written = 0;
-  for (const LogSegment& segment : segments_) {
-    written += segment.end();
-  }
+  for (const LogSegment& segment : segments_) written += segment.end();
   written_bytes_ = static_cast<std::int64_t>(written);
 }
 
 absl::Status LogFiles::CheckInPlace() const {
   absl::Status status;
-  for (const LogSegment& segment : segments_) {
-    status.Update(segment.CheckInPlace());
-  }
+  for (const LogSegment& segment : segments_) status.Update(segment.CheckInPlace());
   return status;
 }
 
@@ -263,9 +223,7 @@ void LogFiles::MarkUnneeded(std::span<const std::int64_t> log_ids) {
     unneeded_later_.insert(unneeded_later_.end(), log_ids.begin(), log_ids.end());
     return;
   }
-  for (const std::int64_t log_id : log_ids) {
-    segments_[Find(log_id)].MarkUnneeded(log_id);
-  }
+  for (const std::int64_t log_id : log_ids) segments_[Find(log_id)].MarkUnneeded(log_id);
 }
 
 void LogFiles::Release() {
@@ -276,16 +234,10 @@ void LogFiles::Release() {
 }
 
 bool LogFiles::RetirementDue() const noexcept {
-  if (holders_ > 0 || segments_.size() < 2) {
-    return false;
-  }
-  if (segments_.front().needed_batches() == 0) {
-    return true;
-  }
+  if (holders_ > 0 || segments_.size() < 2) return false;
+  if (segments_.front().needed_batches() == 0) return true;
   std::uint64_t needed = 0;
-  for (const LogSegment& segment : segments_) {
-    needed += segment.needed_bytes();
-  }
+  for (const LogSegment& segment : segments_) needed += segment.needed_bytes();
   return segments_.size() > kFewSegments && needed < static_cast<std::uint64_t>(bytes()) / 2;
 }
 
@@ -297,17 +249,11 @@ absl::StatusOr<std::int64_t> LogFiles::ReadNeededOfOldest(std::int64_t from_log_
   std::string data;
   std::int64_t log_id = std::max(from_log_id, segment.first_log_id());
   for (; log_id < segment.end_log_id() && bytes < max_bytes; ++log_id) {
-    if (!segment.needed()[static_cast<std::size_t>(log_id - segment.first_log_id())]) {
-      continue;
-    }
+    if (!segment.needed()[static_cast<std::size_t>(log_id - segment.first_log_id())]) continue;
     StoredBatch batch;
     absl::Status status = segment.ReadBatch(log_id, data, batch);
-    if (status.ok()) {
-      status = visit(batch);
-    }
-    if (!status.ok()) {
-      return status;
-    }
+    if (status.ok()) status = visit(batch);
+    if (!status.ok()) return status;
     bytes += data.size();
   }
   return log_id;
@@ -340,9 +286,7 @@ absl::Status LogFiles::ReadExtent(
     const std::function<absl::Status(const StoredBatch&, bool needed)>& visit) {
   absl::StatusOr<LogSegment> segment = LogSegment::Open(
       extent.folder, {.store_id = extent.store_id, .first_log_id = extent.first_log_id});
-  if (!segment.ok()) {
-    return segment.status();
-  }
+  if (!segment.ok()) return segment.status();
   absl::Status status = segment->ReadFrames(extent.end, [&](const StoredBatch& batch) {
     const auto index = static_cast<std::size_t>(batch.log_id - extent.first_log_id);
     return visit(batch, index < extent.needed.size() && extent.needed[index]);

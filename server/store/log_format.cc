@@ -63,17 +63,11 @@ void LogFrame::Clear() noexcept {
 std::optional<StoredBatch> ParseBatch(std::string_view data, std::int64_t log_id,
                                       std::uint64_t salt) {
   BatchHeader header;
-  if (data.size() < sizeof(header)) {
-    return std::nullopt;
-  }
+  if (data.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, data.data(), sizeof(header));
-  if (header.bytes > data.size() - sizeof(header)) {
-    return std::nullopt;
-  }
+  if (header.bytes > data.size() - sizeof(header)) return std::nullopt;
   const std::string_view content = data.substr(sizeof(header), header.bytes);
-  if (header.hash != header.Hash(log_id, content, salt)) {
-    return std::nullopt;
-  }
+  if (header.hash != header.Hash(log_id, content, salt)) return std::nullopt;
   return StoredBatch{
       .log_id = log_id, .model_id = header.model_id, .time_us = header.time_us, .data = content};
 }
@@ -87,17 +81,13 @@ bool ParseFrame(std::string_view frame, std::uint64_t salt, std::vector<FrameBat
   for (std::uint64_t i = 0; i < frame_header.batches; ++i) {
     const std::optional<StoredBatch> batch = ParseBatch(
         frame.substr(place), frame_header.first_log_id + static_cast<std::int64_t>(i), salt);
-    if (!batch.has_value()) {
-      return false;
-    }
+    if (!batch.has_value()) return false;
     BatchHeader& header = headers.emplace_back();
     std::memcpy(&header, frame.data() + place, sizeof(header));
     batches.push_back({.place = place, .batch = *batch});
     // The size of a frame is a multiple of the alignment too.
     const std::uint64_t end = place + sizeof(header) + header.bytes;
-    if (!IsZero(frame.substr(end, LogAligned(end) - end))) {
-      return false;
-    }
+    if (!IsZero(frame.substr(end, LogAligned(end) - end))) return false;
     place = LogAligned(end);
   }
   return place == frame.size() &&
@@ -120,24 +110,16 @@ absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file) {
 absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offset,
                        std::uint64_t end, std::int64_t first_log_id, std::string& frame) {
   frame.clear();
-  if (offset + sizeof(LogFrameHeader) > end) {
-    return absl::OkStatus();
-  }
+  if (offset + sizeof(LogFrameHeader) > end) return absl::OkStatus();
   const absl::StatusOr<LogFrameHeader> header = ReadStructure<LogFrameHeader>(file, offset);
-  if (!header.ok()) {
-    return header.status();
-  }
+  if (!header.ok()) return header.status();
   if (!header->IsValid(salt, end - offset) || header->first_log_id != first_log_id) {
     return absl::OkStatus();
   }
   frame.resize(header->bytes);
   const absl::StatusOr<std::size_t> read = file.Read(frame.data(), frame.size(), offset);
-  if (!read.ok()) {
-    return read.status();
-  }
-  if (*read < frame.size()) {
-    frame.clear();
-  }
+  if (!read.ok()) return read.status();
+  if (*read < frame.size()) frame.clear();
   return absl::OkStatus();
 }
 
@@ -147,28 +129,20 @@ absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file, std::uin
   while (offset + sizeof(LogFrameHeader) <= size) {
     // Holes of the file need not be read.
     const off_t written = lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);
-    if (written < 0 && errno == ENXIO) {
-      break;
-    }
+    if (written < 0 && errno == ENXIO) break;
     if (written >= 0) {
       offset =
           std::max(offset, static_cast<std::uint64_t>(written) / kLogAlignment * kLogAlignment);
     }
     data.resize(std::min<std::uint64_t>(kSearchBytes, size - std::min(size, offset)));
     const absl::StatusOr<std::size_t> read = file.Read(data.data(), data.size(), offset);
-    if (!read.ok()) {
-      return read.status();
-    }
-    if (*read < sizeof(LogFrameHeader)) {
-      break;
-    }
+    if (!read.ok()) return read.status();
+    if (*read < sizeof(LogFrameHeader)) break;
     std::uint64_t place = 0;
     for (; place + sizeof(LogFrameHeader) <= *read; place += kLogAlignment) {
       LogFrameHeader header;
       std::memcpy(&header, data.data() + place, sizeof(header));
-      if (header.IsValid(salt, size - offset - place)) {
-        return header.first_log_id;
-      }
+      if (header.IsValid(salt, size - offset - place)) return header.first_log_id;
     }
     offset += place;
   }

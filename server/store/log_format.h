@@ -137,12 +137,8 @@ template <typename Structure>
   Structure structure;
   const absl::StatusOr<std::size_t> read =
       file.Read(reinterpret_cast<char*>(&structure), sizeof(structure), offset);
-  if (!read.ok()) {
-    return read.status();
-  }
-  if (*read < sizeof(structure)) {
-    std::memset(static_cast<void*>(&structure), 0, sizeof(structure));
-  }
+  if (!read.ok()) return read.status();
+  if (*read < sizeof(structure)) std::memset(static_cast<void*>(&structure), 0, sizeof(structure));
   return structure;
 }
 

@@ -61,9 +61,7 @@ absl::StatusOr<std::vector<std::int64_t>> LogSegment::List(const std::string& fo
       ids.push_back(id);
     }
   }
-  if (error) {
-    return FileError(folder, "read", error.value());
-  }
+  if (error) return FileError(folder, "read", error.value());
   std::sort(ids.begin(), ids.end());
   return ids;
 }
@@ -83,9 +81,7 @@ absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, const I
                       static_cast<std::uint64_t>(status.st_size) == size &&
                       std::rename(spare.c_str(), path.c_str()) == 0;
   absl::StatusOr<File> file = File::Open(path, O_RDWR | (reused ? 0 : O_CREAT | O_TRUNC), "make");
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   int error = posix_fallocate(file->get(), 0, static_cast<off_t>(size));
   while (IsFull(error) && size > least) {
     size = std::max(size / 2 / kLogAlignment * kLogAlignment, least);
@@ -105,12 +101,8 @@ absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, const I
   header.hash = header.Hash();
   std::array<iovec, 2> pieces{Piece(&header, sizeof(header)), Piece(kZeros.data(), kZeros.size())};
   absl::Status written = file->Write(pieces, 0);
-  if (written.ok()) {
-    written = file->Sync();
-  }
-  if (!written.ok()) {
-    return written;
-  }
+  if (written.ok()) written = file->Sync();
+  if (!written.ok()) return written;
   return LogSegment(*std::move(file), header);
 }
 
@@ -122,13 +114,9 @@ absl::Status LogSegment::Publish(const std::string& folder) {
 absl::StatusOr<LogSegment> LogSegment::Open(const std::string& folder, const Identity& identity) {
   const std::string path = PathOf(folder, identity.first_log_id);
   absl::StatusOr<File> file = File::Open(path, O_RDWR, "open");
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(*file);
-  if (!header.ok()) {
-    return header.status();
-  }
+  if (!header.ok()) return header.status();
   if (header->store_id != identity.store_id) {
     return DamageError(path, "belongs to another store", kPutRightFileBack);
   }
@@ -140,9 +128,7 @@ absl::StatusOr<LogSegment> LogSegment::Open(const std::string& folder, const Ide
         kPutRightFileBack);
   }
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) {
-    return FileError(path, "read", errno);
-  }
+  if (fstat(file->get(), &status) != 0) return FileError(path, "read", errno);
   if (static_cast<std::uint64_t>(status.st_size) < header->size) {
     return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ", header->size,
                                           ": it was cut"));
@@ -155,14 +141,10 @@ absl::Status LogSegment::ReadFrames(std::uint64_t end, const VisitBatch& visit) 
   std::vector<FrameBatch> batches;
   while (end_ < end) {
     absl::Status status = ReadFrame(file_, salt_, end_, end, end_log_id(), frame);
-    if (!status.ok() || frame.empty() || !ParseFrame(frame, salt_, batches)) {
-      return status;
-    }
+    if (!status.ok() || frame.empty() || !ParseFrame(frame, salt_, batches)) return status;
     for (const FrameBatch& batch : batches) {
       AddPlace(batch.place);
-      if (status = visit(batch.batch); !status.ok()) {
-        return status;
-      }
+      if (status = visit(batch.batch); !status.ok()) return status;
     }
     MoveEnd(frame.size());
   }
@@ -172,9 +154,7 @@ absl::Status LogSegment::ReadFrames(std::uint64_t end, const VisitBatch& visit) 
 absl::Status LogSegment::CheckEnd() const {
   const absl::StatusOr<std::optional<std::int64_t>> later =
       FindFrame(file_, salt_, end_ + kLogAlignment, size_);
-  if (!later.ok()) {
-    return later.status();
-  }
+  if (!later.ok()) return later.status();
   if (later->has_value()) {
     return DamageError(path(), absl::StrCat("is damaged at ", end_, ": batches from ", end_log_id(),
                                             " on cannot be read, but ", **later, " can"));
@@ -186,36 +166,26 @@ absl::StatusOr<bool> LogSegment::IsTerminated() const {
   std::array<char, kTerminatorBytes> data{};
   const absl::StatusOr<std::size_t> read =
       file_.Read(data.data(), std::min<std::uint64_t>(data.size(), size_ - end_), end_);
-  if (!read.ok()) {
-    return read.status();
-  }
+  if (!read.ok()) return read.status();
   return data == kZeros;
 }
 
 absl::StatusOr<std::optional<LogTail>> LogSegment::ReadTail(std::int64_t durable_end_log_id) const {
   const absl::StatusOr<bool> terminated = IsTerminated();
-  if (!terminated.ok()) {
-    return terminated.status();
-  }
-  if (*terminated && durable_end_log_id <= end_log_id()) {
-    return std::nullopt;
-  }
+  if (!terminated.ok()) return terminated.status();
+  if (*terminated && durable_end_log_id <= end_log_id()) return std::nullopt;
   LogTail tail{.path = path(),
                .offset = end_,
                .first_log_id = end_log_id(),
                .end_log_id = std::max(durable_end_log_id, end_log_id())};
-  if (absl::Status status = ReadTailBatches(tail); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = ReadTailBatches(tail); !status.ok()) return status;
   tail.was_durable = durable_end_log_id > end_log_id() && durable_end_log_id >= tail.end_log_id;
   return tail;
 }
 
 absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
   const absl::StatusOr<LogFrameHeader> frame = ReadStructure<LogFrameHeader>(file_, end_);
-  if (!frame.ok()) {
-    return frame.status();
-  }
+  if (!frame.ok()) return frame.status();
   std::uint64_t end = size_;
   if (frame->IsValid(salt_, size_ - end_) && frame->first_log_id == tail.first_log_id) {
     end = end_ + frame->bytes;
@@ -226,21 +196,15 @@ absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
   std::int64_t log_id = tail.first_log_id;
   for (std::uint64_t place = end_ + sizeof(LogFrameHeader); place + sizeof(BatchHeader) <= end;) {
     const absl::StatusOr<BatchHeader> header = ReadStructure<BatchHeader>(file_, place);
-    if (!header.ok()) {
-      return header.status();
-    }
-    if (header->bytes > end - place - sizeof(BatchHeader)) {
-      break;
-    }
+    if (!header.ok()) return header.status();
+    if (header->bytes > end - place - sizeof(BatchHeader)) break;
     data.resize(sizeof(BatchHeader) + header->bytes);
     if (const absl::StatusOr<std::size_t> read = file_.Read(data.data(), data.size(), place);
         !read.ok()) {
       return read.status();
     }
     const bool intact = ParseBatch(data, log_id, salt_).has_value();
-    if (!intact && log_id >= tail.end_log_id) {
-      break;
-    }
+    if (!intact && log_id >= tail.end_log_id) break;
     tail.batches.push_back({.log_id = log_id,
                             .model_id = header->model_id,
                             .intact = intact,
@@ -284,36 +248,24 @@ absl::Status LogSegment::Append(const LogFrame& frame) {
   const std::size_t first = 0;
 #endif
   std::uint64_t first_bytes = 0;
-  for (std::size_t i = 0; i < first; ++i) {
-    first_bytes += pieces[i].iov_len;
-  }
+  for (std::size_t i = 0; i < first; ++i) first_bytes += pieces[i].iov_len;
   absl::Status status = file_.Write(std::span(pieces).first(first), end_);
   Failpoint("torn");
-  if (status.ok()) {
-    status = file_.Write(std::span(pieces).subspan(first), end_ + first_bytes);
-  }
-  if (!status.ok()) {
-    return status;
-  }
-  for (const LogFrame::Batch& batch : frame.batches()) {
-    AddPlace(batch.place);
-  }
+  if (status.ok()) status = file_.Write(std::span(pieces).subspan(first), end_ + first_bytes);
+  if (!status.ok()) return status;
+  for (const LogFrame::Batch& batch : frame.batches()) AddPlace(batch.place);
   MoveEnd(frame.bytes());
   return absl::OkStatus();
 }
 
 absl::Status LogSegment::ReadBatch(std::int64_t log_id, std::string& data,
                                    StoredBatch& batch) const {
-  if (!Holds(log_id)) {
-    return DamageError(path(), absl::StrCat("does not hold batch ", log_id));
-  }
+  if (!Holds(log_id)) return DamageError(path(), absl::StrCat("does not hold batch ", log_id));
   const auto index = static_cast<std::size_t>(log_id - first_log_id_);
   const std::uint64_t place = places_[index] * kLogAlignment;
   data.resize(bytes_of(index));
   const absl::StatusOr<std::size_t> read = file_.Read(data.data(), data.size(), place);
-  if (!read.ok()) {
-    return read.status();
-  }
+  if (!read.ok()) return read.status();
   const std::optional<StoredBatch> stored =
       ParseBatch(std::string_view(data).substr(0, *read), log_id, salt_);
   if (!stored.has_value()) {
@@ -325,9 +277,7 @@ absl::Status LogSegment::ReadBatch(std::int64_t log_id, std::string& data,
 }
 
 void LogSegment::MarkUnneeded(std::int64_t log_id) noexcept {
-  if (!Holds(log_id)) {
-    return;
-  }
+  if (!Holds(log_id)) return;
   const auto index = static_cast<std::size_t>(log_id - first_log_id_);
   if (needed_[index]) {
     needed_[index] = false;

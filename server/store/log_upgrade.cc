@@ -57,15 +57,11 @@ bool ParseOldFrame(std::string_view data, std::uint64_t salt, LogFrame& frame) {
   data.remove_prefix(sizeof(LogFrameHeader));
   for (std::uint64_t i = 0; i < frame_header.batches; ++i) {
     OldBatchHeader header;
-    if (data.size() < sizeof(header)) {
-      return false;
-    }
+    if (data.size() < sizeof(header)) return false;
     std::memcpy(&header, data.data(), sizeof(header));
     data.remove_prefix(sizeof(header));
     // The size of a frame is a multiple of the alignment.
-    if (header.bytes > data.size()) {
-      return false;
-    }
+    if (header.bytes > data.size()) return false;
     frame.Append(header.model_id, header.time_us, std::string(data.substr(0, header.bytes)));
     data.remove_prefix(LogAligned(header.bytes));
   }
@@ -78,20 +74,12 @@ class OldSegment {
   // Unset if the file is not of version 1.
   static absl::StatusOr<std::optional<OldSegment>> Open(const std::string& path) {
     absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
-    if (!file.ok()) {
-      return file.status();
-    }
+    if (!file.ok()) return file.status();
     const absl::StatusOr<OldSegmentHeader> header = ReadStructure<OldSegmentHeader>(*file, 0);
-    if (!header.ok()) {
-      return header.status();
-    }
-    if (!header->IsValid()) {
-      return std::nullopt;
-    }
+    if (!header.ok()) return header.status();
+    if (!header->IsValid()) return std::nullopt;
     struct stat status {};
-    if (fstat(file->get(), &status) != 0) {
-      return FileError(path, "read", errno);
-    }
+    if (fstat(file->get(), &status) != 0) return FileError(path, "read", errno);
     if (static_cast<std::uint64_t>(status.st_size) < header->size) {
       return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ",
                                             header->size, ": it was cut"));
@@ -114,12 +102,8 @@ class OldSegment {
       if (status.ok() && (data.empty() || !ParseOldFrame(data, header_.salt, frame))) {
         return CheckEnd(end, end_log_id, next);
       }
-      if (status.ok()) {
-        status = visit(frame);
-      }
-      if (!status.ok()) {
-        return status;
-      }
+      if (status.ok()) status = visit(frame);
+      if (!status.ok()) return status;
       end += data.size();
       end_log_id += static_cast<std::int64_t>(frame.batches().size());
     }
@@ -140,9 +124,7 @@ class OldSegment {
     }
     const absl::StatusOr<std::optional<std::int64_t>> later =
         FindFrame(file_, header_.salt, end + kLogAlignment, header_.size);
-    if (!later.ok()) {
-      return later.status();
-    }
+    if (!later.ok()) return later.status();
     return !later->has_value()
                ? absl::OkStatus()
                : DamageError(file_.path(),
@@ -162,27 +144,17 @@ absl::Status Rewrite(const OldSegment& old, const std::string& folder, const Sto
     bytes += frame.bytes();
     return absl::OkStatus();
   });
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   absl::StatusOr<LogSegment> segment =
       LogSegment::Create(folder, {.store_id = store_id, .first_log_id = old.header().first_log_id},
                          old.header().size, bytes);
-  if (!segment.ok()) {
-    return segment.status();
-  }
+  if (!segment.ok()) return segment.status();
   status = old.Read(next, [&segment](const LogFrame& frame) { return segment->Append(frame); });
-  if (status.ok()) {
-    status = segment->Sync();
-  }
+  if (status.ok()) status = segment->Sync();
   Failpoint("upgrade_segment");
-  if (status.ok()) {
-    status = segment->Publish(folder);
-  }
+  if (status.ok()) status = segment->Publish(folder);
   Failpoint("upgrade_segment");
-  if (!status.ok()) {
-    unlink(LogSegment::UnfinishedPath(folder).c_str());
-  }
+  if (!status.ok()) unlink(LogSegment::UnfinishedPath(folder).c_str());
   return status;
 }
 
@@ -191,19 +163,13 @@ absl::Status Rewrite(const OldSegment& old, const std::string& folder, const Sto
 absl::Status UpgradeSegments(const std::string& folder, const StoreId& store_id,
                              std::int64_t first_log_id) {
   const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder);
-  if (!ids.ok()) {
-    return ids.status();
-  }
+  if (!ids.ok()) return ids.status();
   for (std::size_t i = 0; i < ids->size(); ++i) {
     const std::int64_t id = (*ids)[i];
     const std::string path = LogSegment::PathOf(folder, id);
-    if (id < first_log_id) {
-      continue;
-    }
+    if (id < first_log_id) continue;
     const absl::StatusOr<std::optional<OldSegment>> old = OldSegment::Open(path);
-    if (!old.ok()) {
-      return old.status();
-    }
+    if (!old.ok()) return old.status();
     if (!old->has_value()) {
       // Rewritten before, or not a segment: LogFiles checks that.
       continue;
@@ -212,9 +178,7 @@ absl::Status UpgradeSegments(const std::string& folder, const StoreId& store_id,
       return DamageError(path, "was renamed or copied", kPutRightFileBack);
     }
     const std::int64_t next = i + 1 < ids->size() ? (*ids)[i + 1] : 0;
-    if (absl::Status status = Rewrite(**old, folder, store_id, next); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = Rewrite(**old, folder, store_id, next); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -46,9 +46,7 @@ absl::StatusOr<std::string> FindSegment(const std::string& folder) {
       names.push_back(entry->path().filename().string());
     }
   }
-  if (error) {
-    return FileError(folder, "read", error.value());
-  }
+  if (error) return FileError(folder, "read", error.value());
   return names.empty() ? "" : *std::min_element(names.begin(), names.end());
 }
 
@@ -65,15 +63,11 @@ absl::StatusOr<bool> IsWithoutWal(const std::string& path) {
   // "File format write version" and "read version", see SQLite's file format.
   constexpr std::uint64_t kVersionsOffset = 18;
   const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   std::array<char, 2> versions{};
   const absl::StatusOr<std::size_t> read =
       file->Read(versions.data(), versions.size(), kVersionsOffset);
-  if (!read.ok()) {
-    return read.status();
-  }
+  if (!read.ok()) return read.status();
   return versions == std::array<char, 2>{1, 1};
 }
 
@@ -87,9 +81,7 @@ class Opening {
     for (const auto step :
          {&Opening::LookAtFiles, &Opening::OpenDatabase, &Opening::UpgradeDatabase,
           &Opening::CheckParts, &Opening::MakeStoreFile, &Opening::OpenLog, &Opening::Complete}) {
-      if (absl::Status status = (this->*step)(); !status.ok()) {
-        return status;
-      }
+      if (absl::Status status = (this->*step)(); !status.ok()) return status;
     }
     return StoreParts{.database = std::move(database_),
                       .state = state_,
@@ -103,14 +95,10 @@ class Opening {
   // empty one.
   absl::Status LookAtFiles() {
     absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder_);
-    if (!file.ok()) {
-      return file.status();
-    }
+    if (!file.ok()) return file.status();
     file_ = *std::move(file);
     absl::StatusOr<std::string> segment = FindSegment(folder_);
-    if (!segment.ok()) {
-      return segment.status();
-    }
+    if (!segment.ok()) return segment.status();
     segment_ = *std::move(segment);
     const bool has_wal = HasWal(path_);
     if (SizeOf(path_) == 0 && (file_.has_value() || !segment_.empty() || has_wal)) {
@@ -121,12 +109,8 @@ class Opening {
     }
     if (has_wal) {
       const absl::StatusOr<bool> is_backup = IsWithoutWal(path_);
-      if (!is_backup.ok()) {
-        return is_backup.status();
-      }
-      if (*is_backup) {
-        return BackupBesideError(folder_, "calibd.db-wal");
-      }
+      if (!is_backup.ok()) return is_backup.status();
+      if (*is_backup) return BackupBesideError(folder_, "calibd.db-wal");
     }
     if (has_wal && file_.has_value() && file_->mark().clean) {
       return DamageError(path_ + "-wal",
@@ -145,17 +129,13 @@ class Opening {
 
   absl::Status OpenDatabase() {
     absl::StatusOr<Database> database = Database::Open(path_);
-    if (!database.ok()) {
-      return database.status();
-    }
+    if (!database.ok()) return database.status();
     database_ = *std::move(database);
     // A start that fails leaves the files as they are: see Store::Close.
     sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     // The database of another program is not changed.
     const absl::StatusOr<std::int64_t> version = CheckFormat(database_, folder_);
-    if (!version.ok()) {
-      return version.status();
-    }
+    if (!version.ok()) return version.status();
     version_ = *version;
     if (sqlite3_db_readonly(database_.handle(), "main") != 0) {
       return DamageError(path_,
@@ -169,9 +149,7 @@ class Opening {
   }
 
   absl::Status UpgradeDatabase() {
-    if (version_ == kFormatVersion) {
-      return absl::OkStatus();
-    }
+    if (version_ == kFormatVersion) return absl::OkStatus();
     const bool is_new = version_ == 0;
     const auto begin = std::chrono::steady_clock::now();
     if (!is_new) {
@@ -188,17 +166,13 @@ class Opening {
   }
 
   absl::Status UpgradeFiles() {
-    if (absl::Status status = CheckOldLog(); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = CheckOldLog(); !status.ok()) return status;
     std::optional<StoreId> id;
     if (version_ == 3 && !segment_.empty()) {
       // The file is created first, so that an interrupted upgrade continues with the same id.
       if (!file_.has_value()) {
         absl::StatusOr<StoreFile> file = StoreFile::Create(folder_, {.id = StoreId::Random()});
-        if (!file.ok()) {
-          return file.status();
-        }
+        if (!file.ok()) return file.status();
         file_ = *std::move(file);
       }
       id = file_->mark().id;
@@ -215,12 +189,8 @@ class Opening {
       const absl::StatusOr<std::int64_t> first =
           database_.QueryInteger("SELECT first_log_id FROM log_files");
       absl::Status status = first.status();
-      if (status.ok()) {
-        status = UpgradeSegments(folder_, *id, *first);
-      }
-      if (!status.ok()) {
-        return status;
-      }
+      if (status.ok()) status = UpgradeSegments(folder_, *id, *first);
+      if (!status.ok()) return status;
     }
     return Upgrade(database_, version_, id);
   }
@@ -228,14 +198,10 @@ class Opening {
   // Format 3 names the first file of its log, or 0 in a backup. An upgrade without that file would
   // begin an empty log in its place.
   absl::Status CheckOldLog() {
-    if (version_ != 3) {
-      return absl::OkStatus();
-    }
+    if (version_ != 3) return absl::OkStatus();
     const absl::StatusOr<std::int64_t> first =
         database_.QueryInteger("SELECT first_log_id FROM log_files");
-    if (!first.ok()) {
-      return first.status();
-    }
+    if (!first.ok()) return first.status();
     const std::string path = LogSegment::PathOf(folder_, *first);
     return *first == 0 || std::filesystem::exists(path)
                ? absl::OkStatus()
@@ -244,14 +210,10 @@ class Opening {
 
   absl::Status CheckParts() {
     const absl::StatusOr<DatabaseState> state = ReadState(database_);
-    if (!state.ok()) {
-      return state.status();
-    }
+    if (!state.ok()) return state.status();
     state_ = *state;
     if (!file_.has_value()) {
-      if (!state_.complete) {
-        return DamageError(absl::StrCat(folder_, "/store"), "is missing");
-      }
+      if (!state_.complete) return DamageError(absl::StrCat(folder_, "/store"), "is missing");
       return segment_.empty() ? absl::OkStatus() : BackupBesideError(folder_, segment_);
     }
     const StoreMark& mark = file_->mark();
@@ -274,20 +236,14 @@ class Opening {
 
   // Each store made from a backup gets its own id, so that their files cannot be mixed up.
   absl::Status MakeStoreFile() {
-    if (file_.has_value()) {
-      return absl::OkStatus();
-    }
+    if (file_.has_value()) return absl::OkStatus();
     state_.id = StoreId::Random();
     absl::Status status = Write();
     Failpoint("first_start");
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
     absl::StatusOr<StoreFile> file =
         StoreFile::Create(folder_, {.id = state_.id, .commit = state_.commit_number});
-    if (!file.ok()) {
-      return file.status();
-    }
+    if (!file.ok()) return file.status();
     file_ = *std::move(file);
     Failpoint("first_start");
     return absl::OkStatus();
@@ -299,9 +255,7 @@ class Opening {
                                  .first_log_id = state_.complete ? 0 : state_.first_log_id,
                                  .next_log_id = state_.first_log_id,
                                  .mark = file_->mark()});
-    if (!log.ok()) {
-      return log.status();
-    }
+    if (!log.ok()) return log.status();
     log_ = *std::move(log);
     Failpoint("first_start");
     return absl::OkStatus();
@@ -309,9 +263,7 @@ class Opening {
 
   // All files exist now.
   absl::Status Complete() {
-    if (!state_.complete) {
-      return absl::OkStatus();
-    }
+    if (!state_.complete) return absl::OkStatus();
     state_.complete = false;
     return Write();
   }
@@ -324,9 +276,7 @@ class Opening {
       absl::StatusOr<StateWriter> writer = StateWriter::Prepare(database_);
       status = writer.ok() ? writer->Write(state_, state_) : writer.status();
     }
-    if (status.ok()) {
-      status = database_.Execute("COMMIT");
-    }
+    if (status.ok()) status = database_.Execute("COMMIT");
     if (!status.ok() && database_.in_transaction()) {
       static_cast<void>(database_.Execute("ROLLBACK"));
     }
@@ -353,9 +303,7 @@ absl::StatusOr<File> LockFolder(const std::string& folder) {
   if (std::filesystem::create_directories(folder, error)) {
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
   }
-  if (error) {
-    return FolderError(folder, absl::StrCat("cannot be created: ", error.message()));
-  }
+  if (error) return FolderError(folder, absl::StrCat("cannot be created: ", error.message()));
   // A file in the folder could be removed while it is locked, and the next process would lock a new
   // one. The folder itself cannot be removed while it holds the store.
   absl::StatusOr<File> lock = File::Open(folder, O_RDONLY | O_DIRECTORY, "open");

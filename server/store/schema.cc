@@ -108,9 +108,7 @@ class RowUpgrade {
 
   template <typename Step>
   static void Update(absl::Status& status, const Step& step) {
-    if (status.ok()) {
-      status = step();
-    }
+    if (status.ok()) status = step();
   }
 
   absl::Status CreateTables() {
@@ -129,9 +127,7 @@ class RowUpgrade {
     const absl::StatusOr<std::int64_t> first =
         database_.QueryInteger("SELECT first_log_id FROM log_files");
     for (const absl::Status& status : {model.status(), log.status(), first.status()}) {
-      if (!status.ok()) {
-        return status;
-      }
+      if (!status.ok()) return status;
     }
     state_.next_model_id = *model + 1;
     // 0: there were no segments, or only the first, and the log goes on after the table.
@@ -143,23 +139,17 @@ class RowUpgrade {
   absl::Status CopyRows(const char* query, Table table,
                         const std::function<absl::Status(TableWriter&, const Statement&)>& insert) {
     absl::StatusOr<TableWriter> writer = TableWriter::Prepare(database_, table, &state_.sum(table));
-    if (!writer.ok()) {
-      return writer.status();
-    }
+    if (!writer.ok()) return writer.status();
     return Visit(query, [&](const Statement& row) { return insert(*writer, row); });
   }
 
   absl::Status Visit(const char* query,
                      const std::function<absl::Status(const Statement&)>& visit) {
     absl::StatusOr<Statement> rows = Statement::Prepare(database_, query);
-    if (!rows.ok()) {
-      return rows.status();
-    }
+    if (!rows.ok()) return rows.status();
     absl::StatusOr<bool> row = rows->Next();
     for (; row.ok() && *row; row = rows->Next()) {
-      if (absl::Status status = visit(*rows); !status.ok()) {
-        return status;
-      }
+      if (absl::Status status = visit(*rows); !status.ok()) return status;
     }
     return row.status();
   }
@@ -208,9 +198,7 @@ class RowUpgrade {
   absl::Status CopyHistory() {
     absl::StatusOr<HistoryTable> history =
         HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans));
-    if (!history.ok()) {
-      return history.status();
-    }
+    if (!history.ok()) return history.status();
     return Visit(
         "SELECT model_id, resolution, start_s, data FROM old_history "
         "ORDER BY model_id, resolution, start_s",
@@ -233,9 +221,7 @@ class RowUpgrade {
 absl::Status CheckTables(const Database& database) {
   absl::StatusOr<Statement> tables = Statement::Prepare(
       database, "SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'");
-  if (!tables.ok()) {
-    return tables.status();
-  }
+  if (!tables.ok()) return tables.status();
   std::size_t found = 0;
   absl::StatusOr<bool> row = tables->Next();
   for (; row.ok() && *row; row = tables->Next()) {
@@ -281,9 +267,7 @@ absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& 
   const absl::StatusOr<std::int64_t> vacuum = database.QueryInteger("PRAGMA auto_vacuum");
   for (const absl::Status& status :
        {application.status(), version.status(), tables.status(), own.status(), vacuum.status()}) {
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
   }
   if (*application != kApplicationId && *own == 0 &&
       !(*application == 0 && *version == 0 && *tables == 0)) {
@@ -302,9 +286,7 @@ absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& 
                                        ", user_version ", *version, ", auto_vacuum ", *vacuum));
   }
   if (*version == kFormatVersion) {
-    if (absl::Status status = CheckTables(database); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = CheckTables(database); !status.ok()) return status;
   }
   return *version;
 }
@@ -330,9 +312,7 @@ absl::Status Upgrade(Database& database, std::int64_t version, const std::option
     status = database.Execute("COMMIT");
     Failpoint("migration");
   }
-  if (!status.ok() && database.in_transaction()) {
-    static_cast<void>(database.Execute("ROLLBACK"));
-  }
+  if (!status.ok() && database.in_transaction()) static_cast<void>(database.Execute("ROLLBACK"));
   return status;
 }
 

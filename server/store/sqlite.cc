@@ -25,9 +25,7 @@ bool NoRoomIsWhatFailed(sqlite3* handle) {
         file->pMethods != nullptr) {
       file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &error);
     }
-    if (error != 0 && error != EDQUOT && error != EFBIG) {
-      return false;
-    }
+    if (error != 0 && error != EDQUOT && error != EFBIG) return false;
     no_room = no_room || error != 0;
   }
   return no_room;
@@ -67,9 +65,7 @@ absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
                        (code & 0xff) == SQLITE_TOOBIG || code == SQLITE_IOERR_SHORT_READ ||
                        (code == SQLITE_ERROR && handle != nullptr &&
                         std::string_view(sqlite3_errmsg(handle)) == "unsupported file format");
-  if (full) {
-    return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
-  }
+  if (full) return MakeError(absl::StatusCode::kResourceExhausted, "DISK_FULL", message);
   return damaged ? DamageError("calibd.db", absl::StrCat("cannot be read: ", reason))
                  : MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", message);
 }
@@ -87,9 +83,7 @@ absl::StatusOr<Database> Database::OpenWith(const std::string& path, int flags) 
   const int code = sqlite3_open_v2(path.c_str(), &handle,
                                    SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | flags, nullptr);
   Database database(handle);
-  if (code != SQLITE_OK) {
-    return SqliteError(handle, code, absl::StrCat("open ", path));
-  }
+  if (code != SQLITE_OK) return SqliteError(handle, code, absl::StrCat("open ", path));
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);
   return database;
@@ -103,13 +97,9 @@ absl::Status Database::Execute(const char* sql) {
 
 absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
   absl::StatusOr<Statement> statement = Statement::Prepare(*this, sql);
-  if (!statement.ok()) {
-    return statement.status();
-  }
+  if (!statement.ok()) return statement.status();
   const absl::StatusOr<bool> row = statement->Next();
-  if (!row.ok()) {
-    return row.status();
-  }
+  if (!row.ok()) return row.status();
   return *row ? statement->Integer(0) : 0;
 }
 
@@ -118,9 +108,7 @@ absl::Status Database::CheckInPlace() const {
   const char* const path = sqlite3_db_filename(handle(), "main");
   int moved = 0;
   sqlite3_file_control(handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-  if (moved != 0) {
-    return DamageError(path, kReason, kPutFileBack);
-  }
+  if (moved != 0) return DamageError(path, kReason, kPutFileBack);
   // SQLite does not tell whether the write-ahead log was moved, but it tells the size of the open
   // file. The connection has not opened the file before it first reads.
   sqlite3_file* wal = nullptr;
@@ -171,9 +159,7 @@ Statement& Statement::BindBlob(int index, std::string_view blob) noexcept {
 
 absl::Status Statement::Run() {
   absl::StatusOr<bool> row = true;
-  while (row.ok() && *row) {
-    row = Next();
-  }
+  while (row.ok() && *row) row = Next();
   return row.status();
 }
 
@@ -184,18 +170,14 @@ absl::StatusOr<bool> Statement::Next() {
         ActionOf(sqlite3_db_handle(statement_.get()), sqlite3_sql(statement_.get())));
   }
   const int code = sqlite3_step(statement_.get());
-  if (code == SQLITE_ROW) {
-    return true;
-  }
+  if (code == SQLITE_ROW) return true;
   absl::Status status;
   if (code != SQLITE_DONE) {
     sqlite3* const handle = sqlite3_db_handle(statement_.get());
     status = SqliteError(handle, code, ActionOf(handle, sqlite3_sql(statement_.get())));
   }
   sqlite3_reset(statement_.get());
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   return false;
 }
 

@@ -52,18 +52,12 @@ Store::~Store() = default;
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder,
                                                    std::uint64_t segment_bytes) {
   absl::StatusOr<File> lock = LockFolder(folder);
-  if (!lock.ok()) {
-    return lock.status();
-  }
+  if (!lock.ok()) return lock.status();
   absl::StatusOr<StoreParts> parts = OpenStore(folder, segment_bytes);
-  if (!parts.ok()) {
-    return parts.status();
-  }
+  if (!parts.ok()) return parts.status();
   std::unique_ptr<Store> store(
       new Store(DatabasePath(folder), *std::move(lock), *std::move(parts)));
-  if (absl::Status status = store->Prepare(); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = store->Prepare(); !status.ok()) return status;
   return store;
 }
 
@@ -72,9 +66,7 @@ absl::Status Store::Prepare() {
   absl::Status status;
   const auto keep = [&status](auto prepared, auto& kept) {
     status.Update(prepared.status());
-    if (prepared.ok()) {
-      kept = *std::move(prepared);
-    }
+    if (prepared.ok()) kept = *std::move(prepared);
   };
   const auto prepare = [this](const char* sql) { return Statement::Prepare(database_, sql); };
   const auto writer = [this](Table table) {
@@ -110,13 +102,9 @@ class RowsOfModels {
  public:
   static absl::StatusOr<RowsOfModels> Select(const Database& database, Table table) {
     absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, table, "ORDER BY model_id");
-    if (!rows.ok()) {
-      return rows.status();
-    }
+    if (!rows.ok()) return rows.status();
     RowsOfModels made(table, *std::move(rows));
-    if (absl::Status status = made.Next(); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = made.Next(); !status.ok()) return status;
     return made;
   }
 
@@ -154,9 +142,7 @@ absl::Status Store::ReadModels(const std::function<absl::Status(const StoredMode
   absl::StatusOr<RowsOfModels> snapshots = RowsOfModels::Select(database_, Table::kSnapshots);
   absl::StatusOr<RowsOfModels> maturity = RowsOfModels::Select(database_, Table::kMaturity);
   for (const absl::Status& status : {models.status(), snapshots.status(), maturity.status()}) {
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
   }
   absl::StatusOr<bool> row = models->Next();
   for (; row.ok() && *row; row = models->Next()) {
@@ -180,9 +166,7 @@ absl::Status Store::ReadModels(const std::function<absl::Status(const StoredMode
       status.Update(maturity->Next());
     }
     status.Update(visit(model));
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
   }
   absl::Status status = row.status();
   status.Update(CheckSum(Table::kModels, committed_.sum(Table::kModels), models->sum()));
@@ -193,13 +177,9 @@ absl::Status Store::ReadModels(const std::function<absl::Status(const StoredMode
 
 absl::Status Store::CheckHistorySpans() const {
   absl::StatusOr<CheckedRows> spans = CheckedRows::Select(database_, Table::kHistorySpans, "");
-  if (!spans.ok()) {
-    return spans.status();
-  }
+  if (!spans.ok()) return spans.status();
   absl::StatusOr<bool> row = true;
-  while (row.ok() && *row) {
-    row = spans->Next();
-  }
+  while (row.ok() && *row) row = spans->Next();
   return row.ok()
              ? CheckSum(Table::kHistorySpans, committed_.sum(Table::kHistorySpans), spans->sum())
              : row.status();
@@ -208,9 +188,7 @@ absl::Status Store::CheckHistorySpans() const {
 absl::Status Store::ReadCursors(
     const std::function<absl::Status(const StoredCursor&)>& visit) const {
   absl::StatusOr<CheckedRows> cursors = CheckedRows::Select(database_, Table::kCursors, "");
-  if (!cursors.ok()) {
-    return cursors.status();
-  }
+  if (!cursors.ok()) return cursors.status();
   absl::StatusOr<bool> row = cursors->Next();
   for (; row.ok() && *row; row = cursors->Next()) {
     absl::Status status = visit({.model_id = cursors->Integer(0),
@@ -218,9 +196,7 @@ absl::Status Store::ReadCursors(
                                  .epoch = cursors->Integer(2),
                                  .last_sequence = cursors->Integer(3),
                                  .contents = cursors->Blob(4)});
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
   }
   return row.ok() ? CheckSum(Table::kCursors, committed_.sum(Table::kCursors), cursors->sum())
                   : row.status();
@@ -228,9 +204,7 @@ absl::Status Store::ReadCursors(
 
 absl::Status Store::ReadLog(const VisitBatch& visit) {
   absl::StatusOr<CheckedRows> log = CheckedRows::Select(database_, Table::kLog, "ORDER BY id");
-  if (!log.ok()) {
-    return log.status();
-  }
+  if (!log.ok()) return log.status();
   std::int64_t last_id = 0;
   absl::StatusOr<bool> row = log->Next();
   for (; row.ok() && *row; row = log->Next()) {
@@ -247,14 +221,10 @@ absl::Status Store::ReadLog(const VisitBatch& visit) {
                                  .model_id = log->Integer(1),
                                  .time_us = log->Integer(2),
                                  .data = log->Blob(3)});
-    if (!status.ok()) {
-      return status;
-    }
+    if (!status.ok()) return status;
   }
   absl::Status status = row.status();
-  if (status.ok()) {
-    status = CheckSum(Table::kLog, committed_.sum(Table::kLog), log->sum());
-  }
+  if (status.ok()) status = CheckSum(Table::kLog, committed_.sum(Table::kLog), log->sum());
   return status.ok() ? log_->Read(visit) : status;
 }
 
@@ -273,9 +243,7 @@ absl::Status Store::CommitLog() {
     return absl::OkStatus();
   }
   absl::Status status = MarkOpen();
-  if (status.ok()) {
-    status = log_->Commit();
-  }
+  if (status.ok()) status = log_->Commit();
   if (status.ok()) {
     Mark();
     ApplyReleased();
@@ -285,9 +253,7 @@ absl::Status Store::CommitLog() {
 
 absl::Status Store::MarkOpen() {
   StoreMark mark = file_.mark();
-  if (!mark.clean) {
-    return absl::OkStatus();
-  }
+  if (!mark.clean) return absl::OkStatus();
   mark.clean = false;
   return file_.Write(mark, /*durable=*/true);
 }
@@ -304,9 +270,7 @@ void Store::Mark() noexcept {
 absl::Status Store::CheckMark() const {
   const std::string folder = std::filesystem::path(path_).parent_path();
   const absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder);
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   return file->has_value() && (*file)->mark() == file_.mark()
              ? absl::OkStatus()
              : DamageError(folder + "/store", "is missing, or not as it was written");
@@ -327,15 +291,11 @@ absl::Status Store::Begin() {
 absl::Status Store::Commit() {
   const std::size_t deleted = std::min(stale_.size(), kMostDeleted);
   for (std::size_t i = 0; i < deleted; ++i) {
-    if (absl::Status status = statements_->log->Delete({stale_[i]}); !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = statements_->log->Delete({stale_[i]}); !status.ok()) return status;
   }
   ++state_.commit_number;
   absl::Status status = statements_->state->Write(state_, committed_);
-  if (status.ok()) {
-    status = statements_->commit->Run();
-  }
+  if (status.ok()) status = statements_->commit->Run();
   if (status.ok()) {
     committed_ = state_;
     Mark();
@@ -351,9 +311,7 @@ void Store::ReleaseBatches(std::span<const std::int64_t> log_ids) {
 
 void Store::DropBatches(std::span<const std::int64_t> log_ids) {
   for (const std::int64_t log_id : log_ids) {
-    if (log_id < copied_until_) {
-      stale_.push_back(log_id);
-    }
+    if (log_id < copied_until_) stale_.push_back(log_id);
   }
   log_->MarkUnneeded(log_ids);
 }
@@ -363,15 +321,11 @@ void Store::Rollback() {
   log_->Rollback();
   state_ = committed_;
   // A full disk may have ended the transaction already.
-  if (database_.in_transaction()) {
-    static_cast<void>(database_.Execute("ROLLBACK"));
-  }
+  if (database_.in_transaction()) static_cast<void>(database_.Execute("ROLLBACK"));
 }
 
 absl::StatusOr<bool> Store::Retire() {
-  if (!log_->RetirementDue()) {
-    return false;
-  }
+  if (!log_->RetirementDue()) return false;
   Failpoint("retire");
   absl::Status status = Begin();
   const std::int64_t end = log_->first_log_id_after_oldest();
@@ -389,25 +343,17 @@ absl::StatusOr<bool> Store::Retire() {
     status = copied.status();
     copied_until = copied.ok() ? *copied : copied_until;
   }
-  if (status.ok() && copied_until == end) {
-    state_.first_log_id = end;
-  }
+  if (status.ok() && copied_until == end) state_.first_log_id = end;
   Failpoint("retire");
-  if (status.ok()) {
-    status = Commit();
-  }
+  if (status.ok()) status = Commit();
   if (!status.ok()) {
     Rollback();
     return status;
   }
   copied_until_ = copied_until;
   Failpoint("retire");
-  if (copied_until_ == end) {
-    status = log_->RemoveOldest();
-  }
-  if (!status.ok()) {
-    return status;
-  }
+  if (copied_until_ == end) status = log_->RemoveOldest();
+  if (!status.ok()) return status;
   return log_->RetirementDue();
 }
 
@@ -452,20 +398,14 @@ absl::Status Store::DeleteHistory(std::int64_t model_id, std::int64_t resolution
 }
 
 absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
-  if (log_id >= log_->first_log_id()) {
-    return log_->ReadBatch(log_id);
-  }
+  if (log_id >= log_->first_log_id()) return log_->ReadBatch(log_id);
   CheckedRows& batch = *statements_->read_batch;
   batch.statement().Bind(1, log_id);
   const absl::StatusOr<bool> row = batch.Next();
   std::string data(row.ok() && *row ? batch.Blob(3) : std::string_view());
   batch.statement().Reset();
-  if (!row.ok()) {
-    return row.status();
-  }
-  if (!*row) {
-    return DatabaseDamage(absl::StrCat("lacks batch ", log_id, " of the log"));
-  }
+  if (!row.ok()) return row.status();
+  if (!*row) return DatabaseDamage(absl::StrCat("lacks batch ", log_id, " of the log"));
   return data;
 }
 
@@ -484,18 +424,14 @@ absl::Status Store::Checkpoint() {
 }
 
 absl::Status Store::Close() {
-  if (!recovered_ || database_.handle() == nullptr) {
-    return absl::OkStatus();
-  }
+  if (!recovered_ || database_.handle() == nullptr) return absl::OkStatus();
   statements_.reset();
   sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   database_ = Database();
   // SQLite does not sync the removal of the write-ahead log, which must not come back after the
   // mark.
   absl::Status status = SyncFolder(std::filesystem::path(path_).parent_path().string());
-  if (!status.ok()) {
-    return status;
-  }
+  if (!status.ok()) return status;
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);

@@ -71,19 +71,13 @@ StoreFile::StoreFile(File file, const StoreMark& mark) : file_(std::move(file)),
 
 absl::StatusOr<std::optional<StoreFile>> StoreFile::Open(const std::string& folder) {
   const std::string path = StoreFilePath(folder);
-  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
-    return std::nullopt;
-  }
+  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
   absl::StatusOr<File> file = File::Open(path, O_RDWR, "open");
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   StoredMark stored;
   const absl::StatusOr<std::size_t> read =
       file->Read(reinterpret_cast<char*>(&stored), sizeof(stored), 0);
-  if (!read.ok()) {
-    return read.status();
-  }
+  if (!read.ok()) return read.status();
   if (*read < sizeof(stored) || stored.magic != kStoreMagic || stored.hash != stored.Hash()) {
     return DamageError(path, "cannot be read: it is cut, or its checksum is wrong");
   }
@@ -103,26 +97,16 @@ absl::StatusOr<StoreFile> StoreFile::Create(const std::string& folder, const Sto
   // It gets its name when it is complete.
   const std::string unfinished = StoreFilePath(folder) + ".new";
   absl::StatusOr<File> file = File::Open(unfinished, O_RDWR | O_CREAT | O_TRUNC, "make");
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   std::array<char, kStoreFileBytes> block{};
   const StoredMark stored = Encode(mark);
   std::memcpy(block.data(), &stored, sizeof(stored));
   std::array<iovec, 1> pieces{Piece(block.data(), block.size())};
   absl::Status status = file->Write(pieces, 0);
-  if (status.ok()) {
-    status = file->Sync();
-  }
-  if (status.ok()) {
-    status = file->Rename(StoreFilePath(folder));
-  }
-  if (status.ok()) {
-    status = SyncFolder(folder);
-  }
-  if (!status.ok()) {
-    return status;
-  }
+  if (status.ok()) status = file->Sync();
+  if (status.ok()) status = file->Rename(StoreFilePath(folder));
+  if (status.ok()) status = SyncFolder(folder);
+  if (!status.ok()) return status;
   return StoreFile(*std::move(file), mark);
 }
 
@@ -130,12 +114,8 @@ absl::Status StoreFile::Write(const StoreMark& mark, bool durable) {
   const StoredMark stored = Encode(mark);
   std::array<iovec, 1> pieces{Piece(&stored, sizeof(stored))};
   absl::Status status = file_.Write(pieces, 0);
-  if (status.ok() && durable) {
-    status = file_.SyncData();
-  }
-  if (status.ok()) {
-    mark_ = mark;
-  }
+  if (status.ok() && durable) status = file_.SyncData();
+  if (status.ok()) mark_ = mark;
   return status;
 }
 

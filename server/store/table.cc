@@ -203,9 +203,7 @@ std::uint64_t RowChecksum(Table table, std::span<const ColumnValue> values) {
 absl::Status DatabaseDamage(std::string_view reason) { return DamageError("calibd.db", reason); }
 
 absl::Status CheckSum(Table table, const TableSum& expected, const TableSum& read) {
-  if (read == expected) {
-    return absl::OkStatus();
-  }
+  if (read == expected) return absl::OkStatus();
   const auto name = InfoOf(table).name;
   return DatabaseDamage(
       read.rows == expected.rows
@@ -220,18 +218,14 @@ absl::StatusOr<CheckedRows> CheckedRows::Select(const Database& database, Table 
       database,
       absl::StrCat("SELECT ", info.columns, ", checksum FROM ", info.name, " ", std::string(rest))
           .c_str());
-  if (!statement.ok()) {
-    return statement.status();
-  }
+  if (!statement.ok()) return statement.status();
   return CheckedRows(table, *std::move(statement));
 }
 
 absl::StatusOr<bool> CheckedRows::Next() {
   at_row_ = false;
   absl::StatusOr<bool> row = statement_.Next();
-  if (!row.ok() || !*row) {
-    return row;
-  }
+  if (!row.ok() || !*row) return row;
   at_row_ = true;
   const TableInfo& info = InfoOf(table_);
   sum_.Add(static_cast<std::uint64_t>(statement_.Integer(static_cast<int>(info.column_count))));
@@ -247,35 +241,25 @@ absl::StatusOr<TableWriter> TableWriter::Prepare(const Database& database, Table
                                                  TableSum* sum) {
   const TableInfo& info = InfoOf(table);
   std::string parameters = "?1";
-  for (std::size_t i = 2; i <= info.column_count + 1; ++i) {
-    absl::StrAppend(&parameters, ", ?", i);
-  }
+  for (std::size_t i = 2; i <= info.column_count + 1; ++i) absl::StrAppend(&parameters, ", ?", i);
   absl::StatusOr<Statement> insert =
       Statement::Prepare(database, absl::StrCat("INSERT INTO ", info.name, " (", info.columns,
                                                 ", checksum) VALUES (", parameters, ")")
                                        .c_str());
-  if (!insert.ok()) {
-    return insert.status();
-  }
+  if (!insert.ok()) return insert.status();
   absl::StatusOr<Statement> remove = Statement::Prepare(
       database,
       absl::StrCat("DELETE FROM ", info.name, " WHERE ", info.key, " RETURNING checksum").c_str());
-  if (!remove.ok()) {
-    return remove.status();
-  }
+  if (!remove.ok()) return remove.status();
   return TableWriter(table, sum, *std::move(insert), *std::move(remove));
 }
 
 absl::Status TableWriter::Insert(std::span<const ColumnValue> values) {
   const std::uint64_t checksum = RowChecksum(table_, values);
   int index = 0;
-  for (const ColumnValue& value : values) {
-    insert_.Bind(++index, value);
-  }
+  for (const ColumnValue& value : values) insert_.Bind(++index, value);
   absl::Status status = insert_.Bind(++index, static_cast<std::int64_t>(checksum)).Run();
-  if (status.ok() && sum_ != nullptr) {
-    sum_->Add(checksum);
-  }
+  if (status.ok() && sum_ != nullptr) sum_->Add(checksum);
   return status;
 }
 
@@ -290,18 +274,14 @@ absl::Status TableWriter::Put(std::span<const ColumnValue> values) {
 
 absl::Status TableWriter::Delete(std::initializer_list<ColumnValue> key) {
   int index = 0;
-  for (const ColumnValue& value : key) {
-    remove_.Bind(++index, value);
-  }
+  for (const ColumnValue& value : key) remove_.Bind(++index, value);
   return RunDelete(remove_);
 }
 
 absl::Status TableWriter::RunDelete(Statement& statement) {
   absl::StatusOr<bool> row = statement.Next();
   for (; row.ok() && *row; row = statement.Next()) {
-    if (sum_ != nullptr) {
-      sum_->Subtract(static_cast<std::uint64_t>(statement.Integer(0)));
-    }
+    if (sum_ != nullptr) sum_->Subtract(static_cast<std::uint64_t>(statement.Integer(0)));
   }
   return row.status();
 }

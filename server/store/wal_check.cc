@@ -103,12 +103,8 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
   std::uint64_t first_invalid = 0;
   for (std::uint64_t offset = kWalHeaderBytes;; offset += data.size()) {
     const absl::StatusOr<std::size_t> read = file.Read(data.data(), data.size(), offset);
-    if (!read.ok()) {
-      return read.status();
-    }
-    if (*read < kWalFrameHeaderBytes) {
-      return contents;
-    }
+    if (!read.ok()) return read.status();
+    if (*read < kWalFrameHeaderBytes) return contents;
     const WalFrame frame = WalFrame::Parse(data);
     const bool current = frame.salts == header.salts;
     const WalPair continued = AddToChecksum(
@@ -145,14 +141,10 @@ absl::StatusOr<WalContents> ReadWal(const std::string& path) {
     return WalContents{};
   }
   const absl::StatusOr<File> file = File::Open(wal, O_RDONLY, "read");
-  if (!file.ok()) {
-    return file.status();
-  }
+  if (!file.ok()) return file.status();
   std::string data(kWalHeaderBytes + 1, '\0');
   const absl::StatusOr<std::size_t> read = file->Read(data.data(), data.size(), 0);
-  if (!read.ok()) {
-    return read.status();
-  }
+  if (!read.ok()) return read.status();
   if (*read <= kWalHeaderBytes) {
     // No frame was ever written: the header is synced before the first one.
     return WalContents{};

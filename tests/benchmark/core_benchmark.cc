@@ -84,8 +84,9 @@ BENCHMARK_CAPTURE(Quadratic, float32, Precision::kFloat32)
 void Median(benchmark::State& state) {
   const PredictionSet& set = Predictions(static_cast<std::size_t>(state.range(0)),
                                          static_cast<std::size_t>(state.range(1)));
-  for (auto _ : state)
+  for (auto _ : state) {
     benchmark::DoNotOptimize(MedianBandwidth(set.probabilities, set.class_count));
+  }
 }
 BENCHMARK(Median)
     ->ArgNames({"n", "m"})
@@ -153,9 +154,7 @@ BENCHMARK(RunningBlocks)->ArgNames({"b", "m"})->Args({2, 10})->Args({100, 10})->
 void Reliability(benchmark::State& state) {
   const PredictionSet& set = Predictions(2000, static_cast<std::size_t>(state.range(0)));
   RunningReliability running;
-  for (auto _ : state) {
-    running.Add(set.view());
-  }
+  for (auto _ : state) running.Add(set.view());
   state.SetItemsProcessed(2000 * static_cast<std::int64_t>(state.iterations()));
 }
 BENCHMARK(Reliability)->ArgName("m")->Arg(2)->Arg(10)->Arg(1000);

@@ -47,9 +47,7 @@ v1::Observations Message(std::size_t rows, std::size_t class_count) {
       return observations.mutable_probabilities_float32()->mutable_values();
     }
   }();
-  for (const double value : set.probabilities) {
-    values->Add(static_cast<Float>(value));
-  }
+  for (const double value : set.probabilities) values->Add(static_cast<Float>(value));
   return observations;
 }
 
@@ -78,9 +76,7 @@ void Counting(benchmark::State& state, const Lens& lens, std::size_t block_size,
   declaration.block_sizes = {block_size};
   Model model(1, declaration, {}, 1, pool, nullptr);
   const PredictionSet set = Predictions(Rows(state), Classes(state));
-  for (auto _ : state) {
-    model.strand_state().Observe(set.view());
-  }
+  for (auto _ : state) model.strand_state().Observe(set.view());
   ShowEach(state);
 }
 BENCHMARK_CAPTURE(Counting, canonical, Lens::Canonical(), 2, false)->Apply(SetShapes);
@@ -95,9 +91,7 @@ template <typename Float>
 void Decoding(benchmark::State& state) {
   const ModelDeclaration declaration = Declaration(Classes(state));
   const v1::Observations message = Message<Float>(Rows(state), Classes(state));
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(Decode(message, declaration));
-  }
+  for (auto _ : state) benchmark::DoNotOptimize(Decode(message, declaration));
   ShowEach(state);
 }
 BENCHMARK_TEMPLATE(Decoding, double)->Apply(SetShapes);

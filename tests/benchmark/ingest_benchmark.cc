@@ -61,9 +61,7 @@ constexpr std::size_t kBlobBytes = 40 << 10;
 }
 
 void Check(bool ok, const std::string& what) {
-  if (!ok) {
-    Die(what);
-  }
+  if (!ok) Die(what);
 }
 
 double PerSecond(std::int64_t count, Clock::duration duration) {
@@ -80,9 +78,7 @@ class NoOpStream final : public grpc::ServerBidiReactor<Request, Response> {
   void OnReadDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     const bool ends = !ok || request_.has_finish();
-    if (ok) {
-      Answer();
-    }
+    if (ok) Answer();
     if (ends) {
       ending_ = true;
     } else {
@@ -112,9 +108,7 @@ class NoOpStream final : public grpc::ServerBidiReactor<Request, Response> {
   }
 
   void Advance() {
-    if (writing_) {
-      return;
-    }
+    if (writing_) return;
     if (next_.message_case() != Response::MESSAGE_NOT_SET) {
       writing_ = true;
       written_.Swap(&next_);
@@ -166,9 +160,7 @@ int RunNoOpServer(const std::string& ready_file) {
   const absl::Status written =
       server::WriteReadyFile(ready_file, "127.0.0.1:" + std::to_string(port), "");
   Check(written.ok(), written.ToString());
-  while (true) {
-    pause();
-  }
+  while (true) pause();
 }
 
 // A producer's stream that keeps as many batches in flight as the server allows, for a time.
@@ -198,9 +190,7 @@ class Producer final : public grpc::ClientBidiReactor<Request, Response> {
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {
-      return;
-    }
+    if (!ok) return;
     const std::lock_guard lock(mutex_);
     if (response_.has_opened()) {
       begin_ = Clock::now();
@@ -222,9 +212,7 @@ class Producer final : public grpc::ClientBidiReactor<Request, Response> {
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     writing_ = false;
-    if (ok) {
-      Send();
-    }
+    if (ok) Send();
   }
 
   void OnDone(const grpc::Status& status) override {
@@ -236,9 +224,7 @@ class Producer final : public grpc::ClientBidiReactor<Request, Response> {
 
  private:
   void Send() {
-    if (writing_ || finishing_ || next_sequence_ - settled_ > max_in_flight_) {
-      return;
-    }
+    if (writing_ || finishing_ || next_sequence_ - settled_ > max_in_flight_) return;
     writing_ = true;
     Request* const request =
         Clock::now() - begin_ < duration_ ? make_batch_(next_sequence_) : nullptr;
@@ -291,9 +277,7 @@ std::vector<Request> MakeBatches(std::size_t rows) {
         return observations.mutable_probabilities_float32()->mutable_values();
       }
     }();
-    for (const double value : set.probabilities) {
-      values->Add(static_cast<Float>(value));
-    }
+    for (const double value : set.probabilities) values->Add(static_cast<Float>(value));
   }
   return batches;
 }
@@ -379,9 +363,7 @@ class LabelledLater {
     const std::size_t at = static_cast<std::size_t>(sequence / 2) % predictions_.size();
     auto& ids = *predictions_[at].mutable_batch()->mutable_observations()->mutable_prediction_ids();
     ids.Clear();
-    for (std::size_t i = 0; i < kRows; ++i) {
-      ids.Add("prediction-" + std::to_string(posted_++));
-    }
+    for (std::size_t i = 0; i < kRows; ++i) ids.Add("prediction-" + std::to_string(posted_++));
     last_ids_ = ids;
     last_ = at;
     return predictions_[at];
@@ -426,9 +408,7 @@ double StoreCommitsPerSecond(server::CommitQueue& queue, Seconds duration) {
                                    [&](const absl::Status& status) {
                                      Check(status.ok(), status.ToString());
                                      ++commits;
-                                     if (Clock::now() - begin < duration) {
-                                       post();
-                                     }
+                                     if (Clock::now() - begin < duration) post();
                                    }});
   };
   post();
@@ -476,9 +456,7 @@ class Report {
   };
 
   void Compare(const Pair& pair) {
-    if (pair.name.find(filter_) == std::string::npos) {
-      return;
-    }
+    if (pair.name.find(filter_) == std::string::npos) return;
     pair.calibd(seconds_ / 4);
     pair.baseline(seconds_ / 4);
     std::vector<double> calibd;
@@ -578,9 +556,7 @@ void CompareCommits(const std::filesystem::path& folder, Report& report) {
 std::string CpuName() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) {
-      return line.substr(line.find(": ") + 2);
-    }
+    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
   }
   return "unknown";
 }
@@ -608,9 +584,7 @@ int Main(int argc, char** argv) {
   auto* const no_op_server = app.add_subcommand("no-op-server", "The baseline of ingestion");
   no_op_server->add_option("READY_FILE", ready_file)->required();
   CLI11_PARSE(app, argc, argv);
-  if (no_op_server->parsed()) {
-    return RunNoOpServer(ready_file);
-  }
+  if (no_op_server->parsed()) return RunNoOpServer(ready_file);
 
   const testing::TemporaryFolder folder;
   struct statfs file_system {};

@@ -135,9 +135,7 @@ WireCall ToWire(const fuzz::Call& call) {
     wire.path = call.raw().path();
     wire.messages.assign(call.raw().messages().begin(), call.raw().messages().end());
     for (const auto& [type, method] : Methods()) {
-      if (PathOf(*method) == wire.path) {
-        wire.method = method;
-      }
+      if (PathOf(*method) == wire.path) wire.method = method;
     }
     return wire;
   }
@@ -188,9 +186,7 @@ class GenericCall {
     grpc::ByteBuffer buffer;
     stream_->Read(&buffer, nullptr);
     grpc::Slice slice;
-    if (!Await() || !buffer.DumpToSingleSlice(&slice).ok()) {
-      return std::nullopt;
-    }
+    if (!Await() || !buffer.DumpToSingleSlice(&slice).ok()) return std::nullopt;
     return std::string(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
   void Cancel() { context_.TryCancel(); }
@@ -238,9 +234,7 @@ void CheckStatus(const WireCall& call, const grpc::Status& status) {
 void Perform(const WireCall& wire) {
   GenericCall call(wire.path);
   for (const std::string& message : wire.messages) {
-    if (!call.Write(message)) {
-      break;
-    }
+    if (!call.Write(message)) break;
   }
   call.WritesDone();
   while (const std::optional<std::string> response = call.Read()) {
@@ -267,9 +261,7 @@ CALIBD_FUZZ_MESSAGE(calibd::fuzz::Calls, input) {
   using namespace calibd::testing;
   std::size_t count = 0;
   for (const calibd::fuzz::Call& call : input.calls()) {
-    if (++count > kMaxCalls) {
-      break;
-    }
+    if (++count > kMaxCalls) break;
     if (call.has_scrape()) {
       CheckMetrics();
     } else if (call.request_case() != calibd::fuzz::Call::REQUEST_NOT_SET) {

@@ -35,9 +35,7 @@ void CheckTable(std::istream& input, const CsvOptions& options) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace calibd::cli;
-  if (size == 0) {
-    return 0;
-  }
+  if (size == 0) return 0;
   const bool header = (data[0] & 1U) != 0;
   std::istringstream input(std::string(reinterpret_cast<const char*>(data + 1), size - 1));
   switch (data[0] / 2 % 5) {

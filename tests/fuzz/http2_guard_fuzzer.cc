@@ -35,9 +35,7 @@ constexpr std::size_t kMaxKept = 24;
 
 std::string Uint32(std::uint32_t value) {
   std::string bytes;
-  for (const int shift : {24, 16, 8, 0}) {
-    bytes += static_cast<char>(value >> shift & 0xffU);
-  }
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(value >> shift & 0xffU);
   return bytes;
 }
 
@@ -68,9 +66,7 @@ std::string ToBytes(const Http2Connection::Payload& payload) {
 
 std::string ToBytes(const Http2Connection::Frame& frame) {
   std::string payload;
-  for (const Http2Connection::Payload& part : frame.payload()) {
-    payload += ToBytes(part);
-  }
+  for (const Http2Connection::Payload& part : frame.payload()) payload += ToBytes(part);
   const auto length =
       frame.has_length() ? frame.length() : static_cast<std::uint32_t>(payload.size());
   std::string bytes;
@@ -107,14 +103,10 @@ class Connection {
   }
 
   void Play(const Http2Connection& input) {
-    if (!input.without_preface()) {
-      Send(NGHTTP2_CLIENT_MAGIC, true);
-    }
+    if (!input.without_preface()) Send(NGHTTP2_CLIENT_MAGIC, true);
     for (const Http2Connection::Event& event : input.events()) {
       Play(event);
-      if (guard_->closed()) {
-        break;
-      }
+      if (guard_->closed()) break;
     }
   }
 
@@ -168,9 +160,7 @@ class Connection {
       case Http2Connection::Event::kRetire:
         guard_->Retire(now_, output_);
         TakeOutput();
-        if (!retired_at_.has_value()) {
-          retired_at_ = to_server.size();
-        }
+        if (!retired_at_.has_value()) retired_at_ = to_server.size();
         break;
       case Http2Connection::Event::kClientBytes:
         Send(event.client_bytes(), true);
@@ -202,20 +192,14 @@ class Connection {
   }
 
   void TakeOutput() {
-    for (const std::string_view piece : output_.to_client.pieces()) {
-      to_client += piece;
-    }
-    for (const std::string_view piece : output_.to_server.pieces()) {
-      to_server += piece;
-    }
+    for (const std::string_view piece : output_.to_client.pieces()) to_client += piece;
+    for (const std::string_view piece : output_.to_server.pieces()) to_server += piece;
     output_.Clear();
   }
 
   [[nodiscard]] bool EndedCalls() const {
     for (std::size_t i = 0; i < RelayStatistics::kCallEnds.size(); ++i) {
-      if (statistics_.ended(i) > 0) {
-        return true;
-      }
+      if (statistics_.ended(i) > 0) return true;
     }
     return false;
   }

@@ -67,9 +67,7 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
   beast::error_code error;
   while (!parser.is_header_done()) {
     const std::size_t size = std::min({piece, input.size(), buffer.max_size() - buffer.size()});
-    if (size == 0) {
-      return std::nullopt;
-    }
+    if (size == 0) return std::nullopt;
     buffer.commit(
         boost::asio::buffer_copy(buffer.prepare(size), boost::asio::buffer(input.data(), size)));
     input.remove_prefix(size);

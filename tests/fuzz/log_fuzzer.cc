@@ -75,9 +75,7 @@ std::uint64_t FixFrame(std::uint64_t offset, std::uint64_t salt, std::string& by
 
 void FixHashes(const std::filesystem::path& path) {
   std::string bytes = ReadFile(path);
-  if (bytes.size() < sizeof(SegmentHeader)) {
-    return;
-  }
+  if (bytes.size() < sizeof(SegmentHeader)) return;
   auto header = Load<SegmentHeader>(bytes, 0);
   header.hash = header.Hash();
   Store(header, 0, bytes);
@@ -92,9 +90,7 @@ void FixHashes(const std::filesystem::path& path) {
 void DoDamage(const DamagedLog::Damage& damage,
               const std::vector<std::filesystem::path>& segments) {
   const std::filesystem::path& path = segments[damage.segment() % segments.size()];
-  if (!std::filesystem::exists(path)) {
-    return;
-  }
+  if (!std::filesystem::exists(path)) return;
   const std::uint64_t size = std::filesystem::file_size(path);
   const std::uint64_t offset = size == 0 ? 0 : damage.offset() % size;
   std::string bytes;
@@ -110,9 +106,7 @@ void DoDamage(const DamagedLog::Damage& damage,
       return;
     case DamagedLog::Damage::kFlipBit:
       bytes = ReadFile(path).substr(offset, 1);
-      if (!bytes.empty()) {
-        bytes[0] = static_cast<char>(bytes[0] ^ (1 << damage.flip_bit() % 8));
-      }
+      if (!bytes.empty()) bytes[0] = static_cast<char>(bytes[0] ^ (1 << damage.flip_bit() % 8));
       break;
     case DamagedLog::Damage::kZeros:
       bytes.resize(damage.zeros() % (size + 1), '\0');
@@ -165,9 +159,7 @@ class Log {
   }
 
   void Damage(const google::protobuf::RepeatedPtrField<DamagedLog::Damage>& damage) const {
-    for (const DamagedLog::Damage& one : damage) {
-      DoDamage(one, segments_);
-    }
+    for (const DamagedLog::Damage& one : damage) DoDamage(one, segments_);
   }
 
   // False when the damage was noticed.
@@ -213,17 +205,13 @@ class Log {
   absl::Status Open(const VisitBatch& visit) {
     absl::StatusOr<std::unique_ptr<LogFiles>> log =
         LogFiles::Open(folder_.path().string(), {.segment_bytes = segment_bytes_, .mark = mark_});
-    if (!log.ok()) {
-      return log.status();
-    }
+    if (!log.ok()) return log.status();
     log_ = *std::move(log);
     return log_->Read(visit);
   }
 
   void CheckBatch(const StoredBatch& batch, std::size_t index) const {
-    if (has_other_hashes_) {
-      return;
-    }
+    if (has_other_hashes_) return;
     Require(index < committed_.size(), "nothing is read that was not written");
     const Committed& expected = committed_[index];
     Require(batch.log_id == static_cast<std::int64_t>(index) + 1, "batches come in order");

@@ -28,9 +28,7 @@ void Collect(Message& message, std::vector<Message*>& out) {
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* const field : fields) {
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-      continue;
-    }
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
     if (!field->is_repeated()) {
       Collect(*reflection.MutableMessage(&message, field), out);
       continue;
@@ -63,9 +61,7 @@ std::size_t MessageMutator::Below(std::size_t bound) {
 }
 
 void MessageMutator::Mutate(Message& message) {
-  for (std::size_t changes = 1 + Below(kMaxChanges); changes > 0; --changes) {
-    ChangeOnce(message);
-  }
+  for (std::size_t changes = 1 + Below(kMaxChanges); changes > 0; --changes) ChangeOnce(message);
 }
 
 void MessageMutator::CrossOver(const Message& other, Message& message) {
@@ -79,9 +75,7 @@ void MessageMutator::CrossOver(const Message& other, Message& message) {
   std::erase_if(sources, [&target](const Message* source) {
     return source->GetDescriptor() != target.GetDescriptor();
   });
-  if (sources.empty()) {
-    return;
-  }
+  if (sources.empty()) return;
   const Message& source = *sources[Below(sources.size())];
   if (OneIn(3)) {
     target.MergeFrom(source);
@@ -95,17 +89,13 @@ void MessageMutator::ChangeOnce(Message& message) {
   std::vector<Message*> messages;
   Collect(message, messages);
   for (int i = 0; i < kAttempts; ++i) {
-    if (ChangeField(*messages[Below(messages.size())], 0)) {
-      return;
-    }
+    if (ChangeField(*messages[Below(messages.size())], 0)) return;
   }
 }
 
 bool MessageMutator::ChangeField(Message& message, int depth) {
   const int count = message.GetDescriptor()->field_count();
-  if (count == 0 || depth > kMaxDepth) {
-    return false;
-  }
+  if (count == 0 || depth > kMaxDepth) return false;
   const Field& field =
       *message.GetDescriptor()->field(static_cast<int>(Below(static_cast<std::size_t>(count))));
   return field.is_repeated() ? ChangeRepeated(message, field, depth)
@@ -128,9 +118,7 @@ bool MessageMutator::ChangeSingular(Message& message, const Field& field, int de
     return false;  // What is in it is drawn by itself.
   }
   Message& added = *reflection.MutableMessage(&message, &field);
-  for (std::size_t i = Below(3); i > 0; --i) {
-    ChangeField(added, depth + 1);
-  }
+  for (std::size_t i = Below(3); i > 0; --i) ChangeField(added, depth + 1);
   return true;
 }
 
@@ -144,9 +132,7 @@ bool MessageMutator::ChangeRepeated(Message& message, const Field& field, int de
       if (is_message) {
         const int model = size == 0 ? -1 : drawn();
         Message& added = *reflection.AddMessage(&message, &field);
-        if (model >= 0) {
-          added.CopyFrom(reflection.GetRepeatedMessage(message, &field, model));
-        }
+        if (model >= 0) added.CopyFrom(reflection.GetRepeatedMessage(message, &field, model));
         ChangeField(added, depth + 1);
       } else {
         ChangeScalar(message, field, size);
@@ -160,17 +146,13 @@ bool MessageMutator::ChangeRepeated(Message& message, const Field& field, int de
       reflection.SwapElements(&message, &field, drawn(), drawn());
       return true;
     case 3:
-      if (!OneIn(4)) {
-        return false;
-      }
+      if (!OneIn(4)) return false;
       for (int kept = drawn(); reflection.FieldSize(message, &field) > kept;) {
         reflection.RemoveLast(&message, &field);
       }
       return true;
     default:
-      if (is_message) {
-        return false;
-      }
+      if (is_message) return false;
       ChangeScalar(message, field, drawn());
       return true;
   }

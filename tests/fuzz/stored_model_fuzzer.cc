@@ -50,9 +50,7 @@ bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Mod
     return false;
   }
   auto& tracker = model.storage_state().tracker;
-  if (row->needs_tracker() && !tracker.has_value()) {
-    return false;
-  }
+  if (row->needs_tracker() && !tracker.has_value()) return false;
   if (row->position.has_value() &&
       !model.storage_state().cursors.Replay(*row->position, row->batch_hash())) {
     return false;
@@ -86,9 +84,7 @@ bool Restore(const fuzz::StoredModel& input, Model& model) {
     const std::string data = row.has_raw()   ? row.raw()
                              : row.has_row() ? row.row().SerializeAsString()
                                              : row.batch().SerializeAsString();
-    if (!Replay(data, ++log_id, microseconds(row.time_us() & kGreatestTime), model)) {
-      return false;
-    }
+    if (!Replay(data, ++log_id, microseconds(row.time_us() & kGreatestTime), model)) return false;
   }
   if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
     model.strand_state().RestorePending(tracker->PendingByClass(model.declaration().class_count));
@@ -184,13 +180,9 @@ void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
 CALIBD_FUZZ_MESSAGE(calibd::fuzz::StoredModel, input) {
   using namespace calibd::server;
   const auto declaration = CheckStoredDeclaration(input.declaration(), kModelMemoryBytes);
-  if (!declaration.ok() || StateMemory(*declaration) > kModelMemoryBytes) {
-    return;
-  }
+  if (!declaration.ok() || StateMemory(*declaration) > kModelMemoryBytes) return;
   const std::unique_ptr<Model> model = MakeModel(*declaration);
-  if (!Restore(input, *model) || !HasRealsWithin(input.state(), kGreatestReal)) {
-    return;
-  }
+  if (!Restore(input, *model) || !HasRealsWithin(input.state(), kGreatestReal)) return;
   DescribeCalibration(*model);
   std::int64_t log_id = input.rows_size();
   for (const calibd::v1::Observations& observations : input.observations()) {

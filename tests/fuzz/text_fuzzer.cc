@@ -63,9 +63,7 @@ void CheckTime(const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace calibd;
-  if (size == 0) {
-    return 0;
-  }
+  if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
   switch (data[0] % 7) {
     case 0:

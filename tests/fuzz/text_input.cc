@@ -31,9 +31,7 @@ std::size_t Print(const Message& message, std::uint8_t* out, std::size_t max_siz
   TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);
   std::string text;
-  if (!printer.PrintToString(message, &text) || text.size() > max_size) {
-    return 0;
-  }
+  if (!printer.PrintToString(message, &text) || text.size() > max_size) return 0;
   std::memcpy(out, text.data(), text.size());
   return text.size();
 }
@@ -49,9 +47,7 @@ bool ParseText(const std::uint8_t* data, std::size_t size, Message& message) {
 
 std::size_t MutateText(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed,
                        Message& scratch) {
-  if (!ParseText(data, size, scratch)) {
-    scratch.Clear();
-  }
+  if (!ParseText(data, size, scratch)) scratch.Clear();
   MessageMutator(seed).Mutate(scratch);
   const std::size_t printed = Print(scratch, data, max_size);
   return printed > 0 ? printed : size;
@@ -61,9 +57,7 @@ std::size_t CrossOverTexts(const std::uint8_t* data1, std::size_t size1, const s
                            std::size_t size2, std::uint8_t* out, std::size_t max_size,
                            unsigned seed, Message& scratch) {
   const std::unique_ptr<Message> other(scratch.New());
-  if (!ParseText(data1, size1, scratch) || !ParseText(data2, size2, *other)) {
-    return 0;
-  }
+  if (!ParseText(data1, size1, scratch) || !ParseText(data2, size2, *other)) return 0;
   MessageMutator(seed).CrossOver(*other, scratch);
   return Print(scratch, out, max_size);
 }

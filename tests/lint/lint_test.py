@@ -4,10 +4,26 @@ import tempfile
 import unittest
 
 import alert_rules
+import braces
 import dockerfile_policy
 import layering
 import proto_style
 import self_contained
+
+
+class BracesTest(unittest.TestCase):
+    def check(self, text, problems):
+        self.assertEqual(len(list(braces.violations(text))), problems, text)
+
+    def test_a_statement_that_fits_on_the_line_of_its_condition_has_no_braces(self):
+        self.check("  if (a) {\n    return b;\n  }\n", 1)
+        self.check("  if (a) return b;\n", 0)
+
+    def test_braces_stay_around_what_does_not_fit(self):
+        self.check("if (a) {\n  b = 1;\n  c = 2;\n}\n", 0)
+        self.check("if (a) {\n  b = 1;\n} else {\n  c = 2;\n}\n", 0)
+        self.check("if (a) {\n  // Why.\n  b = 1;\n}\n", 0)
+        self.check("if (a) {\n  " + "b" * 93 + ";\n}\n", 0)
 
 
 class LayeringTest(unittest.TestCase):

@@ -24,9 +24,7 @@ HttpAnswer HttpGet(const std::string& address, const std::string& target) {
 
 std::string HttpExchange(const std::string& address, const std::string& request) {
   const int fd = ConnectTo(address);
-  if (fd < 0) {
-    return "";
-  }
+  if (fd < 0) return "";
   send(fd, request.data(), request.size(), MSG_NOSIGNAL);
   std::string text = ReadToEnd(fd);
   close(fd);

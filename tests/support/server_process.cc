@@ -55,15 +55,11 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::Signal(int signal) const {
-  if (pid_ > 0 && !exit_code_.has_value()) {
-    kill(pid_, signal);
-  }
+  if (pid_ > 0 && !exit_code_.has_value()) kill(pid_, signal);
 }
 
 bool ChildProcess::Reap() {
-  if (exit_code_.has_value() || pid_ <= 0) {
-    return true;
-  }
+  if (exit_code_.has_value() || pid_ <= 0) return true;
   int status = 0;
   if (waitpid(pid_, &status, WNOHANG) == pid_) {
     exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -112,9 +108,7 @@ bool ServerProcess::AwaitServing() {
       [&] { return serving() || process_->WaitForExit(std::chrono::milliseconds(0)).has_value(); });
   std::ifstream file(ready_file());
   const nlohmann::json content = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!content.is_object()) {
-    return false;
-  }
+  if (!content.is_object()) return false;
   grpc_address_ = content.at("grpc").get<std::string>();
   http_address_ = content.at("http").get<std::string>();
   return true;

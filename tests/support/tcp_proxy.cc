@@ -40,9 +40,7 @@ int ConnectToPort(std::uint16_t port) {
 bool SendAll(int fd, const char* bytes, std::size_t count) {
   while (count > 0) {
     const ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
-    if (sent <= 0) {
-      return false;
-    }
+    if (sent <= 0) return false;
     bytes += sent;
     count -= static_cast<std::size_t>(sent);
   }
@@ -71,9 +69,7 @@ TcpProxy::TcpProxy(const std::string& server, std::vector<std::int64_t> cuts)
 TcpProxy::~TcpProxy() {
   stopping_ = true;
   const std::uint64_t one = 1;
-  if (write(wake_, &one, sizeof(one)) != sizeof(one)) {
-    std::abort();
-  }
+  if (write(wake_, &one, sizeof(one)) != sizeof(one)) std::abort();
   thread_.join();
   close(listener_);
   close(wake_);
@@ -83,13 +79,9 @@ void TcpProxy::Run() {
   for (std::size_t connections = 0; !stopping_;) {
     std::array<pollfd, 2> waits{pollfd{listener_, POLLIN, 0}, pollfd{wake_, POLLIN, 0}};
     poll(waits.data(), waits.size(), -1);
-    if ((waits[0].revents & POLLIN) == 0) {
-      continue;
-    }
+    if ((waits[0].revents & POLLIN) == 0) continue;
     const int client = accept(listener_, nullptr, nullptr);
-    if (connections < planned_cuts_.size()) {
-      cut_after_ = planned_cuts_[connections];
-    }
+    if (connections < planned_cuts_.size()) cut_after_ = planned_cuts_[connections];
     ++connections;
     const int server = ConnectToPort(server_port_);
     if (server >= 0) {
@@ -113,17 +105,11 @@ void TcpProxy::Forward(int client, int server) {
     }
     if ((waits[0].revents & (POLLIN | POLLHUP)) != 0) {
       const ssize_t count = recv(client, buffer.data(), buffer.size(), 0);
-      if (count <= 0) {
-        return;
-      }
+      if (count <= 0) return;
       const std::int64_t cut_after = cut_after_;
       std::int64_t sendable = count;
-      if (cut_after >= 0) {
-        sendable = std::clamp<std::int64_t>(cut_after - forwarded_, 0, count);
-      }
-      if (!SendAll(server, buffer.data(), static_cast<std::size_t>(sendable))) {
-        return;
-      }
+      if (cut_after >= 0) sendable = std::clamp<std::int64_t>(cut_after - forwarded_, 0, count);
+      if (!SendAll(server, buffer.data(), static_cast<std::size_t>(sendable))) return;
       forwarded_ += sendable;
       if (sendable < count) {
         cut_after_ = -1;
@@ -133,9 +119,7 @@ void TcpProxy::Forward(int client, int server) {
     }
     if ((waits[1].revents & (POLLIN | POLLHUP)) != 0) {
       const ssize_t count = recv(server, buffer.data(), buffer.size(), 0);
-      if (count <= 0 || !SendAll(client, buffer.data(), static_cast<std::size_t>(count))) {
-        return;
-      }
+      if (count <= 0 || !SendAll(client, buffer.data(), static_cast<std::size_t>(count))) return;
     }
   }
 }

@@ -8,9 +8,7 @@ namespace calibd::testing {
 
 TemporaryFolder::TemporaryFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "calibd-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    std::abort();
-  }
+  if (mkdtemp(name.data()) == nullptr) std::abort();
   path_ = name;
 }
 

@@ -20,9 +20,7 @@ class Backoff {
     std::uniform_int_distribution<std::int64_t> jitter(ceiling_.count() / 2, ceiling_.count());
     const std::chrono::milliseconds delay(jitter(random_));
     // A server that names a delay is reachable, so that the ceiling need not grow.
-    if (!at_least.has_value()) {
-      ceiling_ = std::min(2 * ceiling_, kMax);
-    }
+    if (!at_least.has_value()) ceiling_ = std::min(2 * ceiling_, kMax);
     return at_least.value_or(std::chrono::milliseconds(0)) + delay;
   }
 

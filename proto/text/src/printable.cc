@@ -75,9 +75,7 @@ constexpr std::array kUnprintable{
 };
 
 bool IsPrintable(char32_t code_point) noexcept {
-  if (code_point >= 0x20 && code_point < 0x7F) {
-    return true;
-  }
+  if (code_point >= 0x20 && code_point < 0x7F) return true;
   // The last two code points of every plane are noncharacters.
   return (code_point & 0xFFFEU) != 0xFFFE &&
          std::none_of(kUnprintable.begin(), kUnprintable.end(), [code_point](const Range& range) {
@@ -90,9 +88,7 @@ template <typename Visit>
 void ForEachCharacter(std::string_view text, const Visit& visit) {
   for (std::size_t i = 0; i < text.size();) {
     const Character character = Decode(text.substr(i));
-    if (!visit(i, character)) {
-      return;
-    }
+    if (!visit(i, character)) return;
     i += character.size;
   }
 }

@@ -58,9 +58,7 @@ class DiskUseTest : public ::testing::Test {
       const std::string name = entry.path().filename().string();
       std::error_code gone;
       const std::uintmax_t size = entry.file_size(gone);
-      if (!gone && (name.starts_with("log") || name == "calibd.db")) {
-        bytes += size;
-      }
+      if (!gone && (name.starts_with("log") || name == "calibd.db")) bytes += size;
     }
     return bytes;
   }

@@ -76,8 +76,9 @@ Engine::Engine(std::unique_ptr<Store> store, const Options& options)
   AbortUnless(Recover(store_, registry_, kModelMemory, recovery_, options.clock));
   clock_.Begin(recovery_.elapsed);
   registry_.FinishRestoring();
-  if (options.matures)
+  if (options.matures) {
     due_work_ = std::make_unique<server::DueWork>(registry_, ingestor_, commits_);
+  }
 }
 
 Engine::~Engine() {
@@ -162,9 +163,7 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
                    }
                    for (const std::string& producer : producers) {
                      const auto cursor = model->storage_state().cursors.Get(producer);
-                     if (cursor.has_value()) {
-                       state.last_sequences[producer] = cursor->last_sequence;
-                     }
+                     if (cursor.has_value()) state.last_sequences[producer] = cursor->last_sequence;
                    }
                    model->strand().Post([&] {
                      state.saved = model->strand_state().Save().SerializeAsString();

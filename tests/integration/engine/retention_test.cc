@@ -79,9 +79,7 @@ TEST_F(RetentionTest, AnIdleModelPinsNoFile) {
   Create(Declare("models/busy", kClasses), 500);
   idle_ = engine_->Find("models/idle");
   busy_ = engine_->Find("models/busy");
-  for (int i = 0; i < 3; ++i) {
-    Submit(idle_, MakeBatch(*idle_, 100, static_cast<std::uint64_t>(i)));
-  }
+  for (int i = 0; i < 3; ++i) Submit(idle_, MakeBatch(*idle_, 100, static_cast<std::uint64_t>(i)));
   std::size_t most = 0;
   // 20 MB or so, in files of 128 KiB.
   for (int i = 0; i < 100; ++i) {
@@ -142,9 +140,7 @@ TEST_F(RetentionTest, FilesThatWereHeldGoAlsoIfTheDiskIsFullWhenTheHoldEnds) {
   busy_ = engine_->Find("models/busy");
   auto held = server::HeldLog::Hold(engine_->commits());
   ASSERT_TRUE(held.ok());
-  for (std::uint64_t i = 0; i < 30; ++i) {
-    Submit(busy_, MakeBatch(*busy_, 300, i));
-  }
+  for (std::uint64_t i = 0; i < 30; ++i) Submit(busy_, MakeBatch(*busy_, 300, i));
   ASSERT_GE(Files(), 30U);
   FailTransaction(engine_->commits(), [&held] { held->reset(); });
   EXPECT_TRUE(WaitFor([this] { return Files() < 20; }));
@@ -155,9 +151,7 @@ TEST_F(RetentionTest, ADeletedModelsFilesGoAlsoIfTheDiskIsFullThen) {
   Start();
   Create(Declare("models/busy", 100), 100000);
   busy_ = engine_->Find("models/busy");
-  for (std::uint64_t i = 0; i < 30; ++i) {
-    Submit(busy_, MakeBatch(*busy_, 300, i));
-  }
+  for (std::uint64_t i = 0; i < 30; ++i) Submit(busy_, MakeBatch(*busy_, 300, i));
   ASSERT_GE(Files(), 30U);
   Signal release;
   busy_->strand().Post([&release] { release.Wait(); });

@@ -102,9 +102,7 @@ TEST_F(SnapshotTest, OneThatBecomesDueWhileAnotherIsUnderWayFollows) {
   release.Set();
   ASSERT_TRUE(WaitFor([&] { return settled == 2; }));
   // Each flushed when the strand has posted it.
-  for (int i = 0; i < 4; ++i) {
-    static_cast<void>(engine_->StateOf(model));
-  }
+  for (int i = 0; i < 4; ++i) static_cast<void>(engine_->StateOf(model));
   Start();
   EXPECT_EQ(engine_->recovery().replayed_rows, 0);
 }

@@ -144,18 +144,14 @@ class Cifar10Test : public CalibrationTest, public ::testing::WithParamInterface
 
 TEST_P(Cifar10Test, ServedValuesEqualTheReference) {
   const std::optional<PredictionSet> set = ReadCifar10(GetParam());
-  if (!set.has_value()) {
-    GTEST_SKIP() << "no predictions in " << Cifar10Dir();
-  }
+  if (!set.has_value()) GTEST_SKIP() << "no predictions in " << Cifar10Dir();
   const nlohmann::json expected = ReadJson(Cifar10Dir() / "expected.json").at(GetParam());
   v1::Model model;
   model.set_name("models/network");
   model.set_class_count(10);
   model.set_window(10000);
   model.mutable_bandwidth()->mutable_median()->set_warmup(10000);
-  for (const int block_size : {2, 10, 100}) {
-    model.add_block_sizes(block_size);
-  }
+  for (const int block_size : {2, 10, 100}) model.add_block_sizes(block_size);
   ASSERT_TRUE(client_->Create(model).ok());
   Stream(model.name(), *set, 700);
 

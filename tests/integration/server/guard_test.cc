@@ -44,9 +44,7 @@ class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
     StartWriteLast(&request_, grpc::WriteOptions());
     StartRead(&response_);
     StartCall();
-    if (messages_ == 0) {
-      context_.TryCancel();
-    }
+    if (messages_ == 0) context_.TryCancel();
   }
   AnyCall(const AnyCall&) = delete;
   AnyCall& operator=(const AnyCall&) = delete;
@@ -59,9 +57,7 @@ class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    if (++read_ == messages_) {
-      context_.TryCancel();
-    }
+    if (++read_ == messages_) context_.TryCancel();
     StartRead(&response_);
   }
   void OnDone(const grpc::Status& status) override {
@@ -128,9 +124,7 @@ std::vector<Stage> StagesOf(const RpcMethod& method) {
   std::vector<Stage> stages{Stage::kStart, Stage::kAnswer};
   if (method.type == "server_stream") {
     stages.insert(stages.end(), {Stage::kWritten, Stage::kCancel});
-    if (method.method != "WatchCalibration") {
-      stages.push_back(Stage::kProgress);
-    }
+    if (method.method != "WatchCalibration") stages.push_back(Stage::kProgress);
   } else if (method.method == "DeleteModel" || method.method == "Observe") {
     stages.push_back(Stage::kEnd);
   }
@@ -148,9 +142,7 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
 
   void Start(const std::vector<std::string>& environment) {
     client_.reset();
-    if (server_ != nullptr) {
-      ASSERT_EQ(server_->Terminate(), 0);
-    }
+    if (server_ != nullptr) ASSERT_EQ(server_->Terminate(), 0);
     server_ =
         ServerProcess::Start({"--data-dir", data_, "--ingest-queue-bytes", "65536"}, environment);
     ASSERT_NE(server_, nullptr);

@@ -43,9 +43,7 @@ class HostileClientTest : public ::testing::Test {
   long PeakMemory() const {
     std::ifstream file("/proc/" + std::to_string(server_->process().pid()) + "/status");
     for (std::string line; std::getline(file, line);) {
-      if (line.rfind("VmHWM:", 0) == 0) {
-        return std::stol(line.substr(6));
-      }
+      if (line.rfind("VmHWM:", 0) == 0) return std::stol(line.substr(6));
     }
     return 0;
   }
@@ -62,12 +60,8 @@ std::optional<std::string> ReadToEnd(int fd, std::chrono::seconds deadline) {
   std::array<char, 4096> buffer{};
   while (true) {
     const ssize_t count = recv(fd, buffer.data(), buffer.size(), 0);
-    if (count == 0 || (count < 0 && errno == ECONNRESET)) {
-      return text;
-    }
-    if (count < 0) {
-      return std::nullopt;
-    }
+    if (count == 0 || (count < 0 && errno == ECONNRESET)) return text;
+    if (count < 0) return std::nullopt;
     text.append(buffer.data(), static_cast<std::size_t>(count));
   }
 }
@@ -134,9 +128,7 @@ TEST_F(HostileClientTest, TooManyConnectionsDoNotWedgeTheListener) {
     connections.push_back(ConnectTo(server_->grpc_address()));
     connections.push_back(ConnectTo(server_->http_address()));
   }
-  for (const int fd : connections) {
-    close(fd);
-  }
+  for (const int fd : connections) close(fd);
   EXPECT_TRUE(WaitFor([this] { return Serves(); }));
   EXPECT_TRUE(WaitFor([this] {
     return Http(server_->http_address(), "GET /healthz HTTP/1.0\r\n\r\n").find("200 OK") !=

@@ -28,9 +28,7 @@ using ::testing::StartsWith;
 class HttpTest : public ::testing::Test {
  protected:
   void TearDown() override {
-    for (const int fd : sockets_) {
-      close(fd);
-    }
+    for (const int fd : sockets_) close(fd);
   }
 
   void Start(const std::vector<std::string>& arguments = {}) {
@@ -141,9 +139,7 @@ TEST_F(HttpTest, HalfSentRequestsDoNotKeepHealthChecksOut) {
 TEST_F(HttpTest, AnAddressAtItsLimitLosesItsOwnConnections) {
   Start({"--max-http-connections", "4"});
   const int other = SendFrom("127.0.0.9", "GET /healthz HTTP/1.1\r\nHost: ");
-  for (int i = 0; i < 20; ++i) {
-    SendFrom("127.0.0.2", "GET /healthz HTTP/1.1\r\nHost: ");
-  }
+  for (int i = 0; i < 20; ++i) SendFrom("127.0.0.2", "GET /healthz HTTP/1.1\r\nHost: ");
   ASSERT_EQ(HttpGet(server_->http_address(), "/healthz").status, 200);
   const std::string rest = "localhost\r\nConnection: close\r\n\r\n";
   ASSERT_EQ(send(other, rest.data(), rest.size(), MSG_NOSIGNAL), static_cast<ssize_t>(rest.size()));
@@ -154,9 +150,7 @@ TEST_F(HttpTest, HealthChecksGetInBesideAPeerThatDoesNotReadItsAnswers) {
   // One connection for each address.
   Start({"--max-http-connections", "2"});
   std::string requests;
-  for (int i = 0; i < 500; ++i) {
-    requests += "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  }
+  for (int i = 0; i < 500; ++i) requests += "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const auto is_refused = [this] {
     return HttpGet(server_->http_address(), "/metrics").status == 503;
   };
@@ -166,9 +160,7 @@ TEST_F(HttpTest, HealthChecksGetInBesideAPeerThatDoesNotReadItsAnswers) {
   EXPECT_TRUE(WaitFor(
       [&] {
         const int busy = SendFrom("127.0.0.1", requests, /*small_buffers=*/true);
-        if (!AnswersStopComing(busy) || !is_refused()) {
-          return false;
-        }
+        if (!AnswersStopComing(busy) || !is_refused()) return false;
         EXPECT_EQ(HttpGet(server_->http_address(), "/healthz").status, 200);
         EXPECT_EQ(HttpGet(server_->http_address(), "/readyz").status, 200);
         return is_refused();

@@ -79,16 +79,12 @@ TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndCountOnce) {
   {
     ObservationCall call(*client_);
     ASSERT_EQ(call.Open(kModel, "p"), 1);
-    for (std::int64_t i = 1; i <= 5; ++i) {
-      ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
-    }
+    for (std::int64_t i = 1; i <= 5; ++i) ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
     ASSERT_TRUE(call.ReadAck(5));
   }
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 6);
-  for (std::int64_t i = 3; i <= 6; ++i) {
-    ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
-  }
+  for (std::int64_t i = 3; i <= 6; ++i) ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
   ASSERT_TRUE(call.SendFinish(6));
   std::optional<Response> finished;
   EXPECT_FALSE(call.ReadAck(7, [&finished](const Response& other) { finished = other; }));
@@ -212,9 +208,7 @@ TEST_F(IngestTest, BadBatchesAreRejectedWholeAndTheStreamGoesOn) {
       {"negative", set(70, -0.25), "rows[7].probabilities", "-0.25"},
       {"row sum 1.31",
        [](v1::Observations& o) {
-         for (int k = 0; k < 10; ++k) {
-           o.mutable_probabilities()->set_values(70 + k, 0.131);
-         }
+         for (int k = 0; k < 10; ++k) o.mutable_probabilities()->set_values(70 + k, 0.131);
        },
        "rows[7].probabilities", "sums to 1.31"},
       {"label out of range", [](v1::Observations& o) { o.set_labels(7, 12); }, "labels[7]", "12"},
@@ -329,9 +323,7 @@ TEST_F(IngestTest, ManyBatchesThroughASmallQueueAreAllCounted) {
   constexpr int kBatches = 300;
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 1);
-  for (int i = 1; i <= kBatches; ++i) {
-    ASSERT_TRUE(call.SendBatch(i, set_.view()));
-  }
+  for (int i = 1; i <= kBatches; ++i) ASSERT_TRUE(call.SendBatch(i, set_.view()));
   ASSERT_TRUE(call.SendFinish(kBatches));
   EXPECT_TRUE(call.Await().ok());
   EXPECT_EQ(Counted(), kBatches * 200);

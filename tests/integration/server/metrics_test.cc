@@ -143,12 +143,8 @@ std::set<std::string> MetricsOfAlertRules() {
   const std::regex metric("calibd_[a-z0-9_]+");
   bool in_expression = false;
   for (std::string line; std::getline(rules, line);) {
-    if (std::smatch match; std::regex_match(line, match, key)) {
-      in_expression = match[1] == "expr";
-    }
-    if (!in_expression) {
-      continue;
-    }
+    if (std::smatch match; std::regex_match(line, match, key)) in_expression = match[1] == "expr";
+    if (!in_expression) continue;
     for (std::sregex_iterator it(line.begin(), line.end(), metric), end; it != end; ++it) {
       names.insert(it->str());
     }
@@ -203,9 +199,7 @@ TEST_F(MetricsTest, FailedCallsAreCountedToo) {
 
 TEST_F(MetricsTest, SeriesOfModelsAreCapped) {
   Start({"--max-series", "20"});
-  for (int i = 0; i < 10; ++i) {
-    client_->CreateFixed("models/m" + std::to_string(i), 2);
-  }
+  for (int i = 0; i < 10; ++i) client_->CreateFixed("models/m" + std::to_string(i), 2);
   std::istringstream lines(Scrape());
   int series = 0;
   bool counted = false;
@@ -228,9 +222,7 @@ TEST_F(MetricsTest, PromtoolFindsNothingToSay) {
   ChildProcess promtool({"sh", "-c", "promtool check metrics < \"$0\"", file},
                         folder.path() / "output.txt");
   const auto code = promtool.WaitForExit();
-  if (code == 127) {
-    GTEST_SKIP() << "promtool is not installed";
-  }
+  if (code == 127) GTEST_SKIP() << "promtool is not installed";
   EXPECT_EQ(code, 0) << promtool.Output();
   EXPECT_EQ(promtool.Output(), "");
 }
@@ -269,9 +261,7 @@ TEST_F(MetricsTest, PrometheusScrapesAndAnswers) {
   EXPECT_TRUE(WaitFor([&] {
     const HttpAnswer answer = HttpGet(address, "/api/v1/query?query=calibd_observations_total");
     const auto body = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
-    if (!body.is_object() || body.value("status", "") != "success") {
-      return false;
-    }
+    if (!body.is_object() || body.value("status", "") != "success") return false;
     result = body["data"]["result"];
     return !result.empty();
   })) << prometheus.Output();

@@ -74,9 +74,7 @@ TEST_F(ModelServiceTest, ListsInOrderPageByPage) {
     v1::ListModelsResponse response;
     ASSERT_TRUE(client_->models->ListModels(&context, request, &response).ok());
     EXPECT_LE(response.models_size(), 2);
-    for (const v1::Model& model : response.models()) {
-      listed.push_back(model.name());
-    }
+    for (const v1::Model& model : response.models()) listed.push_back(model.name());
     request.set_page_token(response.next_page_token());
   } while (!request.page_token().empty());
   EXPECT_THAT(listed, ::testing::ElementsAreArray(names));
@@ -189,8 +187,9 @@ TEST_F(ModelServiceTest, APageOfLongDeclarationsEndsEarlyAndNothingIsLeftOut) {
   for (int i = 0; i < kModels; ++i) {
     v1::Model model;
     model.set_name("models/m" + std::to_string(i));
-    for (int k = 0; k < 8000; ++k)
+    for (int k = 0; k < 8000; ++k) {
       model.add_class_names("class " + std::to_string(k) + std::string(45, '-'));
+    }
     ASSERT_TRUE(client_->Create(model).ok());
   }
   v1::ListModelsRequest request;

@@ -38,15 +38,11 @@ int SendAll(const std::string& address, const std::string& producer, const Predi
     ServiceClient client(address);
     ObservationCall call(client);
     const std::optional<std::int64_t> next = call.Open(kModel, producer);
-    if (!next.has_value()) {
-      continue;
-    }
+    if (!next.has_value()) continue;
     // From one number earlier: a batch that was settled may be sent again.
     std::int64_t last = *next - 1;
     for (std::int64_t i = std::max<std::int64_t>(1, *next - 1); i <= kBatches; ++i) {
-      if (!call.SendBatch(i, Batch(set, i))) {
-        break;
-      }
+      if (!call.SendBatch(i, Batch(set, i))) break;
       last = i;
     }
     call.SendFinish(last);

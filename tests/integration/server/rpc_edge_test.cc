@@ -348,9 +348,7 @@ class MaintenanceTest : public RpcEdgeTest {
     const auto reader = store_->Backup(&context, {});
     v1::BackupResponse response;
     std::int64_t bytes = 0;
-    while (reader->Read(&response)) {
-      bytes += static_cast<std::int64_t>(response.data().size());
-    }
+    while (reader->Read(&response)) bytes += static_cast<std::int64_t>(response.data().size());
     return reader->Finish().ok() && response.complete().size_bytes() == bytes &&
            bytes > (256 << 10);
   }

@@ -35,9 +35,7 @@ grpc::Status ServiceClient::Create(const v1::Model& model, v1::Model* created) {
   *request.mutable_model() = model;
   v1::CreateModelResponse response;
   grpc::Status status = models->CreateModel(&context, request, &response);
-  if (created != nullptr) {
-    *created = response.model();
-  }
+  if (created != nullptr) *created = response.model();
   return status;
 }
 
@@ -137,9 +135,7 @@ v1::Observations ToProto(const PredictionBatch& batch) {
 
 std::string Reason(const grpc::Status& status) {
   rpc::Status wire;
-  if (!wire.ParseFromString(status.error_details())) {
-    return "";
-  }
+  if (!wire.ParseFromString(status.error_details())) return "";
   for (const auto& detail : wire.details()) {
     rpc::ErrorInfo info;
     if (detail.type_url() == "type.googleapis.com/google.rpc.ErrorInfo" &&
@@ -175,9 +171,7 @@ std::optional<std::int64_t> ObservationCall::Open(const std::string& model,
   request.mutable_open()->set_epoch(epoch);
   Send(request);
   const std::optional<Response> response = Read();
-  if (!response.has_value() || !response->has_opened()) {
-    return std::nullopt;
-  }
+  if (!response.has_value() || !response->has_opened()) return std::nullopt;
   return response->opened().next_sequence();
 }
 
@@ -198,9 +192,7 @@ bool ObservationCall::SendFinish(std::int64_t last_sequence) {
 
 std::optional<Response> ObservationCall::Read() {
   Response response;
-  if (!call_->Read(&response)) {
-    return std::nullopt;
-  }
+  if (!call_->Read(&response)) return std::nullopt;
   return response;
 }
 
@@ -208,9 +200,7 @@ bool ObservationCall::ReadAck(std::int64_t sequence,
                               const std::function<void(const Response&)>& on_other) {
   while (const std::optional<Response> response = Read()) {
     if (response->has_ack()) {
-      if (response->ack().sequence() >= sequence) {
-        return true;
-      }
+      if (response->ack().sequence() >= sequence) return true;
     } else if (on_other) {
       on_other(*response);
     }

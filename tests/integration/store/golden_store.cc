@@ -155,9 +155,7 @@ void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
     EXPECT_EQ(actual, expected) << where;
     return;
   }
-  if (actual.is_array()) {
-    ASSERT_EQ(actual.size(), expected.size()) << where;
-  }
+  if (actual.is_array()) ASSERT_EQ(actual.size(), expected.size()) << where;
   for (const auto& [key, value] : actual.items()) {
     const auto child = nlohmann::json::json_pointer("/" + key);
     ASSERT_TRUE(expected.contains(child)) << where << "." << key;
@@ -209,9 +207,7 @@ nlohmann::json ToJson(const v1::GetCalibrationResponse& answer) {
   for (const v1::RunningLens& lens : answer.lenses()) {
     out["lenses"].push_back({{"lens", lens.lens()}, {"estimates", ToJson(lens.estimates())}});
   }
-  if (answer.has_label_coverage()) {
-    out["label_coverage"] = ToJson(answer.label_coverage());
-  }
+  if (answer.has_label_coverage()) out["label_coverage"] = ToJson(answer.label_coverage());
   return out;
 }
 

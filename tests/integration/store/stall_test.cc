@@ -28,8 +28,9 @@ constexpr std::int64_t kBatches = 120;
 std::int64_t ValueOf(const std::string& key, const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.rfind(key, 0) == 0)
+    if (line.rfind(key, 0) == 0) {
       return static_cast<std::int64_t>(std::stod(line.substr(key.size())));
+    }
   }
   return -1;
 }

@@ -194,9 +194,7 @@ std::vector<DamagedFolder> DamageFiles(const Folder& sound, const Folder& earlie
   for (const char* const name : {"calibd.db-shm", "log.new", "log.spare", "store.new"}) {
     damages.Put(name, std::string(32768, '\x5a'), "noise");
   }
-  for (std::size_t i = 0; i + 1 < segments.size(); ++i) {
-    damages.Swap(segments[i], segments[i + 1]);
-  }
+  for (std::size_t i = 0; i + 1 < segments.size(); ++i) damages.Swap(segments[i], segments[i + 1]);
   damages.Swap("calibd.db", segments.back());
   const std::string& oldest = sound.at(segments.front());
   const std::string& newest = sound.at(segments.back());

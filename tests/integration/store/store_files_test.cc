@@ -42,9 +42,7 @@ std::map<std::string, std::pair<std::uintmax_t, std::string>> Contents(
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const std::uintmax_t size = entry.file_size();
-    if (name == "calibd.db-shm" || (name == "calibd.db-wal" && size == 0)) {
-      continue;
-    }
+    if (name == "calibd.db-shm" || (name == "calibd.db-wal" && size == 0)) continue;
     auto& [kept_size, bytes] = contents[name];
     kept_size = size;
     bytes.resize(std::min<std::size_t>(size, kRead));

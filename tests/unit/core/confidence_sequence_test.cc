@@ -31,8 +31,9 @@ double Wealth(const RunningMoments& values, double bound, double upper) {
   return MixtureAt(t * (upper - values.mean) / bound, squares / (bound * bound), 0.75,
                    [](double rate) {
                      double psi = 0;
-                     for (int power = 200; power >= 2; --power)
+                     for (int power = 200; power >= 2; --power) {
                        psi += std::pow(rate, power) / power;
+                     }
                      return psi;
                    });
 }

@@ -256,9 +256,7 @@ TEST(EvidenceTest, EstimatesAreTheirFormulas) {
     const EvidenceReading reading = process.Read();
     const auto n = static_cast<double>(i + 1);
     EXPECT_EQ(reading.skce_unbiased.has_value(), i > 0);
-    if (i > 0) {
-      EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-13);
-    }
+    if (i > 0) EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-13);
     EXPECT_EQ(reading.projections.count, projections.count);
     EXPECT_NEAR(reading.projections.mean, projections.mean, 1e-13);
     EXPECT_NEAR(reading.projections.m2, projections.m2, 1e-12);

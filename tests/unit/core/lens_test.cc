@@ -139,8 +139,9 @@ TEST(LensTest, BoundHolds) {
 TEST(LineTest, EqualsTheTiles) {
   for (const std::size_t n : {2u, 3u, 50u, 1000u}) {
     PredictionSet line = Draw(n, 2, n);
-    for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t i = 0; i < n; ++i) {
       line.probabilities[2 * i + 1] = 1 - line.probabilities[2 * i];
+    }
     PredictionSet tiles = line;
     for (std::size_t i = 0; i < n; i += 7) tiles.probabilities[2 * i + 1] += 1e-13;
     const auto fast = BootstrapTest(line.view(), MakeKernel(0.2), {.replicates = 200, .seed = 5});

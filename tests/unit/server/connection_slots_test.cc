@@ -38,14 +38,10 @@ class ConnectionSlotsTest : public ::testing::Test {
 TEST_F(ConnectionSlotsTest, AdmitsUpToTheTotalWithoutEviction) {
   const std::vector<SlotPtr> held = [this] {
     std::vector<SlotPtr> all;
-    for (const char* address : {"a", "a", "a", "b"}) {
-      all.push_back(Admit(address, address));
-    }
+    for (const char* address : {"a", "a", "a", "b"}) all.push_back(Admit(address, address));
     return all;
   }();
-  for (const SlotPtr& slot : held) {
-    EXPECT_FALSE(slot->restricted());
-  }
+  for (const SlotPtr& slot : held) EXPECT_FALSE(slot->restricted());
   EXPECT_THAT(closed_, IsEmpty());
 }
 
@@ -113,9 +109,7 @@ TEST_F(ConnectionSlotsTest, BusyConnectionsAreNotEvicted) {
 
 TEST_F(ConnectionSlotsTest, TheOldestRestrictedConnectionIsEvicted) {
   std::vector<SlotPtr> busy;
-  for (const char* address : {"a", "a", "a", "b"}) {
-    busy.push_back(AdmitBusy(address));
-  }
+  for (const char* address : {"a", "a", "a", "b"}) busy.push_back(AdmitBusy(address));
   const SlotPtr r1 = Admit("a", "r1");
   const SlotPtr r2 = Admit("a", "r2");
   // Restricted connections are evicted whether they are idle or not.
@@ -127,9 +121,7 @@ TEST_F(ConnectionSlotsTest, TheOldestRestrictedConnectionIsEvicted) {
 
 TEST_F(ConnectionSlotsTest, ARestrictedConnectionBecomesRegularWhenThereIsRoom) {
   std::vector<SlotPtr> busy;
-  for (const char* address : {"a", "a", "a", "b"}) {
-    busy.push_back(AdmitBusy(address));
-  }
+  for (const char* address : {"a", "a", "a", "b"}) busy.push_back(AdmitBusy(address));
   const SlotPtr restricted = Admit("c", "restricted");
   EXPECT_TRUE(restricted->restricted());
   busy.pop_back();
@@ -203,9 +195,7 @@ TEST_F(ConnectionSlotsTest, ThreadsShareThem) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  for (std::thread& thread : threads) thread.join();
   EXPECT_GT(evicted.load(), 0);
   // Everything is free again.
   std::vector<SlotPtr> held;

@@ -62,9 +62,7 @@ TEST(DecodeTest, FloatsBecomeTheSameDoubles) {
 
 TEST(DecodeTest, LogitsGoThroughTheSoftmax) {
   const LogRow batch = DecodeAfter([](auto& o) {
-    for (const double value : {0.0, 0.0, 1000.0, 1000.0}) {
-      o.mutable_logits()->add_values(value);
-    }
+    for (const double value : {0.0, 0.0, 1000.0, 1000.0}) o.mutable_logits()->add_values(value);
   });
   ASSERT_TRUE(batch.validity().ok()) << batch.validity();
   EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));

@@ -32,9 +32,7 @@ std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = f
     error = {};
     parser.put_eof(error);
   }
-  if (error) {
-    return AnswerParseError(error);
-  }
+  if (error) return AnswerParseError(error);
   const Health health("data", [] { return CommitQueue::Refusal::kNothing; });
   return AnswerRequest(parser.get(),
                        {.metrics = [] { return std::string("metric 1\n"); },

@@ -40,18 +40,14 @@ class ListenerTest : public ::testing::Test {
           EXPECT_EQ(peer, "127.0.0.1");
           sockets_.push_back(std::move(socket));
           ++accepted_;
-          if (throws_) {
-            throw std::runtime_error("on purpose");
-          }
+          if (throws_) throw std::runtime_error("on purpose");
         });
     thread_ = std::thread([this] { context_.run(); });
   }
   void TearDown() override {
     context_.stop();
     thread_.join();
-    for (const int fd : clients_) {
-      close(fd);
-    }
+    for (const int fd : clients_) close(fd);
   }
   void Connect() {
     const int fd = ConnectTo(address_);
@@ -116,9 +112,7 @@ TEST_F(ListenerTest, StopClosesThePort) {
   boost::asio::post(context_, [this] { listener_->Stop(); });
   EXPECT_TRUE(WaitFor([this] {
     const int fd = ConnectTo(address_);
-    if (fd >= 0) {
-      close(fd);
-    }
+    if (fd >= 0) close(fd);
     return fd < 0;
   }));
 }

@@ -116,9 +116,7 @@ TEST(StatusMappingTest, MessageAndDetailsStayBelowFourKibibytes) {
 
 TEST(StatusMappingTest, MessagesAreCutBetweenCharacters) {
   std::string text = "x";
-  for (int i = 0; i < 1000; ++i) {
-    text += "\u00e9";
-  }
+  for (int i = 0; i < 1000; ++i) text += "\u00e9";
   const rpc::Status wire = ToRpcStatus(absl::InternalError(text));
   EXPECT_LT(wire.message().size(), 800U);
   EXPECT_FALSE(wire.SerializeAsString().empty());

@@ -604,9 +604,7 @@ TEST(StoreFormatTest, OpenHistoriesAreWrittenAndReadAsEver) {
 // The hashes of what a producer sent as its batches 63 to 66: of each kind.
 ProducerCursors::Cursor Cursor() {
   v1::Observations doubles;
-  for (const double value : {0.1, 0.2, 0.7}) {
-    doubles.mutable_probabilities()->add_values(value);
-  }
+  for (const double value : {0.1, 0.2, 0.7}) doubles.mutable_probabilities()->add_values(value);
   doubles.add_labels(2);
   v1::Observations floats;
   for (const float value : {0.25F, 0.5F, 0.25F}) {

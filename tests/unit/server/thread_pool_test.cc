@@ -24,9 +24,7 @@ TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceAlsoFromItsOwnTasks) {
   }
   for (std::size_t task = 0; task < calls.size(); ++task) {
     done[task].get_future().get();
-    for (const std::atomic<int>& count : calls[task]) {
-      ASSERT_EQ(count, 1);
-    }
+    for (const std::atomic<int>& count : calls[task]) ASSERT_EQ(count, 1);
   }
 }
 
@@ -35,9 +33,7 @@ TEST(ThreadPoolTest, WhatABodyThrowsReachesWhoAskedWhenAllIsDone) {
   std::atomic<int> ran = 0;
   const auto body = [&ran](std::size_t i) {
     ++ran;
-    if (i % 7 == 3) {
-      throw std::bad_alloc();
-    }
+    if (i % 7 == 3) throw std::bad_alloc();
   };
   EXPECT_THROW(pool.ParallelFor(1000, body), std::bad_alloc);
   EXPECT_EQ(ran, 1000);
@@ -81,9 +77,7 @@ TEST(StrandTest, RunsTasksInOrderAndNeverTwoAtOnce) {
   }
   pool.Stop();
   ASSERT_EQ(order.size(), 1000U);
-  for (int i = 0; i < 1000; ++i) {
-    EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
-  }
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
 }
 
 }  // namespace
