@@ -13,7 +13,7 @@
 #include "calibd/v1/store_service.pb.h"
 #include "server/api/call.h"
 #include "server/executor/thread_pool.h"
-#include "server/store/file.h"
+#include "server/store/local/file.h"
 
 namespace calibd::server {
 

@@ -12,7 +12,7 @@
 #include "server/api/progress_sender.h"
 #include "server/errors.h"
 #include "server/ingest/verification.h"
-#include "server/store/backup.h"
+#include "server/store/local/backup.h"
 
 namespace calibd::server {
 namespace {

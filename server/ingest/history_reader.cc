@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
-#include "server/store/sqlite.h"
+#include "server/store/local/sqlite.h"
 
 namespace calibd::server {
 namespace {

@@ -14,7 +14,7 @@
 #include "server/executor/thread_pool.h"
 #include "server/state/history.h"
 #include "server/state/model.h"
-#include "server/store/history_table.h"
+#include "server/store/local/history_table.h"
 
 namespace calibd::server {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "server/store/log_segment.h"
+#include "server/store/local/log_segment.h"
 
 namespace calibd::server {
 

@@ -18,11 +18,11 @@
 #include "server/state/history.h"
 #include "server/state/model_declaration.h"
 #include "server/state/strand_state.h"
-#include "server/store/database_state.h"
-#include "server/store/held_log.h"
-#include "server/store/history_table.h"
-#include "server/store/sqlite.h"
-#include "server/store/table.h"
+#include "server/store/local/database_state.h"
+#include "server/store/local/held_log.h"
+#include "server/store/local/history_table.h"
+#include "server/store/local/sqlite.h"
+#include "server/store/local/table.h"
 
 namespace calibd::server {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
-#include "server/store/disk_room.h"
+#include "server/store/local/disk_room.h"
 
 namespace calibd::server {
 namespace {

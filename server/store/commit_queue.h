@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "server/executor/thread_pool.h"
-#include "server/store/store.h"
+#include "server/store/local/store.h"
 
 namespace calibd::server {
 

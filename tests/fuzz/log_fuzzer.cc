@@ -14,8 +14,8 @@
 #include "fuzz/require.h"
 #include "fuzz/text_input.h"
 #include "inputs.pb.h"
-#include "server/store/log_files.h"
-#include "server/store/log_format.h"
+#include "server/store/local/log_files.h"
+#include "server/store/local/log_format.h"
 #include "server/xxh3.h"
 #include "support/temporary_folder.h"
 

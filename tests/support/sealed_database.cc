@@ -4,9 +4,9 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "server/store/database_state.h"
-#include "server/store/history_table.h"
-#include "server/store/table.h"
+#include "server/store/local/database_state.h"
+#include "server/store/local/history_table.h"
+#include "server/store/local/table.h"
 
 namespace calibd::testing {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "integration/engine/engine.h"
 #include "server/ingest/history_reader.h"
-#include "server/store/sqlite.h"
+#include "server/store/local/sqlite.h"
 #include "support/temporary_folder.h"
 #include "support/wait_for.h"
 

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "integration/engine/engine.h"
-#include "server/store/held_log.h"
-#include "server/store/sqlite.h"
+#include "server/store/local/held_log.h"
+#include "server/store/local/sqlite.h"
 #include "support/temporary_folder.h"
 #include "support/wait_for.h"
 

@@ -11,8 +11,8 @@
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/row_codec.h"
-#include "server/store/sqlite.h"
-#include "server/store/store.h"
+#include "server/store/local/sqlite.h"
+#include "server/store/local/store.h"
 #include "support/wait_for.h"
 
 namespace calibd::testing {

@@ -15,7 +15,7 @@
 #include "calibd/store/v1/store.pb.h"
 #include "integration/store/crash_judge.h"
 #include "server/ingest/row_codec.h"
-#include "server/store/store.h"
+#include "server/store/local/store.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {

@@ -12,7 +12,7 @@
 #include "calibd/client/client.h"
 #include "integration/store/crash_judge.h"
 #include "integration/store/golden_store.h"
-#include "server/store/sqlite.h"
+#include "server/store/local/sqlite.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {

@@ -13,9 +13,9 @@
 #include <iterator>
 #include <vector>
 
-#include "server/store/log_files.h"
-#include "server/store/sqlite.h"
-#include "server/store/store_file.h"
+#include "server/store/local/log_files.h"
+#include "server/store/local/sqlite.h"
+#include "server/store/local/store_file.h"
 
 namespace calibd::testing {
 namespace {
@@ -61,7 +61,8 @@ nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
           {"predicted_classes", std::move(classes)}};
 }
 
-// The numbers of a file of the log of version 1, 8 bytes each: see server/store/log_upgrade.cc.
+// The numbers of a file of the log of version 1, 8 bytes each: see
+// server/store/local/log_upgrade.cc.
 class OldLogFile {
  public:
   explicit OldLogFile(const std::filesystem::path& path) : path_(path) {

@@ -7,7 +7,7 @@
 #include "calibd/client/client.h"
 #include "integration/server/service_client.h"
 #include "server/state/history.h"
-#include "server/store/sqlite.h"
+#include "server/store/local/sqlite.h"
 #include "support/http_get.h"
 #include "support/sealed_database.h"
 #include "support/server_process.h"

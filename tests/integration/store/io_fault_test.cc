@@ -11,7 +11,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/row_codec.h"
-#include "server/store/store.h"
+#include "server/store/local/store.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {

@@ -9,7 +9,7 @@
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
-#include "server/store/sqlite.h"
+#include "server/store/local/sqlite.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
 

@@ -17,8 +17,8 @@
 
 #include "calibd/client/client.h"
 #include "server/ingest/verification.h"
-#include "server/store/backup.h"
-#include "server/store/store.h"
+#include "server/store/local/backup.h"
+#include "server/store/local/store.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
 #include "support/wait_for.h"

@@ -11,9 +11,9 @@
 #include "calibd/core/generator.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "integration/store/golden_store.h"
-#include "server/store/log_files.h"
-#include "server/store/sqlite.h"
-#include "server/store/store_file.h"
+#include "server/store/local/log_files.h"
+#include "server/store/local/sqlite.h"
+#include "server/store/local/store_file.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {

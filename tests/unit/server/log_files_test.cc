@@ -1,4 +1,4 @@
-#include "server/store/log_files.h"
+#include "server/store/local/log_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/store/log_upgrade.h"
+#include "server/store/local/log_upgrade.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "server/store/log_files.h"
-#include "server/store/log_segment.h"
+#include "server/store/local/log_files.h"
+#include "server/store/local/log_segment.h"
 #include "server/xxh3.h"
 #include "support/temporary_folder.h"
 

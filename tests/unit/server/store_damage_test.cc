@@ -9,9 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/store/backup.h"
-#include "server/store/history_table.h"
-#include "server/store/store.h"
+#include "server/store/local/backup.h"
+#include "server/store/local/history_table.h"
+#include "server/store/local/store.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {

@@ -1,4 +1,4 @@
-#include "server/store/store_file.h"
+#include "server/store/local/store_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/store/store.h"
+#include "server/store/local/store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

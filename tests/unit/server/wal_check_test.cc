@@ -1,4 +1,4 @@
-#include "server/store/wal_check.h"
+#include "server/store/local/wal_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <random>
 #include <string>
 
-#include "server/store/sqlite.h"
+#include "server/store/local/sqlite.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {

@@ -1,0 +1,101 @@
+#ifndef CALIBD_SERVER_STORE_LOCAL_HISTORY_TABLE_H_
+#define CALIBD_SERVER_STORE_LOCAL_HISTORY_TABLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/local/sqlite.h"
+#include "server/store/local/table.h"
+
+namespace calibd::server {
+
+// The history of a model in one resolution is a series. Each of its rows names the start of the
+// row before it, and a row of `history_spans` says where the series begins and ends and what its
+// rows sum up to. So whoever reads a part of a series notices a lost row.
+struct HistorySeries {
+  std::int64_t model_id = 0;
+  // A HistoryResolution.
+  std::int64_t resolution = 0;
+};
+
+// What `history_spans` holds of a series, which has at least one row.
+struct HistorySpan {
+  // Starts of the first and the last row, in seconds since 1970.
+  std::int64_t oldest_s = 0;
+  std::int64_t newest_s = 0;
+  TableSum sum{};
+};
+
+// The start before the first row of a series.
+inline constexpr std::int64_t kNoRow = std::numeric_limits<std::int64_t>::min();
+
+// Checks that rows of a series, read in order from some start on, are complete. Errors: DataLoss.
+class HistoryChain {
+ public:
+  // span: unset if the series has none. from_s: the start from which the rows are read.
+  HistoryChain(HistorySeries series, std::optional<HistorySpan> span, std::int64_t from_s) noexcept
+      : series_(series), span_(span), last_s_(kNoRow), from_s_(from_s) {}
+
+  [[nodiscard]] absl::Status Add(std::int64_t start_s, std::int64_t previous_s);
+  // No row follows those that were added.
+  [[nodiscard]] absl::Status End() const;
+
+ private:
+  [[nodiscard]] absl::Status Missing(std::string_view what) const;
+
+  HistorySeries series_;
+  std::optional<HistorySpan> span_;
+  // Start of the row that was added last, kNoRow before the first one.
+  std::int64_t last_s_;
+  std::int64_t from_s_;
+};
+
+using VisitHistory = std::function<absl::Status(std::int64_t start_s, std::string_view data)>;
+// Reads the rows of a series that start at start_s or later and before end_s, in order. The caller
+// holds a read transaction. Errors: those of sqlite.h; DataLoss when a row is damaged or missing,
+// or if all are read, when they do not match their sum; those of visit.
+[[nodiscard]] absl::Status ReadHistory(const Database& database, const HistorySeries& series,
+                                       std::int64_t start_s, std::int64_t end_s,
+                                       const VisitHistory& visit);
+// Returns the series that follows `after` in the order of model ids and resolutions; unset if
+// `after` is the last one. Errors: those of ReadHistory.
+[[nodiscard]] absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database,
+                                                                      const HistorySeries& after);
+
+// Writes both tables, within transactions of its caller. Errors: those of sqlite.h, and DataLoss.
+class HistoryTable {
+ public:
+  // spans_sum: of `history_spans`; outlives this.
+  [[nodiscard]] static absl::StatusOr<HistoryTable> Prepare(const Database& database,
+                                                            TableSum& spans_sum);
+  ~HistoryTable();
+  HistoryTable(HistoryTable&& other) noexcept;
+  HistoryTable& operator=(HistoryTable&& other) noexcept;
+
+  // Replaces the row with the same start, if there is one.
+  [[nodiscard]] absl::Status Put(const HistorySeries& series, std::int64_t start_s,
+                                 std::string_view data);
+  // Deletes the rows that start before this.
+  [[nodiscard]] absl::Status DeleteBefore(const HistorySeries& series, std::int64_t before_s);
+  [[nodiscard]] absl::Status DeleteModel(std::int64_t model_id);
+
+ private:
+  struct Statements;
+  explicit HistoryTable(std::unique_ptr<Statements> statements);
+
+  // Makes the row after this one name it as the row before.
+  [[nodiscard]] absl::Status LinkNext(const HistorySeries& series, std::int64_t start_s);
+  [[nodiscard]] absl::Status PutSpan(const HistorySeries& series, const HistorySpan& span);
+
+  std::unique_ptr<Statements> statements_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_LOCAL_HISTORY_TABLE_H_

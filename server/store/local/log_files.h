@@ -1,0 +1,172 @@
+#ifndef CALIBD_SERVER_STORE_LOCAL_LOG_FILES_H_
+#define CALIBD_SERVER_STORE_LOCAL_LOG_FILES_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/local/log_format.h"
+#include "server/store/local/log_segment.h"
+#include "server/store/local/store_file.h"
+
+namespace calibd::server {
+
+// The newest part of the log: a sequence of files (segments). The disk space of a segment is
+// allocated before it is written, so that an append needs one write and one sync, and no change of
+// the file system's own data. FORMAT.md describes them. Batches have ids without a gap; one Commit
+// writes one frame, which is stored as a whole or not at all.
+//
+// The log knows for each batch whether it is still needed. Segments are removed oldest first: the
+// needed batches of the oldest have to be kept elsewhere before RemoveOldest. Not thread-safe.
+//
+// Errors: ResourceExhausted when the disk is full, and then nothing was written; DataLoss when
+// a file is damaged or missing, and it says what to do; Unavailable when a file cannot be read
+// or written: what the disk holds is not known then.
+class LogFiles {
+ public:
+  static constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;
+
+  struct Options {
+    // Size of a segment, at least 4096. It is larger for a frame that needs more, and smaller when
+    // the disk has less room.
+    std::uint64_t segment_bytes = kSegmentBytes;
+    // Id of the batch with which the oldest segment begins; older segments are removed. 0: that is
+    // not known, and there may be no segment yet.
+    std::int64_t first_log_id = 0;
+    // Id of the next batch, if there is no segment yet.
+    std::int64_t next_log_id = 1;
+    // What the file `store` says: all segments have its id, and the log has come at least as far.
+    StoreMark mark{};
+  };
+  // Opens all segments, or makes the first. Nothing is known of existing segments before Read.
+  // Errors also: DataLoss for a segment that is missing or has no place in this store.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<LogFiles>> Open(const std::string& folder,
+                                                                      const Options& options);
+
+  // Once, before everything else: visits all committed batches in order, and finds the end of the
+  // log. On return all of them are durable and count as needed. If the end of the log cannot be
+  // read, that is DataLoss when it was more than the last frame, or the store was closed in order;
+  // else see tail.
+  [[nodiscard]] absl::Status Read(const VisitBatch& visit);
+  // Unreadable data that Read found after the last valid frame. The next frame overwrites it.
+  [[nodiscard]] const std::optional<LogTail>& tail() const noexcept { return tail_; }
+  // Notes in the mark how far the log has come. After Read, when what was committed is durable.
+  void Mark(StoreMark& mark) const noexcept;
+
+  // Takes the batch for the next frame; returns its id.
+  std::int64_t Append(std::int64_t model_id, std::int64_t time_us, std::string data);
+  // Size of the next frame; 0 without batches.
+  [[nodiscard]] std::size_t appended_bytes() const noexcept { return frame_.bytes(); }
+  // Writes the frame; on return it is durable. After an error, call Rollback.
+  [[nodiscard]] absl::Status Commit();
+  void Rollback() noexcept;
+
+  // The data of one batch that is committed or appended. Errors also: DataLoss when they are not
+  // as they were written.
+  [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id) const;
+
+  // Ids of the oldest batch in the files, and of the next one to be appended.
+  [[nodiscard]] std::int64_t first_log_id() const noexcept {
+    return segments_.front().first_log_id();
+  }
+  [[nodiscard]] std::int64_t next_log_id() const noexcept { return next_log_id_; }
+  // Bytes of the newest file that no frame takes yet.
+  [[nodiscard]] std::uint64_t room() const noexcept {
+    return segments_.back().size() - segments_.back().end();
+  }
+  // Disk space that is allocated for the files.
+  [[nodiscard]] std::int64_t bytes() const noexcept;
+  // Disk space that was written to. On any thread; known after Read.
+  [[nodiscard]] std::int64_t written_bytes() const noexcept { return written_bytes_; }
+
+  // See File::CheckInPlace; of all files.
+  [[nodiscard]] absl::Status CheckInPlace() const;
+
+  // These committed batches are no longer needed. Ignores batches that are not in the files.
+  void MarkUnneeded(std::span<const std::int64_t> log_ids);
+
+  // True if the oldest segment should be retired: none of its batches is needed, or the segments
+  // hold much more than is needed. Always false while the files are held.
+  [[nodiscard]] bool RetirementDue() const noexcept;
+  // Visits the needed batches of the oldest segment, from this one on, until they have max_bytes or
+  // more. Returns the id to continue with: that of the next segment's first batch at the end.
+  [[nodiscard]] absl::StatusOr<std::int64_t> ReadNeededOfOldest(std::int64_t from_log_id,
+                                                                std::size_t max_bytes,
+                                                                const VisitBatch& visit) const;
+  [[nodiscard]] std::int64_t first_log_id_after_oldest() const noexcept {
+    return segments_[1].first_log_id();
+  }
+  // The file may be used again for the next segment.
+  [[nodiscard]] absl::Status RemoveOldest();
+
+  // The committed part of a segment, which does not change while the files are held.
+  struct Extent {
+    std::string folder;
+    StoreId store_id;
+    std::int64_t first_log_id = 0;
+    // Offset of its end in the file.
+    std::uint64_t end = 0;
+    // For each batch.
+    std::vector<bool> needed;
+  };
+  // While the files are held, no segment is removed, and all batches that were needed stay so.
+  void Hold() noexcept { ++holders_; }
+  void Release();
+  [[nodiscard]] std::vector<Extent> extents() const;
+  // Reads and checks all batches of an extent, on any thread. needed: whether the batch is.
+  [[nodiscard]] static absl::Status ReadExtent(
+      const Extent& extent,
+      const std::function<absl::Status(const StoredBatch&, bool needed)>& visit);
+
+ private:
+  LogFiles(std::string folder, const Options& options)
+      : folder_(std::move(folder)), segment_bytes_(options.segment_bytes), mark_(options.mark) {}
+
+  [[nodiscard]] absl::Status OpenAll(const Options& options);
+  // Checks that the segment continues at the present end of the log. former: the segment before it,
+  // if any.
+  [[nodiscard]] absl::Status CheckFollows(const LogSegment* former,
+                                          const LogSegment& segment) const;
+  // The segment that begins with this batch is missing.
+  [[nodiscard]] absl::Status MissingError(std::int64_t first_log_id, std::string_view reason) const;
+  // Judges what stands after the last valid frame.
+  [[nodiscard]] absl::Status CheckEnd();
+  // Creates the newest segment, with room for a frame of this size.
+  [[nodiscard]] absl::Status AddSegment(std::uint64_t frame_bytes);
+  // Updates written_bytes.
+  void SumWritten() noexcept;
+  // Index of the segment that would hold the batch.
+  [[nodiscard]] std::size_t Find(std::int64_t log_id) const noexcept;
+
+  const std::string folder_;
+  const std::uint64_t segment_bytes_;
+  // As it was when the log was opened.
+  const StoreMark mark_;
+  // Oldest first; the newest takes the frames.
+  std::deque<LogSegment> segments_;
+  std::int64_t next_log_id_ = 1;
+  std::optional<LogTail> tail_;
+
+  // The next Commit writes it.
+  LogFrame frame_;
+
+  std::atomic<std::int64_t> written_bytes_ = 0;
+  int holders_ = 0;
+  // Batches that became unneeded while the files were held.
+  std::vector<std::int64_t> unneeded_later_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_LOCAL_LOG_FILES_H_

@@ -1,0 +1,163 @@
+#ifndef CALIBD_SERVER_STORE_LOCAL_LOG_FORMAT_H_
+#define CALIBD_SERVER_STORE_LOCAL_LOG_FORMAT_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/local/file.h"
+#include "server/store/local/store_file.h"
+
+namespace calibd::server {
+
+// A batch of the log.
+struct StoredBatch {
+  std::int64_t log_id = 0;
+  std::int64_t model_id = 0;
+  // Microseconds since 1970.
+  std::int64_t time_us = 0;
+  // A store.v1.LogRow.
+  std::string_view data;
+};
+// Ends the reading by an error.
+using VisitBatch = std::function<absl::Status(const StoredBatch&)>;
+
+// Structures of the log files; FORMAT.md describes them. The files hold these structures as they
+// are in memory.
+static_assert(std::endian::native == std::endian::little);
+
+// Frames and batches begin at multiples of it.
+inline constexpr std::uint64_t kLogAlignment = 8;
+
+constexpr std::uint64_t LogAligned(std::uint64_t bytes) {
+  return (bytes + kLogAlignment - 1) / kLogAlignment * kLogAlignment;
+}
+
+struct SegmentHeader {
+  static constexpr std::uint64_t kMagic = 0x676f6c6461626c63;  // "clbadlog"
+  static constexpr std::uint64_t kVersion = 2;
+
+  std::uint64_t magic = kMagic;
+  std::uint64_t version = kVersion;
+  std::int64_t first_log_id = 0;
+  std::uint64_t size = 0;
+  // Seed of the hashes in this segment: no bytes of another segment, or of an earlier use of the
+  // file, are taken for a frame of it.
+  std::uint64_t salt = 0;
+  StoreId store_id{};
+  std::uint64_t hash = 0;  // of everything before it
+
+  [[nodiscard]] std::uint64_t Hash() const;
+};
+
+struct LogFrameHeader {
+  static constexpr std::uint64_t kMagic = 0x656d617266676f6c;  // "logframe"
+
+  std::uint64_t magic = kMagic;
+  std::int64_t first_log_id = 0;
+  std::uint64_t batches = 0;
+  // Size of the frame with this header, a multiple of kLogAlignment.
+  std::uint64_t bytes = 0;
+  std::uint64_t batches_hash = 0;  // of the batch headers
+  std::uint64_t hash = 0;          // of everything before it
+
+  [[nodiscard]] std::uint64_t Hash(std::uint64_t salt) const;
+  // True if this is a valid frame header at a place with room for `room` bytes.
+  [[nodiscard]] bool IsValid(std::uint64_t salt, std::uint64_t room) const;
+};
+
+struct BatchHeader {
+  std::int64_t model_id = 0;
+  std::int64_t time_us = 0;
+  std::uint64_t bytes = 0;  // of the data that follow
+  std::uint64_t hash = 0;   // of the log id, what is before it and the data
+
+  [[nodiscard]] std::uint64_t Hash(std::int64_t log_id, std::string_view data,
+                                   std::uint64_t salt) const;
+};
+
+static_assert(sizeof(SegmentHeader) == 64 && sizeof(LogFrameHeader) == 48 &&
+              sizeof(BatchHeader) == 32);
+
+// Zeros that stand after a frame, as far as the file has room for them, until the next frame is
+// written. So what a power cut left of a frame is told from what an earlier use of the file left.
+inline constexpr std::uint64_t kTerminatorBytes = sizeof(LogFrameHeader);
+
+// The batches of a frame that is to be written.
+class LogFrame {
+ public:
+  struct Batch {
+    // Offset of its header in the frame.
+    std::uint64_t place = 0;
+    std::int64_t model_id = 0;
+    std::int64_t time_us = 0;
+    std::string data;
+  };
+
+  void Append(std::int64_t model_id, std::int64_t time_us, std::string data);
+  void Clear() noexcept;
+
+  [[nodiscard]] const std::vector<Batch>& batches() const noexcept { return batches_; }
+  // Size in the file; 0 without batches.
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::vector<Batch> batches_;
+  std::uint64_t bytes_ = 0;
+};
+
+// A batch of a frame that was read.
+struct FrameBatch {
+  // Offset of its header in the frame.
+  std::uint64_t place = 0;
+  StoredBatch batch;
+};
+
+// Reads the batches of a frame that begins with a valid header. False, with any batches, if the
+// rest is not what was written. The batches' data are views of `frame`.
+[[nodiscard]] bool ParseFrame(std::string_view frame, std::uint64_t salt,
+                              std::vector<FrameBatch>& batches);
+
+// The batch at the beginning of `data`, which is at most as long as what may belong to it; unset
+// if it is not there as it was written.
+[[nodiscard]] std::optional<StoredBatch> ParseBatch(std::string_view data, std::int64_t log_id,
+                                                    std::uint64_t salt);
+
+// Reads a structure of the file; all of it is zero if the file ends before it does.
+template <typename Structure>
+[[nodiscard]] absl::StatusOr<Structure> ReadStructure(const File& file, std::uint64_t offset) {
+  Structure structure;
+  const absl::StatusOr<std::size_t> read =
+      file.Read(reinterpret_cast<char*>(&structure), sizeof(structure), offset);
+  if (!read.ok()) return read.status();
+  if (*read < sizeof(structure)) std::memset(static_cast<void*>(&structure), 0, sizeof(structure));
+  return structure;
+}
+
+// Errors: DataLoss when it is damaged; FailedPrecondition when a newer calibd wrote it.
+[[nodiscard]] absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file);
+
+// The bytes of the frame at an offset, before `end`, of which only the header is checked. Empty
+// if there is no valid header of a frame that begins with this batch, or the file is too short.
+[[nodiscard]] absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offset,
+                                     std::uint64_t end, std::int64_t first_log_id,
+                                     std::string& frame);
+
+// Id of the first batch of the first frame that begins anywhere in [offset, size); unset if there
+// is none.
+[[nodiscard]] absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file,
+                                                                    std::uint64_t salt,
+                                                                    std::uint64_t offset,
+                                                                    std::uint64_t size);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_LOCAL_LOG_FORMAT_H_

@@ -1,0 +1,314 @@
+#include "server/store/local/log_segment.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/failpoint.h"
+#include "server/xxh3.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::array<char, kTerminatorBytes> kZeros{};
+// On a full disk a segment is as small as this.
+constexpr std::uint64_t kLeastSegmentBytes = 4096;
+
+std::uint64_t RandomSalt() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
+std::string SparePath(const std::string& folder) { return folder + "/log.spare"; }
+
+}  // namespace
+
+LogSegment::LogSegment(File file, const SegmentHeader& header)
+    : file_(std::move(file)),
+      first_log_id_(header.first_log_id),
+      last_frame_log_id_(header.first_log_id),
+      salt_(header.salt),
+      size_(header.size),
+      end_(sizeof(SegmentHeader)) {}
+
+std::string LogSegment::PathOf(const std::string& folder, std::int64_t first_log_id) {
+  return absl::StrCat(folder, "/log-", absl::Hex(first_log_id, absl::kZeroPad16));
+}
+
+absl::StatusOr<std::vector<std::int64_t>> LogSegment::List(const std::string& folder) {
+  std::vector<std::int64_t> ids;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::int64_t id = 0;
+    if (absl::StartsWith(name, "log-") && absl::SimpleHexAtoi(name.substr(4), &id) &&
+        entry->path() == PathOf(folder, id)) {
+      ids.push_back(id);
+    }
+  }
+  if (error) return FileError(folder, "read", error.value());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+std::string LogSegment::UnfinishedPath(const std::string& folder) { return folder + "/log.new"; }
+
+absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, const Identity& identity,
+                                              std::uint64_t size, std::uint64_t frame_bytes) {
+  const std::string path = UnfinishedPath(folder);
+  const std::string spare = SparePath(folder);
+  const std::uint64_t least = std::max(kLeastSegmentBytes, sizeof(SegmentHeader) + frame_bytes);
+  size = std::max(size, least);
+  struct stat status {};
+  // A file that was written before needs no change of the file system's own data when it is
+  // written again.
+  const bool reused = stat(spare.c_str(), &status) == 0 &&
+                      static_cast<std::uint64_t>(status.st_size) == size &&
+                      std::rename(spare.c_str(), path.c_str()) == 0;
+  absl::StatusOr<File> file = File::Open(path, O_RDWR | (reused ? 0 : O_CREAT | O_TRUNC), "make");
+  if (!file.ok()) return file.status();
+  int error = posix_fallocate(file->get(), 0, static_cast<off_t>(size));
+  while (IsFull(error) && size > least) {
+    size = std::max(size / 2 / kLogAlignment * kLogAlignment, least);
+    // Some of it may have been taken.
+    error = ftruncate(file->get(), 0) != 0
+                ? errno
+                : posix_fallocate(file->get(), 0, static_cast<off_t>(size));
+  }
+  if (error != 0) {
+    unlink(path.c_str());
+    return FileError(path, "make", error);
+  }
+  SegmentHeader header{.first_log_id = identity.first_log_id,
+                       .size = size,
+                       .salt = RandomSalt(),
+                       .store_id = identity.store_id};
+  header.hash = header.Hash();
+  std::array<iovec, 2> pieces{Piece(&header, sizeof(header)), Piece(kZeros.data(), kZeros.size())};
+  absl::Status written = file->Write(pieces, 0);
+  if (written.ok()) written = file->Sync();
+  if (!written.ok()) return written;
+  return LogSegment(*std::move(file), header);
+}
+
+absl::Status LogSegment::Publish(const std::string& folder) {
+  absl::Status status = file_.Rename(PathOf(folder, first_log_id_));
+  return status.ok() ? SyncFolder(folder) : status;
+}
+
+absl::StatusOr<LogSegment> LogSegment::Open(const std::string& folder, const Identity& identity) {
+  const std::string path = PathOf(folder, identity.first_log_id);
+  absl::StatusOr<File> file = File::Open(path, O_RDWR, "open");
+  if (!file.ok()) return file.status();
+  const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(*file);
+  if (!header.ok()) return header.status();
+  if (header->store_id != identity.store_id) {
+    return DamageError(path, "belongs to another store", kPutRightFileBack);
+  }
+  if (header->first_log_id != identity.first_log_id) {
+    return DamageError(
+        path,
+        absl::StrCat("begins with batch ", header->first_log_id, " of the log, but its name says ",
+                     identity.first_log_id, ": it was renamed or copied"),
+        kPutRightFileBack);
+  }
+  struct stat status {};
+  if (fstat(file->get(), &status) != 0) return FileError(path, "read", errno);
+  if (static_cast<std::uint64_t>(status.st_size) < header->size) {
+    return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ", header->size,
+                                          ": it was cut"));
+  }
+  return LogSegment(*std::move(file), *header);
+}
+
+absl::Status LogSegment::ReadFrames(std::uint64_t end, const VisitBatch& visit) {
+  std::string frame;
+  std::vector<FrameBatch> batches;
+  while (end_ < end) {
+    absl::Status status = ReadFrame(file_, salt_, end_, end, end_log_id(), frame);
+    if (!status.ok() || frame.empty() || !ParseFrame(frame, salt_, batches)) return status;
+    for (const FrameBatch& batch : batches) {
+      AddPlace(batch.place);
+      if (status = visit(batch.batch); !status.ok()) return status;
+    }
+    MoveEnd(frame.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LogSegment::CheckEnd() const {
+  const absl::StatusOr<std::optional<std::int64_t>> later =
+      FindFrame(file_, salt_, end_ + kLogAlignment, size_);
+  if (!later.ok()) return later.status();
+  if (later->has_value()) {
+    return DamageError(path(), absl::StrCat("is damaged at ", end_, ": batches from ", end_log_id(),
+                                            " on cannot be read, but ", **later, " can"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> LogSegment::IsTerminated() const {
+  std::array<char, kTerminatorBytes> data{};
+  const absl::StatusOr<std::size_t> read =
+      file_.Read(data.data(), std::min<std::uint64_t>(data.size(), size_ - end_), end_);
+  if (!read.ok()) return read.status();
+  return data == kZeros;
+}
+
+absl::StatusOr<std::optional<LogTail>> LogSegment::ReadTail(std::int64_t durable_end_log_id) const {
+  const absl::StatusOr<bool> terminated = IsTerminated();
+  if (!terminated.ok()) return terminated.status();
+  if (*terminated && durable_end_log_id <= end_log_id()) return std::nullopt;
+  LogTail tail{.path = path(),
+               .offset = end_,
+               .first_log_id = end_log_id(),
+               .end_log_id = std::max(durable_end_log_id, end_log_id())};
+  if (absl::Status status = ReadTailBatches(tail); !status.ok()) return status;
+  tail.was_durable = durable_end_log_id > end_log_id() && durable_end_log_id >= tail.end_log_id;
+  return tail;
+}
+
+absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
+  const absl::StatusOr<LogFrameHeader> frame = ReadStructure<LogFrameHeader>(file_, end_);
+  if (!frame.ok()) return frame.status();
+  std::uint64_t end = size_;
+  if (frame->IsValid(salt_, size_ - end_) && frame->first_log_id == tail.first_log_id) {
+    end = end_ + frame->bytes;
+    tail.end_log_id = tail.first_log_id + static_cast<std::int64_t>(frame->batches);
+  }
+  // Without the header of the frame, batches are found by their own hashes.
+  std::string data;
+  std::int64_t log_id = tail.first_log_id;
+  for (std::uint64_t place = end_ + sizeof(LogFrameHeader); place + sizeof(BatchHeader) <= end;) {
+    const absl::StatusOr<BatchHeader> header = ReadStructure<BatchHeader>(file_, place);
+    if (!header.ok()) return header.status();
+    if (header->bytes > end - place - sizeof(BatchHeader)) break;
+    data.resize(sizeof(BatchHeader) + header->bytes);
+    if (const absl::StatusOr<std::size_t> read = file_.Read(data.data(), data.size(), place);
+        !read.ok()) {
+      return read.status();
+    }
+    const bool intact = ParseBatch(data, log_id, salt_).has_value();
+    if (!intact && log_id >= tail.end_log_id) break;
+    tail.batches.push_back({.log_id = log_id,
+                            .model_id = header->model_id,
+                            .intact = intact,
+                            .data = data.substr(sizeof(BatchHeader))});
+    place += LogAligned(data.size());
+    ++log_id;
+  }
+  tail.end_log_id = std::max(tail.end_log_id, log_id);
+  return absl::OkStatus();
+}
+
+absl::Status LogSegment::Append(const LogFrame& frame) {
+  // Written from where they are, as a copy of them would take as long as the write.
+  LogFrameHeader header;
+  std::vector<BatchHeader> batches;
+  batches.reserve(frame.batches().size());
+  std::vector<iovec> pieces;
+  pieces.reserve(2 + 3 * frame.batches().size());
+  pieces.push_back(Piece(&header, sizeof(header)));
+  std::int64_t log_id = end_log_id();
+  for (const LogFrame::Batch& batch : frame.batches()) {
+    const std::size_t size = batch.data.size();
+    batches.push_back({.model_id = batch.model_id, .time_us = batch.time_us, .bytes = size});
+    batches.back().hash = batches.back().Hash(log_id++, batch.data, salt_);
+    pieces.push_back(Piece(&batches.back(), sizeof(BatchHeader)));
+    pieces.push_back(Piece(batch.data.data(), size));
+    pieces.push_back(Piece(kZeros.data(), LogAligned(size) - size));
+  }
+  header = {.first_log_id = end_log_id(),
+            .batches = batches.size(),
+            .bytes = frame.bytes(),
+            .batches_hash =
+                XXH3_64bits_withSeed(batches.data(), batches.size() * sizeof(BatchHeader), salt_)};
+  header.hash = header.Hash(salt_);
+  pieces.push_back(
+      Piece(kZeros.data(), std::min<std::uint64_t>(kZeros.size(), size_ - end_ - frame.bytes())));
+#ifdef CALIBD_FAILPOINTS
+  // The split lets a test end the process as by a power cut during the write.
+  const std::size_t first = pieces.size() / 2;
+#else
+  const std::size_t first = 0;
+#endif
+  std::uint64_t first_bytes = 0;
+  for (std::size_t i = 0; i < first; ++i) first_bytes += pieces[i].iov_len;
+  absl::Status status = file_.Write(std::span(pieces).first(first), end_);
+  Failpoint("torn");
+  if (status.ok()) status = file_.Write(std::span(pieces).subspan(first), end_ + first_bytes);
+  if (!status.ok()) return status;
+  for (const LogFrame::Batch& batch : frame.batches()) AddPlace(batch.place);
+  MoveEnd(frame.bytes());
+  return absl::OkStatus();
+}
+
+absl::Status LogSegment::ReadBatch(std::int64_t log_id, std::string& data,
+                                   StoredBatch& batch) const {
+  if (!Holds(log_id)) return DamageError(path(), absl::StrCat("does not hold batch ", log_id));
+  const auto index = static_cast<std::size_t>(log_id - first_log_id_);
+  const std::uint64_t place = places_[index] * kLogAlignment;
+  data.resize(bytes_of(index));
+  const absl::StatusOr<std::size_t> read = file_.Read(data.data(), data.size(), place);
+  if (!read.ok()) return read.status();
+  const std::optional<StoredBatch> stored =
+      ParseBatch(std::string_view(data).substr(0, *read), log_id, salt_);
+  if (!stored.has_value()) {
+    return DamageError(path(), absl::StrCat("is damaged at ", place, ": batch ", log_id,
+                                            " is not as it was written"));
+  }
+  batch = *stored;
+  return absl::OkStatus();
+}
+
+void LogSegment::MarkUnneeded(std::int64_t log_id) noexcept {
+  if (!Holds(log_id)) return;
+  const auto index = static_cast<std::size_t>(log_id - first_log_id_);
+  if (needed_[index]) {
+    needed_[index] = false;
+    --needed_batches_;
+    needed_bytes_ -= bytes_of(index);
+  }
+}
+
+absl::Status LogSegment::Remove(const std::string& folder, bool for_reuse) const {
+  if ((for_reuse ? std::rename(path().c_str(), SparePath(folder).c_str())
+                 : unlink(path().c_str())) != 0) {
+    return FileError(path(), "remove", errno);
+  }
+  return absl::OkStatus();
+}
+
+std::uint64_t LogSegment::bytes_of(std::size_t index) const noexcept {
+  const std::uint64_t begin = places_[index] * kLogAlignment;
+  return (index + 1 < places_.size() ? places_[index + 1] * kLogAlignment : end_) - begin;
+}
+
+void LogSegment::AddPlace(std::uint64_t place) {
+  places_.push_back(static_cast<std::uint32_t>((end_ + place) / kLogAlignment));
+}
+
+void LogSegment::MoveEnd(std::uint64_t frame_bytes) {
+  last_frame_log_id_ = first_log_id_ + static_cast<std::int64_t>(needed_.size());
+  needed_batches_ += places_.size() - needed_.size();
+  needed_.resize(places_.size(), true);
+  needed_bytes_ += frame_bytes;
+  end_ += frame_bytes;
+}
+
+}  // namespace calibd::server

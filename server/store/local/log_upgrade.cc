@@ -1,0 +1,186 @@
+#include "server/store/local/log_upgrade.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/failpoint.h"
+#include "server/store/local/file.h"
+#include "server/store/local/log_format.h"
+#include "server/store/local/log_segment.h"
+#include "server/xxh3.h"
+
+namespace calibd::server {
+namespace {
+
+// Version 1. The header of a frame was as it is now, but its hash of the batch headers was one of
+// all that followed the header.
+struct OldSegmentHeader {
+  std::uint64_t magic = 0;
+  std::uint64_t version = 0;
+  std::int64_t first_log_id = 0;
+  std::uint64_t size = 0;
+  std::uint64_t salt = 0;
+  std::uint64_t hash = 0;  // of everything before it
+
+  [[nodiscard]] bool IsValid() const {
+    return magic == SegmentHeader::kMagic && version == 1 &&
+           hash == XXH3_64bits(this, offsetof(OldSegmentHeader, hash));
+  }
+};
+
+struct OldBatchHeader {
+  std::int64_t model_id = 0;
+  std::int64_t time_us = 0;
+  std::uint64_t bytes = 0;  // of the data that follow
+};
+
+// Reads the batches of a frame whose header is valid. False if the rest is not what was written.
+bool ParseOldFrame(std::string_view data, std::uint64_t salt, LogFrame& frame) {
+  LogFrameHeader frame_header;
+  std::memcpy(&frame_header, data.data(), sizeof(frame_header));
+  if (XXH3_64bits_withSeed(data.data() + sizeof(LogFrameHeader),
+                           data.size() - sizeof(LogFrameHeader),
+                           salt) != frame_header.batches_hash) {
+    return false;
+  }
+  frame.Clear();
+  data.remove_prefix(sizeof(LogFrameHeader));
+  for (std::uint64_t i = 0; i < frame_header.batches; ++i) {
+    OldBatchHeader header;
+    if (data.size() < sizeof(header)) return false;
+    std::memcpy(&header, data.data(), sizeof(header));
+    data.remove_prefix(sizeof(header));
+    // The size of a frame is a multiple of the alignment.
+    if (header.bytes > data.size()) return false;
+    frame.Append(header.model_id, header.time_us, std::string(data.substr(0, header.bytes)));
+    data.remove_prefix(LogAligned(header.bytes));
+  }
+  return data.empty();
+}
+
+// A segment of version 1.
+class OldSegment {
+ public:
+  // Unset if the file is not of version 1.
+  static absl::StatusOr<std::optional<OldSegment>> Open(const std::string& path) {
+    absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
+    if (!file.ok()) return file.status();
+    const absl::StatusOr<OldSegmentHeader> header = ReadStructure<OldSegmentHeader>(*file, 0);
+    if (!header.ok()) return header.status();
+    if (!header->IsValid()) return std::nullopt;
+    struct stat status {};
+    if (fstat(file->get(), &status) != 0) return FileError(path, "read", errno);
+    if (static_cast<std::uint64_t>(status.st_size) < header->size) {
+      return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ",
+                                            header->size, ": it was cut"));
+    }
+    return OldSegment(*std::move(file), *header);
+  }
+
+  [[nodiscard]] const OldSegmentHeader& header() const noexcept { return header_; }
+
+  // Goes through the valid frames in order; then checks that the segment ends before the batch
+  // `next`, with which the next one begins, or that the log ends there. 0: there is no next one.
+  [[nodiscard]] absl::Status Read(std::int64_t next,
+                                  const std::function<absl::Status(const LogFrame&)>& visit) const {
+    std::uint64_t end = sizeof(OldSegmentHeader);
+    std::int64_t end_log_id = header_.first_log_id;
+    std::string data;
+    LogFrame frame;
+    while (true) {
+      absl::Status status = ReadFrame(file_, header_.salt, end, header_.size, end_log_id, data);
+      if (status.ok() && (data.empty() || !ParseOldFrame(data, header_.salt, frame))) {
+        return CheckEnd(end, end_log_id, next);
+      }
+      if (status.ok()) status = visit(frame);
+      if (!status.ok()) return status;
+      end += data.size();
+      end_log_id += static_cast<std::int64_t>(frame.batches().size());
+    }
+  }
+
+ private:
+  OldSegment(File file, const OldSegmentHeader& header) : file_(std::move(file)), header_(header) {}
+
+  [[nodiscard]] absl::Status CheckEnd(std::uint64_t end, std::int64_t end_log_id,
+                                      std::int64_t next) const {
+    if (next != 0) {
+      return next == end_log_id
+                 ? absl::OkStatus()
+                 : DamageError(file_.path(),
+                               absl::StrCat("ends before batch ", end_log_id,
+                                            " of the log, but the next file begins with batch ",
+                                            next, ": a file is damaged or missing"));
+    }
+    const absl::StatusOr<std::optional<std::int64_t>> later =
+        FindFrame(file_, header_.salt, end + kLogAlignment, header_.size);
+    if (!later.ok()) return later.status();
+    return !later->has_value()
+               ? absl::OkStatus()
+               : DamageError(file_.path(),
+                             absl::StrCat("is damaged at ", end, ": batches from ", end_log_id,
+                                          " on cannot be read, but ", **later, " can"));
+  }
+
+  File file_;
+  OldSegmentHeader header_;
+};
+
+// Writes the batches of the old segment to a new one, which takes its place.
+absl::Status Rewrite(const OldSegment& old, const std::string& folder, const StoreId& store_id,
+                     std::int64_t next) {
+  std::uint64_t bytes = 0;
+  absl::Status status = old.Read(next, [&bytes](const LogFrame& frame) {
+    bytes += frame.bytes();
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  absl::StatusOr<LogSegment> segment =
+      LogSegment::Create(folder, {.store_id = store_id, .first_log_id = old.header().first_log_id},
+                         old.header().size, bytes);
+  if (!segment.ok()) return segment.status();
+  status = old.Read(next, [&segment](const LogFrame& frame) { return segment->Append(frame); });
+  if (status.ok()) status = segment->Sync();
+  Failpoint("upgrade_segment");
+  if (status.ok()) status = segment->Publish(folder);
+  Failpoint("upgrade_segment");
+  if (!status.ok()) unlink(LogSegment::UnfinishedPath(folder).c_str());
+  return status;
+}
+
+}  // namespace
+
+absl::Status UpgradeSegments(const std::string& folder, const StoreId& store_id,
+                             std::int64_t first_log_id) {
+  const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder);
+  if (!ids.ok()) return ids.status();
+  for (std::size_t i = 0; i < ids->size(); ++i) {
+    const std::int64_t id = (*ids)[i];
+    const std::string path = LogSegment::PathOf(folder, id);
+    if (id < first_log_id) continue;
+    const absl::StatusOr<std::optional<OldSegment>> old = OldSegment::Open(path);
+    if (!old.ok()) return old.status();
+    if (!old->has_value()) {
+      // Rewritten before, or not a segment: LogFiles checks that.
+      continue;
+    }
+    if ((*old)->header().first_log_id != id) {
+      return DamageError(path, "was renamed or copied", kPutRightFileBack);
+    }
+    const std::int64_t next = i + 1 < ids->size() ? (*ids)[i + 1] : 0;
+    if (absl::Status status = Rewrite(**old, folder, store_id, next); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,338 @@
+#include "server/store/local/open_store.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+#include "server/failpoint.h"
+#include "server/store/local/log_upgrade.h"
+#include "server/store/local/schema.h"
+#include "server/store/local/wal_check.h"
+
+namespace calibd::server {
+namespace {
+
+// SQLite needs the file calibd.db-shm to read a database with a write-ahead log: 32 KiB for each
+// 16 MiB of the log. The rest is for the first files of a new store.
+constexpr std::uint64_t kRoomToOpen = std::uint64_t{1} << 20;
+
+// Zero also when there is no such file.
+std::uintmax_t SizeOf(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : size;
+}
+
+// The name of a segment of the log in the folder; empty if there is none.
+absl::StatusOr<std::string> FindSegment(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (absl::StartsWith(entry->path().filename().string(), "log-")) {
+      names.push_back(entry->path().filename().string());
+    }
+  }
+  if (error) return FileError(folder, "read", error.value());
+  return names.empty() ? "" : *std::min_element(names.begin(), names.end());
+}
+
+// A backup is a whole store in one file: other files in the folder belong to another store.
+absl::Status BackupBesideError(const std::string& folder, std::string_view file) {
+  return FolderError(folder,
+                     absl::StrCat("holds a backup, calibd.db, and the file ", std::string(file),
+                                  " of another store; move the backup into an empty folder, "
+                                  "as calibd.db, and start calibd with --data-dir FOLDER"));
+}
+
+// Whether SQLite wrote the database without a write-ahead log, as it writes backups.
+absl::StatusOr<bool> IsWithoutWal(const std::string& path) {
+  // "File format write version" and "read version", see SQLite's file format.
+  constexpr std::uint64_t kVersionsOffset = 18;
+  const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
+  if (!file.ok()) return file.status();
+  std::array<char, 2> versions{};
+  const absl::StatusOr<std::size_t> read =
+      file->Read(versions.data(), versions.size(), kVersionsOffset);
+  if (!read.ok()) return read.status();
+  return versions == std::array<char, 2>{1, 1};
+}
+
+// Opens the files of a store step by step.
+class Opening {
+ public:
+  Opening(const std::string& folder, std::uint64_t segment_bytes)
+      : folder_(folder), path_(DatabasePath(folder)), segment_bytes_(segment_bytes) {}
+
+  absl::StatusOr<StoreParts> Run() {
+    for (const auto step :
+         {&Opening::LookAtFiles, &Opening::OpenDatabase, &Opening::UpgradeDatabase,
+          &Opening::CheckParts, &Opening::MakeStoreFile, &Opening::OpenLog, &Opening::Complete}) {
+      if (absl::Status status = (this->*step)(); !status.ok()) return status;
+    }
+    return StoreParts{.database = std::move(database_),
+                      .state = state_,
+                      .file = *std::move(file_),
+                      .log = std::move(log_),
+                      .warnings = std::move(warnings_)};
+  }
+
+ private:
+  // Changes nothing. SQLite would create a missing database, and delete the write-ahead log of an
+  // empty one.
+  absl::Status LookAtFiles() {
+    absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder_);
+    if (!file.ok()) return file.status();
+    file_ = *std::move(file);
+    absl::StatusOr<std::string> segment = FindSegment(folder_);
+    if (!segment.ok()) return segment.status();
+    segment_ = *std::move(segment);
+    const bool has_wal = HasWal(path_);
+    if (SizeOf(path_) == 0 && (file_.has_value() || !segment_.empty() || has_wal)) {
+      return DamageError(path_, absl::StrCat("is missing or empty, but the folder holds the file ",
+                                             file_.has_value()   ? "store"
+                                             : !segment_.empty() ? segment_
+                                                                 : "calibd.db-wal"));
+    }
+    if (has_wal) {
+      const absl::StatusOr<bool> is_backup = IsWithoutWal(path_);
+      if (!is_backup.ok()) return is_backup.status();
+      if (*is_backup) return BackupBesideError(folder_, "calibd.db-wal");
+    }
+    if (has_wal && file_.has_value() && file_->mark().clean) {
+      return DamageError(path_ + "-wal",
+                         "did not exist when calibd stopped: it belongs to another database",
+                         "move the file away");
+    }
+    const absl::StatusOr<WalContents> wal = ReadWal(path_);
+    if (wal.ok() && wal->discarded_frames > 0) {
+      warnings_.push_back(absl::StrCat(
+          path_, "-wal ends with ", wal->discarded_frames,
+          " pages of an incomplete transaction, which is ignored: calibd was killed before it "
+          "acknowledged the transaction, or the file is damaged"));
+    }
+    return wal.status();
+  }
+
+  absl::Status OpenDatabase() {
+    absl::StatusOr<Database> database = Database::Open(path_);
+    if (!database.ok()) return database.status();
+    database_ = *std::move(database);
+    // A start that fails leaves the files as they are: see Store::Close.
+    sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    // The database of another program is not changed.
+    const absl::StatusOr<std::int64_t> version = CheckFormat(database_, folder_);
+    if (!version.ok()) return version.status();
+    version_ = *version;
+    if (sqlite3_db_readonly(database_.handle(), "main") != 0) {
+      return DamageError(path_,
+                         "can only be read: calibd may not write the file, or its header is "
+                         "damaged");
+    }
+    // Checkpoints are separate from commits: see Store::Checkpoint.
+    return database_.Execute(
+        "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+        "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON");
+  }
+
+  absl::Status UpgradeDatabase() {
+    if (version_ == kFormatVersion) return absl::OkStatus();
+    const bool is_new = version_ == 0;
+    const auto begin = std::chrono::steady_clock::now();
+    if (!is_new) {
+      spdlog::info("the store in {} is being upgraded from format {} to {}", folder_, version_,
+                   kFormatVersion);
+    }
+    absl::Status status = UpgradeFiles();
+    if (!is_new && status.ok()) {
+      spdlog::info("the store in {} was upgraded from format {} to {} in {:.3f} s", folder_,
+                   version_, kFormatVersion,
+                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    return status;
+  }
+
+  absl::Status UpgradeFiles() {
+    if (absl::Status status = CheckOldLog(); !status.ok()) return status;
+    std::optional<StoreId> id;
+    if (version_ == 3 && !segment_.empty()) {
+      // The file is created first, so that an interrupted upgrade continues with the same id.
+      if (!file_.has_value()) {
+        absl::StatusOr<StoreFile> file = StoreFile::Create(folder_, {.id = StoreId::Random()});
+        if (!file.ok()) return file.status();
+        file_ = *std::move(file);
+      }
+      id = file_->mark().id;
+    }
+    const bool foreign =
+        id.has_value() ? file_->mark().commit != 0 : file_.has_value() || !segment_.empty();
+    if (foreign) {
+      return DamageError(
+          path_,
+          absl::StrCat("has format ", version_, " and is older than the file ",
+                       segment_.empty() ? "store" : segment_, ": it belongs to another store"));
+    }
+    if (id.has_value()) {
+      const absl::StatusOr<std::int64_t> first =
+          database_.QueryInteger("SELECT first_log_id FROM log_files");
+      absl::Status status = first.status();
+      if (status.ok()) status = UpgradeSegments(folder_, *id, *first);
+      if (!status.ok()) return status;
+    }
+    return Upgrade(database_, version_, id);
+  }
+
+  // Format 3 names the first file of its log, or 0 in a backup. An upgrade without that file would
+  // begin an empty log in its place.
+  absl::Status CheckOldLog() {
+    if (version_ != 3) return absl::OkStatus();
+    const absl::StatusOr<std::int64_t> first =
+        database_.QueryInteger("SELECT first_log_id FROM log_files");
+    if (!first.ok()) return first.status();
+    const std::string path = LogSegment::PathOf(folder_, *first);
+    return *first == 0 || std::filesystem::exists(path)
+               ? absl::OkStatus()
+               : DamageError(path, "is missing", kPutFileBack);
+  }
+
+  absl::Status CheckParts() {
+    const absl::StatusOr<DatabaseState> state = ReadState(database_);
+    if (!state.ok()) return state.status();
+    state_ = *state;
+    if (!file_.has_value()) {
+      if (!state_.complete) return DamageError(absl::StrCat(folder_, "/store"), "is missing");
+      return segment_.empty() ? absl::OkStatus() : BackupBesideError(folder_, segment_);
+    }
+    const StoreMark& mark = file_->mark();
+    if (mark.id != state_.id) {
+      return state_.complete
+                 ? BackupBesideError(folder_, "store")
+                 : DamageError(path_,
+                               "and the file store beside it belong to different stores: one of "
+                               "them was replaced",
+                               kPutRightFileBack);
+    }
+    if (state_.commit_number < mark.commit || (mark.clean && state_.commit_number != mark.commit)) {
+      return DamageError(path_, absl::StrCat("ends with transaction ", state_.commit_number,
+                                             ", expected ", mark.commit,
+                                             ": it was replaced, or calibd.db-wal is missing or "
+                                             "damaged"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Each store made from a backup gets its own id, so that their files cannot be mixed up.
+  absl::Status MakeStoreFile() {
+    if (file_.has_value()) return absl::OkStatus();
+    state_.id = StoreId::Random();
+    absl::Status status = Write();
+    Failpoint("first_start");
+    if (!status.ok()) return status;
+    absl::StatusOr<StoreFile> file =
+        StoreFile::Create(folder_, {.id = state_.id, .commit = state_.commit_number});
+    if (!file.ok()) return file.status();
+    file_ = *std::move(file);
+    Failpoint("first_start");
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenLog() {
+    absl::StatusOr<std::unique_ptr<LogFiles>> log =
+        LogFiles::Open(folder_, {.segment_bytes = segment_bytes_,
+                                 .first_log_id = state_.complete ? 0 : state_.first_log_id,
+                                 .next_log_id = state_.first_log_id,
+                                 .mark = file_->mark()});
+    if (!log.ok()) return log.status();
+    log_ = *std::move(log);
+    Failpoint("first_start");
+    return absl::OkStatus();
+  }
+
+  // All files exist now.
+  absl::Status Complete() {
+    if (!state_.complete) return absl::OkStatus();
+    state_.complete = false;
+    return Write();
+  }
+
+  // Writes the state in a transaction.
+  absl::Status Write() {
+    ++state_.commit_number;
+    absl::Status status = database_.Execute("BEGIN IMMEDIATE");
+    if (status.ok()) {
+      absl::StatusOr<StateWriter> writer = StateWriter::Prepare(database_);
+      status = writer.ok() ? writer->Write(state_, state_) : writer.status();
+    }
+    if (status.ok()) status = database_.Execute("COMMIT");
+    if (!status.ok() && database_.in_transaction()) {
+      static_cast<void>(database_.Execute("ROLLBACK"));
+    }
+    return status;
+  }
+
+  const std::string& folder_;
+  const std::string path_;
+  const std::uint64_t segment_bytes_;
+  std::optional<StoreFile> file_;
+  // The name of the first segment that existed, empty if there was none.
+  std::string segment_;
+  std::int64_t version_ = 0;
+  Database database_;
+  DatabaseState state_;
+  std::unique_ptr<LogFiles> log_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace
+
+absl::StatusOr<File> LockFolder(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::create_directories(folder, error)) {
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  }
+  if (error) return FolderError(folder, absl::StrCat("cannot be created: ", error.message()));
+  // A file in the folder could be removed while it is locked, and the next process would lock a new
+  // one. The folder itself cannot be removed while it holds the store.
+  absl::StatusOr<File> lock = File::Open(folder, O_RDONLY | O_DIRECTORY, "open");
+  if (!lock.ok()) {
+    return FolderError(folder, absl::StrCat("cannot be read: ", lock.status().message()));
+  }
+  if (flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
+    return FolderError(folder, errno == EWOULDBLOCK
+                                   ? "is in use by another calibd"
+                                   : absl::StrCat("cannot be locked: ", std::strerror(errno)));
+  }
+  return lock;
+}
+
+absl::StatusOr<StoreParts> OpenStore(const std::string& folder, std::uint64_t segment_bytes) {
+  absl::StatusOr<StoreParts> parts = Opening(folder, segment_bytes).Run();
+  if (absl::IsResourceExhausted(parts.status())) {
+    return MakeError(
+        absl::StatusCode::kResourceExhausted, "DISK_FULL",
+        absl::StrCat(parts.status().message(),
+                     ": the disk is full, and the store needs some room to open, also "
+                     "if nothing is written; nothing is lost: free at least ",
+                     kRoomToOpen, " bytes on the disk of ", folder, " and start calibd again"));
+  }
+  return parts;
+}
+
+std::string DatabasePath(const std::string& folder) { return folder + "/calibd.db"; }
+
+bool HasWal(const std::string& database_path) { return SizeOf(database_path + "-wal") > 0; }
+
+}  // namespace calibd::server

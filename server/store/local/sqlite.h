@@ -1,0 +1,95 @@
+#ifndef CALIBD_SERVER_STORE_LOCAL_SQLITE_H_
+#define CALIBD_SERVER_STORE_LOCAL_SQLITE_H_
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace calibd::server {
+
+// How long a statement waits for another connection.
+inline constexpr int kBusyTimeoutMs = 10000;
+
+// A connection to an SQLite database. Not thread-safe.
+//
+// Errors of this file: ResourceExhausted when the disk is full; DataLoss when the file is
+// damaged or no database; Unavailable when it cannot be read, written or locked. They say what
+// could not be done with which file, and the reasons of SQLite and of the system, but no statement.
+class Database {
+ public:
+  // None: only to be assigned to.
+  Database() = default;
+  // Creates the file if there is none.
+  [[nodiscard]] static absl::StatusOr<Database> Open(const std::string& path);
+  // The same, but a missing file is an error.
+  [[nodiscard]] static absl::StatusOr<Database> OpenExisting(const std::string& path);
+
+  // Statements without parameters and results.
+  [[nodiscard]] absl::Status Execute(const char* sql);
+  // The one integer that a statement gives, such as a PRAGMA's.
+  [[nodiscard]] absl::StatusOr<std::int64_t> QueryInteger(const char* sql);
+  // DataLoss if the file or its write-ahead log was removed or replaced. Not in a transaction.
+  [[nodiscard]] absl::Status CheckInPlace() const;
+  // False after an error that ended the transaction by itself.
+  [[nodiscard]] bool in_transaction() const noexcept;
+
+  [[nodiscard]] sqlite3* handle() const noexcept { return handle_.get(); }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* handle) const noexcept { sqlite3_close_v2(handle); }
+  };
+  static absl::StatusOr<Database> OpenWith(const std::string& path, int flags);
+  explicit Database(sqlite3* handle) : handle_(handle) {}
+
+  std::unique_ptr<sqlite3, Close> handle_;
+};
+
+// The error of a result code. handle: the connection, if there is one. action: what "the store
+// cannot" do.
+[[nodiscard]] absl::Status SqliteError(sqlite3* handle, int code, std::string_view action);
+
+// A prepared statement, run again and again. Bound text and blobs are not copied: they must
+// live until the statement has run.
+class Statement {
+ public:
+  [[nodiscard]] static absl::StatusOr<Statement> Prepare(const Database& database, const char* sql);
+
+  // The parameters, 1-based.
+  Statement& Bind(int index, std::int64_t value) noexcept;
+  Statement& Bind(int index, const std::variant<std::int64_t, std::string_view>& value) noexcept;
+  Statement& BindBlob(int index, std::string_view blob) noexcept;
+
+  // Runs it to the end and ignores its rows.
+  [[nodiscard]] absl::Status Run();
+  // Moves to the next row: true if there is one. After false it may be run again.
+  [[nodiscard]] absl::StatusOr<bool> Next();
+  // Ends it before its last row, so that it may be run again.
+  void Reset() noexcept { sqlite3_reset(statement_.get()); }
+
+  // Columns of the row, 0-based; views live until Next. type: SQLITE_INTEGER, SQLITE_BLOB, ...
+  [[nodiscard]] int type(int column) const noexcept;
+  [[nodiscard]] std::int64_t Integer(int column) const noexcept;
+  [[nodiscard]] std::string_view Text(int column) const noexcept;
+  [[nodiscard]] std::string_view Blob(int column) const noexcept;
+
+ private:
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
+  };
+  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int bind_error_ = SQLITE_OK;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_LOCAL_SQLITE_H_

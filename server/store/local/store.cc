@@ -1,0 +1,443 @@
+#include "server/store/local/store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+#include "server/failpoint.h"
+#include "server/store/local/history_table.h"
+#include "server/store/local/table.h"
+
+namespace calibd::server {
+namespace {
+
+// Rows that one transaction deletes besides what it is for.
+constexpr std::size_t kMostDeleted = 1024;
+// Bytes that are copied at a time from a file of the log.
+constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+struct Store::Statements {
+  std::optional<Statement> begin;
+  std::optional<Statement> commit;
+  std::optional<StateWriter> state;
+  std::optional<TableWriter> models;
+  std::optional<TableWriter> cursors;
+  std::optional<TableWriter> maturity;
+  std::optional<TableWriter> snapshots;
+  std::optional<TableWriter> log;
+  std::optional<HistoryTable> history;
+  std::optional<Statement> delete_cursors;
+  std::optional<Statement> delete_copied;
+  std::optional<CheckedRows> read_batch;
+};
+
+Store::Store(std::string path, File lock, StoreParts parts)
+    : path_(std::move(path)),
+      lock_(std::move(lock)),
+      database_(std::move(parts.database)),
+      state_(parts.state),
+      committed_(parts.state),
+      file_(std::move(parts.file)),
+      warnings_(std::move(parts.warnings)),
+      log_(std::move(parts.log)),
+      copied_until_(log_->first_log_id()) {}
+
+Store::~Store() = default;
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder,
+                                                   std::uint64_t segment_bytes) {
+  absl::StatusOr<File> lock = LockFolder(folder);
+  if (!lock.ok()) return lock.status();
+  absl::StatusOr<StoreParts> parts = OpenStore(folder, segment_bytes);
+  if (!parts.ok()) return parts.status();
+  std::unique_ptr<Store> store(
+      new Store(DatabasePath(folder), *std::move(lock), *std::move(parts)));
+  if (absl::Status status = store->Prepare(); !status.ok()) return status;
+  return store;
+}
+
+absl::Status Store::Prepare() {
+  statements_ = std::make_unique<Statements>();
+  absl::Status status;
+  const auto keep = [&status](auto prepared, auto& kept) {
+    status.Update(prepared.status());
+    if (prepared.ok()) kept = *std::move(prepared);
+  };
+  const auto prepare = [this](const char* sql) { return Statement::Prepare(database_, sql); };
+  const auto writer = [this](Table table) {
+    return TableWriter::Prepare(database_, table, &state_.sum(table));
+  };
+  keep(prepare("BEGIN IMMEDIATE"), statements_->begin);
+  keep(prepare("COMMIT"), statements_->commit);
+  keep(StateWriter::Prepare(database_), statements_->state);
+  keep(writer(Table::kModels), statements_->models);
+  keep(writer(Table::kCursors), statements_->cursors);
+  keep(writer(Table::kMaturity), statements_->maturity);
+  keep(writer(Table::kSnapshots), statements_->snapshots);
+  keep(writer(Table::kLog), statements_->log);
+  keep(HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans)), statements_->history);
+  keep(prepare("DELETE FROM cursors WHERE model_id = ?1 RETURNING checksum"),
+       statements_->delete_cursors);
+  keep(prepare("DELETE FROM log WHERE id >= ?1 RETURNING checksum"), statements_->delete_copied);
+  keep(CheckedRows::Select(database_, Table::kLog, "WHERE id = ?1"), statements_->read_batch);
+  sqlite3_wal_hook(
+      database_.handle(),
+      [](void* pages, sqlite3*, const char*, int count) {
+        *static_cast<int*>(pages) = count;
+        return SQLITE_OK;
+      },
+      &wal_pages_);
+  return status;
+}
+
+namespace {
+
+// Steps through a table whose rows belong to models, in the order of the models' ids.
+class RowsOfModels {
+ public:
+  static absl::StatusOr<RowsOfModels> Select(const Database& database, Table table) {
+    absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, table, "ORDER BY model_id");
+    if (!rows.ok()) return rows.status();
+    RowsOfModels made(table, *std::move(rows));
+    if (absl::Status status = made.Next(); !status.ok()) return status;
+    return made;
+  }
+
+  // True if the model has a row. Ids must be passed in ascending order.
+  [[nodiscard]] bool Has(std::int64_t model_id) const noexcept {
+    return has_row_ && rows_.Integer(0) == model_id;
+  }
+  [[nodiscard]] const CheckedRows& row() const noexcept { return rows_; }
+  absl::Status Next() {
+    const absl::StatusOr<bool> row = rows_.Next();
+    has_row_ = row.ok() && *row;
+    return row.status();
+  }
+  // After the last model.
+  [[nodiscard]] absl::Status Check(const DatabaseState& state) const {
+    return has_row_ ? DatabaseDamage(absl::StrCat("has a row in table ", InfoOf(table_).name,
+                                                  " of model ", rows_.Integer(0),
+                                                  ", which does not exist"))
+                    : CheckSum(table_, state.sum(table_), rows_.sum());
+  }
+
+ private:
+  RowsOfModels(Table table, CheckedRows rows) : table_(table), rows_(std::move(rows)) {}
+
+  Table table_;
+  CheckedRows rows_;
+  bool has_row_ = false;
+};
+
+}  // namespace
+
+absl::Status Store::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) const {
+  absl::StatusOr<CheckedRows> models =
+      CheckedRows::Select(database_, Table::kModels, "ORDER BY id");
+  absl::StatusOr<RowsOfModels> snapshots = RowsOfModels::Select(database_, Table::kSnapshots);
+  absl::StatusOr<RowsOfModels> maturity = RowsOfModels::Select(database_, Table::kMaturity);
+  for (const absl::Status& status : {models.status(), snapshots.status(), maturity.status()}) {
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<bool> row = models->Next();
+  for (; row.ok() && *row; row = models->Next()) {
+    StoredModel model;
+    model.id = models->Integer(0);
+    const std::string_view declaration = models->Blob(1);
+    if (!model.declaration.ParseFromArray(declaration.data(),
+                                          static_cast<int>(declaration.size()))) {
+      return DatabaseDamage(
+          absl::StrCat("has a declaration of model ", model.id, " that cannot be parsed"));
+    }
+    absl::Status status;
+    if (snapshots->Has(model.id)) {
+      model.snapshot_log_id = snapshots->row().Integer(1);
+      model.first_log_id = snapshots->row().Integer(2);
+      model.snapshot = snapshots->row().Blob(3);
+      status = snapshots->Next();
+    }
+    if (maturity->Has(model.id)) {
+      model.matured_log_id = maturity->row().Integer(1);
+      status.Update(maturity->Next());
+    }
+    status.Update(visit(model));
+    if (!status.ok()) return status;
+  }
+  absl::Status status = row.status();
+  status.Update(CheckSum(Table::kModels, committed_.sum(Table::kModels), models->sum()));
+  status.Update(snapshots->Check(committed_));
+  status.Update(maturity->Check(committed_));
+  return status.ok() ? CheckHistorySpans() : status;
+}
+
+absl::Status Store::CheckHistorySpans() const {
+  absl::StatusOr<CheckedRows> spans = CheckedRows::Select(database_, Table::kHistorySpans, "");
+  if (!spans.ok()) return spans.status();
+  absl::StatusOr<bool> row = true;
+  while (row.ok() && *row) row = spans->Next();
+  return row.ok()
+             ? CheckSum(Table::kHistorySpans, committed_.sum(Table::kHistorySpans), spans->sum())
+             : row.status();
+}
+
+absl::Status Store::ReadCursors(
+    const std::function<absl::Status(const StoredCursor&)>& visit) const {
+  absl::StatusOr<CheckedRows> cursors = CheckedRows::Select(database_, Table::kCursors, "");
+  if (!cursors.ok()) return cursors.status();
+  absl::StatusOr<bool> row = cursors->Next();
+  for (; row.ok() && *row; row = cursors->Next()) {
+    absl::Status status = visit({.model_id = cursors->Integer(0),
+                                 .producer_id = std::string(cursors->Blob(1)),
+                                 .epoch = cursors->Integer(2),
+                                 .last_sequence = cursors->Integer(3),
+                                 .contents = cursors->Blob(4)});
+    if (!status.ok()) return status;
+  }
+  return row.ok() ? CheckSum(Table::kCursors, committed_.sum(Table::kCursors), cursors->sum())
+                  : row.status();
+}
+
+absl::Status Store::ReadLog(const VisitBatch& visit) {
+  absl::StatusOr<CheckedRows> log = CheckedRows::Select(database_, Table::kLog, "ORDER BY id");
+  if (!log.ok()) return log.status();
+  std::int64_t last_id = 0;
+  absl::StatusOr<bool> row = log->Next();
+  for (; row.ok() && *row; row = log->Next()) {
+    if (log->Integer(0) <= last_id) {
+      return DatabaseDamage(absl::StrCat("has batch ", log->Integer(0), " of the log after batch ",
+                                         last_id, ": the rows of table log are out of order"));
+    }
+    last_id = log->Integer(0);
+    if (last_id >= log_->first_log_id()) {
+      // A retirement that did not end copied it from the segment, which is still there.
+      continue;
+    }
+    absl::Status status = visit({.log_id = log->Integer(0),
+                                 .model_id = log->Integer(1),
+                                 .time_us = log->Integer(2),
+                                 .data = log->Blob(3)});
+    if (!status.ok()) return status;
+  }
+  absl::Status status = row.status();
+  if (status.ok()) status = CheckSum(Table::kLog, committed_.sum(Table::kLog), log->sum());
+  return status.ok() ? log_->Read(visit) : status;
+}
+
+void Store::FinishRecovery(std::span<const std::int64_t> unneeded_log_ids) {
+  DropBatches(unneeded_log_ids);
+  recovered_ = true;
+}
+
+std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string data) {
+  return log_->Append(model_id, time_us, std::move(data));
+}
+
+absl::Status Store::CommitLog() {
+  if (appended_bytes() == 0) {
+    ApplyReleased();
+    return absl::OkStatus();
+  }
+  absl::Status status = MarkOpen();
+  if (status.ok()) status = log_->Commit();
+  if (status.ok()) {
+    Mark();
+    ApplyReleased();
+  }
+  return status;
+}
+
+absl::Status Store::MarkOpen() {
+  StoreMark mark = file_.mark();
+  if (!mark.clean) return absl::OkStatus();
+  mark.clean = false;
+  return file_.Write(mark, /*durable=*/true);
+}
+
+void Store::Mark() noexcept {
+  StoreMark mark = file_.mark();
+  mark.commit = committed_.commit_number;
+  log_->Mark(mark);
+  // The mark covers committed data only. An outdated mark is harmless: the next start can check
+  // less.
+  static_cast<void>(file_.Write(mark, /*durable=*/false));
+}
+
+absl::Status Store::CheckMark() const {
+  const std::string folder = std::filesystem::path(path_).parent_path();
+  const absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder);
+  if (!file.ok()) return file.status();
+  return file->has_value() && (*file)->mark() == file_.mark()
+             ? absl::OkStatus()
+             : DamageError(folder + "/store", "is missing, or not as it was written");
+}
+
+absl::Status Store::CheckInPlace() const {
+  absl::Status status = file_.CheckInPlace();
+  status.Update(log_->CheckInPlace());
+  status.Update(database_.CheckInPlace());
+  return status;
+}
+
+absl::Status Store::Begin() {
+  absl::Status status = MarkOpen();
+  return status.ok() ? statements_->begin->Run() : status;
+}
+
+absl::Status Store::Commit() {
+  const std::size_t deleted = std::min(stale_.size(), kMostDeleted);
+  for (std::size_t i = 0; i < deleted; ++i) {
+    if (absl::Status status = statements_->log->Delete({stale_[i]}); !status.ok()) return status;
+  }
+  ++state_.commit_number;
+  absl::Status status = statements_->state->Write(state_, committed_);
+  if (status.ok()) status = statements_->commit->Run();
+  if (status.ok()) {
+    committed_ = state_;
+    Mark();
+    stale_.erase(stale_.begin(), stale_.begin() + static_cast<std::ptrdiff_t>(deleted));
+    ApplyReleased();
+  }
+  return status;
+}
+
+void Store::ReleaseBatches(std::span<const std::int64_t> log_ids) {
+  released_.insert(released_.end(), log_ids.begin(), log_ids.end());
+}
+
+void Store::DropBatches(std::span<const std::int64_t> log_ids) {
+  for (const std::int64_t log_id : log_ids) {
+    if (log_id < copied_until_) stale_.push_back(log_id);
+  }
+  log_->MarkUnneeded(log_ids);
+}
+
+void Store::Rollback() {
+  released_.clear();
+  log_->Rollback();
+  state_ = committed_;
+  // A full disk may have ended the transaction already.
+  if (database_.in_transaction()) static_cast<void>(database_.Execute("ROLLBACK"));
+}
+
+absl::StatusOr<bool> Store::Retire() {
+  if (!log_->RetirementDue()) return false;
+  Failpoint("retire");
+  absl::Status status = Begin();
+  const std::int64_t end = log_->first_log_id_after_oldest();
+  std::int64_t copied_until = copied_until_;
+  if (status.ok() && copied_until_ == log_->first_log_id()) {
+    // What another process copied before its end is copied again: it may not be needed any more.
+    status = statements_->log->RunDelete(statements_->delete_copied->Bind(1, copied_until_));
+  }
+  if (status.ok()) {
+    const absl::StatusOr<std::int64_t> copied =
+        log_->ReadNeededOfOldest(copied_until_, kCopiedBytes, [&](const StoredBatch& batch) {
+          return statements_->log->Insert(
+              {batch.log_id, batch.model_id, batch.time_us, batch.data});
+        });
+    status = copied.status();
+    copied_until = copied.ok() ? *copied : copied_until;
+  }
+  if (status.ok() && copied_until == end) state_.first_log_id = end;
+  Failpoint("retire");
+  if (status.ok()) status = Commit();
+  if (!status.ok()) {
+    Rollback();
+    return status;
+  }
+  copied_until_ = copied_until;
+  Failpoint("retire");
+  if (copied_until_ == end) status = log_->RemoveOldest();
+  if (!status.ok()) return status;
+  return log_->RetirementDue();
+}
+
+absl::Status Store::InsertModel(std::int64_t id, const v1::Model& declaration) {
+  const std::string blob = declaration.SerializeAsString();
+  state_.next_model_id = std::max(state_.next_model_id, id + 1);
+  return statements_->models->Insert({id, std::string_view(blob)});
+}
+
+absl::Status Store::DeleteModel(std::int64_t id) {
+  absl::Status status = statements_->models->Delete({id});
+  status.Update(statements_->cursors->RunDelete(statements_->delete_cursors->Bind(1, id)));
+  status.Update(statements_->snapshots->Delete({id}));
+  status.Update(statements_->maturity->Delete({id}));
+  status.Update(statements_->history->DeleteModel(id));
+  return status;
+}
+
+absl::Status Store::PutCursor(const StoredCursor& cursor) {
+  return statements_->cursors->Put({cursor.model_id, std::string_view(cursor.producer_id),
+                                    cursor.epoch, cursor.last_sequence, cursor.contents});
+}
+
+absl::Status Store::PutSnapshot(const Snapshot& snapshot) {
+  absl::Status status = statements_->snapshots->Put(
+      {snapshot.model_id, snapshot.log_id, snapshot.first_log_id, snapshot.data});
+  if (status.ok() && snapshot.matured_log_id != 0) {
+    status = statements_->maturity->Put({snapshot.model_id, snapshot.matured_log_id});
+  }
+  return status;
+}
+
+absl::Status Store::PutHistory(const StoredBucket& bucket) {
+  return statements_->history->Put({.model_id = bucket.model_id, .resolution = bucket.resolution},
+                                   bucket.start_s, bucket.data);
+}
+
+absl::Status Store::DeleteHistory(std::int64_t model_id, std::int64_t resolution,
+                                  std::int64_t before_s) {
+  return statements_->history->DeleteBefore({.model_id = model_id, .resolution = resolution},
+                                            before_s);
+}
+
+absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
+  if (log_id >= log_->first_log_id()) return log_->ReadBatch(log_id);
+  CheckedRows& batch = *statements_->read_batch;
+  batch.statement().Bind(1, log_id);
+  const absl::StatusOr<bool> row = batch.Next();
+  std::string data(row.ok() && *row ? batch.Blob(3) : std::string_view());
+  batch.statement().Reset();
+  if (!row.ok()) return row.status();
+  if (!*row) return DatabaseDamage(absl::StrCat("lacks batch ", log_id, " of the log"));
+  return data;
+}
+
+absl::Status Store::Checkpoint() {
+  Failpoint("checkpoint");
+  // Commits do not wait for whoever reads, such as a backup.
+  sqlite3_busy_timeout(database_.handle(), 0);
+  const int code = sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_RESTART,
+                                             nullptr, nullptr);
+  sqlite3_busy_timeout(database_.handle(), kBusyTimeoutMs);
+  // Another connection is at it: the next time will do.
+  if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
+    return SqliteError(database_.handle(), code, "make a checkpoint");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Close() {
+  if (!recovered_ || database_.handle() == nullptr) return absl::OkStatus();
+  statements_.reset();
+  sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  database_ = Database();
+  // SQLite does not sync the removal of the write-ahead log, which must not come back after the
+  // mark.
+  absl::Status status = SyncFolder(std::filesystem::path(path_).parent_path().string());
+  if (!status.ok()) return status;
+  StoreMark mark = file_.mark();
+  mark.commit = committed_.commit_number;
+  log_->Mark(mark);
+  // The last connection leaves no write-ahead log behind. Another process may have one still.
+  mark.clean = !HasWal(path_);
+  return mark == file_.mark() ? absl::OkStatus() : file_.Write(mark, /*durable=*/true);
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,122 @@
+#include "server/store/local/store_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/errors.h"
+#include "server/xxh3.h"
+
+namespace calibd::server {
+namespace {
+
+// The file begins with this structure as it is in memory.
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::uint64_t kStoreMagic = 0x65726f7473626c63;  // "clbstore"
+constexpr std::uint64_t kStoreVersion = 1;
+// One block of the file system, so that no write changes the size of the file. The mark takes
+// the first sector alone, which a disk writes as a whole or not at all.
+constexpr std::size_t kStoreFileBytes = 4096;
+
+struct StoredMark {
+  std::uint64_t magic = kStoreMagic;
+  std::uint64_t version = kStoreVersion;
+  StoreId id{};
+  std::uint64_t clean = 0;
+  std::int64_t commit = 0;
+  std::int64_t newest_segment = 0;
+  std::int64_t last_frame_log_id = 0;
+  std::int64_t end_log_id = 0;
+  std::uint64_t hash = 0;  // of everything before it
+
+  [[nodiscard]] std::uint64_t Hash() const { return XXH3_64bits(this, offsetof(StoredMark, hash)); }
+};
+static_assert(sizeof(StoredMark) == 80);
+
+StoredMark Encode(const StoreMark& mark) {
+  StoredMark stored{.id = mark.id,
+                    .clean = mark.clean ? 1U : 0U,
+                    .commit = mark.commit,
+                    .newest_segment = mark.newest_segment,
+                    .last_frame_log_id = mark.last_frame_log_id,
+                    .end_log_id = mark.end_log_id};
+  stored.hash = stored.Hash();
+  return stored;
+}
+
+std::string StoreFilePath(const std::string& folder) { return folder + "/store"; }
+
+}  // namespace
+
+StoreId StoreId::Random() {
+  StoreId id;
+  std::random_device random;
+  for (std::size_t i = 0; i < id.bytes.size(); i += sizeof(std::uint32_t)) {
+    const std::uint32_t bits = random();
+    std::memcpy(id.bytes.data() + i, &bits, sizeof(bits));
+  }
+  return id;
+}
+
+StoreFile::StoreFile(File file, const StoreMark& mark) : file_(std::move(file)), mark_(mark) {}
+
+absl::StatusOr<std::optional<StoreFile>> StoreFile::Open(const std::string& folder) {
+  const std::string path = StoreFilePath(folder);
+  if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
+  absl::StatusOr<File> file = File::Open(path, O_RDWR, "open");
+  if (!file.ok()) return file.status();
+  StoredMark stored;
+  const absl::StatusOr<std::size_t> read =
+      file->Read(reinterpret_cast<char*>(&stored), sizeof(stored), 0);
+  if (!read.ok()) return read.status();
+  if (*read < sizeof(stored) || stored.magic != kStoreMagic || stored.hash != stored.Hash()) {
+    return DamageError(path, "cannot be read: it is cut, or its checksum is wrong");
+  }
+  if (stored.version != kStoreVersion) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
+                     absl::StrCat(path, " was written by a newer calibd"));
+  }
+  return StoreFile(*std::move(file), {.id = stored.id,
+                                      .clean = stored.clean != 0,
+                                      .commit = stored.commit,
+                                      .newest_segment = stored.newest_segment,
+                                      .last_frame_log_id = stored.last_frame_log_id,
+                                      .end_log_id = stored.end_log_id});
+}
+
+absl::StatusOr<StoreFile> StoreFile::Create(const std::string& folder, const StoreMark& mark) {
+  // It gets its name when it is complete.
+  const std::string unfinished = StoreFilePath(folder) + ".new";
+  absl::StatusOr<File> file = File::Open(unfinished, O_RDWR | O_CREAT | O_TRUNC, "make");
+  if (!file.ok()) return file.status();
+  std::array<char, kStoreFileBytes> block{};
+  const StoredMark stored = Encode(mark);
+  std::memcpy(block.data(), &stored, sizeof(stored));
+  std::array<iovec, 1> pieces{Piece(block.data(), block.size())};
+  absl::Status status = file->Write(pieces, 0);
+  if (status.ok()) status = file->Sync();
+  if (status.ok()) status = file->Rename(StoreFilePath(folder));
+  if (status.ok()) status = SyncFolder(folder);
+  if (!status.ok()) return status;
+  return StoreFile(*std::move(file), mark);
+}
+
+absl::Status StoreFile::Write(const StoreMark& mark, bool durable) {
+  const StoredMark stored = Encode(mark);
+  std::array<iovec, 1> pieces{Piece(&stored, sizeof(stored))};
+  absl::Status status = file_.Write(pieces, 0);
+  if (status.ok() && durable) status = file_.SyncData();
+  if (status.ok()) mark_ = mark;
+  return status;
+}
+
+}  // namespace calibd::server
