@@ -176,7 +176,9 @@ TEST(ConfidenceSequenceTest, HoldsAtEveryPredictionAtOnce) {
     EXPECT_LE(static_cast<double>(missed_below) / simulations, allowed) << model;
     // The bounds are of use: the lower one leaves zero behind; |d|^2 is .9 and less in the mean,
     // and 4 sqrt(.9 / 1500) is what log log n and a level of .05 make of its root.
-    if (spec.pi == 1) EXPECT_EQ(above_zero, simulations);
+    if (spec.pi == 1) {
+      EXPECT_EQ(above_zero, simulations);
+    }
     EXPECT_LT(widest, 0.2) << model;
   }
 }

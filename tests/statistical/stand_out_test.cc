@@ -55,7 +55,9 @@ TEST(StandOutTest, PlacesOfACalibratedModelRarelyDo) {
         const Shares shares = Simulate(spec, n, kSimulations);
         EXPECT_LE(shares.stands_out, bound) << m << " " << alpha << " " << n;
         // So much for two deviations.
-        if (m == 5 && n == 1000) EXPECT_GE(shares.two_deviations, 0.3);
+        if (m == 5 && n == 1000) {
+          EXPECT_GE(shares.two_deviations, 0.3);
+        }
       }
     }
   }

@@ -97,7 +97,9 @@ class EvictionTest : public ::testing::Test {
   // A refused call is repeated once: its caller must have succeeded before the next eviction.
   void ExpectNoErrors(int rounds) {
     for (int i = 0; i < rounds && AllMakeACall(); ++i) Evict();
-    for (const auto& caller : callers_) EXPECT_EQ(caller->Stop(), "");
+    for (const auto& caller : callers_) {
+      EXPECT_EQ(caller->Stop(), "");
+    }
     // In some rounds no connection was idle.
     EXPECT_GE(Evicted(), rounds / 4);
   }

@@ -133,7 +133,9 @@ void Read(Engine& engine, const std::atomic<bool>& ends) {
       observations[model->id()] = snapshot->observations;
       const PredictionSet newest = snapshot->window.CopyNewest(snapshot->window.size());
       EXPECT_EQ(newest.labels.size(), snapshot->window.size());
-      for (const server::LensSnapshot& lens : snapshot->lenses) EXPECT_FALSE(lens.blocks.empty());
+      for (const server::LensSnapshot& lens : snapshot->lenses) {
+        EXPECT_FALSE(lens.blocks.empty());
+      }
       if (snapshot->label_coverage.has_value()) {
         const server::LabelCoverage& coverage = *snapshot->label_coverage;
         std::int64_t matured = 0;

@@ -304,7 +304,9 @@ TEST_F(HistoryTest, NothingIsLostWhenASnapshotFails) {
   }));
   const Buckets now = Read(kMinute);
   ASSERT_EQ(now.size(), all.size());
-  for (std::size_t i = 0; i + 1 < all.size(); ++i) EXPECT_TRUE(now[i].bucket == all[i].bucket) << i;
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+    EXPECT_TRUE(now[i].bucket == all[i].bucket) << i;
+  }
   EXPECT_TRUE(model_->strand_state().history().waiting().empty());
 }
 

@@ -142,7 +142,9 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
 
   void Start(const std::vector<std::string>& environment) {
     client_.reset();
-    if (server_ != nullptr) ASSERT_EQ(server_->Terminate(), 0);
+    if (server_ != nullptr) {
+      ASSERT_EQ(server_->Terminate(), 0);
+    }
     server_ =
         ServerProcess::Start({"--data-dir", data_, "--ingest-queue-bytes", "65536"}, environment);
     ASSERT_NE(server_, nullptr);

@@ -79,12 +79,16 @@ TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndCountOnce) {
   {
     ObservationCall call(*client_);
     ASSERT_EQ(call.Open(kModel, "p"), 1);
-    for (std::int64_t i = 1; i <= 5; ++i) ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
+    for (std::int64_t i = 1; i <= 5; ++i) {
+      ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
+    }
     ASSERT_TRUE(call.ReadAck(5));
   }
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 6);
-  for (std::int64_t i = 3; i <= 6; ++i) ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
+  for (std::int64_t i = 3; i <= 6; ++i) {
+    ASSERT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
+  }
   ASSERT_TRUE(call.SendFinish(6));
   std::optional<Response> finished;
   EXPECT_FALSE(call.ReadAck(7, [&finished](const Response& other) { finished = other; }));
@@ -323,7 +327,9 @@ TEST_F(IngestTest, ManyBatchesThroughASmallQueueAreAllCounted) {
   constexpr int kBatches = 300;
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 1);
-  for (int i = 1; i <= kBatches; ++i) ASSERT_TRUE(call.SendBatch(i, set_.view()));
+  for (int i = 1; i <= kBatches; ++i) {
+    ASSERT_TRUE(call.SendBatch(i, set_.view()));
+  }
   ASSERT_TRUE(call.SendFinish(kBatches));
   EXPECT_TRUE(call.Await().ok());
   EXPECT_EQ(Counted(), kBatches * 200);

@@ -117,7 +117,9 @@ TEST(LifecycleTest, DrainAcknowledgesWhatWasAcceptedAndEndsInTime) {
   ASSERT_EQ(call.Open("models/m", "p"), 1);
   ObservationCall idle(client);
   ASSERT_EQ(idle.Open("models/m", "idle"), 1);
-  for (int i = 1; i <= 10; ++i) ASSERT_TRUE(call.SendBatch(i, set.view()));
+  for (int i = 1; i <= 10; ++i) {
+    ASSERT_TRUE(call.SendBatch(i, set.view()));
+  }
   ASSERT_TRUE(call.ReadAck(1));
 
   const auto start = std::chrono::steady_clock::now();

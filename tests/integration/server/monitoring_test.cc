@@ -365,7 +365,9 @@ TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnceAndForGood) {
   EXPECT_EQ(alarm.note(), "retrained on Monday");
   v1::GetCalibrationResponse answer = Answer();
   for (const v1::Alarm& other : answer.alarms()) {
-    if (!other.has_acknowledge_time()) ASSERT_TRUE(Acknowledge(other.id(), "").ok());
+    if (!other.has_acknowledge_time()) {
+      ASSERT_TRUE(Acknowledge(other.id(), "").ok());
+    }
   }
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);

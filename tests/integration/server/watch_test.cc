@@ -183,7 +183,9 @@ TEST_F(WatchTest, SendsAtMostOneMessageInAnInterval) {
   Watch watch(*client_, Request(0, interval));
   constexpr int kBatches = 200;
   std::thread burst([this] {
-    for (int i = 0; i < kBatches; ++i) EXPECT_TRUE(Observe(1).ok());
+    for (int i = 0; i < kBatches; ++i) {
+      EXPECT_TRUE(Observe(1).ok());
+    }
   });
   int messages = 0;
   std::int64_t observations = -1;
@@ -234,7 +236,9 @@ TEST_F(WatchTest, GoesOnWhereItWasWithNothingMissedOrRepeated) {
 TEST_F(WatchTest, GoesOnOverARestart) {
   StartWithModel();
   // Some of it in a snapshot, the newest rows after it.
-  for (int i = 0; i < 13; ++i) ASSERT_TRUE(Observe(100).ok());
+  for (int i = 0; i < 13; ++i) {
+    ASSERT_TRUE(Observe(100).ok());
+  }
   const std::int64_t revision = Watch(*client_, Request()).ReadUntil(1300).revision();
   for (const bool killed : {false, true}) {
     if (killed) {
@@ -383,7 +387,9 @@ TEST_F(WatchTest, CancelledAtAnyMomentItLeavesNothingBehind) {
   StartWithModel({"--max-watchers", std::to_string(kThreads)});
   std::atomic<bool> done = false;
   std::thread changes([&] {
-    while (!done) EXPECT_TRUE(Observe(1).ok());
+    while (!done) {
+      EXPECT_TRUE(Observe(1).ok());
+    }
   });
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {

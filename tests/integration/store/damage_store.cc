@@ -155,7 +155,9 @@ void DamageStore::Fill(const std::filesystem::path& data, std::uint64_t seed) {
   {
     Engine engine(data,
                   {.clock = clock.clock(), .matures = false, .segment_bytes = kFirstSegmentBytes});
-    for (const v1::Model& model : Declarations()) ASSERT_TRUE(engine.CreateModel(model).ok());
+    for (const v1::Model& model : Declarations()) {
+      ASSERT_TRUE(engine.CreateModel(model).ok());
+    }
     Producers producers(engine, seed);
     // Its window outlives the file of the log that these batches are in.
     for (int i = 0; i < 3; ++i) producers.Send("models/idle", "early", 30);

@@ -289,7 +289,9 @@ class DamageTest : public ::testing::TestWithParam<End> {
     const bool killed = GetParam() == End::kKill;
     subject_.emplace(killed ? store_.killed() : store_.stopped(), store_.questions());
     earlier_ = ReadFolder(killed ? store_.earlier_killed() : store_.earlier_stopped());
-    if (killed) ASSERT_NO_FATAL_FAILURE(subject_->AllowCutTail());
+    if (killed) {
+      ASSERT_NO_FATAL_FAILURE(subject_->AllowCutTail());
+    }
   }
 
   // CALIBD_TEST_DAMAGE_KEEP: a folder that gets the damaged stores of failures, because the same

@@ -156,7 +156,9 @@ void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
     EXPECT_EQ(actual, expected) << where;
     return;
   }
-  if (actual.is_array()) ASSERT_EQ(actual.size(), expected.size()) << where;
+  if (actual.is_array()) {
+    ASSERT_EQ(actual.size(), expected.size()) << where;
+  }
   for (const auto& [key, value] : actual.items()) {
     const auto child = nlohmann::json::json_pointer("/" + key);
     ASSERT_TRUE(expected.contains(child)) << where << "." << key;

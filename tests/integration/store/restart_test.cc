@@ -166,7 +166,9 @@ TEST_F(RestartTest, AfterACleanStopNothingIsReplayed) {
     Start();
     EXPECT_THAT(server_->process().Output(), HasSubstr(" 0 observations replayed"));
     EXPECT_THAT(snapshots(), SizeIs(3));
-    for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(Answer(names[i]), before[i]);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      EXPECT_EQ(Answer(names[i]), before[i]);
+    }
     server_->Kill();
   }
 }

@@ -76,7 +76,9 @@ TEST(StallTest, ADiskThatDoesNotAnswerCostsBoundedMemoryAndLosesNothing) {
     return status.ok() ? stream->Flush() : status;
   };
   // All that has its first time has had it.
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(send().ok());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(send().ok());
+  }
   ASSERT_TRUE(WaitFor([&] { return stream->counts().accepted_rows == 3 * kRows; }));
   const std::int64_t before = ResidentMemory(*server);
   ASSERT_GT(before, 0);

@@ -89,7 +89,9 @@ TEST(BatchBuilderTest, DoesNotMixRowsWithAndWithoutIdsOrLabels) {
     auto builder = BatchBuilder::Create(Limits(2, 1000, 1 << 20), 0);
     ASSERT_TRUE(builder.ok());
     builder->Add(first, 0);
-    for (const auto& second : kinds) EXPECT_EQ(builder->NeedsNewBatch(second), &first != &second);
+    for (const auto& second : kinds) {
+      EXPECT_EQ(builder->NeedsNewBatch(second), &first != &second);
+    }
     EXPECT_TRUE(builder->NeedsNewBatch(label));
     (void)builder->Take();
     EXPECT_FALSE(builder->NeedsNewBatch(label));

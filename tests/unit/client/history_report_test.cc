@@ -67,7 +67,9 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndNumbersThatReadBack) {
     for (std::string field; std::getline(fields, field, ',');) lines.back().push_back(field);
   }
   ASSERT_EQ(lines.size(), 3U);
-  for (const auto& line : lines) ASSERT_EQ(line.size(), 17U);
+  for (const auto& line : lines) {
+    ASSERT_EQ(line.size(), 17U);
+  }
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto found = std::find(lines[0].begin(), lines[0].end(), name);
     EXPECT_NE(found, lines[0].end()) << name;

@@ -105,7 +105,9 @@ TEST(ReadNpyTest, SurvivesEveryChangedByteOfTheHeader) {
       std::string changed = file;
       changed[at] = c;
       const auto table = Read(changed);
-      if (table.ok()) EXPECT_EQ(table->values.size(), table->row_count * table->column_count);
+      if (table.ok()) {
+        EXPECT_EQ(table->values.size(), table->row_count * table->column_count);
+      }
     }
   }
 }

@@ -125,7 +125,9 @@ TEST(ObservationStreamTest, TakesACleanEndWithoutFinishedForABrokenOne) {
   });
   const auto stream = Open(server);
   ASSERT_NE(stream, nullptr);
-  for (int row = 0; row < 5; ++row) ASSERT_TRUE(SendRow(*stream).ok());
+  for (int row = 0; row < 5; ++row) {
+    ASSERT_TRUE(SendRow(*stream).ok());
+  }
   const auto counts = stream->Finish();
   ASSERT_TRUE(counts.ok()) << counts.status();
   EXPECT_EQ(counts->accepted_rows, 5);
@@ -188,7 +190,9 @@ TEST(ObservationStreamTest, NoticesThatTheServerForgot) {
   });
   const auto stream = Open(server);
   ASSERT_NE(stream, nullptr);
-  for (int row = 0; row < 5; ++row) ASSERT_TRUE(SendRow(*stream).ok());
+  for (int row = 0; row < 5; ++row) {
+    ASSERT_TRUE(SendRow(*stream).ok());
+  }
   const auto counts = stream->Finish();
   EXPECT_TRUE(absl::IsDataLoss(counts.status())) << counts.status();
 }
@@ -214,7 +218,9 @@ TEST(ObservationStreamTest, BlocksWhileTooMuchIsUnacknowledged) {
   ASSERT_NE(stream, nullptr);
   std::atomic<int> sent = 0;
   std::thread sender([&] {
-    for (; sent < 20; ++sent) EXPECT_TRUE(SendRow(*stream).ok());
+    for (; sent < 20; ++sent) {
+      EXPECT_TRUE(SendRow(*stream).ok());
+    }
   });
   // Four batches of one row are on their way and one row waits in the making: the
   // sixth Send blocks.
@@ -442,7 +448,9 @@ TEST(ObservationStreamTest, WaitsWhileTheServerCanTakeNoMore) {
   });
   const auto stream = Open(server);
   ASSERT_NE(stream, nullptr);
-  for (int row = 0; row < 4; ++row) ASSERT_TRUE(SendRow(*stream).ok());
+  for (int row = 0; row < 4; ++row) {
+    ASSERT_TRUE(SendRow(*stream).ok());
+  }
   const auto counts = stream->Finish();
   ASSERT_TRUE(counts.ok()) << counts.status();
   EXPECT_EQ(counts->accepted_rows, 4);

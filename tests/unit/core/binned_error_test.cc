@@ -130,7 +130,9 @@ TEST(BinnedErrorTest, CountsEveryObservationOnceInNonEmptyBins) {
     }
     std::sort(rows.begin(), rows.end());
     ASSERT_EQ(rows.size(), 333u);
-    for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i], i);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i], i);
+    }
   }
 }
 

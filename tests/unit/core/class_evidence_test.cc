@@ -48,7 +48,9 @@ TEST(ClassEvidenceTest, IsTheMixtureOfTheProducts) {
     // Long enough for the products to be brought back.
     const PredictionSet set = Drawn(1500, m);
     ClassEvidence evidence(m, kTolerance);
-    for (std::size_t k = 0; k < m; ++k) EXPECT_EQ(evidence.Log10EValue(k), 0);
+    for (std::size_t k = 0; k < m; ++k) {
+      EXPECT_EQ(evidence.Log10EValue(k), 0);
+    }
     evidence.Add(set.view());
     for (std::size_t k = 0; k < m; ++k) {
       EXPECT_NEAR(evidence.Log10EValue(k), Reference(set, k, kTolerance), 1e-9) << k;

@@ -56,7 +56,9 @@ TEST(ExpertsTest, PriorsAreEqualByKindAndSumToOne) {
   for (std::size_t j = 0; j < kExpertCount; ++j) of_kind[kExperts[j].kind] += kPriors[j];
   EXPECT_EQ(kExpertCount, 34u);
   ASSERT_EQ(of_kind.size(), 7u);
-  for (const auto& [kind, share] : of_kind) EXPECT_NEAR(share, 1.0 / 7, 1e-15);
+  for (const auto& [kind, share] : of_kind) {
+    EXPECT_NEAR(share, 1.0 / 7, 1e-15);
+  }
   EXPECT_EQ(kPriors[0], kPriors[kWitnessBets.size() - 1]);
 }
 
@@ -256,7 +258,9 @@ TEST(EvidenceTest, EstimatesAreTheirFormulas) {
     const EvidenceReading reading = process.Read();
     const auto n = static_cast<double>(i + 1);
     EXPECT_EQ(reading.skce_unbiased.has_value(), i > 0);
-    if (i > 0) EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-13);
+    if (i > 0) {
+      EXPECT_NEAR(*reading.skce_unbiased, 2 * pairs / (n * (n - 1)), 1e-13);
+    }
     EXPECT_EQ(reading.projections.count, projections.count);
     EXPECT_NEAR(reading.projections.mean, projections.mean, 1e-13);
     EXPECT_NEAR(reading.projections.m2, projections.m2, 1e-12);
@@ -421,7 +425,9 @@ TEST(EvidenceTest, KeptPromisesAreNoEvidence) {
     EXPECT_EQ(*reading.skce_unbiased, 0);
     EXPECT_EQ(reading.projections.mean, 0);
     EXPECT_EQ(reading.projection_variance, 0);
-    for (const double value : process.Save().log_e) EXPECT_TRUE(std::isfinite(value));
+    for (const double value : process.Save().log_e) {
+      EXPECT_TRUE(std::isfinite(value));
+    }
   }
 }
 
@@ -444,7 +450,9 @@ TEST(EvidenceTest, HostileStreamsStayFinite) {
       const EvidenceState state = process.Save();
       for (const auto* const values : {&state.log_e, &state.log_cusum, &state.log_shiryaev_roberts,
                                        &state.all.witness, &state.recent.witness}) {
-        for (const double value : *values) ASSERT_TRUE(std::isfinite(value));
+        for (const double value : *values) {
+          ASSERT_TRUE(std::isfinite(value));
+        }
       }
       const EvidenceReading reading = process.Read();
       EXPECT_TRUE(std::isfinite(reading.evidence.log10_e_value));

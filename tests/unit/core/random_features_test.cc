@@ -95,8 +95,12 @@ TEST(RandomFeaturesTest, AnyBandwidthGivesFiniteFeatures) {
       const auto features = *RandomFeatures::Create(*Kernel::Over(distance, bandwidth), 3);
       std::vector<double> phi(5 * kFeatureCount);
       features->Map(set.probabilities, 5, phi);
-      for (const double value : phi) EXPECT_LE(std::abs(value), 0.125 + 1e-15);
-      for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(Product(phi, i, i), 1, 1e-14);
+      for (const double value : phi) {
+        EXPECT_LE(std::abs(value), 0.125 + 1e-15);
+      }
+      for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_NEAR(Product(phi, i, i), 1, 1e-14);
+      }
     }
   }
 }

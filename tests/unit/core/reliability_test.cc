@@ -76,8 +76,12 @@ TEST(BinnedReliabilityTest, BandsAreTheNarrowestThatHoldTheirLevelAndTheMean) {
         EXPECT_LE(BinomialMass(n, p, b + 1, n), tail + 1e-12);
         EXPECT_LE(a, n * p + 1e-9);
         EXPECT_GE(b, n * p - 1e-9);
-        if (a < std::floor(n * p)) EXPECT_GT(BinomialMass(n, p, 0, a), tail - 1e-12);
-        if (b > std::ceil(n * p)) EXPECT_GT(BinomialMass(n, p, b, n), tail - 1e-12);
+        if (a < std::floor(n * p)) {
+          EXPECT_GT(BinomialMass(n, p, 0, a), tail - 1e-12);
+        }
+        if (b > std::ceil(n * p)) {
+          EXPECT_GT(BinomialMass(n, p, b, n), tail - 1e-12);
+        }
       }
     }
   }

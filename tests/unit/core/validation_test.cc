@@ -108,7 +108,9 @@ TEST(SoftmaxTest, SurvivesLargeLogits) {
   std::vector<double> logits = {1000, 1000, -1e308, 1e308, 0, std::log(3.0)};
   ASSERT_THAT(SoftmaxRows(logits, 2), IsEmpty());
   const std::vector<double> expected = {0.5, 0.5, 0, 1, 0.25, 0.75};
-  for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_NEAR(logits[k], expected[k], 1e-15);
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    EXPECT_NEAR(logits[k], expected[k], 1e-15);
+  }
 }
 
 TEST(SoftmaxTest, RejectsNonFiniteAndLeavesValues) {

@@ -41,7 +41,9 @@ TEST_F(ConnectionSlotsTest, AdmitsUpToTheTotalWithoutEviction) {
     for (const char* address : {"a", "a", "a", "b"}) all.push_back(Admit(address, address));
     return all;
   }();
-  for (const SlotPtr& slot : held) EXPECT_FALSE(slot->restricted());
+  for (const SlotPtr& slot : held) {
+    EXPECT_FALSE(slot->restricted());
+  }
   EXPECT_THAT(closed_, IsEmpty());
 }
 

@@ -82,8 +82,12 @@ TEST_F(Http2GuardTest, OutputDoesNotDependOnFragmentation) {
   EXPECT_EQ(FramesOf(whole.first, NGHTTP2_DATA).size(), 1) << "data of an ended call";
   EXPECT_EQ(FramesOf(whole.second.substr(kPreface.size()), NGHTTP2_RST_STREAM).size(), 1);
   EXPECT_EQ(run(0, 0, 1), whole);
-  for (std::size_t i = 1; i < from_client.size(); ++i) ASSERT_EQ(run(i, 0, 1 << 20), whole) << i;
-  for (std::size_t i = 1; i < from_server.size(); ++i) ASSERT_EQ(run(0, i, 1 << 20), whole) << i;
+  for (std::size_t i = 1; i < from_client.size(); ++i) {
+    ASSERT_EQ(run(i, 0, 1 << 20), whole) << i;
+  }
+  for (std::size_t i = 1; i < from_server.size(); ++i) {
+    ASSERT_EQ(run(0, i, 1 << 20), whole) << i;
+  }
 }
 
 TEST_F(Http2GuardTest, RefusesAMessageByItsDeclaredLength) {

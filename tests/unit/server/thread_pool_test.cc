@@ -24,7 +24,9 @@ TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceAlsoFromItsOwnTasks) {
   }
   for (std::size_t task = 0; task < calls.size(); ++task) {
     done[task].get_future().get();
-    for (const std::atomic<int>& count : calls[task]) ASSERT_EQ(count, 1);
+    for (const std::atomic<int>& count : calls[task]) {
+      ASSERT_EQ(count, 1);
+    }
   }
 }
 
@@ -77,7 +79,9 @@ TEST(StrandTest, RunsTasksInOrderAndNeverTwoAtOnce) {
   }
   pool.Stop();
   ASSERT_EQ(order.size(), 1000U);
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  }
 }
 
 }  // namespace
