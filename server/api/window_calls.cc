@@ -10,7 +10,7 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/evaluation.h"
-#include "calibd/core/lens_test.h"
+#include "calibd/core/lens_evaluation.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
 #include "server/api/progress_sender.h"

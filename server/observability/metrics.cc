@@ -13,7 +13,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 #include "calibd/text/printable.h"
 #include "server/observability/process_metrics.h"
 #include "server/state/effect_size.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"

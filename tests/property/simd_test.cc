@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/noise_floor.h"
 #include "calibd/core/simd_target.h"

@@ -8,8 +8,8 @@
 
 #include <cmath>
 
-#include "calibd/core/cme_test.h"
-#include "calibd/core/consistency_test.h"
+#include "calibd/core/cme.h"
+#include "calibd/core/consistency_resampling.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "calibd/core/generator.h"
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/core/skce.h"
 #include "level_bound.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "calibd/core/lens_evaluation.h"
 #include "calibd/core/lens_kernel.h"
-#include "calibd/core/lens_test.h"
 #include "level_bound.h"
 
 namespace calibd {

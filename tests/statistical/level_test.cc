@@ -9,9 +9,9 @@
 #include <functional>
 
 #include "calibd/core/bandwidth.h"
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/generator.h"
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 #include "calibd/core/running_skce.h"
 #include "level_bound.h"
 

@@ -17,7 +17,7 @@
 
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 #include "calibd/core/running_skce.h"
 #include "evidence_streams.h"
 #include "support/test_data.h"

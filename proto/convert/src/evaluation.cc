@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 #include "calibd/core/simd_target.h"
 #include "prefixed_error.h"
 

@@ -14,10 +14,10 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/evaluation.h"
-#include "calibd/core/hypothesis_test.h"
 #include "calibd/core/lens.h"
-#include "calibd/core/lens_test.h"
+#include "calibd/core/lens_evaluation.h"
 #include "calibd/core/matrix_kernel.h"
+#include "calibd/core/p_value.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_skce.h"
 #include "integration/server/service_client.h"

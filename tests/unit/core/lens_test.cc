@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/skce.h"
 #include "calibd/core/validation.h"
 #include "support/test_data.h"

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "calibd/core/bandwidth.h"
-#include "calibd/core/bootstrap_test.h"
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/bootstrap.h"
+#include "calibd/core/p_value.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/core/skce.h"
 #include "support/test_data.h"

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <optional>
 
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 #include "calibd/core/running_skce.h"
 
 namespace calibd {

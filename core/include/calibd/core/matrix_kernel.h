@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
@@ -87,7 +87,7 @@ class MatrixKernel {
                               const MatrixKernel& kernel) noexcept;
 
 // As the functions of the same names for real-valued kernels, see skce.h and
-// bootstrap_test.h. batch.class_count equals that of the kernel, else InvalidArgument.
+// bootstrap.h. batch.class_count equals that of the kernel, else InvalidArgument.
 // Cost: O(n m rank) once and O(n^2 (m + rank) / 2) a term of the kernel, in double.
 [[nodiscard]] absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
                                                                   const MatrixKernel& kernel,

@@ -1,4 +1,4 @@
-#include "calibd/core/cme_test.h"
+#include "calibd/core/cme.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

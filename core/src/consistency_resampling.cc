@@ -1,4 +1,4 @@
-#include "calibd/core/consistency_test.h"
+#include "calibd/core/consistency_resampling.h"
 
 #include <cmath>
 #include <cstddef>

@@ -1,12 +1,12 @@
-#ifndef CALIBD_CORE_LENS_TEST_H_
-#define CALIBD_CORE_LENS_TEST_H_
+#ifndef CALIBD_CORE_LENS_EVALUATION_H_
+#define CALIBD_CORE_LENS_EVALUATION_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_kernel.h"
 #include "calibd/core/noise_floor.h"
@@ -67,4 +67,4 @@ struct LensTestOptions {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_LENS_TEST_H_
+#endif  // CALIBD_CORE_LENS_EVALUATION_H_

@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_HYPOTHESIS_TEST_H_
-#define CALIBD_CORE_HYPOTHESIS_TEST_H_
+#ifndef CALIBD_CORE_P_VALUE_H_
+#define CALIBD_CORE_P_VALUE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -57,4 +57,4 @@ struct NormalTest {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_HYPOTHESIS_TEST_H_
+#endif  // CALIBD_CORE_P_VALUE_H_

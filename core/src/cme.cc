@@ -1,4 +1,4 @@
-#include "calibd/core/cme_test.h"
+#include "calibd/core/cme.h"
 
 #include <Eigen/Eigenvalues>
 #include <algorithm>

@@ -1,12 +1,12 @@
-#ifndef CALIBD_CORE_CONSISTENCY_TEST_H_
-#define CALIBD_CORE_CONSISTENCY_TEST_H_
+#ifndef CALIBD_CORE_CONSISTENCY_RESAMPLING_H_
+#define CALIBD_CORE_CONSISTENCY_RESAMPLING_H_
 
 #include <cstdint>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/binned_error.h"
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 
@@ -52,4 +52,4 @@ struct ConsistencyTestResult {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_CONSISTENCY_TEST_H_
+#endif  // CALIBD_CORE_CONSISTENCY_RESAMPLING_H_

@@ -1,4 +1,4 @@
-#include "calibd/core/consistency_test.h"
+#include "calibd/core/consistency_resampling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

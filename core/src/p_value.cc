@@ -1,4 +1,4 @@
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>

@@ -1,4 +1,4 @@
-#include "calibd/core/hypothesis_test.h"
+#include "calibd/core/p_value.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_BOOTSTRAP_TEST_H_
-#define CALIBD_CORE_BOOTSTRAP_TEST_H_
+#ifndef CALIBD_CORE_BOOTSTRAP_H_
+#define CALIBD_CORE_BOOTSTRAP_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +48,7 @@ struct BootstrapTestResult {
 // Cost: O(n^2 (m + replicates) / 2) time; memory n x min(replicates, 1024) x 4
 // bytes and tiles, see BootstrapMemory; never n^2.
 // Accuracy: the statistic is in double; the replicates use H in float32, with an error below 1e-3
-// of their standard deviation (tests/unit/core/bootstrap_test_test.cc).
+// of their standard deviation (tests/unit/core/bootstrap_test.cc).
 [[nodiscard]] absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                                 const Kernel& kernel,
                                                                 const BootstrapOptions& options,
@@ -70,4 +70,4 @@ struct BootstrapTestResult {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_BOOTSTRAP_TEST_H_
+#endif  // CALIBD_CORE_BOOTSTRAP_H_

@@ -1,5 +1,5 @@
-#ifndef CALIBD_CORE_CME_TEST_H_
-#define CALIBD_CORE_CME_TEST_H_
+#ifndef CALIBD_CORE_CME_H_
+#define CALIBD_CORE_CME_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -63,4 +63,4 @@ struct CmeTestResult {
 
 }  // namespace calibd
 
-#endif  // CALIBD_CORE_CME_TEST_H_
+#endif  // CALIBD_CORE_CME_H_

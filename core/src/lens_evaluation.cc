@@ -1,4 +1,4 @@
-#include "calibd/core/lens_test.h"
+#include "calibd/core/lens_evaluation.h"
 
 #include <algorithm>
 #include <memory>

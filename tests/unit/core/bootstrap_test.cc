@@ -1,4 +1,4 @@
-#include "calibd/core/bootstrap_test.h"
+#include "calibd/core/bootstrap.h"
 
 #include <gtest/gtest.h>
 
