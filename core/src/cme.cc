@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "boost_policy.h"
+#include "calibd/core/generator.h"
 
 namespace calibd {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/generator.h"
+#include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
 #include "server/executor/thread_pool.h"
 #include "server/state/model.h"

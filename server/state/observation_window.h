@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "calibd/core/generator.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd::server {

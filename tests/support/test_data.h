@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "calibd/core/generator.h"
+#include "calibd/core/prediction_batch.h"
 
 namespace calibd::testing {
 

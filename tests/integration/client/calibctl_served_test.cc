@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "calibd/convert/text.h"
+#include "calibd/core/generator.h"
 #include "integration/client/run_calibctl.h"
 #include "support/http_get.h"
 #include "support/test_data.h"

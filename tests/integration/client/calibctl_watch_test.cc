@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "calibd/client/client.h"
+#include "calibd/core/generator.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "integration/client/run_calibctl.h"
 #include "support/in_process_server.h"

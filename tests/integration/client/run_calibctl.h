@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "calibd/core/generator.h"
+#include "calibd/core/prediction_batch.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {

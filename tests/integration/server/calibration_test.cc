@@ -14,6 +14,7 @@
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/evaluation.h"
+#include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/matrix_kernel.h"

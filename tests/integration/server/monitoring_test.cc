@@ -13,6 +13,7 @@
 #include "calibd/core/class_evidence.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/evidence.h"
+#include "calibd/core/generator.h"
 #include "calibd/core/running_reliability.h"
 #include "integration/server/service_client.h"
 #include "support/server_process.h"

@@ -11,6 +11,7 @@
 #include <future>
 #include <utility>
 
+#include "calibd/core/generator.h"
 #include "calibd/rpc/status.pb.h"
 
 namespace calibd::testing {

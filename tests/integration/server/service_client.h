@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "calibd/core/generator.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "calibd/core/generator.h"
+#include "calibd/core/prediction_batch.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 

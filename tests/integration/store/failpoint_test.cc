@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calibd/client/client.h"
+#include "calibd/core/generator.h"
 #include "integration/store/crash_judge.h"
 #include "integration/store/golden_store.h"
 #include "server/store/local/sqlite.h"

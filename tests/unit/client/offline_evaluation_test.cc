@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "calibd/core/generator.h"
 #include "support/test_data.h"
 
 namespace calibd::cli {

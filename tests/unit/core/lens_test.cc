@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "calibd/core/bootstrap.h"
+#include "calibd/core/generator.h"
 #include "calibd/core/skce.h"
 #include "calibd/core/validation.h"
 #include "support/test_data.h"

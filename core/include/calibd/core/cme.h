@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "calibd/core/generator.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"

@@ -11,17 +11,6 @@
 
 namespace calibd {
 
-// n labelled predictions that own their memory; layout as PredictionBatch.
-struct PredictionSet {
-  std::vector<double> probabilities;
-  std::vector<std::int32_t> labels;
-  std::size_t class_count = 0;
-
-  [[nodiscard]] PredictionBatch view() const noexcept {
-    return {probabilities, labels, class_count};
-  }
-};
-
 // The reference model of Widmann, Lindsten & Zachariah, NeurIPS 2019, App. J.2:
 //   g ~ Dirichlet(alpha),  Z ~ Bernoulli(pi),
 //   y ~ Categorical(beta) if Z = 1, else Categorical(g).

@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "calibd/core/generator.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd {

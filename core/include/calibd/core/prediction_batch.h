@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace calibd {
 
@@ -25,6 +26,17 @@ struct PredictionBatch {
   [[nodiscard]] PredictionBatch rows(std::size_t first, std::size_t count) const noexcept {
     return {probabilities.subspan(first * class_count, count * class_count),
             labels.subspan(first, count), class_count};
+  }
+};
+
+// n labelled predictions that own their memory; layout as PredictionBatch.
+struct PredictionSet {
+  std::vector<double> probabilities;
+  std::vector<std::int32_t> labels;
+  std::size_t class_count = 0;
+
+  [[nodiscard]] PredictionBatch view() const noexcept {
+    return {probabilities, labels, class_count};
   }
 };
 
