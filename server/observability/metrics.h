@@ -1,7 +1,7 @@
 #ifndef CALIBD_SERVER_OBSERVABILITY_METRICS_H_
 #define CALIBD_SERVER_OBSERVABILITY_METRICS_H_
 
-#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
 
 #include <atomic>
 #include <cstddef>
@@ -21,10 +21,10 @@
 
 namespace calibd::server {
 
-// All metrics, built from the parts' own state whenever they are asked for: a
-// deleted model is gone at once, and what is not known is absent, never NaN or 0.
+// All metrics. Each scrape computes them from the state of the parts of the server, so the series
+// of a deleted model disappear at once. A missing value has no series; it is never NaN or 0.
 // Thread-safe.
-class Metrics final : public prometheus::Collectable {
+class Metrics {
  public:
   struct Sources {
     const ModelRegistry& registry;
@@ -35,12 +35,12 @@ class Metrics final : public prometheus::Collectable {
     const RelayStatistics& relay;
     const CommitQueue& commits;
     const ByteBudget& call_memory;
-    // Recovery at the start, which may still be running.
+    // May still be running.
     const Recovery& recovery;
-    // Damage was found since the start.
+    // Whether damage was found since the start.
     const std::atomic<bool>& store_damaged;
-    // Series of models in one answer; models come in order of name, and what
-    // exceeds this is left out and counted.
+    // Most series of models in one scrape. The models are in order of their names; further series
+    // are left out and counted.
     std::size_t max_series = 0;
     std::size_t ingest_queue_bytes = 0;
     std::size_t state_memory_bytes = 0;
@@ -49,16 +49,11 @@ class Metrics final : public prometheus::Collectable {
 
   explicit Metrics(const Sources& sources) : sources_(sources) {}
 
-  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override;
-
-  // Collect() in the Prometheus text format.
+  // In the Prometheus text format.
   [[nodiscard]] std::string Text() const;
 
  private:
-  void CollectModels(std::vector<prometheus::MetricFamily>& families) const;
-  void CollectServer(std::vector<prometheus::MetricFamily>& families) const;
-  void CollectStore(std::vector<prometheus::MetricFamily>& families) const;
-  void CollectRpcs(std::vector<prometheus::MetricFamily>& families) const;
+  [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const;
 
   const Sources sources_;
   mutable std::atomic<std::int64_t> dropped_series_ = 0;

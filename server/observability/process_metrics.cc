@@ -6,45 +6,34 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>
-#include <utility>
+#include <vector>
 
 namespace calibd::server {
 namespace {
 
-using prometheus::MetricFamily;
-using prometheus::MetricType;
+using enum prometheus::MetricType;
 
-void Add(std::vector<MetricFamily>& families, const char* name, const char* help, MetricType type,
-         double value) {
-  MetricFamily family;
-  family.name = name;
-  family.help = help;
-  family.type = type;
-  prometheus::ClientMetric metric;
-  if (type == MetricType::Counter) {
-    metric.counter.value = value;
-  } else {
-    metric.gauge.value = value;
-  }
-  family.metric.push_back(std::move(metric));
-  families.push_back(std::move(family));
-}
+// Fields of /proc/self/stat from the third one on, see proc(5). The second field may hold spaces.
+using StatFields = std::vector<std::string>;
 
-// Fields 3.. of /proc/self/stat, see proc(5); the name before them may hold spaces.
-std::vector<std::string> StatFields() {
+StatFields ReadStat() {
   std::ifstream file("/proc/self/stat");
   std::string line;
   std::getline(file, line);
   const std::size_t end_of_name = line.rfind(')');
-  if (end_of_name == std::string::npos) {
-    return {};
-  }
+  if (end_of_name == std::string::npos) return {};
   std::istringstream rest(line.substr(end_of_name + 1));
   return {std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
 }
+
+// number: as in proc(5).
+double Field(const StatFields& stat, std::size_t number) { return std::stod(stat[number - 3]); }
+
+double TicksPerSecond() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
 // Seconds since the epoch at which the machine started.
 double BootTime() {
@@ -57,36 +46,45 @@ double BootTime() {
   return 0;
 }
 
+constexpr FamilyRow<StatFields> kStatRows[] = {
+    {"process_cpu_seconds_total", Counter, "User and system CPU time, in seconds.",
+     [](auto& stat, auto& out) {
+       out.Add((Field(stat, 14) + Field(stat, 15)) / TicksPerSecond());
+     }},
+    {"process_threads", Gauge, "Number of threads.",
+     [](auto& stat, auto& out) { out.Add(Field(stat, 20)); }},
+    {"process_start_time_seconds", Gauge, "Start time, in seconds since the Unix epoch.",
+     [](auto& stat, auto& out) { out.Add(BootTime() + Field(stat, 22) / TicksPerSecond()); }},
+    {"process_virtual_memory_bytes", Gauge, "Size of the virtual memory, in bytes.",
+     [](auto& stat, auto& out) { out.Add(Field(stat, 23)); }},
+    {"process_resident_memory_bytes", Gauge, "Size of the resident memory, in bytes.",
+     [](auto& stat, auto& out) {
+       out.Add(Field(stat, 24) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+     }},
+};
+
+struct Descriptors {};
+
+constexpr FamilyRow<Descriptors> kDescriptorRows[] = {
+    {"process_open_fds", Gauge, "Number of open file descriptors.",
+     [](auto&, auto& out) {
+       std::error_code error;
+       const std::filesystem::directory_iterator open("/proc/self/fd", error);
+       if (!error) out.Add(std::distance(begin(open), end(open)));
+     }},
+    {"process_max_fds", Gauge, "Limit of process_open_fds.",
+     [](auto&, auto& out) {
+       rlimit limit{};
+       if (getrlimit(RLIMIT_NOFILE, &limit) == 0) out.Add(limit.rlim_cur);
+     }},
+};
+
 }  // namespace
 
-std::vector<MetricFamily> CollectProcessMetrics() {
-  std::vector<MetricFamily> families;
-  const std::vector<std::string> fields = StatFields();
-  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  // Indices are the numbers of proc(5) less 3.
-  if (fields.size() > 21) {
-    Add(families, "process_cpu_seconds_total", "User and system CPU time spent.",
-        MetricType::Counter, (std::stod(fields[11]) + std::stod(fields[12])) / ticks);
-    Add(families, "process_threads", "Threads.", MetricType::Gauge, std::stod(fields[17]));
-    Add(families, "process_start_time_seconds", "Start time since the Unix epoch.",
-        MetricType::Gauge, BootTime() + std::stod(fields[19]) / ticks);
-    Add(families, "process_virtual_memory_bytes", "Virtual memory size.", MetricType::Gauge,
-        std::stod(fields[20]));
-    Add(families, "process_resident_memory_bytes", "Resident memory size.", MetricType::Gauge,
-        std::stod(fields[21]) * static_cast<double>(sysconf(_SC_PAGESIZE)));
-  }
-  std::error_code error;
-  const std::filesystem::directory_iterator descriptors("/proc/self/fd", error);
-  if (!error) {
-    Add(families, "process_open_fds", "Open file descriptors.", MetricType::Gauge,
-        static_cast<double>(std::distance(begin(descriptors), end(descriptors))));
-  }
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    Add(families, "process_max_fds", "Most file descriptors that may be open.", MetricType::Gauge,
-        static_cast<double>(limit.rlim_cur));
-  }
-  return families;
+void AddProcessFamilies(Scrape& scrape) {
+  const StatFields stat = ReadStat();
+  if (stat.size() > 21) Families(kStatRows, scrape).Add(stat);
+  Families(kDescriptorRows, scrape).Add({});
 }
 
 }  // namespace calibd::server

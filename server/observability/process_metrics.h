@@ -1,15 +1,13 @@
 #ifndef CALIBD_SERVER_OBSERVABILITY_PROCESS_METRICS_H_
 #define CALIBD_SERVER_OBSERVABILITY_PROCESS_METRICS_H_
 
-#include <prometheus/metric_family.h>
-
-#include <vector>
+#include "server/observability/metric_families.h"
 
 namespace calibd::server {
 
-// The process_* metrics that Prometheus' own client libraries have, read from
-// /proc/self. What cannot be read is absent.
-[[nodiscard]] std::vector<prometheus::MetricFamily> CollectProcessMetrics();
+// Adds the process_* metrics of Prometheus' own client libraries, read from /proc/self. A value
+// that cannot be read is missing.
+void AddProcessFamilies(Scrape& scrape);
 
 }  // namespace calibd::server
 
