@@ -4,8 +4,9 @@ core -> Eigen, Highway, Boost.Math and Boost.Sort, absl status and strings; prot
 proto/text -> nothing;
 server -> core, proto, proto/text; client/cpp -> proto, proto/text, xxhash; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
 no clock, no threads and no log. Inside server: rpc, http -> api -> ingest, compute -> state -> executor,
-ingest -> store, and nobody but rpc knows of gRPC.
+ingest -> store, and nobody but rpc knows of gRPC. No header includes itself, directly or through others.
 """
+import graphlib
 import re
 import sys
 
@@ -112,13 +113,35 @@ def violations(path, text, siblings=()):
     return found
 
 
+def cycles(headers):
+    """A cycle of includes, if there is one, among `headers`: the text of each by its path."""
+    # core/include/calibd/core/skce.h is included as calibd/core/skce.h, core/src/rng.h as rng.h.
+    by_name = {path.split("/include/")[-1]: path for path in headers}
+    includes = {}
+    for path, text in headers.items():
+        folder = path.rsplit("/", 1)[0]
+        names = [match[1] for match in map(INCLUDE.match, text.splitlines()) if match and match[1]]
+        includes[path] = [found for name in names
+                          for found in (by_name.get(name), f"{folder}/{name}") if found in headers]
+    try:
+        graphlib.TopologicalSorter(includes).prepare()
+    except graphlib.CycleError as error:
+        return ["headers include each other: " + " <- ".join(error.args[1])]
+    return []
+
+
 def main():
     problems = []
+    headers = {}
     for file in project_files(*(layer for layer in RULES)):
         if file.suffix in SOURCE_SUFFIXES:
-            problems += violations(str(file.relative_to(ROOT)), file.read_text(),
+            path = str(file.relative_to(ROOT))
+            text = file.read_text()
+            problems += violations(path, text,
                                    siblings={header.name for header in file.parent.glob("*.h")})
-    return report("layering", problems)
+            if file.suffix == ".h":
+                headers[path] = text
+    return report("layering", problems + cycles(headers))
 
 
 if __name__ == "__main__":

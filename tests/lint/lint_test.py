@@ -45,6 +45,13 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(layering.violations("core/src/skce.cc", line, siblings={"rng.h"}), [])
         self.assertEqual(len(layering.violations("core/src/skce.cc", line)), 1)
 
+    def test_headers_do_not_include_each_other(self):
+        a, b = "core/include/calibd/core/a.h", "core/src/b.h"
+        include_a, include_b = '#include "calibd/core/a.h"', '#include "b.h"'
+        self.assertEqual(layering.cycles({a: "#include <vector>", b: include_a}), [])
+        self.assertEqual(len(layering.cycles({"core/src/c.h": include_b, b: '#include "c.h"'})), 1)
+        self.assertEqual(len(layering.cycles({a: '#include "server/b.h"', "server/b.h": include_a})), 1)
+
     def test_server_includes_no_client(self):
         self.check("server/rpc/ingest.cc", '#include "calibd/client/client.h"', 1)
         self.check("server/rpc/ingest.cc", '#include "calibd/core/skce.h"', 0)
