@@ -23,7 +23,7 @@ struct ParallelWork {
   std::size_t finished = 0;  // guarded by mutex
   std::size_t count = 0;
   const std::function<void(std::size_t)>* body = nullptr;
-  // The first that a body threw, e.g. out of memory; for the thread that asked.
+  // The first exception of a body, e.g. bad_alloc. The calling thread throws it again.
   std::exception_ptr failure;  // guarded by mutex
 
   void Work() {

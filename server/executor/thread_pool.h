@@ -14,8 +14,8 @@
 namespace calibd::server {
 
 // A fixed number of threads that run tasks in the order in which they were
-// posted. The queue is unbounded: the callers bound it. Tasks must not throw.
-// Thread-safe.
+// posted. The queue is unbounded: the callers bound it. Posted tasks must not throw: an
+// exception would end the process. Thread-safe.
 class ThreadPool {
  public:
   // name: of the threads as the system shows them, at most 15 bytes. nice: added
@@ -32,9 +32,9 @@ class ThreadPool {
   // Returns false, and destroys the task, when all threads have ended.
   bool Post(std::function<void()> task);
 
-  // Calls body(0) .. body(count - 1), each once, on the calling thread and on
-  // those of the pool that come free, and returns when all are done. May be
-  // called from a task of this pool. body must not throw.
+  // Calls body(0) .. body(count - 1), each once, on the calling thread and on free
+  // threads of the pool, and returns when all are done. May be called from a task of
+  // this pool. Throws the first exception of the body after all calls are done.
   void ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body);
 
  private:

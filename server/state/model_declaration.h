@@ -16,28 +16,27 @@
 
 namespace calibd::server {
 
-// What a model is declared to be, with every default filled in and every limit
-// checked. Immutable. The kernel is the exponential one over total variation.
+// A model's declaration, with every default filled in and every limit checked. Immutable.
 struct ModelDeclaration {
   ModelName name;
   // m.
   std::size_t class_count = 0;
-  // m names, or none.
+  // m names, or empty.
   std::vector<std::string> class_names;
   // Kernel of the canonical lens.
   KernelSpec kernel;
-  // The canonical one first; distinct.
+  // Distinct; the canonical lens is the first.
   std::vector<Lens> lenses = {Lens::Canonical()};
   // 2..window when a lens chooses its bandwidth from the first predictions, else 0.
   std::size_t warmup = 0;
-  // Ascending, distinct; 2 is always there.
+  // Ascending and distinct; they include 2.
   std::vector<std::size_t> block_sizes;
-  // Newest observations kept, >= 2.
+  // Number of newest observations that are kept, >= 2.
   std::size_t window = 0;
   double row_sum_tolerance = 0;
-  // After which a prediction with an id matures; 0: predictions have no ids.
+  // Age at which a prediction with an id matures; 0: predictions have no ids.
   std::chrono::microseconds label_grace{};
-  // Predictions that may wait for their labels; 0 without label_grace.
+  // Most pending predictions; 0 without label_grace.
   std::size_t max_pending = 0;
   Monitoring monitoring;
 

@@ -30,7 +30,7 @@ TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceAlsoFromItsOwnTasks) {
   }
 }
 
-TEST(ThreadPoolTest, WhatABodyThrowsReachesWhoAskedWhenAllIsDone) {
+TEST(ThreadPoolTest, ParallelForThrowsTheFirstExceptionAfterAllCallsAreDone) {
   ThreadPool pool("test", 3);
   std::atomic<int> ran = 0;
   const auto body = [&ran](std::size_t i) {
