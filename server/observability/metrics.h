@@ -21,9 +21,8 @@
 
 namespace calibd::server {
 
-// All metrics, built from the parts' own state whenever they are asked for: a
-// deleted model is gone at once, and what is not known is absent, never NaN or 0.
-// Thread-safe.
+// All metrics, computed from the state of the parts at each scrape. A deleted model disappears at
+// once, and unknown values are absent, never NaN or 0. Thread-safe.
 class Metrics final : public prometheus::Collectable {
  public:
   struct Sources {
@@ -35,12 +34,12 @@ class Metrics final : public prometheus::Collectable {
     const RelayStatistics& relay;
     const CommitQueue& commits;
     const ByteBudget& call_memory;
-    // Recovery at the start, which may still be running.
+    // The recovery at the start, which may still be running.
     const Recovery& recovery;
-    // Damage was found since the start.
+    // True if damage was found since the start.
     const std::atomic<bool>& store_damaged;
-    // Series of models in one answer; models come in order of name, and what
-    // exceeds this is left out and counted.
+    // Maximum number of series of models in one response. Models are in order of name; series
+    // beyond the maximum are left out and counted.
     std::size_t max_series = 0;
     std::size_t ingest_queue_bytes = 0;
     std::size_t state_memory_bytes = 0;

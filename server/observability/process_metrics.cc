@@ -33,7 +33,7 @@ void Add(std::vector<MetricFamily>& families, const char* name, const char* help
   families.push_back(std::move(family));
 }
 
-// Fields 3.. of /proc/self/stat, see proc(5); the name before them may hold spaces.
+// Returns the fields 3.. of /proc/self/stat, see proc(5). The name before them may contain spaces.
 std::vector<std::string> StatFields() {
   std::ifstream file("/proc/self/stat");
   std::string line;
@@ -46,7 +46,7 @@ std::vector<std::string> StatFields() {
   return {std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
 }
 
-// Seconds since the epoch at which the machine started.
+// Returns the time at which the machine started, in seconds since the epoch.
 double BootTime() {
   std::ifstream file("/proc/stat");
   for (std::string key; file >> key;) {
@@ -63,7 +63,7 @@ std::vector<MetricFamily> CollectProcessMetrics() {
   std::vector<MetricFamily> families;
   const std::vector<std::string> fields = StatFields();
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  // Indices are the numbers of proc(5) less 3.
+  // The indices are the numbers in proc(5) minus 3.
   if (fields.size() > 21) {
     Add(families, "process_cpu_seconds_total", "User and system CPU time spent.",
         MetricType::Counter, (std::stod(fields[11]) + std::stod(fields[12])) / ticks);

@@ -7,8 +7,8 @@
 
 namespace calibd::server {
 
-// The process_* metrics that Prometheus' own client libraries have, read from
-// /proc/self. What cannot be read is absent.
+// The process_* metrics of Prometheus' own client libraries, read from /proc/self. Values that
+// cannot be read are absent.
 [[nodiscard]] std::vector<prometheus::MetricFamily> CollectProcessMetrics();
 
 }  // namespace calibd::server
