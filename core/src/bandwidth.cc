@@ -126,8 +126,7 @@ class DistanceSelection {
     std::sort(sample.begin(), sample.end());
     const auto pairs = static_cast<double>(all_pairs);
     const auto samples = static_cast<double>(sample.size());
-    // Four standard deviations of the rank of a sample quantile, which is at most sqrt(samples) / 2
-    // each.
+    // Four standard deviations of the rank of a sample quantile, each at most sqrt(samples) / 2.
     const double margin = 2 * std::sqrt(samples) + 1;
     const double first = static_cast<double>(low) / pairs * samples - margin;
     const double last = static_cast<double>(high) / pairs * samples + margin;
