@@ -10,9 +10,9 @@
 
 namespace calibd::server {
 
-// Logs errors of one kind, of which there may be one for every call or every row: each message once
-// in an interval, and at most kMostLines different ones. After that only how many more there were,
-// whenever that number has doubled. Thread-safe.
+// Logs errors of one kind that may occur for every call or every row. Each message is logged once
+// per interval, and at most kMostLines different messages; after that only the number of further
+// errors is logged, each time it has doubled. Thread-safe.
 class ErrorLog {
  public:
   static constexpr std::size_t kMostLines = 20;
@@ -28,9 +28,9 @@ class ErrorLog {
   const std::string kind_;
   const Clock::duration interval_;
   std::mutex mutex_;
-  Clock::time_point begin_{};     // guarded by mutex_; of the interval
-  std::set<std::string> logged_;  // guarded by mutex_; in the interval
-  std::size_t more_ = 0;          // guarded by mutex_; not logged in the interval
+  Clock::time_point begin_{};     // guarded by mutex_; start of the interval
+  std::set<std::string> logged_;  // guarded by mutex_; messages of the interval
+  std::size_t more_ = 0;          // guarded by mutex_; errors not logged in the interval
 };
 
 }  // namespace calibd::server

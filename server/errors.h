@@ -14,16 +14,15 @@
 
 namespace calibd::server {
 
-// Errors as they travel inside the server: an absl::Status whose details are
-// calibd.rpc messages, kept as payloads under google.rpc's type URLs. The rpc
-// layer turns them into the wire form once, at the edge.
+// Errors inside the server: an absl::Status whose details are calibd.rpc messages, stored as
+// payloads under the type URLs of google.rpc. The rpc layer converts them to the wire form.
 
 // reason: UPPER_SNAKE_CASE, stable; becomes ErrorInfo.reason.
 [[nodiscard]] absl::Status MakeError(absl::StatusCode code, std::string_view reason,
                                      std::string_view message);
 
-// INVALID_ARGUMENT with a BadRequest that names each field. The message joins
-// them. violations: at least one.
+// INVALID_ARGUMENT with a BadRequest that names each field. The message joins the violations.
+// violations: at least one.
 [[nodiscard]] absl::Status InvalidFieldsError(std::string_view reason,
                                               std::span<const Violation> violations);
 [[nodiscard]] absl::Status InvalidFieldError(std::string_view field, std::string_view description);
@@ -33,21 +32,21 @@ namespace calibd::server {
                                       std::string_view name, std::string_view message);
 [[nodiscard]] absl::Status ModelNotFoundError(std::string_view name);
 
-// The same error with a RetryInfo.
+// Returns the error with a RetryInfo added.
 [[nodiscard]] absl::Status WithRetryDelay(absl::Status status, std::chrono::milliseconds delay);
 
-// The answer until the models are recovered: UNAVAILABLE, with a delay for the retry.
+// The error of calls until the models are recovered: UNAVAILABLE with a retry delay.
 [[nodiscard]] absl::Status StartingError();
 
-// The answer of a draining server: UNAVAILABLE, so that the call is made elsewhere.
+// The error of calls while the server drains: UNAVAILABLE, so that clients retry elsewhere.
 [[nodiscard]] absl::Status DrainingError();
 
-// The same error, of which clients are told this instead of its message, which goes to the log: for
-// errors of the store, whose messages name files.
+// Returns the error. Its own message goes to the log, while clients get `message`. For errors of
+// the store, whose messages contain file names.
 [[nodiscard]] absl::Status WithClientMessage(absl::Status status, std::string_view message);
 inline constexpr char kClientMessageUrl[] = "calibd/client-message";
 
-// The same error with this ErrorInfo.
+// Returns the error with this reason in its ErrorInfo.
 [[nodiscard]] absl::Status WithReason(absl::Status status, std::string_view reason);
 
 // The type URL of ErrorInfo payloads.
@@ -56,8 +55,8 @@ inline constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInf
 // The ErrorInfo of a status, if it has one.
 [[nodiscard]] std::optional<rpc::ErrorInfo> GetErrorInfo(const absl::Status& status);
 
-// Text from a client, made fit for an error message or a log: control
-// characters and non-ASCII bytes escaped, cut to max_length, in double quotes.
+// Prepares text from a client for an error message or a log: escapes control characters and
+// non-ASCII bytes, cuts it to max_length, and puts it in double quotes.
 [[nodiscard]] std::string Quoted(std::string_view text, std::size_t max_length = 80);
 
 }  // namespace calibd::server

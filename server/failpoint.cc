@@ -55,7 +55,7 @@ void Failpoint(std::string_view point) {
   if (++reached == armed.at) {
     if (armed.throws) throw std::runtime_error("failpoint");
     kill(getpid(), SIGKILL);
-    // Until it arrives.
+    // Waits until the signal ends the process.
     while (true) pause();
   }
 }

@@ -5,15 +5,15 @@
 
 namespace calibd::server {
 
-// Points at which tests disturb the process, as the environment variable CALIBD_FAILPOINT says:
-//   point:N     ends it when the point is reached for the N-th time, as by a power cut, with
-//               nothing flushed or answered;
-//   point!N     throws std::runtime_error there;
-//   point@FILE  holds up whoever reaches the point as long as the file exists.
+// Failpoints. The environment variable CALIBD_FAILPOINT of tests activates one of them:
+//   point:N ends the process when the point is reached for the N-th time, like a power cut:
+//               nothing is flushed or answered;
+//   point!N throws std::runtime_error there;
+//   point@FILE blocks every thread at the point while the file exists.
 // Does nothing in builds without the option CALIBD_FAILPOINTS. Thread-safe.
 #ifdef CALIBD_FAILPOINTS
 void Failpoint(std::string_view point);
-// The point "method.stage".
+// The failpoint "method.stage".
 void EntryFailpoint(std::string_view method, std::string_view stage);
 #else
 constexpr void Failpoint(std::string_view) noexcept {}

@@ -35,8 +35,8 @@ int RunHealthcheck(const std::string& listen) {
       endpoint->address(boost::asio::ip::address_v4::loopback());
     }
   }
-  // These two have the wire form of HealthCheckRequest with an empty service and
-  // of HealthCheckResponse: one varint field with number 1.
+  // These messages have the wire form of a HealthCheckRequest with an empty service name and of a
+  // HealthCheckResponse: one varint field with number 1.
   const google::protobuf::Empty request;
   google::protobuf::UInt32Value response;
   grpc::TemplatedGenericStub<google::protobuf::Empty, google::protobuf::UInt32Value> stub(

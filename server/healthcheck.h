@@ -5,9 +5,8 @@
 
 namespace calibd::server {
 
-// Asks the gRPC health service at this address, or on loopback when it is a
-// wildcard address. Prints what it found; returns the exit code, 0 for SERVING,
-// else 1. Takes 5 seconds at most.
+// Queries the gRPC health service at this address, or on loopback for a wildcard address. Prints
+// the result and returns the exit code: 0 for SERVING, otherwise 1. Takes at most 5 seconds.
 [[nodiscard]] int RunHealthcheck(const std::string& listen);
 
 }  // namespace calibd::server

@@ -47,8 +47,8 @@ absl::StatusOr<tcp::acceptor> Listen(boost::asio::io_context& context,
   boost::system::error_code code;
   acceptor.open(endpoint.protocol(), code);
   if (!code) {
-    // Lets a restarted server bind while old connections are in TIME_WAIT; two
-    // listeners still exclude each other.
+    // A restarted server can bind while old connections are in TIME_WAIT. Two listeners on one port
+    // are still impossible.
     acceptor.set_option(tcp::acceptor::reuse_address(true), code);
   }
   if (!code) acceptor.bind(endpoint, code);

@@ -15,7 +15,7 @@ namespace calibd::server {
 [[nodiscard]] absl::StatusOr<boost::asio::ip::tcp::endpoint> ParseListenAddress(
     std::string_view text);
 
-// "127.0.0.1:8460", "[::1]:8460".
+// Formats an address, such as "127.0.0.1:8460" or "[::1]:8460".
 [[nodiscard]] std::string FormatAddress(const boost::asio::ip::tcp::endpoint& endpoint);
 
 // Binds and listens; a second process cannot share the port.

@@ -27,17 +27,17 @@ using calibd::server::Options;
 using calibd::server::Server;
 using calibd::server::ShutdownSignal;
 
-// Batches take and free megabytes all the time. By default what is free at a heap's end goes back
-// to the system at once, to be asked for and cleared again by the next batch.
+// Every batch allocates and frees megabytes. By default, malloc returns free memory at the end of a
+// heap to the system at once, and the next batch has to request it again.
 void KeepFreedMemory() {
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
-  // What is larger than any batch still goes back when it is freed.
+  // Blocks that are larger than any batch are still returned when they are freed.
   mallopt(M_MMAP_THRESHOLD, 8 << 20);
 }
 
 int Serve(const Options& options) {
   KeepFreedMemory();
-  ShutdownSignal signal;  // Before any thread, which inherits the blocked signals.
+  ShutdownSignal signal;  // Before other threads start: they inherit the blocked signals.
   calibd::server::StartLogging(options.log_format, options.log_level);
   std::atomic<bool> failed = false;
   std::atomic<bool> draining = false;

@@ -7,10 +7,10 @@
 
 namespace calibd::server {
 
-// Every setting of calibd. Each has a flag, an environment variable (CALIBD_ and
-// the flag in upper snake case) and a key in the TOML file that --config names;
-// a flag goes before the environment, that before the file, that before the
-// defaults below. `calibd --help` describes them all.
+// All settings of calibd. Each has a flag, an environment variable (CALIBD_ and the flag in upper
+// snake case), and a key in the TOML file that --config names. A flag takes precedence over the
+// environment, the environment over the file, and the file over the defaults below. `calibd --help`
+// describes all settings.
 struct Options {
   std::string listen = "127.0.0.1:8460";
   std::string http_listen = "127.0.0.1:8461";
@@ -43,7 +43,7 @@ struct Options {
   std::int64_t max_batches_in_flight = 256;
   std::int64_t writer_threads = 2;
 
-  // 0: as many as the machine has.
+  // 0: one per CPU.
   std::int64_t compute_threads = 0;
   std::int64_t max_queued_tests = 16;
   std::int64_t test_memory_bytes = std::int64_t{1} << 30;
@@ -60,15 +60,14 @@ struct Invocation {
   Options options;
 };
 
-// The process is to end now with this code; what there was to say is printed.
+// The process must exit with this code; all messages are already printed.
 struct Exit {
   int code = 0;
 };
 
-// Reads the command line, the environment and the configuration file. Prints
-// help, version or the error itself. Exit code 2 for wrong usage: an unknown
-// flag or key, a value out of range, a non-loopback address without
-// --insecure-allow-remote.
+// Reads the command line, the environment and the configuration file. Prints help, version or an
+// error. Exit code 2 for wrong usage: an unknown flag or key, a value out of range, a non-loopback
+// address without --insecure-allow-remote.
 [[nodiscard]] std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv);
 
 }  // namespace calibd::server

@@ -7,8 +7,8 @@
 
 namespace calibd::server {
 
-// Writes {"grpc": "127.0.0.1:PORT", "http": "127.0.0.1:PORT", "pid": N} so that a
-// reader sees nothing or all of it. Errors: Unavailable with the system's reason.
+// Writes {"grpc": "127.0.0.1:PORT", "http": "127.0.0.1:PORT", "pid": N} atomically. Errors:
+// Unavailable with the system's reason.
 [[nodiscard]] absl::Status WriteReadyFile(const std::string& path, const std::string& grpc_address,
                                           const std::string& http_address);
 

@@ -41,7 +41,7 @@
 namespace calibd::server {
 namespace {
 
-// A test that takes minutes must not slow down ingestion and answers.
+// A test that runs for minutes must not slow down ingestion and responses.
 constexpr int kComputeNiceness = 10;
 constexpr std::chrono::seconds kCheckFilesInterval{2};
 
@@ -116,7 +116,7 @@ struct Server::Parts {
                  .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
                  .disk_bytes = static_cast<std::size_t>(options.disk_bytes)}) {}
 
-  // Calls end first, then the threads whose tasks use the other parts.
+  // First the calls end, then the threads whose tasks use the other parts.
   ~Parts() {
     EndRecovery();
     api.Drain();
@@ -127,7 +127,7 @@ struct Server::Parts {
     // Reading a history begins on a writer thread and continues on the thread of `history`.
     history.Stop();
     if (due_work != nullptr) due_work->Stop();
-    // Submitted batches are settled, and what settling them posts is written.
+    // Submitted batches are settled, and the writes that this posts are done.
     commits.Flush();
     writers.Stop();
     commits.Stop();
@@ -135,7 +135,8 @@ struct Server::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  // Runs on its own thread, once both endpoints exist: recovers the models, then serves calls.
+  // Runs on a thread of its own, once both endpoints exist: recovers the models, then starts
+  // serving calls.
   void RunRecovery() {
     pthread_setname_np(pthread_self(), "calibd-recover");
     const absl::Status status = Guarded("Recovery", Stage::kStart, [this]() -> absl::Status {
@@ -161,7 +162,7 @@ struct Server::Parts {
       return recovered;
     });
     if (!status.ok()) {
-      // A recovery that the drain stopped did not fail.
+      // The drain stopped the recovery; this is not a failure.
       if (!absl::IsCancelled(status)) events.on_failure(status);
       return;
     }
@@ -171,7 +172,7 @@ struct Server::Parts {
     }
   }
 
-  // Writes to a removed file succeed, but their rows are lost. On the thread of `due_work`.
+  // Writes to a removed file succeed, but their rows are lost. Runs on the thread of `due_work`.
   void CheckFiles() {
     const auto now = std::chrono::steady_clock::now();
     if (now < check_files_at) return;
@@ -181,7 +182,7 @@ struct Server::Parts {
     });
   }
 
-  // On the thread of `due_work`.
+  // Runs on the thread of `due_work`.
   void LogRefusalChange() {
     const std::string change = health.RefusalChange(std::chrono::steady_clock::now());
     if (!change.empty()) {
@@ -303,8 +304,8 @@ void Server::Drain(std::chrono::steady_clock::time_point deadline) {
                          (deadline - std::chrono::steady_clock::now()));
   if (parts_->due_work != nullptr) {
     parts_->due_work->Stop();
-    // So that the next start has nothing to replay. Clients may have used all the time until the
-    // deadline, so the snapshots may take a sixth more.
+    // Snapshots leave nothing to replay for the next start. Clients may have used all the time
+    // until the deadline, so snapshots get another sixth of it.
     const std::size_t unstored = StoreSnapshots(parts_->registry, parts_->commits, parts_->clock,
                                                 deadline + (deadline - begin) / 6);
     parts_->WarnOfUnstored(unstored);

@@ -8,14 +8,14 @@
 namespace calibd::server {
 namespace {
 
-// _exit runs no destructors: they may be what hangs.
+// _exit runs no destructors, because a destructor may be what hangs.
 extern "C" void ExitNow(int /*signal*/) { _exit(1); }
 
 }  // namespace
 
 ShutdownSignal::ShutdownSignal() {
-  // Whoever writes is told by the call: to a connection that is gone, or to a file that may grow
-  // no more (RLIMIT_FSIZE).
+  // The failed call itself reports that the connection is closed, or that the file may not grow
+  // (RLIMIT_FSIZE).
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   sigemptyset(&signals_);

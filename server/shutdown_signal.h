@@ -6,19 +6,17 @@
 
 namespace calibd::server {
 
-// SIGTERM and SIGINT as the request to drain. Make it before any other thread:
-// it blocks both for the calling thread and those it starts. Ignores SIGPIPE and
-// SIGXFSZ.
+// Turns SIGTERM and SIGINT into a request to drain. Create it before any other thread: it blocks
+// both signals for the calling thread and the threads that it starts. Ignores SIGPIPE and SIGXFSZ.
 class ShutdownSignal {
  public:
   ShutdownSignal();
 
-  // Blocks until the first of the signals comes.
+  // Blocks until the first signal arrives.
   void Wait();
 
-  // From now on a further signal ends the process at once, and so does the end of
-  // the budget; both with exit code 1. Returns a deadline for the drain that
-  // leaves time before that.
+  // From now on, another signal or the end of the budget ends the process at once with exit code 1.
+  // Returns a deadline for the drain that is earlier than the end of the budget.
   std::chrono::steady_clock::time_point ArmWatchdog(std::chrono::seconds budget);
 
  private:

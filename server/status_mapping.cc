@@ -40,7 +40,7 @@ constexpr std::array<StoreError, 3> kStoreErrors{{
     {.reason = "STORE_DAMAGED", .message = "the server's store is damaged, see its log"},
 }};
 
-// While the disk is full every batch fails.
+// While the disk is full, every batch fails.
 constexpr std::chrono::seconds kLogInterval{10};
 
 void LogStoreError(absl::string_view message) {
@@ -48,7 +48,7 @@ void LogStoreError(absl::string_view message) {
   log.Log(absl::StrCat("a call failed: ", message));
 }
 
-// The message as clients may see it.
+// The message that clients may see.
 std::string PublicMessage(const absl::Status& status) {
   const std::optional<rpc::ErrorInfo> info = GetErrorInfo(status);
   for (const StoreError& error : kStoreErrors) {
@@ -61,7 +61,8 @@ std::string PublicMessage(const absl::Status& status) {
   return std::string(status.message());
 }
 
-// Cut between two characters of UTF-8: a broken one makes the message unparsable.
+// Cuts at the boundary of a UTF-8 character: a truncated character would make the message
+// unparsable.
 std::string CutUtf8(std::string_view text, std::size_t max_length) {
   if (text.size() <= max_length) return std::string(text);
   std::size_t length = max_length;
@@ -88,7 +89,7 @@ rpc::Status ToRpcStatus(const absl::Status& status) {
       detail->set_value(std::string(payload));
     }
   };
-  // Payloads come in no order of their own; the reason must not be the one cut.
+  // Added first: payloads are unordered, and the reason must not be cut.
   add(kErrorInfoUrl, *complete.GetPayload(kErrorInfoUrl));
   complete.ForEachPayload([&add](absl::string_view url, const absl::Cord& payload) {
     if (url != kErrorInfoUrl && url != kClientMessageUrl) add(url, payload);

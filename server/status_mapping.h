@@ -8,14 +8,14 @@
 
 namespace calibd::server {
 
-// An error as it goes over the wire. Every one has an ErrorInfo; message and
-// details together stay below 4 KiB, because larger trailers reach clients as
-// INTERNAL. Of an error of the store (DISK_FULL, STORE_FAILED, STORE_DAMAGED) the message goes to
-// the log, at most every 10 s, and the client gets one without paths and SQL.
+// Converts an error to its wire form. Every error gets an ErrorInfo. Message and details together
+// stay below 4 KiB, because clients see larger trailers as INTERNAL. The message of a store error
+// (DISK_FULL, STORE_FAILED, STORE_DAMAGED) goes to the log, at most every 10 s; the client gets a
+// message without paths and SQL.
 [[nodiscard]] rpc::Status ToRpcStatus(const absl::Status& status);
 
-// Logs the exception that is being handled, with where it was caught, and returns what a client
-// gets to see of it: RESOURCE_EXHAUSTED for bad_alloc, INTERNAL without its text for any other.
+// Logs the exception that is being handled and where it was caught, and returns the error for the
+// client: RESOURCE_EXHAUSTED for bad_alloc, otherwise INTERNAL without the text of the exception.
 // Call it in a catch block.
 [[nodiscard]] absl::Status CurrentExceptionStatus(std::string_view part,
                                                   std::string_view stage) noexcept;

@@ -1,8 +1,8 @@
 #ifndef CALIBD_SERVER_XXH3_H_
 #define CALIBD_SERVER_XXH3_H_
 
-// XXH3 by the widest vectors that the CPU has. Without it, the library's functions are those of
-// the CPUs that all code is compiled for; the hashes are the same.
+// XXH3 with the widest vectors of the CPU. Without this header, the library uses the instructions
+// that all code is compiled for. The hashes are the same.
 #include <xxhash.h>
 #ifdef __x86_64__
 #include <xxh_x86dispatch.h>

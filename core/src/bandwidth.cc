@@ -26,8 +26,8 @@ namespace {
 
 // The maximum number of distances that are gathered and sorted, 8 MiB.
 constexpr std::size_t kMaxGathered = std::size_t{1} << 20;
-// A sample of pairs: at most this many, and so few that drawing them takes little of
-// the time of a pass over all.
+// The sample of pairs: at most this many, and so few that drawing them takes a small part of the
+// time of one pass over all pairs.
 constexpr std::size_t kMaxSampled = std::size_t{1} << 16;
 constexpr std::size_t kPairsPerSampled = 64;
 
@@ -42,7 +42,7 @@ class DistanceSelection {
         n_(predictions.size() / class_count),
         engine_(predictions, class_count, distance),
         control_(std::move(control)) {
-    control_.progress = nullptr;  // how many passes there will be is not known
+    control_.progress = nullptr;  // the number of passes is unknown
   }
 
   // The distances of 0-based ranks `low` and `high`, high <= low + 1.
@@ -60,8 +60,8 @@ class DistanceSelection {
   }
 
  private:
-  // All distances in an interval, with how many lie below it. If there are more than
-  // kMaxGathered only their number is known, and then `smallest` .. `largest`.
+  // All distances in an interval, and the number of distances below it. If there are more than
+  // kMaxGathered in the interval, only their number, `smallest` and `largest` are known.
   struct Gathered {
     std::uint64_t below = 0;
     std::uint64_t inside = 0;
@@ -69,7 +69,7 @@ class DistanceSelection {
     double largest = -HUGE_VAL;
     std::vector<double> values;
 
-    // keep: whether their values may still be of use.
+    // keep: whether the values may still be needed.
     void AddInside(std::span<const double> distances, bool keep) {
       inside += distances.size();
       for (const double distance : distances) {
@@ -94,8 +94,8 @@ class DistanceSelection {
     return predictions_.subspan(i * class_count_, class_count_);
   }
 
-  // Calls visit(group, distances) until every pair's was among them, for each group from
-  // one thread at a time.
+  // Calls visit(group, distances) until it has received the distances of all pairs. For each group,
+  // only one thread at a time calls it.
   template <typename Visit>
   absl::Status ForEachDistance(const Visit& visit) const {
     return ForEachTileGroup(n_, control_, [&](std::size_t group, TileWalk& walk) {
@@ -115,7 +115,7 @@ class DistanceSelection {
   [[nodiscard]] std::pair<double, double> Bracket(std::uint64_t low, std::uint64_t high) const {
     const std::size_t all_pairs = n_ * (n_ - 1) / 2;
     if (all_pairs <= kMaxGathered) return {-HUGE_VAL, HUGE_VAL};
-    Rng rng(0x6d656469616eULL);  // any seed: it decides the time, not the result
+    Rng rng(0x6d656469616eULL);  // any seed: it affects the time, not the result
     std::vector<double> sample(std::min(kMaxSampled, all_pairs / kPairsPerSampled));
     const auto n = static_cast<std::uint32_t>(n_);
     for (double& sampled : sample) {
@@ -126,8 +126,7 @@ class DistanceSelection {
     std::sort(sample.begin(), sample.end());
     const auto pairs = static_cast<double>(all_pairs);
     const auto samples = static_cast<double>(sample.size());
-    // Four standard deviations of a sample quantile, sqrt(q (1 - q) / samples) <= 1/2
-    // over the square root.
+    // Four standard deviations of the rank of a sample quantile, each at most sqrt(samples) / 2.
     const double margin = 2 * std::sqrt(samples) + 1;
     const double first = static_cast<double>(low) / pairs * samples - margin;
     const double last = static_cast<double>(high) / pairs * samples + margin;
@@ -166,8 +165,9 @@ class DistanceSelection {
     return all;
   }
 
-  // The bits of non-negative doubles order as the doubles do: fixes them 16 at a
-  // time until the interval of equal leading bits around `low` can be gathered.
+  // The bits of non-negative doubles have the same order as the doubles. Determines the bits of the
+  // distance of rank `low`, 16 at a time, until the distances that share the known leading bits can
+  // be gathered.
   absl::StatusOr<Gathered> GatherByDigits(std::uint64_t low, std::uint64_t high) const {
     constexpr int kDigitBits = 16;
     constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
@@ -272,8 +272,8 @@ absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions, std:
                                        const RunControl& control, Distance distance) {
   const std::uint64_t n = predictions.size() / class_count;
   if (n < 2) return TooFew(n);
-  // 0-based ranks of the middle of the n^2 distances, whose n smallest are the zeros
-  // of the diagonal and which hold each pair twice.
+  // The 0-based ranks of the middle of the n^2 distances: the n smallest are the zeros of the
+  // diagonal, and every pair occurs twice.
   const std::uint64_t low = (n * n - 1) / 2;
   const std::uint64_t high = n * n / 2;
   DistanceSelection selection(predictions, class_count, distance, control);

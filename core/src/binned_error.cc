@@ -15,8 +15,8 @@
 namespace calibd {
 namespace {
 
-// Variances this close, relative to the larger, are ties: those of the two classes
-// of m = 2 are equal but for rounding.
+// Relative difference below which variances are ties. With m = 2, the variances of both classes
+// differ only by rounding.
 constexpr double kVarianceTie = 1e-12;
 
 absl::Status CheckBinCount(const char* field, std::size_t bins) {
@@ -31,7 +31,7 @@ absl::Status CheckSize(std::size_t n, std::size_t needed) {
       absl::StrCat("has ", n, " observations, needs at least ", needed));
 }
 
-// Turns the bin of each row into a partition by a counting sort.
+// Converts the bin of each row to a partition by a counting sort.
 Partition GroupByBin(std::span<const std::size_t> bin_of_row, std::size_t bins) {
   std::vector<std::size_t> starts(bins + 1);
   for (const std::size_t b : bin_of_row) ++starts[b + 1];
@@ -44,8 +44,8 @@ Partition GroupByBin(std::span<const std::size_t> bin_of_row, std::size_t bins) 
 }
 
 Partition UniformPartition(const LabelledRows& rows, std::size_t bins_per_class) {
-  // A row stands for its tuple of indices, which is recomputed when it is hashed or compared, to
-  // save memory.
+  // The map stores rows instead of tuples of indices, to save memory: the tuple is recomputed when
+  // a row is hashed or compared.
   const auto hash = [&](std::size_t i) {
     std::uint64_t state = 0;
     for (const double p : rows.row(i)) {
@@ -73,11 +73,11 @@ Partition UniformPartition(const LabelledRows& rows, std::size_t bins_per_class)
 struct Candidate {
   std::size_t begin = 0;
   std::size_t end = 0;
-  // The largest of the classes' variances, and its class.
+  // The largest variance of a class, and this class.
   double variance = 0;
   std::size_t split_class = 0;
 
-  // Among equal variances the leftmost candidate is split first.
+  // Of candidates with equal variances, the leftmost is split first.
   friend bool operator<(const Candidate& a, const Candidate& b) noexcept {
     return a.variance != b.variance ? a.variance < b.variance : a.begin > b.begin;
   }
@@ -135,8 +135,8 @@ class MedianVarianceSplitter {
             static_cast<std::size_t>(first - squared_deviations_.begin())};
   }
 
-  // Returns where the upper side begins; set.begin, with nothing moved, when a side
-  // would be too small.
+  // Returns where the upper side begins. If a side would be too small, returns set.begin and moves
+  // nothing.
   std::size_t SplitAtMedian(const Candidate& set, std::size_t min_size) {
     const std::size_t k = set.split_class;
     values_.clear();
@@ -144,7 +144,7 @@ class MedianVarianceSplitter {
     const auto middle = values_.begin() + static_cast<std::ptrdiff_t>(values_.size() / 2);
     std::nth_element(values_.begin(), middle, values_.end());
     const double median = *middle;
-    // All that is below the median stands before it now.
+    // All rows below the median are now in front of it.
     const auto below = static_cast<std::size_t>(
         std::count_if(values_.begin(), middle, [&](double value) { return value < median; }));
     if (below < min_size || values_.size() - below < min_size) return set.begin;
@@ -155,14 +155,14 @@ class MedianVarianceSplitter {
   }
 
   const LabelledRows& rows_;
-  // Each set is a range of these.
+  // Each set is a range of this vector.
   std::vector<std::size_t> order_;
   std::vector<double> mean_;
   std::vector<double> squared_deviations_;
   std::vector<double> values_;
 };
 
-// Adds a non-empty bin to an error whose ece is still n times too large.
+// Adds a non-empty bin to an error whose ece has not been divided by n yet.
 void AddBin(std::size_t size, double distance, BinnedError& error) noexcept {
   error.ece += static_cast<double>(size) * distance;
   error.mce = std::max(error.mce, distance);
@@ -336,7 +336,7 @@ absl::StatusOr<Partition> PartitionUniformly(const BinaryPredictions& prediction
   if (!status.ok()) return status;
   std::vector<std::size_t> bin_of_row;
   bin_of_row.reserve(predictions.size());
-  // How many non-empty bins stand before each bin, once summed.
+  // After the summation: the number of non-empty bins before each bin.
   std::vector<std::size_t> rank(bins + 1);
   for (const double p : predictions.probabilities) {
     bin_of_row.push_back(UniformBinIndex(p, bins) - 1);

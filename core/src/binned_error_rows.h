@@ -9,10 +9,10 @@
 
 namespace calibd {
 
-// OK when EstimateBinnedError takes spec with n observations.
+// Returns OK if EstimateBinnedError accepts spec for n observations.
 [[nodiscard]] absl::Status CheckBinnedErrorSpec(const BinnedErrorSpec& spec, std::size_t n);
 
-// EstimateBinnedError of rows that CheckBinnedErrorSpec has passed.
+// EstimateBinnedError for rows that CheckBinnedErrorSpec has accepted.
 [[nodiscard]] BinnedError BinnedErrorOfRows(const LabelledRows& rows, const BinnedErrorSpec& spec);
 
 }  // namespace calibd

@@ -5,7 +5,7 @@
 
 namespace calibd {
 
-// Boost.Math without exceptions. An integer quantile is the least k with cdf(k) >= q.
+// Boost.Math without exceptions. An integer quantile is the smallest k with cdf(k) >= q.
 using MathPolicy = boost::math::policies::policy<
     boost::math::policies::domain_error<boost::math::policies::errno_on_error>,
     boost::math::policies::pole_error<boost::math::policies::errno_on_error>,

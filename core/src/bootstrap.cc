@@ -23,14 +23,14 @@
 namespace calibd {
 namespace {
 
-// Replicates that are held at a time; more are done in turns, each of which computes
-// H anew.
+// Maximum number of replicates in memory. More replicates are computed in several turns, each of
+// which recomputes H.
 constexpr std::size_t kReplicatesPerTurn = 1024;
-// Replicates whose counts are drawn by one thread at a time: a cache line of floats.
+// Number of replicates whose counts one thread draws at a time: a cache line of floats.
 constexpr std::size_t kReplicatesPerDraw = 16;
 static_assert(kPieceColumns % kReplicatesPerDraw == 0);
 
-// Counts C of one replicate, by row of the batch.
+// Draws the counts C of one replicate, in the order of the rows of the batch.
 void DrawCounts(std::uint64_t seed, std::size_t replicate, std::span<std::uint32_t> counts) {
   std::fill(counts.begin(), counts.end(), 0u);
   Rng rng(seed, replicate);
@@ -38,8 +38,8 @@ void DrawCounts(std::uint64_t seed, std::size_t replicate, std::span<std::uint32
   for (std::uint32_t i = 0; i < n; ++i) ++counts[rng.Below(n)];
 }
 
-// Calls body(first, count) for `count` replicates in all, a few of them in a row on one
-// thread.
+// Calls body(first, count) until all `count` replicates are covered, a few consecutive ones per
+// call.
 void ForEachDraw(std::size_t count, const RunControl& control,
                  const std::function<void(std::size_t first, std::size_t count)>& body) {
   const std::size_t draws = (count + kReplicatesPerDraw - 1) / kReplicatesPerDraw;
@@ -100,7 +100,7 @@ class Turn {
           drawn[r * n_ + position] = static_cast<float>(counts[engine_.order()[position]]);
         }
       }
-      // A cache line of counts_ at a time.
+      // Writes one cache line of counts_ at a time.
       for (std::size_t position = 0; position < n_; ++position) {
         float* const line = &counts_[CountAt(position, begin)];
         for (std::size_t r = 0; r < count; ++r) line[r] = drawn[r * n_ + position];
@@ -121,9 +121,9 @@ class Turn {
     while (const std::optional<Tile> tile = walk.Next()) {
       engine_.Terms(*tile, scratch, walk.cancelled(), terms.data());
       AddRowSums(*tile, terms, sums.row_sums);
-      // The first tile of a row overwrites what the row before left.
+      // The first tile of a row overwrites the values of the previous row.
       const float keep = tile->on_diagonal() ? 0 : 1;
-      // A tile above the diagonal stands for its mirror image too.
+      // A tile above the diagonal is counted twice, for its mirror image below.
       const float weight = tile->on_diagonal() ? 1 : 2;
       Multiply(MatrixProduct<float>{.rows = tile->row_count,
                                     .columns = replicates_,
@@ -179,7 +179,7 @@ class Turn {
     std::vector<double> row_sums;
   };
 
-  // replicate: the first of those that lie together there.
+  // replicate: the first of a group that is adjacent in memory.
   [[nodiscard]] std::size_t CountAt(std::size_t position, std::size_t replicate) const {
     return (replicate / kPieceColumns * n_ + position) * kPieceColumns + replicate % kPieceColumns;
   }
@@ -387,7 +387,7 @@ std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t
   const std::size_t scratch = n * (kReplicatesPerDraw * sizeof(float) + sizeof(std::uint32_t)) +
                               TileEngine<float>::ScratchBytes(class_count) +
                               kTileSize * (kTileSize + held) * sizeof(float);
-  // The double pass ends before the replicates are drawn.
+  // The pass in double ends before the replicates are drawn.
   return std::max(QuadraticMemory(n, class_count, Precision::kFloat64) +
                       threads * TileEngine<double>::ScratchBytes(class_count),
                   TileEngine<float>::MemoryBytes(n, class_count) + n * held * sizeof(float) +

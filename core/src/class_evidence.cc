@@ -22,16 +22,16 @@ inline constexpr std::size_t kRatios = kClassOddsRatios.size();
 // Rows that are applied to the products of a group in one call.
 inline constexpr std::size_t kClassRowsAtOnce = 16;
 
-// A task for the bets of kGroup classes on the lower side.
+// The computation of the lower-side bets for kGroup classes.
 struct ClassBetsTask {
   // kRatios x kGroup.
   double* inverses;
   std::size_t rows;
-  // rows x stride, where these classes begin.
+  // rows x stride, beginning at these classes.
   const double* g;
   std::size_t stride;
   double eps;
-  // For each row, the distance of the lower end of the null interval below g.
+  // For each row, the distance between g and the lower end of the null interval.
   const double* below;
 };
 
@@ -59,7 +59,7 @@ void LowerSide(const ClassBetsTask& task) {
     for (std::size_t row = 0; row < task.rows; ++row) {
       const auto g = hn::LoadU(d, task.g + row * task.stride + lane);
       const auto is_lower = hn::Le(g, half);
-      // An end of 0 bets nothing.
+      // An upper end of 0 makes no bet.
       const auto upper = hn::IfThenElseZero(is_lower, hn::Add(g, hn::Set(d, task.eps)));
       const auto lower =
           hn::IfThenElseZero(is_lower, hn::Max(zero, hn::Sub(g, hn::Set(d, task.below[row]))));
@@ -85,8 +85,8 @@ namespace {
 
 HWY_EXPORT(LowerSide);
 
-// The number of predictions between two times when products are clamped: a product changes by a
-// factor of at most 3 for each prediction.
+// Number of predictions after which products are clamped: one prediction changes a product by a
+// factor of at most 3.
 constexpr std::int64_t kPeriod = 256;
 constexpr double kMostInverse = 1e150;
 
@@ -103,7 +103,7 @@ double Sum(std::span<const double> g) noexcept {
   return sum;
 }
 
-// The sum of the products of one side. LeastInverse returns the inverse of the largest of them.
+// Sums the products of one side. LeastInverse returns the inverse of the largest product.
 double SumProducts(const double* inverses) noexcept {
   double sum = 0;
   for (std::size_t j = 0; j < kRatios; ++j) sum += 1 / inverses[j * kGroup];
@@ -152,7 +152,7 @@ void ClassEvidence::AddSome(const PredictionBatch& batch) noexcept {
     const double* g = &batch.probabilities[k];
     std::size_t stride = class_count_;
     if (k + kGroup > class_count_) {
-      // LowerSide reads whole vectors, so the last classes are copied.
+      // LowerSide reads whole vectors, so the last classes are copied to a padded buffer.
       for (std::size_t row = 0; row < batch.size(); ++row) {
         const std::span<const double> tail = batch.row(row).subspan(k);
         std::copy(tail.begin(), tail.end(), &rest[row * kGroup]);
@@ -160,7 +160,8 @@ void ClassEvidence::AddSome(const PredictionBatch& batch) noexcept {
       g = rest.data();
       stride = kGroup;
     }
-    // Up to each row with a label among these, which follows on what the row itself did.
+    // Processes the rows up to and including the next one whose label is among these classes: the
+    // label's correction comes after the row's own bets.
     for (std::size_t first = 0; first < batch.size();) {
       std::size_t last = first;
       const auto has_label = [&](std::size_t row) {

@@ -13,7 +13,7 @@
 namespace calibd {
 namespace {
 
-// Beyond this fewer than four digits of the statistic would be right.
+// Above this condition number, fewer than four digits of the statistic are correct.
 constexpr double kMaxCondition = 1e12;
 
 absl::Status CheckLocationCount(std::size_t count) {
@@ -86,7 +86,7 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
   result.test_locations = count;
   result.ucme = mean.squaredNorm() / static_cast<double>(count);
   result.condition = largest / values(0);
-  // The sum over eigenvectors cannot fall below 0.
+  // A sum over eigenvectors, because it cannot be negative.
   const Eigen::VectorXd projected = eigen.eigenvectors().transpose() * mean;
   result.statistic = n * (projected.array().square() / values.array()).sum();
   result.p_value =

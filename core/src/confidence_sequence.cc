@@ -17,7 +17,7 @@ constexpr int kMostSteps = 100;
 struct BoundedValues {
   static constexpr double kLargestRate = 0.75;
   static double Psi(double rate) noexcept {
-    // log1p loses what is left of it for a small rate.
+    // For a small rate, log1p cancels most digits.
     return rate < 1e-4 ? rate * rate * (0.5 + rate / 3) : -std::log1p(-rate) - rate;
   }
 };
@@ -28,7 +28,8 @@ struct BoundedVectors {
   }
 };
 
-// x of log sum_j w_j exp(l_j x - psi(l_j) squares) = log_target; see the header's formulas.
+// Solves log sum_j w_j exp(l_j x - psi(l_j) squares) = log_target for x; see the formulas of the
+// header.
 template <typename Kind>
 double SolveMixture(double squares, double log_target) noexcept {
   // The logarithm of each summand is rate x + offset.
@@ -42,8 +43,8 @@ double SolveMixture(double squares, double log_target) noexcept {
     offsets[j] = -std::log((place + 1) * (place + 2)) - Kind::Psi(rate) * squares;
     x = std::min(x, (log_target - offsets[j]) / rate);
   }
-  // One summand alone is enough there. The logarithm of the sum is convex and ascends, so that
-  // Newton's steps come down to the solution and never pass it.
+  // Starts where a single summand reaches the target. The logarithm of the sum is convex and
+  // increasing, so Newton's steps descend to the solution without passing it.
   for (int step = 0; step < kMostSteps; ++step) {
     double most = -std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; j < kRates; ++j) most = std::max(most, rates[j] * x + offsets[j]);

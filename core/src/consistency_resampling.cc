@@ -16,7 +16,8 @@
 namespace calibd {
 namespace {
 
-// Errors this close are equal but for the order in which they were summed.
+// Errors that differ by less than this are considered equal: they may differ by the order of
+// summation.
 constexpr double kTie = 1e-12;
 
 }  // namespace

@@ -13,7 +13,7 @@ std::vector<bool> RejectedByEbh(std::span<const double> log10_e_values, double a
   const auto threshold = [&](std::size_t k) {
     return std::log10(static_cast<double>(sorted.size()) / (alpha * static_cast<double>(k)));
   };
-  // Most are below the threshold for all of them, the least one.
+  // Most e-values are below the threshold of all K hypotheses, which is the smallest one.
   auto rejected = static_cast<std::size_t>(
       std::find_if(sorted.begin(), sorted.end(),
                    [least = threshold(sorted.size())](double value) { return value < least; }) -
@@ -21,8 +21,8 @@ std::vector<bool> RejectedByEbh(std::span<const double> log10_e_values, double a
   while (rejected > 0 && sorted[rejected - 1] < threshold(rejected)) --rejected;
   std::vector<bool> result(log10_e_values.size(), false);
   if (rejected == 0) return result;
-  // Equal e-values are rejected together: if the k-th equalled the next, the next would satisfy the
-  // condition too.
+  // Equal e-values are rejected together: if the k-th were equal to the next one, the next one
+  // would satisfy the condition too.
   const double least = sorted[rejected - 1];
   std::transform(log10_e_values.begin(), log10_e_values.end(), result.begin(),
                  [least](double value) { return value >= least; });

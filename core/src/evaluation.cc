@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMurphyBins = 15;
 
-// Approximate number of multiplications of the stages that are not a lens.
+// Approximate number of multiplications of the stages that do not belong to a lens.
 double BinnedOperations(double n, double m, const BinnedErrorSpec& spec) {
   const double splits = std::holds_alternative<MedianVarianceBins>(spec) ? std::log2(n + 1) : 1;
   return 8 * n * m * splits;
@@ -54,7 +54,7 @@ class Stages {
     const double begin = done_ / total_;
     done_ += operations;
     if (control.progress) {
-      // Rounding must not lead past the next stage's begin.
+      // Rounding must not exceed the beginning of the next stage.
       control.progress = [progress = control_.progress, begin,
                           end = std::min(1.0, done_ / total_)](double fraction) {
         progress(std::min(end, begin + (end - begin) * fraction));
@@ -232,7 +232,7 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
     if (!status.ok()) return status;
   }
   for (std::size_t i = 0; i < options.binned_errors.size(); ++i) {
-    // The size of the sample is checked when it is known.
+    // The size of the sample is checked later, when it is known.
     constexpr auto kAny = static_cast<std::size_t>(-1);
     const absl::Status status = CheckBinnedErrorSpec(options.binned_errors[i], kAny);
     if (!status.ok()) {
@@ -289,7 +289,7 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   if (absl::Status status = EvaluateScores(batch, *stage, evaluation); !status.ok()) return status;
 
   for (const BinnedErrorSpec& spec : options.binned_errors) {
-    // Too few observations for median-variance bins: they do not exist.
+    // With too few observations, median-variance bins do not exist.
     const auto* const bins = std::get_if<MedianVarianceBins>(&spec);
     if (bins != nullptr && n < bins->min_size) continue;
     stage = stages.Begin("binned errors", BinnedOperations(size, m, spec));

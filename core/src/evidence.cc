@@ -215,7 +215,7 @@ void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
 void EvidenceProcess::Add(const PredictionBatch& batch) noexcept {
   std::size_t first = 0;
   while (first < batch.size()) {
-    // Rescaling occurs at the same predictions however the stream is split into calls.
+    // Rescaling occurs at the same predictions, regardless of how the stream is split into calls.
     const std::int64_t until_rescale = kRescalePeriod - count_ % kRescalePeriod;
     const std::size_t rows =
         std::min({batch.size() - first, kRowsAtOnce, static_cast<std::size_t>(until_rescale)});
@@ -401,7 +401,7 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* c
   reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);
   const std::vector<double> shares(parts.size(), 1 / static_cast<double>(parts.size()));
   const auto average = [&](const std::vector<double>& values) {
-    // Parts at 1 each average to 1, whatever the rounding.
+    // If all parts are 1, their average must be 1 despite rounding.
     const double log_mean = std::max(LogSumExp(values, shares), 0.0);
     DriftStatistic statistic{.log10_now = ToLog10(log_mean), .maximum = {}};
     statistic.maximum.Add(log_mean, reading.count);

@@ -13,7 +13,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-// After highway.h, for each target.
+// After highway.h, once per target.
 #include "exp2-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 
@@ -21,7 +21,8 @@
 #define CALIBD_CORE_SRC_EVIDENCE_SIMD_ONCE_
 namespace calibd {
 
-// The log of a padded class: its powers are as good as 0, without an underflow on the way.
+// The logarithm of a padded class: its powers are practically 0, and no intermediate result
+// underflows.
 inline constexpr double kLogNothing = -600;
 
 // Log prior of each expert; padded experts never contribute to the mixture.
@@ -93,8 +94,9 @@ void Phases(const PhaseTask& task) {
   for (; row < task.rows; ++row) PhaseRows<1>(task, row);
 }
 
-// Coefficients of the series of sin and cos; on |x| <= pi / 4 the first left out is below
-// 1e-17.
+// Coefficients of the series of sin and cos. For
+// x
+// <= pi / 4 the first omitted term is below 1e-17.
 constexpr double kSinCoefficients[] = {
     -1.0 / 6,        1.0 / 120,         -1.0 / 5040,          1.0 / 362880,
     -1.0 / 39916800, 1.0 / 6227020800., -1.0 / 1307674368000.};
@@ -109,7 +111,9 @@ void Features(double* HWY_RESTRICT features) {
   const V scale = hn::Set(d, 0.125);
   for (std::size_t r = 0; r < kFrequencyCount; r += hn::Lanes(d)) {
     const V turns = hn::LoadU(d, features + r);
-    // Whole and quarter turns go first: |x| <= pi / 4 is left.
+    // Removes whole and quarter turns, which leaves
+    // x
+    // <= pi / 4.
     const V part = hn::Sub(turns, hn::Round(turns));
     const V quarters = hn::Round(hn::Mul(part, hn::Set(d, 4)));
     const V x = hn::Mul(hn::Set(d, 6.283185307179586476925),
@@ -121,7 +125,7 @@ void Features(double* HWY_RESTRICT features) {
     V cos = hn::Set(d, kCosCoefficients[7]);
     for (int k = 6; k >= 0; --k) cos = hn::MulAdd(cos, square, hn::Set(d, kCosCoefficients[k]));
     cos = hn::MulAdd(cos, square, hn::Set(d, 1));
-    // quarters is -2..2: by an odd number sin and cos change places, and signs go with them.
+    // quarters is in -2..2. An odd number swaps sin and cos; the signs change accordingly.
     const V size = hn::Abs(quarters);
     const auto odd = hn::Eq(size, hn::Set(d, 1));
     const auto half = hn::Eq(size, hn::Set(d, 2));
@@ -150,15 +154,15 @@ double Match(const double* HWY_RESTRICT features, double weight, double* HWY_RES
   return Sum(hn::Add(product[0], product[1]));
 }
 
-// kRows rows pass the sums of kVectors vectors of classes at once: the sums are read and written
-// once for all of them. The bits are those of one row after the other. at: where the vectors
-// stand among sums, across: among residuals. next: sums that come into the cache meanwhile, a line
-// at a time so that none waits for another.
+// kRows rows update the sums of kVectors vectors of classes at once, so that the sums are read and
+// written once for all rows. The bits are the same as for one row after another. at: position of
+// the vectors among the sums; across: among the residuals. next: sums that are prefetched
+// meanwhile, one line at a time, so that the requests do not wait for each other.
 template <std::size_t kRows, std::size_t kVectors>
 HWY_INLINE void WitnessRows(const WitnessTask& task, const std::size_t* at,
                             const std::size_t* across, std::size_t first, const double* next) {
   constexpr std::size_t kLine = 64 / sizeof(double);
-  // Sums a row and vector, as each addition waits for the one before it.
+  // Several sums per row and vector, because each addition depends on the previous one.
   constexpr std::size_t kSums = 2;
   const D d;
   const double* HWY_RESTRICT features = task.features + first * kFeatureCount;
@@ -199,7 +203,7 @@ HWY_INLINE void WitnessRows(const WitnessTask& task, const std::size_t* at,
   }
 }
 
-// All rows, over kVectors vectors of classes from `vector` on.
+// All rows, for kVectors vectors of classes beginning at `vector`.
 template <std::size_t kVectors>
 HWY_INLINE void WitnessVectors(const WitnessTask& task, std::size_t vector) {
   constexpr std::size_t kRows = 4;
@@ -244,7 +248,7 @@ struct PowerParts {
 constexpr int kSmallestRoot = 180;
 constexpr std::array kRoots = {4, 9, 10};
 
-// Needs a constant expression: a power that is none of these needs a root more.
+// Fails to compile if beta is not a multiple of these roots: such a power needs another root.
 constexpr PowerParts PartsOf(double beta) {
   for (int whole = 0; whole <= 3; ++whole) {
     for (std::size_t root = 0; root < kRoots.size(); ++root) {
@@ -282,8 +286,10 @@ HWY_INLINE V Power(V p, const V* roots) {
   }
 }
 
-// p^{1/180} by the series of the exponential function: p is above 1e-16, as a tolerance of 1e-9
-// is shared among less than 1e7 classes, so that |x| < .21 and what is left out is below 1e-15.
+// p^{1/180} by the series of the exponential function. p is above 1e-16, because a tolerance of at
+// least 1e-9 is distributed over fewer than 1e7 classes. Therefore
+// x
+// < .21, and the omitted terms are below 1e-15.
 HWY_INLINE V SmallestRoot(V log_p) {
   const D d;
   constexpr double kEven[] = {1.0 / 2, 1.0 / 24, 1.0 / 720, 1.0 / 40320, 1.0 / 3628800};
@@ -291,7 +297,7 @@ HWY_INLINE V SmallestRoot(V log_p) {
   const V one = hn::Set(d, 1);
   const V x = hn::Mul(log_p, hn::Set(d, 1.0 / kSmallestRoot));
   const V square = hn::Mul(x, x);
-  // Two series, as a step of one waits for the one before it.
+  // Two series, because each step of a series depends on the previous one.
   V even = hn::Set(d, kEven[4]);
   V odd = hn::Set(d, kOdd[3]);
   for (int k = 3; k >= 0; --k) even = hn::MulAdd(even, square, hn::Set(d, kEven[k]));
@@ -327,11 +333,11 @@ HWY_INLINE void SumPowers(const PredictionTerms& terms, double* sums,
 HWY_INLINE V BinOf(V given, const double* HWY_RESTRICT edges, bool many) {
   const D d;
   const V one = hn::Set(d, 1);
-  // Several counts, as an addition waits for the one before it.
+  // Several counts, because each addition depends on the previous one.
   constexpr std::size_t kCounts = 4;
   V count[kCounts];
   for (V& value : count) value = hn::Zero(d);
-  // With many classes most are in the lower bins, so the upper bins are skipped.
+  // With many classes, most values are in the lower bins, so the upper bins are skipped.
   constexpr std::size_t kAtOnce = 8;
   static_assert(kBinCount % kAtOnce == 0);
   for (std::size_t first = 0; first < kBinCount; first += kAtOnce) {
@@ -348,14 +354,14 @@ HWY_INLINE V BinOf(V given, const double* HWY_RESTRICT edges, bool many) {
 
 // The sums of the predictions in each bin, before and after smoothing.
 void SumBins(const double* HWY_RESTRICT g, PredictionTerms& terms) {
-  // Many classes add to four tables in turn: most are in the same bin, and an addition would
-  // wait for the one before it.
+  // With many classes, four tables are used in turn: most classes are in the same bin, and an
+  // addition would wait for the previous one.
   constexpr std::size_t kTables = 4;
   const std::size_t mask = terms.class_count < 64 ? 0 : kTables - 1;
   double sums[kTables][kBinCount][2];
   std::fill_n(&sums[0][0][0], (mask + 1) * kBinCount * 2, 0.0);
   for (std::size_t k = 0; k < terms.class_count; ++k) {
-    // Beside each other: one addition of a vector.
+    // Adjacent in memory, so that one vector addition updates both.
     double* const sum = sums[k & mask][static_cast<std::size_t>(terms.bins[k])];
     sum[0] += g[k];
     sum[1] += terms.p[k];
@@ -375,7 +381,7 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t m = terms.class_count;
-  // Vectors are whole, and the last ones are filled with zeros.
+  // Whole vectors are read, so the last one is padded with zeros.
   HWY_ALIGN double rest[kGroup] = {};
   const std::size_t whole = m / kGroup * kGroup;
   for (std::size_t k = whole; k < m; ++k) rest[k - whole] = g[k];
@@ -409,7 +415,7 @@ void SmoothRow(const double* HWY_RESTRICT g, double eps, const double* HWY_RESTR
   SumPowers(terms, terms.power_sums.data(), std::make_index_sequence<kPowers.size()>());
 }
 
-// e^{eta x}; `before` is that of the rate before this one.
+// Returns e^{eta x}; `before` is the power for the previous rate.
 template <std::size_t kIndex>
 HWY_INLINE V TiltPower(V x, V before) {
   const D d;
@@ -494,14 +500,15 @@ Projection Project(const double* HWY_RESTRICT residual, const double* HWY_RESTRI
   return out;
 }
 
-// 1 / sqrt(x) for x that a float can hold: square roots and quotients of doubles would take
-// longer than all else about a histogram.
+// 1 / sqrt(x) for an x in the range of float: square roots and quotients of doubles would take
+// longer than the rest of a histogram.
 HWY_INLINE V ReciprocalSqrt(V x) {
   const D d;
   const hn::Rebind<float, D> df;
   const V half = hn::Mul(x, hn::Set(d, 0.5));
   V y = hn::PromoteTo(d, hn::ApproximateReciprocalSqrt(hn::DemoteTo(df, x)));
-  // Newton's steps double the digits, of which there are 14 bits with AVX-512, else 11 or more.
+  // A Newton step doubles the number of correct bits, which is 14 with AVX-512 and otherwise at
+  // least 11.
   constexpr int kSteps = HWY_TARGET <= HWY_AVX3 ? 2 : 3;
   for (int step = 0; step < kSteps; ++step) {
     y = hn::Mul(y, hn::NegMulAdd(half, hn::Mul(y, y), hn::Set(d, 1.5)));
@@ -560,8 +567,8 @@ OfPasts<HistogramSums> ClassHistograms(const PredictionTerms& terms,
     priors[past] = hn::Set(d, 3 * weights[past]);
     for (V& sum : sums[past]) sum = hn::Zero(d);
   }
-  // Cell by cell into a short row: where gathers are slowed down against attacks they take
-  // several times as long.
+  // Copies cell by cell to a short row: gathers take several times as long on CPUs with mitigations
+  // against attacks.
   constexpr std::size_t kAtOnce = 64;
   HWY_ALIGN double row[kAtOnce * kCellSize];
   for (std::size_t first = 0; first < terms.size; first += kAtOnce) {
@@ -595,7 +602,7 @@ void AddExpectations(const PredictionTerms& terms, const double* HWY_RESTRICT g,
   const double all = weights[kAll];
   const double recent = weights[kRecent];
   for (std::size_t k = 0; k < terms.class_count; ++k) {
-    // Beside each other: one addition of a vector.
+    // Adjacent in memory, so that one vector addition updates both.
     double* const expected = cells + terms.cells[k] + kExpected;
     expected[kAll] += all * g[k];
     expected[kRecent] += recent * g[k];

@@ -10,8 +10,8 @@
 
 namespace calibd {
 
-// The loops over classes and experts of the evidence, with Highway's choice of instructions
-// at run time. Sums differ between CPUs in their last bits.
+// The loops of the evidence over classes and experts, with instructions that Highway selects at run
+// time. The last bits of sums differ between CPUs.
 
 // Arrays over classes or experts are padded to a multiple of this many values on every CPU.
 inline constexpr std::size_t kGroup = 8;
@@ -38,7 +38,7 @@ inline constexpr std::size_t kBinCount = 24;
 // For each row: phases[r] += sum_k g[k] frequencies[k][r], k ascending.
 struct PhaseTask {
   std::size_t rows;
-  // rows x class_count, where these `count` classes begin.
+  // rows x class_count, beginning at these `count` classes.
   const double* probabilities;
   std::size_t class_count;
   std::size_t count;
@@ -60,11 +60,11 @@ struct WitnessTask {
   std::size_t rows;
   // rows x kFeatureCount.
   const double* features;
-  // rows x stride; stride is the number of classes, padded.
+  // rows x stride; stride is the padded number of classes.
   const double* residuals;
   double* out;
   std::size_t stride;
-  // The weight of the newest row before each of these joins, inverted, and after.
+  // For each row, the inverse of the weight of the newest row before it, and its own weight.
   const double* inverse_before;
   const double* after;
 };
@@ -72,11 +72,11 @@ void AdvanceWitness(const WitnessTask& task) noexcept;
 
 // A prediction before its label is known. Arrays over classes, padded to `size`.
 struct PredictionTerms {
-  // Smoothed, 0 where padded.
+  // Smoothed; 0 for padding.
   double* p;
   // Natural logarithm.
   double* log_p;
-  // kCellSize (bin * size + class): where the counts of each class's bin stand.
+  // kCellSize (bin * size + class): position of the counts of each class's bin.
   std::int64_t* cells;
   std::int32_t* bins;
   std::size_t class_count;
@@ -93,19 +93,21 @@ struct PredictionTerms {
 // probabilities.
 void Smooth(const double* g, double eps, const double* edges, PredictionTerms& terms) noexcept;
 
-// Reductions of F that the experts need. Padding values of F become copies of its first value.
+// Reductions of F that the experts need. The padding of F is overwritten with copies of its first
+// value.
 struct WitnessTerms {
   double min;
   double max;
-  // L = <p, F> - min as sum_k p_k (F_k - min), which avoids cancellation where F is almost
-  // constant.
+  // L = <p, F> - min as sum_k p_k (F_k - min), which avoids cancellation if F is almost constant.
   double largest_loss;
   // sum_k p_k e^{eta (F_k - max) / (10 + M)}.
   std::array<double, kTiltRates.size()> tilt_sums;
 };
 [[nodiscard]] WitnessTerms ReduceWitness(const PredictionTerms& terms, double* witness,
                                          double match) noexcept;
-// d'F, |d|^2, and sum_k g_k (F_k - <g, F>)^2 for g = e_y - d. `at_label` is F_y; pads of d are 0.
+// d'F,
+// d
+// ^2, and sum_k g_k (F_k - <g, F>)^2 for g = e_y - d. `at_label` is F_y; the padding of d is 0.
 struct Projection {
   double product;
   double square;
@@ -127,8 +129,8 @@ using HistogramSums = std::array<double, kHistogramPowers.size()>;
 void AddClassExpectations(const PredictionTerms& terms, const double* g,
                           const OfPasts<double>& weights, double* cells) noexcept;
 
-// The e-values of all experts as e^linear numerator / denominator, so that their logarithms
-// are taken together; 0, 1, 1 where padded.
+// The e-values of all experts as e^linear numerator / denominator, so that their logarithms are
+// computed together; 0, 1, 1 for padding.
 struct ExpertBets {
   std::array<double, kPaddedExperts> linear;
   std::array<double, kPaddedExperts> numerator;

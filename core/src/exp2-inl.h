@@ -1,4 +1,4 @@
-// The exponential function of vectors, for each instruction set that includes it.
+// The exponential function of vectors, compiled for each instruction set that includes it.
 #if defined(CALIBD_CORE_SRC_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CALIBD_CORE_SRC_EXP2_INL_H_
 #undef CALIBD_CORE_SRC_EXP2_INL_H_
@@ -14,8 +14,9 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Coefficients of 2^f = sum_k (ln 2)^k / k! f^k; on |f| <= 1/2 the first one left out
-// is below half an ulp.
+// Coefficients of 2^f = sum_k (ln 2)^k / k! f^k; for
+// f
+// <= 1/2 the first omitted term is below half an ulp.
 constexpr double kExp2Coefficients[] = {
     1.0,
     6.93147180559945309417e-01,
@@ -33,14 +34,15 @@ constexpr double kExp2Coefficients[] = {
     1.36914888539041288808e-12,
 };
 
-// 2^x for x <= 0; below the smallest normal number about 0.
+// Returns 2^x for x <= 0; about 0 below the smallest normal number.
 template <class D, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
 HWY_INLINE V Exp2(D d, V x) {
   constexpr bool kFloat = sizeof(T) == 4;
   constexpr int kMantissaBits = kFloat ? 23 : 52;
   constexpr int kDegree = kFloat ? 7 : 13;
   const hn::RebindToSigned<D> di;
-  // Adding it rounds to an integer and leaves that in the low bits of the mantissa.
+  // Adding this number rounds x to an integer, and leaves the integer in the low bits of the
+  // mantissa.
   const V magic = hn::Set(d, kFloat ? static_cast<T>(0x1.8p23) : static_cast<T>(0x1.8p52));
   x = hn::Max(x, hn::Set(d, kFloat ? static_cast<T>(-126) : static_cast<T>(-1022)));
   const V shifted = hn::Add(x, magic);
@@ -49,8 +51,8 @@ HWY_INLINE V Exp2(D d, V x) {
   for (int k = kDegree - 1; k >= 0; --k) {
     power = hn::MulAdd(power, fraction, hn::Set(d, static_cast<T>(kExp2Coefficients[k])));
   }
-  // 2^n is an addition of n to the exponent: the power is in [0.7, 1.5] and n >= -126,
-  // so that the exponent stays above 0, or drops to it and gives about 0.
+  // Multiplies by 2^n by adding n to the exponent. The power is in [0.7, 1.5] and n >= -126, so the
+  // exponent stays above 0, or becomes 0, which gives about 0.
   return hn::BitCast(
       d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<kMantissaBits>(hn::BitCast(di, shifted))));
 }

@@ -63,7 +63,7 @@ ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
                 const ClassCountTerms& classes, std::size_t label) noexcept {
   ExpertBets bets;
   std::size_t count = 0;
-  // In the order of kExperts; index: among the parameters of a kind.
+  // In the order of kExperts. index: the position among the parameters of a kind.
   const auto add = [&](const auto& parameters, const auto& bet) {
     for (std::size_t index = 0; index < parameters.size(); ++index) {
       const EValue e = bet(parameters[index], index);

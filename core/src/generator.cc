@@ -106,7 +106,7 @@ void Generator::Draw(std::size_t n, PredictionSet& set) {
     const std::size_t begin = set.probabilities.size();
     for (const double alpha : spec_.alpha) set.probabilities.push_back(LogGamma(alpha, rng));
     const std::span<double> g(&set.probabilities[begin], m);
-    // A Dirichlet variate is normalised Gammas: the softmax of their logarithms.
+    // A Dirichlet variate consists of normalised Gamma variates: the softmax of their logarithms.
     const double max = *std::max_element(g.begin(), g.end());
     double sum = 0;
     for (double& value : g) {

@@ -15,18 +15,18 @@
 namespace calibd {
 namespace {
 
-// ln B(x, x). Not of beta itself, which underflows for large x.
+// ln B(x, x). Not computed as the logarithm of beta, which underflows for large x.
 double LogBeta(double x) {
   return 2 * boost::math::lgamma(x, MathPolicy()) - boost::math::lgamma(2 * x, MathPolicy());
 }
 
 struct Concentrations {
   double total = 0;
-  // total - alpha_i, without the cancellation of that difference: > 0.
+  // total - alpha_i, without the cancellation of this difference: > 0.
   std::vector<double> others;
 };
 
-// Errors: InvalidArgument when alpha is not what a spec takes.
+// Errors: InvalidArgument if a spec would not accept alpha.
 absl::StatusOr<Concentrations> Sum(std::span<const double> alpha) {
   Concentrations sums;
   sums.others.resize(alpha.size());
@@ -53,7 +53,7 @@ absl::StatusOr<double> ExpectedCalibrationError(const GeneratorSpec& spec) {
   double error = 0;
   for (std::size_t k = 0; k < spec.alpha.size(); ++k) {
     const double alpha = spec.alpha[k];
-    // A sum of 1 may be off by its rounding.
+    // Rounding may make a sum of 1 slightly larger.
     const double beta = std::min(1.0, spec.beta[k]);
     error +=
         beta * boost::math::ibeta(alpha, sums->others[k], beta, MathPolicy()) -
@@ -70,7 +70,7 @@ absl::StatusOr<double> MeanTotalVariation(std::span<const double> alpha) {
   }
   const absl::StatusOr<Concentrations> sums = Sum(alpha);
   if (!sums.ok()) return sums.status();
-  // In the exponent, since 2 / a0 may overflow.
+  // As a logarithm, because 2 / a0 may overflow.
   const double log_factor = std::log(2.0) - std::log(sums->total) + LogBeta(sums->total);
   double mean = 0;
   for (std::size_t k = 0; k < alpha.size(); ++k) {

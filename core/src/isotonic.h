@@ -9,8 +9,8 @@
 
 namespace calibd {
 
-// Binary predictions in order of their probability, equal ones pooled: isotonic
-// regression gives equal probabilities equal values.
+// Binary predictions in order of their probability. Equal probabilities are pooled, because
+// isotonic regression assigns the same value to them.
 struct SortedPredictions {
   // Distinct, ascending.
   std::vector<double> probabilities;
@@ -22,7 +22,7 @@ struct SortedPredictions {
   explicit SortedPredictions(const BinaryPredictions& predictions);
 };
 
-// A run of groups to which isotonic regression gives one value, their mean.
+// Consecutive groups to which isotonic regression assigns the same value, their mean.
 struct IsotonicBlock {
   std::size_t begin = 0;
   std::size_t end = 0;

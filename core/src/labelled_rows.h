@@ -9,8 +9,8 @@
 
 namespace calibd {
 
-// A batch, or rows picked from one with labels of their own: the input of a resampling test without
-// a copy of the predictions. A view.
+// A batch, or rows selected from a batch with different labels: the input of a resampling test
+// without a copy of the predictions. A view.
 class LabelledRows {
  public:
   explicit LabelledRows(const PredictionBatch& batch) noexcept

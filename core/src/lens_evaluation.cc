@@ -51,7 +51,7 @@ absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& 
                            : EstimateNullMoments(seen, *std::get_if<Kernel>(&kernel), control);
 }
 
-// The results of each single class of a class-wise batch.
+// Computes the results of each single class of a class-wise batch.
 absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const RunControl& control,
                              std::vector<LensTestResult::OneClass>& classes) {
   for (std::size_t k = 0; k < seen.parts.size(); ++k) {
@@ -139,7 +139,7 @@ double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& le
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(lens.reduced_class_count(class_count));
   if (lens.is_scalar() && options.kernel.rule.distance != Distance::kSquaredEuclidean) {
-    // A recursion for each part and replicate.
+    // One recursion for each part and replicate.
     const auto parts = static_cast<double>(lens.parts(class_count));
     return 8 * size * parts * (options.replicates + 40.0) + (parts > 1 ? 4 * kNullPairWork : 0);
   }
@@ -150,7 +150,7 @@ double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& le
       pair += 3 * m + 2 * static_cast<double>(factor.rank);
     }
   }
-  // The statistic, the replicates and the noise floor go through the pairs.
+  // The statistic, the replicates and the noise floor each make passes over the pairs.
   const double passes = 2 + BootstrapPasses(options.replicates);
   return size * size * static_cast<double>(lens.parts(class_count)) *
              (passes * pair + options.replicates) / 2 +

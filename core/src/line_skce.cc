@@ -8,10 +8,10 @@
 namespace calibd {
 namespace {
 
-// A row may be this far from the line: a few roundings.
+// Maximum distance of a row from the line, due to a few roundings.
 constexpr double kOnLine = 1e-14;
 
-// The kernel's distance of two predictions whose first probabilities differ by 1.
+// The kernel's distance between two predictions whose first probabilities differ by 1.
 std::optional<double> UnitDistance(Distance distance) {
   switch (distance) {
     case Distance::kTotalVariation:
@@ -29,11 +29,11 @@ std::optional<double> UnitDistance(Distance distance) {
 struct Point {
   double position;
   std::uint32_t row;
-  // The label is the first class.
+  // True if the label is the first class.
   bool is_first;
 };
 
-// p (1 - p) of a residual that is 1 - p or -p.
+// p (1 - p), given a residual of 1 - p or -p.
 double Variance(double residual) { return std::abs(residual) * (1 - std::abs(residual)); }
 
 }  // namespace
@@ -71,7 +71,7 @@ std::optional<LineSkce> LineSkce::Of(const PredictionBatch& batch, const Kernel&
 
 double LineSkce::SumAboveDiagonal() const noexcept {
   double sum = 0;
-  double before = 0;  // sum of residuals before this one, as it sees them
+  double before = 0;  // sum of the residuals before this one, weighted by the kernel
   for (std::size_t s = 0; s < residuals_.size(); ++s) {
     before *= decay_[s];
     sum += residuals_[s] * before;

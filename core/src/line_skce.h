@@ -12,13 +12,13 @@
 
 namespace calibd {
 
-// Two-class predictions lie on a line, where the exponential kernel is a product over
-// the gaps between neighbours: with the observations sorted, sum_{i<j} r_i r_j
-// exp(-(c_j - c_i) / nu) is one recursion, exact in O(n) after an O(n log n) sort. With
-// r = [y = 0] - g_0 a term is h_ij = 2 r_i r_j k(g_i, g_j).
+// The estimators for two classes. Two-class predictions lie on a line, on which the exponential
+// kernel is a product over the gaps between neighbours. With the observations sorted, sum_{i<j} r_i
+// r_j exp(-(c_j - c_i) / nu) is one recursion, exact in O(n) after an O(n log n) sort. With r = [y
+// = 0] - g_0 a term is h_ij = 2 r_i r_j k(g_i, g_j).
 class LineSkce {
  public:
-  // Unset unless m = 2, every row sums to 1 up to rounding (else the predictions are not on a
+  // Unset unless m = 2, every row sums to 1 up to rounding (otherwise the predictions are not on a
   // line), and the kernel is exponential.
   static std::optional<LineSkce> Of(const PredictionBatch& batch, const Kernel& kernel);
 
@@ -30,21 +30,21 @@ class LineSkce {
   [[nodiscard]] double NullSumOfSquares() const noexcept;
   [[nodiscard]] double NullSumOfDiagonal() const noexcept;
 
-  // h_ii and R_i = sum_j h_ij of the observations, as ordered in the batch.
+  // h_ii and R_i = sum_j h_ij of the observations, in the order of the batch.
   struct Rows {
     std::vector<double> diagonal;
     std::vector<double> sums;
   };
   [[nodiscard]] Rows RowSums() const;
 
-  // C'HC for counts C, as ordered in the batch.
+  // C'HC for counts C, in the order of the batch.
   [[nodiscard]] double QuadraticForm(std::span<const std::uint32_t> counts) const noexcept;
 
  private:
   LineSkce() = default;
 
-  // By ascending position: row of the batch, residual, and the kernel between this one
-  // and the one before.
+  // By ascending position: the row in the batch, the residual, and the kernel between this
+  // observation and the previous one.
   std::vector<std::uint32_t> order_;
   std::vector<double> residuals_;
   std::vector<double> decay_;

@@ -1,4 +1,4 @@
-// The natural logarithm of vectors, for each instruction set that includes it.
+// The natural logarithm of vectors, compiled for each instruction set that includes it.
 #if defined(CALIBD_CORE_SRC_LOG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CALIBD_CORE_SRC_LOG_INL_H_
 #undef CALIBD_CORE_SRC_LOG_INL_H_
@@ -14,21 +14,23 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// ln x for positive normal doubles, within 2 ulp, and of equal bits on every CPU: no fused
-// multiplication. ln(2^e f) = e ln 2 + 2 artanh(s) with s = (f - 1) / (f + 1), where f is in
-// [sqrt(1/2), sqrt(2)) and so |s| < .172; the first term left out of the series of artanh is
-// below 1e-18 of its sum.
+// ln x for positive normal doubles, within 2 ulp, with the same bits on every CPU: no
+// multiplication is fused. ln(2^e f) = e ln 2 + 2 artanh(s) with s = (f - 1) / (f + 1), where f is
+// in [sqrt(1/2), sqrt(2)) and therefore
+// s
+// < .172. The first omitted term of the series of artanh is below 1e-18 of its sum.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Log(D d, V x) {
   constexpr int kMantissaBits = 52;
   constexpr int kTerms = 11;
   const hn::RebindToSigned<D> di;
-  // The bits of sqrt(1/2): what lies above them in whole exponents is e.
+  // The bits of x minus the bits of sqrt(1/2); their exponent part is e.
   const auto above = hn::Sub(hn::BitCast(di, x), hn::Set(di, std::int64_t{0x3FE6A09E667F3BCD}));
   const auto exponent_bits =
       hn::And(above, hn::Set(di, static_cast<std::int64_t>(0xFFF0000000000000)));
   const V f = hn::BitCast(d, hn::Sub(hn::BitCast(di, x), exponent_bits));
-  // Shifted as unsigned, moved to be positive: added to the bits of 2^52, it is its mantissa.
+  // Shifted as an unsigned number after adding an offset that makes it positive. Added to the bits
+  // of 2^52, it becomes the mantissa.
   const hn::RebindToUnsigned<D> du;
   constexpr std::int64_t kBias = 1024;
   const auto biased = hn::ShiftRight<kMantissaBits>(
@@ -44,7 +46,7 @@ HWY_INLINE V Log(D d, V x) {
     series = hn::Add(hn::Mul(series, square), hn::Set(d, 1.0 / (2 * k + 1)));
   }
   const V twice = hn::Add(s, s);
-  // ln 2 in two parts, the first of few bits so that its product with e is exact.
+  // ln 2 in two parts. The first has few bits, so that its product with e is exact.
   const V high = hn::Mul(exponent, hn::Set(d, 0x1.62E42FEFA38p-1));
   const V low = hn::Mul(exponent, hn::Set(d, 0x1.EF35793C7673p-45));
   return hn::Add(high, hn::Add(twice, hn::Add(low, hn::Mul(twice, hn::Mul(square, series)))));

@@ -39,7 +39,7 @@ absl::Status CheckSymmetric(const Matrix& matrix, std::size_t term) {
 absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
                                                   std::size_t class_count) {
   if (terms.empty()) return absl::InvalidArgumentError("terms is empty, expected at least 1 term");
-  // Before anything of m x m is taken.
+  // Checked before memory of m x m is allocated.
   for (std::size_t l = 0; l < terms.size(); ++l) {
     if (terms[l].matrix.size() != class_count * class_count) {
       return absl::InvalidArgumentError(absl::StrCat("terms[", l, "].matrix has ",
@@ -63,7 +63,7 @@ absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
                                                      values(0),
                                                      ", expected a positive semi-definite matrix"));
     }
-    if (!(largest > 0)) continue;  // the zero matrix adds nothing
+    if (!(largest > 0)) continue;  // the zero matrix contributes nothing
     if (largest < kLeastEigenvalue || largest > kGreatestEigenvalue) {
       return absl::InvalidArgumentError(
           absl::StrCat("terms[", l, "].matrix has the largest eigenvalue ", largest, ", expected ",

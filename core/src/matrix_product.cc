@@ -16,13 +16,14 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of C that are summed in registers at a time, two vectors each.
+// Number of rows of C that are summed in registers at a time, two vectors each.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 constexpr std::size_t kRows = 12;
 #else
 constexpr std::size_t kRows = 6;
 #endif
-// Rows of B that are packed at a time: two vectors of each fit into the first cache.
+// Number of rows of B that are packed at a time: two vectors of each fit into the first-level
+// cache.
 constexpr std::size_t kDepth = 256;
 
 // The destination of a block of kRows rows and two vectors of columns of C.
@@ -34,7 +35,7 @@ struct Target {
   T keep;
 };
 
-// Packed rows of A times packed columns of B, over `depth` entries.
+// The product of packed rows of A and packed columns of B, over `depth` entries.
 template <class D, typename T = hn::TFromD<D>, class V = hn::Vec<D>>
 HWY_INLINE void MultiplyBlock(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
                               std::size_t depth, const Target<T>& target) {
@@ -44,7 +45,7 @@ HWY_INLINE void MultiplyBlock(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRIC
   for (std::size_t r = 0; r < kRows; ++r) {
     left[r] = hn::Zero(d);
     right[r] = hn::Zero(d);
-    // It is far away, and not needed before the sums are ready.
+    // C is not in the cache, and not needed before the sums are ready.
     hwy::Prefetch(target.c + r * target.stride);
     hwy::Prefetch(target.c + r * target.stride + lanes);
   }
@@ -72,8 +73,8 @@ HWY_INLINE void MultiplyBlock(D d, const T* HWY_RESTRICT a, const T* HWY_RESTRIC
   }
 }
 
-// Columns begin .. begin + depth - 1 of A, kRows rows after kRows rows, entry by entry; the
-// last rows are filled up with zeros.
+// Packs columns begin .. begin + depth - 1 of A, kRows rows at a time, entry by entry; missing rows
+// are zero.
 template <typename T>
 HWY_INLINE void PackRows(const MatrixProduct<T>& product, std::size_t begin, std::size_t depth,
                          T* packed) {
@@ -86,7 +87,8 @@ HWY_INLINE void PackRows(const MatrixProduct<T>& product, std::size_t begin, std
   }
 }
 
-// Columns first .. first + width - 1 of B, rows begin .. begin + depth - 1; zeros beyond.
+// Packs columns first .. first + width - 1 of B, rows begin .. begin + depth - 1; missing columns
+// are zero.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE void PackColumns(D d, const MatrixProduct<T>& product, std::size_t begin,
                             std::size_t depth, std::size_t first, std::size_t width, T* packed) {
@@ -132,7 +134,7 @@ HWY_INLINE void Product(const MatrixProduct<T>& product, std::vector<T>& scratch
           MultiplyBlock(d, a, packed, depth, Target<T>{c, product.c_stride, product.weight, keep});
           continue;
         }
-        // At the edges by way of a block that is whole.
+        // At the edges, the result goes through a complete block.
         MultiplyBlock(d, a, packed, depth, Target<T>{edge, panel, product.weight, T{0}});
         for (std::size_t r = 0; r < count; ++r) {
           T* const out = c + r * product.c_stride;

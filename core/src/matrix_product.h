@@ -9,9 +9,9 @@ namespace calibd {
 // Columns of a piece of B, a multiple of the columns of one register block.
 inline constexpr std::size_t kPieceColumns = 32;
 
-// C <- weight A B + keep C. Own code, because what Debian has either shares buffers between threads
-// without locks (the single-threaded OpenBLAS), starts threads, or is half as fast. Concurrent
-// calls are safe with separate scratch.
+// C <- weight A B + keep C. This is own code, because the libraries in Debian either share buffers
+// between threads without locks (the single-threaded OpenBLAS), start threads, or are half as fast.
+// Concurrent calls are safe if each has its own scratch.
 template <typename T>
 struct MatrixProduct {
   std::size_t rows = 0;
@@ -20,11 +20,12 @@ struct MatrixProduct {
   // rows x depth, row-major.
   const T* a = nullptr;
   std::size_t a_stride = 0;
-  // depth x columns; from one row to the next and from one column to the next.
+  // depth x columns, with the distances in memory from one row to the next and from one column to
+  // the next.
   const T* b = nullptr;
   std::size_t b_row_stride = 0;
   std::size_t b_column_stride = 1;
-  // When not 0, B comes in pieces of kPieceColumns columns, so far from one to the next.
+  // If not 0, B is divided into pieces of kPieceColumns columns, which are this far apart.
   std::size_t b_piece_stride = 0;
   // rows x columns, row-major. Not read when keep is 0.
   T* c = nullptr;

@@ -13,9 +13,9 @@
 
 namespace calibd {
 
-// The tiles of H for a matrix-valued kernel: for each term the tile of its real-valued
-// kernel times that of the products of F'd. The interface is TileEngine's; the order is
-// that of the batch.
+// Computes the tiles of H for a matrix-valued kernel: for each term, the tile of its real-valued
+// kernel multiplied elementwise by the tile of products of F'd. The interface is that of
+// TileEngine; the order is that of the batch.
 class MatrixTileEngine {
  public:
   MatrixTileEngine(const PredictionBatch& batch, const MatrixKernel& kernel);

@@ -24,7 +24,7 @@ constexpr std::size_t kClassesPerTurn = 4096;
 constexpr double kMinPairs = 1000;
 constexpr double kWorkPerCheck = 1e5;
 constexpr double kLevel = 0.95;
-constexpr double kNormalQuantile = 1.6448536269514722;  // of kLevel
+constexpr double kNormalQuantile = 1.6448536269514722;  // for kLevel
 
 double SumOfVariances(const NullMoments& moments) {
   const auto n = static_cast<double>(moments.n);
@@ -64,8 +64,8 @@ NoiseFloor NullMoments::Block(std::int64_t block_count, std::size_t block_size) 
 
 namespace {
 
-// The mean of E h_ij^2 over all pairs, or over as many as the work allows, drawn at
-// random. A pair may come twice: the mean is unbiased all the same. width: work of a pair.
+// The mean of E h_ij^2 over all pairs, or over as many random pairs as the work limit allows. A
+// pair may be drawn twice; the mean is unbiased nevertheless. width: work per pair.
 template <typename Square>
 absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunControl& control,
                                      const Square& square) {
@@ -147,7 +147,8 @@ absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel
     const auto multiply = [&](const Tile& tile, std::span<const double> left,
                               std::span<const double> right, double keep,
                               std::vector<double>& out) {
-      // In turns, so that a tile of very many classes can be cancelled.
+      // Several classes at a time, so that the computation can be cancelled within a tile of very
+      // many classes.
       for (std::size_t k = 0; k < m; k += kClassesPerTurn) {
         if (walk.cancelled() && walk.cancelled()()) return;
         Multiply(MatrixProduct<double>{.rows = tile.row_count,
@@ -222,7 +223,7 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch, const Ke
       moments.mean_diagonal += batch.weight * sum / static_cast<double>(n);
     }
   }
-  // One after the other, as NullSquare takes them.
+  // Consecutive parts, as NullSquare expects them.
   const auto gather = [&parts, m](std::size_t i, std::vector<double>& row) {
     for (std::size_t part = 0; part < parts.size(); ++part) {
       const std::span<const double> from = parts[part].view().row(i);

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Predictions, one for each lane: row-major, or the same one for all.
+// Predictions, one per lane: row-major, or the same one for all lanes.
 template <bool kSame>
 struct PairSide {
   const double* rows;
@@ -49,7 +49,7 @@ struct PairSide {
   }
 };
 
-// Sums class after class in the order of the scalar functions.
+// Sums class by class in the order of the scalar functions.
 template <bool kSquares, bool kTraces>
 struct PairSums {
   RowVector y_x;
@@ -71,7 +71,7 @@ struct PairSums {
     cubes = hn::Zero(d);
   }
 
-  // p, q: class k of both sides. sum: that of the distance's four.
+  // p, q: class k of both sides. sum: the sum among the distance's four to which it is added.
   HWY_INLINE void Add(std::size_t k, RowVector p, RowVector q, std::size_t sum) {
     const RowTag d;
     const RowVector difference = hn::Sub(p, q);
@@ -114,7 +114,7 @@ HWY_INLINE RowVector LabelProduct(const PairSide<false>& x, const PairSide<kSame
   return hn::IfThenElse(hn::Eq(x.y, z.y), hn::Mul(own_x, own_z), different);
 }
 
-// kSame: z is one prediction for all pairs; else null traces are computed too.
+// kSame: z is one prediction for all pairs; otherwise null traces are computed too.
 template <bool kSquares, bool kSame>
 HWY_INLINE void GroupTerms(const PairSide<false>& x, const PairSide<kSame>& z, std::size_t first,
                            PairTerms& terms) {
@@ -132,7 +132,7 @@ HWY_INLINE void GroupTerms(const PairSide<false>& x, const PairSide<kSame>& z, s
     }
   }
   if (kRowLanes == 4 && k > 0 && k < m) {
-    // The last four classes, of which some were added before.
+    // The last four classes; some of them were added before.
     RowVector p[kRowLanes];
     RowVector q[kRowLanes];
     x.Classes(m - kRowLanes, p);
@@ -148,8 +148,8 @@ HWY_INLINE void GroupTerms(const PairSide<false>& x, const PairSide<kSame>& z, s
   if constexpr (!kSame) hn::StoreU(sums.NullTrace(), d, &terms.null_traces[first]);
 }
 
-// z: a prediction for each of the batch, or one for all. Returns how many pairs were done: all
-// or, when they are fewer than the lanes, none.
+// z: one prediction per row of the batch, or one for all. Returns the number of processed pairs:
+// all, or none if there are fewer pairs than lanes.
 template <bool kSame, bool kSquares>
 HWY_INLINE std::size_t AllTerms(const PredictionBatch& batch, const double* z,
                                 const std::int32_t* y_z, PairTerms& terms) {

@@ -12,7 +12,7 @@
 
 namespace calibd {
 
-// A distance from its sum over classes, of absolute differences or their squares.
+// Computes a distance from its sum over classes of absolute differences or their squares.
 [[nodiscard]] inline double DistanceOfSum(Distance distance, double sum) noexcept {
   switch (distance) {
     case Distance::kTotalVariation:
@@ -29,11 +29,11 @@ namespace calibd {
   return distance == Distance::kEuclidean || distance == Distance::kSquaredEuclidean;
 }
 
-// (e_{y_i} - g_i)' (e_{y_j} - g_j), what SkceTerm multiplies with the kernel. Cost: O(m).
+// (e_{y_i} - g_i)' (e_{y_j} - g_j), which SkceTerm multiplies by the kernel. Cost: O(m).
 [[nodiscard]] double ResidualProduct(std::span<const double> g_i, std::int32_t y_i,
                                      std::span<const double> g_j, std::int32_t y_j) noexcept;
 
-// tr(S_i S_j), see NullMoments; 0 where rounding takes it below. Cost: O(m).
+// tr(S_i S_j), see NullMoments; 0 if rounding makes it negative. Cost: O(m).
 [[nodiscard]] double NullTrace(std::span<const double> g_i, std::span<const double> g_j) noexcept;
 
 inline constexpr std::size_t kMaxPairs = 32;
@@ -42,17 +42,18 @@ inline constexpr std::size_t kMaxPairs = 32;
 struct PairTerms {
   std::array<double, kMaxPairs> distances;
   std::array<double, kMaxPairs> residual_products;
-  // Only of neighbours.
+  // Only set for neighbours.
   std::array<double, kMaxPairs> null_traces;
 };
 
-// Each has the bits of DistanceOf, ResidualProduct and NullTrace of one pair, on every CPU:
-// lanes run over pairs. Cost: O(m) a pair.
+// These functions compute one pair per lane. Each value has the bits of DistanceOf, ResidualProduct
+// and NullTrace for this pair on every CPU. Cost: O(m) per pair.
 
-// Pair p is rows p and p + 1 of the batch, 2 to kMaxPairs + 1 rows.
+// Pair p consists of rows p and p + 1 of the batch, which has 2 to kMaxPairs + 1 rows.
 void ComputeNeighbourTerms(const PredictionBatch& batch, Distance distance,
                            PairTerms& terms) noexcept;
-// Pair p is row p of the batch, at most kMaxPairs, and the prediction g with its label y.
+// Pair p consists of row p of the batch, which has at most kMaxPairs rows, and the prediction g
+// with its label y.
 void ComputeTermsWith(std::span<const double> g, std::int32_t y, const PredictionBatch& batch,
                       Distance distance, PairTerms& terms) noexcept;
 

@@ -7,7 +7,7 @@
 namespace calibd {
 namespace {
 
-// Where feature j of class k stands.
+// The position of feature j of class k.
 std::size_t WitnessIndex(std::size_t j, std::size_t k) {
   return (k / kGroup * kFeatureCount + j) * kGroup + k % kGroup;
 }

@@ -54,9 +54,9 @@ class PastSums {
 
   // Saves all fields except those of ClassCounts.
   [[nodiscard]] PastState Save() const;
-  // True when the state has the shape for class_count classes and is finite.
+  // Returns true if the state has the shape for class_count classes and is finite.
   [[nodiscard]] static bool Fits(const PastState& state, std::size_t class_count);
-  // state: one that fits.
+  // state: must fit.
   void Restore(const PastState& state);
   [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
 

@@ -15,10 +15,10 @@
 namespace calibd {
 namespace {
 
-// Part of what merged sums mean: never to be changed.
+// Never change this seed: stored sums depend on the frequencies.
 constexpr std::uint64_t kFrequencySeed = 0x63616c69626421ULL;
 constexpr double kMaxFrequency = 1e6;
-// Frequencies of so many classes fit in the cache beside the phases of some rows.
+// The frequencies of this many classes fit into the cache together with the phases of some rows.
 constexpr std::size_t kClassesAtOnce = 32;
 
 double StandardNormal(Rng& rng) noexcept {
@@ -103,7 +103,7 @@ absl::StatusOr<std::shared_ptr<const RandomFeatures>> RandomFeatures::Create(
   LineVector frequencies;
   frequencies.reserve(class_count * kFrequencyCount);
   for (std::size_t k = 0; k < class_count; ++k) {
-    // A stream for each class, after that of what they share.
+    // One random stream for each class, after the streams of what the classes share.
     for (std::size_t r = 0; r < kFrequencyCount; ++r) {
       Rng rng(kFrequencySeed, (k + 1) * kFrequencyCount + r);
       frequencies.push_back(Draw(shared[r], rng));
@@ -120,7 +120,7 @@ void RandomFeatures::Map(std::span<const double> g, std::span<double> out) const
 void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
                          std::span<double> out) const noexcept {
   const std::size_t m = class_count_;
-  // The phases stand in the first half of each row's features until all classes are in.
+  // The phases are in the first half of each row's features until all classes are added.
   for (std::size_t row = 0; row < rows; ++row) {
     std::fill_n(&out[row * kFeatureCount], kFrequencyCount, 0.0);
   }

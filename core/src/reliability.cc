@@ -26,7 +26,7 @@ absl::Status CheckOptions(const CorpReliabilityOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("band_points is ", options.band_points, ", expected 2..", kMaxBandPoints));
   }
-  // Rounded, since (1 - .9) / 2 as a double is above .05.
+  // The tolerance of 1e-9 is needed because 1 - .9 as a double is below .1.
   const double needed = std::ceil(2 / (1 - options.level) - 1 - 1e-9);
   if (options.replicates != 0 &&
       (options.replicates < needed || options.replicates > kMaxBandReplicates)) {
@@ -37,14 +37,14 @@ absl::Status CheckOptions(const CorpReliabilityOptions& options) {
   return absl::OkStatus();
 }
 
-// Least k with k^3 >= n.
+// Returns the smallest k with k^3 >= n.
 std::size_t CubeRootAbove(std::size_t n) {
   auto k = static_cast<std::size_t>(std::cbrt(static_cast<double>(n)));
   while (k * k * k < n) ++k;
   return k;
 }
 
-// The groups of distinct predictions at which the band is given.
+// Returns the groups of distinct predictions at which the band is computed.
 std::vector<std::size_t> BandGroups(std::size_t groups, std::size_t points) {
   points = std::min(points, groups);
   std::vector<std::size_t> picked;
@@ -55,7 +55,7 @@ std::vector<std::size_t> BandGroups(std::size_t groups, std::size_t points) {
   return picked;
 }
 
-// Simulated numbers of events in each group, with labels drawn from the predictions.
+// Simulates the number of events in each group, with labels drawn from the predictions.
 std::vector<double> DrawSuccesses(const SortedPredictions& sorted, Rng& rng) {
   std::vector<double> successes(sorted.counts.size());
   for (std::size_t g = 0; g < successes.size(); ++g) {
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<BandPoint>> ConsistencyBand(const SortedPredictions& 
   const std::vector<std::size_t> picked =
       BandGroups(sorted.probabilities.size(), options.band_points);
   const auto replicates = static_cast<std::size_t>(options.replicates);
-  // One row a point, so that its values can be ranked.
+  // One row per point, so that its values can be ranked.
   std::vector<double> values(picked.size() * replicates);
   const absl::Status status = RunReplicates(replicates, control, [&](std::size_t r) {
     Rng rng(options.seed, r);
@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<BandPoint>> ConsistencyBand(const SortedPredictions& 
     }
   });
   if (!status.ok()) return status;
-  // From the end that is left out; see CheckOptions for the rounding.
+  // The rank of the band's edges from either end; for the tolerance see CheckOptions.
   const auto rank = static_cast<std::size_t>(
       std::floor(static_cast<double>(replicates + 1) * (1 - options.level) / 2 + 1e-9));
   std::vector<BandPoint> band;

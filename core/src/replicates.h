@@ -9,8 +9,8 @@
 
 namespace calibd {
 
-// Runs body(0) .. body(count - 1) as control says, each on one thread; tells the
-// progress and stops between them when cancelled. Errors: Cancelled.
+// Runs body(0) .. body(count - 1) on the threads of control, each call on one thread; reports
+// progress, and stops between calls if cancelled. Errors: Cancelled.
 [[nodiscard]] absl::Status RunReplicates(std::size_t count, const RunControl& control,
                                          const std::function<void(std::size_t)>& body);
 

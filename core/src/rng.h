@@ -5,12 +5,12 @@
 
 namespace calibd {
 
-// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): equal on every platform, and
-// cheap to start, so that each replicate has a stream of its own.
+// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): the same on every platform, and cheap to
+// initialise, so that each replicate has its own stream.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed) noexcept : state_(seed) {}
-  // Streams of one seed are independent of the order in which they are used.
+  // The streams of a seed do not depend on the order in which they are used.
   Rng(std::uint64_t seed, std::uint64_t stream) noexcept : state_(seed) {
     state_ = Next() ^ (stream * 0xD1342543DE82EF95ULL);
     state_ = Next();
@@ -24,7 +24,7 @@ class Rng {
     return z ^ (z >> 31);
   }
 
-  // In (0, 1), never an end: the logarithm of it is finite.
+  // In (0, 1), without the ends: its logarithm is finite.
   double Uniform() noexcept { return (static_cast<double>(Next() >> 12) + 0.5) * 0x1p-52; }
 
   // In [0, n). Not exactly uniform: a value's probability is off by up to 2^-32, far below the

@@ -1,4 +1,4 @@
-// Predictions side by side, one for each lane of a vector, for each instruction set that
+// Loads predictions into vectors, one prediction per lane. Compiled for each instruction set that
 // includes it.
 #if defined(CALIBD_CORE_SRC_ROW_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CALIBD_CORE_SRC_ROW_LANES_INL_H_
@@ -17,14 +17,14 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Wider vectors would need more shuffles for each prediction than the additions that they save.
+// Wider vectors would need more shuffles per prediction than the additions that they save.
 using RowTag = hn::CappedTag<double, 4>;
 using RowVector = hn::Vec<RowTag>;
 
 constexpr std::size_t kRowLanes = hn::MaxLanes(RowTag());
 static_assert(kRowLanes == 1 || kRowLanes == 2 || kRowLanes == 4);
 
-// value(lane) for each lane.
+// Returns a vector of value(lane).
 template <typename Value>
 HWY_INLINE RowVector OfEachLane(const Value& value) {
   HWY_ALIGN double values[kRowLanes];
@@ -32,7 +32,7 @@ HWY_INLINE RowVector OfEachLane(const Value& value) {
   return hn::Load(RowTag(), values);
 }
 
-// Classes k .. k + kRowLanes - 1 of the rows: out[i] holds class k + i of row(lane).
+// Loads classes k .. k + kRowLanes - 1 of the rows: out[i] contains class k + i of row(lane).
 template <typename Row>
 HWY_INLINE void LoadClasses(const Row& row, std::size_t k, RowVector* HWY_RESTRICT out) {
   const RowTag d;
@@ -49,7 +49,7 @@ HWY_INLINE void LoadClasses(const Row& row, std::size_t k, RowVector* HWY_RESTRI
     const RowVector b = hn::LoadU(d, row(1) + k);
     const RowVector c = hn::LoadU(d, row(2) + k);
     const RowVector e = hn::LoadU(d, row(3) + k);
-    // Classes 0 and 2, 1 and 3.
+    // Classes 0 and 2, and classes 1 and 3.
     const RowVector even_ab = hn::InterleaveLower(d, a, b);
     const RowVector even_ce = hn::InterleaveLower(d, c, e);
     const RowVector odd_ab = hn::InterleaveUpper(d, a, b);

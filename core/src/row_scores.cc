@@ -26,14 +26,14 @@ static_assert(kMaxScoredRows % 8 == 0);
 void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
   const RowTag d;
   const std::size_t m = batch.class_count;
-  // Whole vectors are read.
+  // Initialised, because whole vectors are read.
   scores.brier.fill(1);
   scores.log_loss.fill(1);
   for (std::size_t first = 0; first < batch.size(); first += kRowLanes) {
     const double* rows[kRowLanes];
     const std::size_t count = std::min(kRowLanes, batch.size() - first);
     for (std::size_t lane = 0; lane < kRowLanes; ++lane) {
-      // Lanes without a row of their own take the last.
+      // Lanes without a row use the last row.
       rows[lane] = &batch.probabilities[(first + std::min(lane, count - 1)) * m];
     }
     const RowVector one = hn::Set(d, 1);
@@ -59,7 +59,7 @@ void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
       }
     }
     if (kRowLanes == 4 && k > 0 && k < m) {
-      // The last four classes, of which some were added before.
+      // The last four classes; some of them were added before.
       RowVector g[kRowLanes];
       LoadClasses(row, m - kRowLanes, g);
       for (std::size_t j = 0; j < kRowLanes; ++j) {
@@ -71,12 +71,12 @@ void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
     for (; k < m; ++k) add(OfEachLane([&](std::size_t l) { return rows[l][k]; }), 0);
 
     const RowVector sum = hn::Add(hn::Add(squares[0], squares[1]), hn::Add(squares[2], squares[3]));
-    // Lanes without a row of their own are stored too: the arrays have room for them.
+    // Lanes without a row are stored too: the arrays have room for them.
     hn::StoreU(maximum, d, &scores.confidence[first]);
     hn::StoreU(predicted, d, &scores.predicted_class[first]);
     hn::StoreU(sum, d, &scores.brier[first]);
   }
-  // Apart, so that the long chains of several rows go beside each other.
+  // In a separate loop, so that the long dependency chains of several rows overlap.
   using WideTag = hn::CappedTag<double, 8>;
   const WideTag wide;
   const auto one = hn::Set(wide, 1);
@@ -86,7 +86,7 @@ void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
   for (std::size_t i = 0; i < batch.size(); i += hn::Lanes(wide)) {
     const auto own = hn::LoadU(wide, &scores.log_loss[i]);
     const auto squares = hn::LoadU(wide, &scores.brier[i]);
-    // Rounding must not take it below 0.
+    // Rounding must not make it negative.
     const auto others = hn::Max(hn::Sub(squares, hn::Mul(own, own)), hn::Zero(wide));
     const auto residual = hn::Sub(one, own);
     hn::StoreU(hn::Add(others, hn::Mul(residual, residual)), wide, &scores.brier[i]);

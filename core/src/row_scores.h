@@ -21,8 +21,8 @@ struct RowScores {
   std::array<double, kMaxScoredRows> log_loss;
 };
 
-// batch: 1 to kMaxScoredRows valid rows. Each row's scores have the same bits in any batch and on
-// every CPU: lanes run over rows. Cost: O(m) a row.
+// batch: 1 to kMaxScoredRows valid rows. The scores of a row have the same bits in any batch and on
+// every CPU, because each lane processes one row. Cost: O(m) per row.
 void ComputeRowScores(const PredictionBatch& batch, RowScores& scores) noexcept;
 
 }  // namespace calibd

@@ -103,8 +103,8 @@ void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel,
   for (std::size_t begin = 1; begin < batch.size(); begin += kMaxPairs) {
     const PredictionBatch rows = batch.rows(begin, std::min(kMaxPairs, batch.size() - begin));
     ComputeNeighbourTerms(batch.rows(begin - 1, rows.size() + 1), kernel.distance(), terms);
-    // One kernel serves both the term and its square; in one loop, as both moments are chains of
-    // dependent divisions.
+    // One kernel value serves both the term and its square. One loop computes both moments, because
+    // each is a chain of dependent divisions.
     RunningMoments null_squares = null_squares_;
     const auto add_null_square = [&](std::size_t p) {
       const double factor = kernel.OfDistance(terms.distances[p]);

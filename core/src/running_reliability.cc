@@ -19,7 +19,7 @@ double Standardised(std::int64_t observed, double expected, double variance) noe
 
 bool StandsOut(double deviation, double variance, std::size_t places) noexcept {
   const double t = std::abs(deviation);
-  // Not so of NaN, nor where rounding alone deviates.
+  // False for NaN, and if only rounding deviates.
   if (!(t > 0 && variance > 0)) return false;
   const double exponent = (variance + t) * std::log1p(t / variance) - t;
   return exponent >= std::log(2 * static_cast<double>(places) / kStandOutLevel);
@@ -42,7 +42,7 @@ void RunningReliability::Add(const PredictionBatch& batch) noexcept {
     const PredictionBatch rows = batch.rows(begin, std::min(kMaxScoredRows, batch.size() - begin));
     ComputeRowScores(rows, scores);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      // A row's sum may be off by the tolerance, and a probability above 1 with it.
+      // The sum of a row may exceed 1 by the tolerance, and so may a probability.
       const double c = std::min(scores.confidence[i], 1.0);
       Bin& out = bins[UniformBinIndex(c, kReliabilityBinCount) - 1];
       ++out.count;

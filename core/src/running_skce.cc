@@ -13,7 +13,7 @@
 namespace calibd {
 namespace {
 
-// Fewer observations are faster one by one.
+// With fewer observations, adding them one by one is faster.
 constexpr std::size_t kMinPairsTogether = 4;
 
 }  // namespace

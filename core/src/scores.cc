@@ -12,8 +12,8 @@ namespace {
 
 constexpr char kNoObservations[] = "has 0 observations, needs at least 1";
 
-// Murphy's terms over `components` of n observations, whose predictions and outcomes
-// are given as functions of the observation and the component.
+// Computes Murphy's terms over `components` of n observations. The predictions and outcomes are
+// functions of the observation and the component.
 template <typename Probability, typename Outcome>
 MurphyDecomposition Decompose(std::size_t n_observations, std::size_t components,
                               const Partition& partition, const Probability& probability,
@@ -130,8 +130,8 @@ absl::StatusOr<CorpDecomposition> DecomposeCorp(const BinaryPredictions& predict
     terms.discrimination += block.count / n * departure * departure;
     recalibrated_score += block.successes / n * (1 - block.mean());
   }
-  // Non-negative up to rounding: no monotone function of the predictions, the identity among them,
-  // has a lower score than the recalibrated ones.
+  // Non-negative up to rounding: no monotone function of the predictions, including the identity,
+  // has a lower score than the recalibrated predictions.
   terms.miscalibration = std::max(0.0, terms.score - recalibrated_score);
   return terms;
 }

@@ -68,7 +68,7 @@ QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t size) noexcept {
   const auto n = static_cast<double>(size);
   QuadraticSkce estimate;
   estimate.n = size;
-  // A sum of squares; rounding may take it below 0.
+  // A sum of squares; rounding could make it negative.
   estimate.biased = std::max(0.0, (2 * sums.above_diagonal + sums.diagonal) / (n * n));
   if (size > 1) estimate.unbiased = 2 * sums.above_diagonal / (n * (n - 1));
   estimate.mean_diagonal = sums.diagonal / n;

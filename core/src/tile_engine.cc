@@ -24,7 +24,7 @@ MicroDistance MicroDistanceOf(Distance distance) {
   return MicroDistance::kHalfAbsolute;
 }
 
-// Bounded, so that it times a distance of 0 is 0 even in float.
+// Finite, so that its product with a distance of 0 is 0 even in float.
 template <typename T>
 T ScaleOf(const Kernel& kernel) {
   return static_cast<T>(std::max(-std::numbers::log2e / kernel.bandwidth(), -1e30));
@@ -120,7 +120,7 @@ void TileEngine<T>::PackRows(const Tile& tile, Scratch& scratch) const {
       row[k * 2 * kGroupRows + kGroupRows] = (k == y ? T{1} : T{0}) - g;
     }
   }
-  // Rows that only fill up a group must not hold what a multiplication could trip over.
+  // Padding rows must not contain values that a multiplication could turn into NaN.
   for (std::size_t i = tile.row_count; i % kGroupRows != 0; ++i) {
     T* row = &scratch.rows[i / kGroupRows * class_count_ * 2 * kGroupRows + i % kGroupRows];
     for (std::size_t k = 0; k < class_count_; ++k) {

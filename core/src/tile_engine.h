@@ -42,14 +42,14 @@ struct Tile {
 template <typename T>
 class TileEngine {
  public:
-  // Only distances: labels are not used, and the order is that of the predictions.
+  // For distances only: labels are not used, and the order is that of the predictions.
   TileEngine(std::span<const double> predictions, std::size_t class_count, Distance distance);
-  // Distances and kernels.
+  // For distances and kernels.
   TileEngine(std::span<const double> predictions, std::size_t class_count, const Kernel& kernel);
   TileEngine(const PredictionBatch& batch, const Kernel& kernel);
 
   [[nodiscard]] std::size_t size() const noexcept { return order_.size(); }
-  // Position -> row of the batch.
+  // Maps a position to the row of the batch.
   [[nodiscard]] std::span<const std::uint32_t> order() const noexcept { return order_; }
   // h_ii = k(x, x) |d_i|^2 at each position, in double.
   [[nodiscard]] std::span<const double> diagonal() const noexcept { return diagonal_; }
@@ -63,11 +63,11 @@ class TileEngine {
   // Sum of h_ij over the pairs of the tile with i < j. Calls `cancelled`, if set, every few
   // milliseconds. Once it is true, returns early with an unspecified value.
   double SumTerms(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled) const;
-  // Fills `out`, row-major with kTileSize values a row, with h_ij; on the diagonal with
-  // both triangles.
+  // Fills `out`, row-major with kTileSize values per row, with h_ij; on the diagonal in both
+  // triangles.
   void Terms(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
              T* out) const;
-  // The same with k(g_i, g_j), and with the distance.
+  // The same for k(g_i, g_j), and for the distance.
   void Kernels(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
                T* out) const;
   void Distances(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
@@ -76,7 +76,7 @@ class TileEngine {
   [[nodiscard]] static std::size_t MemoryBytes(std::size_t n, std::size_t class_count) noexcept {
     return n * (class_count * sizeof(T) + 3 * sizeof(double));
   }
-  // Bytes of one Scratch.
+  // Size of a Scratch in bytes.
   [[nodiscard]] static std::size_t ScratchBytes(std::size_t class_count) noexcept {
     return 2 * kTileSize * class_count * sizeof(T);
   }
@@ -93,7 +93,7 @@ class TileEngine {
   T scale_ = 0;
   std::vector<std::uint32_t> order_;
   std::vector<double> diagonal_;
-  // By position, padded to whole panels: labels, and sums of rows.
+  // By position, padded to complete panels: labels, and sums of rows.
   std::vector<std::int32_t> labels_;
   std::vector<T> sums_;
   // Panels of kPanelBytes / sizeof(T) observations: [panel][class][observation].

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "tile_micro.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-// After highway.h, for each target.
+// After highway.h, once per target.
 #include "exp2-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,7 +23,7 @@ HWY_INLINE V FinishDistance(D d, V sum, V row_sum, V column_sum) {
   const V zero = hn::Zero(d);
   const V two = hn::Set(d, 2);
   const V half = hn::Set(d, static_cast<hn::TFromD<D>>(0.5));
-  // Equal rows give exactly 0, rounding may give less.
+  // Equal rows give exactly 0; for others, rounding may give a negative value.
   if constexpr (kDistance == MicroDistance::kHalfAbsolute) {
     return hn::Max(zero, hn::Sub(hn::Mul(half, hn::Add(row_sum, column_sum)), sum));
   } else if constexpr (kDistance == MicroDistance::kAbsolute) {
@@ -139,14 +139,13 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
 
 template <class D, MicroDistance kDistance, typename T = hn::TFromD<D>>
 HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
-  // With 32 registers the sums of four rows fit beside their operands, with 16 those of
-  // two.
+  // The sums of four rows and their operands fit into 32 registers, those of two rows into 16.
   constexpr std::size_t kRows = HWY_MAX_BYTES >= 64 || HWY_TARGET == HWY_NEON ? 4 : 2;
   const std::size_t step = 2 * hn::Lanes(d);
   const bool product = task.output == MicroOutput::kSum || task.output == MicroOutput::kTerms;
   double sum = 0;
   for (std::size_t row = 0; row < task.row_count; row += kRows) {
-    // From here on every row comes after every column.
+    // All further rows come after all columns.
     if (task.output == MicroOutput::kSum &&
         task.row_ahead + static_cast<std::ptrdiff_t>(row) >=
             static_cast<std::ptrdiff_t>(kPanelBytes / sizeof(T))) {

@@ -6,8 +6,7 @@
 
 namespace calibd {
 
-// Observations of a panel fill this many bytes, whatever the CPU: two of the widest
-// vectors.
+// The observations of a panel fill this many bytes on every CPU: two of the widest vectors.
 inline constexpr std::size_t kPanelBytes = 128;
 // Rows that are packed together: [class][kGroupRows of g, then kGroupRows of d].
 inline constexpr std::size_t kGroupRows = 4;
@@ -23,27 +22,27 @@ struct MicroTask {
   const T* rows;
   const T* row_sums;
   std::size_t row_count;
-  // kPanelBytes / sizeof(T) values a class.
+  // kPanelBytes / sizeof(T) values per class.
   const T* panel;
   const T* panel_sums;
   const std::int32_t* panel_labels;
-  // All labels of the panel are the same.
+  // True if all labels of the panel are the same.
   bool one_label;
-  // Index of the first row less that of the panel's first column; only pairs with i < j
-  // are summed.
+  // Index of the first row minus the index of the panel's first column; only pairs with i < j are
+  // summed.
   std::ptrdiff_t row_ahead;
-  // Columns of the panel that exist.
+  // Number of columns of the panel that exist.
   std::size_t column_count;
   // The kernel is exp2(scale distance).
   T scale;
   MicroDistance distance;
   MicroOutput output;
-  // Row-major with `stride` values a row; written up to the panel's full width.
+  // Row-major with `stride` values per row; written up to the panel's full width.
   T* out;
   std::size_t stride;
 };
 
-// Returns the sum for MicroOutput::kSum, else 0. Dispatches to the best target.
+// Returns the sum for MicroOutput::kSum, else 0. Uses the best instruction set of the CPU.
 double RunMicro(const MicroTask<float>& task);
 double RunMicro(const MicroTask<double>& task);
 

@@ -22,7 +22,7 @@ struct TermSums {
 template <typename Engine>
 absl::StatusOr<TermSums> SumTiles(const Engine& engine, const RunControl& control,
                                   double progress_begin = 0, double progress_end = 1) {
-  // On a cache line of its own, since groups add at the same time.
+  // On its own cache line, because groups add at the same time.
   struct alignas(64) GroupSum {
     double above_diagonal = 0;
   };
@@ -46,7 +46,7 @@ absl::StatusOr<TermSums> SumTiles(const Engine& engine, const RunControl& contro
 // The quadratic estimators of n >= 1 observations; with n = 1 `unbiased` is 0.
 [[nodiscard]] QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t n) noexcept;
 
-// FailedPrecondition when n < needed.
+// Errors: FailedPrecondition if n < needed.
 [[nodiscard]] absl::Status CheckSampleSize(std::size_t n, std::size_t needed);
 
 }  // namespace calibd

@@ -6,7 +6,7 @@
 
 namespace calibd {
 
-// Tells progress in steps of 1/200, one thread at a time.
+// Reports progress in steps of 1/200, one thread at a time.
 class ProgressMeter {
  public:
   ProgressMeter(const RunControl& control, std::size_t total, double begin, double end)

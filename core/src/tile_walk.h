@@ -25,7 +25,7 @@ class TileWalk {
   TileWalk(std::size_t n, std::size_t group, const RunControl& control, ProgressMeter& meter)
       : n_(n), next_row_(group * kTileSize), control_(control), meter_(meter) {}
 
-  // Nothing after the last tile, or when the computation is cancelled.
+  // Returns nothing after the last tile, or if the computation is cancelled.
   std::optional<Tile> Next();
 
   // Ends the walk early; for long work on one tile.
@@ -43,15 +43,15 @@ class TileWalk {
   ProgressMeter& meter_;
 };
 
-// Calls body(group, walk) for each group that has tiles, in parallel as control says,
-// and reports progress within [progress_begin, progress_end]. The body keeps its
-// scratch on its stack: as many are alive as there are threads. Errors: Cancelled.
+// Calls body(group, walk) for each group that has tiles, in parallel on the threads of control, and
+// reports progress within [progress_begin, progress_end]. The body keeps its scratch on its stack,
+// so there is one per thread. Errors: Cancelled.
 [[nodiscard]] absl::Status ForEachTileGroup(
     std::size_t n, const RunControl& control,
     const std::function<void(std::size_t group, TileWalk& walk)>& body, double progress_begin = 0,
     double progress_end = 1);
 
-// Runs body(0 .. count-1) as control says.
+// Runs body(0 .. count-1) on the threads of control.
 void ParallelFor(const RunControl& control, std::size_t count,
                  const std::function<void(std::size_t)>& body);
 

@@ -20,7 +20,7 @@ std::optional<Violation> CheckShape(const PredictionBatch& batch) {
                      absl::StrCat("is ", m, ", expected ", kMinClassCount, "..", kMaxClassCount)};
   }
   if (batch.labels.empty()) return Violation{"labels", "is empty, expected at least 1 row"};
-  // Division, since n * m could overflow.
+  // Uses division, because n * m could overflow.
   if (batch.probabilities.size() % m != 0 || batch.probabilities.size() / m != batch.size()) {
     return Violation{"probabilities",
                      absl::StrCat("has ", batch.probabilities.size(), " values, expected ",

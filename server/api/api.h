@@ -34,23 +34,24 @@ struct ApiParts {
   Ingestor& ingestor;
   OpenStreams& streams;
   HistoryReader& history;
-  // Told of damage that a backup or verification finds.
+  // Receives reports of damage that a backup or verification finds.
   Health& health;
-  // Most bytes that the declaration of one new model may reserve.
+  // Maximum number of bytes that the declaration of a new model may reserve.
   std::size_t model_memory_bytes = 0;
   std::size_t model_disk_bytes = 0;
   std::size_t max_watchers = 0;
-  // The folder of the store that `commits` writes.
+  // The folder of the store to which `commits` writes.
   std::string data_dir;
 };
 
-// field: of the request, for the error. Errors: InvalidArgument naming the field; NotFound;
-// Unavailable before the models are recovered.
+// field: the request field that holds the name, for the error. Errors: InvalidArgument naming the
+// field; NotFound; Unavailable before the models are recovered.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> FindModel(const ModelRegistry& registry,
                                                                const char* field,
                                                                const std::string& name);
 
-// field: of the request that holds the producer. Errors: InvalidArgument naming the part of it.
+// field: the request field that holds the producer. Errors: InvalidArgument naming the invalid part
+// of the field.
 [[nodiscard]] absl::Status CheckProducer(const std::string& field, const std::string& producer_id,
                                          std::int64_t epoch);
 
@@ -58,7 +59,7 @@ struct ApiParts {
 enum class Rights { kRead, kWrite, kAdmin };
 
 // One method of the API: its name, the rights that its caller needs, and the function that serves
-// it. Nothing enforces the rights yet.
+// it. The rights are not enforced yet.
 template <typename Function>
 struct Method {
   const char* name;
@@ -68,9 +69,10 @@ struct Method {
 template <typename Function>
 Method(const char*, Rights, Function) -> Method<Function>;
 
-// The API, whatever transport its calls come by. Each function takes the request and answers
-// through `reply`, now or later; an error that it returns ends the call. The request is valid until
-// the function returns. `model` is the one that the request names. No function waits. Thread-safe.
+// The API, independent of the transport. Each function takes the request and answers through
+// `reply`, immediately or later; if it returns an error, the call ends with it. The request is
+// valid until the function returns. `model` is the model that the request names. No function
+// blocks. Thread-safe.
 class Api {
  public:
   explicit Api(const ApiParts& parts);
@@ -122,9 +124,9 @@ class Api {
 
   [[nodiscard]] const ApiParts& parts() const noexcept { return parts_; }
 
-  // Ends the calls that run for long, and takes no more of them.
+  // Ends long-running calls and accepts no new ones.
   void Drain();
-  // Ends the threads, once there are no calls.
+  // Stops the threads. Call it when there are no calls.
   void Stop();
 
  private:
@@ -143,7 +145,7 @@ class Api {
   StoreUpkeep upkeep_;
 };
 
-// The methods. StreamObservations is a conversation, which the transport leads.
+// The methods of the API. StreamObservations is not among the functions: the transport serves it.
 inline constexpr Method kCreateModel{"CreateModel", Rights::kWrite, &Api::CreateModel};
 inline constexpr Method kGetModel{"GetModel", Rights::kRead, &Api::GetModel};
 inline constexpr Method kListModels{"ListModels", Rights::kRead, &Api::ListModels};

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxNoteLength = 500;
 
-// Describes the alarm as it is now. Errors: NotFound.
+// Describes the current state of the alarm. Errors: NotFound.
 absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& proto) {
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
   const Alarm* const alarm =
@@ -69,7 +69,7 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
     });
   };
   if (alarm.has_acknowledge_time()) {
-    // What is visible is on disk.
+    // A visible acknowledgement is on disk.
     answer(absl::OkStatus());
   } else {
     parts_.ingestor.Acknowledge(model, alarm_id, request.note(), answer);

@@ -18,13 +18,13 @@
 namespace calibd::server {
 namespace {
 
-// B of the terms that a lens sums.
+// The bound B of the terms that the estimators of a lens sum.
 double TermBound(const LensSnapshot& lens) {
   return std::holds_alternative<Kernel>(*lens.kernel) ? lens.lens.DistributionFreeBound()
                                                       : DistributionFreeBound(*lens.kernel);
 }
 
-// lens: has a kernel.
+// lens: must have a kernel.
 void DescribeEstimates(const ModelDeclaration& declaration, const LensSnapshot& lens,
                        google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
                        v1::Provenance& provenance) {
@@ -115,7 +115,7 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
       DescribeEstimates(declaration, lens, *out.mutable_estimates(), *out.mutable_provenance());
     }
   }
-  // Block size 2 is always there, so it has the first block.
+  // Block size 2 always exists, and completes the first block.
   constexpr std::int64_t kFirstBlock = 2;
   if (!canonical.bandwidth_error.empty()) {
     auto& insufficient = *response.mutable_insufficient_data();

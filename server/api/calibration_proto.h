@@ -10,13 +10,13 @@
 
 namespace calibd::server {
 
-// Says which observations a number of a fixed-n method comes from, and when. Observations
-// are numbered from 1.
+// Describes the observations and the time from which a number of a fixed-n method was computed.
+// Observations are numbered from 1.
 void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_observation,
                         std::int64_t last_observation, std::chrono::system_clock::time_point time,
                         v1::Provenance& provenance);
 
-// What GetCalibration answers at a time when the model is in this state.
+// Writes the response of GetCalibration for this state of the model.
 void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
                          std::chrono::system_clock::time_point now,
                          v1::GetCalibrationResponse& response);

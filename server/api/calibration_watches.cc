@@ -23,11 +23,11 @@ using WatchResponse = v1::WatchCalibrationResponse;
 constexpr std::chrono::milliseconds kShortestInterval{100};
 constexpr std::chrono::hours kLongestInterval{1};
 constexpr std::chrono::seconds kDefaultInterval{1};
-// When one that was refused may come again.
+// Retry delay for a refused watcher.
 constexpr std::chrono::seconds kRefusalDelay{1};
-// How late a change may be seen.
+// Maximum delay until a change is noticed.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
-// Watchers that come to be due one after another are looked at together.
+// Watchers that become due within this time are examined in the same pass.
 constexpr std::chrono::milliseconds kBetweenPasses{20};
 
 absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& request) {
@@ -48,7 +48,7 @@ absl::StatusOr<std::chrono::nanoseconds> ReadInterval(const WatchRequest& reques
   return duration;
 }
 
-// How often the model's state has changed; a restart recovers each of these counts.
+// Number of changes of the model's state. A recovery restores each of these counts.
 std::int64_t Changes(const ModelSnapshot& snapshot) {
   std::int64_t changes = snapshot.accepted_batches + snapshot.rejected_batches;
   if (snapshot.label_coverage.has_value()) {
@@ -57,7 +57,7 @@ std::int64_t Changes(const ModelSnapshot& snapshot) {
                labels.conflicting + labels.late + labels.unknown;
   }
   if (snapshot.monitor.has_value()) {
-    // All alarms that are not kept any more are acknowledged.
+    // Alarms that are no longer kept have all been acknowledged.
     const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
     changes += snapshot.monitor->raised[0] + snapshot.monitor->raised[1] -
                std::count_if(alarms.begin(), alarms.end(), [](const Alarm& alarm) {
@@ -67,8 +67,9 @@ std::int64_t Changes(const ModelSnapshot& snapshot) {
   return changes;
 }
 
-// Grows with the changes, and where the verdict becomes stale by time alone. Begins at the model's
-// creation, so that one that was created anew is another. Above 0, which stands for none.
+// Increases with every change, and when the verdict becomes stale. It starts from the creation time
+// of the model, so that a recreated model has a different revision. It is > 0, because 0 means that
+// there is no revision.
 std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
                       std::chrono::system_clock::time_point now) {
   const std::int64_t begin =
@@ -79,12 +80,12 @@ std::int64_t Revision(const Model& model, const ModelSnapshot& snapshot,
 
 }  // namespace
 
-// A model as it is shown to all watchers of one pass.
+// The response for one model, shared by all watchers of a pass.
 struct CalibrationWatches::Shown {
   std::shared_ptr<const ModelSnapshot> snapshot;
   std::chrono::system_clock::time_point time;
   std::int64_t revision = 0;
-  // Set once one of the watchers needs it.
+  // Computed when the first watcher needs it.
   std::optional<v1::GetCalibrationResponse> calibration;
 };
 
@@ -106,8 +107,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return DrainingError();
-    // Under the lock: a model that is still registered now has its watches ended when it is
-    // deleted.
+    // Under the lock: if the model is still registered now, its deletion will end its watches.
     const ModelName& name = model->declaration().name;
     const absl::StatusOr<std::shared_ptr<Model>> registered = registry_.Find(name);
     if (!registered.ok() || *registered != model) return ModelNotFoundError(name.ToString());
@@ -131,7 +131,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
 }
 
 void CalibrationWatches::Remove(std::int64_t number) {
-  // Goes after the lock is released.
+  // Destroyed after the lock is released.
   Watcher removed;
   const std::lock_guard lock(mutex_);
   const auto found = watchers_.find(number);
@@ -163,7 +163,7 @@ void CalibrationWatches::End(const Model* model, const absl::Status& status) {
       }
     }
   }
-  // Outside the lock: a stream that ends removes its watcher.
+  // Without the lock: a stream that ends removes its watcher.
   for (const Reply<WatchResponse>& stream : streams) stream->End(status);
 }
 

@@ -12,17 +12,17 @@
 
 namespace calibd::server {
 
-// What a function of the API knows of the call that it serves, whatever transport the call uses.
+// The transport-independent context of a call.
 struct CallContext {
-  // "GetModel".
+  // Name of the method, such as "GetModel".
   const char* method = "";
-  // The caller's address in the form of the transport: "ipv4:127.0.0.1:50312".
+  // The caller's address in the form of the transport, such as "ipv4:127.0.0.1:50312".
   std::string caller;
-  // The transport cancels the call then.
+  // The transport cancels the call at this time.
   std::chrono::system_clock::time_point deadline;
 };
 
-// One call. No function waits. Thread-safe.
+// One call. No function blocks. Thread-safe.
 class Call {
  public:
   explicit Call(CallContext context) : context_(std::move(context)) {}
@@ -65,7 +65,8 @@ class Sink : public Call {
   virtual void SendLast(Response response) = 0;
   // True if Send would send a message now.
   [[nodiscard]] virtual bool idle() const = 0;
-  // Called whenever the client has taken a message, until the call ends. It may own the sink.
+  // Sets a callback for each time the client has taken a message, until the call ends. The callback
+  // may own the sink.
   virtual void OnTaken(std::function<void()> on_taken) = 0;
 
   // fill: writes the last response and returns the status with which the call ends.

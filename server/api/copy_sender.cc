@@ -25,7 +25,7 @@ CopySender::CopySender(File copy, Reply<v1::BackupResponse> stream, ThreadPool& 
 }
 
 void CopySender::Start() {
-  // A message of progress may still be on its way; whichever comes later sends the first chunk.
+  // A progress message may still be in flight; whichever event comes later sends the first chunk.
   stream_->OnTaken([self = shared_from_this()] {
     self->last_taken_ = Clock::now();
     self->PostNext();

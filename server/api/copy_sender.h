@@ -23,26 +23,26 @@ class CopySender final : public std::enable_shared_from_this<CopySender> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // readers: reads the copy; must live longer than the call.
+  // readers: the threads that read the copy; must outlive the call.
   CopySender(File copy, Reply<v1::BackupResponse> stream, ThreadPool& readers);
 
   void Start();
-  // Ends the call, and frees the copy at once even if the client does not read the error.
+  // Ends the call and frees the copy at once, even if the client does not read the error.
   void End(const absl::Status& status) { stream_->End(status); }
 
-  // When the client took something last.
+  // The time at which the client last took a chunk.
   [[nodiscard]] Clock::time_point last_taken() const noexcept { return last_taken_; }
 
  private:
   void PostNext();
-  // On a reading thread. Errors: Unavailable.
+  // Runs on a reading thread. Errors: Unavailable.
   absl::Status SendNext();
 
   const File copy_;
   const Reply<v1::BackupResponse> stream_;
   ThreadPool& readers_;
   std::atomic<Clock::time_point> last_taken_;
-  // The following belong to the one task that is posted at a time.
+  // The following members belong to the posted task. At most one task is posted at a time.
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
   std::vector<char> chunk_;
   std::int64_t sent_bytes_ = 0;

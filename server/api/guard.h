@@ -12,7 +12,7 @@
 
 namespace calibd::server {
 
-// Where a transport, or a thread that answers a call, enters the code of a call.
+// The points at which a transport, or a thread that answers a call, enters the code of a call.
 enum class Stage {
   kStart,     // the method is called
   kRead,      // a message was read
@@ -21,7 +21,7 @@ enum class Stage {
   kDone,      // the transport is done with the call
   kOpened,    // a producer was opened
   kProgress,  // a part of a long answer is due
-  kAnswer,    // the answer is there
+  kAnswer,    // the answer is ready
   kRoom,      // the ingest queue has room again
   kEnd,       // the server ends the call
 };
@@ -31,9 +31,9 @@ constexpr const char* StageName(Stage stage) noexcept {
   return kNames[static_cast<std::size_t>(stage)];
 }
 
-// Runs one entry of a call. body: returns an absl::Status or nothing. No exception leaves: it is
-// logged, and becomes the error with which the caller ends the call. method: "GetModel". Tests
-// throw inside with the failpoint "GetModel.start".
+// Runs the code of one entry. body: returns an absl::Status or nothing. No exception escapes: it is
+// logged and returned as the error with which the caller ends the call. method: such as "GetModel".
+// Tests make the code throw with failpoints such as "GetModel.start".
 template <typename Body>
 [[nodiscard]] absl::Status Guarded(const char* method, Stage stage, Body&& body) noexcept {
   try {

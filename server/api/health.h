@@ -16,11 +16,12 @@ namespace calibd::server {
 // The health of the server, which every transport reports. Thread-safe.
 class Health {
  public:
-  // data_dir: left out of what is logged. refusal: which writes the store refuses.
+  // data_dir: removed from logged messages. refusal: tells which writes the store refuses.
   Health(std::string data_dir, std::function<CommitQueue::Refusal()> refusal)
       : data_dir_(std::move(data_dir)), refusal_(std::move(refusal)) {}
 
-  // The models are recovered. Returns whether calls may be served: not so while draining.
+  // Call it when the models are recovered. Returns whether calls may be served; false while
+  // draining.
   [[nodiscard]] bool StartServing();
   void StartDraining() { phase_ = Phase::kDraining; }
 
@@ -30,13 +31,14 @@ class Health {
   void ReportDamage(const absl::Status& damage);
   [[nodiscard]] const std::atomic<bool>& damaged() const noexcept { return damaged_; }
 
-  // Why a load balancer should send nothing here, one line of text; empty if it should. Queries and
-  // gRPC's health service go on while the disk is full: a client that needs no writes loses
-  // nothing.
+  // The reason why a load balancer should send no requests, as one line of text; empty if there is
+  // none. While the disk is full, queries and gRPC's health service still work: a client that does
+  // not write loses nothing.
   [[nodiscard]] std::string Unready() const;
 
-  // What to log if the store refuses other writes than the last line said; empty otherwise. At most
-  // one line in kLogInterval, because a disk may be full and have room in turns. Not thread-safe.
+  // The line to log if the refused writes have changed since the last line; empty otherwise. At
+  // most one line in kLogInterval, because the disk may alternate between full and not full. Not
+  // thread-safe.
   [[nodiscard]] std::string RefusalChange(std::chrono::steady_clock::time_point now);
   static constexpr std::chrono::seconds kLogInterval{5};
 
@@ -48,7 +50,7 @@ class Health {
   std::atomic<Phase> phase_ = Phase::kStarting;
   std::atomic<bool> damaged_ = false;
   ErrorLog damage_log_{"damaged places"};
-  // The refusal in the last line of RefusalChange, and when the next line may follow.
+  // The refusal that RefusalChange logged last, and the earliest time of its next line.
   CommitQueue::Refusal logged_refusal_ = CommitQueue::Refusal::kNothing;
   std::chrono::steady_clock::time_point next_line_at_{};
 };

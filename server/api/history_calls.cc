@@ -24,7 +24,7 @@ constexpr std::int32_t kMaxHistoryPage = 1000;
 constexpr std::int64_t kLeastTimestamp = -62135596800;
 constexpr std::int64_t kGreatestTimestamp = 253402300799;
 
-// The first whole second that is not before the timestamp.
+// Rounds the timestamp up to whole seconds.
 absl::StatusOr<sys_seconds> CheckTime(const char* field, const google::protobuf::Timestamp& time) {
   if (time.seconds() < kLeastTimestamp || time.seconds() > kGreatestTimestamp || time.nanos() < 0 ||
       time.nanos() > 999999999) {
@@ -49,7 +49,8 @@ absl::StatusOr<HistoryResolution> CheckResolution(v1::GetHistoryRequest::Resolut
   }
 }
 
-// Before the start of a page's last bucket, so that other text is not taken for a token.
+// Precedes the start of the page's last bucket in a token, so that other text is not accepted as a
+// token.
 std::string TokenPrefix(HistoryResolution resolution) {
   return absl::StrCat("history:", static_cast<int>(resolution), ":");
 }

@@ -24,7 +24,7 @@ struct HistoryQuery {
 [[nodiscard]] absl::StatusOr<HistoryQuery> CheckHistoryRequest(
     const v1::GetHistoryRequest& request);
 
-// buckets: all of the query's range, ascending.
+// buckets: all buckets in the range of the query, ascending.
 void DescribeHistory(const HistoryQuery& query, const std::vector<History::Entry>& buckets,
                      v1::GetHistoryResponse& response);
 

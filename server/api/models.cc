@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20;
 
-// The declaration with its defaults. Errors: InvalidArgument.
+// Returns the declaration with its defaults. Errors: InvalidArgument.
 absl::StatusOr<ModelDeclaration> Check(const ApiParts& parts, const v1::Model& declared) {
   const auto existing = FindModel(parts.registry, "model.name", declared.name());
   if (!existing.ok()) {
     return CheckDeclaration(declared, parts.model_memory_bytes, parts.model_disk_bytes);
   }
-  // A model is declared again by every client that uses it. It keeps what it has, also if the
-  // limits, and so the defaults that follow them, have changed since.
+  // Every client declares the models that it uses. An existing model keeps its declaration, even if
+  // the limits, on which the defaults depend, have changed since.
   const v1::Model kept = ToProto((*existing)->declaration());
   v1::Model again = declared;
   if (again.has_label_grace() && again.max_pending() == 0) {
@@ -50,8 +50,8 @@ absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest
   const auto listed = registry.List(page->after, page->size + 1);
   if (!listed.ok()) return listed.status();
   const std::vector<std::shared_ptr<Model>>& models = *listed;
-  // A declaration with class names or matrices may be long: the page ends before it becomes too
-  // large a message, but not before its first model.
+  // Declarations with class names or matrices may be long. The page ends before the message becomes
+  // too large, but contains at least one model.
   std::size_t bytes = 0;
   std::size_t count = 0;
   while (count < std::min(models.size(), page->size)) {
@@ -99,7 +99,7 @@ absl::Status Api::DeleteModel(const v1::DeleteModelRequest& /*request*/,
                               const Reply<v1::DeleteModelResponse>& reply, NamedModel model) {
   server::DeleteModel(
       parts_.registry, parts_.commits, model, [this, model, reply](const absl::Status& deleted) {
-        // Also if the call has ended.
+        // Runs even if the call has ended.
         reply->Guard(Stage::kEnd, [&] {
           if (deleted.ok()) {
             const std::string name = model->declaration().name.ToString();

@@ -24,7 +24,7 @@ bool IsProducerId(const std::string& id) {
          });
 }
 
-// The position of a batch whose request names a producer. Errors: InvalidArgument.
+// Returns the position of a batch if the request names a producer. Errors: InvalidArgument.
 absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request) {
   if (!request.has_producer()) return std::nullopt;
   const v1::ObserveRequest::Producer& producer = request.producer();
@@ -65,7 +65,7 @@ absl::Status CheckProducer(const std::string& field, const std::string& producer
   return absl::OkStatus();
 }
 
-// The batch is settled also if the caller is gone by then.
+// The batch is settled even if the caller has disconnected.
 absl::Status Api::Observe(const v1::ObserveRequest& request,
                           const Reply<v1::ObserveResponse>& reply, NamedModel model) {
   const absl::StatusOr<std::optional<ProducerPosition>> position = ReadPosition(request);
@@ -89,7 +89,7 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
   parts_.ingestor.OpenAndSubmit(
       model, *position, std::move(batch),
       [this, model, reply, answer, producer = **position](const Settlement& settlement) {
-        // Also if the call has ended.
+        // Runs even if the call has ended.
         reply->Guard(Stage::kEnd,
                      [&] { parts_.streams.Fence(*model, producer.producer_id, producer.epoch); });
         answer(settlement);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int32_t kDefaultPageSize = 100;
 constexpr std::int32_t kMaxPageSize = 1000;
-// Before the name in a page token, so that other text is not taken for one.
+// Precedes the name in a page token, so that other text is not accepted as a token.
 constexpr char kTokenPrefix[] = "after:";
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 namespace calibd::server {
 
-// Sends the fraction of a computation that is done, at most ten times a second; leaves out messages
-// that the client is too slow for. Response: a message with a `progress` field. The function is
-// called by one thread at a time.
+// Sends the completed fraction of a computation, at most ten times a second. Skips messages that
+// the client is too slow to take. Response: a message with a `progress` field. One thread at a time
+// calls the function.
 template <typename Response>
 std::function<void(double fraction)> ProgressSender(const Reply<Response>& reply) {
   return [reply, next = std::chrono::steady_clock::time_point()](double fraction) mutable {

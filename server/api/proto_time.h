@@ -8,7 +8,7 @@
 
 namespace calibd::server {
 
-// Writes a duration, >= 0, or a time since the epoch, as its proto.
+// Converts a duration >= 0, or a time since the epoch, to its proto.
 template <typename Proto>
 void SetProto(std::chrono::nanoseconds value, Proto& proto) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(value);

@@ -5,8 +5,8 @@
 
 namespace calibd::server {
 
-// Message: v1.RunningScores or v1.HistoryBucket, which say it alike. reliability: of an
-// observation at least.
+// Message: v1.RunningScores or v1.HistoryBucket, which have the same fields. reliability: of at
+// least one observation.
 template <typename Message>
 void DescribeReliability(const RunningReliability& reliability, Message& out) {
   const RunningReliability::Bin all = reliability.Total();

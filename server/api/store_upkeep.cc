@@ -18,10 +18,10 @@ namespace calibd::server {
 namespace {
 
 constexpr int kNiceness = 10;
-// Finished copies on disk.
+// Maximum number of finished copies on disk.
 constexpr std::size_t kMaxCopies = 2;
 constexpr std::chrono::seconds kUpkeepRetryDelay{5};
-// A copy whose client took nothing for so long makes room for another one.
+// A copy whose client has taken nothing for this time may be replaced by another one.
 constexpr std::chrono::seconds kPatience{5};
 
 absl::Status BusyError(const char* message) {
@@ -29,7 +29,7 @@ absl::Status BusyError(const char* message) {
                         kUpkeepRetryDelay);
 }
 
-// Sends the progress of a computation, and returns whether anybody waits for its result.
+// Sends the progress of a computation, and returns whether the client still waits for the result.
 template <typename Response>
 std::function<bool(double)> Progress(const Reply<Response>& reply,
                                      const std::atomic<bool>& draining) {
@@ -65,7 +65,7 @@ absl::Status StoreUpkeep::Begin(const Reply<Response>& reply,
   computer_.Post([this, reply, work = std::move(work), turn = std::move(turn)]() mutable {
     reply->Guard(Stage::kAnswer, [&] {
       absl::Status status = work(turn);
-      // The client may call again as soon as it has the error.
+      // Released first, because the client may call again as soon as it receives the error.
       turn.reset();
       return absl::IsCancelled(status) && draining_ ? DrainingError() : status;
     });
@@ -92,7 +92,7 @@ absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn&
   }
   if (!status.ok()) return status;
   absl::StatusOr<File> file = File::Open(copy(), O_RDONLY | O_CLOEXEC, "send a backup");
-  // Without a name, the copy is gone when the call ends, and with the process.
+  // A file without a name disappears when the call or the process ends.
   std::error_code error;
   std::filesystem::remove(copy(), error);
   if (!file.ok() || error) {

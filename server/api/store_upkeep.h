@@ -18,13 +18,13 @@
 
 namespace calibd::server {
 
-// Backups and verifications. Reads the database by connections of its own, on a thread of its own,
-// once the models are recovered. One copy or verification is computed at a time; what is computed
-// is sent without holding up the next one.
+// Backups and verifications. They read the database through their own connections on a thread of
+// their own, once the models are recovered. One copy or verification is computed at a time. Sending
+// a result does not delay the next computation.
 class StoreUpkeep {
  public:
-  // folder: the folder of the store. A copy or a verification reports damage to health. Removes the
-  // incomplete copy of an earlier process from the folder.
+  // folder: the folder of the store. Damage that a copy or verification finds is reported to
+  // health. The constructor deletes an incomplete copy that an earlier process left in the folder.
   StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
               Health& health);
 
@@ -40,16 +40,17 @@ class StoreUpkeep {
   }
 
  private:
-  // While it is set, no other copy or verification is computed.
+  // While a turn exists, no other copy or verification is computed.
   using Turn = std::shared_ptr<void>;
 
   // Runs work on the computing thread; an error that it returns ends the call. work resets the turn
-  // when it has computed what it sends.
-  // Errors, and then work does not run: Unavailable; ResourceExhausted while another runs.
+  // when its computation is done and only sending remains. Errors, after which work does not run:
+  // Unavailable; ResourceExhausted while another computation runs.
   template <typename Response>
   absl::Status Begin(const Reply<Response>& reply, std::function<absl::Status(Turn&)> work);
   absl::Status MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn);
-  // Makes room for another copy on disk. Errors: ResourceExhausted while all are being read.
+  // Makes room for another copy on disk. Errors: ResourceExhausted while the clients of all copies
+  // are reading.
   absl::Status AdmitCopy();
 
   [[nodiscard]] std::string database() const { return folder_ + "/calibd.db"; }

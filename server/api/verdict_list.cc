@@ -22,9 +22,9 @@ constexpr double kDefaultRate = 0.05;
 constexpr double kMinRate = 1e-9;
 constexpr double kMaxRate = 0.25;
 
-// How long the later pages of a list are of the models that its first one tested.
+// For this time, later pages of a list use the test of its first page.
 constexpr std::chrono::seconds kTestedAge{60};
-// Models that are taken from the registry at a time, as nobody finds one meanwhile.
+// Number of models that are read from the registry at a time, because lookups block meanwhile.
 constexpr std::size_t kModelsAtATime = 256;
 constexpr std::chrono::seconds kListRetryDelay{1};
 
@@ -83,7 +83,7 @@ absl::Status VerdictList::ListPage(const Page& page, double rate,
     if (!tested.ok()) return tested.status();
     tested_ = *std::move(tested);
   }
-  // One more says whether there is another page.
+  // One extra model shows whether there is another page.
   const auto models = registry_.List(page.after, page.size + 1);
   if (!models.ok()) return models.status();
   response.set_tested_models(tested_->models);
@@ -108,7 +108,7 @@ absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
   if (!page.ok()) return page.status();
   const double given = request.false_discovery_rate();
   const double rate = given == 0 ? kDefaultRate : given;
-  // Written so that NaN fails too.
+  // Written so that NaN fails the check too.
   if (!(rate >= kMinRate && rate <= kMaxRate)) {
     return InvalidFieldError("false_discovery_rate",
                              absl::StrCat("is ", given, ", expected ", kMinRate, "..", kMaxRate));

@@ -18,19 +18,20 @@
 
 namespace calibd::server {
 
-// ListVerdicts: the newest published state of each model of a page, and e-BH over all models, once
-// for the pages of a list. On a thread of its own, as that looks at every model.
+// ListVerdicts: the newest published state of each model of a page, and e-BH over all models,
+// computed once for all pages of a list. It runs on a thread of its own, because it reads the state
+// of every model.
 class VerdictList {
  public:
-  // At a time.
+  // Maximum number of queued calls.
   static constexpr std::size_t kMostCalls = 100;
 
   explicit VerdictList(const ModelRegistry& registry)
       : registry_(registry), thread_("calibd-verdicts", 1) {}
 
-  // Answers on the thread; Unavailable before the models are recovered.
-  // Errors, and then there is no answer: InvalidArgument; ResourceExhausted when too many calls
-  // are queued. May throw bad_alloc likewise.
+  // Answers on the thread; the answer is Unavailable before the models are recovered. Errors, after
+  // which there is no answer: InvalidArgument; ResourceExhausted if too many calls are queued. May
+  // throw bad_alloc, also without an answer.
   [[nodiscard]] absl::Status List(const v1::ListVerdictsRequest& request,
                                   const Reply<v1::ListVerdictsResponse>& reply);
 
@@ -40,7 +41,7 @@ class VerdictList {
     double rate = 0;
     std::chrono::steady_clock::time_point time;
     std::int32_t models = 0;
-    // Ids, ascending.
+    // Ids of the rejected models, ascending.
     std::vector<std::int64_t> rejected{};
   };
 
@@ -50,7 +51,7 @@ class VerdictList {
 
   const ModelRegistry& registry_;
   std::atomic<std::size_t> calls_ = 0;
-  // Result for the newest first page; used only on the thread.
+  // The result for the newest first page; used only on the thread.
   std::optional<Tested> tested_;
   ThreadPool thread_;
 };

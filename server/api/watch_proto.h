@@ -10,26 +10,25 @@
 
 namespace calibd::server {
 
-// True if no observation was counted for stale_after: the only state that time alone brings about.
-// Always false for a model that is not watched.
+// True if no observation was counted for stale_after. The verdict's only change that needs no row
+// of the log. Always false for a model that is not monitored.
 [[nodiscard]] bool IsStale(const Model& model, const ModelSnapshot& snapshot,
                            std::chrono::system_clock::time_point now);
 
-// Fills in the current verdict on the model's calibration. snapshot: of a model that is watched.
+// Fills in the current verdict on the model's calibration. The following functions require the
+// snapshot of a monitored model.
 void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
                      std::chrono::system_clock::time_point now, v1::Verdict& proto);
 
-// snapshot: of a model that is watched.
+// Describes the watch of the model.
 void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                    v1::Watch& proto);
 
-// `groups`, those with the most evidence first, and `tested_groups`. snapshot: of a model that is
-// watched.
+// Fills in `groups`, in descending order of evidence, and `tested_groups`.
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                     v1::GetCalibrationResponse& response);
 
-// What may make the evidence false or misleading, as far as the newest rows show it. snapshot: of
-// a model that is watched.
+// Adds the reasons why the evidence may be false or misleading that the newest rows show.
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                 google::protobuf::RepeatedPtrField<std::string>& warnings);
 

@@ -27,7 +27,7 @@ std::uint64_t RandomSeed() {
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }
 
-// An error of a request whose message begins with the field and a space.
+// An InvalidArgument error from a status whose message begins with the field and a space.
 absl::Status RequestError(const absl::Status& status) {
   const std::string message(status.message());
   const std::size_t space = message.find(' ');
@@ -39,7 +39,7 @@ absl::Status CheckWindow(std::int32_t window) {
                     : absl::OkStatus();
 }
 
-// The kernel that the running estimates of this lens have, or the one it would have.
+// The kernel of the running estimates of this lens, or the kernel that they would have.
 KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                      const Lens& lens) {
   KernelSpec spec = KernelOfLens(lens, declaration.kernel);
@@ -53,8 +53,8 @@ KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& s
   return spec;
 }
 
-// Fills in the provenance that the computation does not know. The bandwidth's rule is the declared
-// one where the running estimates chose it.
+// Fills in the provenance that the computation does not know. The bandwidth rule is the declared
+// one if the bandwidth is that of the running estimates.
 void Describe(const Model& model, const WindowSample& sample, std::size_t threads, const Lens& lens,
               v1::Provenance& provenance) {
   const ModelDeclaration& declaration = model.declaration();
@@ -69,8 +69,8 @@ void Describe(const Model& model, const WindowSample& sample, std::size_t thread
   }
 }
 
-// Has a job compute `result`: sends progress now and then, and the result at the end. The end of
-// the call, however it comes, stops the job. Response: a message with a `progress` field.
+// Submits a job that computes `result`. Sends progress messages and then the result. When the call
+// ends for any reason, the job stops. Response: a message with a `progress` field.
 template <typename Response>
 absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Response>& reply,
                     const std::shared_ptr<Response>& result) {
@@ -118,7 +118,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
   WindowRequest job;
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
-  // Other lenses have kernels of their own, or choose them from the window.
+  // Other lenses have their own kernels, or choose them from the window.
   job.needs_bandwidth = lens->kind() == Lens::Kind::kCanonical;
   job.remedy = "a smaller window or fewer replicates";
   job.cost = [lens = *lens, options, class_count](std::size_t n, std::size_t threads) {
@@ -146,7 +146,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
   if (absl::Status status = CheckWindow(request.window()); !status.ok()) return status;
   const ModelDeclaration& declaration = model->declaration();
   const std::size_t class_count = declaration.class_count;
-  // The canonical lens comes first anyway.
+  // The canonical lens is always added in front.
   std::vector<Lens> lenses(declaration.lenses.begin() + 1, declaration.lenses.end());
   if (lenses.empty()) {
     lenses = {Lens::TopLabel(), Lens::ClassWise()};

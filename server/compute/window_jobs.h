@@ -20,9 +20,9 @@ namespace calibd::server {
 
 // Estimated cost of a job, computed before the job is accepted.
 struct JobCost {
-  // Beside the observations.
+  // In addition to the observations.
   double memory_bytes = 0;
-  // Rough multiplications.
+  // Approximate number of multiplications.
   double operations = 0;
 };
 
@@ -39,31 +39,31 @@ struct WindowSample {
 
 struct WindowRequest {
   std::shared_ptr<Model> model;
-  // Newest observations to use; 0: all of the window.
+  // Number of newest observations to use; 0: the whole window.
   std::size_t observations = 0;
-  // The model's own bandwidth, which is not there during warm-up.
+  // Whether the job needs the model's own bandwidth, which does not exist during the warm-up.
   bool needs_bandwidth = true;
-  // n: observations; threads: that are lent.
+  // n: number of observations; threads: number of threads that the job gets.
   std::function<JobCost(std::size_t n, std::size_t threads)> cost;
-  // What can be made smaller when the job is too large, e.g. "a smaller window".
+  // How to make a job that is too large smaller, e.g. "a smaller window".
   std::string remedy;
-  // Called once at most, on a compute thread. Errors: Cancelled; those of the computation.
+  // Called at most once, on a compute thread. Errors: Cancelled; those of the computation.
   std::function<absl::Status(const WindowSample& sample, const RunControl& control)> compute;
 };
 
-// Runs long computations on models' windows on the compute threads, in the order in which
-// they came; threads that are free help those that run. Thread-safe.
+// Runs long computations over models' windows on the compute threads, in the order of submission.
+// Idle threads help with running jobs. Thread-safe.
 class WindowJobs {
  public:
   struct Limits {
-    // Jobs that may wait beyond those that run.
+    // Maximum number of queued jobs, in addition to the running ones.
     std::size_t max_queued = 0;
-    // Limits of one job.
+    // Limits of each job.
     std::size_t memory_bytes = 0;
     double operations = 0;
   };
 
-  // A job's way to be stopped. Any thread; also when it has ended.
+  // A handle with which a job can be stopped, from any thread and also after it has ended.
   class Job {
    public:
     void Cancel() noexcept { cancelled_ = true; }
@@ -74,7 +74,7 @@ class WindowJobs {
   };
 
   struct Watcher {
-    // As RunControl::progress.
+    // Like RunControl::progress.
     std::function<void(double fraction)> progress;
     // Called once, on a compute thread. Errors: Cancelled, Unavailable (drain),
     // NotFound (the model was deleted), those of Submit
@@ -82,7 +82,7 @@ class WindowJobs {
     std::function<void(const absl::Status&)> done;
   };
 
-  // Jobs that ended, by how.
+  // Number of jobs that ended, by outcome.
   struct Counts {
     std::int64_t completed = 0;
     std::int64_t cancelled = 0;
@@ -91,22 +91,21 @@ class WindowJobs {
     std::int64_t queued = 0;
   };
 
-  // threads: of the pool.
+  // threads: the number of threads of the pool.
   WindowJobs(const Limits& limits, ThreadPool& pool, std::size_t threads)
       : limits_(limits), pool_(pool), threads_(threads) {}
 
-  // Takes the newest observations when the job starts to run, not now. The
-  // watcher is called only when this returns a job.
-  // Errors: InvalidArgument; FailedPrecondition with how many observations there
-  // are and how many are needed; ResourceExhausted when too many wait, with a
-  // retry delay, or when the job is too large.
+  // The observations are read when the job starts to run, not now. The watcher is called only if
+  // this returns a job. Errors: InvalidArgument; FailedPrecondition with the number of observations
+  // that exist and the number that is needed; ResourceExhausted with a retry delay if too many jobs
+  // are queued, or without one if the job is too large.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Job>> Submit(WindowRequest request, Watcher watcher);
 
-  // Stops every job and takes no more.
+  // Stops every job and accepts no new ones.
   void Drain() noexcept { draining_ = true; }
 
   [[nodiscard]] Counts counts() const noexcept;
-  // That are lent to a job at most.
+  // Maximum number of threads that a job gets.
   [[nodiscard]] std::size_t threads() const noexcept { return threads_; }
 
  private:

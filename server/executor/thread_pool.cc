@@ -11,11 +11,11 @@
 namespace calibd::server {
 namespace {
 
-// Tasks of one strand that run before the others get their turn.
+// Number of tasks that one strand runs before other strands get a turn.
 constexpr int kStrandTurn = 32;
 
-// Shared by the threads that work on one ParallelFor. A thread that comes late
-// finds no index left and never touches body.
+// Shared by the threads that work on one ParallelFor. A thread that arrives late finds no index
+// left and does not touch body.
 struct ParallelWork {
   std::mutex mutex;
   std::condition_variable done;
@@ -23,7 +23,7 @@ struct ParallelWork {
   std::size_t finished = 0;  // guarded by mutex
   std::size_t count = 0;
   const std::function<void(std::size_t)>* body = nullptr;
-  // The first exception of a body, e.g. bad_alloc. The calling thread throws it again.
+  // The first exception that body threw, for the calling thread.
   std::exception_ptr failure;  // guarded by mutex
 
   void Work() {
@@ -92,7 +92,7 @@ void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::si
 void ThreadPool::Run(const std::string& name, int nice) {
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
   if (nice != 0) {
-    // On Linux niceness belongs to the thread. Failure costs only priority.
+    // On Linux, niceness is a property of the thread. If this fails, only the priority is wrong.
     static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice));
   }
   std::unique_lock lock(mutex_);
@@ -128,13 +128,14 @@ void Strand::Post(std::function<void()> task) {
     state_->tasks.push_back(std::move(task));
     if (std::exchange(state_->running, true)) return;
   }
-  // A copy, since a dropped task may own what owns this strand.
+  // A copy, because a dropped task may own the owner of this strand.
   PostRun(std::shared_ptr<State>(state_));
 }
 
 void Strand::PostRun(const std::shared_ptr<State>& state) {
   if (state->pool.Post([state] { Run(state); })) return;
-  // The queued tasks never run. They own what owns them, so nothing else would destroy them.
+  // The queued tasks will never run. Their owners are owned by the tasks themselves, so nothing
+  // else would destroy them.
   std::deque<std::function<void()>> dropped;
   const std::lock_guard lock(state->mutex);
   dropped.swap(state->tasks);

@@ -13,28 +13,27 @@
 
 namespace calibd::server {
 
-// A fixed number of threads that run tasks in the order in which they were
-// posted. The queue is unbounded: the callers bound it. Posted tasks must not throw: an
-// exception would end the process. Thread-safe.
+// A fixed number of threads that run tasks in the order of Post. The queue is unbounded, so callers
+// must bound it. Posted tasks must not throw. Thread-safe.
 class ThreadPool {
  public:
-  // name: of the threads as the system shows them, at most 15 bytes. nice: added
-  // to the threads' niceness, 0..19.
+  // name: name of the threads as the system shows it, at most 15 bytes. nice: added to the niceness
+  // of the threads, 0..19.
   ThreadPool(const std::string& name, std::size_t threads, int nice = 0);
-  // Stop().
+  // Calls Stop().
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Runs the queued tasks and those that they post, then joins.
+  // Runs the queued tasks and the tasks that they post, then joins the threads.
   void Stop();
 
   // Returns false, and destroys the task, when all threads have ended.
   bool Post(std::function<void()> task);
 
-  // Calls body(0) .. body(count - 1), each once, on the calling thread and on free
-  // threads of the pool, and returns when all are done. May be called from a task of
-  // this pool. Throws the first exception of the body after all calls are done.
+  // Calls body(0) .. body(count - 1) once each, on the calling thread and on idle threads of the
+  // pool, and returns when all calls have returned. If calls throw, rethrows the first exception
+  // then. May be called from a task of this pool.
   void ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body);
 
  private:
@@ -48,9 +47,9 @@ class ThreadPool {
   std::vector<std::thread> threads_;
 };
 
-// Runs tasks on a pool one after another, in the order of Post. Thread-safe. May
-// be destroyed while tasks are queued: they still run. Tasks that are posted when
-// the pool has stopped are destroyed.
+// Runs tasks on a pool one after another, in the order of Post. Tasks must not throw. Thread-safe.
+// May be destroyed while tasks are queued: they still run. Tasks that are posted after the pool has
+// stopped are destroyed.
 class Strand {
  public:
   explicit Strand(ThreadPool& pool);

@@ -39,7 +39,7 @@ HttpResponse AnswerReady(const HttpHandlers& handlers) {
 struct Route {
   std::string_view path;
   HttpResponse (*answer)(const HttpHandlers& handlers);
-  // Answered on restricted connections too.
+  // Served on restricted connections too.
   bool health_check = false;
 };
 
@@ -66,12 +66,12 @@ const Route* FindRoute(const HttpRequest& request) {
   return route == kRoutes.end() ? nullptr : route;
 }
 
-// The refusal of a request for its Host header, if it is one.
+// Returns the refusal of a request because of its Host header, if it must be refused.
 std::optional<HttpResponse> CheckHost(const HttpRequest& request,
                                       const std::vector<std::string>& names) {
   const auto hosts = request.equal_range(http::field::host);
   if (hosts.first == hosts.second) {
-    // HTTP/1.0 does not know the header, and browsers do not speak it.
+    // HTTP/1.0 does not have this header, and browsers do not use HTTP/1.0.
     return request.version() < 11 ? std::nullopt
                                   : std::optional(MakeResponse(http::status::bad_request,
                                                                "HTTP/1.1 needs a Host header\n"));

@@ -22,11 +22,11 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::asio::ip::tcp;
 
-// From the first byte waited for to the last of the header; also the longest
-// idle time between two requests.
+// Time from the start of waiting for a request to the end of its header; also the longest idle time
+// between two requests.
 constexpr std::chrono::seconds kHeaderDeadline{5};
 constexpr std::chrono::seconds kWriteDeadline{10};
-// Connections in which only health checks are served.
+// Number of connections on which only health checks are served.
 constexpr std::size_t kReservedConnections = 8;
 
 ConnectionSlots::Limits SlotLimits(std::size_t max_connections) {
@@ -37,7 +37,7 @@ ConnectionSlots::Limits SlotLimits(std::size_t max_connections) {
 
 }  // namespace
 
-// One connection. Lives as long as an operation on it is pending.
+// One connection. Lives while an operation on it is pending.
 class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
  public:
   Session(tcp::socket socket, const HttpHandlers& handlers)
@@ -50,7 +50,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     Read();
   }
 
-  // Ends what is pending.
+  // Cancels pending operations.
   void Close() { stream_.close(); }
 
  private:
@@ -59,7 +59,8 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     parser_.emplace();
     LimitRequest(*parser_);
     stream_.expires_after(kHeaderDeadline);
-    // The header alone: Beast 1.74 asserts on some chunked bodies, and no request may have a body.
+    // Reads only the header: Beast 1.74 asserts on some chunked bodies, and requests must not have
+    // a body.
     http::async_read_header(
         stream_, buffer_, *parser_,
         [self = shared_from_this()](const beast::error_code& error, std::size_t) {
@@ -79,7 +80,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
     try {
       const bool restricted = !IsHealthCheck(request) && slot_->restricted();
       HttpResponse response = AnswerRequest(request, handlers_, restricted);
-      // A peer that was refused something gets no second request on this connection.
+      // The connection of a refused request is closed.
       const bool keep_alive = request.keep_alive() && response.result() == http::status::ok;
       Write(std::move(response), keep_alive);
     } catch (const std::exception& failure) {
@@ -108,7 +109,7 @@ class HttpEndpoint::Session : public std::enable_shared_from_this<Session> {
   beast::tcp_stream stream_;
   const HttpHandlers& handlers_;
   std::unique_ptr<ConnectionSlots::Slot> slot_;
-  // Larger than a header may be, so that the parser is the one to refuse it.
+  // Larger than the limit of a header, so that the parser and not the buffer refuses it.
   beast::flat_buffer buffer_{std::size_t{2} * kMaxHttpHeaderBytes};
   std::optional<HttpParser> parser_;
   HttpResponse response_;
@@ -154,7 +155,7 @@ void HttpEndpoint::Run() {
     try {
       context_.run();
     } catch (const std::exception& failure) {
-      // The connection whose handler failed is gone.
+      // The connection whose handler threw is closed.
       spdlog::error("an HTTP connection failed: {}", failure.what());
     }
   }

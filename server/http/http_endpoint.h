@@ -15,17 +15,16 @@
 
 namespace calibd::server {
 
-// Answers HTTP requests (AnswerRequest) on a thread of its own. Headers up to 8 KiB that come
-// within 5 seconds; no bodies. A connection is idle, and may be evicted for another, unless it has
-// sent a complete request whose answer it has not taken yet.
+// Answers HTTP requests (AnswerRequest) on a thread of its own. Headers of up to 8 KiB must arrive
+// within 5 seconds; bodies are refused. A connection is idle, and may be evicted for another one,
+// unless it has sent a complete request and not yet taken the response.
 class HttpEndpoint {
  public:
-  // max_connections: half as many from one address (ConnectionSlots). handlers: called on the
-  // endpoint's thread.
-  // Errors: InvalidArgument or Unavailable naming the address.
+  // max_connections: at most half of them from one address (ConnectionSlots). handlers: called on
+  // the endpoint's thread. Errors: InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(
       const std::string& listen, std::size_t max_connections, HttpHandlers handlers);
-  // Closes every connection and joins.
+  // Closes every connection and joins the thread.
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;
@@ -40,7 +39,7 @@ class HttpEndpoint {
   void Run();
 
   const HttpHandlers handlers_;
-  // Sessions are destroyed with the context and refer to what is above it.
+  // Destroying the context destroys the sessions, which refer to the members above.
   ConnectionSlots slots_;
   boost::asio::io_context context_{1};
   std::shared_ptr<Listener> listener_;

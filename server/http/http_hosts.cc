@@ -11,7 +11,7 @@
 namespace calibd::server {
 namespace {
 
-// Limit of DNS for a host name.
+// Maximum length of a host name in DNS.
 constexpr std::size_t kMaxNameLength = 253;
 
 bool IsHostName(absl::string_view name) {
@@ -31,7 +31,7 @@ bool IsIpAddress(std::string_view host) {
   return !error;
 }
 
-// Without ":port". The port itself makes no difference.
+// Removes ":port". The port does not matter.
 std::string_view WithoutPort(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   const bool has_port =

@@ -9,12 +9,12 @@
 
 namespace calibd::server {
 
-// Which values of the Host header are accepted. A web page can have its own name resolved to this
-// server's address (DNS rebinding), and its scripts may then read what the server answers. Such
-// requests have that page's name as Host. An IP address or localhost cannot be such a name.
+// Checks the Host header. With DNS rebinding, a web page makes its own name resolve to this
+// server's address, so that its scripts can read the server's responses. Such requests have the
+// name of the page as Host, which cannot be an IP address or localhost.
 
-// The names in a comma-separated list, in lower case; none for an empty list.
-// Errors: InvalidArgument naming the part that is no host name.
+// Returns the names of a comma-separated list in lower case. Errors: InvalidArgument naming the
+// part that is not a host name.
 [[nodiscard]] absl::StatusOr<std::vector<std::string>> ParseHttpHosts(std::string_view list);
 
 // True if `host`, the value of a Host header, is an IP address, localhost or one of `names`, with

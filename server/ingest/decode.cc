@@ -16,15 +16,16 @@
 namespace calibd::server {
 namespace {
 
-// Most rows that a producer may report as dropped in one batch; sums stay far from overflow.
+// Maximum number of rows that a producer may report as dropped in one batch, so that sums stay far
+// from overflow.
 constexpr std::int64_t kMaxDroppedRows = std::int64_t{1} << 40;
 
 constexpr std::size_t kMaxIdLength = 128;
 
 constexpr char kReason[] = "INVALID_OBSERVATIONS";
 
-// Hashes values whose lengths are hashed too, so that no two contents are one
-// sequence of bytes.
+// Hashes the lengths of values too, so that different contents are never the same sequence of
+// bytes.
 class ContentHash {
  public:
   ContentHash() : state_(XXH3_createState(), XXH3_freeState) {
@@ -58,7 +59,7 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
   for (const std::string& name : observations.class_names()) hash.Add(name.data(), name.size());
   for (const std::string& id : observations.prediction_ids()) hash.Add(id.data(), id.size());
   if (observations.group_values_size() > 0) {
-    // As no ids or names begin.
+    // Negative, unlike the lengths with which ids and names begin.
     const std::int64_t count = -observations.group_values_size();
     hash.Add(&count, 1);
     for (const std::string& value : observations.group_values()) {
@@ -70,7 +71,7 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
 
 std::uint64_t HashContent(const v1::Labels& labels) {
   ContentHash hash;
-  // As no observations have it.
+  // Observations begin with 0 or 1.
   const std::int64_t kind = 2;
   hash.Add(&kind, 1);
   hash.Add(labels.labels().data(), static_cast<std::size_t>(labels.labels_size()));
@@ -154,7 +155,7 @@ int RowCount(const v1::Observations& observations) {
                                                 : observations.labels_size();
 }
 
-// Checks that need no look at the values.
+// Checks everything that does not depend on the values.
 absl::Status CheckShape(const v1::Observations& observations, std::size_t value_count,
                         const ModelDeclaration& declaration) {
   if (observations.predictions_case() == v1::Observations::PREDICTIONS_NOT_SET) {
@@ -240,8 +241,8 @@ absl::Status CheckGroupValues(const v1::Observations& observations,
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
-// Makes the values probabilities and checks them with the labels, which are missing for
-// predictions that wait.
+// Converts the values to probabilities and checks them and the labels. Pending predictions have no
+// labels.
 absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, RowValues& values) {
   std::vector<Violation> violations;
   if (are_logits) violations = SoftmaxRows(values.probabilities, values.class_count);

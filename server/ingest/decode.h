@@ -9,13 +9,13 @@
 
 namespace calibd::server {
 
-// The most rows of one batch.
+// Maximum number of rows of a batch.
 inline constexpr std::int32_t kMaxRowsPerBatch = 65536;
 
-// Decodes float, double or logits to double and checks shape, limits, values and class order. The
-// row holds all predictions or labels of the batch, or why the batch is rejected. Whether it is
-// depends on nothing but the message and the declaration, so that a batch that is sent again is
-// judged again in the same words. Cost: O(n m). May throw bad_alloc.
+// Converts floats, doubles or logits to doubles and checks shape, limits, values and class order.
+// The row holds all predictions or labels of the batch, or the reason why the batch is rejected.
+// The result depends only on the message and the declaration, so a batch that is sent again gets
+// the same result and the same error. Cost: O(n m). May throw bad_alloc.
 [[nodiscard]] LogRow Decode(const v1::Observations& observations,
                             const ModelDeclaration& declaration);
 [[nodiscard]] LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration);

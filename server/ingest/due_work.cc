@@ -12,11 +12,11 @@
 namespace calibd::server {
 namespace {
 
-// How late a prediction may mature while nothing else goes on.
+// Maximum delay of a maturation if nothing else happens.
 constexpr std::chrono::milliseconds kInterval{100};
-// They hold a megabyte or two each.
+// Each of them uses a megabyte or two.
 constexpr std::size_t kMostUnderWay = 8;
-// Snapshots that are begun in one interval: all models may have become idle at once.
+// Snapshots that are started in one interval: all models may have become idle at once.
 constexpr int kMostSnapshots = 16;
 
 }  // namespace
@@ -52,7 +52,8 @@ void DueWork::Run() {
     }
     const auto now = std::chrono::steady_clock::now();
     try {
-      // The list is long and its lock others': it waits for the interval, what is due does not.
+      // Reading the list is slow and its lock is shared, so this happens once per interval. Due
+      // work does not wait for it.
       if (now >= refresh_at) {
         refresh_at = now + kInterval;
         Refresh();
@@ -61,7 +62,7 @@ void DueWork::Run() {
       }
       Mature();
     } catch (const std::bad_alloc&) {
-      // The next look may find memory.
+      // There may be memory in the next pass.
     }
   }
 }
@@ -84,7 +85,8 @@ void DueWork::AskForSnapshots() {
       return;
     }
     ++asked;
-    // Until the strand says anew: it may be busy for longer than an interval.
+    // The strand sets it again; until then nothing is posted, because the strand may be busy for
+    // longer than an interval.
     model->set_snapshot_due_at(LogRetention::kNever);
     try {
       model->strand().Post([model, &commits = commits_, &clock = ingestor_.clock()] {
@@ -99,7 +101,7 @@ void DueWork::AskForSnapshots() {
 
 void DueWork::Mature() {
   const auto now = ingestor_.clock().elapsed();
-  // From where the last look ended: all have their turn, however many are due.
+  // Begins where the last pass ended, so that every model gets its turn, however many are due.
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const std::size_t at = (first_maturing_ + i) % models_.size();
     const std::shared_ptr<Model>& model = models_[at];

@@ -17,17 +17,17 @@
 
 namespace calibd::server {
 
-// Starts work that becomes due with time, whether batches arrive or not: predictions mature, and
-// the state of idle models is stored. A thread of its own examines the models; the storage thread
-// and the strands do the work.
+// Starts work that becomes due by time, independent of batches: predictions mature, and the state
+// of idle models is persisted. A thread of its own examines the models; the storage thread and the
+// strands do the work.
 class DueWork {
  public:
-  // registry: with all models of the store. each_interval: called on the thread again and again,
-  // to begin work that should not be done all at once; may throw bad_alloc.
+  // registry: contains all models of the store. each_interval: called repeatedly on the thread, to
+  // start work that should not be done all at once; may throw bad_alloc.
   DueWork(
       const ModelRegistry& registry, Ingestor& ingestor, CommitQueue& commits,
       std::function<void()> each_interval = [] {});
-  // Stop().
+  // Calls Stop().
   ~DueWork();
   DueWork(const DueWork&) = delete;
   DueWork& operator=(const DueWork&) = delete;
@@ -37,11 +37,11 @@ class DueWork {
 
  private:
   void Run();
-  // Looks anew which models there are.
+  // Reads the list of models again.
   void Refresh();
-  // Starts maturing for models whose predictions are due and that are not maturing already.
+  // Starts the maturation of models that have due predictions and are not maturing already.
   void Mature();
-  // Asks models for snapshots that are due, up to so many as are no burden at once.
+  // Asks models for snapshots that are due, only a few at a time.
   void AskForSnapshots();
 
   const ModelRegistry& registry_;
@@ -51,9 +51,9 @@ class DueWork {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;             // guarded by mutex_
-  bool finished_ = false;             // guarded by mutex_: one since the last look
+  bool finished_ = false;             // guarded by mutex_: since the last pass
   std::set<std::int64_t> under_way_;  // guarded by mutex_: ids of models
-  // The thread's: where in the models it begins to mature, and to ask for snapshots.
+  // Used only by the thread: the models, and where the next maturation and the next snapshot begin.
   std::vector<std::shared_ptr<Model>> models_;
   std::size_t first_maturing_ = 0;
   std::size_t first_asked_ = 0;

@@ -35,8 +35,8 @@ absl::Status HistoryReader::Read(const std::shared_ptr<Model>& model, const Rang
     --reads_;
     done(std::move(result));
   };
-  // First what is not known to be stored, then what is: a bucket may be in both, but not in
-  // neither.
+  // First reads the buckets that are not known to be stored, then the stored ones: a bucket may be
+  // in both, but not in neither.
   const auto view = [this, model, range, finish] {
     try {
       auto unstored = model->strand_state().history().View(range.resolution,
@@ -76,9 +76,9 @@ void HistoryReader::CheckSeries() {
   try {
     checked_all = !CheckNextSeries();
   } catch (const std::bad_alloc&) {
-    // The same series is checked again.
+    // The same series is checked again later.
   }
-  // After the last one it stays as if a check were under way.
+  // After the last series, it stays true as if a check were running.
   checking_ = checked_all;
 }
 
@@ -90,7 +90,7 @@ bool HistoryReader::CheckNextSeries() {
     const absl::StatusOr<std::optional<HistorySeries>> next = NextSeries(*database, checked_);
     status = next.status();
     if (absl::IsDataLoss(status)) {
-      // The list of the series is damaged, so none of them can be found any more.
+      // The list of the series is damaged, so no further series can be found.
       on_damage_(status);
       return false;
     }
@@ -100,7 +100,7 @@ bool HistoryReader::CheckNextSeries() {
       status = ReadHistory(
           *database, series, kNoRow, std::numeric_limits<std::int64_t>::max(),
           [](std::int64_t /*start_s*/, std::string_view /*data*/) { return absl::OkStatus(); });
-      // After any other error it is read again.
+      // After any other error, the series is read again.
       if (status.ok() || absl::IsDataLoss(status)) checked_ = series;
     }
   }
@@ -113,7 +113,8 @@ absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
   absl::StatusOr<Database> database = Database::OpenExisting(database_);
   if (!database.ok()) return database.status();
   std::vector<History::Entry> stored;
-  // One state of the database for the rows and what tells whether they are complete.
+  // The transaction shows one state of the database for the rows and for what tells whether they
+  // are complete.
   absl::Status status = database->Execute("BEGIN");
   if (status.ok()) {
     status = ReadHistory(

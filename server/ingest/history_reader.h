@@ -22,13 +22,13 @@ namespace calibd::server {
 // own connections, on its own thread. Thread-safe.
 class HistoryReader {
  public:
-  // At a time; each holds a model's history of one resolution at most.
+  // Maximum number of queued reads; each holds at most the history of one model in one resolution.
   static constexpr std::size_t kMostReads = 100;
 
-  // Told on the reader's thread of damage that was found.
+  // Called on the reader's thread with damage that was found.
   using OnDamage = std::function<void(const absl::Status&)>;
 
-  // database: the path of the store's.
+  // database: path of the store's database.
   explicit HistoryReader(
       std::string database, OnDamage on_damage = [](const absl::Status&) {})
       : database_(std::move(database)),
@@ -42,17 +42,17 @@ class HistoryReader {
     std::chrono::sys_seconds end;
   };
   using Done = std::function<void(absl::StatusOr<std::vector<History::Entry>>)>;
-  // done: called on the thread with the buckets of the range that hold anything, ascending: all
-  // that was acknowledged before is in them. Errors of done: NotFound (the model was deleted),
-  // those of sqlite.h. Cost: some microseconds a bucket.
-  // Errors, and then done is not called: ResourceExhausted when too many reads wait. May throw
-  // bad_alloc likewise.
+  // done: called on the thread with the non-empty buckets of the range, ascending. They include
+  // everything that was acknowledged before the call. Errors of done: NotFound (the model was
+  // deleted), those of sqlite.h. Cost: some microseconds per bucket. Errors, after which done is
+  // not called: ResourceExhausted if too many reads are queued. May throw bad_alloc, also without
+  // calling done.
   [[nodiscard]] absl::Status Read(const std::shared_ptr<Model>& model, const Range& range,
                                   Done done);
-  // Queues a check of the history of one more model in one resolution, until all were checked once.
-  // Cost: some milliseconds of the thread, no more than one such check at a time.
+  // Queues a check of the history of the next model and resolution, until all were checked once.
+  // Cost: some milliseconds of the thread. Only one such check is queued at a time.
   void CheckNext();
-  // Completes the reads that wait; later ones are never done.
+  // Completes the queued reads; done is not called for later ones.
   void Stop() { thread_.Stop(); }
 
  private:
@@ -60,13 +60,13 @@ class HistoryReader {
       const Model& model, const Range& range, std::vector<History::Entry> unstored) const;
 
   void CheckSeries();
-  // Returns false when there is no other one.
+  // Returns false if there is no further series.
   bool CheckNextSeries();
 
   const std::string database_;
   const OnDamage on_damage_;
   std::atomic<std::size_t> reads_ = 0;
-  // True while CheckSeries is queued or running, and once nothing is left to check.
+  // True while CheckSeries is queued or running, and after everything was checked.
   std::atomic<bool> checking_ = false;
   // The series that was checked last; used only on the thread.
   HistorySeries checked_;

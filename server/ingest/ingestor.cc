@@ -43,7 +43,7 @@ void Ingestor::Post(const std::shared_ptr<Model>& model, LogRow row, bool opens,
                     std::function<void(Settlement)> done) {
   auto write = std::make_shared<RowWrite>(model, commits_, clock_, queue_, std::move(row), opens,
                                           std::move(done));
-  // Before the write can be answered, which gives them back.
+  // Counted before the write can be answered, which subtracts them.
   const std::size_t bytes = write->bytes();
   queue_.Add(bytes);
   try {

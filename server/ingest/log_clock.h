@@ -10,25 +10,26 @@
 
 namespace calibd::server {
 
-// Sources of the time; tests use their own.
+// The sources of time. Tests replace them.
 struct Clock {
   std::function<std::chrono::system_clock::time_point()> wall = std::chrono::system_clock::now;
   std::function<std::chrono::steady_clock::time_point()> steady = std::chrono::steady_clock::now;
 };
 
-// The times that the log carries. The wall clock is for showing and for the history. The age of
-// predictions is told by a clock that never goes back: it runs on with the steady clock, and
-// from one process to the next by what the wall clock says has passed. Thread-safe.
+// The times in the rows of the log. The wall clock is for display and for the history. The age of
+// predictions is measured by a clock that never goes back: within a process it follows the steady
+// clock, and from one process to the next it advances by the elapsed wall-clock time. Thread-safe.
 class LogClock {
  public:
-  // The wall clock may be set by more than this by mistake: what it says then is believed when it
-  // has lasted as long.
+  // A step of the wall clock by more than this may be a mistake. The new time is accepted after it
+  // has lasted this long.
   static constexpr std::chrono::hours kStep{1};
 
   explicit LogClock(Clock clock = {})
       : clock_(std::move(clock)), begin_(clock_.steady()), told_at_(begin_), told_(clock_.wall()) {}
 
-  // start: of the newest row of the log, and what passed since. Before anyone asks.
+  // start: the time of the newest row of the log plus the time that has elapsed since. Call it
+  // before the clock is read.
   void Begin(std::chrono::microseconds start) {
     start_ = start;
     begin_ = clock_.steady();
@@ -38,9 +39,10 @@ class LogClock {
   [[nodiscard]] std::chrono::microseconds elapsed() const {
     return start_ + std::chrono::duration_cast<std::chrono::microseconds>(clock_.steady() - begin_);
   }
-  // Microseconds since 1970, by the wall clock. For some time after a step of it, by the time
-  // before and the steady clock: in the history a minute that is far ahead would end the retention
-  // of all before it, and take all that comes until it is over.
+  // Microseconds since 1970 by the wall clock. For some time after a step of the wall clock, the
+  // time before the step plus the steady clock. Otherwise a time far in the future would delete
+  // older buckets of the history, and all observations until that time would be counted in its
+  // minute.
   [[nodiscard]] std::int64_t wall_us() const {
     const std::lock_guard lock(mutex_);
     const auto now = clock_.steady();
@@ -70,7 +72,8 @@ class LogClock {
   std::chrono::steady_clock::time_point begin_;
 
   mutable std::mutex mutex_;
-  // The wall clock when it was last believed, and since when it is not. Guarded by mutex_.
+  // The last accepted wall-clock time, and the time since which a different one has not been
+  // accepted. Guarded by mutex_.
   mutable std::chrono::steady_clock::time_point told_at_;
   mutable std::chrono::system_clock::time_point told_;
   mutable std::optional<std::chrono::steady_clock::time_point> stepped_at_;

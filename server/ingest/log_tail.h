@@ -9,9 +9,9 @@
 
 namespace calibd::server {
 
-// Describes what the end of the log lost, for the server's log: the file, the batches, and the
-// producers and models as far as they can still be read. model_name: of a model's id; empty if
-// there is no such model.
+// Describes the rows that the end of the log lost, for the server's log: the file, the batches, and
+// the producers and models as far as they can still be read. model_name: returns the name for a
+// model's id; empty if there is no such model.
 [[nodiscard]] std::string DescribeTail(const LogTail& tail,
                                        const std::function<std::string(std::int64_t)>& model_name);
 

@@ -76,7 +76,7 @@ void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::
 }
 
 void MatureWrite::Undo() {
-  // Not if nothing matured, or Write was not called.
+  // Skipped if nothing matured, or if Write was not called.
   if (!matured_.runs.empty()) model_->storage_state().tracker->UndoMature(matured_);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 class CreateWrite final : public Operation {
  public:
-  // created: the model is new; otherwise this waits for the call that creates it.
+  // created: true if the model is new. Otherwise this operation waits for the call that creates it.
   CreateWrite(ModelRegistry& registry, std::shared_ptr<Model> model, bool created, CreateDone done)
       : registry_(registry), model_(std::move(model)), created_(created), done_(std::move(done)) {}
 
@@ -75,7 +75,7 @@ class DeleteWrite final : public Operation {
 
  private:
   // Drops the rows of the model from the log after the strand has applied the committed ones.
-  // Answers only then, so that the next creation finds the room of this model.
+  // Answers only then, so that the space of this model is available for the next creation.
   void DropLog() {
     model_->strand().Post([&commits = commits_, model = model_, done = done_] {
       commits.Call([model, done, batches = model->strand_state().retention().TakeAll()](
@@ -94,7 +94,7 @@ class DeleteWrite final : public Operation {
   CommitQueue& commits_;
   const std::shared_ptr<Model> model_;
   const std::function<void(const absl::Status&)> done_;
-  // It is this call that deletes the model.
+  // True if it is this call that deletes the model.
   bool deletes_ = false;
 };
 
@@ -109,7 +109,7 @@ v1::Model Describe(const Model& model) {
 
 absl::Status CreateModel(ModelRegistry& registry, CommitQueue& commits,
                          ModelDeclaration declaration, CreateDone done) {
-  // After the model is on disk, also when another call has just made it.
+  // Runs after the model is on disk, also if another call has just created it.
   const auto post = [&](const std::shared_ptr<Model>& model, bool created) {
     commits.Post(std::make_shared<CreateWrite>(registry, model, created, done));
   };

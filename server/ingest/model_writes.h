@@ -22,7 +22,7 @@
 
 namespace calibd::server {
 
-// Bounds the memory of rows that wait to be written or applied. Thread-safe.
+// Limits the memory of rows that are not applied yet. Thread-safe.
 class IngestQueue {
  public:
   explicit IngestQueue(std::size_t most_bytes) : most_bytes_(most_bytes) {}
@@ -31,7 +31,7 @@ class IngestQueue {
     const std::lock_guard lock(mutex_);
     bytes_ += bytes;
   }
-  // Notifies those that wait for room once there is some.
+  // Calls the waiting notify functions if there is room now.
   void Release(std::size_t bytes) {
     std::vector<std::function<void()>> notified;
     {
@@ -41,7 +41,7 @@ class IngestQueue {
     }
     for (const std::function<void()>& notify : notified) notify();
   }
-  // True if there is room. Otherwise notify is called once when there is.
+  // Returns true if there is room. Otherwise notify is called once when there is.
   [[nodiscard]] bool HasRoom(std::function<void()> notify) {
     const std::lock_guard lock(mutex_);
     if (bytes_ < most_bytes_) return true;
@@ -61,8 +61,8 @@ class IngestQueue {
   std::vector<std::function<void()>> waiting_;  // guarded by mutex_
 };
 
-// Writes for a model, whose state it then changes on the model's strand. commits and
-// clock must live longer.
+// An operation for a model, whose state it changes on the model's strand after the commit. commits
+// and clock must outlive it.
 class ModelWrite : public Operation {
  public:
   [[nodiscard]] Target target() const noexcept override { return Target::kLog; }
@@ -79,20 +79,21 @@ class ModelWrite : public Operation {
   const LogClock& clock_;
 };
 
-// Appends a row to the log: a batch, an acknowledgement, or that a producer was opened.
+// Appends a row to the log: a batch, an acknowledgement, or the opening of a producer.
 class RowWrite final : public ModelWrite {
  public:
-  // The row is as Decode made it, or an OpenedRow or AcknowledgedRow. opens: opens the producer of
-  // the row first. queue: gets bytes() back before done is called, on the strand, when the row is
-  // visible. Encodes the row unless that has to wait for the tracker. May throw bad_alloc.
+  // The row must come from Decode, or be an OpenedRow or AcknowledgedRow. opens: whether the
+  // producer of the row is opened first. queue: bytes() are released to it on the strand before
+  // done is called, when the row is visible. Encodes the row now, unless its labels must first be
+  // looked up in the tracker. May throw bad_alloc.
   RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
            IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done);
 
   // Memory that the write holds.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-  // The one place that decides whether a row is new, by its number and by the ids that are known,
-  // and that puts it into the order in which rows count.
+  // The only place that decides whether a row is new, by its number and by the known ids, and that
+  // determines the order of rows.
   [[nodiscard]] absl::Status Write(Store& store) override;
   void Undo() override;
   void Finish(Store& store, const absl::Status& committed) override;
@@ -100,9 +101,10 @@ class RowWrite final : public ModelWrite {
   void Answer() override;
 
  private:
-  // Opens the producer if that is wanted. False if there is nothing to append.
+  // Opens the producer if requested. Returns false if there is nothing to append.
   [[nodiscard]] absl::StatusOr<bool> CheckPosition();
-  // Removes predictions that the tracker already knows. Errors: ResourceExhausted.
+  // Removes the predictions that the tracker already knows, or looks up the labels. Errors:
+  // ResourceExhausted.
   [[nodiscard]] absl::Status Resolve();
   [[nodiscard]] absl::Status Admit(PredictionsRow& row);
   void Match(LabelsRow& row);
@@ -126,22 +128,22 @@ class RowWrite final : public ModelWrite {
   std::int64_t log_id_ = 0;
   // Log id of a row that only opens the producer; 0 if none was appended.
   std::int64_t opened_log_id_ = 0;
-  // The batch was settled before.
+  // True if the batch was settled before.
   bool known_ = false;
-  // The producer was not open with this epoch.
+  // True if the producer was not open with this epoch.
   bool opened_ = false;
-  // State for the undo. The cursor is the former one, unset for a new producer.
+  // State for the undo: the previous cursor, which is unset for a new producer.
   bool moved_cursor_ = false;
   std::optional<ProducerCursors::Cursor> former_cursor_;
   bool matched_ = false;
   bool tracked_ = false;
 };
 
-// Matures predictions that are due and releases rows that the tracker does not need any more, as
-// many as are worth one transaction.
+// Matures due predictions and releases rows that the tracker no longer needs, as many as fit into
+// one transaction.
 class MatureWrite final : public ModelWrite {
  public:
-  // done: called on the strand with whether that was written.
+  // done: called on the strand with whether the write was committed.
   MatureWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
               std::function<void(bool)> done)
       : ModelWrite(std::move(model), commits, clock), done_(std::move(done)) {}
@@ -155,7 +157,7 @@ class MatureWrite final : public ModelWrite {
  private:
   // Appends a MaturedRow; reads the matured predictions from the log.
   [[nodiscard]] absl::Status Append(Store& store);
-  // Adds predictions to the row; labels: one for each of them, or kNoLabel.
+  // Adds predictions to the row. labels: one for each prediction, or kNoLabel.
   void Add(const PredictionsRow& predictions, const std::vector<std::int32_t>& labels,
            MaturedRow& matured) const;
 

@@ -79,7 +79,7 @@ void OpenStreams::EndWhere(const std::function<bool(const Stream&)>& condition,
       if (condition(stream)) ends.push_back(stream.end);
     }
   }
-  // Outside the lock: a stream that ends removes itself.
+  // Without the lock: a stream that ends removes itself.
   for (const End& end : ends) end(status);
 }
 

@@ -15,20 +15,19 @@
 
 namespace calibd::server {
 
-// The observation streams that are open, so that they can be ended from outside:
-// by the deletion of their model, by a newer epoch of their producer, by the
-// drain. Thread-safe.
+// The open observation streams, so that other events can end them: the deletion of their model, a
+// newer epoch of their producer, or the drain. Thread-safe.
 class OpenStreams {
  public:
-  // Ends a stream with an error, from any thread. Must not call back into here.
+  // Ends a stream with an error, on any thread. Must not call functions of OpenStreams.
   using End = std::function<void(const absl::Status&)>;
 
   explicit OpenStreams(std::size_t max_streams) : max_streams_(max_streams) {}
 
-  // Counts a stream that has just begun. Returns its number.
-  // Errors: Unavailable while draining; ResourceExhausted.
+  // Adds a new stream and returns its number. Errors: Unavailable while draining;
+  // ResourceExhausted.
   [[nodiscard]] absl::StatusOr<std::int64_t> Add(End end);
-  // Sets the purpose of the stream. Call it before the producer is opened.
+  // Sets the model and the producer of the stream. Call it before the producer is opened.
   void Identify(std::int64_t stream, const std::shared_ptr<Model>& model,
                 const std::string& producer_id, std::int64_t epoch);
   void Remove(std::int64_t stream);
@@ -36,7 +35,7 @@ class OpenStreams {
   void EndStreamsOf(const Model& model, const absl::Status& status);
   // Ends the streams of lower epochs of a producer.
   void Fence(const Model& model, const std::string& producer_id, std::int64_t epoch);
-  // Ends all, and lets no more in.
+  // Ends all streams and accepts no new ones.
   void Drain();
 
   [[nodiscard]] std::size_t count() const;
@@ -44,7 +43,7 @@ class OpenStreams {
  private:
   struct Stream {
     End end;
-    // Only compared, so that a stream that is ending keeps no model alive.
+    // Only compared, so that a stream that is ending does not keep its model alive.
     const Model* model = nullptr;
     std::string producer_id;
     std::int64_t epoch = 0;

@@ -25,7 +25,7 @@
 namespace calibd::server {
 namespace {
 
-// The most bytes of the log that are read and not yet counted.
+// Maximum number of bytes of the log that are read and not yet applied.
 constexpr std::size_t kMostBytesAhead = std::size_t{64} << 20;
 
 absl::Status Damaged(const Model& model, absl::string_view reason) {
@@ -58,18 +58,18 @@ void Track(const LogRow& row, const StoredBatch& stored, PredictionTracker& trac
   }
 }
 
-// Counts batches on the models' strands while the log is read on. Keeps the first error.
+// Replays rows on the models' strands while the log is read further. Keeps the first error.
 class Replay {
  public:
   struct Target {
     std::shared_ptr<Model> model;
     std::int64_t snapshot_log_id = 0;
-    // Batches before this are part of the snapshot and not needed.
+    // Rows before this id are covered by the snapshot and not needed.
     std::int64_t first_log_id = 0;
   };
 
   explicit Replay(const std::atomic<bool>& stop) : stop_(stop) {}
-  // Tasks that are under way use this.
+  // Running tasks use this object.
   ~Replay() { static_cast<void>(Wait()); }
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
@@ -82,7 +82,7 @@ class Replay {
                  return row.ok() ? Apply(target, *row, log_id, time) : row.status();
                });
   }
-  // As Replay, of a decoded row.
+  // Like Replay, for a decoded row.
   absl::Status Post(const Target& target, const StoredBatch& batch, LogRow row) {
     const std::size_t bytes = row.bytes();
     return Run(*target.model, bytes,
@@ -92,7 +92,7 @@ class Replay {
                });
   }
 
-  // Publishes the counted state, once every batch is counted.
+  // Publishes the state of the models once every row is replayed.
   absl::Status Publish(const std::map<std::int64_t, Target>& targets) {
     for (const auto& [id, target] : targets) {
       absl::Status status = Run(*target.model, 0, [model = target.model] {
@@ -104,7 +104,7 @@ class Replay {
     return Wait();
   }
 
-  // Blocks until no task is under way.
+  // Blocks until no task is running.
   absl::Status Wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return tasks_ == 0; });
@@ -117,8 +117,8 @@ class Replay {
   }
 
  private:
-  // Runs a task on the model's strand as soon as its bytes fit the limit. Returns the first error
-  // of all tasks.
+  // Runs a task on the model's strand when its bytes fit the limit. Returns the first error of all
+  // tasks.
   absl::Status Run(Model& model, std::size_t bytes, std::function<absl::Status()> work) {
     std::function<void()> task = [this, bytes, work = std::move(work)] {
       absl::Status status;
@@ -148,7 +148,7 @@ class Replay {
   absl::Status Apply(const Target& target, const LogRow& row, std::int64_t log_id,
                      std::chrono::microseconds time) {
     Model& model = *target.model;
-    // The cursors of the database are those of the newest snapshot.
+    // The cursors in the database are those of the newest snapshot.
     if (row.position.has_value() &&
         !model.storage_state().cursors.Replay(*row.position, row.batch_hash())) {
       return Damaged(
@@ -167,7 +167,7 @@ class Replay {
   }
 
   void Finish(std::size_t bytes, absl::Status status) {
-    // Under the lock: a waiting thread may destroy this once it is released.
+    // With the lock held: a waiting thread may destroy this object once the lock is released.
     const std::lock_guard lock(mutex_);
     bytes_ahead_ -= bytes;
     --tasks_;
@@ -213,7 +213,7 @@ absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
   return target;
 }
 
-// Marks the batches of the log that are not needed, once the whole log is read.
+// Returns the rows of the log that are not needed, after the whole log was read.
 std::vector<std::int64_t> TakeUnneeded(Model& model, std::chrono::microseconds elapsed) {
   std::vector<std::int64_t> unneeded = model.strand_state().retention().TakeUnneededOld();
   if (auto& tracker = model.storage_state().tracker; tracker.has_value()) {
@@ -259,7 +259,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   });
   if (!status.ok()) return status;
   Replay replay(recovery.stop);
-  // First batches of deleted models and batches that were already not needed.
+  // First the rows of deleted models, and the rows that were already not needed.
   std::vector<std::int64_t> unneeded;
   const std::int64_t now_us =
       std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch())
@@ -268,7 +268,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     Failpoint("recovery_batch");
     if (recovery.stop) return Stopped();
     if (batch.model_id >= store.next_model_id()) {
-      // A deleted model is missing too, but its id was given out.
+      // A deleted model does not exist either, but its id was issued.
       return DamageError(store.path(), absl::StrCat("is older than the log: batch ", batch.log_id,
                                                     " belongs to model ", batch.model_id,
                                                     ", which was created later"));

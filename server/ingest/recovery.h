@@ -15,29 +15,29 @@
 
 namespace calibd::server {
 
-// The progress of a recovery. Other threads may read it, and stop it.
+// The progress of a recovery. Other threads may read it and stop the recovery.
 struct Recovery {
   // Set by other threads to stop the recovery soon, with Cancelled.
   std::atomic<bool> stop = false;
-  // Read from the store.
+  // Number of models read from the store.
   std::atomic<std::int64_t> models = 0;
-  // Read from the log, to fill windows or to be replayed.
+  // Number of batches read from the log, to fill windows or to be replayed.
   std::atomic<std::int64_t> batches = 0;
-  // Known at the end. Replayed rows are those that no snapshot holds.
+  // Set at the end. Replayed rows are the rows after the snapshots.
   std::int64_t replayed_rows = 0;
   double seconds = 0;
-  // For the server's log, one line each.
+  // One line each for the server's log.
   std::vector<std::string> warnings;
-  // The time at which LogClock starts.
+  // The start time for LogClock.
   std::chrono::microseconds elapsed{};
 };
 
-// Recovers the models as they were after the last commit: from their newest snapshots and the
-// batches of the log after these. The registry is empty, and no other thread uses the store.
-// On return the models' strands are idle.
-// model_memory_bytes: a model that would need more with monitoring is recovered without it.
-// Errors: DataLoss naming the damage; InvalidArgument when a stored model is not valid in this
-// version; ResourceExhausted when memory runs out; Cancelled.
+// Recovers the models as they were after the last commit, from their newest snapshots and the rows
+// of the log after these. The registry must be empty, and no other thread may use the store. On
+// return the models' strands are idle. model_memory_bytes: a model that would need more memory with
+// monitoring is recovered without it. Errors: DataLoss naming the damage; InvalidArgument if this
+// version no longer accepts a stored declaration; ResourceExhausted if memory is exhausted;
+// Cancelled.
 [[nodiscard]] absl::Status Recover(Store& store, ModelRegistry& registry,
                                    std::size_t model_memory_bytes, Recovery& recovery,
                                    const Clock& clock = {});

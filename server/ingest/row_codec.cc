@@ -19,9 +19,9 @@ namespace {
 
 using google::protobuf::io::CodedOutputStream;
 
-// Space in an encoded row for the fields that are appended to it.
+// Space in an encoded row for the fields that are appended later.
 constexpr std::size_t kRoomToAppend = 32;
-// Larger counts cannot have come from calibd; sums of them might overflow.
+// Larger counts cannot come from calibd, and their sums might overflow.
 constexpr std::int64_t kGreatestCount = std::int64_t{1} << 53;
 
 // ---- Encoding
@@ -31,7 +31,7 @@ constexpr std::uint32_t Tag(int field) {
   return static_cast<std::uint32_t>(field) << 3U | kLengthDelimited;
 }
 
-// Bytes of a length-delimited field with its header; 0 for an empty one, which is left out.
+// Size of a length-delimited field with its header; 0 for an empty field, which is left out.
 std::size_t FieldBytes(int field, std::size_t bytes) {
   return bytes == 0
              ? 0
@@ -67,7 +67,7 @@ bool AreFloats(const RowValues& values) {
          });
 }
 
-// The values of a row, as the sizes of their fields.
+// The values of a row, and the sizes of their fields.
 struct ValueSizes {
   explicit ValueSizes(const RowValues& values)
       : single(AreFloats(values)),
@@ -94,7 +94,8 @@ struct ValueSizes {
   std::size_t groups = 0;
 };
 
-// The field `values` as protobuf writes it, which would copy the values more than once.
+// Writes the field `values` in the wire format of protobuf. Protobuf itself would copy the values
+// more than once.
 void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string& out) {
   using Message = store::v1::RowValues;
   if (sizes.all() == 0) return;
@@ -160,7 +161,7 @@ struct KindWriter {
   }
 };
 
-// ---- Decoding: the functions return false if calibd does not write such a row.
+// ---- Decoding. The functions return false for a row that calibd would not write.
 
 bool AreCounts(std::initializer_list<std::int64_t> counts) {
   return std::ranges::all_of(
@@ -175,7 +176,7 @@ bool ReadClasses(const google::protobuf::RepeatedField<std::int32_t>& stored,
   });
 }
 
-// The classes of so many labels, unless they are missing.
+// Reads one class for each label, or nothing if there are no classes.
 bool ReadClassesOf(std::int64_t labels, const google::protobuf::RepeatedField<std::int32_t>& stored,
                    std::size_t class_count, std::vector<std::int32_t>& out) {
   return ReadClasses(stored, class_count, out) && (out.empty() || stored.size() == labels);
@@ -185,7 +186,7 @@ struct RowReader {
   const store::v1::LogRow& stored;
   std::size_t class_count;
 
-  // rows: that there must be; labels may be missing.
+  // rows: the expected number of rows; the labels may be missing.
   bool ReadValues(std::size_t rows, RowValues& out) const {
     const store::v1::RowValues& values = stored.values();
     out.class_count = class_count;
@@ -210,7 +211,7 @@ struct RowReader {
 
   bool Read(ObservationsRow& row) const {
     row.dropped_rows = stored.observations().dropped_rows();
-    // Producers may claim any number.
+    // Producers may report any number.
     return row.dropped_rows >= 0 && labels() > 0 && ReadValues(labels(), row.values);
   }
   bool Read(PredictionsRow& row) const {
@@ -299,7 +300,7 @@ struct RowReader {
 }  // namespace
 
 std::string EncodeRow(const LogRow& row) {
-  // All but the values.
+  // Encodes everything except the values.
   store::v1::LogRow out;
   if (row.position.has_value()) {
     store::v1::ProducerPosition& producer = *out.mutable_producer();
@@ -324,7 +325,8 @@ std::string EncodeRow(const LogRow& row) {
 }
 
 void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded) {
-  // Messages put one after the other are one message with the fields of all.
+  // In the wire format of protobuf, the concatenation of two messages is one message with the
+  // fields of both.
   store::v1::LogRow rest;
   rest.set_elapsed_us(elapsed.count());
   rest.AppendToString(&encoded);

@@ -12,19 +12,19 @@
 
 namespace calibd::server {
 
-// The store's form of a row, a store.v1.LogRow, without `elapsed`. Cost: one copy of the values.
-// May throw bad_alloc.
+// Encodes a row as a store.v1.LogRow, without `elapsed`. Cost: one copy of the values. May throw
+// bad_alloc.
 [[nodiscard]] std::string EncodeRow(const LogRow& row);
-// Completes an encoded row.
+// Completes an encoded row with the field `elapsed`.
 void AppendElapsed(std::chrono::microseconds elapsed, std::string& encoded);
 
-// Errors: DataLoss if it is no row of a model with class_count classes.
+// Errors: DataLoss if the data is not a row of a model with class_count classes.
 [[nodiscard]] absl::StatusOr<LogRow> DecodeRow(std::string_view data, std::size_t class_count);
 
-// Parses a row, also one of an older form, as far as it is intact, without checking its content.
-// False if it is damaged.
+// Parses a row, also one of an older format, as far as it is intact, without checking its content.
+// Returns false if it is damaged.
 [[nodiscard]] bool ParseRow(std::string_view data, store::v1::LogRow& row);
-// The same of a store.v1.LoggedBatch, which it converts.
+// The same for a store.v1.LoggedBatch, which it converts.
 [[nodiscard]] bool ParseOldRow(std::string_view data, store::v1::LogRow& row);
 
 }  // namespace calibd::server

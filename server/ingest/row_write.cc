@@ -13,7 +13,7 @@
 namespace calibd::server {
 namespace {
 
-// Moves the values at the indices, which ascend, to the front, width at a time, and drops the rest.
+// Moves the values at the ascending indices to the front, `width` values each, and drops the rest.
 template <typename T>
 void KeepOnly(std::span<const std::uint32_t> indices, std::vector<T>& values,
               std::size_t width = 1) {
@@ -36,7 +36,7 @@ RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const Log
       opens_(opens),
       row_(std::move(row)),
       done_(std::move(done)) {
-  // Labels are encoded when they have been looked up, in about as much.
+  // Labels are encoded after they were looked up; their encoded size is about the same.
   std::size_t encoded_bytes = row_.bytes();
   if (row_.As<LabelsRow>() == nullptr) {
     encoded_ = EncodeRow(row_);

@@ -11,26 +11,26 @@ namespace calibd::server {
 // The outcome of a batch.
 struct Settlement {
   enum class Kind {
-    // Counted now, and visible to readers.
+    // The batch was counted now and is visible to readers.
     kAccepted,
-    // Settled before: counted once, not again.
+    // The batch was settled before and is not counted again.
     kDuplicate,
-    // Invalid: changed nothing but used up its number; status says why.
+    // The batch is invalid: it changed nothing but used up its number. status gives the reason.
     kRejected,
-    // Not taken, and its number not used up: a gap, a fence, other content, a
-    // deleted model, a full disk, too many predictions that wait. status says which.
+    // The batch was not accepted, and its number is not used up: a gap, a fence, other content, a
+    // deleted model, a full disk, or too many pending predictions. status gives the reason.
     kRefused,
   };
   Kind kind = Kind::kRefused;
   absl::Status status;
-  // Predictions of the batch: taken, and not taken as they were known.
+  // Number of accepted predictions of the batch, and of duplicates.
   std::int64_t accepted_rows = 0;
   std::int64_t duplicate_rows = 0;
-  // Predictions and labels of a batch that was rejected.
+  // Number of predictions and labels of a rejected batch.
   std::int64_t rejected_rows = 0;
-  // Labels by id of a batch that was accepted.
+  // Outcomes of the labels by id of an accepted batch.
   LabelCounts labels;
-  // The number expected next when a producer was opened.
+  // The number expected next, if a producer was opened.
   std::int64_t next_sequence = 0;
 };
 

@@ -19,10 +19,11 @@
 namespace calibd::server {
 namespace {
 
-// Most snapshots that StoreSnapshots writes at a time; each has up to some megabytes.
+// Maximum number of snapshots that StoreSnapshots writes at a time; each takes up to some
+// megabytes.
 constexpr std::size_t kMostStoredAtOnce = 16;
 
-// The buckets of the history that wait, as the store holds them.
+// Returns the closed buckets of the history that are not stored yet, in the form of the store.
 std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
   std::vector<Store::StoredBucket> buckets;
   buckets.reserve(model.strand_state().history().waiting().size());
@@ -47,8 +48,8 @@ absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& 
   return status;
 }
 
-// With the cursors that moved: those of batches that the snapshot holds are told by nothing else
-// once their rows are gone.
+// Stores the cursors that have advanced too: once the rows that the snapshot covers are gone, only
+// the stored cursors record their batches.
 absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
                            std::string_view data, const std::vector<Store::StoredBucket>& history,
                            Store& store) {
@@ -74,10 +75,10 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
   return status;
 }
 
-// Stores the state of a model as it is on the strand when this is made.
+// Persists the state of a model as it is on the strand when this object is created.
 class SnapshotWrite final : public ModelWrite {
  public:
-  // May throw bad_alloc, and then nothing has changed.
+  // May throw bad_alloc, after which nothing has changed.
   SnapshotWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock)
       : ModelWrite(std::move(model), commits, clock), time_us_(clock.wall_us()) {
     store::v1::ModelState state = model_->strand_state().Save();
@@ -107,7 +108,7 @@ class SnapshotWrite final : public ModelWrite {
     model_->strand_state().retention().EndSnapshot(stored_);
     model_->strand_state().history().DropWaiting(stored_ ? history_.size() : 0);
   }
-  // Readers see no difference. What came meanwhile may be enough for the next snapshot.
+  // Nothing changes for readers. Meanwhile there may be enough new rows for the next snapshot.
   void Publish() override { PostSnapshotIfDue(model_, commits_, clock_); }
 
  private:
@@ -130,7 +131,7 @@ void ModelWrite::Publish() {
   try {
     model_->Publish();
   } catch (const std::bad_alloc&) {
-    // The rows count; readers see them with the next ones.
+    // The rows are applied; readers see them with the next ones.
   }
 }
 
@@ -142,7 +143,7 @@ void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits
     try {
       write = std::make_shared<SnapshotWrite>(model, commits, clock);
     } catch (const std::bad_alloc&) {
-      // It stays due.
+      // The snapshot stays due.
     }
     if (write != nullptr) commits.Post(std::move(write));
   }
@@ -157,7 +158,8 @@ std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
     std::size_t under_way = 0;  // guarded by mutex
     std::size_t stored = 0;     // guarded by mutex
 
-    // Waits for fewer than so many; false when the deadline comes before.
+    // Waits until fewer than `most` snapshots are under way; returns false if the deadline passes
+    // before.
     bool Await(std::size_t most, std::chrono::steady_clock::time_point until) {
       std::unique_lock lock(mutex);
       return changed.wait_until(lock, until, [&] { return under_way < most; });
@@ -184,9 +186,9 @@ std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
         model->strand_state().retention().HastenSnapshot();
       }
       PostSnapshotIfDue(model, commits, clock);
-      // Done when what was posted before it is.
+      // Runs after everything that was posted before it.
       commits.Call([model, progress](Store& /*store*/, const absl::Status&) {
-        // After the strand has heard what became of the snapshot.
+        // Runs after the strand has received the result of the snapshot.
         model->strand().Post(
             [model, progress] { progress->End(!model->strand_state().retention().unstored()); });
       });

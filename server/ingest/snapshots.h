@@ -12,17 +12,17 @@
 
 namespace calibd::server {
 
-// Has the model's state stored if that is due, with the cursors that moved and the buckets of its
-// history that wait, and what the log no longer needs then released. Is asked again when that has
-// ended; says in Model::snapshot_due_at when it is to be asked otherwise. On the model's strand.
-// commits and clock must live longer than what is under way.
+// Persists a snapshot of the model if one is due, with the cursors that have advanced and the
+// closed buckets of its history, and then releases the rows of the log that are no longer needed.
+// Is called again when the snapshot has been written or has failed; otherwise sets
+// Model::snapshot_due_at to the time of the next call. Runs on the model's strand. commits and
+// clock must outlive the running operations.
 void PostSnapshotIfDue(const std::shared_ptr<Model>& model, CommitQueue& commits,
                        const LogClock& clock);
 
-// Stores snapshots of all models with changes that are in no snapshot, due or not, a few at a time.
-// Returns when each snapshot is stored or has failed; begins none after the deadline. Returns the
-// number of models that were not stored, or not asked before the deadline: the next start replays
-// the log for them.
+// Persists snapshots of all models with changes since their newest snapshot, due or not, a few at a
+// time. Returns when each snapshot is stored or has failed; starts none after the deadline. Returns
+// the number of models without a new snapshot, for which the next start replays the log.
 [[nodiscard]] std::size_t StoreSnapshots(const ModelRegistry& registry, CommitQueue& commits,
                                          const LogClock& clock,
                                          std::chrono::steady_clock::time_point deadline);

@@ -57,9 +57,9 @@ class Verifier {
  private:
   struct Producer {
     std::int64_t cursor = 0;
-    // The number of the newest batch in the log.
+    // Number of the producer's newest batch in the log.
     std::int64_t last_sequence = 0;
-    // True if that batch follows the snapshot: from the snapshot on, the log holds every batch.
+    // True if this batch follows the snapshot. From the snapshot on, the log holds every batch.
     bool is_new = false;
   };
   struct StoredModel {
@@ -68,7 +68,7 @@ class Verifier {
     std::int64_t snapshot_log_id = 0;
     std::int64_t snapshot_observations = 0;
     std::int64_t matured_log_id = 0;
-    // Observations in the log: all, and those after the snapshot.
+    // Number of observations in the log: all, and those after the snapshot.
     std::int64_t observations = 0;
     std::int64_t new_observations = 0;
     std::map<std::string, Producer> producers{};
@@ -77,7 +77,7 @@ class Verifier {
   template <typename... Parts>
   void Report(const Parts&... parts) {
     if (result_.problems_size() < kMostProblems) {
-      // Clients are told the names of files, not the folder.
+      // Clients learn the names of files, but not the folder.
       result_.add_problems(absl::StrReplaceAll(absl::StrCat(parts...), {{folder_, ""}}));
     }
   }
@@ -91,8 +91,8 @@ class Verifier {
     return status;
   }
 
-  // Checks every row of a table, calls visit for each that is valid, and compares the rows with
-  // the sum of the table, if it has one.
+  // Checks every row of a table, calls visit for each valid row, and compares the rows with the sum
+  // of the table, if it has one.
   template <typename Visit>
   absl::Status ReadTable(Table table, std::string_view rest, const Visit& visit) {
     absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database_, table, rest);
@@ -131,7 +131,7 @@ class Verifier {
   }
 
   absl::Status CheckFile() {
-    // The check is one statement: the progress handler can stop it.
+    // The check is a single statement; the progress handler can stop it.
     sqlite3_progress_handler(
         database_.handle(), kInstructions,
         [](void* self) { return static_cast<Verifier*>(self)->GoOn(0) ? 0 : 1; }, this);
@@ -168,7 +168,7 @@ class Verifier {
              " is invalid: ", std::string(declaration.status().message()));
       return;
     }
-    // All declarations are in memory at once, and the names of the classes are not needed.
+    // All declarations are in memory at once, and the class names are not needed.
     declaration->class_names.clear();
     models_.emplace(id, StoredModel{.name = declaration->name.ToString(),
                                     .declaration = *std::move(declaration)});
@@ -192,7 +192,7 @@ class Verifier {
     return status;
   }
 
-  // Null, and reported, if there is no such model.
+  // Returns null and reports a problem if there is no such model.
   StoredModel* FindModel(std::int64_t id, const char* table) {
     const auto model = models_.find(id);
     if (model == models_.end()) {
@@ -202,7 +202,7 @@ class Verifier {
     return &model->second;
   }
 
-  // Restores a temporary state from the snapshot, to see whether it is readable.
+  // Restores the snapshot to a temporary state to check that it is readable.
   void CheckSnapshot(std::string_view snapshot, StoredModel& model) {
     store::v1::ModelState state;
     if (!state.ParseFromArray(snapshot.data(), static_cast<int>(snapshot.size()))) {
@@ -260,7 +260,7 @@ class Verifier {
   }
 
   absl::Status ReadLog() {
-    // The files are read as they are now: the log is ahead of the database.
+    // The files are read in their current state: the log is ahead of the database.
     const absl::StatusOr<std::vector<LogFiles::Extent>> extents = log_.extents();
     if (!extents.ok()) return extents.status();
     const LogFiles::Extent& newest = extents->back();
@@ -278,7 +278,7 @@ class Verifier {
                              static_cast<double>(std::max<std::int64_t>(1, *rows))));
     };
     absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
-      // A retirement that is under way may already have copied part of the oldest segment.
+      // An interrupted retirement may already have copied a part of the oldest segment.
       if (row.Integer(0) < first) read_batch(row.Integer(0), row.Integer(1), row.Blob(3));
     });
     for (const LogFiles::Extent& extent : *extents) {

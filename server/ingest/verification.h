@@ -10,10 +10,11 @@
 
 namespace calibd::server {
 
-// Reads all of a store as it is at one moment, also while it is written, and says what it
-// holds and what does not fit. path: of its database. progress: told the fraction of the log that
-// is read; false stops this. Memory: O(models + producers). No file of the log goes meanwhile.
-// Errors: Cancelled; DataLoss if a file was replaced; Unavailable. Other damage is a problem.
+// Reads a whole store as it is at one moment, even while it is written, and returns counts of its
+// contents and the problems found. path: of its database. progress: receives the fraction of the
+// log that was read; returning false stops the verification. Memory: O(models + producers). No file
+// of the log is removed meanwhile. Errors: Cancelled; DataLoss if a file was replaced; Unavailable.
+// Other damage is reported as a problem.
 [[nodiscard]] absl::StatusOr<v1::Verification> VerifyStore(
     const std::string& path, CommitQueue& commits, const std::function<bool(double)>& progress);
 

@@ -6,8 +6,9 @@
 
 namespace calibd::server {
 
-// The memory that all calls together may occupy with messages, in both directions: requests from
-// the moment their length is declared, responses until the client has taken them. Thread-safe.
+// The memory that the messages of all calls together may occupy, in both directions. A request
+// occupies it from the moment its length is declared, a response until the client has taken it.
+// Thread-safe.
 class ByteBudget {
  public:
   explicit ByteBudget(std::size_t limit) noexcept : limit_(limit) {}
@@ -22,7 +23,7 @@ class ByteBudget {
     } while (!reserved_.compare_exchange_weak(reserved, reserved + bytes));
     return true;
   }
-  // bytes: at most what is reserved.
+  // bytes: at most the reserved ones.
   void Release(std::size_t bytes) noexcept { reserved_.fetch_sub(bytes); }
 
   [[nodiscard]] std::size_t limit() const noexcept { return limit_; }

@@ -9,7 +9,7 @@
 
 namespace calibd::server {
 
-// Bytes to be sent: views of what was received, and bytes of its own.
+// Bytes to be sent: views of received bytes, and bytes that the list owns.
 class ByteList {
  public:
   // bytes: must stay valid until the list is cleared.
@@ -34,7 +34,7 @@ class ByteList {
 
  private:
   std::vector<std::string_view> pieces_;
-  // A deque leaves its elements where they are.
+  // A deque, because it does not move its elements.
   std::deque<std::string> copies_;
 };
 

@@ -9,7 +9,7 @@
 
 namespace calibd::server {
 
-// Content of the GOAWAY with which the relay closes a connection.
+// Content of the GOAWAY frame with which the relay closes a connection.
 struct Goodbye {
   std::uint32_t error_code = NGHTTP2_ENHANCE_YOUR_CALM;
   const char* text = "";

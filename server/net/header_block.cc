@@ -13,7 +13,7 @@ std::string_view View(const std::uint8_t* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
-// gRPC's server never changes the size of the table from the default, which is nghttp2's too.
+// gRPC's server never changes the table size from the default, which is also nghttp2's.
 nghttp2_hd_inflater* NewInflater() {
   nghttp2_hd_inflater* inflater = nullptr;
   if (nghttp2_hd_inflate_new(&inflater) != 0) throw std::bad_alloc();

@@ -33,7 +33,7 @@ std::string Frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream_id
   return frame;
 }
 
-// As gRPC encodes a status message in a header.
+// Encodes a status message for a header as gRPC does.
 std::string PercentEncode(std::string_view text) {
   constexpr char kDigits[] = "0123456789ABCDEF";
   std::string encoded;
@@ -122,7 +122,7 @@ std::string StatusFrame(std::uint32_t stream_id, const absl::Status& status,
   if (!response_started) {
     fields = {{":status", "200"}, {"content-type", "application/grpc"}};
   }
-  // Base64 without padding, as gRPC asks for it.
+  // Base64 without padding, as gRPC requires.
   const std::string details = absl::Base64Escape(wire.SerializeAsString());
   fields.push_back({"grpc-status", absl::StrCat(wire.code())});
   fields.push_back({"grpc-message", PercentEncode(wire.message())});

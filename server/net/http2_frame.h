@@ -29,47 +29,48 @@ struct FrameHeader {
 // bytes: at least 4, in network byte order.
 [[nodiscard]] std::uint32_t ReadUint32(std::string_view bytes);
 
-// The last value of a setting in the payload of a SETTINGS frame.
+// Returns the last value of a setting in the payload of a SETTINGS frame.
 [[nodiscard]] std::optional<std::uint32_t> FindSetting(std::string_view payload,
                                                        std::uint16_t identifier);
 
 [[nodiscard]] std::string RstStreamFrame(std::uint32_t stream_id, std::uint32_t error_code);
 [[nodiscard]] std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment);
-// Empty DATA that ends what the client sends.
+// An empty DATA frame that ends the client's request.
 [[nodiscard]] std::string EndStreamFrame(std::uint32_t stream_id);
 [[nodiscard]] std::string GoAwayFrame(std::uint32_t last_stream_id, std::uint32_t error_code,
                                       std::string_view debug_text);
 
-// The HEADERS frame with which a gRPC call ends. Its fields are never indexed, so that it fits
+// The HEADERS frame that ends a gRPC call. Its fields are never indexed, so that it can be inserted
 // between the frames of a connection without changing the state of its compression.
 // response_started: response headers were sent before.
 [[nodiscard]] std::string StatusFrame(std::uint32_t stream_id, const absl::Status& status,
                                       bool response_started);
 
-// Splits the bytes of one direction, however they are fragmented, into frames.
+// Splits the bytes of one direction into frames, regardless of their fragmentation.
 class FrameReader {
  public:
-  // The header of a frame, or some bytes of its payload.
+  // A frame header, or some bytes of a frame's payload.
   struct Part {
     std::string_view bytes;
     bool is_header = false;
-    // The frame is complete.
+    // True if the frame is complete.
     bool ends_frame = false;
-    // bytes is valid only until the next call; otherwise it is a view of the input.
+    // If true, bytes is valid only until the next call; otherwise it is a view of the input.
     bool is_copy = false;
   };
 
-  // Takes the next part off the input. Returns nothing when the input is used up; the bytes of an
-  // incomplete frame header are kept.
+  // Removes the next part from the input. Returns nothing when the input is used up; the bytes of
+  // an incomplete frame header are kept.
   [[nodiscard]] std::optional<Part> Next(std::string_view& input);
 
-  // The frame of the last part.
+  // The frame of the newest part.
   [[nodiscard]] const FrameHeader& frame() const noexcept { return frame_; }
-  // The first 16 KiB of its payload so far, if it is RST_STREAM, SETTINGS, GOAWAY or WINDOW_UPDATE.
+  // The first 16 KiB of the payload so far, if the frame is RST_STREAM, SETTINGS, GOAWAY or
+  // WINDOW_UPDATE.
   [[nodiscard]] std::string_view payload() const noexcept { return payload_; }
-  // Every part so far belongs to a complete frame.
+  // True if every part so far belongs to a complete frame.
   [[nodiscard]] bool between_frames() const noexcept { return payload_left_ == 0; }
-  // Bytes of its payload that are still to come.
+  // Bytes of the payload that have not arrived.
   [[nodiscard]] std::size_t payload_left() const noexcept { return payload_left_; }
 
  private:
@@ -81,14 +82,14 @@ class FrameReader {
   std::string payload_;
 };
 
-// The part of a DATA or HEADERS frame that is neither padding nor priority.
+// The body of a DATA or HEADERS frame, without padding and priority.
 class FrameBody {
  public:
   explicit FrameBody(const FrameHeader& frame);
 
-  // bytes: the next ones of the payload. Returns those of the body.
+  // bytes: the next bytes of the payload. Returns the bytes among them that belong to the body.
   [[nodiscard]] std::string_view Read(std::string_view bytes);
-  // The padding is longer than the frame.
+  // True if the padding is longer than the frame.
   [[nodiscard]] bool invalid() const noexcept { return invalid_; }
 
  private:

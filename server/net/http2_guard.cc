@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::string_view kPreface = NGHTTP2_CLIENT_MAGIC;
 constexpr std::uint8_t kPrefixBytes = 5;
-// The part of the memory for messages that one connection may have.
+// Each connection may use one part in this many of the memory for messages.
 constexpr std::size_t kConnectionShare = 8;
 constexpr std::size_t kMaxEndedCalls = 128;
-// Bytes that gRPC keeps for a DATA frame besides its payload. One byte in a frame was measured to
-// take 53 bytes on one call, and up to 344 on many calls at a time, whose growing arrays fragment
-// the heap.
+// Bytes that gRPC keeps for a DATA frame in addition to its payload. In measurements, a frame of
+// one byte took 53 bytes on one call, and up to 344 on many simultaneous calls, whose growing
+// arrays fragment the heap.
 constexpr std::size_t kFrameOverhead = 384;
 constexpr std::chrono::seconds kRetryAfter{1};
 
@@ -92,7 +92,8 @@ void Http2Guard::BeginClientFrame(Output& output) {
   }
   body_.reset();
   if (frame.type == NGHTTP2_HEADERS) {
-    // Each block changes the state of the compression: once one does not pass, no later one can.
+    // Each block changes the state of the compression: after a dropped block, all later blocks are
+    // dropped too.
     client_frame_passes_ = last_served_ == kAnyCall;
   } else if (frame.type != NGHTTP2_CONTINUATION) {
     client_frame_passes_ = frame.stream_id <= last_served_;
@@ -123,7 +124,7 @@ void Http2Guard::BeginClientData(const FrameHeader& frame, Output& output) {
   if (frame.length == 0 && !frame.has(NGHTTP2_FLAG_END_STREAM)) CountControlFrame(output);
   body_.emplace(frame);
   if (!client_frame_passes_) {
-    // What gRPC does not get does not use up the window that it gave to the client.
+    // Dropped frames do not use up the flow-control window that gRPC gave to the client.
     if (frame.length > 0) inject_to_client_ += WindowUpdateFrame(0, frame.length);
     return;
   }
@@ -214,7 +215,7 @@ void Http2Guard::EndClientFrame(Output& output) {
 void Http2Guard::EndHeaderBlock(Output& output) {
   in_headers_ = false;
   CheckHeaderBlock(headers_.End(), output);
-  // The first frame of a block names its call, as do the others.
+  // Every frame of a block names the call.
   const auto call = calls_.find(client_.frame().stream_id);
   if (closed_ || call == calls_.end()) return;
   if (headers_begin_call_ && !headers_.health_check() && restricted_()) {
@@ -227,7 +228,7 @@ void Http2Guard::EndHeaderBlock(Output& output) {
   }
   if (headers_end_call_) {
     if (!client_frame_passes_) {
-      // The trailers did not pass. gRPC makes no use of their fields; they end the request.
+      // The trailers were dropped. gRPC does not use their fields, but they end the request.
       inject_to_server_ += EndStreamFrame(call->first);
     }
     call->second.client_ended = true;
@@ -251,7 +252,7 @@ void Http2Guard::ReadMessages(std::uint32_t id, std::string_view bytes, Output& 
     if (found == calls_.end() || found->second.server_ended) return;
     Call& call = found->second;
     if (call.prefix_bytes < kPrefixBytes) {
-      // A byte that tells about compression, and the length in network byte order.
+      // The prefix of a message is a compression flag and the length in network byte order.
       call.message_length = call.message_length << 8U | static_cast<unsigned char>(bytes.front());
       bytes.remove_prefix(1);
       if (++call.prefix_bytes < kPrefixBytes) continue;
@@ -314,7 +315,7 @@ bool Http2Guard::BeginServerFrame() {
   switch (frame.type) {
     case NGHTTP2_DATA:
       if (ended) {
-        // What the client does not get does not use up the window that it gave to the server.
+        // Dropped frames do not use up the flow-control window that the client gave to the server.
         if (frame.length > 0) inject_to_server_ += WindowUpdateFrame(0, frame.length);
         return false;
       }
@@ -322,14 +323,15 @@ bool Http2Guard::BeginServerFrame() {
       client_took_ = now_;
       break;
     case NGHTTP2_HEADERS:
-      // The headers of an ended call pass as well: they change the state of the compression.
+      // The headers of an ended call are passed too, because they change the state of the
+      // compression.
       server_in_headers_ = true;
       break;
     case NGHTTP2_RST_STREAM:
     case NGHTTP2_WINDOW_UPDATE:
       return !ended;
     case NGHTTP2_GOAWAY:
-      // It could name a later call than the guard's own GOAWAY, which is not allowed.
+      // It could name a later call than the guard's own GOAWAY, which HTTP/2 forbids.
       return !retired_.has_value();
     default:
       return true;
@@ -405,13 +407,13 @@ void Http2Guard::Tick(Time now, Output& output) {
       stalled.emplace_back(id, *reason);
     }
   }
-  // The table of calls has no order; that of the answers depends on the input alone.
+  // The table of calls is unordered; sorting makes the output depend only on the input.
   std::sort(stalled.begin(), stalled.end());
   for (const auto& [id, reason] : stalled) EndCall(id, reason, StallError(reason), output);
   SendInjected(output);
 }
 
-// A window that is used up says that bytes wait: gRPC fills windows completely.
+// An exhausted window means that bytes are waiting, because gRPC fills windows completely.
 std::optional<CallEnd> Http2Guard::FindStall(Call& call) {
   if (call.server_ended) return std::nullopt;
   if (client_initial_window_ + call.client_window > 0) call.client_took = now_;
@@ -481,7 +483,7 @@ void Http2Guard::RefuseCallsAfter(std::uint32_t id) {
 
 void Http2Guard::CloseIfDone(Output& output) {
   if (!calls_.empty()) return;
-  // Without a GOAWAY, the client could not know that its next call was not served.
+  // Without a GOAWAY, the client would not know that its next call was not served.
   if (retired_.has_value() && CanAddForClient()) {
     Close(CloseReason::kEvicted, output);
   } else if (drain_.has_value() && (last_served_ != kAnyCall || now_ - *drain_ >= kDrainTimeout)) {
@@ -491,7 +493,7 @@ void Http2Guard::CloseIfDone(Output& output) {
 
 void Http2Guard::Close(CloseReason reason, Output& output) {
   if (closed_) return;
-  // Inside a frame of the server nothing can be said any more.
+  // Inside a frame of the server, nothing can be inserted.
   SendInjected(output);
   if (preface_bytes_ == kPreface.size() && CanAddForClient()) {
     output.to_client.AppendCopy(GoAway(reason));

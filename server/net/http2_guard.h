@@ -24,15 +24,15 @@
 
 namespace calibd::server {
 
-// Watches the bytes of one HTTP/2 connection between a client and gRPC's server, and bounds what a
-// client can make the server keep or do. The bytes pass unchanged and at once. The guard adds
-// frames, between those of the connection, to end a call or the connection. It drops the frames of
-// calls that it has ended, and of calls that begin after a GOAWAY.
+// Inspects the bytes of one HTTP/2 connection between a client and gRPC's server, and limits what
+// the client can make the server store or do. It passes the bytes immediately and unchanged. It
+// inserts frames of its own between the frames of the connection to end a call or the connection.
+// It drops the frames of calls that it has ended, and of calls that begin after a GOAWAY.
 //
-// It bounds the size of frames, header blocks and messages, the memory of messages that are
-// incomplete or that the server has not consumed, the number of calls, and the rates of resets and
-// of control frames. A call ends when its client takes or sends nothing for a minute although it is
-// its turn.
+// It limits the size of frames, header blocks and messages, the memory of messages that are
+// incomplete or not consumed by the server, the number of calls, and the rates of resets and
+// control frames. It ends a call whose client sends or takes nothing for a minute although the
+// client could.
 //
 // It does no I/O, starts no thread and reads no clock. Not thread-safe.
 class Http2Guard {
@@ -40,29 +40,30 @@ class Http2Guard {
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr std::size_t kMaxControlFrameBytes = 16 << 10;
-  // In one header block; each other frame holds at least a byte of it.
+  // Per header block. Every other frame of a block holds at least one byte of it.
   static constexpr int kMaxEmptyContinuations = 32;
-  // Calls that a client may have open beyond those that the server takes at a time.
+  // Number of open calls that a client may have in addition to those that the server accepts at a
+  // time.
   static constexpr std::size_t kExtraCalls = 1000;
   static constexpr double kResetRate = 1000;
   static constexpr double kResetBurst = 2000;
   static constexpr double kControlFrameRate = 10000;
   static constexpr double kControlFrameBurst = 10000;
   static constexpr std::chrono::seconds kStallTimeout{60};
-  // Time for the first call of a connection.
+  // Maximum time until the first call of a connection.
   static constexpr std::chrono::seconds kFirstCallTimeout{15};
-  // Time for the server's GOAWAY to pass.
+  // Maximum time until the server's GOAWAY passes.
   static constexpr std::chrono::seconds kDrainTimeout{1};
-  // Time for the open calls of an evicted connection that serves health checks only.
+  // Maximum time for the open calls of an evicted connection that is restricted to health checks.
   static constexpr std::chrono::seconds kHealthCheckTimeout{1};
 
   struct Limits {
     std::size_t max_message_bytes = 1 << 20;
-    // Calls that the server takes at a time on one connection.
+    // Maximum number of simultaneous calls that the server accepts on one connection.
     std::size_t max_concurrent_streams = 32;
   };
 
-  // State that connections share. It must outlive them.
+  // State that all connections share. It must outlive them.
   struct Shared {
     Limits limits;
     ByteBudget& memory;
@@ -80,54 +81,54 @@ class Http2Guard {
     }
   };
 
-  // restricted: asked when a call begins that is not a health check; whether it must be refused
-  // because there are too many connections.
+  // restricted: called when a call begins that is not a health check; returns true if the call must
+  // be refused because there are too many connections.
   Http2Guard(Shared& shared, std::shared_ptr<PeerLimits> peer, std::function<bool()> restricted,
              Time now);
   ~Http2Guard();
   Http2Guard(const Http2Guard&) = delete;
   Http2Guard& operator=(const Http2Guard&) = delete;
 
-  // input: the next bytes from the client or from the server. Adds to `output` what is to be sent,
-  // as views of `input` where it passes. now: must not decrease from call to call.
+  // input: the next bytes from the client or from the server. Appends the bytes to be sent to
+  // `output`, as views of `input` if they pass unchanged. now: must not decrease.
   void FromClient(std::string_view input, Time now, Output& output);
   void FromServer(std::string_view input, Time now, Output& output);
 
-  // Ends what has stalled. To be called about once a second.
+  // Ends stalled calls. Call it about once a second.
   void Tick(Time now, Output& output);
-  // The server shuts down: the connection is closed as soon as it has no calls.
+  // Begins the shutdown of the server: the connection is closed as soon as it has no calls.
   void BeginDrain(Time now, Output& output);
-  // Makes room for another connection: the client learns from a GOAWAY which calls are served, the
-  // server never sees later ones, and the connection is closed when the served calls have ended.
+  // Makes room for another connection. A GOAWAY tells the client which calls are served, the server
+  // never sees later ones, and the connection is closed when the served calls have ended.
   void Retire(Time now, Output& output);
-  // Closes the connection. A reason that accuses the client of nothing is NO_ERROR in the GOAWAY.
+  // Closes the connection. If the client is not at fault, the GOAWAY has the code NO_ERROR.
   void Close(CloseReason reason, Output& output);
 
-  // Nothing passes any more: what was added to the output is to be sent, and then both sockets are
-  // to be closed.
+  // True if nothing passes any more: send the remaining output, and then close both sockets.
   [[nodiscard]] bool closed() const noexcept { return closed_; }
-  // Calls that have begun and not ended, without refused ones.
+  // Number of calls that have begun and not ended, without refused ones.
   [[nodiscard]] std::size_t open_calls() const noexcept { return calls_.size(); }
 
  private:
   struct Call {
-    // HTTP/2 states.
+    // HTTP/2 stream states.
     bool client_ended = false;
     bool server_ended = false;
     bool response_started = false;
 
-    // The message of the client that is under way.
+    // The client's current message.
     std::uint8_t prefix_bytes = 0;
     std::uint32_t message_length = 0;
     std::uint32_t message_left = 0;
-    // Reserved for it, and for complete messages that the server has not consumed.
+    // Bytes reserved for the current message, and for complete messages that the server has not
+    // consumed.
     std::size_t incomplete_bytes = 0;
     std::size_t unread_bytes = 0;
 
-    // The window of each receiver, less its initial size.
+    // The window of each receiver, relative to its initial size.
     std::int64_t client_window = 0;
     std::int64_t server_window = 0;
-    // When the client last took or sent something or did not have to.
+    // The last time at which the client took or sent something, or did not have to.
     Time client_took;
     Time client_sent;
 
@@ -135,7 +136,7 @@ class Http2Guard {
   };
   using Calls = absl::flat_hash_map<std::uint32_t, Call>;
 
-  // The largest stream id. The first GOAWAY of gRPC names it, so that calls that are on the way
+  // The largest stream id. gRPC's first GOAWAY names it, so that calls that are already on the way
   // are still served.
   static constexpr std::uint32_t kAnyCall = 0x7fffffff;
 
@@ -148,11 +149,11 @@ class Http2Guard {
   void EndHeaderBlock(Output& output);
   void CheckHeaderBlock(HeaderBlock::Result result, Output& output);
   void ReadMessages(std::uint32_t id, std::string_view bytes, Output& output);
-  // Return whether the call goes on; otherwise it is ended.
+  // Each returns whether the call continues; otherwise the call was ended.
   [[nodiscard]] bool BeginMessage(std::uint32_t id, Call& call, Output& output);
   [[nodiscard]] bool ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes, Output& output);
 
-  // Returns whether the frame passes.
+  // Returns whether the frame is passed.
   [[nodiscard]] bool BeginServerFrame();
   void EndServerFrame(Output& output);
 
@@ -177,15 +178,15 @@ class Http2Guard {
   std::optional<Time> drain_;
   std::optional<Time> retired_;
 
-  // Bytes of the client's preface that were received.
+  // Number of bytes of the client's preface that were received.
   std::size_t preface_bytes_ = 0;
   FrameReader client_;
   FrameReader server_;
-  // Frames that wait for the end of the frame or header block in their direction.
+  // Frames to be inserted at the end of the frame or header block in their direction.
   std::string inject_to_client_;
   std::string inject_to_server_;
 
-  // The client's header block that is under way.
+  // The client's current header block.
   HeaderBlock headers_;
   bool in_headers_ = false;
   bool headers_begin_call_ = false;
@@ -200,12 +201,13 @@ class Http2Guard {
 
   Calls calls_;
   std::uint32_t last_call_ = 0;
-  // Later calls are refused: their frames do not pass. It follows the GOAWAY frames to the client.
+  // Later calls are refused: their frames are dropped. Set by the GOAWAY frames to the client.
   std::uint32_t last_served_ = kAnyCall;
-  // Calls that the guard ended, the newest last: the server may still send for them.
+  // Calls that the guard ended, the newest last: the server may still send frames for them.
   std::deque<std::uint32_t> ended_;
 
-  // Flow control of the connection and the initial windows of calls, as each receiver set them.
+  // The flow-control windows of the connection and the initial windows of calls, as set by each
+  // receiver.
   std::int64_t client_window_ = NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE;
   std::int64_t server_window_ = NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE;
   std::int64_t client_initial_window_ = NGHTTP2_INITIAL_WINDOW_SIZE;
@@ -216,8 +218,8 @@ class Http2Guard {
   TokenBucket resets_{kResetRate, kResetBurst};
   TokenBucket control_frames_{kControlFrameRate, kControlFrameBurst};
   MessageMemory memory_;
-  // Budget bytes of the rest of the DATA frame in which the guard ended the call: gRPC keeps that
-  // rest until the RST_STREAM behind the frame.
+  // Bytes that stay reserved for the rest of a DATA frame in which the guard ended the call: gRPC
+  // keeps the rest until the RST_STREAM after the frame.
   std::size_t tail_reserved_ = 0;
 };
 

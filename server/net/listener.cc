@@ -13,9 +13,9 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// How long to wait after a failed accept: a descriptor may be free then.
+// Delay after a failed accept; a file descriptor may be free then.
 constexpr std::chrono::milliseconds kRetryDelay{100};
-// A flood of connections must not become a flood of log lines.
+// Minimum time between two warnings, so that a flood of connections does not flood the log.
 constexpr std::chrono::seconds kWarningInterval{10};
 
 }  // namespace
@@ -40,7 +40,7 @@ void Listener::Stop() {
 void Listener::Accept() {
   acceptor_.async_accept(
       [self = shared_from_this()](const boost::system::error_code& error, tcp::socket socket) {
-        // A connection that was accepted before the port was closed is dropped.
+        // The connection was accepted before the port was closed.
         if (!self->acceptor_.is_open()) return;
         if (error) {
           self->RetryAfter(error);
@@ -55,7 +55,7 @@ void Listener::HandOver(tcp::socket socket) {
   boost::system::error_code error;
   const tcp::endpoint peer = socket.remote_endpoint(error);
   if (error) {
-    return;  // The peer is gone already.
+    return;  // The peer has disconnected.
   }
   try {
     on_connection_(std::move(socket), PeerAddress(peer.address()));

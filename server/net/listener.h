@@ -10,23 +10,23 @@
 
 namespace calibd::server {
 
-// Accepts connections for as long as it is wanted, also after the process has run out of file
-// descriptors: then connections wait in the system's queue until there are some again. Everything
-// happens on the thread that runs the acceptor's io_context.
+// Accepts connections until it is stopped. If the process has no free file descriptors, connections
+// wait in the system's queue until there are some. Everything runs on the thread that runs the
+// acceptor's io_context.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
-  // peer: what connections are counted by, see PeerAddress. The socket belongs to the acceptor's
-  // io_context.
+  // peer: the address by which connections are counted, see PeerAddress. The socket belongs to the
+  // acceptor's io_context.
   using OnConnection =
       std::function<void(boost::asio::ip::tcp::socket socket, const std::string& peer)>;
 
-  // acceptor: listening.
+  // acceptor: must be listening.
   static std::shared_ptr<Listener> Start(boost::asio::ip::tcp::acceptor acceptor,
                                          OnConnection on_connection);
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // Closes the port; no connection is handed over any more. Call it on the io_context's thread.
+  // Closes the port; no further connection is handed over. Call it on the io_context's thread.
   void Stop();
 
  private:
@@ -42,8 +42,8 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::chrono::steady_clock::time_point next_warning_;
 };
 
-// The address that the limits of connections count by: of IPv4 the address, of IPv6 the network of
-// 64 bits, because a host usually has all of its addresses.
+// The address by which connections are counted: for IPv4 the address, for IPv6 the /64 network,
+// because a host usually has all addresses of one.
 [[nodiscard]] std::string PeerAddress(const boost::asio::ip::address& address);
 
 }  // namespace calibd::server

@@ -11,18 +11,18 @@
 
 namespace calibd::server {
 
-// What the requests of one connection take of the memory for messages. It is given back at the end.
+// The memory that the requests of one connection occupy. The destructor releases it.
 class MessageMemory {
  public:
-  // share: the most that this connection may take.
+  // share: the maximum for this connection.
   MessageMemory(ByteBudget& memory, std::shared_ptr<PeerLimits> peer, std::size_t share)
       : memory_(memory), peer_(std::move(peer)), share_(share) {}
   ~MessageMemory() { Release(reserved_); }
   MessageMemory(const MessageMemory&) = delete;
   MessageMemory& operator=(const MessageMemory&) = delete;
 
-  // Returns false, and reserves nothing, if the share of the connection or of its peer or the
-  // memory would be exceeded.
+  // Returns false, and reserves nothing, if this would exceed the share of the connection, the
+  // share of its peer, or the memory for all messages.
   [[nodiscard]] bool TryReserve(std::size_t bytes) {
     if (bytes > share_ - std::min(share_, reserved_) || !peer_->messages().TryReserve(bytes)) {
       return false;
@@ -34,7 +34,7 @@ class MessageMemory {
     reserved_ += bytes;
     return true;
   }
-  // bytes: at most what is reserved.
+  // bytes: at most the reserved ones.
   void Release(std::size_t bytes) {
     memory_.Release(bytes);
     peer_->messages().Release(bytes);

@@ -18,21 +18,21 @@ namespace calibd::server {
 // Limits that all connections of one peer address share. Thread-safe.
 class PeerLimits {
  public:
-  // message_bytes: what incomplete and unread requests of this peer may occupy.
+  // message_bytes: the maximum for incomplete and unread requests of this peer.
   PeerLimits(std::string address, std::size_t message_bytes)
       : address_(std::move(address)), messages_(message_bytes) {}
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] ByteBudget& messages() noexcept { return messages_; }
 
-  // Returns false if the peer resets too many calls.
+  // Returns false if the peer resets calls too fast.
   [[nodiscard]] bool TakeReset(TokenBucket::Time now) {
     const std::lock_guard lock(mutex_);
-    // Threads read the clock before they come here, so their times may be out of order.
+    // Threads read the clock before they acquire the lock, so their times may be out of order.
     last_ = std::max(last_, now);
     return resets_.Take(last_);
   }
-  // Nothing is remembered that a new object would not have.
+  // True if a new object would be in the same state.
   [[nodiscard]] bool fresh(TokenBucket::Time now) {
     const std::lock_guard lock(mutex_);
     return resets_.full(std::max(last_, now));
@@ -49,7 +49,7 @@ class PeerLimits {
   TokenBucket::Time last_;
 };
 
-// The peers that are connected, or were a moment ago. Thread-safe.
+// The peers that are connected, or were connected a moment ago. Thread-safe.
 class PeerTable {
  public:
   explicit PeerTable(std::size_t message_bytes) : message_bytes_(message_bytes) {}
@@ -58,7 +58,7 @@ class PeerTable {
     const std::lock_guard lock(mutex_);
     if (peers_.size() >= cleanup_size_) {
       const auto now = std::chrono::steady_clock::now();
-      // A peer that is only in the table stays here until its limits have recovered.
+      // A peer without a connection stays here until its limits have recovered.
       std::erase_if(peers_, [now](const auto& entry) {
         return entry.second.use_count() == 1 && entry.second->fresh(now);
       });

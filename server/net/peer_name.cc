@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kScheme = "unix-abstract:";
 
-// Differs between processes, also between those that had the same id one after another.
+// Different for each process, even if two processes had the same id one after another.
 const std::string& ProcessPrefix() {
   static const std::string prefix = absl::StrCat(
       "calibd/", getpid(), "-", std::chrono::system_clock::now().time_since_epoch().count(), "/");
@@ -55,7 +55,7 @@ std::optional<std::string> ParsePeerName(std::string_view grpc_peer) {
 bool BindPeerName(int socket, std::string_view name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // The zero byte in front makes the name abstract.
+  // A leading zero byte makes the name abstract.
   name = name.substr(0, sizeof(address.sun_path) - 1);
   std::copy(name.begin(), name.end(), address.sun_path + 1);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());

@@ -8,17 +8,18 @@
 
 namespace calibd::server {
 
-// How a call learns its peer. The relay hands gRPC one end of a pair of Unix sockets and names its
-// own end, in the abstract namespace, after the client: so the peer() of a call's context is
-// "unix-abstract:" and this name. The name is unique among the connections of the machine. When the
-// relay terminates TLS, the client's certificate will be found by the same name.
+// The names by which a call learns its peer. The relay gives gRPC one end of a pair of Unix
+// sockets, and names its own end after the client in the abstract namespace. The peer() of a call's
+// context is therefore "unix-abstract:" and this name. The name is unique among the connections of
+// the machine. When the relay terminates TLS, the client's certificate will be found by the same
+// name.
 
-// address: of the client, "192.0.2.1:50000" or "[2001:db8::1]:50000". connection: a number that no
-// other connection of this process has.
+// address: the client's address, "192.0.2.1:50000" or "[2001:db8::1]:50000". connection: unique
+// among the connections of this process.
 [[nodiscard]] std::string MakePeerName(std::uint64_t connection, std::string_view address);
 
-// The client's address in what peer() of a gRPC context returns. Returns nothing for a connection
-// that does not come from the relay of this process.
+// Returns the client's address from peer() of a gRPC context, or nothing if the connection does not
+// come from the relay of this process.
 [[nodiscard]] std::optional<std::string> ParsePeerName(std::string_view grpc_peer);
 
 // Binds a Unix socket to a name in the abstract namespace. Returns false if that fails.

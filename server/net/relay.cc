@@ -20,9 +20,9 @@ using boost::asio::generic::stream_protocol;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-// Relaying is copying: more threads do not make it faster.
+// The relay mostly copies bytes, and more threads do not make that faster.
 constexpr unsigned int kMaxThreads = 2;
-// The part of the memory for messages that one peer address may have.
+// Each peer address may use one part in this many of the memory for messages.
 constexpr std::size_t kPeerShare = 2;
 
 // A connected pair of non-blocking Unix sockets; -1 if there are no descriptors left.
@@ -55,7 +55,7 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
   const tcp protocol = peer.protocol();
   const int fd = socket.release(error);
   if (error) {
-    return;  // The peer is gone already.
+    return;  // The peer has disconnected.
   }
   RelayConnection::Socket client(worker.context(), protocol, fd);
   client.non_blocking(true, error);

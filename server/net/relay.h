@@ -21,9 +21,9 @@ namespace calibd::server {
 class RelayConnection;
 class RelayWorker;
 
-// Relays the accepted TCP connections to gRPC's server, each over a pair of Unix sockets, and
-// watches them with an Http2Guard. gRPC reads whole messages and header blocks before it checks
-// their size, so what a client may send is bounded here. One or two threads of its own serve all
+// Relays the accepted TCP connections to gRPC's server, each through a pair of Unix sockets, and
+// inspects them with an Http2Guard. gRPC reads whole messages and header blocks before it checks
+// their size, so the relay limits what a client may send. One or two threads of its own serve all
 // connections.
 class Relay {
  public:
@@ -32,7 +32,7 @@ class Relay {
     ConnectionSlots::Limits slots;
   };
 
-  // connect: hands a connected, non-blocking socket to the server, which is to close it. Called on
+  // connect: gives a connected, non-blocking socket to the server, which must close it. Called on
   // the thread that calls Add. memory and statistics must outlive the relay.
   Relay(const Settings& settings, ByteBudget& memory, RelayStatistics& statistics,
         std::function<void(int)> connect);
@@ -41,11 +41,12 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // Takes over an accepted connection. address: what connections are counted by. To be called on
-  // one thread.
+  // Takes over an accepted connection. address: the address by which connections are counted. Call
+  // it on one thread only.
   void Add(boost::asio::ip::tcp::socket socket, const std::string& address);
 
-  // The server shuts down: connections are closed as soon as they have no calls. Any thread.
+  // Begins the shutdown of the server: connections are closed as soon as they have no calls. Any
+  // thread.
   void BeginDrain();
 
  private:

@@ -17,9 +17,9 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kTick{1};
-// Time for the client to take the last bytes and the end of the connection.
+// Time for the client to take the last bytes and to close the connection.
 constexpr std::chrono::seconds kClosingTimeout{1};
-// Most bytes that gRPC may keep for a connection whose client does not read.
+// Maximum number of bytes that gRPC may keep for a connection whose client does not read.
 constexpr std::size_t kUnreadBytes = 1 << 20;
 
 bool WouldBlock(const error_code& error) {
@@ -35,7 +35,7 @@ std::size_t SizeOf(std::span<const std::string_view> pieces) {
 // Writes as much as the socket takes. Returns the number of bytes.
 std::size_t WriteSome(RelayConnection::Socket& socket, std::span<const std::string_view> pieces,
                       error_code& error) {
-  // The system takes no more at once.
+  // The system accepts at most about this many pieces in one call.
   constexpr std::size_t kMaxPieces = 64;
   std::size_t written = 0;
   while (!pieces.empty()) {
@@ -71,7 +71,7 @@ void RelayWorker::Run() {
     try {
       context_.run();
     } catch (const std::exception& failure) {
-      // For example bad_alloc. The interrupted work is retried at the next tick or event.
+      // For example bad_alloc. The next tick or event retries the interrupted work.
       spdlog::error("the relay failed: {}", failure.what());
     }
   }
@@ -81,9 +81,9 @@ void RelayWorker::WaitForTick() {
   tick_.expires_after(kTick);
   tick_.async_wait([this](const error_code& error) {
     if (error) return;
-    // First, so that ticks go on whatever happens in this one.
+    // First, so that the ticks continue whatever happens in this one.
     WaitForTick();
-    // A connection that is closed leaves the set.
+    // A copy, because closed connections leave the set.
     const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
                                                                     connections_.end());
     for (const std::shared_ptr<RelayConnection>& connection : connections) connection->Tick();
@@ -179,7 +179,7 @@ void RelayConnection::ReadClient() {
     Discard();
     return;
   }
-  // A wait may end when reading has to pause again.
+  // A wait may end although reading must pause again.
   if (state_ != State::kRelaying || !client_.pending.empty() || !server_.pending.empty()) return;
   error_code error;
   const std::size_t count = client_.socket.read_some(boost::asio::buffer(worker_.buffer_), error);
@@ -258,8 +258,8 @@ std::size_t RelayConnection::Write(Side& side, std::span<const std::string_view>
   const std::size_t written = WriteSome(side.socket, pieces, error);
   if (&side == &client_ && written > 0) client_took_ = Clock::now();
   if (error && !WouldBlock(error)) {
-    // A client that is gone needs nothing more. The server has closed its socket, but its last
-    // bytes are still to be read; it gets no more.
+    // A client that has disconnected needs nothing more. If the server has closed its socket, its
+    // last bytes must still be read, but it gets no more.
     if (&side == &client_) Destroy();
     return SizeOf(pieces);
   }
@@ -296,8 +296,8 @@ void RelayConnection::Wait() {
           error_code ignored;
           client_.socket.shutdown(Socket::shutdown_send, ignored);
         }
-        // What the client has sent is read until it closes as well: otherwise the system would
-        // reset the connection, and the client might never see the last bytes.
+        // The client's bytes are read until it closes as well. Otherwise the system would reset the
+        // connection, and the client might not receive the last bytes.
         WaitToRead(client_, &RelayConnection::ReadClient);
       }
       break;
@@ -337,7 +337,7 @@ void RelayConnection::BeginClosing() {
   error_code ignored;
   server_.socket.close(ignored);
   server_.pending.clear();
-  // The client may take its time, so another connection may come instead.
+  // The client may close slowly, so the slot is given to another connection now.
   slot_.reset();
   if (++worker_.closing_ > RelayWorker::kMaxClosing) Destroy();
 }

@@ -23,13 +23,13 @@ namespace calibd::server {
 
 class RelayConnection;
 
-// A thread of the relay with its connections. Its functions run on that thread unless they say
-// otherwise.
+// One thread of the relay and its connections. Except where noted, its functions run on that
+// thread.
 class RelayWorker {
  public:
   // Starts the thread.
   RelayWorker();
-  // Closes the connections and joins. Any other thread.
+  // Closes the connections and joins the thread. Call it on another thread.
   ~RelayWorker();
   RelayWorker(const RelayWorker&) = delete;
   RelayWorker& operator=(const RelayWorker&) = delete;
@@ -40,7 +40,7 @@ class RelayWorker {
 
  private:
   friend class RelayConnection;
-  // With 64 KiB the relay takes 1.5 times the CPU time for large messages.
+  // With 64 KiB, large messages take 1.5 times the CPU time.
   static constexpr std::size_t kBufferBytes = 128 << 10;
   static constexpr std::size_t kMaxClosing = 128;
 
@@ -49,36 +49,36 @@ class RelayWorker {
 
   boost::asio::io_context context_{1};
   boost::asio::steady_timer tick_{context_};
-  // What one step of a connection reads and writes; unused between steps.
+  // Input and output of one step of a connection; unused between steps.
   std::array<char, kBufferBytes> buffer_{};
   Http2Guard::Output output_;
   std::unordered_set<std::shared_ptr<RelayConnection>> connections_;
-  // How many of them wait for their client to close.
+  // Number of connections that wait for their client to close.
   std::size_t closing_ = 0;
   bool draining_ = false;
   std::thread thread_;
 };
 
-// One connection. It keeps only bytes that one side sent and the other has not taken, and reads no
-// more for a side while such bytes wait for it. Its functions run on the worker's thread unless
-// they say otherwise.
+// One connection. It keeps only bytes that one side has sent and the other has not taken, and reads
+// nothing more for a side while such bytes exist. Except where noted, its functions run on the
+// worker's thread.
 class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // client: connected. Any thread.
+  // client: must be connected. Any thread.
   RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared, std::shared_ptr<PeerLimits> peer,
                   Socket client);
   ~RelayConnection();
   RelayConnection(const RelayConnection&) = delete;
   RelayConnection& operator=(const RelayConnection&) = delete;
 
-  // Once, before Start. server: connected. Any thread.
+  // Call it once, before Start. server: must be connected. Any thread.
   void Connect(std::unique_ptr<ConnectionSlots::Slot> slot, Socket server);
 
   void Start();
   // Makes room for another connection, without an error for a client that follows HTTP/2. Before
-  // Start, it takes effect then.
+  // Start, it takes effect at Start.
   void Evict();
   void BeginDrain();
   void Tick();
@@ -88,7 +88,7 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   enum class State {
     kConnecting,
     kRelaying,
-    // The server's socket is closed; the client still gets some bytes, and then the end.
+    // The server's socket is closed; the client still receives the last bytes.
     kClosing,
     kClosed,
   };
@@ -96,7 +96,7 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
     explicit Side(Socket the_socket) : socket(std::move(the_socket)) {}
 
     Socket socket;
-    // Bytes for this side that its socket has not taken.
+    // Bytes for this side that its socket has not accepted.
     std::string pending;
     bool waits_to_read = false;
     bool waits_to_write = false;
@@ -115,14 +115,14 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   void RunStep(Step step);
 
   void Send(Side& side, const ByteList& bytes);
-  // Returns the number of bytes that are done with.
+  // Returns the number of bytes that are written or dropped.
   std::size_t Write(Side& side, std::span<const std::string_view> pieces);
   void SendPending(Side& side);
   void BeginClosing();
   void Discard();
   void Destroy();
-  // While bytes wait for the client, gRPC keeps more of them than is known here. Returns false if
-  // there is no memory for that.
+  // While the client does not read, gRPC keeps more bytes than the relay sees. Returns false if
+  // there is no memory for them.
   [[nodiscard]] bool ReserveUnread();
 
   RelayWorker& worker_;
@@ -135,7 +135,7 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   bool evicted_ = false;
   bool idle_ = true;
   bool said_end_ = false;
-  // The budget holds a share for what the server keeps while the client does not read.
+  // True while memory is reserved for what the server keeps while the client does not read.
   bool reserved_ = false;
   Time client_took_;
   Time closing_since_;

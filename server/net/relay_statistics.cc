@@ -9,7 +9,7 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// A flood of connections must not become a flood of log lines.
+// Minimum time between two warnings, so that a flood of connections does not flood the log.
 constexpr Nanoseconds kWarningPause = std::chrono::seconds(10);
 
 static_assert(RelayStatistics::kCloseReasons.size() ==

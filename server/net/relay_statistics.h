@@ -34,8 +34,8 @@ enum class CallEnd {
   kTooManyConnections,
 };
 
-// Counts what the relay closes and ends, and warns about it in the log, at most once in 10 s.
-// Thread-safe.
+// Counts the connections that the relay closes and the calls that it ends, and logs warnings about
+// them, at most one in 10 s. Thread-safe.
 class RelayStatistics {
  public:
   static constexpr std::array kCloseReasons{"protocol_error",

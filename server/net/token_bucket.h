@@ -6,12 +6,12 @@
 
 namespace calibd::server {
 
-// Allows a rate of events and a burst of them after a pause. Not thread-safe.
+// Limits the rate of events, but allows a burst after a pause. Not thread-safe.
 class TokenBucket {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // rate: events a second. The bucket is full at first.
+  // rate: events per second. The bucket is full at first.
   TokenBucket(double rate, double burst) noexcept : rate_(rate), burst_(burst), tokens_(burst) {}
 
   // Returns false if the event exceeds the rate. now: must not decrease.

@@ -58,8 +58,8 @@ class LineFormatter final : public spdlog::formatter {
   const bool json_;
 };
 
-// libprotobuf writes a line to stderr for every string of a client that is not UTF-8. Such a
-// message is refused anyway, so the lines are for debugging only.
+// libprotobuf writes a line to stderr for every string from a client that is not UTF-8. Such a
+// message is refused anyway, so the lines only help debugging.
 void LogOfProtobuf(google::protobuf::LogLevel level, const char* /*file*/, int /*line*/,
                    const std::string& message) {
   spdlog::log(level == google::protobuf::LOGLEVEL_FATAL ? spdlog::level::err : spdlog::level::debug,

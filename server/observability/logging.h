@@ -5,16 +5,16 @@
 
 namespace calibd::server {
 
-// Makes spdlog's default logger write one line an event to stderr from a thread
-// of its own: a reader that does not read delays no one, older lines are lost
-// instead. Lines are printable UTF-8 in both formats, whatever the messages hold.
-// What libprotobuf logs becomes part of it.
+// Configures spdlog's default logger: it writes one line per event to stderr on a thread of its
+// own. A reader that does not read delays nobody; the oldest lines are lost instead. Lines are
+// printable UTF-8 in both formats, whatever the messages contain. Messages of libprotobuf are
+// logged too.
 //
-// format: "text" or "json" (objects with time, level, message). level: "debug",
-// "info", "warning" or "error".
+// format: "text" or "json" (objects with time, level, message). level: "debug", "info", "warning"
+// or "error".
 void StartLogging(const std::string& format, const std::string& level);
 
-// Writes what is queued. No logging afterwards.
+// Writes the queued lines. Nothing may be logged afterwards.
 void StopLogging();
 
 }  // namespace calibd::server

@@ -35,12 +35,12 @@ class Metrics {
     const RelayStatistics& relay;
     const CommitQueue& commits;
     const ByteBudget& call_memory;
-    // May still be running.
+    // The recovery at the start, which may still be running.
     const Recovery& recovery;
-    // Whether damage was found since the start.
+    // True if damage was found since the start.
     const std::atomic<bool>& store_damaged;
-    // Most series of models in one scrape. The models are in order of their names; further series
-    // are left out and counted.
+    // Maximum number of series of models in one response. Models are in order of name; series
+    // beyond the maximum are left out and counted.
     std::size_t max_series = 0;
     std::size_t ingest_queue_bytes = 0;
     std::size_t state_memory_bytes = 0;

@@ -24,46 +24,46 @@ struct RpcMethod {
   std::string type;
 };
 
-// How many calls of each method ended with which code, and how long they took,
-// failures included. The methods are fixed at construction; calls of all others, whose
-// names clients invent, are counted together. Thread-safe.
+// Counts the calls of each method by status code and duration, failures included. The methods are
+// fixed at construction. Calls of unregistered methods, whose names clients invent, are counted
+// together. Thread-safe.
 class RpcStatistics {
  public:
   // Upper bounds in seconds, inclusive; the last bucket is unbounded.
   static constexpr std::array<double, 14> kBuckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                    0.25,  0.5,    1,     2.5,  5,     30,   300};
-  // Codes are 0..16.
+  // Status codes are 0..16.
   static constexpr std::size_t kCodes = 17;
 
   struct Calls {
-    // All names are "unknown" for methods that are not registered.
+    // For unregistered methods, all names are "unknown".
     RpcMethod method;
     std::int64_t started = 0;
     std::array<std::int64_t, kCodes> handled{};
-    // Not cumulative; one more than kBuckets.
+    // Not cumulative; the last bucket, after kBuckets, is unbounded.
     std::array<std::int64_t, kBuckets.size() + 1> buckets{};
     double seconds = 0;
   };
 
   explicit RpcStatistics(const std::vector<RpcMethod>& methods);
 
-  // The number of the method with this path, "/calibd.v1.ModelService/GetModel". Any bytes are
-  // allowed: a path that is not registered has the number of the unknown method.
+  // Returns the number of the method with this path, such as "/calibd.v1.ModelService/GetModel".
+  // The path may contain any bytes: an unregistered path gets the number of the unknown method.
   [[nodiscard]] std::size_t Find(std::string_view path) const noexcept;
 
-  // method: from Find, as below.
+  // method: from Find, here and below.
   [[nodiscard]] bool IsRegistered(std::size_t method) const noexcept;
   void Started(std::size_t method) noexcept;
   void Handled(std::size_t method, absl::StatusCode code,
                std::chrono::nanoseconds duration) noexcept;
 
-  // The methods that were called.
+  // Returns the methods that were called.
   [[nodiscard]] std::vector<Calls> Snapshot() const;
 
  private:
   std::map<std::string, std::size_t, std::less<>> numbers_;  // constant after construction
   mutable std::mutex mutex_;
-  std::vector<Calls> calls_;  // guarded by mutex_; the last is the unknown method
+  std::vector<Calls> calls_;  // guarded by mutex_; the last one is the unknown method
 };
 
 }  // namespace calibd::server

@@ -13,15 +13,17 @@
 namespace calibd::server {
 namespace {
 
-// What part of the budget one of them gets.
+// Each connection may use one part in kConnectionPart of the budget, and each address one part in
+// kAddressPart.
 constexpr std::size_t kConnectionPart = 8;
 constexpr std::size_t kAddressPart = 4;
 constexpr std::chrono::seconds kMemoryRetryDelay{1};
-// Bytes that gRPC keeps for an unread call besides its messages: the arena of the call, its
+// Bytes that gRPC keeps for an unread call in addition to its messages: the arena of the call, its
 // metadata and its queue entries.
 constexpr std::size_t kCallOverhead = std::size_t{8} << 10;
 
-// The address that connections are counted by; a peer without one stands for itself.
+// Returns the address by which connections are counted. A peer without an address counts by its
+// name.
 std::string AddressOf(const std::string& grpc_peer) {
   const std::optional<std::string> name = ParsePeerName(grpc_peer);
   if (!name.has_value()) return grpc_peer;
@@ -67,7 +69,7 @@ absl::Status CallMemory::Reserve(const Owner& owner, std::size_t bytes) {
   if (!HasRoom(addresses_, owner.address, bytes, limit / kAddressPart)) {
     return ExhaustedError("this address", limit, bytes);
   }
-  // Before the budget, as they may throw.
+  // Before the reservation in the budget, because these lines may throw.
   std::size_t& of_connection = connections_[owner.connection];
   std::size_t& of_address = addresses_[owner.address];
   if (!budget_.TryReserve(bytes)) {

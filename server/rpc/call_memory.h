@@ -19,12 +19,12 @@ namespace calibd::server {
 // client that does not read runs out before others do. Thread-safe.
 class CallMemory {
  public:
-  // budget: must live longer than this.
+  // budget: must outlive this object.
   explicit CallMemory(ByteBudget& budget) : budget_(budget) {}
   CallMemory(const CallMemory&) = delete;
   CallMemory& operator=(const CallMemory&) = delete;
 
-  // Whose memory it is.
+  // The owner of reserved memory.
   struct Owner {
     // grpc_peer: the peer of the call's context.
     explicit Owner(std::string grpc_peer);
@@ -33,13 +33,13 @@ class CallMemory {
     const std::string address;
   };
 
-  // Errors: ResourceExhausted (CALL_MEMORY_EXHAUSTED) with a RetryInfo; nothing is reserved then.
+  // Errors: ResourceExhausted (CALL_MEMORY_EXHAUSTED) with a RetryInfo; then nothing is reserved.
   [[nodiscard]] absl::Status Reserve(const Owner& owner, std::size_t bytes);
-  // bytes: at most what the owner has reserved.
+  // bytes: at most the bytes that the owner has reserved.
   void Release(const Owner& owner, std::size_t bytes) noexcept;
 
  private:
-  // Only those that have something reserved.
+  // Contains only owners with reserved bytes.
   using Reserved = std::unordered_map<std::string, std::size_t>;
 
   ByteBudget& budget_;
@@ -48,7 +48,7 @@ class CallMemory {
   Reserved addresses_;    // guarded by mutex_
 };
 
-// The reservation of one call, released at the latest by the destructor. Not thread-safe.
+// The memory reserved for one call. The destructor releases it. Not thread-safe.
 class CallReservation {
  public:
   // grpc_peer: the peer of the call's context.
@@ -71,14 +71,15 @@ class CallReservation {
   std::size_t bytes_ = 0;
 };
 
-// Bytes that a response occupies while gRPC has it: itself, its serialized form and its call.
+// Bytes that a response occupies while gRPC holds it: the message, its serialized form, and its
+// call.
 [[nodiscard]] std::size_t ResponseMemory(const google::protobuf::Message& response);
 
-// Frees the memory of a request that was read. gRPC keeps the object until the call is done,
-// which is when the client has taken the answer, however long that takes.
+// Frees the memory of a request that was read. gRPC keeps the object until the call is done, which
+// is when the client has taken the response, however long that takes.
 template <typename Request>
 void FreeRequest(const Request& request) {
-  // gRPC made it and nobody reads it again.
+  // gRPC created the object, and nobody reads it again.
   Request().Swap(const_cast<Request*>(&request));
 }
 

@@ -19,13 +19,13 @@
 
 namespace calibd::server {
 
-// One call of gRPC. Reactor: gRPC's ServerUnaryReactor, ServerWriteReactor or ServerBidiReactor.
-// Messages wait in a queue until gRPC has taken them, and count against the memory of calls until
-// the client has. Thread-safe.
+// One gRPC call. Reactor: gRPC's ServerUnaryReactor, ServerWriteReactor or ServerBidiReactor.
+// Messages are queued until gRPC has taken them, and occupy the memory of calls until the client
+// has. Thread-safe.
 template <typename Reactor, typename Response>
 class CallReactor : public Reactor, public Sink<Response> {
  public:
-  // response: gRPC's object for the response of a unary call, else null.
+  // response: gRPC's object for the response of a unary call, otherwise null.
   CallReactor(const char* method, CallMemory& memory, const grpc::CallbackServerContext& context,
               Response* response)
       : Sink<Response>({method, context.peer(), context.deadline()}),
@@ -73,7 +73,7 @@ class CallReactor : public Reactor, public Sink<Response> {
     on_end();
   }
 
-  // A unary call goes on: what it does is done, and gRPC drops the response.
+  // A unary call continues: its work is done, and gRPC drops the response.
   void OnCancel() override {
     if constexpr (!kUnary) {
       {
@@ -84,7 +84,7 @@ class CallReactor : public Reactor, public Sink<Response> {
     }
   }
 
-  // The call has ended before.
+  // The call had ended before.
   void OnDone() override {
     // Destroyed after the lock is released.
     std::shared_ptr<CallReactor> self;
@@ -112,9 +112,9 @@ class CallReactor : public Reactor, public Sink<Response> {
     });
   }
 
-  // All of these are called with mutex_ held.
+  // All of these functions are called with mutex_ held.
 
-  // Appends a message. Errors: ResourceExhausted when there is no memory for it.
+  // Queues a message. Errors: ResourceExhausted if there is no memory for it.
   absl::Status QueueLocked(Response response) {
     const std::size_t bytes = ResponseMemory(response);
     absl::Status reserved = reservation_.Add(bytes);
@@ -124,7 +124,7 @@ class CallReactor : public Reactor, public Sink<Response> {
     return reserved;
   }
 
-  // Ends the call. last: sent before that; may be null.
+  // Ends the call. last: a message that is sent first; may be null.
   void EndLocked(absl::Status status, Response* last) {
     if (!end_status_.has_value()) {
       if (last != nullptr && !cancelled_) status.Update(QueueLocked(std::move(*last)));
@@ -133,8 +133,8 @@ class CallReactor : public Reactor, public Sink<Response> {
     AdvanceLocked();
   }
 
-  // Does what can be done next: writes a message, or finishes the call. A message that gRPC has
-  // comes back by itself, also when the call is cancelled.
+  // Takes the next possible step: writes a message, or finishes the call. gRPC always reports the
+  // end of a write, even if the call is cancelled.
   virtual void AdvanceLocked() {
     if (finished_ || writing_) return;
     while (cancelled_ && !queue_.empty()) PopLocked();
@@ -151,7 +151,7 @@ class CallReactor : public Reactor, public Sink<Response> {
     }
   }
 
-  // True if nothing more will be sent once the queue is empty. Called when the call has ended.
+  // True if nothing more will be sent once the queue is empty. Called after the call has ended.
   [[nodiscard]] virtual bool MayFinishLocked() const { return true; }
 
   static absl::Status GoneError() { return absl::CancelledError("the client is gone"); }
@@ -162,12 +162,12 @@ class CallReactor : public Reactor, public Sink<Response> {
     Response response;
     std::size_t reserved = 0;
   };
-  // front() is being written while writing_.
+  // front() is being written while writing_ is true.
   std::deque<Unwritten> queue_;
   bool writing_ = false;
   std::optional<absl::Status> end_status_;
   bool cancelled_ = false;
-  // gRPC has been told to finish.
+  // True once gRPC was told to finish.
   bool finished_ = false;
 
  private:
@@ -175,7 +175,7 @@ class CallReactor : public Reactor, public Sink<Response> {
 
   void End(absl::Status status, Response* last) {
     std::function<void()> on_end;
-    // Destroyed after the lock is released, as it may own what answers the call.
+    // Destroyed after the lock is released, because it may own the object that answers the call.
     std::function<void()> on_taken;
     {
       const std::lock_guard lock(mutex_);
@@ -193,7 +193,7 @@ class CallReactor : public Reactor, public Sink<Response> {
 
   [[nodiscard]] bool IsIdleLocked() const { return queue_.empty() && !end_status_.has_value(); }
 
-  // Itself, until OnDone.
+  // Keeps the call alive until OnDone.
   std::shared_ptr<CallReactor> self_;
   CallReservation reservation_;
   Response* const response_;

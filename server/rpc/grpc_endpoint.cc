@@ -26,14 +26,13 @@ constexpr int kMinPingIntervalMs = 30 * 1000;
 constexpr int kMaxConnectionIdleMs = 10 * 60 * 1000;
 constexpr int kMaxConnectionAgeMs = 30 * 60 * 1000;
 constexpr int kMaxConnectionAgeGraceMs = 30 * 1000;
-// Descriptors for everything but connections: epoll, events, logs, listeners, and sockets that wait
-// for their client to close.
+// File descriptors for everything but connections: epoll, events, logs, listeners, and sockets that
+// wait for their client to close.
 constexpr std::int64_t kOtherDescriptors = 512;
-// Connections beyond max-connections in which only health checks are served.
+// Number of connections beyond max-connections on which only health checks are served.
 constexpr std::size_t kReservedConnections = 8;
 
-// The reflection library switches itself on when a process starts; this takes it
-// out again.
+// The reflection library enables itself at the start of a process; this disables it again.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
@@ -43,8 +42,8 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// The connections that there are file descriptors for, at most max-connections. An evicted
-// connection takes its descriptors for a moment longer, beside the one that replaces it.
+// The number of connections for which there are file descriptors, at most max-connections. An
+// evicted connection keeps its descriptors for a moment, in addition to those of its replacement.
 std::size_t MaxConnections(const Options& options) {
   constexpr std::int64_t kPerConnection = 3;  // The client's socket and a pair.
   const std::int64_t others = options.max_http_connections + kOtherDescriptors;
@@ -80,7 +79,8 @@ Relay::Settings RelaySettings(const Options& options) {
 
 void SetLimits(const Options& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  // A small compressed message may expand to the largest size that is accepted.
+  // Compression is disabled, because a small compressed message may expand to the largest accepted
+  // size.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   result->address_ = FormatAddress(listener->local_endpoint());
 
   grpc::EnableDefaultHealthCheckService(true);
-  // Makes the linker keep the library.
+  // This reference makes the linker keep the library.
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   for (const google::protobuf::ServiceDescriptor* service : ApiServices()) {
     health->SetServingStatus(service->full_name(), false);
   }
-  // Also of the server as a whole, which has no name.
+  // This also sets the status of the server as a whole, which has an empty name.
   health->SetServingStatus(false);
   result->StartRelay(options, *std::move(listener), std::move(connections), call_memory,
                      statistics);

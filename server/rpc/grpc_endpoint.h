@@ -22,13 +22,12 @@
 
 namespace calibd::server {
 
-// The gRPC server behind its relay: its address, limits, health service and life.
+// The gRPC server behind its relay: its address, limits, health service and lifetime.
 class GrpcEndpoint {
  public:
-  // Binds the address and answers calls; the health service says NOT_SERVING. services,
-  // call_memory and statistics: must live longer than this. call_memory: for requests that are
-  // incomplete or unread.
-  // Errors: InvalidArgument or Unavailable naming the address.
+  // Binds the address and starts to answer calls; the health service reports NOT_SERVING. services,
+  // call_memory and statistics: must outlive the endpoint. call_memory: also for requests that are
+  // incomplete or unread. Errors: InvalidArgument or Unavailable naming the address.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<GrpcEndpoint>> Start(
       const Options& options, const std::vector<grpc::Service*>& services,
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor,
@@ -38,17 +37,17 @@ class GrpcEndpoint {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-  // The health service says SERVING.
+  // The health service reports SERVING.
   void StartServing();
-  // The health service says NOT_SERVING from now on.
+  // The health service reports NOT_SERVING from now on.
   void StopServing();
-  // Accepts no more connections, lets calls finish until the deadline, then
-  // cancels them; returns when all have ended.
+  // Accepts no more connections, lets calls continue until the deadline, and then cancels them.
+  // Returns when all have ended.
   void Shutdown(std::chrono::system_clock::time_point deadline);
 
  private:
   GrpcEndpoint() = default;
-  // Relays the connections that `listener` accepts on `context` to `connections` of the server.
+  // Relays the connections that `listener` accepts on `context` to the server.
   void StartRelay(const Options& options, boost::asio::ip::tcp::acceptor listener,
                   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections,
                   ByteBudget& call_memory, RelayStatistics& statistics);
@@ -58,7 +57,7 @@ class GrpcEndpoint {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<Relay> relay_;
-  // The context and the thread of the listener.
+  // The io_context and the thread of the listener.
   std::unique_ptr<boost::asio::io_context> context_;
   std::thread thread_;
 };

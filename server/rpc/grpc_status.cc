@@ -7,7 +7,7 @@
 namespace calibd::server {
 namespace {
 
-// The numbers are cast, so they must agree.
+// The numbers are cast, so they must be equal.
 template <grpc::StatusCode kGrpc, absl::StatusCode kAbsl>
 constexpr bool kSame = static_cast<int>(kGrpc) == static_cast<int>(kAbsl);
 static_assert(kSame<grpc::OK, absl::StatusCode::kOk>);

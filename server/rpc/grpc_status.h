@@ -7,8 +7,8 @@
 
 namespace calibd::server {
 
-// An error as gRPC sends it (ToRpcStatus). Without memory for the message and details, the status
-// has only its code.
+// Converts an error to the form that gRPC sends (ToRpcStatus). If there is no memory for the
+// message and details, the result has only the code.
 [[nodiscard]] grpc::Status ToGrpcStatus(const absl::Status& status) noexcept;
 
 }  // namespace calibd::server

@@ -60,8 +60,8 @@ absl::Status ObservationStream::OnRead(bool ok) {
   }
   LogRow batch;
   if (model != nullptr) {
-    // Takes a while, so settlements must not wait for it. No one else touches the request as long
-    // as reading_ holds.
+    // Decoding takes long, so it runs without the lock, which settlements need. Nobody else
+    // accesses the request while reading_ is true.
     const Request::Batch& message = request_.batch();
     batch = message.has_labels() ? Decode(message.labels(), model->declaration())
                                  : Decode(message.observations(), model->declaration());
@@ -70,13 +70,13 @@ absl::Status ObservationStream::OnRead(bool ok) {
   reading_ = false;
   if (end_status_.has_value()) return absl::OkStatus();
   if (!ok) {
-    // A message that cannot be parsed looks the same, so this is no clean end.
+    // A message that cannot be parsed looks the same, so this is not a clean end.
     return MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
                      "the stream ended without Finish, or with a broken message; open again "
                      "and resend what was not acknowledged");
   }
   if (absl::Status status = HandleMessage(std::move(batch)); !status.ok()) {
-    // The client may take its time to read the error.
+    // Freed now, because the client may be slow to read the error.
     request_ = Request();
     return status;
   }
@@ -86,7 +86,7 @@ absl::Status ObservationStream::OnRead(bool ok) {
 }
 
 void ObservationStream::OnDone() {
-  // The call has ended: there is nobody to tell, and an error is logged.
+  // The call has ended: nobody can receive the error, so it is only logged.
   static_cast<void>(Guarded(context().method, Stage::kDone, [this] {
     if (number_.has_value()) parts_.streams.Remove(*number_);
   }));
@@ -153,7 +153,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     queued = QueueLocked(std::move(response));
     AdvanceLocked();
   }
-  // Other streams; their locks must not be taken under this one.
+  // Ends other streams; their locks must not be acquired while this lock is held.
   parts_.streams.Fence(*model, producer_id_, epoch_);
   return queued;
 }
@@ -170,7 +170,7 @@ absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch)
         --self->in_flight_;
         self->GuardLocked(Stage::kAnswer, [&] { return self->OnSettled(sequence, settlement); });
       });
-  // Not settled before the lock is released.
+  // The batch cannot be settled before the lock is released.
   last_sequence_ = sequence;
   ++in_flight_;
   return absl::OkStatus();
@@ -195,8 +195,8 @@ absl::Status ObservationStream::OnSettled(std::int64_t sequence, const Settlemen
 }
 
 absl::Status ObservationStream::Acknowledge(std::int64_t sequence) {
-  // An acknowledgement that is not being written yet is raised instead of being followed by
-  // another.
+  // If an acknowledgement is still in the queue and not being written, its number is raised instead
+  // of adding another one.
   const std::size_t unwritten = queue_.size() - (writing_ ? 1 : 0);
   if (unwritten > 0 && queue_.back().response.has_ack()) {
     Response::Ack& last = *queue_.back().response.mutable_ack();
@@ -221,7 +221,7 @@ absl::Status ObservationStream::HandleFinish(const Request::Finish& finish) {
 
 void ObservationStream::AdvanceLocked() {
   if (end_status_.has_value()) {
-    // A deleted model must not live on in a stream whose client does not read.
+    // A stream whose client does not read must not keep a deleted model alive.
     model_.reset();
   } else if (finish_requested_ && in_flight_ == 0) {
     Response response;
@@ -244,7 +244,7 @@ void ObservationStream::ReadLocked() {
       unsettled >= limits_.max_batches_in_flight) {
     return;
   }
-  // An open is no batch.
+  // An Open does not need room, because it is not a batch.
   waiting_for_room_ = phase_ == Phase::kOpen && !parts_.ingestor.HasRoom([weak = weak_from_this()] {
     if (const auto self = weak.lock()) {
       const std::lock_guard lock(self->mutex_);

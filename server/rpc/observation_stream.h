@@ -21,9 +21,9 @@ struct StreamLimits {
   std::int32_t max_batches_in_flight = 1;
 };
 
-// One call of StreamObservations. Reads a message only while there is room for its batch: at most
-// max_batches_in_flight that the client has not been sent an acknowledgement of, and an ingest
-// queue that is not full.
+// One call of StreamObservations. Reads a message only if there is room for its batch: fewer than
+// max_batches_in_flight batches are without a sent acknowledgement, and the ingest queue is not
+// full.
 class ObservationStream final
     : public CallReactor<
           grpc::ServerBidiReactor<v1::StreamObservationsRequest, v1::StreamObservationsResponse>,
@@ -45,14 +45,14 @@ class ObservationStream final
   void OnDone() override;
 
  private:
-  // Runs an entry of the call with mutex_ held; an error or exception ends the call.
+  // Runs the code of one entry with mutex_ held; an error or exception ends the call.
   template <typename Body>
   void GuardLocked(Stage stage, const Body& body);
   absl::Status Register();
   absl::Status OnRead(bool ok);
   absl::Status OnOpened(const absl::StatusOr<std::int64_t>& next_sequence);
-  // All of these are called with mutex_ held.
-  // batch: what the request was decoded to, if it is a batch of an open stream.
+  // All of these functions are called with mutex_ held. batch: the decoded request, if it is a
+  // batch of an open stream.
   absl::Status HandleMessage(LogRow batch);
   absl::Status HandleOpen(const v1::StreamObservationsRequest::Open& open);
   absl::Status HandleBatch(std::int64_t sequence, LogRow batch);
@@ -60,7 +60,7 @@ class ObservationStream final
   absl::Status OnSettled(std::int64_t sequence, const Settlement& settlement);
   // Errors: those of QueueLocked.
   absl::Status Acknowledge(std::int64_t sequence);
-  // Answers Finish once all batches are settled, and reads the next message when there is room.
+  // Answers Finish once all batches are settled, and reads the next message if there is room.
   void AdvanceLocked() override;
   void ReadLocked();
   [[nodiscard]] bool MayFinishLocked() const override { return in_flight_ == 0; }
@@ -73,7 +73,7 @@ class ObservationStream final
   // Everything below is guarded by mutex_.
   enum class Phase { kExpectOpen, kOpening, kOpen };
   Phase phase_ = Phase::kExpectOpen;
-  // While reading_, belongs to gRPC and then to OnReadDone, without the mutex.
+  // While reading_ is true, gRPC and then OnReadDone access it without the mutex.
   v1::StreamObservationsRequest request_;
   bool reading_ = false;
   bool waiting_for_room_ = false;
@@ -81,7 +81,7 @@ class ObservationStream final
   std::shared_ptr<Model> model_;
   std::string producer_id_;
   std::int64_t epoch_ = 0;
-  // Number of the newest batch of this stream; next_sequence - 1 before the first one.
+  // Number of the newest batch of this stream; before the first one, next_sequence - 1.
   std::int64_t last_sequence_ = 0;
   std::int64_t in_flight_ = 0;
   bool finish_requested_ = false;

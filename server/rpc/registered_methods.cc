@@ -35,7 +35,7 @@ std::vector<RpcMethod> RegisteredMethods(bool reflection) {
           {.service = service->full_name(), .method = method.name(), .type = TypeOf(method)});
     }
   }
-  // gRPC's own services have no descriptors in the program.
+  // gRPC's own services have no descriptors in this program.
   methods.push_back({.service = "grpc.health.v1.Health", .method = "Check", .type = "unary"});
   methods.push_back(
       {.service = "grpc.health.v1.Health", .method = "Watch", .type = "server_stream"});

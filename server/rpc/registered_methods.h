@@ -9,10 +9,11 @@
 
 namespace calibd::server {
 
-// The services of calibd's API.
+// Returns the services of calibd's API.
 [[nodiscard]] std::vector<const google::protobuf::ServiceDescriptor*> ApiServices();
 
-// The methods of the API, of the health service and, with reflection, of the reflection service.
+// Returns the methods of the API, of the health service and, with reflection, of the reflection
+// service.
 [[nodiscard]] std::vector<RpcMethod> RegisteredMethods(bool reflection);
 
 }  // namespace calibd::server

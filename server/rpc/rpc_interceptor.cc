@@ -37,7 +37,7 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
   }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-    // A call whose status cannot be read is counted as cancelled, and goes on.
+    // If the status of a call cannot be read, the call is counted as cancelled and continues.
     static_cast<void>(Guarded("Interceptor", Stage::kAnswer, [this, methods] {
       if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
         if (statistics_.IsRegistered(method_) && IsUnparsed(methods->GetSendStatus())) {
@@ -61,7 +61,7 @@ class RpcInterceptor final : public grpc::experimental::Interceptor {
 
 grpc::experimental::Interceptor* RpcInterceptorFactory::CreateServerInterceptor(
     ServerRpcInfo* info) {
-  // gRPC takes ownership. A call without an interceptor is not counted, but goes on.
+  // gRPC takes ownership. Without an interceptor, the call is not counted but continues.
   RpcInterceptor* interceptor = nullptr;
   static_cast<void>(Guarded("Interceptor", Stage::kStart, [&] {
     interceptor = new RpcInterceptor(statistics_, statistics_.Find(info->method()));

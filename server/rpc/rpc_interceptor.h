@@ -10,7 +10,7 @@ namespace calibd::server {
 // Counts every call of every service, the health service included.
 class RpcInterceptorFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  // statistics: must live longer than the gRPC server.
+  // statistics: must outlive the gRPC server.
   explicit RpcInterceptorFactory(RpcStatistics& statistics) : statistics_(statistics) {}
 
   grpc::experimental::Interceptor* CreateServerInterceptor(

@@ -14,7 +14,7 @@ namespace calibd::server {
 template <typename Response>
 using UnaryCall = CallReactor<grpc::ServerUnaryReactor, Response>;
 
-// A call that is answered with a stream of messages.
+// A call whose response is a stream of messages.
 template <typename Response>
 class ResponseStream final : public CallReactor<grpc::ServerWriteReactor<Response>, Response> {
  public:
@@ -22,12 +22,12 @@ class ResponseStream final : public CallReactor<grpc::ServerWriteReactor<Respons
   void OnWriteDone(bool ok) override { this->Written(ok); }
 };
 
-// Serves the calls of gRPC with the functions of the API.
+// Serves gRPC calls with the functions of the API.
 struct CallServer {
   Api& api;
   CallMemory& memory;
 
-  // A unary call. Extra: nothing, or the model.
+  // Serves a unary call. Extra: nothing, or the model.
   template <typename Request, typename Response, typename... Extra>
   grpc::ServerUnaryReactor* Serve(
       const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,
@@ -36,7 +36,7 @@ struct CallServer {
     return Start<UnaryCall<Response>>(method, context, request, response);
   }
 
-  // A call that is answered with a stream.
+  // Serves a call whose response is a stream.
   template <typename Request, typename Response, typename... Extra>
   grpc::ServerWriteReactor<Response>* Serve(
       const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,

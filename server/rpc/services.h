@@ -12,7 +12,7 @@
 
 namespace calibd::server {
 
-// gRPC's services, each method of which is one of the API.
+// gRPC's services. Each of their methods calls the API's method of the same name.
 
 class ModelService final : public v1::ModelService::CallbackService {
  public:

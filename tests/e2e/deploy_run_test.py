@@ -80,7 +80,7 @@ class DeployRunTest(unittest.TestCase):
 
     def test_wrong_usage_is_exit_code_2_with_the_reason(self):
         for arguments, reason in ((("--nonsense",), "unknown option --nonsense"),
-                                  (("--predictions", "a.csv"), "go together"),
+                                  (("--predictions", "a.csv"), "must be given together"),
                                   (("--predictions", "/a", "--labels", "/b"), "--label-base"),
                                   (("--port", "x"), "a port must be a number"),
                                   (("--port",), "--port needs a value")):

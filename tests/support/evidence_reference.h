@@ -11,8 +11,8 @@
 
 namespace calibd::testing {
 
-// The experts written down from their formulas, in long double and without any of the
-// shortcuts of core. retention: what the past is multiplied by when a prediction joins.
+// The experts computed from their formulas, in long double and without the optimizations of core.
+// retention: the factor by which the weights of the past are multiplied when a prediction is added.
 class ReferenceExperts {
  public:
   using Real = long double;
@@ -30,7 +30,7 @@ class ReferenceExperts {
         class_expected_(24 * m_),
         labels_(m_) {}
 
-  // log E(y) of each expert.
+  // Returns log E(y) of each expert.
   std::vector<Real> LogE(std::span<const double> g, std::size_t y) const {
     Real total = 0;
     for (const double value : g) total += value;
@@ -137,7 +137,7 @@ class ReferenceExperts {
     for (std::size_t j = 0; j < kFeatureCount; ++j) match += phi[j] * feature_sums_[j];
     return match;
   }
-  // Of the log odds, cut off at -12 and 12.
+  // Bins of the log odds, clamped to [-12, 12].
   static std::size_t Bin(double g) {
     if (g <= 0) return 0;
     if (g >= 1) return 23;

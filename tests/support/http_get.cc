@@ -11,7 +11,7 @@ namespace calibd::testing {
 
 HttpAnswer HttpGet(const std::string& address, const std::string& target) {
   HttpAnswer answer;
-  // HTTP/1.0: the answer is not chunked and ends with the connection.
+  // With HTTP/1.0 the response is not chunked and ends with the connection.
   const std::string text =
       HttpExchange(address, "GET " + target + " HTTP/1.0\r\nHost: " + address + "\r\n\r\n");
   const std::size_t end_of_header = text.find("\r\n\r\n");

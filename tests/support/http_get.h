@@ -6,7 +6,7 @@
 namespace calibd::testing {
 
 struct HttpAnswer {
-  // 0 when there was no answer.
+  // 0 if there was no response.
   int status = 0;
   std::string body;
 };

@@ -12,16 +12,16 @@
 
 namespace calibd::testing {
 
-// Serves a service of a test in its own process, on a free port. As the last member of the
-// service: its calls end before what they use.
+// Serves a test's service in the test's own process, on a free port. Make it the last member of the
+// service, so that calls end before the members that they use are destroyed.
 class InProcessServer {
  public:
   explicit InProcessServer(grpc::Service& service) {
     int port = 0;
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    // A client of a test may ping more often than every 5 minutes, for which it would be sent
-    // away, and the server itself pings to measure.
+    // Without this, the server would disconnect test clients that ping more often than every 5
+    // minutes. The server itself pings to measure the bandwidth.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.RegisterService(&service);

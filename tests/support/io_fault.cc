@@ -1,10 +1,11 @@
-// A library to preload: calls of the system that concern the store fail or wait.
+// A preloaded library that makes system calls on files of the store fail or block.
 //
-// CALIBD_IO_FAULT=CALL:K:ERRNO, CALL being write, short, sync or room: the K-th of them, from 1,
-// on the database or a file of the log fails with this error; a short one writes half of what
-// it should; room is what a file takes before it is written. All others are passed on.
+// CALIBD_IO_FAULT=CALL:K:ERRNO, where CALL is write, short, sync or room: the K-th such call,
+// counted from 1, on the database or a file of the log fails with this error. short writes half of
+// the bytes; room is the allocation of space for a file before it is written. All other calls are
+// passed on.
 //
-// CALIBD_IO_STALL=PATH: while this file exists, no sync of the store comes to an end.
+// CALIBD_IO_STALL=PATH: while this file exists, no sync of the store returns.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -43,12 +44,12 @@ bool IsStore(int file) {
   const ssize_t length = readlink(link, path, sizeof(path) - 1);
   if (length <= 0) return false;
   path[length] = '\0';
-  // log-<id>, log.new and log.spare.
+  // Also log-<id>, log.new and log.spare.
   return std::strstr(path, "calibd.db") != nullptr || std::strstr(path, "/log-") != nullptr ||
          std::strstr(path, "/log.") != nullptr;
 }
 
-// Whether this call of this kind is the one that fails.
+// Returns whether this call must fail.
 bool Fails(const char* call, int file) {
   static std::atomic<int> calls = 0;
   return std::strcmp(TheFault().call, call) == 0 && IsStore(file) && ++calls == TheFault().at;
@@ -59,7 +60,7 @@ Function* Next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// As a disk that does not answer.
+// Blocks like a disk that does not respond.
 void Stall(int file) {
   static const char* const path = std::getenv("CALIBD_IO_STALL");
   if (path == nullptr || !IsStore(file)) return;

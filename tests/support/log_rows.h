@@ -17,7 +17,7 @@ server::LogRow RowOf(Kind kind) {
   return row;
 }
 
-// A row of observations that count at once.
+// A row of observations that are counted at once.
 inline server::LogRow ObservedRow(const PredictionBatch& batch,
                                   std::vector<std::string> group_values = {}) {
   server::ObservationsRow row;

@@ -20,7 +20,7 @@ using server::TableSum;
 
 using Cell = std::variant<std::int64_t, std::string>;
 
-// All columns but the checksum of all rows.
+// Returns all rows without their checksums.
 absl::StatusOr<std::vector<std::vector<Cell>>> ReadRows(const Database& database, Table table) {
   const server::TableInfo& info = server::InfoOf(table);
   absl::StatusOr<Statement> statement = Statement::Prepare(
@@ -54,7 +54,7 @@ std::vector<ColumnValue> Views(const std::vector<Cell>& cells) {
   return values;
 }
 
-// Writes the rows of a table anew, with their checksums.
+// Rewrites the rows of a table with correct checksums.
 absl::Status Seal(Database& database, Table table, DatabaseState& state) {
   const server::TableInfo& info = server::InfoOf(table);
   const auto rows = ReadRows(database, table);

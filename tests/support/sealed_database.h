@@ -8,8 +8,8 @@
 
 namespace calibd::testing {
 
-// Runs statements on the calibd.db at `path`, then makes all checksums, links of the history and
-// sums fit what the tables hold: a database that a calibd with a bug might have written. The
+// Executes statements on the calibd.db at `path`, and then recomputes all checksums, links of the
+// history and sums, so that the result looks as if a calibd with a bug had written it. The
 // statements write 0 as checksums, and name all other columns.
 [[nodiscard]] absl::Status ChangeDatabase(const std::string& path,
                                           const std::vector<std::string>& statements);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kCalibd[] = CALIBD_BIN_DIR "/calibd";
 
-// The beginning of a command that is run with these variables, and is the same process.
+// Returns a command that runs `command` with these variables in the same process.
 std::vector<std::string> WithEnvironment(const std::vector<std::string>& environment) {
   std::vector<std::string> command{"env"};
   command.insert(command.end(), environment.begin(), environment.end());
@@ -28,7 +28,7 @@ std::vector<std::string> WithEnvironment(const std::vector<std::string>& environ
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
                            const std::filesystem::path& output)
     : output_(output) {
-  // All that allocates comes before the fork.
+  // Everything that allocates happens before the fork.
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (const std::string& argument : command) {
@@ -127,7 +127,7 @@ void ServerProcess::Kill() {
 FinishedRun RunCalibd(const std::vector<std::string>& arguments,
                       const std::vector<std::string>& environment) {
   const TemporaryFolder folder;
-  // A flag would be in the way of subcommands.
+  // The folder is an environment variable: a flag before the arguments would precede a subcommand.
   std::vector<std::string> command = WithEnvironment(environment);
   command.insert(command.end(), {"CALIBD_DATA_DIR=" + (folder.path() / "data").string(), kCalibd});
   command.insert(command.end(), arguments.begin(), arguments.end());

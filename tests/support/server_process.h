@@ -15,19 +15,21 @@
 
 namespace calibd::testing {
 
-// A program run by a test: killed with it, its stderr and stdout kept in a file.
+// A program that a test runs. It is killed with the test, and its stdout and stderr are kept in a
+// file.
 class ChildProcess {
  public:
   // command[0] is looked up in PATH. output: a file.
   ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& output);
-  // Kills it if it still runs.
+  // Kills the program if it is still running.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void Signal(int signal) const;
-  // The exit code, 128 + N after signal N; unset when it still runs at the deadline.
+  // Returns the exit code, 128 + N after signal N; unset if the program is still running at the
+  // deadline.
   std::optional<int> WaitForExit(std::chrono::milliseconds deadline = std::chrono::seconds(60));
   [[nodiscard]] std::string Output() const;
 
@@ -42,31 +44,32 @@ class ChildProcess {
 // The real calibd, on loopback with ports chosen by the system.
 class ServerProcess {
  public:
-  // Starts it and waits until it serves. arguments: after --listen, --http-listen,
-  // --ready-file and --data-dir, which they may override. environment: NAME=VALUE, besides the
-  // test's own. Returns null, with the output on stderr, when it does not come to serve.
+  // Starts calibd and waits until it serves. arguments: added after --listen, --http-listen,
+  // --ready-file and --data-dir, which they may override. environment: NAME=VALUE, in addition to
+  // the environment of the test. If calibd does not serve, returns null and prints its output to
+  // stderr.
   static std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& arguments = {},
                                               const std::vector<std::string>& environment = {});
-  // The same without waiting.
+  // Like Start, but does not wait.
   static std::unique_ptr<ServerProcess> Launch(const std::vector<std::string>& arguments = {},
                                                const std::vector<std::string>& environment = {});
-  // Waits until it serves; false when it does not come to that.
+  // Waits until calibd serves; returns false if it does not.
   bool AwaitServing();
-  // It has said that it serves.
+  // True once calibd reported that it serves.
   [[nodiscard]] bool serving() const;
 
-  // "127.0.0.1:PORT", when it serves.
+  // "127.0.0.1:PORT", once calibd serves.
   [[nodiscard]] const std::string& grpc_address() const { return grpc_address_; }
   [[nodiscard]] const std::string& http_address() const { return http_address_; }
   [[nodiscard]] const ChildProcess& process() const { return *process_; }
 
-  // The exit code; unset when it still runs at the deadline.
+  // Returns the exit code; unset if calibd is still running at the deadline.
   std::optional<int> WaitForExit(std::chrono::milliseconds deadline = std::chrono::seconds(60)) {
     return process_->WaitForExit(deadline);
   }
-  // SIGTERM and wait: the exit code, unset when it does not end in time.
+  // Sends SIGTERM and waits. Returns the exit code; unset if calibd does not end in time.
   std::optional<int> Terminate(std::chrono::milliseconds deadline = std::chrono::seconds(60));
-  // SIGKILL and wait.
+  // Sends SIGKILL and waits.
   void Kill();
 
  private:
@@ -80,7 +83,7 @@ class ServerProcess {
   std::string http_address_;
 };
 
-// Runs calibd with these arguments until it ends by itself. environment: as Start.
+// Runs calibd with these arguments until it exits. environment: as in Start.
 struct FinishedRun {
   std::optional<int> exit_code;
   std::string output;

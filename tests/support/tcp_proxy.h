@@ -9,12 +9,11 @@
 
 namespace calibd::testing {
 
-// Forwards one TCP connection after another to a server on loopback, and can cut
-// a connection after so many bytes from the client.
+// Forwards TCP connections, one after another, to a server on loopback. Can cut a connection after
+// a number of bytes from the client.
 class TcpProxy {
  public:
-  // server: "127.0.0.1:PORT". cuts: the k-th connection is cut as by
-  // CutAfter(cuts[k]).
+  // server: "127.0.0.1:PORT". cuts: connection k is cut as by CutAfter(cuts[k]).
   explicit TcpProxy(const std::string& server, std::vector<std::int64_t> cuts = {});
   ~TcpProxy();
   TcpProxy(const TcpProxy&) = delete;
@@ -23,14 +22,14 @@ class TcpProxy {
   // "127.0.0.1:PORT".
   [[nodiscard]] const std::string& address() const { return address_; }
 
-  // Cuts the connection, the present one or the next, once this many bytes of
-  // it have gone to the server; later bytes are lost. Once.
+  // Cuts the current connection, or the next one, once this many of its bytes were forwarded to the
+  // server. Later bytes are lost. Happens once.
   void CutAfter(std::int64_t bytes) { cut_after_ = bytes; }
   [[nodiscard]] int cuts() const { return cuts_; }
-  // Bytes of the present connection that have gone to the server.
+  // Number of bytes of the current connection that were forwarded to the server.
   [[nodiscard]] std::int64_t forwarded() const { return forwarded_; }
 
-  // From now on nothing is forwarded, while connections stay open.
+  // From now on nothing is forwarded, but connections stay open.
   void Freeze() { frozen_ = true; }
 
  private:
@@ -43,7 +42,7 @@ class TcpProxy {
   int wake_ = -1;
   const std::vector<std::int64_t> planned_cuts_;
   std::atomic<bool> frozen_ = false;
-  // -1: never.
+  // -1: no cut.
   std::atomic<std::int64_t> cut_after_ = -1;
   std::atomic<int> cuts_ = 0;
   std::atomic<std::int64_t> forwarded_ = 0;
@@ -51,7 +50,7 @@ class TcpProxy {
   std::thread thread_;
 };
 
-// A socket connected to "127.0.0.1:PORT", or -1.
+// Returns a socket connected to "127.0.0.1:PORT", or -1.
 int ConnectTo(const std::string& address);
 
 }  // namespace calibd::testing

@@ -5,7 +5,7 @@
 
 namespace calibd::testing {
 
-// A folder that is removed with its content.
+// A temporary folder; the destructor deletes it with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder();

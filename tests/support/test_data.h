@@ -14,7 +14,13 @@
 
 namespace calibd::testing {
 
-// |actual - expected| / |expected|, or |actual| where 0 is expected.
+//
+// actual - expected
+// /
+// expected
+// , or
+// actual
+// if expected is 0.
 inline double RelativeDifference(double actual, double expected) {
   const double difference = std::abs(actual - expected);
   return expected == 0 ? difference : difference / std::abs(expected);
@@ -25,7 +31,7 @@ inline nlohmann::json ReadJson(const std::filesystem::path& path) {
   return nlohmann::json::parse(in);
 }
 
-// The nine small cases with inputs and expected values.
+// Returns the nine small cases with inputs and expected values.
 inline nlohmann::json SmallCases() {
   return ReadJson(std::filesystem::path(CALIBD_GOLDEN_DIR) / "small_cases.json");
 }
@@ -44,8 +50,8 @@ inline std::filesystem::path Cifar10Dir() {
   return std::filesystem::path(CALIBD_TEST_DATA) / "cifar10";
 }
 
-// The predictions of a network on the CIFAR-10 test images with 0-based labels;
-// nothing where the data folder is absent.
+// Returns the predictions of a network for the CIFAR-10 test images with 0-based labels; nothing if
+// there is no data folder.
 inline std::optional<PredictionSet> ReadCifar10(const std::string& network) {
   std::ifstream predictions(Cifar10Dir() / (network + ".csv"));
   std::ifstream labels(Cifar10Dir() / "labels.csv");

@@ -9,7 +9,7 @@
 
 namespace calibd::testing {
 
-// What an operation does on the storage thread.
+// The steps of a test operation.
 struct TestSteps {
   std::function<absl::Status(server::Store&)> write = [](server::Store&) {
     return absl::OkStatus();

@@ -6,9 +6,9 @@
 
 namespace calibd::testing {
 
-// Waits until condition() holds, and asks every few milliseconds. Returns whether it held before
-// the deadline. A test that passes never waits for the deadline, so it is far beyond what a busy
-// machine needs.
+// Waits until condition() is true, checking every few milliseconds. Returns whether it became true
+// before the deadline. A passing test never waits until the deadline, which is therefore far beyond
+// what a busy machine needs.
 bool WaitFor(const std::function<bool()>& condition,
              std::chrono::milliseconds deadline = std::chrono::seconds(60));
 

@@ -20,7 +20,7 @@ absl::Status LabelLater(const std::string& address) {
   calibd::v1::Model model;
   model.set_name(ModelName("clicks"));
   model.set_class_count(2);
-  model.mutable_label_grace()->set_seconds(7 * std::int64_t{86400});  // how long a prediction waits
+  model.mutable_label_grace()->set_seconds(7 * std::int64_t{86400});  // until predictions mature
   if (auto created = (*client)->CreateModel(model); !created.ok()) return created.status();
 
   auto stream = (*client)->OpenStream(model.name());

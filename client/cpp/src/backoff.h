@@ -8,9 +8,8 @@
 
 namespace calibd::client {
 
-// Delays between attempts: the ceiling doubles from 100 ms to 5 s, and each delay
-// is drawn from its upper half, so that clients cut off together do not come back
-// together.
+// Delays between attempts: the ceiling doubles from 100 ms to 5 s, and each delay is drawn from the
+// upper half below it, so that clients that were disconnected together do not reconnect together.
 class Backoff {
  public:
   explicit Backoff(std::uint64_t seed) : random_(seed) {}
@@ -19,12 +18,12 @@ class Backoff {
   std::chrono::milliseconds Next(std::optional<std::chrono::milliseconds> at_least = {}) {
     std::uniform_int_distribution<std::int64_t> jitter(ceiling_.count() / 2, ceiling_.count());
     const std::chrono::milliseconds delay(jitter(random_));
-    // A server that names a delay is reachable, so that the ceiling need not grow.
+    // A server that names a delay is reachable, so the ceiling need not grow.
     if (!at_least.has_value()) ceiling_ = std::min(2 * ceiling_, kMax);
     return at_least.value_or(std::chrono::milliseconds(0)) + delay;
   }
 
-  // After progress: the next delay is short again.
+  // Call it after progress: the next delay is short again.
   void Reset() { ceiling_ = kInitial; }
 
  private:

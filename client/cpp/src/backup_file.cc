@@ -16,7 +16,7 @@
 namespace calibd::client {
 namespace {
 
-// A disk without room is not tried again: each attempt makes the server copy its store.
+// A full disk is not retried, because each attempt makes the server copy its store.
 absl::Status WriteError(const std::string& path) {
   absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   return absl::IsResourceExhausted(status)
@@ -42,7 +42,7 @@ absl::Status SyncFolder(const std::string& path) {
 struct BackupFile::State {
   ~State() {
     if (file >= 0) {
-      // While it is still locked: another process may take the unlocked file.
+      // Removed while it is still locked: another process may take an unlocked file.
       std::error_code error;
       std::filesystem::remove(part, error);
       close(file);

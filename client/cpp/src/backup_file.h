@@ -11,8 +11,8 @@
 
 namespace calibd::client {
 
-// A backup that is being written: under another name until all of it is on disk. Goes with
-// this object unless it is kept.
+// A backup file that is being written, under another name until it is complete and on disk. The
+// destructor deletes it unless it is kept.
 class BackupFile {
  public:
   // Errors: AlreadyExists, Unavailable.
@@ -21,8 +21,8 @@ class BackupFile {
   BackupFile(BackupFile&&) noexcept;
   BackupFile& operator=(BackupFile&&) = delete;
 
-  // Errors below: Unavailable when it cannot be written.
-  // Truncates the file and starts again.
+  // Truncates the file and starts again. Errors, here and below: Unavailable if the file cannot be
+  // written.
   [[nodiscard]] absl::Status Begin();
   [[nodiscard]] absl::Status Append(const std::string& data);
   // Errors also: DataLoss when the received data differ from the sent data.

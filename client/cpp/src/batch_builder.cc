@@ -13,7 +13,7 @@ namespace {
 // Upper bound of the size of a message without its values and labels: the tags and
 // lengths of five nested fields, the sequence and the dropped rows.
 constexpr std::int64_t kEnvelopeBytes = 96;
-// A label below 100000 takes at most three bytes as a varint; two spare for more.
+// A label below 100000 takes at most three bytes as a varint; larger ones at most five.
 constexpr std::size_t kLabelBytes = 5;
 // Tag and length of an id or a group value.
 constexpr std::size_t kTextEnvelopeBytes = 3;

@@ -14,8 +14,8 @@
 
 namespace calibd::client {
 
-// A batch on its way: the message and the caller's number of each of its rows, which
-// are predictions or labels by id.
+// A batch to be sent: the message and the caller's number of each row. The rows are predictions or
+// labels by id.
 struct OutgoingBatch {
   v1::StreamObservationsRequest request;
   std::vector<std::int64_t> row_numbers;
@@ -27,7 +27,7 @@ struct OutgoingBatch {
   [[nodiscard]] bool has_labels() const { return request.batch().has_labels(); }
 };
 
-// One prediction; T: float or double. The views outlive the call they are given to.
+// One prediction; T: float or double. The views must outlive the call that they are passed to.
 template <typename T>
 struct PredictionRow {
   PredictionKind kind;
@@ -49,8 +49,8 @@ struct LabelRow {
 // Gathers rows into batches that fit the server's limits. Not thread-safe.
 class BatchBuilder {
  public:
-  // max_rows: the caller's own limit, or 0.
-  // Errors: FailedPrecondition when not even one row fits into a message.
+  // max_rows: the caller's own limit, or 0. Errors: FailedPrecondition if not even one row fits
+  // into a message.
   [[nodiscard]] static absl::StatusOr<BatchBuilder> Create(
       const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows);
 
@@ -58,22 +58,22 @@ class BatchBuilder {
   template <typename Row>
   [[nodiscard]] bool Fits(const Row& row) const;
 
-  // True when a row must go into another batch than the rows gathered so far: no room, or
-  // another kind of content.
+  // True if a row must go into another batch than the gathered rows, because there is no room or
+  // its kind of content differs.
   template <typename Row>
   [[nodiscard]] bool NeedsNewBatch(const Row& row) const;
 
-  // row is valid. Precondition: !NeedsNewBatch(row).
+  // row: must be valid. Precondition: !NeedsNewBatch(row).
   template <typename Row>
   void Add(const Row& row, std::int64_t row_number);
 
-  // Counts a dropped prediction with the rows gathered.
+  // Counts a dropped prediction, together with the gathered rows.
   void AddDropped() { ++dropped_rows_; }
 
   [[nodiscard]] bool empty() const { return batch_.row_numbers.empty(); }
 
-  // The batch without its number. Dropped predictions stay here until a batch with
-  // others carries them. Precondition: !empty().
+  // Returns the batch without its number. The count of dropped predictions stays until a batch with
+  // predictions carries it. Precondition: !empty().
   [[nodiscard]] OutgoingBatch Take();
 
  private:

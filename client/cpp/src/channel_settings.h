@@ -7,31 +7,31 @@
 
 namespace calibd::client {
 
-// A peer that vanished without a word is noticed after this and 20 s. Servers may close
+// A peer that disappears silently is noticed after this time and another 20 s. Servers may close
 // connections that ping more often than every 30 s.
 inline constexpr std::chrono::seconds kKeepalive{60};
 
 // Settings of a channel to calibd.
 [[nodiscard]] inline grpc::ChannelArguments ChannelSettings(
     std::chrono::milliseconds keepalive = kKeepalive) {
-  // A declaration came in one request, of 1 MiB unless the server is set otherwise;
-  // a page of them fits into one answer.
+  // A declaration was sent in one request, of at most 1 MiB by default; a page of declarations fits
+  // into one response.
   constexpr int kMaxAnswerBytes = 32 << 20;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
-  // Retries are this library's, which knows what is safe to repeat.
+  // This library does the retries, because it knows what is safe to repeat.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // A proxy meant for web traffic must not carry predictions elsewhere.
+  // A proxy for web traffic must not forward predictions.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(keepalive.count()));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
-  // A watch of a quiet model goes on asking.
+  // Pings continue while a watch of an unchanging model is idle.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // The delays between attempts are Backoff's; the channel's stay below them.
+  // Backoff determines the delays between attempts; those of the channel stay below them.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // A failure of another client of the process must not delay this one.
+  // A failure of another client in the process must not delay this one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }

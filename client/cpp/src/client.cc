@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::system_clock;
 
-// A page of the largest declarations fits into one answer: see ChannelSettings.
+// A page of the largest declarations fits into one response: see ChannelSettings.
 constexpr int kModelsPerPage = 20;
 constexpr int kVerdictsPerPage = 100;
 
@@ -73,8 +73,8 @@ struct Client::Impl {
         store(v1::StoreService::NewStub(channel)),
         ingest(v1::IngestService::NewStub(channel)) {}
 
-  // call(context, attempt) makes one attempt. Repeats it while that is safe and within
-  // the deadline, unless stopped.
+  // call(context, attempt) makes one attempt. Repeats it while this is safe and within the
+  // deadline, unless stopped.
   template <typename Call>
   absl::Status Retry(std::chrono::milliseconds timeout, const std::stop_token& stop,
                      const Call& call) const {
@@ -99,7 +99,7 @@ struct Client::Impl {
     }
   }
 
-  // One unary call.
+  // Makes one unary call.
   template <typename Response, typename Call>
   absl::StatusOr<Response> Unary(const Call& call) const {
     Response response;
@@ -128,7 +128,8 @@ struct Client::Impl {
     return absl::OkStatus();
   }
 
-  // One call that answers with progress and then a result, which take(response) points to.
+  // Makes one call whose response is progress messages and then a result, to which take(response)
+  // points.
   template <typename Response, typename Result, typename Start, typename Take>
   absl::StatusOr<Result> Long(const LongCallOptions& call_options, const Start& start,
                               const Take& take) const {
@@ -148,7 +149,7 @@ struct Client::Impl {
                                   return FromGrpcStatus(reader->Finish());
                                 });
     if (!status.ok()) return status;
-    // A broken message can look like a clean end of a stream.
+    // gRPC may report a broken message as a clean end of the stream.
     if (!result.has_value()) {
       return absl::DataLossError("the server ended the call without a result");
     }
@@ -255,7 +256,7 @@ absl::StatusOr<v1::ListVerdictsResponse> Client::ListVerdicts(double false_disco
       [&](auto* context, auto* out) {
         return impl_->calibration->ListVerdicts(context, request, out);
       },
-      // The models append; the counts are those of the newest page.
+      // MergeFrom appends the models; the counts are those of the newest page.
       [&](const v1::ListVerdictsResponse& page) { all.MergeFrom(page); });
   if (!status.ok()) return status;
   all.clear_next_page_token();
@@ -306,7 +307,7 @@ absl::Status Client::Watch(
     }
     absl::Status status = FromGrpcStatus(reader->Finish());
     if (options.stop.stop_requested()) break;
-    // A broken message can look like a clean end of a stream.
+    // gRPC may report a broken message as a clean end of the stream.
     if (status.ok()) status = absl::UnavailableError("the server ended the call");
     if (!IsRetryable(status) && !IsCutOff(status)) return status;
     if (!std::exchange(lost, true) && options.on_connection) options.on_connection(status);

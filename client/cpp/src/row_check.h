@@ -14,7 +14,7 @@
 
 namespace calibd::client {
 
-// The fault of one prediction or label by the server's rules: the field and a text such as
+// What is wrong with a prediction or label by the rules of the server: the field and a text such as
 // "sums to 1.31, expected 1 +- 0.001, exceeded by 0.309".
 struct RowFault {
   std::string field;
@@ -25,7 +25,7 @@ std::optional<RowFault> FindIdFault(std::string_view id);
 // value: not empty.
 std::optional<RowFault> FindGroupFault(std::string_view value);
 
-// The fewest digits that tell the value from every other one.
+// Formats the value with the fewest digits that distinguish it from every other value.
 std::string Exact(double value);
 
 inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t class_count) {

@@ -12,10 +12,9 @@
 
 namespace calibd::client {
 
-// The unsettled batches of a stream, and the number of them written on the current
-// connection. It makes a resend exact: batches keep their numbers, and a
-// new connection starts again at the oldest that was not acknowledged. Holds no
-// lock; the stream does.
+// The unsettled batches of a stream, and the number of them that were written on the current
+// connection. It makes resending exact: batches keep their numbers, and a new connection starts
+// with the oldest unacknowledged batch. Has no lock: the stream's lock protects it.
 class SendWindow {
  public:
   // next_sequence: the number of the first batch. capacity >= 1.
@@ -28,13 +27,13 @@ class SendWindow {
   // Number of the newest batch, or one less than the first number if there is no batch yet.
   [[nodiscard]] std::int64_t last_sequence() const { return next_sequence_ - 1; }
 
-  // Numbers a batch and takes it. Precondition: !full().
+  // Numbers a batch and stores it. Precondition: !full().
   void Push(OutgoingBatch batch);
 
-  // The next batch for this connection, which counts as written from now on.
-  // Precondition: !all_written().
+  // Returns the next batch for this connection, which is now considered written. Precondition:
+  // !all_written().
   [[nodiscard]] std::shared_ptr<const OutgoingBatch> TakeNextToWrite();
-  // True when the last one taken has been written on an earlier connection too.
+  // True if the batch that was taken last was also written on an earlier connection.
   [[nodiscard]] bool last_taken_is_resent() const { return last_taken_is_resent_; }
 
   // Predictions and labels by id settled by an acknowledgement.
@@ -44,19 +43,17 @@ class SendWindow {
     std::int64_t accepted_labels = 0;
     std::int64_t rejected_labels = 0;
   };
-  // Settles every batch up to and including `sequence`. An old number settles
-  // nothing. Errors: Internal when the number was not written on this connection.
+  // Settles every batch up to and including `sequence`. An old number settles nothing. Errors:
+  // Internal if the number was not written on this connection.
   [[nodiscard]] absl::StatusOr<Settled> Acknowledge(std::int64_t sequence);
 
-  // Marks a batch as rejected; it settles with its acknowledgement. Returns it,
-  // or null when it is settled or marked already.
-  // Errors: Internal when the number was not written on this connection.
+  // Marks a batch as rejected; its acknowledgement settles it. Returns the batch, or null if it is
+  // already settled or marked. Errors: Internal if the number was not written on this connection.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<const OutgoingBatch>> Reject(std::int64_t sequence);
 
-  // A new connection: everything is to be written again. expected: the number
-  // that the server expects next.
-  // Errors: DataLoss when the server forgot batches that it acknowledged;
-  // Aborted when it has batches that this stream never sent.
+  // Starts a new connection: all batches have to be written again. expected: the number that the
+  // server expects next. Errors: DataLoss if the server lost batches that it acknowledged; Aborted
+  // if it has batches that this stream never sent.
   [[nodiscard]] absl::Status Reopen(std::int64_t expected);
 
  private:
@@ -71,7 +68,7 @@ class SendWindow {
   }
 
   std::size_t capacity_;
-  // Number of the next batch to be pushed. entries_ holds those just below it.
+  // Number of the next batch to be pushed. The entries have the numbers just below it.
   std::int64_t next_sequence_;
   std::deque<Entry> entries_;
   // The first written_ entries were written on this connection.

@@ -114,7 +114,7 @@ v1::BinnedErrorSpec ToProto(const BinnedErrorSpec& spec) {
   return proto;
 }
 
-// 0 is the default; a negative number is out of every range.
+// 0 means the default; a negative number is converted to one that is out of every range.
 std::size_t Count(std::int32_t given, std::size_t by_default) {
   if (given == 0) return by_default;
   return given < 0 ? static_cast<std::size_t>(-1) : static_cast<std::size_t>(given);
@@ -279,7 +279,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
   options.consistency_replicates = request.consistency_replicates();
   options.cme_test_locations = Count(request.cme_test_locations(), 0);
   for (int i = 0; i < request.reliability_classes_size(); ++i) {
-    // A negative one is out of range as a size too.
+    // A negative number is also out of range after the conversion.
     options.reliability_classes.push_back(static_cast<std::size_t>(request.reliability_classes(i)));
   }
   if (request.band_level() != 0) options.band_level = request.band_level();
@@ -287,7 +287,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     return absl::InvalidArgumentError(
         absl::StrCat("band_level is ", options.band_level, ", expected > 0 and < 1"));
   }
-  // A band needs so many samples at least.
+  // A band needs at least this many samples.
   options.band_replicates = std::max(
       options.band_replicates, static_cast<std::int32_t>(std::ceil(2 / (1 - options.band_level))));
   if (options.band_replicates > kMaxBandReplicates) {

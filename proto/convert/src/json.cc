@@ -24,7 +24,7 @@ using google::protobuf::util::TimeUtil;
 
 Json EnumJson(const EnumValueDescriptor& value) {
   if (value.number() == 0) return nullptr;
-  // DISTANCE_CITYBLOCK of Distance: "cityblock".
+  // For example, DISTANCE_CITYBLOCK of Distance becomes "cityblock".
   const std::string zero = value.type()->FindValueByNumber(0)->name();
   const absl::string_view prefix = absl::StripSuffix(zero, "UNSPECIFIED");
   return absl::AsciiStrToLower(absl::StripPrefix(value.name(), prefix));
@@ -100,7 +100,7 @@ Json ToJson(const Message& message) {
   }
   const auto* const quadratic = dynamic_cast<const v1::QuadraticTestResult*>(&message);
   if (quadratic != nullptr && quadratic->replicates() == 0) {
-    // There was no bootstrap test.
+    // These fields are null without a bootstrap test.
     for (const char* key :
          {"p_value", "exceedances", "seed", "replicate_mean", "replicate_standard_deviation"}) {
       json[key] = nullptr;

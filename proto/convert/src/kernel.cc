@@ -15,7 +15,7 @@ namespace calibd::convert {
 namespace {
 
 constexpr int kMaxMatrixTerms = 16;
-// The eigenvalues are found on the thread that asks: some milliseconds.
+// The eigenvalues are computed on the calling thread, which takes some milliseconds.
 constexpr std::size_t kMaxMatrixEntries = 16384;
 
 // The distance of an exponential kernel, which must not be the squared Euclidean distance.

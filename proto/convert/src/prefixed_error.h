@@ -8,7 +8,7 @@
 
 namespace calibd::convert {
 
-// The same InvalidArgument with the location of the field as a prefix.
+// Returns an InvalidArgument error with the location of the field before the message.
 [[nodiscard]] inline absl::Status PrefixedError(const std::string& where,
                                                 const absl::Status& status) {
   return absl::InvalidArgumentError(absl::StrCat(where, status.message()));

@@ -11,7 +11,7 @@ namespace {
 
 // The first character of a text.
 struct Character {
-  // Bytes of the text; 1 for a byte that is not UTF-8.
+  // Number of bytes of the character; 1 for a byte that is not UTF-8.
   std::size_t size = 1;
   // The code point; unset for a byte that is not UTF-8.
   std::optional<char32_t> code_point;

@@ -38,14 +38,14 @@ class ClassEvidence {
   // tolerance: m eps, as EvidenceProcess::Create.
   ClassEvidence(std::size_t class_count, double tolerance);
 
-  // batch: valid, of m classes. The result has the same bits on every CPU, however a sequence is
-  // split into calls. Allocates no memory. Cost: O(m) a prediction.
+  // batch: valid, of m classes. The result has the same bits on every CPU and does not depend on
+  // how a sequence is split into calls. Allocates no memory. Cost: O(m) per prediction.
   void Add(const PredictionBatch& batch) noexcept;
 
   // log10 of the e-value of class k, at most 300.
   [[nodiscard]] double Log10EValue(std::size_t k) const noexcept;
-  // log10 of the e-values of all classes. Values below `least` may be given as -inf, which is
-  // cheaper to determine.
+  // log10 of the e-values of all classes. Values below `least` may be returned as -inf, which is
+  // cheaper to compute.
   [[nodiscard]] std::vector<double> Log10EValues(double least) const;
 
   struct State {
@@ -66,7 +66,7 @@ class ClassEvidence {
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;
 
  private:
-  // batch: no more rows than are left of the clamping period.
+  // batch: at most as many rows as are left of the clamping period.
   void AddSome(const PredictionBatch& batch) noexcept;
   [[nodiscard]] double* InversesOf(std::size_t k, std::size_t side) noexcept;
   [[nodiscard]] const double* InversesOf(std::size_t k, std::size_t side) const noexcept;

@@ -30,7 +30,7 @@ struct ConsistencyTestResult {
   std::int32_t exceedances = 0;
   std::uint64_t seed = 0;
   // Mean and standard deviation (divisor replicates - 1) of the ECE of the replicates, which
-  // estimate its distribution for a calibrated model with such predictions.
+  // estimate its distribution for a calibrated model with the same predictions.
   double replicate_mean = 0;
   double replicate_standard_deviation = 0;
 };

@@ -183,10 +183,10 @@ class EvidenceProcess {
   EvidenceProcess& operator=(EvidenceProcess&& other) noexcept;
   ~EvidenceProcess();
 
-  // g: a valid prediction, m probabilities; y: its label. On one CPU the result has the same bits
-  // however a sequence is split into calls. Cost: O(D m); with many classes a batch of 16 or more
-  // rows costs a fraction of adding the rows singly, since the sums are read once for all rows.
-  // Allocates no memory.
+  // g: a valid prediction, m probabilities; y: its label. On one CPU, the bits of the result do not
+  // depend on how a sequence is split into calls. Cost: O(D m). With many classes, a batch of 16 or
+  // more rows costs a fraction of adding the rows one by one, because the sums are read once for
+  // all rows. Allocates no memory.
   void Add(std::span<const double> g, std::int32_t y) noexcept;
   // batch: valid, of m classes.
   void Add(const PredictionBatch& batch) noexcept;
@@ -200,8 +200,8 @@ class EvidenceProcess {
   using State = EvidenceState;
   [[nodiscard]] State Save() const;
   // Restores a state that was saved by a process with equal features. Later predictions then give
-  // the same bits on the same kind of CPU. Errors: InvalidArgument when the state is invalid for
-  // such a process; this object is then unchanged.
+  // the same bits on the same kind of CPU. Errors: InvalidArgument if the state is invalid for such
+  // a process; this object is then unchanged.
   [[nodiscard]] absl::Status Restore(const State& state);
 
   [[nodiscard]] const RandomFeatures& features() const noexcept { return *features_; }

@@ -19,7 +19,7 @@ struct GeneratorSpec {
   std::vector<double> alpha;
   // Share of labels that ignore the prediction, in [0, 1].
   double pi = 0;
-  // m probabilities that sum to 1: the labels' distribution where Z = 1.
+  // m probabilities that sum to 1: the distribution of the labels if Z = 1.
   std::vector<double> beta;
 
   // The three models of Sec. 7, over m classes with alpha = (.1, ..., .1).
@@ -28,8 +28,8 @@ struct GeneratorSpec {
   static GeneratorSpec M3(std::size_t class_count = 10);  // pi = 1, beta uniform
 };
 
-// Draws from a GeneratorSpec. The sequence is a function of the seed alone, the
-// same on every platform, and does not depend on how it is cut into calls.
+// Draws from a GeneratorSpec. The sequence depends only on the seed: it is the same on every
+// platform, and does not depend on how it is split into calls.
 class Generator {
  public:
   // Errors: InvalidArgument naming the field and the value.

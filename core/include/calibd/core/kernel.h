@@ -24,9 +24,9 @@ enum class Distance {
 [[nodiscard]] double DistanceOf(Distance distance, std::span<const double> x,
                                 std::span<const double> z) noexcept;
 
-// A real-valued kernel of two predictions, exp(-distance / scale), which stands for
-// itself times the identity matrix. All are universal. Source: Widmann, Lindsten &
-// Zachariah, NeurIPS 2019, Sec. 3.3 and App. D.
+// A real-valued kernel of two predictions, exp(-distance / scale); as a matrix-valued kernel, it
+// means this number times the identity matrix. All of these kernels are universal. Source: Widmann,
+// Lindsten & Zachariah, NeurIPS 2019, Sec. 3.3 and App. D.
 class Kernel {
  public:
   // exp(-distance(x, z) / bandwidth), the exponential (Laplacian) kernel over total

@@ -24,19 +24,19 @@ class Lens {
   enum class Kind {
     // The whole vector: m classes, one part.
     kCanonical,
-    // c = max_k g_k (the first on ties), b = [y = argmax]: the two classes "right" and
-    // "wrong" with (c, 1 - c), weight 1/2, so that h = (b - c)(b' - c') k(c, c'), the
-    // term of MMCE^2 (Kumar, Sarawagi & Jain, ICML 2018). Blind to all but the largest
-    // probability.
+    // c = max_k g_k (the first on ties), b = [y = argmax]: the two classes "right" and "wrong" with
+    // (c, 1 - c), weight 1/2, so that h = (b - c)(b' - c') k(c, c'), the term of MMCE^2 (Kumar,
+    // Sarawagi & Jain, ICML 2018). Looks only at the largest probability.
     kTopLabel,
     // Each class k against the rest: m parts of two classes, (g_k, 1 - g_k), weight 1/2, so that h
-    // = sum_k ([y = k] - g_k)([y' = k] - g'_k) k(g_k, g'_k). Blind to the joint distribution of
-    // classes.
+    // = sum_k ([y = k] - g_k)([y' = k] - g'_k) k(g_k, g'_k). Cannot detect errors in the joint
+    // distribution of classes.
     kClassWise,
     // The k largest probabilities, descending (the first class on ties), and the rest: k + 1
-    // classes. Blind to confusion within the rest and to the identity of the classes.
+    // classes. Cannot detect confusion within the rest, or which classes have the largest
+    // probabilities.
     kTopK,
-    // Probabilities summed over given groups of classes. Blind within a group.
+    // Probabilities summed over given groups of classes. Cannot detect errors within a group.
     kGrouped,
   };
 
@@ -45,19 +45,20 @@ class Lens {
   [[nodiscard]] static Lens ClassWise() { return Lens(Kind::kClassWise); }
   // One class of the class-wise lens: one part. k: 0-based.
   [[nodiscard]] static Lens OneClass(std::size_t k);
-  // k: 1 or more, fewer than the classes.
+  // k: at least 1, and less than the number of classes.
   [[nodiscard]] static Lens TopK(std::size_t k);
   // group_of_class: for each class its group, 0-based without gaps, at least two groups.
   [[nodiscard]] static Lens Grouped(std::vector<std::int32_t> group_of_class);
 
-  // Errors: InvalidArgument when the lens does not fit a model of m classes.
+  // Errors: InvalidArgument if the lens does not fit a model of m classes.
   [[nodiscard]] absl::Status Check(std::size_t class_count) const;
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   // "canonical", "top_label", "class_wise", "class_wise[3]", "top_k[5]", "grouped".
   [[nodiscard]] std::string name() const;
-  // True where a prediction becomes a number in [0, 1]; there the kernel's distance is
-  // |c - c'| and kScalarBandwidth is the customary bandwidth.
+  // True if the lens reduces a prediction to a number in [0, 1]. The kernel's distance is then
+  // c - c'
+  // , and kScalarBandwidth is the customary bandwidth.
   [[nodiscard]] bool is_scalar() const noexcept;
   [[nodiscard]] std::size_t parts(std::size_t class_count) const noexcept;
   // The number of classes of each part.
@@ -73,7 +74,7 @@ class Lens {
   [[nodiscard]] std::size_t ScratchSize(std::size_t class_count) const noexcept {
     return kind_ == Kind::kTopK ? class_count : 0;
   }
-  // k of the top_k lens; the groups of the grouped one.
+  // k of a top_k lens; the groups of a grouped lens.
   [[nodiscard]] std::size_t k() const noexcept { return k_; }
   [[nodiscard]] std::span<const std::int32_t> group_of_class() const noexcept {
     return group_of_class_;
@@ -108,8 +109,8 @@ struct LensBatch {
   [[nodiscard]] std::vector<PredictionBatch> views() const;
 };
 
-// batch: valid. Errors: InvalidArgument when the lens does not fit. Cost: O(n m), or
-// O(n m log m) for top_k; memory 2 n m for the class-wise lens, else n x reduced classes.
+// batch: valid. Errors: InvalidArgument if the lens does not fit. Cost: O(n m), or O(n m log m) for
+// top_k; memory 2 n m for the class-wise lens, else n x reduced classes.
 [[nodiscard]] absl::StatusOr<LensBatch> ApplyLens(const PredictionBatch& batch, const Lens& lens);
 
 }  // namespace calibd

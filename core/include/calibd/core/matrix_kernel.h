@@ -28,10 +28,10 @@ class MatrixKernel {
     friend bool operator==(const Term&, const Term&) = default;
   };
 
-  // Errors: InvalidArgument when there is no term, a matrix is not m x m, not finite,
-  // not symmetric (1e-12 relative to its largest entry), or has an eigenvalue below
-  // -1e-12 of its largest, or a largest one that is neither 0 nor in [1e-6, 1e6]; it names
-  // the term. Cost: O(m^3) a term.
+  // Errors: InvalidArgument naming the term, if there is no term, or if a matrix is not m x m, not
+  // finite, not symmetric (1e-12 relative to its largest entry), has an eigenvalue below -1e-12
+  // times its largest, or a largest eigenvalue that is neither 0 nor in [1e-6, 1e6]. Cost: O(m^3)
+  // per term.
   [[nodiscard]] static absl::StatusOr<MatrixKernel> Create(std::vector<Term> terms,
                                                            std::size_t class_count);
 
@@ -61,7 +61,7 @@ class MatrixKernel {
   [[nodiscard]] std::span<const Factor> factors() const noexcept { return factors_; }
   // The sum of the ranks.
   [[nodiscard]] std::size_t rank() const noexcept;
-  // F_l' (e_y - g) of each term, one after the other: rank() values. Cost: O(m rank).
+  // F_l' (e_y - g) of all terms, concatenated: rank() values. Cost: O(m rank).
   void Project(std::span<const double> g, std::int32_t y, std::span<double> out) const noexcept;
   // The terms as given, without those whose matrix is zero.
   [[nodiscard]] std::span<const Term> terms() const noexcept { return terms_; }

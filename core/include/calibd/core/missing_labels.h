@@ -17,8 +17,8 @@ struct LabelledCount {
 // p-value of the hypothesis that a label is missing with the same probability for each kind:
 // Pearson's chi-squared test of homogeneity, sum (O - E)^2 / E over labelled and missing with E
 // from the pooled share, K - 1 degrees of freedom. Kinds in which either E is below 5 (Cochran's
-// rule) are pooled. Unset when fewer than two kinds remain. The p-value is small when the presence
-// of a label depends on the prediction. The test is blind to a dependence on the label itself among
+// rule) are pooled. Unset if fewer than two kinds remain. The p-value is small if the presence of a
+// label depends on the prediction. The test cannot detect a dependence on the label itself among
 // predictions of one kind. For ONE look.
 [[nodiscard]] std::optional<double> MissingLabelsPValue(std::span<const LabelledCount> kinds);
 

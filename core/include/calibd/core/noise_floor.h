@@ -36,35 +36,34 @@ struct NullMoments {
   // Noise floors of SKCE_uq and SKCE_b. Mean and standard deviation are exact for SKCE_uq; for
   // SKCE_b they omit the variance of its diagonal, of order n^-3/2. The quantiles are those of the
   // Gamma distribution with the mean and variance of SKCE_b, which is a weighted sum of chi-squares
-  // in the limit (tests/statistical/noise_floor_test.cc holds them to simulation).
+  // in the limit (tests/statistical/noise_floor_test.cc compares them with simulations).
   [[nodiscard]] NoiseFloor Unbiased() const;
   [[nodiscard]] NoiseFloor Biased() const;
   // Noise floor of the block estimator; the quantile is normal. block_count >= 1, block_size >= 2.
   [[nodiscard]] NoiseFloor Block(std::int64_t block_count, std::size_t block_size) const;
 };
 
-// Labels play no part. batch: valid, n >= 2.
-// Errors: FailedPrecondition if n < 2; Cancelled.
-// Cost: O(n^2 m) time, memory as for the quadratic estimators; O(n log n) for m = 2 with
-// an exponential kernel.
+// The labels are not used. batch: valid, n >= 2. Errors: FailedPrecondition if n < 2; Cancelled.
+// Cost: O(n^2 m) time, memory as for the quadratic estimators; O(n log n) for m = 2 with an
+// exponential kernel.
 [[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
                                                               const Kernel& kernel,
                                                               const RunControl& control = {});
 
-// The same after reduction by a lens. For a lens of several parts, whose terms are correlated,
-// mean_square is the mean over pairs drawn at random with a fixed seed once there are more than
-// kNullPairWork / m of them, off by a percent or so.
+// The same after reduction by a lens. The terms of a lens with several parts are correlated: if
+// there are more than kNullPairWork / m pairs, mean_square is then the mean over pairs drawn with a
+// fixed seed, which is accurate to about one percent.
 [[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch,
                                                               const Kernel& kernel,
                                                               const RunControl& control = {});
 
-// The same for a matrix-valued kernel: E h_ij^2 = tr(S_i K S_j K) with K = k(g_i, g_j), over
-// all pairs or at random over some kNullPairWork / m^2 of them, at least 1000.
+// The same for a matrix-valued kernel: E h_ij^2 = tr(S_i K S_j K) with K = k(g_i, g_j), over all
+// pairs, or over about kNullPairWork / m^2 random pairs, at least 1000.
 [[nodiscard]] absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
                                                               const MatrixKernel& kernel,
                                                               const RunControl& control = {});
 
-// Work limit of random pairs, in matrix entries that are visited.
+// Work limit for random pairs, in visited matrix entries.
 inline constexpr double kNullPairWork = 2e7;
 
 // E h_ij^2 of one pair after reduction by a lens: each side has `parts` consecutive predictions.

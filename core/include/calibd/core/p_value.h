@@ -40,18 +40,17 @@ namespace calibd {
 struct NormalTest {
   // Divisor N - 1.
   double standard_deviation = 0;
-  // Unset when the deviation is 0.
+  // Unset if the deviation is 0.
   std::optional<double> z;
-  // With deviation 0: 1 if the mean is <= 0, else 0.
+  // If the deviation is 0: 1 if the mean is <= 0, else 0.
   double p_value = 1;
 };
 
-// Unset when there are fewer than two values.
+// Unset if there are fewer than two values.
 [[nodiscard]] std::optional<NormalTest> TestMeanIsPositive(const RunningMoments& moments) noexcept;
 
-// One-sided asymptotic lower confidence bound of SKCE from the block values:
-// mean - z_{level} sd / sqrt(N). level in (0.5, 1), e.g. .95. Unset when there are
-// fewer than two values.
+// One-sided asymptotic lower confidence bound of SKCE from the block values: mean - z_{level} sd /
+// sqrt(N). level in (0.5, 1), e.g. .95. Unset if there are fewer than two values.
 [[nodiscard]] std::optional<double> LowerConfidenceBound(const RunningMoments& moments,
                                                          double level);
 

@@ -45,7 +45,7 @@ class RandomFeatures {
 
   // g: m probabilities. out: kFeatureCount values in [-1, 1] / sqrt(R). Cost: O(R m).
   void Map(std::span<const double> g, std::span<double> out) const noexcept;
-  // The same for `rows` predictions, row-major, with the same bits. Faster, since the frequencies
+  // The same for `rows` predictions, row-major, with the same bits. Faster, because the frequencies
   // are read once for all rows.
   void Map(std::span<const double> g, std::size_t rows, std::span<double> out) const noexcept;
 

@@ -31,7 +31,7 @@ struct BinnedReliabilityOptions {
 
 // One bin; it holds n >= 1 observations.
 struct ReliabilityBin {
-  // Its edges: predictions in (lower, upper], 0 in the first bin too.
+  // Its edges: it contains predictions in (lower, upper]; the first bin also contains 0.
   double lower = 0;
   double upper = 1;
   std::size_t n = 0;
@@ -63,19 +63,19 @@ struct CorpReliabilityOptions {
   std::int32_t replicates = 399;
   // The same seed gives the same band, whatever the threads.
   std::uint64_t seed = 0;
-  // The band is given at this many of the distinct predictions or all of them if
-  // there are fewer, at even ranks, both ends included; in [2, kMaxBandPoints].
+  // The band is computed at this many distinct predictions at even ranks, including the smallest
+  // and the largest, or at all of them if there are fewer; in [2, kMaxBandPoints].
   std::size_t band_points = 101;
 };
 
-// A run of predictions to which isotonic regression gives one probability.
+// Consecutive predictions to which isotonic regression assigns the same probability.
 struct ReliabilityBlock {
-  // Least, greatest and mean prediction.
+  // Smallest, largest and mean prediction.
   double lower = 0;
   double upper = 0;
   double mean_prediction = 0;
   std::size_t n = 0;
-  // Frequency of the event; strictly increasing from block to block.
+  // Frequency of the event; strictly increasing over the blocks.
   double recalibrated = 0;
 };
 
@@ -86,21 +86,21 @@ struct BandPoint {
 
 struct CorpReliability {
   std::vector<ReliabilityBlock> blocks;
-  // Predictions ascending.
+  // By ascending prediction.
   std::vector<BandPoint> band;
 };
 
-// The CORP reliability diagram: isotonic regression by pooling adjacent violators,
-// equal predictions pooled first, and a pointwise consistency band: the k-th least
-// and k-th greatest, k = floor((replicates + 1) (1 - level) / 2), of the regressions
-// of labels drawn from the predictions. Under calibration the regression of the
-// observed labels is exchangeable with those, so that it lies in the band at each
-// point with probability >= level, at every n. Source: Dimitriadis, Gneiting &
-// Jordan, PNAS 118 (2021) e2016191118, "Uncertainty quantification".
+// The CORP reliability diagram: isotonic regression by pooling adjacent violators, after pooling
+// equal predictions, and a pointwise consistency band. The band is given by the k-th smallest and
+// k-th largest, k = floor((replicates + 1) (1 - level) / 2), of the regressions of labels drawn
+// from the predictions. If the model is calibrated, the regression of the observed labels is
+// exchangeable with these, so that at each point it lies in the band with probability >= level, for
+// every n. Source: Dimitriadis, Gneiting & Jordan, PNAS 118 (2021) e2016191118, "Uncertainty
+// quantification".
 //
-// Errors: InvalidArgument (options, naming the field); FailedPrecondition if n < 1;
-// Cancelled. Cost: O(n log n + replicates n) time; O(n) memory for each thread and
-// replicates x band_points x 8 bytes.
+// Errors: InvalidArgument (options, naming the field); FailedPrecondition if n < 1; Cancelled.
+// Cost: O(n log n + replicates n) time; O(n) memory per thread and replicates x band_points x 8
+// bytes.
 [[nodiscard]] absl::StatusOr<CorpReliability> EstimateCorpReliability(
     const BinaryPredictions& predictions, const CorpReliabilityOptions& options = {},
     const RunControl& control = {});

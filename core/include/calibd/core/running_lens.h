@@ -38,11 +38,10 @@ class RunningLens {
                                                           const RunningKernel& kernel,
                                                           std::span<const std::size_t> block_sizes);
 
-  // batch: valid. The result has the same bits however a sequence is split into calls. Cost: that
-  // of RunningBlockSkce::Add for each block size and part; at block size 2 a few nanoseconds a
-  // class in large batches.
-  // pairs: if set, receives the value of each completed block of two observations, in order;
-  // requires a block size of 2.
+  // batch: valid. The bits of the result do not depend on how a sequence is split into calls. Cost:
+  // that of RunningBlockSkce::Add for each block size and part; at block size 2 a few nanoseconds
+  // per class in large batches. pairs: if set, receives the value of each completed block of two
+  // observations, in order; requires a block size of 2.
   void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr) noexcept;
 
   // As RunningBlockSkce::Save and Restore.

@@ -13,10 +13,10 @@ namespace calibd {
 
 inline constexpr std::size_t kReliabilityBinCount = 15;
 
-// Level of the Bonferroni test over all places (bins or classes): the probability that any place of
-// a calibrated model stands out is at most this, for ONE look at a chosen n.
+// Level of the Bonferroni test over all places (bins or classes): the probability that any place
+// stands out for a calibrated model is at most this, for ONE look at a chosen n.
 inline constexpr double kStandOutLevel = 0.05;
-// The fewest observations with which a bin or class may stand out.
+// The minimum number of observations of a bin or class that may stand out.
 inline constexpr std::int64_t kLeastStandOut = 10;
 
 // True when a count deviates significantly from its expectation, with a Bonferroni correction for
@@ -33,7 +33,7 @@ inline constexpr std::int64_t kLeastStandOut = 10;
 struct RunningReliability {
   struct Bin {
     std::int64_t count = 0;
-    // Labels that are the top label.
+    // Number of labels that equal the top label.
     std::int64_t correct = 0;
     // For the top label's probability c: sum c and sum c (1 - c), which is the variance of
     // `correct` if the model were calibrated.
@@ -58,7 +58,7 @@ struct RunningReliability {
   void Add(const PredictionBatch& batch) noexcept;
   void Merge(const RunningReliability& other) noexcept;
 
-  // All bins as one.
+  // All bins combined.
   [[nodiscard]] Bin Total() const noexcept;
   // sum_b n_b / n |mean confidence of b - accuracy of b|, in [0, 1]: the expected calibration
   // error of the top label, biased upwards. 0 without observations. Source: Guo, Pleiss, Sun &

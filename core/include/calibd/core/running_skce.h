@@ -77,9 +77,9 @@ class RunningBlockSkce {
                             std::span<const std::int32_t> labels) noexcept;
 
   // Adds the rows of a non-empty batch. Requires block size 2 and one part. term(i): h of row i and
-  // the previous observation, which for the first row is the one that was added last. It is called
-  // for each row in order; its value is used where both observations are in one block. completed:
-  // if set, receives those values. The bits equal those of adding one by one.
+  // the previous observation; for the first row, this is the observation that was added last. It is
+  // called for each row in order; its value is used if both observations are in one block.
+  // completed: if set, receives these values. The bits equal those of adding the rows one by one.
   template <typename Term>
   void AddPairs(const PredictionBatch& batch, const Term& term,
                 RunningMoments* completed = nullptr) noexcept {
@@ -95,9 +95,9 @@ class RunningBlockSkce {
     SetPending(batch.rows(batch.size() - 1, completes ? 1 : 0));
   }
 
-  // Adds the complete blocks of other. Incomplete blocks do not merge: FailedPrecondition when
-  // other has observations pending, or differs in block size, classes, kernel or lens; this object
-  // is then unchanged. a.Merge(a) doubles the blocks.
+  // Adds the complete blocks of other. Incomplete blocks cannot be merged. Errors:
+  // FailedPrecondition if other has pending observations, or differs in block size, classes, kernel
+  // or lens; this object is then unchanged. a.Merge(a) doubles the blocks.
   [[nodiscard]] absl::Status Merge(const RunningBlockSkce& other);
 
   // The mutable state of the estimator.
@@ -112,7 +112,7 @@ class RunningBlockSkce {
   };
   [[nodiscard]] State Save() const;
   // Restores a state that was saved by an object with equal arguments of Create. Later observations
-  // then give the same bits. Errors: InvalidArgument when the state is invalid for such an object;
+  // then give the same bits. Errors: InvalidArgument if the state is invalid for such an object;
   // this object is then unchanged.
   [[nodiscard]] absl::Status Restore(State state);
 

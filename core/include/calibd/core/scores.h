@@ -22,7 +22,7 @@ struct Scores {
   double brier = 0;
   // -mean_i ln max(g_i[y_i], kLogLossFloor), in nats.
   double log_loss = 0;
-  // Share of labels that are the predicted class (the first of the most probable).
+  // Share of labels that equal the predicted class (the first of the most probable classes).
   double accuracy = 0;
   // -mean_i sum_k g_ik ln g_ik, in nats, in [0, ln m]: the sharper the predictions,
   // the lower.
@@ -48,9 +48,9 @@ struct MurphyDecomposition {
   double miscalibration = 0;
   // sum_b n_b / n |frequencies of b - frequencies|^2, >= 0 ("resolution").
   double discrimination = 0;
-  // The score of a constant prediction of the class frequencies, >= 0.
+  // Score of the constant prediction of the class frequencies, >= 0.
   double uncertainty = 0;
-  // Mean squared distance of predictions from their bin's mean, >= 0.
+  // Mean squared distance of the predictions from the means of their bins, >= 0.
   double within_bin_variance = 0;
   // Twice the mean product of predictions' and labels' deviations from their bins'
   // means. Signed.
@@ -91,8 +91,8 @@ struct ClassWiseCorpDecomposition {
   CorpDecomposition sum;
 };
 
-// Each class by itself. batch: valid. Errors: FailedPrecondition if n < 1; Cancelled.
-// Cost: O(m n log n).
+// Decomposes the score of each class separately. batch: valid. Errors: FailedPrecondition if n < 1;
+// Cancelled. Cost: O(m n log n).
 [[nodiscard]] absl::StatusOr<ClassWiseCorpDecomposition> DecomposeCorpClassWise(
     const PredictionBatch& batch, const RunControl& control = {});
 

@@ -28,8 +28,8 @@ namespace calibd {
 enum class Precision {
   // The default and the reference.
   kFloat64,
-  // About twice as fast; an estimate is off by less than 1e-3 of its standard deviation
-  // under the null hypothesis (tests/property/precision_test.cc).
+  // About twice as fast; the error of an estimate is below 1e-3 of its standard deviation under the
+  // null hypothesis (tests/property/precision_test.cc).
   kFloat32,
 };
 
@@ -64,14 +64,14 @@ struct QuadraticSkce {
     std::span<const PredictionBatch> parts, double weight, const Kernel& kernel,
     const RunControl& control = {}, Precision precision = Precision::kFloat64);
 
-// SKCE_b alone, which is defined from n >= 1. Cost as above.
-// Errors: FailedPrecondition if n < 1; Cancelled.
+// Only SKCE_b, which is defined from n >= 1. Cost as above. Errors: FailedPrecondition if n < 1;
+// Cancelled.
 [[nodiscard]] absl::StatusOr<double> SkceBiased(const PredictionBatch& batch, const Kernel& kernel,
                                                 const RunControl& control = {},
                                                 Precision precision = Precision::kFloat64);
 
-// Bytes that the quadratic estimators allocate in addition to their input, for resource limits;
-// each thread allocates 2 x 256 x m values more.
+// Bytes that the quadratic estimators allocate in addition to their input, for resource limits.
+// Each thread allocates another 2 x 256 x m values.
 [[nodiscard]] std::size_t QuadraticMemory(std::size_t n, std::size_t class_count,
                                           Precision precision = Precision::kFloat64) noexcept;
 

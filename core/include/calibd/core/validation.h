@@ -12,15 +12,15 @@
 
 namespace calibd {
 
-// Declared class counts lie in [kMinClassCount, kMaxClassCount].
+// Limits of the declared number of classes.
 inline constexpr std::size_t kMinClassCount = 2;
 inline constexpr std::size_t kMaxClassCount = 100000;
 
-// A row of probabilities may be off 1 by this much: softmax in float32 printed
-// as decimal text is off by up to 4e-7, coarser rounding by more.
+// Maximum deviation of a row's sum from 1: a softmax in float32 printed as decimal text deviates by
+// up to 4e-7, coarser rounding by more.
 inline constexpr double kDefaultRowSumTolerance = 1e-3;
 
-// Most violations that one validation reports.
+// Maximum number of violations that one validation reports.
 inline constexpr std::size_t kMaxReportedViolations = 5;
 
 // A violation of a constraint by an input.
@@ -32,13 +32,14 @@ struct Violation {
   std::string description;
 };
 
-// Checks that a batch has n >= 1 rows of m probabilities and n labels, that
-// every probability is finite and in [0, 1], every |row sum - 1| <=
-// row_sum_tolerance, and every label in [0, m). Rows are never re-normalised.
+// Checks that a batch has n >= 1 rows of m probabilities and n labels, that every probability is
+// finite and in [0, 1], every
+// row sum - 1
+// <= row_sum_tolerance, and every label in [0, m). Rows are never re-normalised.
 //
-// Returns the violations of the first bad rows, at most one a row and
-// kMaxReportedViolations in all; empty when the batch is valid. A wrong shape
-// is reported alone. Cost: O(n m).
+// Returns the violations of the first invalid rows, at most one per row and kMaxReportedViolations
+// in total; empty if the batch is valid. If the shape is wrong, only this is reported. Cost: O(n
+// m).
 [[nodiscard]] std::vector<Violation> FindViolations(
     const PredictionBatch& batch, double row_sum_tolerance = kDefaultRowSumTolerance);
 
@@ -50,9 +51,9 @@ struct Violation {
 // "field description; field description", the text of ValidateBatch.
 [[nodiscard]] std::string DescribeViolations(std::span<const Violation> violations);
 
-// Replaces each row of m logits by its softmax, in double with the row maximum
-// subtracted. Logits must be finite: the violations name those that are not,
-// and then the values are unchanged. logits.size() must be a multiple of m.
+// Replaces each row of m logits by its softmax, in double with the row maximum subtracted. Logits
+// must be finite. Otherwise the violations name those that are not, and the values are unchanged.
+// logits.size() must be a multiple of m.
 [[nodiscard]] std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_count);
 
 }  // namespace calibd

@@ -24,8 +24,8 @@ struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // Deadline of one call, its retries included; > 0.
   std::chrono::milliseconds call_timeout{30000};
-  // Attempts of one call, the first included; >= 1. Attempts that a starting or stopping server
-  // refuses are not counted: the deadline bounds them.
+  // Attempts of one call, the first included; >= 1. Attempts that a starting or draining server
+  // refuses are not counted: only the deadline limits them.
   int max_attempts = 4;
   // Ends Connect, OpenStream and every call without a stop of its own with CANCELLED, both running
   // and later calls, from any thread.
@@ -89,7 +89,7 @@ class Client {
   // The running estimates.
   [[nodiscard]] absl::StatusOr<v1::GetCalibrationResponse> GetCalibration(std::string_view name);
 
-  // The verdicts of all models, ascending by name, with those that e-BH rejects together.
+  // The verdicts of all models, ascending by name, with the models that e-BH rejects.
   // false_discovery_rate: in [1e-9, 0.25], or 0 for 0.05.
   [[nodiscard]] absl::StatusOr<v1::ListVerdictsResponse> ListVerdicts(
       double false_discovery_rate = 0);
@@ -121,13 +121,13 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::Evaluation> Evaluate(const v1::EvaluateRequest& request,
                                                         const LongCallOptions& options = {});
 
-  // Writes a consistent copy of the server's database to the new file `path`, and returns its size
-  // in bytes. A copy that fails leaves no file. Errors: CANCELLED after a stop; ALREADY_EXISTS if
-  // the file exists; the status of the system's error if it cannot be written, such as NOT_FOUND.
+  // Writes a consistent copy of the server's store to the new file `path`, and returns its size in
+  // bytes. A copy that fails leaves no file. Errors: CANCELLED after a stop; ALREADY_EXISTS if the
+  // file exists; the status of the system's error if it cannot be written, such as NOT_FOUND.
   [[nodiscard]] absl::StatusOr<std::int64_t> Backup(const std::string& path,
                                                     const LongCallOptions& options = {});
 
-  // Makes the server read and verify its whole database. The result lists the problems found.
+  // Makes the server read and verify its whole store. The result lists the problems found.
   [[nodiscard]] absl::StatusOr<v1::Verification> Verify(const LongCallOptions& options = {});
 
   // Opens a stream of predictions to a model and waits, at most for the call timeout, until the

@@ -20,7 +20,7 @@ enum class PredictionKind { kProbabilities, kLogits };
 
 // The handling of invalid predictions and invalid labels by id.
 enum class InvalidRows {
-  // Send fails and takes no row of the call.
+  // Send fails and accepts no row of the call.
   kReject,
   // The row is left out and counted; the server is told the count.
   kDrop,
@@ -30,29 +30,28 @@ struct StreamOptions {
   // Names the producer to the server, which counts its batches once by this
   // name. ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$. Empty: a random one.
   std::string producer_id{};
-  // Incarnation of the producer, >= 0. A stream of a higher epoch ends those of
-  // lower ones.
+  // Counts the restarts of the producer, >= 0. A stream of a higher epoch fences those of lower
+  // ones.
   std::int64_t epoch = 0;
   InvalidRows invalid_rows = InvalidRows::kReject;
-  // At most this many rows in one message, within the server's limit. 0: that limit.
+  // Maximum number of rows in one message, within the server's limit. 0: that limit.
   std::int32_t max_rows_per_batch = 0;
-  // At most this many batches sent and not yet acknowledged, within the server's
-  // limit. 0: that limit. With as many, Send blocks.
+  // Maximum number of unacknowledged batches, within the server's limit. 0: that limit. At the
+  // maximum, Send blocks.
   std::int32_t max_unacknowledged_batches = 0;
-  // The stream fails with DEADLINE_EXCEEDED when a call waits for the server and nothing is
-  // acknowledged for this time, reconnects included; > 0. It fails with RESOURCE_EXHAUSTED when
-  // the server refuses more rows for this time, e.g. because max_pending predictions are
-  // pending.
+  // The stream fails with DEADLINE_EXCEEDED if a call waits for the server and no batch is
+  // acknowledged for this time, reconnects included; > 0. It fails with RESOURCE_EXHAUSTED if the
+  // server refuses more rows for this time, e.g. because max_pending predictions are pending.
   std::chrono::milliseconds stall_timeout{60000};
-  // The producer's class order; checked against the model's. Empty: not checked.
+  // The class names in the producer's order; checked against the model's. Empty: not checked.
   std::vector<std::string> class_names{};
 };
 
-// Rows are numbered from 0 in the order in which they were given to Send and
-// SendWithIds, dropped ones included; the rows of a call that failed are not
-// numbered. The labels given to Label are numbered by themselves in the same way.
+// An invalid row. Rows are numbered from 0 in the order in which they were given to Send and
+// SendWithIds, including dropped ones but not the rows of failed calls. The labels given to Label
+// have their own numbers in the same way.
 struct RowError {
-  // Unset (-1) when the error is not about one row.
+  // -1 if the error is not about one row.
   std::int64_t row = -1;
   // "probabilities", "logits", "labels", "prediction_ids", or the server's path of the
   // field.
@@ -61,17 +60,17 @@ struct RowError {
   std::string description;
 };
 
-// A batch that the server rejected, whole: none of its rows was counted.
+// A batch that the server rejected. None of its rows was counted.
 struct RejectedBatch {
   std::int64_t sequence = 0;
-  // Its rows are labels that were given to Label, numbered as those.
+  // If true, its rows are labels that were given to Label.
   bool labels = false;
-  // The caller's rows: the first, the last, and how many of them were sent.
+  // The caller's number of the first and the last row, and the number of rows that were sent.
   std::int64_t first_row = 0;
   std::int64_t last_row = 0;
   std::int64_t row_count = 0;
   absl::Status status;
-  // The first bad rows.
+  // The first invalid rows.
   std::vector<RowError> errors;
 };
 
@@ -124,43 +123,38 @@ struct StreamCounts {
   std::int64_t resent_batches = 0;
 };
 
-// A producer's stream of predictions to one model, with their labels or with ids by
-// which the labels come later, on this stream or another. Ids need a model with a
-// label_grace.
+// A producer's stream of predictions to one model, with their labels, or with ids by which the
+// labels come later on this or another stream. Ids require a model with a label_grace.
 //
-// Rows are checked, gathered into batches within the server's limits, numbered,
-// and kept until acknowledged. They arrive in the order in which they were given;
-// to alternate between rows with and without ids or labels, and labels by id, makes
-// small batches. A lost connection is opened again with growing, jittered delays and
-// all unacknowledged batches are sent again; the server counts each batch once. If the server
-// has no room for more rows, the stream retries after the delay in the answer. Memory:
-// max_unacknowledged_batches batches and one in the making.
+// Rows are checked, gathered into batches within the server's limits, numbered, and kept until they
+// are acknowledged. They arrive in the order of the calls. Alternating between rows with and
+// without ids or labels, or labels by id, makes batches small. The stream reopens a lost connection
+// with growing, jittered delays and sends all unacknowledged batches again; the server counts each
+// batch once. If the server has no room for more rows, the stream retries after the delay in its
+// response. Memory: max_unacknowledged_batches batches, and the one that is being filled.
 //
-// When a function fails for another reason than invalid rows, the stream is over: all functions
-// then return the same error. Rows that were not acknowledged then
-// may or may not have been counted.
+// If a function fails for a reason other than invalid rows, the stream has ended: all functions
+// then return the same error. The rows that were not acknowledged may or may not have been counted.
 //
 // Threads: Send, SendWithIds, SetGroup, Label, Flush and Finish from one thread at a time; the
-// others from any.
-// The stream runs two threads of its own.
+// others from any thread. The stream runs two threads of its own.
 class ObservationStream {
  public:
-  // Ends the stream without Finish if there was none.
+  // Ends the stream, without Finish if it was not called.
   ~ObservationStream();
   ObservationStream(const ObservationStream&) = delete;
   ObservationStream& operator=(const ObservationStream&) = delete;
 
-  // Takes n rows of class_count() values, row-major, with their labels in
-  // [0, class_count()). Rows wait until a batch is full, Flush or Finish.
-  // Blocks while too many batches are unacknowledged.
-  // Errors: InvalidArgument naming the first bad rows (no row was taken); or the
-  // error that ended the stream.
+  // Accepts n rows of class_count() values, row-major, with their labels in [0, class_count()).
+  // Rows are buffered until a batch is full, Flush or Finish. Blocks while there are too many
+  // unacknowledged batches. Errors: InvalidArgument naming the first invalid rows (no row was
+  // accepted); or the error that ended the stream.
   [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const double> values,
                                   std::span<const std::int32_t> labels);
   [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const float> values,
                                   std::span<const std::int32_t> labels);
 
-  // As Send, with an id of 1 to 128 bytes of UTF-8 for each row, chosen by the caller. labels:
+  // Like Send, with an id of 1 to 128 bytes of UTF-8 for each row, chosen by the caller. labels:
   // one for each row, or empty if they come later. The server ignores a row with a known id.
   [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const double> values,
                                          std::span<const std::string> ids,
@@ -169,23 +163,22 @@ class ObservationStream {
                                          std::span<const std::string> ids,
                                          std::span<const std::int32_t> labels = {});
 
-  // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later
-  // rows of Send and SendWithIds; empty (the default): no value. To alternate
-  // between rows with and without one makes small batches. Errors: InvalidArgument, and then
-  // nothing has changed.
+  // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later rows
+  // of Send and SendWithIds; empty (the default): no value. Alternating between rows with and
+  // without a value makes batches small. Errors: InvalidArgument, after which nothing has changed.
   [[nodiscard]] absl::Status SetGroup(std::string_view value);
 
-  // Takes the labels, in [0, class_count()), of predictions that were sent with these ids,
-  // on this stream or another. Waits, blocks and fails as Send does. A label that the
-  // server cannot use is no error: see LabelCounts.
+  // Accepts the labels, in [0, class_count()), of predictions that were sent with these ids, on
+  // this stream or another. Buffers, blocks and fails like Send. A label that the server cannot use
+  // is not an error: see LabelCounts.
   [[nodiscard]] absl::Status Label(std::span<const std::string> ids,
                                    std::span<const std::int32_t> labels);
 
   // Sends the buffered rows, without waiting for the acknowledgement.
   [[nodiscard]] absl::Status Flush();
 
-  // Sends the pending batches and returns when both sides agree that every batch was
-  // counted or rejected. The stream is over then.
+  // Sends the buffered rows and returns when both sides agree that every batch was counted or
+  // rejected. The stream has then ended.
   [[nodiscard]] absl::StatusOr<StreamCounts> Finish();
 
   // Ends the stream: blocked and later calls return CANCELLED.

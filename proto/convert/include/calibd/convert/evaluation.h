@@ -15,11 +15,11 @@
 
 namespace calibd::convert {
 
-// Block estimates with their test, bounds and noise floor. bound: B of the lens and its
-// kernel.
+// Converts block estimates with their test, bounds and noise floor. bound: the bound B of the lens
+// and its kernel.
 [[nodiscard]] v1::BlockEstimate ToProto(const RunningBlock& block, double bound);
 
-// The bandwidth and universality of a kernel. The bound stays unset.
+// Converts the bandwidth and universality of a kernel. Does not set the term bound.
 void ToProto(const RunningKernel& kernel, v1::Provenance& provenance);
 
 // Fills the estimates, the test, the bounds and the noise floors, and these
@@ -30,11 +30,10 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
 
 [[nodiscard]] absl::StatusOr<Precision> FromProto(v1::Precision proto);
 
-// Everything but the lenses' kernels and the seed, when it is unset.
-// kernel: the kernel of the canonical lens, which comes first. default_lenses: used if the request
-// has no lenses.
-// Errors: InvalidArgument that begins with the field and a space. CheckEvaluation passes
-// the returned value.
+// Converts everything except the kernels of the lenses, and the seed if it is unset. kernel: the
+// kernel of the canonical lens, which comes first. default_lenses: used if the request has no
+// lenses. Errors: InvalidArgument whose message begins with the field and a space. CheckEvaluation
+// accepts the returned value.
 [[nodiscard]] absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
                                                           const KernelSpec& kernel,
                                                           std::span<const Lens> default_lenses,

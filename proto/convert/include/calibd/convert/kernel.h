@@ -12,7 +12,7 @@
 // that compute the server's answers offline.
 namespace calibd::convert {
 
-// Errors: InvalidArgument when the lens does not fit a model of class_count classes.
+// Errors: InvalidArgument if the lens does not fit a model with class_count classes.
 [[nodiscard]] absl::StatusOr<Lens> FromProto(const v1::Lens& proto, std::size_t class_count);
 [[nodiscard]] v1::Lens ToProto(const Lens& lens);
 
@@ -22,11 +22,11 @@ namespace calibd::convert {
                                                    const v1::BandwidthRule& bandwidth,
                                                    std::size_t class_count);
 [[nodiscard]] v1::Kernel KernelToProto(const KernelSpec& spec);
-// observations: the number of observations in the median.
+// observations: the number of observations from which the median is computed.
 [[nodiscard]] v1::BandwidthRule BandwidthToProto(const BandwidthRule& rule,
                                                  std::size_t observations);
 
-// Unset: unspecified, which is total variation.
+// An unset distance is unspecified, which means total variation.
 [[nodiscard]] absl::StatusOr<Distance> FromProto(v1::Distance proto);
 [[nodiscard]] v1::Distance ToProto(Distance distance);
 

@@ -5,8 +5,8 @@
 
 namespace calibd::convert {
 
-// gap: mean confidence - accuracy. "over-confident by 4.1 points", "under-confident by 0.3 points",
-// or "neither over- nor under-confident" when it rounds to 0.
+// gap: mean confidence - accuracy. Returns "over-confident by 4.1 points", "under-confident by 0.3
+// points", or "neither over- nor under-confident" if the gap rounds to 0.
 [[nodiscard]] std::string GapText(double gap);
 
 }  // namespace calibd::convert

@@ -15,11 +15,11 @@ namespace calibd {
 
 [[nodiscard]] bool IsUtf8(std::string_view text) noexcept;
 
-// The first thing that makes the text unprintable, as "has U+202E at byte 5, expected printable
-// characters"; unset if it is printable. Cost: O(size).
+// Describes the first unprintable part of the text, such as "has U+202E at byte 5, expected
+// printable characters"; unset if the text is printable. Cost: O(size).
 [[nodiscard]] std::optional<std::string> FindUnprintable(std::string_view text);
 
-// The text with everything that is unprintable replaced: bytes that are not UTF-8 by "\xff",
+// Returns the text with its unprintable parts replaced: bytes that are not UTF-8 by "\xff",
 // characters by "\n", "\r", "\t" or "\u202e". Cost: O(size).
 [[nodiscard]] std::string EscapeUnprintable(std::string_view text);
 
