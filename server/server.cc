@@ -14,7 +14,6 @@
 #include "server/api/guard.h"
 #include "server/api/health.h"
 #include "server/compute/window_jobs.h"
-#include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
 #include "server/http/http_hosts.h"

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

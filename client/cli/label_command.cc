@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "command.h"
 #include "prediction_file.h"
 #include "progress_bar.h"

@@ -1,7 +1,6 @@
 #include "report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include "absl/strings/match.h"

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <condition_variable>
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <memory>

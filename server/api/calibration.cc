@@ -1,6 +1,5 @@
 #include <chrono>
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/text/printable.h"

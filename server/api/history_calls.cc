@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 #include <string>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"

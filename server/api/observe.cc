@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 
