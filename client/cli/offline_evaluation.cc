@@ -59,11 +59,10 @@ absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
   };
   control.progress = options.on_progress;
   control.cancelled = [&options] { return options.stop.stop_requested(); };
-  const absl::StatusOr<calibd::Evaluation> evaluation =
-      calibd::Evaluate(batch, evaluation_options, control);
-  if (!evaluation.ok()) return evaluation.status();
+  CALIBD_ASSIGN_OR_RETURN(const calibd::Evaluation evaluation,
+                          calibd::Evaluate(batch, evaluation_options, control));
 
-  v1::Evaluation proto = convert::ToProto(*evaluation, evaluation_options);
+  v1::Evaluation proto = convert::ToProto(evaluation, evaluation_options);
   for (v1::LensEvaluation& lens : *proto.mutable_lenses()) {
     if (lens.has_result()) {
       DescribeInput(batch, options.threads, *lens.mutable_result()->mutable_provenance());
