@@ -1,7 +1,6 @@
 #include "server/errors.h"
 
 #include <array>
-#include <vector>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"

@@ -3,7 +3,6 @@
 #include <toml++/toml.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/api/guard.h"
 #include "server/api/health.h"
 #include "server/compute/window_jobs.h"
-#include "server/errors.h"
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
 #include "server/http/http_hosts.h"
@@ -269,24 +269,21 @@ Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
-  absl::StatusOr<std::vector<std::string>> hosts = ParseHttpHosts(options.http_hosts);
-  if (!hosts.ok()) return hosts.status();
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.data_dir);
-  if (!store.ok()) return store.status();
-  auto parts = std::make_unique<Parts>(options, *std::move(store), std::move(events));
-  absl::StatusOr<std::unique_ptr<HttpEndpoint>> http = HttpEndpoint::Start(
-      options.http_listen, static_cast<std::size_t>(options.max_http_connections),
-      {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
-       .health = parts->health,
-       .hosts = *std::move(hosts)});
-  if (!http.ok()) return http.status();
-  parts->http = *std::move(http);
-  absl::StatusOr<std::unique_ptr<GrpcEndpoint>> grpc = GrpcEndpoint::Start(
-      options, {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
-      std::make_unique<RpcInterceptorFactory>(parts->rpcs), parts->call_memory,
-      parts->relay_statistics);
-  if (!grpc.ok()) return grpc.status();
-  parts->grpc = *std::move(grpc);
+  CALIBD_ASSIGN_OR_RETURN(std::vector<std::string> hosts, ParseHttpHosts(options.http_hosts));
+  CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(options.data_dir));
+  auto parts = std::make_unique<Parts>(options, std::move(store), std::move(events));
+  CALIBD_ASSIGN_OR_RETURN(
+      parts->http, HttpEndpoint::Start(
+                       options.http_listen, static_cast<std::size_t>(options.max_http_connections),
+                       {.metrics = [&metrics = parts->metrics] { return metrics.Text(); },
+                        .health = parts->health,
+                        .hosts = std::move(hosts)}));
+  CALIBD_ASSIGN_OR_RETURN(
+      parts->grpc,
+      GrpcEndpoint::Start(options,
+                          {&parts->models, &parts->ingest, &parts->calibration, &parts->upkeep},
+                          std::make_unique<RpcInterceptorFactory>(parts->rpcs), parts->call_memory,
+                          parts->relay_statistics));
   spdlog::info("calibd {} listens for gRPC on {} and for HTTP on {}", kVersion,
                parts->grpc->address(), parts->http->address());
   parts->recoverer = std::thread([raw = parts.get()] { raw->RunRecovery(); });

@@ -1,14 +1,18 @@
 #include "command.h"
 
 #include <iostream>
+#include <utility>
 
 // They define what CLI11's other headers declare, for all of the library.
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
-#include "progress_bar.h"
+#include "absl/strings/cord.h"
 
 namespace calibd::cli {
 namespace {
+
+// Marks the usage faults among the errors.
+constexpr char kUsageFaultUrl[] = "calibctl/usage-fault";
 
 // The words of the codes that need one: the others speak for themselves.
 std::string_view Prefix(absl::StatusCode code) {
@@ -45,15 +49,6 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context
   return client::Client::Connect(context.server, options);
 }
 
-client::LongCallOptions LongCall(const Context& context, std::chrono::milliseconds timeout,
-                                 ProgressBar& bar) {
-  client::LongCallOptions options;
-  options.on_progress = [&bar](double fraction) { bar.Update(fraction); };
-  options.stop = context.stop;
-  options.timeout = context.Timeout(timeout);
-  return options;
-}
-
 std::string ModelArgument(std::string_view argument) {
   constexpr std::string_view kPrefix = "models/";
   if (argument.starts_with(kPrefix)) return std::string(argument);
@@ -68,12 +63,20 @@ void Print(std::string_view text) { std::cout << text; }
 
 ExitCode Fail(const absl::Status& status) {
   std::cerr << "calibctl: " << Prefix(status.code()) << std::string(status.message()) << '\n';
-  return ExitCode::kError;
+  return status.GetPayload(kUsageFaultUrl).has_value() ? ExitCode::kUsage : ExitCode::kError;
 }
 
-ExitCode UsageFault(std::string_view fault) {
-  std::cerr << "calibctl: " << fault << '\n';
-  return ExitCode::kUsage;
+absl::Status UsageFault(std::string_view fault) {
+  absl::Status status = absl::InvalidArgumentError(std::string(fault));
+  status.SetPayload(kUsageFaultUrl, absl::Cord());
+  return status;
+}
+
+void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run) {
+  command.callback([&context, run = std::move(run)] {
+    const absl::StatusOr<ExitCode> code = run();
+    context.exit_code = code.ok() ? *code : Fail(code.status());
+  });
 }
 
 }  // namespace calibd::cli

@@ -2,6 +2,7 @@
 #define CALIBD_CLI_COMMAND_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -12,11 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/client/client.h"
+#include "calibd/core/status_macros.h"
+#include "progress_bar.h"
 #include "report.h"
 
 namespace calibd::cli {
-
-class ProgressBar;
 
 // Exit codes of calibctl. Scripts rely on the numbers.
 enum class ExitCode : int {
@@ -61,10 +62,16 @@ void AddWatchCommand(CLI::App& app, Context& context);
 
 [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context);
 
-// Options of a long call whose progress the bar, with a total of 1, shows, with the command's own
-// timeout.
-[[nodiscard]] client::LongCallOptions LongCall(const Context& context,
-                                               std::chrono::milliseconds timeout, ProgressBar& bar);
+// Makes a long call and shows its progress. label: what is done. timeout: the command's own.
+// call(options): returns the answer.
+template <typename Call>
+[[nodiscard]] auto CallWithProgress(const Context& context, const char* label,
+                                    std::chrono::milliseconds timeout, const Call& call) {
+  ProgressBar bar(label, "", 1);
+  return call(client::LongCallOptions{.on_progress = [&bar](double done) { bar.Update(done); },
+                                      .stop = context.stop,
+                                      .timeout = context.Timeout(timeout)});
+}
 
 // "NAME" or "NAME@VERSION" as the user writes a model, to the name that the
 // server knows.
@@ -74,9 +81,22 @@ void AddWatchCommand(CLI::App& app, Context& context);
 void PrintJson(const Json& json);
 void Print(std::string_view text);
 
-// Prints "calibctl: ..." to standard error and returns the code.
+// Prints "calibctl: ..." to standard error and returns the code: kUsage for a UsageFault, else
+// kError.
 [[nodiscard]] ExitCode Fail(const absl::Status& status);
-[[nodiscard]] ExitCode UsageFault(std::string_view fault);
+
+// The error of a command that was used wrongly.
+[[nodiscard]] absl::Status UsageFault(std::string_view fault);
+// The value, or its error as a usage fault. prefix: names the option, "--from: ".
+template <typename T>
+[[nodiscard]] absl::StatusOr<T> OrUsageFault(absl::StatusOr<T> value, const char* prefix = "") {
+  if (value.ok()) return value;
+  return UsageFault(prefix + std::string(value.status().message()));
+}
+
+// Has `run` executed if the command is given. run: says how the program ends, or returns the error
+// for Fail.
+void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run);
 
 }  // namespace calibd::cli
 

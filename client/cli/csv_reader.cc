@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd::cli {
 namespace {
@@ -130,14 +131,13 @@ absl::Status ForEachId(std::istream& input, const std::string& source, bool head
   }
   std::string id;
   for (bool any = false;; any = true) {
-    const auto more = reader.Next();
-    if (!more.ok()) return more.status();
-    if (!*more) {
+    CALIBD_ASSIGN_OR_RETURN(const auto more, reader.Next());
+    if (!more) {
       return any ? absl::OkStatus() : absl::InvalidArgumentError(source + " holds no rows");
     }
     std::string_view rest;
     if (const auto fault = TakeId(reader.line(), id, rest)) return reader.Error(1, *fault);
-    if (absl::Status status = take(reader, id, rest); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(take(reader, id, rest));
   }
 }
 
@@ -152,9 +152,8 @@ absl::StatusOr<Table> ReadCsv(std::istream& input, const std::string& source,
   }
   std::size_t columns_expected = 0;
   for (;;) {
-    const auto more = reader.Next();
-    if (!more.ok()) return more.status();
-    if (!*more) break;
+    CALIBD_ASSIGN_OR_RETURN(const auto more, reader.Next());
+    if (!more) break;
     const std::string_view line = reader.line();
     const auto columns = static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1;
     if (Trim(line).empty()) return reader.Error(1, "the line is empty, expected numbers");
@@ -193,13 +192,13 @@ absl::StatusOr<Table> ReadCsv(std::istream& input, const std::string& source,
 
 absl::StatusOr<std::vector<std::int64_t>> ReadCsvLabels(std::istream& input,
                                                         const std::string& source, bool header) {
-  const auto table = ReadCsv(input, source, {.header = header, .last_column_is_label = true});
-  if (!table.ok()) return table.status();
-  if (table->column_count != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(source, " has ", table->column_count + 1,
+  CALIBD_ASSIGN_OR_RETURN(const auto table,
+                          ReadCsv(input, source, {.header = header, .last_column_is_label = true}));
+  if (table.column_count != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(source, " has ", table.column_count + 1,
                                                    " columns, expected one label a line"));
   }
-  return table->labels;
+  return table.labels;
 }
 
 absl::StatusOr<std::vector<std::string>> ReadCsvIds(std::istream& input, const std::string& source,

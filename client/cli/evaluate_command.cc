@@ -78,9 +78,8 @@ absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
 
 // Reads, checks and cleans. Returns the rows dropped.
 absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
-  auto read = ReadInput(options.input);
-  if (!read.ok()) return read.status();
-  input = *std::move(read);
+  CALIBD_ASSIGN_OR_RETURN(auto read, ReadInput(options.input));
+  input = std::move(read);
   absl::Status status =
       options.input.logits ? ApplySoftmax(input, options.input.drop_invalid) : absl::OkStatus();
   std::size_t dropped = 0;
@@ -102,14 +101,12 @@ absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
 absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) {
   v1::EvaluateRequest request;
   for (const std::string& text : options.lenses) {
-    const auto lens = ParseLens(text);
-    if (!lens.ok()) return lens.status();
-    *request.add_lenses() = *lens;
+    CALIBD_ASSIGN_OR_RETURN(const auto lens, ParseLens(text));
+    *request.add_lenses() = lens;
   }
   for (const std::string& text : options.binned_errors) {
-    const auto spec = ParseBins(text);
-    if (!spec.ok()) return spec.status();
-    *request.add_binned_errors() = *spec;
+    CALIBD_ASSIGN_OR_RETURN(const auto spec, ParseBins(text));
+    *request.add_binned_errors() = spec;
   }
   request.set_replicates(options.replicates);
   if (options.seed.has_value()) request.set_seed(*options.seed);
@@ -123,8 +120,9 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
 }
 
 // Prints, decides, and says how the program ends.
-ExitCode Report(const Context& context, const v1::Evaluation& evaluation,
-                const std::optional<std::size_t>& dropped, const FailOnOptions& fail_on) {
+absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& evaluation,
+                                const std::optional<std::size_t>& dropped,
+                                const FailOnOptions& fail_on) {
   std::optional<Decision> decision;
   if (fail_on.active()) decision = Decide(evaluation.lenses(0).result(), fail_on);
   if (context.json()) {
@@ -142,57 +140,51 @@ ExitCode Report(const Context& context, const v1::Evaluation& evaluation,
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
 }
 
-ExitCode EvaluateServed(const Context& context, const EvaluateOptions& options,
-                        v1::EvaluateRequest request) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOptions& options,
+                                        v1::EvaluateRequest request) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   request.set_model(ModelArgument(options.model));
   request.set_window(options.window);
-  std::optional<ProgressBar> bar(std::in_place, "evaluating", "", 1);
-  const auto evaluation = (*client)->Evaluate(request, LongCall(context, kTestTimeout, *bar));
-  bar.reset();
-  if (!evaluation.ok()) return Fail(evaluation.status());
-  return Report(context, *evaluation, std::nullopt, options.fail_on);
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::Evaluation evaluation,
+      CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
+        return client->Evaluate(request, long_call);
+      }));
+  return Report(context, evaluation, std::nullopt, options.fail_on);
 }
 
-ExitCode EvaluateFiles(const Context& context, EvaluateOptions& options,
-                       const v1::EvaluateRequest& request) {
+absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, EvaluateOptions& options,
+                                       const v1::EvaluateRequest& request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   Input input;
-  const auto dropped = Load(options, input);
-  if (!dropped.ok()) return Fail(dropped.status());
+  CALIBD_ASSIGN_OR_RETURN(const auto dropped, Load(options, input));
   if (input.labels.size() < 2) {
-    return Fail(absl::FailedPreconditionError(
-        absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed")));
+    return absl::FailedPreconditionError(
+        absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed"));
   }
   OfflineOptions& offline = options.offline;
-  if (absl::Status status =
-          ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth);
-      !status.ok()) {
-    return Fail(status);
-  }
+  CALIBD_RETURN_IF_ERROR(
+      ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
   offline.request = request;
   if (!options.seed.has_value()) offline.request.set_seed(std::random_device{}());
-  offline.stop = context.stop;
-  std::optional<ProgressBar> bar(std::in_place, "evaluating", "", 1);
-  offline.on_progress = [&bar](const std::string& /*stage*/, double fraction) {
-    bar->Update(fraction);
-  };
-  const auto evaluation = EvaluateOffline({input.values, input.labels, input.class_count}, offline);
-  bar.reset();
-  if (!evaluation.ok()) return Fail(evaluation.status());
-  return Report(context, *evaluation, *dropped, options.fail_on);
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::Evaluation evaluation,
+      CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& progress) {
+        offline.stop = progress.stop;
+        offline.on_progress = progress.on_progress;
+        return EvaluateOffline({input.values, input.labels, input.class_count}, offline);
+      }));
+  return Report(context, evaluation, dropped, options.fail_on);
 }
 
-ExitCode Run(const Context& context, EvaluateOptions& options) {
+absl::StatusOr<ExitCode> Run(const Context& context, EvaluateOptions& options) {
   if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
     return UsageFault(*fault);
   }
-  const auto request = MakeRequest(options);
-  if (!request.ok()) return UsageFault(std::string(request.status().message()));
-  if (options.model.empty()) return EvaluateFiles(context, options, *request);
+  CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
+  if (options.model.empty()) return EvaluateFiles(context, options, request);
   if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
-  return EvaluateServed(context, options, *request);
+  return EvaluateServed(context, options, request);
 }
 
 }  // namespace
@@ -274,7 +266,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                    "a row is valid when |sum - 1| is at most this; default 0.001")
       ->check(CLI::Range(1e-12, 0.1));
   AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace calibd::cli {
@@ -76,13 +75,11 @@ std::optional<std::string> FindUsageFault(const FailOnOptions& options, int repl
 }
 
 Json ToJson(const Decision& decision) {
-  Json json;
-  json["fail_on"] = "miscalibration";
-  json["significance_level"] = decision.significance_level;
-  json["decision"] = !decision.miscalibrated.has_value() ? "INSUFFICIENT_DATA"
-                     : *decision.miscalibrated           ? "MISCALIBRATED"
-                                                         : "NOT_REJECTED";
-  return json;
+  return {{"fail_on", "miscalibration"},
+          {"significance_level", decision.significance_level},
+          {"decision", !decision.miscalibrated.has_value() ? "INSUFFICIENT_DATA"
+                       : *decision.miscalibrated           ? "MISCALIBRATED"
+                                                           : "NOT_REJECTED"}};
 }
 
 }  // namespace calibd::cli

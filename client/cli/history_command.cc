@@ -23,36 +23,30 @@ v1::GetHistoryRequest::Resolution ResolutionOf(const std::string& name) {
   return v1::GetHistoryRequest::RESOLUTION_HOUR;
 }
 
-ExitCode Run(const Context& context, const HistoryOptions& options) {
+absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& options) {
   v1::GetHistoryRequest request;
   request.set_model(ModelArgument(options.model));
   request.set_resolution(ResolutionOf(options.resolution));
   const auto now = google::protobuf::util::TimeUtil::GetCurrentTime();
   if (!options.from.empty()) {
-    const auto from = ParseTime(options.from, now);
-    if (!from.ok()) return UsageFault("--from: " + std::string(from.status().message()));
-    *request.mutable_start_time() = *from;
+    CALIBD_ASSIGN_OR_RETURN(*request.mutable_start_time(),
+                            OrUsageFault(ParseTime(options.from, now), "--from: "));
   }
   if (!options.to.empty()) {
-    const auto to = ParseTime(options.to, now);
-    if (!to.ok()) return UsageFault("--to: " + std::string(to.status().message()));
-    *request.mutable_end_time() = *to;
+    CALIBD_ASSIGN_OR_RETURN(*request.mutable_end_time(),
+                            OrUsageFault(ParseTime(options.to, now), "--to: "));
   }
   if (options.csv && context.json()) return UsageFault("--csv excludes --output json");
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
-  const auto history = (*client)->GetHistory(request);
-  if (!history.ok()) return Fail(history.status());
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const auto history, client->GetHistory(request));
   if (context.json()) {
-    const Json found = ToJson(*history);
-    Json json;
-    json["model"] = request.model();
-    json["resolution"] = options.resolution;
-    json["buckets"] = found.at("buckets");
-    json["total"] = found.at("total");
-    PrintJson(json);
+    const Json found = ToJson(history);
+    PrintJson({{"model", request.model()},
+               {"resolution", options.resolution},
+               {"buckets", found.at("buckets")},
+               {"total", found.at("total")}});
   } else {
-    Print(options.csv ? HistoryCsv(*history) : DescribeHistory(*history));
+    Print(options.csv ? HistoryCsv(history) : DescribeHistory(history));
   }
   return ExitCode::kOk;
 }
@@ -76,7 +70,7 @@ void AddHistoryCommand(CLI::App& app, Context& context) {
       "--to", options->to,
       "as --from; buckets that begin at or after this time are left out; default: now");
   command->add_flag("--csv", options->csv, "print comma-separated values");
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

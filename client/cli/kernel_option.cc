@@ -3,12 +3,12 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "calibd/core/status_macros.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace calibd::cli {
@@ -93,7 +93,7 @@ void AddKernelOptions(CLI::App& command, KernelOptions& options) {
 
 absl::Status ParseKernel(const KernelOptions& options, std::size_t class_count, v1::Kernel& kernel,
                          v1::BandwidthRule& bandwidth) {
-  if (absl::Status status = ParseFamily(options.kernel, kernel); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(ParseFamily(options.kernel, kernel));
   // A matrix-valued kernel contains its bandwidths.
   if (kernel.has_matrix() && options.bandwidth == "median") return absl::OkStatus();
   return ParseRule(options.bandwidth, class_count, bandwidth);

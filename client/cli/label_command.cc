@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "command.h"
 #include "prediction_file.h"
 #include "progress_bar.h"
@@ -39,21 +37,19 @@ absl::Status SendAll(const LabelOptions& options, const LabelsById& file,
   return absl::OkStatus();
 }
 
-ExitCode Run(const Context& context, const LabelOptions& options) {
+absl::StatusOr<ExitCode> Run(const Context& context, const LabelOptions& options) {
   if (const auto fault = FindUsageFault(options.file)) return UsageFault(*fault);
-  const auto file = ReadLabelFile(options.file);
-  if (!file.ok()) return Fail(file.status());
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+  CALIBD_ASSIGN_OR_RETURN(const auto file, ReadLabelFile(options.file));
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
-  auto stream = ReportedStream::Open(context, **client, ModelArgument(options.model),
-                                     stream_options, StreamContent::kLabels);
-  if (!stream.ok()) return Fail(stream.status());
+  CALIBD_ASSIGN_OR_RETURN(auto stream,
+                          ReportedStream::Open(context, *client, ModelArgument(options.model),
+                                               stream_options, StreamContent::kLabels));
   // If one label is invalid, no label of the file is sent.
-  const auto labels = ToClasses(options.file, *file, stream->stream().class_count());
-  if (!labels.ok()) return Fail(labels.status());
-  return stream->Finish(context, SendAll(options, *file, *labels, *stream));
+  CALIBD_ASSIGN_OR_RETURN(const auto labels,
+                          ToClasses(options.file, file, stream.stream().class_count()));
+  return stream.Finish(context, SendAll(options, file, labels, stream));
 }
 
 }  // namespace
@@ -79,7 +75,7 @@ void AddLabelCommand(CLI::App& app, Context& context) {
   command->add_flag("--header", options->file.header, "the first line holds names; skip it");
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer; default: a random one");
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -39,8 +39,9 @@ struct CreateOptions {
   MonitoringOptions monitoring;
 };
 
-ExitCode PrintModel(const Context& context, const absl::StatusOr<v1::Model>& model) {
-  if (!model.ok()) return Fail(model.status());
+absl::StatusOr<ExitCode> PrintModel(const Context& context,
+                                    const absl::StatusOr<v1::Model>& model) {
+  if (!model.ok()) return model.status();
   if (context.json()) {
     PrintJson(ToJson(*model));
   } else {
@@ -59,12 +60,8 @@ absl::Status ParseMonitoring(const MonitoringOptions& options, v1::Monitoring& m
   monitoring.set_average_run_length(options.average_run_length);
   monitoring.set_tolerance(options.tolerance);
   if (!options.stale_after.empty()) {
-    const auto stale_after = ParseDuration(options.stale_after);
-    if (!stale_after.ok()) {
-      return absl::InvalidArgumentError("--stale-after: " +
-                                        std::string(stale_after.status().message()));
-    }
-    *monitoring.mutable_stale_after() = *stale_after;
+    CALIBD_ASSIGN_OR_RETURN(*monitoring.mutable_stale_after(),
+                            OrUsageFault(ParseDuration(options.stale_after), "--stale-after: "));
   }
   monitoring.set_group_tag(options.group_tag);
   monitoring.set_max_groups(options.max_groups);
@@ -73,7 +70,7 @@ absl::Status ParseMonitoring(const MonitoringOptions& options, v1::Monitoring& m
   return absl::OkStatus();
 }
 
-ExitCode Create(const Context& context, const CreateOptions& options) {
+absl::StatusOr<ExitCode> Create(const Context& context, const CreateOptions& options) {
   if (!options.class_count.has_value() && options.class_names.empty()) {
     return UsageFault("say how many classes the model has: --classes M or --class-names a,b,c");
   }
@@ -84,11 +81,8 @@ ExitCode Create(const Context& context, const CreateOptions& options) {
   const std::size_t class_count = options.class_count.has_value()
                                       ? static_cast<std::size_t>(*options.class_count)
                                       : options.class_names.size();
-  if (absl::Status status = ParseKernel(options.kernel, class_count, *model.mutable_kernel(),
-                                        *model.mutable_bandwidth());
-      !status.ok()) {
-    return Fail(status);
-  }
+  CALIBD_RETURN_IF_ERROR(ParseKernel(options.kernel, class_count, *model.mutable_kernel(),
+                                     *model.mutable_bandwidth()));
   if (model.kernel().has_matrix()) model.clear_bandwidth();
   if (options.warmup.has_value()) {
     v1::BandwidthRule& rule = *model.mutable_bandwidth();
@@ -101,59 +95,47 @@ ExitCode Create(const Context& context, const CreateOptions& options) {
     }
   }
   for (const std::string& text : options.lenses) {
-    const auto lens = ParseLens(text);
-    if (!lens.ok()) return UsageFault(std::string(lens.status().message()));
-    if (lens->kind_case() != v1::Lens::kCanonical) *model.add_lenses() = *lens;
+    CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(text)));
+    if (!lens.has_canonical()) *model.add_lenses() = lens;
   }
   for (const std::int32_t size : options.block_sizes) model.add_block_sizes(size);
   model.set_window(options.window);
   model.set_row_sum_tolerance(options.row_sum_tolerance);
   if (!options.label_grace.empty()) {
-    const auto grace = ParseDuration(options.label_grace);
-    if (!grace.ok()) return UsageFault("--label-grace: " + std::string(grace.status().message()));
-    *model.mutable_label_grace() = *grace;
+    CALIBD_ASSIGN_OR_RETURN(*model.mutable_label_grace(),
+                            OrUsageFault(ParseDuration(options.label_grace), "--label-grace: "));
   }
   model.set_max_pending(options.max_pending);
-  if (absl::Status status = ParseMonitoring(options.monitoring, *model.mutable_monitoring());
-      !status.ok()) {
-    return UsageFault(std::string(status.message()));
-  }
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
-  return PrintModel(context, (*client)->CreateModel(model));
+  CALIBD_RETURN_IF_ERROR(ParseMonitoring(options.monitoring, *model.mutable_monitoring()));
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  return PrintModel(context, client->CreateModel(model));
 }
 
-ExitCode List(const Context& context) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
-  const auto models = (*client)->ListModels();
-  if (!models.ok()) return Fail(models.status());
+absl::StatusOr<ExitCode> List(const Context& context) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const auto models, client->ListModels());
   if (context.json()) {
     Json json;
     json["models"] = Json::array();
-    for (const v1::Model& model : *models) json["models"].push_back(ToJson(model));
+    for (const v1::Model& model : models) json["models"].push_back(ToJson(model));
     PrintJson(json);
   } else {
-    Print(DescribeModels(*models));
+    Print(DescribeModels(models));
   }
   return ExitCode::kOk;
 }
 
-ExitCode Show(const Context& context, const std::string& name) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
-  return PrintModel(context, (*client)->GetModel(ModelArgument(name)));
+absl::StatusOr<ExitCode> Show(const Context& context, const std::string& name) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  return PrintModel(context, client->GetModel(ModelArgument(name)));
 }
 
-ExitCode Delete(const Context& context, const std::string& name) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+absl::StatusOr<ExitCode> Delete(const Context& context, const std::string& name) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string model = ModelArgument(name);
-  if (absl::Status status = (*client)->DeleteModel(model); !status.ok()) return Fail(status);
+  CALIBD_RETURN_IF_ERROR(client->DeleteModel(model));
   if (context.json()) {
-    Json json;
-    json["deleted"] = model;
-    PrintJson(json);
+    PrintJson({{"deleted", model}});
   } else {
     Print(absl::StrCat("deleted ", model, "\n"));
   }
@@ -259,7 +241,7 @@ void AddCreate(CLI::App& model, Context& context) {
       ->needs(grace)
       ->check(CLI::Range(1, 10'000'000));
   AddMonitoringOptions(*command, options->monitoring);
-  command->callback([options, &context] { context.exit_code = Create(context, *options); });
+  SetRun(*command, context, [options, &context] { return Create(context, *options); });
 }
 
 }  // namespace
@@ -268,14 +250,13 @@ void AddModelCommand(CLI::App& app, Context& context) {
   CLI::App* const model = app.add_subcommand("model", "Create, list, show and delete models");
   model->require_subcommand(1);
   AddCreate(*model, context);
-  model->add_subcommand("list", "List the models")->callback([&context] {
-    context.exit_code = List(context);
-  });
+  SetRun(*model->add_subcommand("list", "List the models"), context,
+         [&context] { return List(context); });
   const auto add = [&](const char* name, const char* description, auto run) {
     auto argument = std::make_shared<std::string>();
     CLI::App* const command = model->add_subcommand(name, description);
     command->add_option("NAME", *argument, "name, or NAME@VERSION")->required();
-    command->callback([argument, &context, run] { context.exit_code = run(context, *argument); });
+    SetRun(*command, context, [argument, &context, run] { return run(context, *argument); });
   };
   add("show", "Show the settings of a model", Show);
   add("delete", "Delete a model and all its data", Delete);

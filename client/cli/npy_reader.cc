@@ -3,21 +3,27 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "calibd/convert/json.h"
+#include "calibd/core/status_macros.h"
 
 static_assert(std::endian::native == std::endian::little,
               "NumPy files are read as they lie in memory");
 
 namespace calibd::cli {
 namespace {
+
+using convert::Json;
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kMaxHeaderBytes = 65536;
@@ -29,87 +35,29 @@ struct Header {
   std::vector<std::uint64_t> shape;
 };
 
-// The header is the text of a Python dict with three known keys. This reads that
-// and nothing more of Python.
-class HeaderParser {
- public:
-  explicit HeaderParser(std::string_view text) : text_(text) {}
-
-  std::optional<Header> Parse() {
-    Header header;
-    bool has_descr = false;
-    bool has_order = false;
-    bool has_shape = false;
-    if (!Take('{')) return std::nullopt;
-    while (!Take('}')) {
-      const std::optional<std::string> key = String();
-      if (!key.has_value() || !Take(':')) return std::nullopt;
-      if (*key == "descr" && !has_descr) {
-        const std::optional<std::string> descr = String();
-        if (!descr.has_value()) return std::nullopt;
-        header.descr = *descr;
-        has_descr = true;
-      } else if (*key == "fortran_order" && !has_order) {
-        header.fortran_order = TakeWord("True");
-        if (!header.fortran_order && !TakeWord("False")) return std::nullopt;
-        has_order = true;
-      } else if (*key == "shape" && !has_shape) {
-        if (!Shape(header.shape)) return std::nullopt;
-        has_shape = true;
-      } else {
-        return std::nullopt;
-      }
-      if (!Take(',') && Peek() != '}') return std::nullopt;
-    }
-    Peek();
-    if (!text_.empty() || !has_descr || !has_order || !has_shape) return std::nullopt;
-    return header;
+// The header is the text of a Python dict with three known keys, which is JSON but for its quotes,
+// tuples, truth values and commas before a closing bracket.
+std::optional<Header> ParseHeader(std::string text) {
+  for (std::size_t comma = text.find(','); comma != std::string::npos;
+       comma = text.find(',', comma + 1)) {
+    const std::size_t next = text.find_first_not_of(" \n", comma + 1);
+    if (next != std::string::npos && (text[next] == ')' || text[next] == '}')) text[comma] = ' ';
   }
-
- private:
-  // The next character after blanks, 0 at the end.
-  char Peek() {
-    const std::size_t next = text_.find_first_not_of(" \n");
-    text_.remove_prefix(std::min(next, text_.size()));
-    return text_.empty() ? '\0' : text_.front();
-  }
-  bool Take(char c) {
-    if (Peek() != c) return false;
-    text_.remove_prefix(1);
-    return true;
-  }
-  bool TakeWord(std::string_view word) {
-    Peek();
-    if (!text_.starts_with(word)) return false;
-    text_.remove_prefix(word.size());
-    return true;
-  }
-  std::optional<std::string> String() {
-    const char quote = Peek();
-    if (quote != '\'' && quote != '"') return std::nullopt;
-    text_.remove_prefix(1);
-    const std::size_t end = text_.find(quote);
-    if (end == std::string_view::npos) return std::nullopt;
-    std::string value(text_.substr(0, end));
-    text_.remove_prefix(end + 1);
-    return value;
-  }
-  bool Shape(std::vector<std::uint64_t>& shape) {
-    if (!Take('(')) return false;
-    while (!Take(')')) {
-      std::uint64_t extent = 0;
-      Peek();
-      const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), extent);
-      if (error != std::errc()) return false;
-      text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
-      shape.push_back(extent);
-      if (!Take(',') && Peek() != ')') return false;
-    }
-    return true;
-  }
-
-  std::string_view text_;
-};
+  const Json dict = Json::parse(
+      absl::StrReplaceAll(
+          text, {{"'", "\""}, {"(", "["}, {")", "]"}, {"True", "true"}, {"False", "false"}}),
+      nullptr, /*allow_exceptions=*/false);
+  if (!dict.is_object() || dict.size() != 3) return std::nullopt;
+  const Json descr = dict.value("descr", Json());
+  const Json order = dict.value("fortran_order", Json());
+  const Json shape = dict.value("shape", Json());
+  const bool valid = descr.is_string() && order.is_boolean() && shape.is_array() &&
+                     std::all_of(shape.begin(), shape.end(),
+                                 [](const Json& extent) { return extent.is_number_unsigned(); });
+  if (!valid) return std::nullopt;
+  return Header{descr.get<std::string>(), order.get<bool>(),
+                shape.get<std::vector<std::uint64_t>>()};
+}
 
 absl::Status Error(const std::string& source, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(source, ": ", std::string(what)));
@@ -142,7 +90,7 @@ absl::StatusOr<Header> ReadHeader(std::istream& input, const std::string& source
   }
   std::string text(length, '\0');
   if (!ReadBytes(input, text.data(), length)) return Error(source, "ends inside the header");
-  const std::optional<Header> header = HeaderParser(text).Parse();
+  const std::optional<Header> header = ParseHeader(text);
   if (!header.has_value()) {
     return Error(source, absl::StrCat("header \"", absl::CHexEscape(text.substr(0, 80)),
                                       "\", expected descr, fortran_order and shape"));
@@ -186,6 +134,39 @@ absl::Status ReadElements(std::istream& input, const std::string& source, std::u
   return absl::OkStatus();
 }
 
+// A type of elements as a header names it, and the function that reads them.
+template <typename Value>
+struct ElementType {
+  std::string_view descr;
+  absl::Status (*read)(std::istream& input, const std::string& source, std::uint64_t count,
+                       std::vector<Value>& values);
+};
+
+constexpr ElementType<double> kReals[] = {{"<f8", ReadElements<double>},
+                                          {"<f4", ReadElements<float>}};
+constexpr ElementType<std::int64_t> kIntegers[] = {
+    {"<i8", ReadElements<std::int64_t>},  {"<i4", ReadElements<std::int32_t>},
+    {"<i2", ReadElements<std::int16_t>},  {"|i1", ReadElements<std::int8_t>},
+    {"<u8", ReadElements<std::uint64_t>}, {"<u4", ReadElements<std::uint32_t>},
+    {"<u2", ReadElements<std::uint16_t>}, {"|u1", ReadElements<std::uint8_t>}};
+
+// Reads `count` elements of one of the types. expected: names the types in errors.
+template <typename Value>
+absl::StatusOr<std::vector<Value>> ReadValues(std::istream& input, const std::string& source,
+                                              const Header& header, std::uint64_t count,
+                                              std::span<const ElementType<Value>> types,
+                                              const char* expected) {
+  const auto type = std::find_if(types.begin(), types.end(),
+                                 [&](const auto& one) { return one.descr == header.descr; });
+  if (type == types.end()) {
+    return Error(source, absl::StrCat("type \"", absl::CHexEscape(header.descr.substr(0, 32)),
+                                      "\", expected ", expected));
+  }
+  std::vector<Value> values;
+  CALIBD_RETURN_IF_ERROR(type->read(input, source, count, values));
+  return values;
+}
+
 }  // namespace
 
 bool LooksLikeNpy(std::istream& input) {
@@ -194,65 +175,31 @@ bool LooksLikeNpy(std::istream& input) {
 }
 
 absl::StatusOr<Table> ReadNpy(std::istream& input, const std::string& source) {
-  const auto header = ReadHeader(input, source);
-  if (!header.ok()) return header.status();
-  if (header->fortran_order) return Error(source, "Fortran order, expected C order");
-  if (header->shape.size() != 2 || header->shape[0] == 0 || header->shape[1] == 0 ||
-      header->shape[0] > std::numeric_limits<std::int64_t>::max() / 8 / header->shape[1]) {
-    return Error(source, absl::StrCat("shape ", ShapeText(header->shape),
+  CALIBD_ASSIGN_OR_RETURN(const auto header, ReadHeader(input, source));
+  if (header.fortran_order) return Error(source, "Fortran order, expected C order");
+  if (header.shape.size() != 2 || header.shape[0] == 0 || header.shape[1] == 0 ||
+      header.shape[0] > std::numeric_limits<std::int64_t>::max() / 8 / header.shape[1]) {
+    return Error(source, absl::StrCat("shape ", ShapeText(header.shape),
                                       ", expected (predictions, classes)"));
   }
-  Table table;
-  table.row_count = header->shape[0];
-  table.column_count = header->shape[1];
-  const std::uint64_t count = header->shape[0] * header->shape[1];
-  absl::Status status;
-  if (header->descr == "<f8") {
-    status = ReadElements<double>(input, source, count, table.values);
-  } else if (header->descr == "<f4") {
-    status = ReadElements<float>(input, source, count, table.values);
-  } else {
-    status = Error(source, absl::StrCat("type \"", absl::CHexEscape(header->descr.substr(0, 32)),
-                                        "\", expected \"<f4\" or \"<f8\""));
-  }
-  if (!status.ok()) return status;
-  return table;
+  CALIBD_ASSIGN_OR_RETURN(
+      auto values, ReadValues<double>(input, source, header, header.shape[0] * header.shape[1],
+                                      kReals, "\"<f4\" or \"<f8\""));
+  return Table{.values = std::move(values),
+               .row_count = header.shape[0],
+               .column_count = header.shape[1],
+               .labels = {}};
 }
 
 absl::StatusOr<std::vector<std::int64_t>> ReadNpyLabels(std::istream& input,
                                                         const std::string& source) {
-  const auto header = ReadHeader(input, source);
-  if (!header.ok()) return header.status();
-  if (header->shape.size() != 1 || header->shape[0] == 0 ||
-      header->shape[0] > std::numeric_limits<std::int64_t>::max() / 8) {
-    return Error(source, absl::StrCat("shape ", ShapeText(header->shape), ", expected (labels, )"));
+  CALIBD_ASSIGN_OR_RETURN(const auto header, ReadHeader(input, source));
+  if (header.shape.size() != 1 || header.shape[0] == 0 ||
+      header.shape[0] > std::numeric_limits<std::int64_t>::max() / 8) {
+    return Error(source, absl::StrCat("shape ", ShapeText(header.shape), ", expected (labels, )"));
   }
-  std::vector<std::int64_t> labels;
-  const std::string& type = header->descr;
-  const std::uint64_t count = header->shape[0];
-  absl::Status status;
-  if (type == "<i8") {
-    status = ReadElements<std::int64_t>(input, source, count, labels);
-  } else if (type == "<i4") {
-    status = ReadElements<std::int32_t>(input, source, count, labels);
-  } else if (type == "<i2") {
-    status = ReadElements<std::int16_t>(input, source, count, labels);
-  } else if (type == "|i1") {
-    status = ReadElements<std::int8_t>(input, source, count, labels);
-  } else if (type == "<u8") {
-    status = ReadElements<std::uint64_t>(input, source, count, labels);
-  } else if (type == "<u4") {
-    status = ReadElements<std::uint32_t>(input, source, count, labels);
-  } else if (type == "<u2") {
-    status = ReadElements<std::uint16_t>(input, source, count, labels);
-  } else if (type == "|u1") {
-    status = ReadElements<std::uint8_t>(input, source, count, labels);
-  } else {
-    status = Error(source, absl::StrCat("type \"", absl::CHexEscape(type.substr(0, 32)),
-                                        "\", expected little-endian integers"));
-  }
-  if (!status.ok()) return status;
-  return labels;
+  return ReadValues<std::int64_t>(input, source, header, header.shape[0], kIntegers,
+                                  "little-endian integers");
 }
 
 }  // namespace calibd::cli

@@ -10,6 +10,7 @@
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/run_control.h"
+#include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace calibd::cli {
@@ -45,29 +46,23 @@ void DescribeInput(const PredictionBatch& batch, unsigned threads, v1::Provenanc
 absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                                const OfflineOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  const absl::StatusOr<KernelSpec> kernel =
-      convert::FromProto(options.kernel, options.bandwidth, batch.class_count);
-  if (!kernel.ok()) return kernel.status();
+  CALIBD_ASSIGN_OR_RETURN(const KernelSpec kernel,
+                          convert::FromProto(options.kernel, options.bandwidth, batch.class_count));
   const std::vector<Lens> lenses = {Lens::TopLabel(), Lens::ClassWise()};
-  absl::StatusOr<calibd::EvaluationOptions> evaluation_options =
-      convert::FromProto(options.request, *kernel, lenses, batch.class_count);
-  if (!evaluation_options.ok()) return evaluation_options.status();
-  evaluation_options->block_sizes = options.block_sizes;
+  CALIBD_ASSIGN_OR_RETURN(calibd::EvaluationOptions evaluation_options,
+                          convert::FromProto(options.request, kernel, lenses, batch.class_count));
+  evaluation_options.block_sizes = options.block_sizes;
 
-  std::string stage;
   RunControl control;
   control.parallel_for = [&options](std::size_t count, const auto& body) {
     ParallelFor(options.threads, count, body);
   };
-  if (options.on_progress) {
-    control.progress = [&](double fraction) { options.on_progress(stage, fraction); };
-  }
+  control.progress = options.on_progress;
   control.cancelled = [&options] { return options.stop.stop_requested(); };
-  const absl::StatusOr<calibd::Evaluation> evaluation = calibd::Evaluate(
-      batch, *evaluation_options, control, [&stage](const std::string& name) { stage = name; });
-  if (!evaluation.ok()) return evaluation.status();
+  CALIBD_ASSIGN_OR_RETURN(const calibd::Evaluation evaluation,
+                          calibd::Evaluate(batch, evaluation_options, control));
 
-  v1::Evaluation proto = convert::ToProto(*evaluation, *evaluation_options);
+  v1::Evaluation proto = convert::ToProto(evaluation, evaluation_options);
   for (v1::LensEvaluation& lens : *proto.mutable_lenses()) {
     if (lens.has_result()) {
       DescribeInput(batch, options.threads, *lens.mutable_result()->mutable_provenance());

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <stop_token>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,8 +23,8 @@ struct OfflineOptions {
   // >= 1. No result depends on it.
   unsigned threads = 1;
   std::stop_token stop;
-  // Called with the name of the stage and the completed fraction of the whole work.
-  std::function<void(const std::string& stage, double fraction)> on_progress;
+  // Called with the completed fraction. May be empty.
+  std::function<void(double fraction)> on_progress;
 };
 
 // The evaluation that the server would return for these predictions, computed locally by the

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "csv_reader.h"
 #include "npy_reader.h"
 
@@ -49,34 +50,31 @@ std::string ReplaceRows(const std::string& faults, const PlaceOf& place) {
 }
 
 absl::StatusOr<Table> ReadTable(const InputOptions& options, bool& is_npy) {
-  auto file = Open(options.predictions);
-  if (!file.ok()) return file.status();
-  is_npy = LooksLikeNpy(*file);
+  CALIBD_ASSIGN_OR_RETURN(auto file, Open(options.predictions));
+  is_npy = LooksLikeNpy(file);
   if (!is_npy) {
-    return ReadCsv(*file, options.predictions,
+    return ReadCsv(file, options.predictions,
                    {.header = options.header, .last_column_is_label = options.labels_last_column});
   }
   if (options.labels_last_column || options.header) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.predictions, " is a NumPy file: --labels-last-column and --header are for CSV"));
   }
-  return ReadNpy(*file, options.predictions);
+  return ReadNpy(file, options.predictions);
 }
 
 absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options, bool& is_npy) {
-  auto file = Open(options.labels);
-  if (!file.ok()) return file.status();
-  is_npy = LooksLikeNpy(*file);
-  return is_npy ? ReadNpyLabels(*file, options.labels)
-                : ReadCsvLabels(*file, options.labels, options.header);
+  CALIBD_ASSIGN_OR_RETURN(auto file, Open(options.labels));
+  is_npy = LooksLikeNpy(file);
+  return is_npy ? ReadNpyLabels(file, options.labels)
+                : ReadCsvLabels(file, options.labels, options.header);
 }
 
 // A file with a text for each of row_count predictions. noun: what it holds.
 absl::StatusOr<std::vector<std::string>> ReadTexts(const std::string& path, const char* noun,
                                                    std::size_t row_count, bool header) {
-  auto file = Open(path);
-  if (!file.ok()) return file.status();
-  auto texts = ReadCsvIds(*file, path, header);
+  CALIBD_ASSIGN_OR_RETURN(auto file, Open(path));
+  auto texts = ReadCsvIds(file, path, header);
   if (texts.ok() && texts->size() != row_count) {
     return absl::InvalidArgumentError(absl::StrCat(path, " holds ", texts->size(), " ", noun,
                                                    ", expected ", row_count,
@@ -136,46 +134,44 @@ std::optional<std::string> FindUsageFault(const InputOptions& input) {
 
 absl::StatusOr<Input> ReadInput(const InputOptions& options) {
   Input input;
-  auto table = ReadTable(options, input.predictions_are_npy);
-  if (!table.ok()) return table.status();
+  CALIBD_ASSIGN_OR_RETURN(auto table, ReadTable(options, input.predictions_are_npy));
   const bool labelled = options.labels_last_column || !options.labels.empty();
   if (!options.labels.empty()) {
-    auto labels = ReadLabels(options, input.labels_are_npy);
-    if (!labels.ok()) return labels.status();
-    table->labels = *std::move(labels);
+    CALIBD_ASSIGN_OR_RETURN(auto labels, ReadLabels(options, input.labels_are_npy));
+    table.labels = std::move(labels);
   }
-  if (labelled && table->labels.size() != table->row_count) {
-    return absl::InvalidArgumentError(absl::StrCat(options.labels, " holds ", table->labels.size(),
-                                                   " labels, expected ", table->row_count,
+  if (labelled && table.labels.size() != table.row_count) {
+    return absl::InvalidArgumentError(absl::StrCat(options.labels, " holds ", table.labels.size(),
+                                                   " labels, expected ", table.row_count,
                                                    ", one for each prediction"));
   }
-  if (table->column_count < 2) {
+  if (table.column_count < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.predictions, " has ", table->column_count,
+        absl::StrCat(options.predictions, " has ", table.column_count,
                      " columns of probabilities, expected one for each of 2 classes or more"));
   }
-  input.class_count = table->column_count;
-  input.values = std::move(table->values);
+  input.class_count = table.column_count;
+  input.values = std::move(table.values);
   if (!options.ids.empty()) {
-    auto ids = ReadTexts(options.ids, "ids", table->row_count, options.header);
-    if (!ids.ok()) return ids.status();
-    input.ids = *std::move(ids);
+    CALIBD_ASSIGN_OR_RETURN(auto ids,
+                            ReadTexts(options.ids, "ids", table.row_count, options.header));
+    input.ids = std::move(ids);
   }
   if (!options.groups.empty()) {
-    auto groups = ReadTexts(options.groups, "group values", table->row_count, options.header);
-    if (!groups.ok()) return groups.status();
-    input.groups = *std::move(groups);
+    CALIBD_ASSIGN_OR_RETURN(
+        auto groups, ReadTexts(options.groups, "group values", table.row_count, options.header));
+    input.groups = std::move(groups);
   }
-  input.labels.reserve(table->labels.size());
+  input.labels.reserve(table.labels.size());
   const std::int64_t base = options.label_base.value_or(0);
-  for (std::size_t i = 0; i < table->labels.size(); ++i) {
-    const std::int64_t label = table->labels[i];
-    const bool valid = IsClass(label, base, table->column_count);
+  for (std::size_t i = 0; i < table.labels.size(); ++i) {
+    const std::int64_t label = table.labels[i];
+    const bool valid = IsClass(label, base, table.column_count);
     if (!valid && !options.drop_invalid) {
       const std::string& path = options.labels_last_column ? options.predictions : options.labels;
       return absl::InvalidArgumentError(
           absl::StrCat(Place(path, i, input.labels_are_npy, options.header), ": label ", label,
-                       ExpectedLabels(base, table->column_count)));
+                       ExpectedLabels(base, table.column_count)));
     }
     input.labels.push_back(valid ? static_cast<std::int32_t>(label - base) : -1);
   }
@@ -204,9 +200,8 @@ std::optional<std::string> FindUsageFault(const LabelFileOptions& options) {
 }
 
 absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options) {
-  auto file = Open(options.path);
-  if (!file.ok()) return file.status();
-  return ReadCsvLabelsById(*file, options.path, options.header);
+  CALIBD_ASSIGN_OR_RETURN(auto file, Open(options.path));
+  return ReadCsvLabelsById(file, options.path, options.header);
 }
 
 absl::StatusOr<std::vector<std::int32_t>> ToClasses(const LabelFileOptions& options,

@@ -1,13 +1,13 @@
 #include "report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/kernel.h"
 #include "calibd/convert/text.h"
 #include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
@@ -68,23 +68,6 @@ std::string BandwidthText(const v1::Provenance& provenance) {
 std::string EstimatorName(const v1::BlockEstimate& estimate) {
   return estimate.block_size() == 2 ? "SKCE_ul (b = 2)"
                                     : absl::StrCat("blocks of ", estimate.block_size());
-}
-
-std::string LensName(const v1::Lens& lens) {
-  switch (lens.kind_case()) {
-    case v1::Lens::kTopLabel:
-      return "top_label";
-    case v1::Lens::kClassWise:
-      return "class_wise";
-    case v1::Lens::kTopK:
-      return absl::StrCat("top_k[", lens.top_k().k(), "]");
-    case v1::Lens::kGrouped:
-      return "grouped";
-    case v1::Lens::kOneClass:
-      return absl::StrCat("class_wise[", lens.one_class().class_index(), "]");
-    default:
-      return "canonical";
-  }
 }
 
 std::string BinsName(const v1::BinnedErrorSpec& spec) {
@@ -301,7 +284,10 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
   for (const auto& model : models) {
     const auto& rule = model.bandwidth();
     std::vector<std::string> lenses = {"canonical"};
-    for (const v1::Lens& lens : model.lenses()) lenses.push_back(LensName(lens));
+    const auto class_count = static_cast<std::size_t>(model.class_count());
+    for (const v1::Lens& lens : model.lenses()) {
+      lenses.push_back(convert::FromProto(lens, class_count).value_or(Lens::Canonical()).name());
+    }
     rows.push_back({model.name(), absl::StrCat(model.class_count()), KernelText(model.kernel()),
                     model.kernel().has_matrix()
                         ? "-"

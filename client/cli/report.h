@@ -1,7 +1,6 @@
 #ifndef CALIBD_CLI_REPORT_H_
 #define CALIBD_CLI_REPORT_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -66,48 +66,45 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
   return absl::OkStatus();
 }
 
-ExitCode Run(const Context& context, const SendOptions& options) {
+absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   if (options.create && !options.input.ids.empty()) {
     return UsageFault(
         "--create makes a model without a label grace, which --ids needs: first run calibctl model "
         "create NAME --label-grace 7d");
   }
-  const auto input = ReadInput(options.input);
-  if (!input.ok()) return Fail(input.status());
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+  CALIBD_ASSIGN_OR_RETURN(const auto input, ReadInput(options.input));
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string name = ModelArgument(options.model);
   if (options.create) {
     v1::Model model;
     model.set_name(name);
-    model.set_class_count(static_cast<std::int32_t>(input->class_count));
+    model.set_class_count(static_cast<std::int32_t>(input.class_count));
     for (const std::string& class_name : options.class_names) model.add_class_names(class_name);
-    const auto existing = (*client)->GetModel(name);
-    const auto created =
-        absl::IsNotFound(existing.status()) ? (*client)->CreateModel(model) : existing;
-    if (!created.ok()) return Fail(created.status());
+    const auto existing = client->GetModel(name);
+    CALIBD_ASSIGN_OR_RETURN(const auto created, absl::IsNotFound(existing.status())
+                                                    ? client->CreateModel(model)
+                                                    : existing);
   }
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
   stream_options.class_names = options.class_names;
-  if (!input->ids.empty()) {
+  if (!input.ids.empty()) {
     // A batch larger than max_pending is never accepted.
-    const auto model = (*client)->GetModel(name);
-    if (!model.ok()) return Fail(model.status());
-    stream_options.max_rows_per_batch = model->max_pending();
+    CALIBD_ASSIGN_OR_RETURN(const auto model, client->GetModel(name));
+    stream_options.max_rows_per_batch = model.max_pending();
   }
   if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
-  auto stream =
-      ReportedStream::Open(context, **client, name, stream_options,
-                           input->ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds);
-  if (!stream.ok()) return Fail(stream.status());
-  if (stream->stream().class_count() != input->class_count) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
-                                                        input->class_count, " classes, ", name,
-                                                        " has ", stream->stream().class_count())));
+  CALIBD_ASSIGN_OR_RETURN(
+      auto stream,
+      ReportedStream::Open(context, *client, name, stream_options,
+                           input.ids.empty() ? StreamContent::kRows : StreamContent::kRowsWithIds));
+  if (stream.stream().class_count() != input.class_count) {
+    return absl::InvalidArgumentError(absl::StrCat(options.input.predictions, " has ",
+                                                   input.class_count, " classes, ", name, " has ",
+                                                   stream.stream().class_count()));
   }
-  return stream->Finish(context, SendAll(options, *input, *stream));
+  return stream.Finish(context, SendAll(options, input, stream));
 }
 
 }  // namespace
@@ -137,7 +134,7 @@ void AddSendCommand(CLI::App& app, Context& context) {
       ->delimiter(',');
   command->add_flag("--create", options->create,
                     "create the model with default settings if there is none");
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -11,19 +11,18 @@ struct ShowOptions {
   FailOnOptions fail_on;
 };
 
-ExitCode Run(const Context& context, const ShowOptions& options) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
-  const auto response = (*client)->GetCalibration(ModelArgument(options.model));
-  if (!response.ok()) return Fail(response.status());
+absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const auto response,
+                          client->GetCalibration(ModelArgument(options.model)));
   std::optional<Decision> decision;
-  if (options.fail_on.active()) decision = Decide(response->estimates(), options.fail_on);
+  if (options.fail_on.active()) decision = Decide(response.estimates(), options.fail_on);
   if (context.json()) {
-    Json json = ToJson(*response);
+    Json json = ToJson(response);
     if (decision.has_value()) json["decision"] = ToJson(*decision);
     PrintJson(json);
   } else {
-    Print(DescribeCalibration(*response));
+    Print(DescribeCalibration(response));
     if (decision.has_value()) Print(decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
@@ -44,7 +43,7 @@ void AddShowCommand(CLI::App& app, Context& context) {
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddFailOnOptions(*command, options->fail_on,
                    "the smallest of the k p-values shown, against the level divided by k");
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

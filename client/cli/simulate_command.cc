@@ -76,9 +76,8 @@ absl::StatusOr<GeneratorSpec> MakeSpec(const SimulateOptions& options) {
   }
   if (options.pi.has_value()) spec.pi = *options.pi;
   if (!options.beta.empty()) {
-    absl::StatusOr<std::vector<double>> beta = ParseBeta(options.beta, m);
-    if (!beta.ok()) return beta.status();
-    spec.beta = *std::move(beta);
+    CALIBD_ASSIGN_OR_RETURN(std::vector<double> beta, ParseBeta(options.beta, m));
+    spec.beta = std::move(beta);
   }
   return spec;
 }
@@ -169,29 +168,22 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
   return absl::OkStatus();
 }
 
-ExitCode Run(const Context& context, const SimulateOptions& options) {
-  const auto spec = MakeSpec(options);
-  if (!spec.ok()) return UsageFault(std::string(spec.status().message()));
-  auto generator = Generator::Create(*spec, options.seed);
-  if (!generator.ok()) return UsageFault(std::string(generator.status().message()));
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const GeneratorSpec spec, OrUsageFault(MakeSpec(options)));
+  CALIBD_ASSIGN_OR_RETURN(Generator generator, OrUsageFault(Generator::Create(spec, options.seed)));
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string name = ModelArgument(options.model);
-  if (absl::Status status = EnsureModel(**client, name, options.class_count); !status.ok()) {
-    return Fail(status);
-  }
-  const auto before = (*client)->GetCalibration(name);
-  if (!before.ok()) return Fail(before.status());
-  auto stream = ReportedStream::Open(context, **client, name, {}, StreamContent::kRows);
-  if (!stream.ok()) return Fail(stream.status());
-  const Truth truth{ExpectedCalibrationError(*spec), MeanTotalVariation(spec->alpha)};
-  const ExitCode code = stream->Finish(context, SendAll(context, options, *generator, *stream),
-                                       {{"generator", TruthToJson(truth)}});
+  CALIBD_RETURN_IF_ERROR(EnsureModel(*client, name, options.class_count));
+  CALIBD_ASSIGN_OR_RETURN(const auto before, client->GetCalibration(name));
+  CALIBD_ASSIGN_OR_RETURN(auto stream,
+                          ReportedStream::Open(context, *client, name, {}, StreamContent::kRows));
+  const Truth truth{ExpectedCalibrationError(spec), MeanTotalVariation(spec.alpha)};
+  const ExitCode code = stream.Finish(context, SendAll(context, options, generator, stream),
+                                      {{"generator", TruthToJson(truth)}});
   if (code != ExitCode::kOk) return code;
   if (!context.json()) Tell(truth);
-  const auto after = (*client)->GetCalibration(name);
-  if (!after.ok()) return Fail(after.status());
-  TellRepetition(name, before->observations(), *after);
+  CALIBD_ASSIGN_OR_RETURN(const auto after, client->GetCalibration(name));
+  TellRepetition(name, before.observations(), after);
   return code;
 }
 
@@ -238,7 +230,7 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
                       "a model counts again");
   command->add_option("--classes", options->class_count, "number of classes; default 10")
       ->check(CLI::Range(static_cast<int>(kMinClassCount), static_cast<int>(kMaxClassCount)));
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

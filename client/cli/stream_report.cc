@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd::cli {
 namespace {
@@ -22,9 +23,8 @@ absl::StatusOr<ReportedStream> ReportedStream::Open(const Context& context, clie
                                                     client::StreamOptions options,
                                                     StreamContent content) {
   options.stall_timeout = context.Timeout(kCallTimeout);
-  auto stream = client.OpenStream(model, options);
-  if (!stream.ok()) return stream.status();
-  return ReportedStream(model, *std::move(stream), context.stop, content);
+  CALIBD_ASSIGN_OR_RETURN(auto stream, client.OpenStream(model, options));
+  return ReportedStream(model, std::move(stream), context.stop, content);
 }
 
 ReportedStream::ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,

@@ -4,7 +4,6 @@
 #include "command.h"
 #include "fail_on.h"
 #include "lens_option.h"
-#include "progress_bar.h"
 
 namespace calibd::cli {
 namespace {
@@ -19,39 +18,37 @@ struct TestOptions {
   FailOnOptions fail_on;
 };
 
-ExitCode Run(const Context& context, const TestOptions& options) {
+absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
   if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
     return UsageFault(*fault);
   }
-  const auto lens = ParseLens(options.lens);
-  if (!lens.ok()) return UsageFault(std::string(lens.status().message()));
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+  CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(options.lens)));
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   v1::RunTestRequest request;
   request.set_model(ModelArgument(options.model));
   request.set_replicates(options.replicates);
   if (options.seed.has_value()) request.set_seed(*options.seed);
   request.set_window(options.window);
-  *request.mutable_lens() = *lens;
+  *request.mutable_lens() = lens;
   if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
 
-  std::optional<ProgressBar> bar(std::in_place, "testing", "", 1);
-  const auto result = (*client)->RunTest(request, LongCall(context, kTestTimeout, *bar));
-  bar.reset();
-  if (!result.ok()) return Fail(result.status());
+  CALIBD_ASSIGN_OR_RETURN(
+      const v1::QuadraticTestResult result,
+      CallWithProgress(context, "testing", kTestTimeout,
+                       [&](const auto& long_call) { return client->RunTest(request, long_call); }));
   std::optional<Decision> decision;
-  if (options.fail_on.active()) decision = Decide(*result, options.fail_on);
+  if (options.fail_on.active()) decision = Decide(result, options.fail_on);
   if (context.json()) {
     Json json;
     json["model"] = request.model();
-    json["quadratic"] = ToJson(*result);
+    json["quadratic"] = ToJson(result);
     json["provenance"] = json["quadratic"]["provenance"];
     json["quadratic"].erase("provenance");
     if (decision.has_value()) json["decision"] = ToJson(*decision);
     PrintJson(json);
   } else {
-    Print(request.model() + ": " + DescribeProvenance(result->provenance()));
-    Print(DescribeQuadratic(*result));
+    Print(request.model() + ": " + DescribeProvenance(result.provenance()));
+    Print(DescribeQuadratic(result));
     if (decision.has_value()) Print(decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
@@ -84,7 +81,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
                     "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");
   AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

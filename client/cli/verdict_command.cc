@@ -16,51 +16,40 @@ struct AcknowledgeOptions {
   std::string note;
 };
 
-ExitCode ListVerdicts(const Context& context, const ListOptions& options) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
-  const auto response = (*client)->ListVerdicts(options.false_discovery_rate);
-  if (!response.ok()) return Fail(response.status());
+absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const auto response, client->ListVerdicts(options.false_discovery_rate));
   if (context.json()) {
-    Json json = ToJson(*response);
+    Json json = ToJson(response);
     json.erase("next_page_token");
     PrintJson(json);
   } else {
-    Print(DescribeVerdicts(*response, options.false_discovery_rate));
+    Print(DescribeVerdicts(response, options.false_discovery_rate));
   }
   return ExitCode::kOk;
 }
 
-ExitCode ListAlarms(const Context& context, const std::string& model) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
-  const auto response = (*client)->GetCalibration(ModelArgument(model));
-  if (!response.ok()) return Fail(response.status());
+absl::StatusOr<ExitCode> ListAlarms(const Context& context, const std::string& model) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const auto response, client->GetCalibration(ModelArgument(model)));
   if (context.json()) {
-    const Json all = ToJson(*response);
-    Json json;
-    json["model"] = all["model"];
-    json["alarms"] = all["alarms"];
-    PrintJson(json);
+    const Json all = ToJson(response);
+    PrintJson({{"model", all["model"]}, {"alarms", all["alarms"]}});
   } else {
-    Print(DescribeAlarms(response->model(), response->alarms()));
+    Print(DescribeAlarms(response.model(), response.alarms()));
   }
   return ExitCode::kOk;
 }
 
-ExitCode Acknowledge(const Context& context, const AcknowledgeOptions& options) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string model = ModelArgument(options.model);
-  const auto alarm = (*client)->AcknowledgeAlarm(model, options.alarm, options.note);
-  if (!alarm.ok()) return Fail(alarm.status());
+  CALIBD_ASSIGN_OR_RETURN(const auto alarm,
+                          client->AcknowledgeAlarm(model, options.alarm, options.note));
   if (context.json()) {
-    Json json;
-    json["model"] = model;
-    json["alarm"] = ToJson(*alarm);
-    PrintJson(json);
+    PrintJson({{"model", model}, {"alarm", ToJson(alarm)}});
   } else {
-    Print(DescribeAcknowledged(model, *alarm));
+    Print(DescribeAcknowledged(model, alarm));
   }
   return ExitCode::kOk;
 }
@@ -76,12 +65,12 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
                    "level of e-BH over all models: the expected share of calibrated models among "
                    "the rejected ones; default 0.05")
       ->check(CLI::Range(1e-9, 0.25));
-  command->callback([list, &context] { context.exit_code = ListVerdicts(context, *list); });
+  SetRun(*command, context, [list, &context] { return ListVerdicts(context, *list); });
 
   auto model = std::make_shared<std::string>();
   command = app.add_subcommand("alarms", "Show a model's alarms, newest first");
   command->add_option("MODEL", *model, "name, or NAME@VERSION")->required();
-  command->callback([model, &context] { context.exit_code = ListAlarms(context, *model); });
+  SetRun(*command, context, [model, &context] { return ListAlarms(context, *model); });
 
   auto acknowledge = std::make_shared<AcknowledgeOptions>();
   command = app.add_subcommand("acknowledge",
@@ -97,8 +86,7 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
   command->add_option(
       "--note", acknowledge->note,
       "a note of at most 500 bytes that is kept with the alarm, such as what was done and by whom");
-  command->callback(
-      [acknowledge, &context] { context.exit_code = Acknowledge(context, *acknowledge); });
+  SetRun(*command, context, [acknowledge, &context] { return Acknowledge(context, *acknowledge); });
 }
 
 }  // namespace calibd::cli

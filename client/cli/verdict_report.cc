@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "calibd/convert/text.h"
 #include "google/protobuf/util/time_util.h"
 #include "report.h"
@@ -34,21 +36,10 @@ std::string Plain(std::string text) {
   return text;
 }
 
+// "NOT REJECTED".
 std::string StatusName(Status status) {
-  switch (status) {
-    case v1::Verdict::STATUS_INSUFFICIENT_DATA:
-      return "INSUFFICIENT DATA";
-    case v1::Verdict::STATUS_NOT_REJECTED:
-      return "NOT REJECTED";
-    case v1::Verdict::STATUS_MISCALIBRATED:
-      return "MISCALIBRATED";
-    case v1::Verdict::STATUS_DRIFTED:
-      return "DRIFTED";
-    case v1::Verdict::STATUS_STALE:
-      return "STALE";
-    default:
-      return "UNKNOWN";
-  }
+  if (status == 0 || !v1::Verdict::Status_IsValid(status)) return "UNKNOWN";
+  return absl::StrReplaceAll(v1::Verdict::Status_Name(status), {{"STATUS_", ""}, {"_", " "}});
 }
 
 // 10^x as a number, or as "10^x" if the number would be too long to read.
@@ -268,15 +259,10 @@ int ActiveAlarms(const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
   }));
 }
 
+// "evidence".
 std::string KindName(v1::Alarm::Kind kind) {
-  switch (kind) {
-    case v1::Alarm::KIND_EVIDENCE:
-      return "evidence";
-    case v1::Alarm::KIND_DRIFT:
-      return "drift";
-    default:
-      return "unknown";
-  }
+  if (kind == 0 || !v1::Alarm::Kind_IsValid(kind)) return "unknown";
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::Alarm::Kind_Name(kind), "KIND_"));
 }
 
 std::string CountAlarms(int active) {
@@ -442,20 +428,18 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
                ? absl::StrFormat("%d, %d of them since the watch restarted",
                                  response.observations(), watch.observations())
                : absl::StrCat(response.observations()));
+  const auto add_bar = [&add](const char* name, double value, double largest, double threshold) {
+    add(name, absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
+                              ThresholdBar(value, threshold), value, largest, threshold));
+  };
   if (watch.has_evidence()) {
     const v1::Evidence& evidence = watch.evidence();
-    add("log10 e-value",
-        absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
-                        ThresholdBar(evidence.log10_e_value(), evidence.threshold()),
-                        evidence.log10_e_value(), evidence.max_log10_e_value(),
-                        evidence.threshold()));
+    add_bar("log10 e-value", evidence.log10_e_value(), evidence.max_log10_e_value(),
+            evidence.threshold());
   }
   if (watch.has_drift()) {
     const v1::Drift& drift = watch.drift();
-    add("drift",
-        absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
-                        ThresholdBar(drift.log10_statistic(), drift.threshold()),
-                        drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold()));
+    add_bar("drift", drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
   }
   const v1::EffectSize& size = watch.effect_size();
   if (size.has_skce()) {
@@ -470,8 +454,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
     }
   }
   add("direction", NotableGapText(verdict, watch));
-  const std::string where = Where(verdict.whereabouts());
-  if (!where.empty()) add("most off", where);
+  add("most off", Where(verdict.whereabouts()));
   if (response.has_label_coverage()) {
     const v1::LabelCoverage& coverage = response.label_coverage();
     add("labels", absl::StrFormat("%d of %d matured predictions without, %d wait",

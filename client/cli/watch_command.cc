@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <condition_variable>
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -98,16 +97,15 @@ class WatchView {
   std::string connection_;
 };
 
-ExitCode WatchModel(const Context& context, const std::string& model,
-                    std::chrono::milliseconds interval) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& model,
+                                    std::chrono::milliseconds interval) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   WatchView view(context);
   client::WatchOptions options;
   options.min_interval = interval;
   options.stop = context.stop;
   options.on_connection = [&view](const absl::Status& status) { view.TellConnection(status); };
-  const absl::Status status = (*client)->Watch(
+  const absl::Status status = client->Watch(
       model,
       [&view](const v1::WatchCalibrationResponse& change) {
         if (view.json()) {
@@ -122,7 +120,8 @@ ExitCode WatchModel(const Context& context, const std::string& model,
       options);
   // OK: nobody reads any more, which main says.
   const bool stopped = absl::IsCancelled(status) && context.stop.stop_requested();
-  return status.ok() || stopped ? ExitCode::kOk : Fail(status);
+  if (!status.ok() && !stopped) return status;
+  return ExitCode::kOk;
 }
 
 // False when it is to end.
@@ -146,26 +145,23 @@ void ShowChanges(const v1::ListVerdictsResponse& verdicts,
   }
   for (const auto& [model, state] : shown) {
     if (now.find(model) != now.end()) continue;
-    Json json;
-    json["model"] = model;
-    json["deleted"] = true;
+    const Json json = {{"model", model}, {"deleted", true}};
     view.ShowLine(view.json() ? json.dump() : model + " is deleted");
   }
   shown = std::move(now);
 }
 
-ExitCode WatchAll(const Context& context, std::chrono::milliseconds interval) {
-  const auto client = ConnectTo(context);
-  if (!client.ok()) return Fail(client.status());
+absl::StatusOr<ExitCode> WatchAll(const Context& context, std::chrono::milliseconds interval) {
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   WatchView view(context);
   std::map<std::string, std::string> shown;
   bool lost = false;
   do {
-    const auto verdicts = (*client)->ListVerdicts();
+    const auto verdicts = client->ListVerdicts();
     if (context.stop.stop_requested()) break;
     if (!verdicts.ok()) {
       if (!absl::IsUnavailable(verdicts.status()) && !absl::IsDeadlineExceeded(verdicts.status())) {
-        return Fail(verdicts.status());
+        return verdicts.status();
       }
       if (!lost) view.TellConnection(verdicts.status());
       lost = true;
@@ -183,10 +179,10 @@ ExitCode WatchAll(const Context& context, std::chrono::milliseconds interval) {
   return ExitCode::kOk;
 }
 
-ExitCode Run(const Context& context, const WatchCommandOptions& options) {
-  const auto interval = ParseDuration(options.interval);
-  if (!interval.ok()) return UsageFault("--interval: " + std::string(interval.status().message()));
-  const std::int64_t milliseconds = TimeUtil::DurationToMilliseconds(*interval);
+absl::StatusOr<ExitCode> Run(const Context& context, const WatchCommandOptions& options) {
+  CALIBD_ASSIGN_OR_RETURN(const auto interval,
+                          OrUsageFault(ParseDuration(options.interval), "--interval: "));
+  const std::int64_t milliseconds = TimeUtil::DurationToMilliseconds(interval);
   if (milliseconds < kShortestMs || milliseconds > kLongestMs) {
     return UsageFault(absl::StrCat("--interval is ", options.interval, ", expected 0.1s to 1h"));
   }
@@ -210,7 +206,7 @@ void AddWatchCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--interval", options->interval,
       "shortest time between two updates: a number and a unit, 0.1s to 1h; default 1s");
-  command->callback([options, &context] { context.exit_code = Run(context, *options); });
+  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -1,8 +1,8 @@
 #include <chrono>
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "calibd/text/printable.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
@@ -58,10 +58,10 @@ absl::Status Api::GetCalibration(const v1::GetCalibrationRequest& /*request*/,
 absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
                                    const Reply<v1::AcknowledgeAlarmResponse>& reply,
                                    NamedModel model) {
-  if (absl::Status status = CheckAcknowledgement(request); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckAcknowledgement(request));
   const std::int64_t alarm_id = request.alarm_id();
   v1::Alarm alarm;
-  if (absl::Status status = FindAlarm(*model, alarm_id, alarm); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(FindAlarm(*model, alarm_id, alarm));
   const auto answer = [reply, model, alarm_id](const absl::Status& acknowledged) {
     reply->Answer([&](v1::AcknowledgeAlarmResponse& response) {
       return acknowledged.ok() ? FindAlarm(*model, alarm_id, *response.mutable_alarm())
@@ -79,9 +79,8 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
 
 absl::Status Api::GetHistory(const v1::GetHistoryRequest& request,
                              const Reply<v1::GetHistoryResponse>& reply, NamedModel model) {
-  const absl::StatusOr<HistoryQuery> query = CheckHistoryRequest(request);
-  if (!query.ok()) return query.status();
-  return parts_.history.Read(model, query->range, [reply, query = *query](const auto& buckets) {
+  CALIBD_ASSIGN_OR_RETURN(const HistoryQuery query, CheckHistoryRequest(request));
+  return parts_.history.Read(model, query.range, [reply, query](const auto& buckets) {
     reply->Answer([&](v1::GetHistoryResponse& response) {
       if (buckets.ok()) DescribeHistory(query, *buckets, response);
       return buckets.status();

@@ -1,8 +1,6 @@
 #include "server/api/calibration_proto.h"
 
 #include <chrono>
-#include <string>
-#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/calibration_proto.h"
 #include "server/api/watch_proto.h"
 #include "server/errors.h"
@@ -97,8 +97,7 @@ CalibrationWatches::~CalibrationWatches() { Stop(); }
 absl::Status CalibrationWatches::Add(const WatchRequest& request,
                                      const Reply<v1::WatchCalibrationResponse>& stream,
                                      const std::shared_ptr<Model>& model) {
-  const absl::StatusOr<std::chrono::nanoseconds> interval = ReadInterval(request);
-  if (!interval.ok()) return interval.status();
+  CALIBD_ASSIGN_OR_RETURN(const std::chrono::nanoseconds interval, ReadInterval(request));
   if (request.after_revision() < 0) {
     return InvalidFieldError("after_revision",
                              absl::StrCat("is ", request.after_revision(), ", expected >= 0"));
@@ -120,7 +119,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
     number = next_number_++;
     watchers_[number] = {.stream = stream,
                          .model = model,
-                         .interval = *interval,
+                         .interval = interval,
                          .revision = request.after_revision(),
                          .due = Clock::now()};
     added_ = true;

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <iterator>
 #include <string>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/reliability_proto.h"
 #include "server/errors.h"
 
@@ -74,14 +74,10 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   range.start = sys_seconds::min();
   range.end = sys_seconds::max();
   if (request.has_start_time()) {
-    const absl::StatusOr<sys_seconds> start = CheckTime("start_time", request.start_time());
-    if (!start.ok()) return start.status();
-    range.start = *start;
+    CALIBD_ASSIGN_OR_RETURN(range.start, CheckTime("start_time", request.start_time()));
   }
   if (request.has_end_time()) {
-    const absl::StatusOr<sys_seconds> end = CheckTime("end_time", request.end_time());
-    if (!end.ok()) return end.status();
-    range.end = *end;
+    CALIBD_ASSIGN_OR_RETURN(range.end, CheckTime("end_time", request.end_time()));
   }
   if (range.end <= range.start) {
     return InvalidFieldError("end_time", "is not after start_time, expected a later one");
@@ -113,19 +109,15 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
 
 absl::StatusOr<HistoryQuery> CheckHistoryRequest(const v1::GetHistoryRequest& request) {
   HistoryQuery query;
-  const absl::StatusOr<HistoryResolution> resolution = CheckResolution(request.resolution());
-  if (!resolution.ok()) return resolution.status();
-  query.range.resolution = *resolution;
-  if (absl::Status status = CheckRange(request, query.range); !status.ok()) return status;
+  CALIBD_ASSIGN_OR_RETURN(query.range.resolution, CheckResolution(request.resolution()));
+  CALIBD_RETURN_IF_ERROR(CheckRange(request, query.range));
   if (request.page_size() < 0) {
     return InvalidFieldError(
         "page_size", absl::StrCat("is ", request.page_size(), ", expected 0..", kMaxHistoryPage));
   }
   query.page_size = static_cast<std::size_t>(
       request.page_size() == 0 ? kMaxHistoryPage : std::min(request.page_size(), kMaxHistoryPage));
-  if (absl::Status status = CheckHistoryToken(request.page_token(), query); !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(CheckHistoryToken(request.page_token(), query));
   return query;
 }
 

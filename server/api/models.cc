@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/api/page.h"
 #include "server/errors.h"
@@ -45,16 +46,13 @@ absl::Status DeletionError(const absl::Status& deleted) {
 
 absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest& request,
                       v1::ListModelsResponse& response) {
-  const absl::StatusOr<Page> page = ParsePage(request.page_size(), request.page_token());
-  if (!page.ok()) return page.status();
-  const auto listed = registry.List(page->after, page->size + 1);
-  if (!listed.ok()) return listed.status();
-  const std::vector<std::shared_ptr<Model>>& models = *listed;
+  CALIBD_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
+  CALIBD_ASSIGN_OR_RETURN(const auto models, registry.List(page.after, page.size + 1));
   // Declarations with class names or matrices may be long. The page ends before the message becomes
   // too large, but contains at least one model.
   std::size_t bytes = 0;
   std::size_t count = 0;
-  while (count < std::min(models.size(), page->size)) {
+  while (count < std::min(models.size(), page.size)) {
     v1::Model model = Describe(*models[count]);
     bytes += model.ByteSizeLong();
     if (count > 0 && bytes > kMaxPageBytes) break;
@@ -71,10 +69,9 @@ absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest
 
 absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
                               const Reply<v1::CreateModelResponse>& reply) {
-  absl::StatusOr<ModelDeclaration> declaration = Check(parts_, request.model());
-  if (!declaration.ok()) return declaration.status();
+  CALIBD_ASSIGN_OR_RETURN(ModelDeclaration declaration, Check(parts_, request.model()));
   return server::CreateModel(
-      parts_.registry, parts_.commits, *std::move(declaration),
+      parts_.registry, parts_.commits, std::move(declaration),
       [reply](const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
         reply->Answer([&](v1::CreateModelResponse& response) {
           if (created) {

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/api/label_coverage_proto.h"
 #include "server/errors.h"
@@ -28,10 +28,7 @@ bool IsProducerId(const std::string& id) {
 absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request) {
   if (!request.has_producer()) return std::nullopt;
   const v1::ObserveRequest::Producer& producer = request.producer();
-  if (absl::Status status = CheckProducer("producer", producer.producer_id(), producer.epoch());
-      !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(CheckProducer("producer", producer.producer_id(), producer.epoch()));
   if (producer.sequence() < 1) {
     return InvalidFieldError("producer.sequence",
                              absl::StrCat("is ", producer.sequence(), ", expected >= 1"));
@@ -68,8 +65,7 @@ absl::Status CheckProducer(const std::string& field, const std::string& producer
 // The batch is settled even if the caller has disconnected.
 absl::Status Api::Observe(const v1::ObserveRequest& request,
                           const Reply<v1::ObserveResponse>& reply, NamedModel model) {
-  const absl::StatusOr<std::optional<ProducerPosition>> position = ReadPosition(request);
-  if (!position.ok()) return position.status();
+  CALIBD_ASSIGN_OR_RETURN(const std::optional<ProducerPosition> position, ReadPosition(request));
   if (parts_.ingestor.queue_full()) {
     return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
                                     "the ingest queue is full; nothing was applied"),
@@ -82,13 +78,13 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
     reply->Answer(
         [&](v1::ObserveResponse& response) { return Answer(settlement, labels, response); });
   };
-  if (!position->has_value()) {
+  if (!position.has_value()) {
     parts_.ingestor.Submit(model, std::nullopt, std::move(batch), answer);
     return absl::OkStatus();
   }
   parts_.ingestor.OpenAndSubmit(
-      model, *position, std::move(batch),
-      [this, model, reply, answer, producer = **position](const Settlement& settlement) {
+      model, position, std::move(batch),
+      [this, model, reply, answer, producer = *position](const Settlement& settlement) {
         // Runs even if the call has ended.
         reply->Guard(Stage::kEnd,
                      [&] { parts_.streams.Fence(*model, producer.producer_id, producer.epoch); });

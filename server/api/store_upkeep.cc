@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/progress_sender.h"
 #include "server/errors.h"
 #include "server/ingest/verification.h"
@@ -59,7 +59,7 @@ template <typename Response>
 absl::Status StoreUpkeep::Begin(const Reply<Response>& reply,
                                 std::function<absl::Status(Turn&)> work) {
   if (draining_) return DrainingError();
-  if (absl::Status restored = registry_.CheckRestored(); !restored.ok()) return restored;
+  CALIBD_RETURN_IF_ERROR(registry_.CheckRestored());
   if (busy_.exchange(true)) return BusyError("another backup or verification runs");
   Turn turn(this, [this](void* /*upkeep*/) { busy_ = false; });
   computer_.Post([this, reply, work = std::move(work), turn = std::move(turn)]() mutable {
@@ -78,7 +78,7 @@ absl::Status StoreUpkeep::Backup(const Reply<v1::BackupResponse>& reply) {
 }
 
 absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn) {
-  if (absl::Status status = AdmitCopy(); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(AdmitCopy());
   absl::Status status = CopyStore(database(), commits_, copy(), Progress(reply, draining_));
   if (absl::IsDataLoss(status)) health_.ReportDamage(status);
   if (absl::IsResourceExhausted(status)) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/e_bh.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/page.h"
 #include "server/api/proto_time.h"
 #include "server/api/watch_proto.h"
@@ -53,17 +54,16 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
   std::string after;
   std::size_t listed = 0;
   do {
-    const auto models = registry_.List(after, kModelsAtATime);
-    if (!models.ok()) return models.status();
-    for (const std::shared_ptr<Model>& model : *models) {
+    CALIBD_ASSIGN_OR_RETURN(const auto models, registry_.List(after, kModelsAtATime));
+    for (const std::shared_ptr<Model>& model : models) {
       const std::shared_ptr<const ModelSnapshot> snapshot = model->snapshot();
       if (snapshot->monitor.has_value() && snapshot->monitor->watch.has_value()) {
         ids.push_back(model->id());
         e_values.push_back(snapshot->monitor->watch->reading.evidence.log10_e_value);
       }
     }
-    listed = models->size();
-    if (listed > 0) after = models->back()->declaration().name.ToString();
+    listed = models.size();
+    if (listed > 0) after = models.back()->declaration().name.ToString();
   } while (listed == kModelsAtATime);
   tested.models = static_cast<std::int32_t>(ids.size());
   const std::vector<bool> rejected = RejectedByEbh(e_values, rate);
@@ -79,23 +79,20 @@ absl::Status VerdictList::ListPage(const Page& page, double rate,
   const bool known = !page.after.empty() && tested_.has_value() && tested_->rate == rate &&
                      std::chrono::steady_clock::now() - tested_->time < kTestedAge;
   if (!known) {
-    absl::StatusOr<Tested> tested = TestAll(rate);
-    if (!tested.ok()) return tested.status();
-    tested_ = *std::move(tested);
+    CALIBD_ASSIGN_OR_RETURN(tested_, TestAll(rate));
   }
   // One extra model shows whether there is another page.
-  const auto models = registry_.List(page.after, page.size + 1);
-  if (!models.ok()) return models.status();
+  CALIBD_ASSIGN_OR_RETURN(const auto models, registry_.List(page.after, page.size + 1));
   response.set_tested_models(tested_->models);
   response.set_rejected_models(static_cast<std::int32_t>(tested_->rejected.size()));
   const auto now = std::chrono::system_clock::now();
-  for (std::size_t i = 0; i < std::min(models->size(), page.size); ++i) {
-    const Model& model = *(*models)[i];
+  for (std::size_t i = 0; i < std::min(models.size(), page.size); ++i) {
+    const Model& model = *models[i];
     const bool rejected =
         std::binary_search(tested_->rejected.begin(), tested_->rejected.end(), model.id());
     DescribeListed(model, rejected, now, *response.add_models());
   }
-  if (models->size() > page.size) {
+  if (models.size() > page.size) {
     response.set_next_page_token(
         MakePageToken(response.models(response.models_size() - 1).model()));
   }
@@ -104,8 +101,7 @@ absl::Status VerdictList::ListPage(const Page& page, double rate,
 
 absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
                                const Reply<v1::ListVerdictsResponse>& reply) {
-  const absl::StatusOr<Page> page = ParsePage(request.page_size(), request.page_token());
-  if (!page.ok()) return page.status();
+  CALIBD_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
   const double given = request.false_discovery_rate();
   const double rate = given == 0 ? kDefaultRate : given;
   // Written so that NaN fails the check too.
@@ -121,7 +117,7 @@ absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
         kListRetryDelay);
   }
   try {
-    thread_.Post([this, page = *page, rate, reply] {
+    thread_.Post([this, page, rate, reply] {
       --calls_;
       reply->Answer(
           [&](v1::ListVerdictsResponse& response) { return ListPage(page, rate, response); });

@@ -11,6 +11,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens_evaluation.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
 #include "server/api/progress_sender.h"
@@ -82,14 +83,13 @@ absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Respons
       return computed;
     });
   };
-  absl::StatusOr<std::shared_ptr<WindowJobs::Job>> job =
-      jobs.Submit(std::move(request), std::move(watcher));
-  if (!job.ok()) return job.status();
+  CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<WindowJobs::Job> job,
+                          jobs.Submit(std::move(request), std::move(watcher)));
   // Tells the client that the call is accepted.
   Response accepted;
   accepted.mutable_progress();
   reply->Send(std::move(accepted));
-  reply->OnEnd([job = *std::move(job)] { job->Cancel(); });
+  reply->OnEnd([job = std::move(job)] { job->Cancel(); });
   return absl::OkStatus();
 }
 
@@ -97,7 +97,7 @@ absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Respons
 
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
-  if (absl::Status status = CheckWindow(request.window()); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const std::size_t class_count = model->declaration().class_count;
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
   if (!lens.ok()) return InvalidFieldError("lens", std::string(lens.status().message()));
@@ -129,11 +129,10 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
                     const WindowSample& sample, const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
     options.kernel = KernelNow(model->declaration(), *sample.snapshot, lens);
-    const absl::StatusOr<LensTestResult> tested =
-        TestLens(sample.observations.view(), lens, options, control);
-    if (!tested.ok()) return tested.status();
+    CALIBD_ASSIGN_OR_RETURN(const LensTestResult tested,
+                            TestLens(sample.observations.view(), lens, options, control));
     v1::QuadraticTestResult& proto = *result->mutable_result();
-    convert::ToProto(lens, options.kernel, options.precision, *tested, proto);
+    convert::ToProto(lens, options.kernel, options.precision, tested, proto);
     Describe(*model, sample, threads, lens, *proto.mutable_provenance());
     SetProto(std::chrono::steady_clock::now() - start, *proto.mutable_elapsed());
     return absl::OkStatus();
@@ -143,7 +142,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
-  if (absl::Status status = CheckWindow(request.window()); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
   const ModelDeclaration& declaration = model->declaration();
   const std::size_t class_count = declaration.class_count;
   // The canonical lens is always added in front.
@@ -171,11 +170,10 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
     for (auto& [lens, kernel] : options.lenses) {
       kernel = KernelNow(model->declaration(), *sample.snapshot, lens);
     }
-    const absl::StatusOr<Evaluation> evaluation =
-        calibd::Evaluate(sample.observations.view(), options, control);
-    if (!evaluation.ok()) return evaluation.status();
+    CALIBD_ASSIGN_OR_RETURN(const Evaluation evaluation,
+                            calibd::Evaluate(sample.observations.view(), options, control));
     v1::Evaluation& proto = *result->mutable_evaluation();
-    proto = convert::ToProto(*evaluation, options);
+    proto = convert::ToProto(evaluation, options);
     for (int i = 0; i < proto.lenses_size(); ++i) {
       if (proto.lenses(i).has_result()) {
         Describe(*model, sample, threads, options.lenses[static_cast<std::size_t>(i)].lens,

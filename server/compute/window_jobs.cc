@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -26,8 +27,7 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
     return InvalidFieldError("window", absl::StrCat("is ", request.observations, ", expected 2..",
                                                     window, ", the model's window, or 0"));
   }
-  const absl::StatusOr<std::size_t> size = CheckSize(request, *request.model->snapshot());
-  if (!size.ok()) return size.status();
+  CALIBD_RETURN_IF_ERROR(CheckSize(request, *request.model->snapshot()).status());
   const auto most = static_cast<std::int64_t>(threads_ + limits_.max_queued);
   if (queued_.fetch_add(1) + running_ >= most) {
     --queued_;
@@ -100,13 +100,12 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
   };
   if (stopped()) return stop_reason();
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-  const absl::StatusOr<std::size_t> n = CheckSize(request, *snapshot);
-  if (!n.ok()) return n.status();
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t n, CheckSize(request, *snapshot));
   WindowSample sample;
   sample.last_observation = snapshot->observations;
-  sample.first_observation = snapshot->observations - static_cast<std::int64_t>(*n) + 1;
+  sample.first_observation = snapshot->observations - static_cast<std::int64_t>(n) + 1;
   sample.compute_time = std::chrono::system_clock::now();
-  sample.observations = snapshot->window.CopyNewest(*n);
+  sample.observations = snapshot->window.CopyNewest(n);
   sample.snapshot = snapshot;
   RunControl control;
   control.parallel_for = [this](std::size_t count, const std::function<void(std::size_t)>& body) {

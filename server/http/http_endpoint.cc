@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "calibd/core/status_macros.h"
 #include "server/listen_address.h"
 
 namespace calibd::server {
@@ -121,14 +122,12 @@ HttpEndpoint::HttpEndpoint(std::size_t max_connections, HttpHandlers handlers)
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& listen,
                                                                   std::size_t max_connections,
                                                                   HttpHandlers handlers) {
-  const auto endpoint = ParseListenAddress(listen);
-  if (!endpoint.ok()) return endpoint.status();
+  CALIBD_ASSIGN_OR_RETURN(const auto endpoint, ParseListenAddress(listen));
   std::unique_ptr<HttpEndpoint> result(new HttpEndpoint(max_connections, std::move(handlers)));
-  absl::StatusOr<tcp::acceptor> acceptor = Listen(result->context_, *endpoint);
-  if (!acceptor.ok()) return acceptor.status();
-  result->address_ = FormatAddress(acceptor->local_endpoint());
+  CALIBD_ASSIGN_OR_RETURN(tcp::acceptor acceptor, Listen(result->context_, endpoint));
+  result->address_ = FormatAddress(acceptor.local_endpoint());
   result->listener_ = Listener::Start(
-      *std::move(acceptor), [raw = result.get()](tcp::socket socket, const std::string& peer) {
+      std::move(acceptor), [raw = result.get()](tcp::socket socket, const std::string& peer) {
         raw->OnConnection(std::move(socket), peer);
       });
   result->thread_ = std::thread([raw = result.get()] { raw->Run(); });

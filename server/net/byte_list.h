@@ -1,7 +1,6 @@
 #ifndef CALIBD_SERVER_NET_BYTE_LIST_H_
 #define CALIBD_SERVER_NET_BYTE_LIST_H_
 
-#include <cstddef>
 #include <deque>
 #include <string>
 #include <string_view>

@@ -1,9 +1,7 @@
 #ifndef CALIBD_SERVER_NET_RELAY_H_
 #define CALIBD_SERVER_NET_RELAY_H_
 
-#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <utility>
 
+#include "calibd/core/status_macros.h"
 #include "server/listen_address.h"
 #include "server/rpc/registered_methods.h"
 
@@ -104,14 +105,12 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
     const Options& options, const std::vector<grpc::Service*>& services,
     std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor,
     ByteBudget& call_memory, RelayStatistics& statistics) {
-  const auto endpoint = ParseListenAddress(options.listen);
-  if (!endpoint.ok()) return endpoint.status();
+  CALIBD_ASSIGN_OR_RETURN(const auto endpoint, ParseListenAddress(options.listen));
   auto context = std::make_unique<boost::asio::io_context>(1);
-  absl::StatusOr<boost::asio::ip::tcp::acceptor> listener = Listen(*context, *endpoint);
-  if (!listener.ok()) return listener.status();
+  CALIBD_ASSIGN_OR_RETURN(boost::asio::ip::tcp::acceptor listener, Listen(*context, endpoint));
   std::unique_ptr<GrpcEndpoint> result(new GrpcEndpoint());
   result->context_ = std::move(context);
-  result->address_ = FormatAddress(listener->local_endpoint());
+  result->address_ = FormatAddress(listener.local_endpoint());
 
   grpc::EnableDefaultHealthCheckService(true);
   // This reference makes the linker keep the library.
@@ -134,8 +133,7 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   }
   // This also sets the status of the server as a whole, which has an empty name.
   health->SetServingStatus(false);
-  result->StartRelay(options, *std::move(listener), std::move(connections), call_memory,
-                     statistics);
+  result->StartRelay(options, std::move(listener), std::move(connections), call_memory, statistics);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/api/label_coverage_proto.h"
 #include "server/errors.h"
 #include "server/status_mapping.h"
@@ -111,13 +112,10 @@ absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
   if (phase_ != Phase::kExpectOpen) {
     return MisuseError("open came again, expected it as the first message only");
   }
-  absl::StatusOr<std::shared_ptr<Model>> model =
-      FindModel(parts_.registry, "open.model", open.model());
-  if (!model.ok()) return model.status();
-  if (absl::Status status = CheckProducer("open", open.producer_id(), open.epoch()); !status.ok()) {
-    return status;
-  }
-  model_ = *std::move(model);
+  CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<Model> model,
+                          FindModel(parts_.registry, "open.model", open.model()));
+  CALIBD_RETURN_IF_ERROR(CheckProducer("open", open.producer_id(), open.epoch()));
+  model_ = std::move(model);
   producer_id_ = open.producer_id();
   epoch_ = open.epoch();
   phase_ = Phase::kOpening;

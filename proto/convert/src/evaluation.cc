@@ -14,6 +14,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/core/p_value.h"
 #include "calibd/core/simd_target.h"
+#include "calibd/core/status_macros.h"
 #include "prefixed_error.h"
 
 namespace calibd::convert {
@@ -123,22 +124,21 @@ std::size_t Count(std::int32_t given, std::size_t by_default) {
 absl::StatusOr<BinnedErrorSpec> FromProto(const v1::BinnedErrorSpec& proto) {
   switch (proto.bins_case()) {
     case v1::BinnedErrorSpec::kUniform: {
-      const absl::StatusOr<Distance> distance = convert::FromProto(proto.uniform().distance());
-      if (!distance.ok()) return distance.status();
+      CALIBD_ASSIGN_OR_RETURN(const Distance distance,
+                              convert::FromProto(proto.uniform().distance()));
       return UniformBins{Count(proto.uniform().bins_per_class(), UniformBins{}.bins_per_class),
-                         *distance};
+                         distance};
     }
     case v1::BinnedErrorSpec::kMedianVariance: {
       const v1::BinnedErrorSpec::MedianVariance& bins = proto.median_variance();
-      const absl::StatusOr<Distance> distance = convert::FromProto(bins.distance());
-      if (!distance.ok()) return distance.status();
+      CALIBD_ASSIGN_OR_RETURN(const Distance distance, convert::FromProto(bins.distance()));
       if (bins.min_size() < 0 || bins.max_bins() < 0) {
         return absl::InvalidArgumentError(absl::StrCat("min_size is ", bins.min_size(),
                                                        " and max_bins is ", bins.max_bins(),
                                                        ", expected >= 0"));
       }
       return MedianVarianceBins{Count(bins.min_size(), MedianVarianceBins{}.min_size),
-                                Count(bins.max_bins(), 0), *distance};
+                                Count(bins.max_bins(), 0), distance};
     }
     case v1::BinnedErrorSpec::kTopLabel:
       return TopLabelBins{Count(proto.top_label().bins(), TopLabelBins{}.bins)};
@@ -294,9 +294,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     return absl::InvalidArgumentError(absl::StrCat(
         "band_level is ", options.band_level, ", expected at most ", 1 - 2.0 / kMaxBandReplicates));
   }
-  if (const absl::Status status = CheckEvaluation(options, class_count); !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(CheckEvaluation(options, class_count));
   return options;
 }
 

@@ -1,6 +1,5 @@
 #include "calibd/convert/json.h"
 
-#include <cstddef>
 #include <string>
 
 #include "absl/strings/ascii.h"

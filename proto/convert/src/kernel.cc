@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "prefixed_error.h"
 
 namespace calibd::convert {
@@ -34,9 +35,7 @@ absl::StatusOr<MatrixKernel::Term> FromProto(const std::string& field,
                                              const v1::MatrixKernel::Term& proto) {
   Distance distance = Distance::kSquaredEuclidean;
   if (!proto.has_gaussian()) {
-    const absl::StatusOr<Distance> given = ExponentialDistance(field, proto.exponential());
-    if (!given.ok()) return given.status();
-    distance = *given;
+    CALIBD_ASSIGN_OR_RETURN(distance, ExponentialDistance(field, proto.exponential()));
   }
   const absl::StatusOr<Kernel> kernel = Kernel::Over(distance, proto.bandwidth());
   if (!kernel.ok()) return PrefixedError(field + ".", kernel.status());
@@ -52,11 +51,11 @@ absl::StatusOr<std::shared_ptr<const MatrixKernel>> FromProto(const v1::MatrixKe
   std::vector<MatrixKernel::Term> terms;
   std::size_t entries = 0;
   for (int l = 0; l < proto.terms_size(); ++l) {
-    absl::StatusOr<MatrixKernel::Term> term =
-        FromProto(absl::StrCat("kernel.matrix.terms[", l, "]"), proto.terms(l));
-    if (!term.ok()) return term.status();
-    entries += term->matrix.size();
-    terms.push_back(*std::move(term));
+    CALIBD_ASSIGN_OR_RETURN(
+        MatrixKernel::Term term,
+        FromProto(absl::StrCat("kernel.matrix.terms[", l, "]"), proto.terms(l)));
+    entries += term.matrix.size();
+    terms.push_back(std::move(term));
   }
   if (entries > kMaxMatrixEntries) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -118,7 +117,7 @@ absl::StatusOr<Lens> FromProto(const v1::Lens& proto, std::size_t class_count) {
       lens = Lens::OneClass(static_cast<std::size_t>(proto.one_class().class_index()));
       break;
   }
-  if (const absl::Status status = lens.Check(class_count); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(lens.Check(class_count));
   return lens;
 }
 
@@ -157,18 +156,14 @@ absl::StatusOr<KernelSpec> FromProto(const v1::Kernel& kernel, const v1::Bandwid
       return absl::InvalidArgumentError(
           "bandwidth is given, expected none: the terms of a matrix-valued kernel bring theirs");
     }
-    absl::StatusOr<std::shared_ptr<const MatrixKernel>> matrix =
-        FromProto(kernel.matrix(), class_count);
-    if (!matrix.ok()) return matrix.status();
-    spec.matrix = *std::move(matrix);
+    CALIBD_ASSIGN_OR_RETURN(spec.matrix, FromProto(kernel.matrix(), class_count));
     return spec;
   }
   if (kernel.has_gaussian()) {
     spec.rule.distance = Distance::kSquaredEuclidean;
   } else {
-    const absl::StatusOr<Distance> distance = ExponentialDistance("kernel", kernel.exponential());
-    if (!distance.ok()) return distance.status();
-    spec.rule.distance = *distance;
+    CALIBD_ASSIGN_OR_RETURN(spec.rule.distance,
+                            ExponentialDistance("kernel", kernel.exponential()));
   }
   spec.rule.bandwidth = FromProto(bandwidth);
   if (const absl::Status status = CheckKernelRule(spec.rule, class_count); !status.ok()) {

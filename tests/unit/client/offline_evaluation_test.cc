@@ -141,7 +141,7 @@ TEST(EvaluateOfflineTest, StopsWhenAsked) {
   std::stop_source source;
   OfflineOptions options;
   options.stop = source.get_token();
-  options.on_progress = [&](const std::string&, double) { source.request_stop(); };
+  options.on_progress = [&](double) { source.request_stop(); };
   EXPECT_TRUE(absl::IsCancelled(EvaluateOffline(set.view(), options).status()));
 }
 
