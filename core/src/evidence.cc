@@ -37,7 +37,7 @@ double LogSumExp(std::span<const double> values, std::span<const double> weights
   return max + std::log(sum);
 }
 
-Evidence EvidenceOf(std::span<const double> log_e) {
+Evidence EvidenceOf(std::span<const double> log_e, double log_offset) {
   Evidence evidence;
   std::array<double, kFamilyCount> log_family{};
   std::array<double, kFamilyCount> family_priors{};
@@ -57,7 +57,7 @@ Evidence EvidenceOf(std::span<const double> log_e) {
   for (std::size_t f = 0; f < kFamilyCount; ++f) {
     evidence.family_share[f] = family_priors[f] * std::exp(log_family[f] - log_all);
   }
-  evidence.log10_e_value = ToLog10(log_all);
+  evidence.log10_e_value = ToLog10(log_all + log_offset);
   return evidence;
 }
 
@@ -68,10 +68,34 @@ void SetWitnessNorm(const WitnessNorm& sum, EvidenceReading& reading) {
   reading.skce_unbiased = (sum.norm2 - sum.square_sum) / (n * (n - 1));
 }
 
-bool AreExpertValues(const std::vector<double>& values, double least) {
-  return values.size() == kExpertCount &&
-         std::all_of(values.begin(), values.end(),
-                     [least](double v) { return std::isfinite(v) && v >= least; });
+// True if the state has the experts and priors of this version.
+bool HasExperts(const EvidenceTotals& state) {
+  return std::equal(state.expert_ids.begin(), state.expert_ids.end(), kExperts.begin(),
+                    kExperts.end(),
+                    [](std::int32_t id, const Expert& expert) { return id == expert.id; }) &&
+         std::equal(state.priors.begin(), state.priors.end(), kPriors.begin(), kPriors.end());
+}
+
+// Continues a state with the experts and priors of this version; see EvidenceProcess::Restore.
+void AdoptExperts(EvidenceTotals& state) {
+  if (HasExperts(state)) return;
+  const double log_e_value = LogSumExp(state.log_e, state.priors) + state.log_offset;
+  const double log_r1 = std::max(LogSumExp(state.log_shiryaev_roberts, state.priors), 0.0);
+  const double log_c1 = std::max(LogSumExp(state.log_cusum, state.priors), 0.0);
+  std::vector<std::int32_t> ids;
+  std::vector<double> log_e;
+  for (const Expert& expert : kExperts) {
+    const auto saved = std::find(state.expert_ids.begin(), state.expert_ids.end(), expert.id);
+    const auto index = static_cast<std::size_t>(saved - state.expert_ids.begin());
+    log_e.push_back(index < state.log_e.size() ? state.log_e[index] : 0);
+    ids.push_back(expert.id);
+  }
+  state.expert_ids = std::move(ids);
+  state.priors.assign(kPriors.begin(), kPriors.end());
+  state.log_e = std::move(log_e);
+  state.log_offset = log_e_value - LogSumExp(state.log_e, state.priors);
+  state.log_shiryaev_roberts.assign(kExpertCount, log_r1);
+  state.log_cusum.assign(kExpertCount, log_c1);
 }
 
 bool IsMaximum(const RunningMaximum& maximum, std::int64_t count) {
@@ -79,11 +103,23 @@ bool IsMaximum(const RunningMaximum& maximum, std::int64_t count) {
          maximum.at <= count;
 }
 
+bool AreExperts(const EvidenceTotals& state) {
+  // Far above the logarithm of any wealth, and small enough that sums of these are finite.
+  constexpr double kMost = 1e300;
+  const auto are_values = [&state](const std::vector<double>& values, double least, double most) {
+    return values.size() == state.expert_ids.size() &&
+           std::all_of(values.begin(), values.end(),
+                       [least, most](double v) { return v >= least && v <= most; });
+  };
+  return !state.expert_ids.empty() &&
+         are_values(state.priors, std::numeric_limits<double>::min(), 1) &&
+         are_values(state.log_e, -kMost, kMost) &&
+         are_values(state.log_shiryaev_roberts, 0, kMost) &&
+         are_values(state.log_cusum, 0, kMost) && std::abs(state.log_offset) <= kMost;
+}
+
 bool Fits(const EvidenceState& state, std::size_t class_count) {
-  constexpr double kLowest = std::numeric_limits<double>::lowest();
-  return state.count >= 0 && AreExpertValues(state.log_e, kLowest) &&
-         AreExpertValues(state.log_shiryaev_roberts, 0) && AreExpertValues(state.log_cusum, 0) &&
-         IsMaximum(state.maximum, state.count) &&
+  return state.count >= 0 && AreExperts(state) && IsMaximum(state.maximum, state.count) &&
          IsMaximum(state.shiryaev_roberts_maximum, state.count) &&
          IsMaximum(state.cusum_maximum, state.count) && std::isfinite(state.pair_sum) &&
          std::isfinite(state.square_sum) && state.square_sum >= 0 &&
@@ -92,6 +128,13 @@ bool Fits(const EvidenceState& state, std::size_t class_count) {
          std::isfinite(state.projection_variance) && state.projection_variance >= 0 &&
          PastSums::Fits(state.all, class_count) && state.all.weight == 1 &&
          PastSums::Fits(state.recent, class_count);
+}
+
+// Sets the size of the arrays of the experts' processes: padded while predictions are added.
+void ResizeProcesses(EvidenceTotals& state, std::size_t size) {
+  for (auto* const values : {&state.log_e, &state.log_shiryaev_roberts, &state.log_cusum}) {
+    values->resize(size);
+  }
 }
 
 absl::Status CheckTolerance(double tolerance) {
@@ -157,14 +200,15 @@ EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features,
                                  const EvidenceMarks& marks)
     : features_(std::move(features)),
       tolerance_(tolerance),
-      log_e_(kPaddedExperts),
-      log_shiryaev_roberts_(kPaddedExperts),
-      log_cusum_(kPaddedExperts),
       marks_(marks),
       all_(std::make_unique<PastSums>(features_->class_count(), 1.0)),
       recent_(std::make_unique<PastSums>(features_->class_count(), 1 - 1 / kMemory)),
       class_counts_(std::make_unique<ClassCounts>(features_->class_count())),
-      scratch_(std::make_unique<Scratch>(features_->class_count())) {}
+      scratch_(std::make_unique<Scratch>(features_->class_count())) {
+  for (const Expert& expert : kExperts) state_.expert_ids.push_back(expert.id);
+  state_.priors.assign(kPriors.begin(), kPriors.end());
+  ResizeProcesses(state_, kPaddedExperts);
+}
 
 EvidenceProcess::EvidenceProcess(const EvidenceProcess& other)
     : EvidenceProcess(other.features_, other.tolerance_, other.marks_) {
@@ -178,20 +222,10 @@ EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
   }
   features_ = other.features_;
   tolerance_ = other.tolerance_;
-  count_ = other.count_;
-  log_e_ = other.log_e_;
-  log_shiryaev_roberts_ = other.log_shiryaev_roberts_;
-  log_cusum_ = other.log_cusum_;
-  maximum_ = other.maximum_;
-  shiryaev_roberts_maximum_ = other.shiryaev_roberts_maximum_;
-  cusum_maximum_ = other.cusum_maximum_;
+  state_ = other.state_;
   marks_ = other.marks_;
   evidence_reached_at_ = other.evidence_reached_at_;
   drift_reached_at_ = other.drift_reached_at_;
-  pair_sum_ = other.pair_sum_;
-  square_sum_ = other.square_sum_;
-  projections_ = other.projections_;
-  projection_variance_ = other.projection_variance_;
   *all_ = *other.all_;
   *recent_ = *other.recent_;
   *class_counts_ = *other.class_counts_;
@@ -215,8 +249,8 @@ void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
 void EvidenceProcess::Add(const PredictionBatch& batch) noexcept {
   std::size_t first = 0;
   while (first < batch.size()) {
-    // Rescaling occurs at the same predictions, regardless of how the stream is split into calls.
-    const std::int64_t until_rescale = kRescalePeriod - count_ % kRescalePeriod;
+    // Rescaling occurs at the same predictions regardless of how the stream is split into calls.
+    const std::int64_t until_rescale = kRescalePeriod - state_.count % kRescalePeriod;
     const std::size_t rows =
         std::min({batch.size() - first, kRowsAtOnce, static_cast<std::size_t>(until_rescale)});
     AddSome(batch.rows(first, rows));
@@ -239,7 +273,7 @@ void EvidenceProcess::AddSome(const PredictionBatch& batch) noexcept {
   recent_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(),
                           scratch.recent_witness.data(), scratch.recent_match.data());
   for (std::size_t row = 0; row < rows; ++row) AddRow(batch, row);
-  if (count_ % kRescalePeriod == 0) {
+  if (state_.count % kRescalePeriod == 0) {
     class_counts_->RescaleRecent(1 / recent_->weight());
     recent_->Rescale();
   }
@@ -254,7 +288,7 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   PredictionTerms& prediction = scratch.prediction;
   Smooth(g.data(), tolerance_ / static_cast<double>(g.size()), scratch.edges.data(), prediction);
   const double penalty = std::log1p(std::max(0.0, prediction.total - 1) + tolerance_);
-  ++count_;
+  ++state_.count;
 
   const PastTerms all = all_->Terms(prediction, all_witness, scratch.all_match[row], label);
   const PastTerms recent =
@@ -264,15 +298,16 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   const ProcessMixtures mixtures =
       AdvanceProcesses(Bets(prediction, all, classes[kAll], label),
                        Bets(prediction, recent, classes[kRecent], label), penalty,
-                       {.log_e = log_e_.data(),
-                        .log_r1 = log_shiryaev_roberts_.data(),
-                        .log_c1 = log_cusum_.data()});
-  maximum_.Add(mixtures.log_e, count_);
-  shiryaev_roberts_maximum_.Add(mixtures.log_r1, count_);
-  cusum_maximum_.Add(mixtures.log_c1, count_);
-  if (evidence_reached_at_ == 0 && mixtures.log_e >= marks_.log_e) evidence_reached_at_ = count_;
+                       {.log_e = state_.log_e.data(),
+                        .log_r1 = state_.log_shiryaev_roberts.data(),
+                        .log_c1 = state_.log_cusum.data()});
+  const double log_e_value = mixtures.log_e + state_.log_offset;
+  state_.maximum.Add(log_e_value, state_.count);
+  state_.shiryaev_roberts_maximum.Add(mixtures.log_r1, state_.count);
+  state_.cusum_maximum.Add(mixtures.log_c1, state_.count);
+  if (evidence_reached_at_ == 0 && log_e_value >= marks_.log_e) evidence_reached_at_ = state_.count;
   if (drift_reached_at_ == 0 && mixtures.log_r1 >= marks_.log_shiryaev_roberts) {
-    drift_reached_at_ = count_;
+    drift_reached_at_ = state_.count;
   }
 
   const double* const residual = &scratch.residuals[row * scratch.size];
@@ -280,94 +315,74 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
       ProjectResidual(residual, all_witness, all_witness[label], scratch.size);
   const double norm2 = WitnessNorm2();
   double u = 0;
-  if (norm2 > kNoWitness * square_sum_) {
+  if (norm2 > kNoWitness * state_.square_sum) {
     u = std::clamp(projection.product / std::sqrt(norm2), -std::numbers::sqrt2,
                    std::numbers::sqrt2);
-    projection_variance_ += std::max(projection.variance, 0.0) / norm2;
+    state_.projection_variance += std::max(projection.variance, 0.0) / norm2;
   }
-  projections_.Add(u);
-  pair_sum_ += projection.product;
-  square_sum_ += projection.square;
+  state_.projections.Add(u);
+  state_.pair_sum += projection.product;
+  state_.square_sum += projection.square;
 
   all_->AddLabel(prediction, label);
   recent_->AddLabel(prediction, label);
   class_counts_->Add(prediction, g.data(), label, {all_->weight(), recent_->weight()});
 }
 
-double EvidenceProcess::WitnessNorm2() const noexcept { return 2 * pair_sum_ + square_sum_; }
+double EvidenceProcess::WitnessNorm2() const noexcept {
+  return 2 * state_.pair_sum + state_.square_sum;
+}
 
 EvidenceReading EvidenceProcess::Read() const {
   EvidenceReading reading;
-  reading.count = count_;
-  reading.evidence = EvidenceOf(log_e_);
-  reading.maximum = maximum_;
-  reading.drift.shiryaev_roberts = {ToLog10(LogMixture(log_shiryaev_roberts_.data())),
-                                    shiryaev_roberts_maximum_};
-  reading.drift.cusum = {ToLog10(LogMixture(log_cusum_.data())), cusum_maximum_};
+  reading.count = state_.count;
+  reading.evidence = EvidenceOf(state_.log_e, state_.log_offset);
+  reading.maximum = state_.maximum;
+  reading.drift.shiryaev_roberts = {ToLog10(LogMixture(state_.log_shiryaev_roberts.data())),
+                                    state_.shiryaev_roberts_maximum};
+  reading.drift.cusum = {ToLog10(LogMixture(state_.log_cusum.data())), state_.cusum_maximum};
   reading.evidence_reached_at = evidence_reached_at_;
   reading.drift_reached_at = drift_reached_at_;
-  SetWitnessNorm({.count = count_, .norm2 = WitnessNorm2(), .square_sum = square_sum_}, reading);
-  reading.projections = projections_;
-  reading.projection_variance = projection_variance_;
+  SetWitnessNorm({.count = state_.count, .norm2 = WitnessNorm2(), .square_sum = state_.square_sum},
+                 reading);
+  reading.projections = state_.projections;
+  reading.projection_variance = state_.projection_variance;
   return reading;
 }
 
 void EvidenceProcess::RestartDrift() noexcept {
-  std::fill(log_shiryaev_roberts_.begin(), log_shiryaev_roberts_.end(), 0.0);
-  std::fill(log_cusum_.begin(), log_cusum_.end(), 0.0);
+  std::fill(state_.log_shiryaev_roberts.begin(), state_.log_shiryaev_roberts.end(), 0.0);
+  std::fill(state_.log_cusum.begin(), state_.log_cusum.end(), 0.0);
   drift_reached_at_ = 0;
-  shiryaev_roberts_maximum_ = {0, count_};
-  cusum_maximum_ = {0, count_};
+  state_.shiryaev_roberts_maximum = {0, state_.count};
+  state_.cusum_maximum = {0, state_.count};
 }
 
 EvidenceProcess::State EvidenceProcess::Save() const {
-  const auto experts = [](const std::vector<double>& padded) {
-    return std::vector<double>(padded.begin(), padded.begin() + kExpertCount);
-  };
-  PastState all = all_->Save();
-  PastState recent = recent_->Save();
-  class_counts_->Save(all, recent);
-  return {.count = count_,
-          .log_e = experts(log_e_),
-          .maximum = maximum_,
-          .log_shiryaev_roberts = experts(log_shiryaev_roberts_),
-          .log_cusum = experts(log_cusum_),
-          .shiryaev_roberts_maximum = shiryaev_roberts_maximum_,
-          .cusum_maximum = cusum_maximum_,
-          .pair_sum = pair_sum_,
-          .square_sum = square_sum_,
-          .projections = projections_,
-          .projection_variance = projection_variance_,
-          .all = std::move(all),
-          .recent = std::move(recent)};
+  State state{state_, all_->Save(), recent_->Save()};
+  class_counts_->Save(state.all, state.recent);
+  ResizeProcesses(state, kExpertCount);
+  return state;
 }
 
-absl::Status EvidenceProcess::Restore(const State& state) {
-  if (!Fits(state, features_->class_count())) {
-    return absl::InvalidArgumentError(absl::StrCat("the state is not of ", kExpertCount,
-                                                   " experts over ", features_->class_count(),
-                                                   " classes"));
+absl::Status EvidenceProcess::Restore(State state) {
+  const std::size_t class_count = features_->class_count();
+  if (!Fits(state, class_count)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state is not of experts over ", class_count, " classes"));
   }
-  count_ = state.count;
-  std::copy(state.log_e.begin(), state.log_e.end(), log_e_.begin());
-  std::copy(state.log_shiryaev_roberts.begin(), state.log_shiryaev_roberts.end(),
-            log_shiryaev_roberts_.begin());
-  std::copy(state.log_cusum.begin(), state.log_cusum.end(), log_cusum_.begin());
-  maximum_ = state.maximum;
-  shiryaev_roberts_maximum_ = state.shiryaev_roberts_maximum;
-  cusum_maximum_ = state.cusum_maximum;
-  pair_sum_ = state.pair_sum;
-  square_sum_ = state.square_sum;
-  projections_ = state.projections;
-  projection_variance_ = state.projection_variance;
+  AdoptExperts(state);
   all_->Restore(state.all);
   recent_->Restore(state.recent);
   class_counts_->Restore(state.all, state.recent);
+  state_ = std::move(static_cast<EvidenceTotals&>(state));
+  ResizeProcesses(state_, kPaddedExperts);
   return absl::OkStatus();
 }
 
 std::size_t EvidenceProcess::MaxMemory(std::size_t class_count) noexcept {
   return sizeof(EvidenceProcess) + 3 * kPaddedExperts * sizeof(double) +
+         kExpertCount * (sizeof(std::int32_t) + sizeof(double)) +
          2 * PastSums::Memory(class_count) + ClassCounts::Memory(class_count) +
          Scratch::Memory(class_count);
 }
@@ -376,7 +391,7 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* c
   if (parts.empty()) return absl::InvalidArgumentError("no parts, expected one or more");
   const std::size_t class_count = parts.front()->all.label_counts.size();
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!Fits(*parts[i], class_count)) {
+    if (!Fits(*parts[i], class_count) || !HasExperts(*parts[i])) {
       return absl::InvalidArgumentError(absl::StrCat("parts[", i, "] is not of ", kExpertCount,
                                                      " experts over ", class_count, " classes"));
     }
@@ -397,7 +412,7 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* c
     shiryaev_roberts.push_back(LogSumExp(part->log_shiryaev_roberts, kPriors));
     cusum.push_back(LogSumExp(part->log_cusum, kPriors));
   }
-  reading.evidence = EvidenceOf(log_e);
+  reading.evidence = EvidenceOf(log_e, 0);
   reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);
   const std::vector<double> shares(parts.size(), 1 / static_cast<double>(parts.size()));
   const auto average = [&](const std::vector<double>& values) {

@@ -1,5 +1,6 @@
 // What is watched of a model, as the store holds it.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -65,10 +66,13 @@ PastState Get(const store::v1::PastState& stored) {
 
 void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   out.set_count(state.count);
+  out.mutable_expert_ids()->Add(state.expert_ids.begin(), state.expert_ids.end());
+  Put(state.priors, *out.mutable_priors());
   Put(state.log_e, *out.mutable_log_e());
-  Put(state.maximum, *out.mutable_maximum());
   Put(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
   Put(state.log_cusum, *out.mutable_log_cusum());
+  out.set_log_offset(state.log_offset);
+  Put(state.maximum, *out.mutable_maximum());
   Put(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
   Put(state.cusum_maximum, *out.mutable_cusum_maximum());
   out.set_pair_sum(state.pair_sum);
@@ -79,20 +83,38 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.recent, *out.mutable_recent());
 }
 
+// Names the experts of a state that was stored without their ids.
+void NameExperts(EvidenceTotals& state) {
+  // The number of experts of each kind. All kinds had equal shares.
+  constexpr std::array<std::size_t, 7> kExpertsOfKind = {7, 6, 2, 2, 10, 4, 3};
+  for (const std::size_t count : kExpertsOfKind) {
+    for (std::size_t i = 0; i < count; ++i) {
+      state.expert_ids.push_back(static_cast<std::int32_t>(state.expert_ids.size()) + 1);
+      state.priors.push_back(1. / static_cast<double>(count * kExpertsOfKind.size()));
+    }
+  }
+}
+
 EvidenceState Get(const store::v1::EvidenceState& stored) {
-  return {.count = stored.count(),
-          .log_e = Get(stored.log_e()),
-          .maximum = Get(stored.maximum()),
-          .log_shiryaev_roberts = Get(stored.log_shiryaev_roberts()),
-          .log_cusum = Get(stored.log_cusum()),
-          .shiryaev_roberts_maximum = Get(stored.shiryaev_roberts_maximum()),
-          .cusum_maximum = Get(stored.cusum_maximum()),
-          .pair_sum = stored.pair_sum(),
-          .square_sum = stored.square_sum(),
-          .projections = Get(stored.projections()),
-          .projection_variance = stored.projection_variance(),
-          .all = Get(stored.all()),
-          .recent = Get(stored.recent())};
+  EvidenceState state;
+  state.count = stored.count();
+  state.expert_ids.assign(stored.expert_ids().begin(), stored.expert_ids().end());
+  state.priors = Get(stored.priors());
+  if (stored.expert_ids().empty()) NameExperts(state);
+  state.log_e = Get(stored.log_e());
+  state.log_shiryaev_roberts = Get(stored.log_shiryaev_roberts());
+  state.log_cusum = Get(stored.log_cusum());
+  state.log_offset = stored.log_offset();
+  state.maximum = Get(stored.maximum());
+  state.shiryaev_roberts_maximum = Get(stored.shiryaev_roberts_maximum());
+  state.cusum_maximum = Get(stored.cusum_maximum());
+  state.pair_sum = stored.pair_sum();
+  state.square_sum = stored.square_sum();
+  state.projections = Get(stored.projections());
+  state.projection_variance = stored.projection_variance();
+  state.all = Get(stored.all());
+  state.recent = Get(stored.recent());
+  return state;
 }
 
 void Put(const RunningReliability& reliability, store::v1::ReliabilityState& out) {

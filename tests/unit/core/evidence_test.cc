@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "calibd/core/generator.h"
@@ -54,12 +55,19 @@ PredictionSet Mixed(std::size_t m, std::size_t n, std::uint64_t seed) {
 TEST(ExpertsTest, PriorsAreEqualByKindAndSumToOne) {
   std::map<ExpertKind, double> of_kind;
   for (std::size_t j = 0; j < kExpertCount; ++j) of_kind[kExperts[j].kind] += kPriors[j];
-  EXPECT_EQ(kExpertCount, 34u);
   ASSERT_EQ(of_kind.size(), 7u);
   for (const auto& [kind, share] : of_kind) {
     EXPECT_NEAR(share, 1.0 / 7, 1e-15);
   }
   EXPECT_EQ(kPriors[0], kPriors[kWitnessBets.size() - 1]);
+}
+
+TEST(ExpertsTest, IdsAreUnique) {
+  std::set<std::int32_t> ids;
+  for (const Expert& expert : kExperts) {
+    EXPECT_GT(expert.id, 0);
+    EXPECT_TRUE(ids.insert(expert.id).second) << expert.id;
+  }
 }
 
 TEST(EvidenceTest, EveryExpertIsItsFormulaAtEveryStep) {

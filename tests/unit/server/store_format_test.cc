@@ -307,16 +307,19 @@ void SetMaximum(double log_value, std::int64_t at, store::v1::RunningMaximum& ma
 }
 
 store::v1::MonitorState MonitorOf17() {
-  constexpr int kExperts = static_cast<int>(kExpertCount);
+  constexpr int kCount = static_cast<int>(kExpertCount);
   store::v1::MonitorState monitor;
   store::v1::WatchState& watch = *monitor.mutable_watch();
   watch.set_first_observation(11);
   store::v1::EvidenceState& evidence = *watch.mutable_evidence();
   evidence.set_count(7);
-  Fill(kExperts, -0.25, *evidence.mutable_log_e());
+  for (const Expert& expert : kExperts) evidence.add_expert_ids(expert.id);
+  evidence.mutable_priors()->Add(kPriors.begin(), kPriors.end());
+  evidence.set_log_offset(0.0625);
+  Fill(kCount, -0.25, *evidence.mutable_log_e());
   SetMaximum(0.5, 3, *evidence.mutable_maximum());
-  Fill(kExperts, 0.25, *evidence.mutable_log_shiryaev_roberts());
-  Fill(kExperts, 0.125, *evidence.mutable_log_cusum());
+  Fill(kCount, 0.25, *evidence.mutable_log_shiryaev_roberts());
+  Fill(kCount, 0.125, *evidence.mutable_log_cusum());
   SetMaximum(0.75, 4, *evidence.mutable_shiryaev_roberts_maximum());
   SetMaximum(0.625, 5, *evidence.mutable_cusum_maximum());
   evidence.set_pair_sum(1.5);
@@ -386,6 +389,27 @@ TEST(StoreFormatTest, WatchedStatesAreWrittenAsEver) {
   const absl::Status restored = model.strand_state().Restore(state);
   ASSERT_TRUE(restored.ok()) << restored;
   ExpectGolden("model_state_watched", model.strand_state().Save().SerializeAsString());
+}
+
+// Before states named their experts.
+TEST(StoreFormatTest, StatesWithoutExpertIdsHaveExperts1To34) {
+  store::v1::ModelState golden;
+  ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_watched_unnamed_experts")));
+  ThreadPool pool("test", 1);
+  Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
+  const absl::Status restored = model.strand_state().Restore(golden);
+  ASSERT_TRUE(restored.ok()) << restored;
+  const store::v1::ModelState saved = model.strand_state().Save();
+  const store::v1::EvidenceState& evidence = saved.monitor().watch().evidence();
+  const store::v1::EvidenceState& before = golden.monitor().watch().evidence();
+  ASSERT_EQ(before.log_e_size(), 34);
+  for (int j = 0; j < evidence.expert_ids_size(); ++j) {
+    const int id = evidence.expert_ids(j);
+    EXPECT_EQ(evidence.log_e(j), id <= 34 ? before.log_e(id - 1) : 0) << id;
+  }
+  EXPECT_EQ(evidence.maximum().log_value(), before.maximum().log_value());
+  // As long as the experts are those of then, nothing changes.
+  EXPECT_EQ(evidence.log_offset() == 0, evidence.expert_ids_size() == 34);
 }
 
 TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {

@@ -70,6 +70,7 @@ struct EvidenceMarks {
 
 // The mixture of the experts' e-processes, sum_j prior_j W_j.
 struct Evidence {
+  // Includes the offset that makes the e-value continuous when the experts change.
   double log10_e_value = 0;
   // The e-value of each family's own mixture, and the family's share of the whole mixture with its
   // prior. The shares sum to 1. The order is that of ExpertFamily.
@@ -144,15 +145,22 @@ struct PastState {
   friend bool operator==(const PastState&, const PastState&) = default;
 };
 
-// The mutable state of an EvidenceProcess. Arrays have one value for each of kExperts.
-struct EvidenceState {
+// The state of an EvidenceProcess without its sums over the past.
+struct EvidenceTotals {
   std::int64_t count = 0;
+  // The experts of the following arrays, by Expert::id, and their priors. In the state of this
+  // version those of kExperts.
+  std::vector<std::int32_t> expert_ids;
+  std::vector<double> priors;
   // log W_j, the logarithms of the experts' e-processes.
   std::vector<double> log_e;
-  RunningMaximum maximum;
   // log(1 + R_j) and log max(1, C_j).
   std::vector<double> log_shiryaev_roberts;
   std::vector<double> log_cusum;
+  // Added to the logarithm of the mixture sum_j prior_j W_j. 0 unless the experts or their priors
+  // have changed.
+  double log_offset = 0;
+  RunningMaximum maximum;
   RunningMaximum shiryaev_roberts_maximum;
   RunningMaximum cusum_maximum;
   // sum_{i<j} h_ij and sum_i |d_i|^2.
@@ -160,6 +168,12 @@ struct EvidenceState {
   double square_sum = 0;
   RunningMoments projections;
   double projection_variance = 0;
+
+  friend bool operator==(const EvidenceTotals&, const EvidenceTotals&) = default;
+};
+
+// The mutable state of an EvidenceProcess.
+struct EvidenceState : EvidenceTotals {
   PastState all;
   PastState recent;
 
@@ -200,9 +214,22 @@ class EvidenceProcess {
   using State = EvidenceState;
   [[nodiscard]] State Save() const;
   // Restores a state that was saved by a process with equal features. Later predictions then give
-  // the same bits on the same kind of CPU. Errors: InvalidArgument if the state is invalid for such
-  // a process; this object is then unchanged.
-  [[nodiscard]] absl::Status Restore(const State& state);
+  // the same bits on the same kind of CPU. Errors: InvalidArgument when the state is invalid for
+  // such a process; this object is then unchanged.
+  //
+  // The state may have other experts or priors. Experts are matched by id: an expert that kExperts
+  // lacks is dropped, and one that the state lacks starts with W = 1 at this prediction. The
+  // mixture M continues from the old e-value E_s with an offset, at predictions t >= s:
+  //   E_t = E_s M_t / M_s = E_s sum_j w_j W_j,t / W_j,s,  w_j = prior_j W_j,s / M_s,
+  // with the new priors. Each W_j,t / W_j,s is a nonnegative supermartingale that starts with 1 at
+  // s, and the weights w_j are known at s and sum to 1. So E is one nonnegative supermartingale
+  // from its first prediction on, and Ville's inequality holds for its running maximum over the
+  // change, also if the experts, the priors or s were chosen by looking at the past. The maximum
+  // over the mixtures of the old and of the new experts, M without the offset, has no such bound.
+  // The detectors of drift of all experts continue with the mixtures R_s and C_s. The mixtures are
+  // then continuous too, and E[R_{t+1} | past] <= 1 + R_t, from which E R_T <= E T follows, holds
+  // for any values at s.
+  [[nodiscard]] absl::Status Restore(State state);
 
   [[nodiscard]] const RandomFeatures& features() const noexcept { return *features_; }
   // Upper bound of the bytes that a process holds, without its features.
@@ -221,21 +248,11 @@ class EvidenceProcess {
 
   std::shared_ptr<const RandomFeatures> features_;
   double tolerance_;
-  std::int64_t count_ = 0;
-  // One value for each padded expert.
-  std::vector<double> log_e_;
-  std::vector<double> log_shiryaev_roberts_;
-  std::vector<double> log_cusum_;
-  RunningMaximum maximum_;
-  RunningMaximum shiryaev_roberts_maximum_;
-  RunningMaximum cusum_maximum_;
+  // The arrays of the experts are padded, except ids and priors.
+  EvidenceTotals state_;
   EvidenceMarks marks_;
   std::int64_t evidence_reached_at_ = 0;
   std::int64_t drift_reached_at_ = 0;
-  double pair_sum_ = 0;
-  double square_sum_ = 0;
-  RunningMoments projections_;
-  double projection_variance_ = 0;
   std::unique_ptr<PastSums> all_;
   std::unique_ptr<PastSums> recent_;
   std::unique_ptr<ClassCounts> class_counts_;
@@ -247,8 +264,9 @@ class EvidenceProcess {
 // label is drawn from its prediction given the past of all parts; sums of features, residuals and
 // projections add, so that SKCE_uq is over pairs across parts too; the detectors' statistics are
 // averaged, and their run length counts the predictions of one part. The result is for reading
-// only: parts continue separately.
-// Errors: InvalidArgument when parts is empty, or they differ in size. Cost: O(D m) a part.
+// only: parts continue separately. Their offsets have no part in it, so a maximum over readings
+// must start anew when the experts change. Errors: InvalidArgument when parts is empty, or they
+// differ in size. Cost: O(D m) a part.
 [[nodiscard]] absl::StatusOr<EvidenceReading> CombineDisjoint(
     std::span<const EvidenceState* const> parts);
 

@@ -1,8 +1,10 @@
 #ifndef CALIBD_CORE_EXPERTS_H_
 #define CALIBD_CORE_EXPERTS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace calibd {
 
@@ -37,40 +39,83 @@ enum class ExpertKind {
 };
 
 struct Expert {
+  // Names the expert in saved states: greater than 0, unique, and never used for another expert.
+  std::int32_t id;
   ExpertKind kind;
   // c, eta, theta, beta or pi.
   double parameter;
 };
 
-inline constexpr std::array kWitnessBets = {1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, .9};
-inline constexpr std::array kTiltRates = {.5, 1., 2., 4., 8., 16.};
-inline constexpr std::array kHistogramPowers = {.5, 1.};
-inline constexpr std::array kPowers = {1. / 3, .5, 2. / 3, .8, .9, 1 / .9, 1.25, 1.5, 2., 3.};
-inline constexpr std::array kUniformShares = {.001, .01, .05, .2};
-inline constexpr std::array kLabelShares = {.02, .1, .4};
-
-inline constexpr std::size_t kExpertCount = kWitnessBets.size() + kTiltRates.size() +
-                                            2 * kHistogramPowers.size() + kPowers.size() +
-                                            kUniformShares.size() + kLabelShares.size();
-
-// All experts. To add an expert, add its parameter to an array above; a new kind needs its formula
-// in src/experts.cc. Saved state uses this order.
-[[nodiscard]] constexpr std::array<Expert, kExpertCount> MakeExperts() {
-  std::array<Expert, kExpertCount> experts{};
-  std::size_t count = 0;
-  const auto add = [&](ExpertKind kind, const auto& parameters) {
-    for (const double parameter : parameters) experts[count++] = {kind, parameter};
-  };
-  add(ExpertKind::kWitness, kWitnessBets);
-  add(ExpertKind::kTilt, kTiltRates);
-  add(ExpertKind::kPooledHistogram, kHistogramPowers);
-  add(ExpertKind::kClassHistogram, kHistogramPowers);
-  add(ExpertKind::kPower, kPowers);
-  add(ExpertKind::kUniformShare, kUniformShares);
-  add(ExpertKind::kLabelShare, kLabelShares);
-  return experts;
+[[nodiscard]] consteval auto MakeExperts() {
+  using enum ExpertKind;
+  return std::to_array<Expert>({
+      {1, kWitness, 1. / 64},
+      {2, kWitness, 1. / 32},
+      {3, kWitness, 1. / 16},
+      {4, kWitness, 1. / 8},
+      {5, kWitness, 1. / 4},
+      {6, kWitness, 1. / 2},
+      {7, kWitness, .9},
+      {8, kTilt, .5},
+      {9, kTilt, 1},
+      {10, kTilt, 2},
+      {11, kTilt, 4},
+      {12, kTilt, 8},
+      {13, kTilt, 16},
+      {14, kPooledHistogram, .5},
+      {15, kPooledHistogram, 1},
+      {16, kClassHistogram, .5},
+      {17, kClassHistogram, 1},
+      {18, kPower, 1. / 3},
+      {19, kPower, .5},
+      {20, kPower, 2. / 3},
+      {21, kPower, .8},
+      {22, kPower, .9},
+      {23, kPower, 1 / .9},
+      {24, kPower, 1.25},
+      {25, kPower, 1.5},
+      {26, kPower, 2},
+      {27, kPower, 3},
+      {28, kUniformShare, .001},
+      {29, kUniformShare, .01},
+      {30, kUniformShare, .05},
+      {31, kUniformShare, .2},
+      {32, kLabelShare, .02},
+      {33, kLabelShare, .1},
+      {34, kLabelShare, .4},
+  });
 }
-inline constexpr std::array<Expert, kExpertCount> kExperts = MakeExperts();
+// All experts, in the order of their kinds. To add an expert, add a row with an id that was never
+// used; a new kind also needs its formula in src/experts.cc. A state that was saved with other
+// experts continues with these, see EvidenceProcess::Restore.
+inline constexpr auto kExperts = MakeExperts();
+inline constexpr std::size_t kExpertCount = kExperts.size();
+static_assert(std::is_sorted(kExperts.begin(), kExperts.end(),
+                             [](const Expert& a, const Expert& b) { return a.kind < b.kind; }));
+
+[[nodiscard]] constexpr std::size_t CountOf(ExpertKind kind) {
+  return static_cast<std::size_t>(std::count_if(
+      kExperts.begin(), kExperts.end(), [kind](const Expert& one) { return one.kind == kind; }));
+}
+
+// The parameters of the experts of one kind.
+template <ExpertKind kKind>
+[[nodiscard]] consteval auto ParametersOf() {
+  std::array<double, CountOf(kKind)> parameters{};
+  std::size_t count = 0;
+  for (const Expert& expert : kExperts) {
+    if (expert.kind == kKind) parameters[count++] = expert.parameter;
+  }
+  return parameters;
+}
+inline constexpr auto kWitnessBets = ParametersOf<ExpertKind::kWitness>();
+inline constexpr auto kTiltRates = ParametersOf<ExpertKind::kTilt>();
+// The same for both kinds of histogram.
+inline constexpr auto kHistogramPowers = ParametersOf<ExpertKind::kPooledHistogram>();
+static_assert(kHistogramPowers == ParametersOf<ExpertKind::kClassHistogram>());
+inline constexpr auto kPowers = ParametersOf<ExpertKind::kPower>();
+inline constexpr auto kUniformShares = ParametersOf<ExpertKind::kUniformShare>();
+inline constexpr auto kLabelShares = ParametersOf<ExpertKind::kLabelShare>();
 
 // Groups of experts for which the evidence is reported.
 enum class ExpertFamily { kWitness, kTilt, kPooledHistogram, kClassHistogram, kParametric };
@@ -97,14 +142,15 @@ inline constexpr std::size_t kFamilyCount = 5;
 // "witness", "tilt", "pooled_histogram", "class_histogram", "parametric".
 [[nodiscard]] const char* FamilyName(ExpertFamily family) noexcept;
 
-[[nodiscard]] constexpr std::array<double, kExpertCount> MakePriors() {
+[[nodiscard]] consteval std::array<double, kExpertCount> MakePriors() {
   std::array<double, kExpertCount> priors{};
-  std::size_t kinds = 0;
+  int kinds = 0;
   for (std::size_t j = 0; j < kExpertCount; ++j) {
     if (j == 0 || kExperts[j].kind != kExperts[j - 1].kind) ++kinds;
-    for (const Expert& other : kExperts) priors[j] += kExperts[j].kind == other.kind ? 1 : 0;
   }
-  for (double& prior : priors) prior = 1 / (static_cast<double>(kinds) * prior);
+  for (std::size_t j = 0; j < kExpertCount; ++j) {
+    priors[j] = 1. / (kinds * static_cast<double>(CountOf(kExperts[j].kind)));
+  }
   return priors;
 }
 // Prior weights of the experts in the mixture, which sum to 1: equal for all kinds, and equal for
