@@ -4,8 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -18,6 +17,7 @@
 #include "server/executor/thread_pool.h"
 #include "server/http/http_endpoint.h"
 #include "server/http/http_hosts.h"
+#include "server/ingest/commit_queue.h"
 #include "server/ingest/due_work.h"
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
@@ -35,7 +35,7 @@
 #include "server/rpc/rpc_interceptor.h"
 #include "server/rpc/services.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
+#include "server/store/local/local_store.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -81,8 +81,7 @@ struct Server::Parts {
              computers, compute_threads),
         ingestor(commits, clock, static_cast<std::size_t>(options.ingest_queue_bytes)),
         streams(static_cast<std::size_t>(options.max_ingest_streams)),
-        history(options.data_dir + "/calibd.db",
-                [this](const absl::Status& damage) { health.ReportDamage(damage); }),
+        history(store, [this](const absl::Status& damage) { health.ReportDamage(damage); }),
         api({.registry = registry,
              .commits = commits,
              .jobs = jobs,
@@ -92,8 +91,7 @@ struct Server::Parts {
              .health = health,
              .model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
              .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes),
-             .max_watchers = static_cast<std::size_t>(options.max_watchers),
-             .data_dir = options.data_dir}),
+             .max_watchers = static_cast<std::size_t>(options.max_watchers)}),
         models({api, response_memory}),
         ingest({api, response_memory},
                {.max_message_bytes = options.max_message_bytes,
@@ -192,17 +190,13 @@ struct Server::Parts {
 
   // The file system may have less room than the models reserve.
   void WarnOfSmallDisk() const {
-    std::error_code error;
-    const std::filesystem::space_info disk = std::filesystem::space(options.data_dir, error);
-    if (error) return;
-    const auto used =
-        static_cast<std::uintmax_t>(store.log_file_bytes() + commits.statistics().database_bytes);
+    const std::optional<Store::Space> disk = store.space();
     const std::size_t reserved = registry.reserved_disk_bytes();
-    if (disk.available + used < reserved) {
+    if (disk.has_value() && disk->available + disk->used < reserved) {
       spdlog::warn(
           "the store may need {} bytes of disk (calibd_store_reserved_bytes), but it has {} and {} "
           "are free: calibd refuses batches when the disk is full",
-          reserved, used, disk.available);
+          reserved, disk->used, disk->available);
     }
   }
 
@@ -270,7 +264,7 @@ Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Events events) {
   CALIBD_ASSIGN_OR_RETURN(std::vector<std::string> hosts, ParseHttpHosts(options.http_hosts));
-  CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(options.data_dir));
+  CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, LocalStore::Open(options.data_dir));
   auto parts = std::make_unique<Parts>(options, std::move(store), std::move(events));
   CALIBD_ASSIGN_OR_RETURN(
       parts->http, HttpEndpoint::Start(

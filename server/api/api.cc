@@ -12,7 +12,7 @@ Api::Api(const ApiParts& parts)
     : parts_(parts),
       verdicts_(parts.registry),
       watches_(parts.registry, parts.max_watchers),
-      upkeep_(parts.registry, parts.data_dir, parts.commits, parts.health) {}
+      upkeep_(parts.registry, parts.commits, parts.health) {}
 
 absl::Status Api::ListVerdicts(const v1::ListVerdictsRequest& request,
                                const Reply<v1::ListVerdictsResponse>& reply) {

@@ -18,11 +18,11 @@
 #include "server/api/store_upkeep.h"
 #include "server/api/verdict_list.h"
 #include "server/compute/window_jobs.h"
+#include "server/ingest/commit_queue.h"
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
@@ -40,8 +40,6 @@ struct ApiParts {
   std::size_t model_memory_bytes = 0;
   std::size_t model_disk_bytes = 0;
   std::size_t max_watchers = 0;
-  // The folder of the store to which `commits` writes.
-  std::string data_dir;
 };
 
 // field: the request field that holds the name, for the error. Errors: InvalidArgument naming the

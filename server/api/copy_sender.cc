@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "server/errors.h"
-
 namespace calibd::server {
 namespace {
 
@@ -13,7 +11,8 @@ constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 
 }  // namespace
 
-CopySender::CopySender(File copy, Reply<v1::BackupResponse> stream, ThreadPool& readers)
+CopySender::CopySender(std::unique_ptr<StoreCopy> copy, Reply<v1::BackupResponse> stream,
+                       ThreadPool& readers)
     : copy_(std::move(copy)),
       stream_(std::move(stream)),
       readers_(readers),
@@ -42,10 +41,8 @@ void CopySender::PostNext() {
 absl::Status CopySender::SendNext() {
   if (!stream_->idle()) return absl::OkStatus();
   const absl::StatusOr<std::size_t> size =
-      copy_.Read(chunk_.data(), chunk_.size(), static_cast<std::uint64_t>(sent_bytes_));
-  if (!size.ok()) {
-    return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", "the copy cannot be read");
-  }
+      copy_->Read(static_cast<std::uint64_t>(sent_bytes_), chunk_);
+  if (!size.ok()) return size.status();
   v1::BackupResponse response;
   if (*size == 0) {
     response.mutable_complete()->set_size_bytes(sent_bytes_);

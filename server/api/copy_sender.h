@@ -13,7 +13,7 @@
 #include "calibd/v1/store_service.pb.h"
 #include "server/api/call.h"
 #include "server/executor/thread_pool.h"
-#include "server/store/local/file.h"
+#include "server/store/maintenance.h"
 
 namespace calibd::server {
 
@@ -24,7 +24,8 @@ class CopySender final : public std::enable_shared_from_this<CopySender> {
   using Clock = std::chrono::steady_clock;
 
   // readers: the threads that read the copy; must outlive the call.
-  CopySender(File copy, Reply<v1::BackupResponse> stream, ThreadPool& readers);
+  CopySender(std::unique_ptr<StoreCopy> copy, Reply<v1::BackupResponse> stream,
+             ThreadPool& readers);
 
   void Start();
   // Ends the call and frees the copy at once, even if the client does not read the error.
@@ -35,10 +36,10 @@ class CopySender final : public std::enable_shared_from_this<CopySender> {
 
  private:
   void PostNext();
-  // Runs on a reading thread. Errors: Unavailable.
+  // Runs on a reading thread. Errors: those of StoreCopy::Read.
   absl::Status SendNext();
 
-  const File copy_;
+  const std::unique_ptr<StoreCopy> copy_;
   const Reply<v1::BackupResponse> stream_;
   ThreadPool& readers_;
   std::atomic<Clock::time_point> last_taken_;

@@ -10,7 +10,7 @@ const char* RefusalText(CommitQueue::Refusal refusal) {
   switch (refusal) {
     case CommitQueue::Refusal::kNothing:
       break;
-    case CommitQueue::Refusal::kDatabase:
+    case CommitQueue::Refusal::kCatalog:
       return "the disk is full: models cannot be created or deleted, and batches are accepted "
              "only while the log's newest file has room";
     case CommitQueue::Refusal::kLog:

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "server/error_log.h"
-#include "server/store/commit_queue.h"
+#include "server/ingest/commit_queue.h"
 
 namespace calibd::server {
 

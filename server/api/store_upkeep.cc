@@ -1,10 +1,6 @@
 #include "server/api/store_upkeep.h"
 
-#include <fcntl.h>
-
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +8,6 @@
 #include "server/api/progress_sender.h"
 #include "server/errors.h"
 #include "server/ingest/verification.h"
-#include "server/store/local/backup.h"
 
 namespace calibd::server {
 namespace {
@@ -29,10 +24,9 @@ absl::Status BusyError(const char* message) {
                         kUpkeepRetryDelay);
 }
 
-// Sends the progress of a computation, and returns whether the client still waits for the result.
+// Sends the progress of a computation, and stops it when the call ends or the server drains.
 template <typename Response>
-std::function<bool(double)> Progress(const Reply<Response>& reply,
-                                     const std::atomic<bool>& draining) {
+OnProgress SendProgress(const Reply<Response>& reply, const std::atomic<bool>& draining) {
   return [reply, &draining, sender = ProgressSender(reply)](double fraction) mutable {
     sender(fraction);
     return !draining && !reply->ended();
@@ -41,19 +35,12 @@ std::function<bool(double)> Progress(const Reply<Response>& reply,
 
 }  // namespace
 
-StoreUpkeep::StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
-                         Health& health)
+StoreUpkeep::StoreUpkeep(const ModelRegistry& registry, CommitQueue& commits, Health& health)
     : registry_(registry),
-      folder_(std::move(folder)),
       commits_(commits),
       health_(health),
       computer_("calibd-upkeep", 1, kNiceness),
-      reader_("calibd-copies", 1, kNiceness) {
-  std::error_code error;
-  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
-    std::filesystem::remove(copy() + suffix, error);
-  }
-}
+      reader_("calibd-copies", 1, kNiceness) {}
 
 template <typename Response>
 absl::Status StoreUpkeep::Begin(const Reply<Response>& reply,
@@ -79,26 +66,20 @@ absl::Status StoreUpkeep::Backup(const Reply<v1::BackupResponse>& reply) {
 
 absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn) {
   CALIBD_RETURN_IF_ERROR(AdmitCopy());
-  absl::Status status = CopyStore(database(), commits_, copy(), Progress(reply, draining_));
+  absl::StatusOr<std::unique_ptr<StoreCopy>> copy = Copy(SendProgress(reply, draining_));
+  absl::Status status = copy.status();
   if (absl::IsDataLoss(status)) health_.ReportDamage(status);
   if (absl::IsResourceExhausted(status)) {
-    const CommitQueue::Statistics used = commits_.statistics();
+    const Store::Sizes sizes = commits_.statistics().sizes;
     return WithClientMessage(
         std::move(status),
         absl::StrCat("the backup was not made: the server first makes a copy of at most ",
-                     used.log_bytes + used.database_bytes,
+                     sizes.log_bytes + sizes.catalog_bytes,
                      " bytes in its data-dir, whose disk has too little room; free some there and "
                      "try again"));
   }
   if (!status.ok()) return status;
-  absl::StatusOr<File> file = File::Open(copy(), O_RDONLY | O_CLOEXEC, "send a backup");
-  // A file without a name disappears when the call or the process ends.
-  std::error_code error;
-  std::filesystem::remove(copy(), error);
-  if (!file.ok() || error) {
-    return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED", "the copy cannot be read");
-  }
-  const auto sender = std::make_shared<CopySender>(*std::move(file), reply, reader_);
+  const auto sender = std::make_shared<CopySender>(*std::move(copy), reply, reader_);
   {
     const std::lock_guard lock(mutex_);
     sending_.push_back(sender);
@@ -106,6 +87,12 @@ absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn&
   turn.reset();
   sender->Start();
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StoreCopy>> StoreUpkeep::Copy(const OnProgress& progress) {
+  const absl::StatusOr<std::shared_ptr<StoreView>> view = commits_.OpenView();
+  if (!view.ok()) return view.status();
+  return (*view)->Copy(progress);
 }
 
 absl::Status StoreUpkeep::AdmitCopy() {
@@ -133,7 +120,7 @@ absl::Status StoreUpkeep::AdmitCopy() {
 absl::Status StoreUpkeep::Verify(const Reply<v1::VerifyResponse>& reply) {
   return Begin(reply, [this, reply](Turn& turn) -> absl::Status {
     absl::StatusOr<v1::Verification> verification =
-        VerifyStore(database(), commits_, Progress(reply, draining_));
+        VerifyStore(commits_, SendProgress(reply, draining_));
     turn.reset();
     if (!verification.ok()) return verification.status();
     for (const std::string& problem : verification->problems()) {

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "calibd/v1/store_service.pb.h"
@@ -13,22 +12,20 @@
 #include "server/api/copy_sender.h"
 #include "server/api/health.h"
 #include "server/executor/thread_pool.h"
+#include "server/ingest/commit_queue.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 
-// Backups and verifications. They read the database through their own connections on a thread of
-// their own, once the models are recovered. One copy or verification is computed at a time. Sending
-// a result does not delay the next computation.
+// Backups and verifications, computed on a thread of their own once the models are recovered. One
+// copy or verification is computed at a time. Sending a result does not delay the next computation.
 class StoreUpkeep {
  public:
-  // folder: the folder of the store. Damage that a copy or verification finds is reported to
-  // health. The constructor deletes an incomplete copy that an earlier process left in the folder.
-  StoreUpkeep(const ModelRegistry& registry, std::string folder, CommitQueue& commits,
-              Health& health);
+  // Damage that a copy or verification finds is reported to health.
+  StoreUpkeep(const ModelRegistry& registry, CommitQueue& commits, Health& health);
 
-  // Errors: Unavailable; ResourceExhausted while another runs.
+  // Errors: Unavailable; ResourceExhausted while another runs. The call also ends with those of
+  // CommitQueue::OpenView, such as Unimplemented.
   [[nodiscard]] absl::Status Backup(const Reply<v1::BackupResponse>& reply);
   [[nodiscard]] absl::Status Verify(const Reply<v1::VerifyResponse>& reply);
 
@@ -49,15 +46,12 @@ class StoreUpkeep {
   template <typename Response>
   absl::Status Begin(const Reply<Response>& reply, std::function<absl::Status(Turn&)> work);
   absl::Status MakeCopy(const Reply<v1::BackupResponse>& reply, Turn& turn);
+  absl::StatusOr<std::unique_ptr<StoreCopy>> Copy(const OnProgress& progress);
   // Makes room for another copy on disk. Errors: ResourceExhausted while the clients of all copies
   // are reading.
   absl::Status AdmitCopy();
 
-  [[nodiscard]] std::string database() const { return folder_ + "/calibd.db"; }
-  [[nodiscard]] std::string copy() const { return folder_ + "/backup.tmp"; }
-
   const ModelRegistry& registry_;
-  const std::string folder_;
   CommitQueue& commits_;
   Health& health_;
   std::atomic<bool> busy_ = false;

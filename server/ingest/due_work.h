@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "server/ingest/commit_queue.h"
 #include "server/ingest/ingestor.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -10,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
-#include "server/store/local/sqlite.h"
 
 namespace calibd::server {
 namespace {
@@ -83,26 +81,20 @@ void HistoryReader::CheckSeries() {
 }
 
 bool HistoryReader::CheckNextSeries() {
-  absl::StatusOr<Database> database = Database::OpenExisting(database_);
-  absl::Status status = database.status();
-  if (status.ok()) status = database->Execute("BEGIN");
+  const absl::StatusOr<std::optional<HistorySeries>> next = store_.NextHistory(checked_);
+  absl::Status status = next.status();
+  if (absl::IsDataLoss(status)) {
+    // The list of the series is damaged, so none of them can be found any more.
+    on_damage_(status);
+    return false;
+  }
+  if (status.ok() && !next->has_value()) return false;
   if (status.ok()) {
-    const absl::StatusOr<std::optional<HistorySeries>> next = NextSeries(*database, checked_);
-    status = next.status();
-    if (absl::IsDataLoss(status)) {
-      // The list of the series is damaged, so no further series can be found.
-      on_damage_(status);
-      return false;
-    }
-    if (status.ok() && !next->has_value()) return false;
-    if (status.ok()) {
-      const HistorySeries series = **next;
-      status = ReadHistory(
-          *database, series, kNoRow, std::numeric_limits<std::int64_t>::max(),
-          [](std::int64_t /*start_s*/, std::string_view /*data*/) { return absl::OkStatus(); });
-      // After any other error, the series is read again.
-      if (status.ok() || absl::IsDataLoss(status)) checked_ = series;
-    }
+    status = store_.ReadHistory(
+        **next, {},
+        [](std::int64_t /*start_s*/, std::string_view /*data*/) { return absl::OkStatus(); });
+    // After any other error it is read again.
+    if (status.ok() || absl::IsDataLoss(status)) checked_ = **next;
   }
   if (absl::IsDataLoss(status)) on_damage_(status);
   return true;
@@ -110,27 +102,20 @@ bool HistoryReader::CheckNextSeries() {
 
 absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
     const Model& model, const Range& range, std::vector<History::Entry> unstored) const {
-  absl::StatusOr<Database> database = Database::OpenExisting(database_);
-  if (!database.ok()) return database.status();
   std::vector<History::Entry> stored;
-  // The transaction shows one state of the database for the rows and for what tells whether they
-  // are complete.
-  absl::Status status = database->Execute("BEGIN");
-  if (status.ok()) {
-    status = ReadHistory(
-        *database,
-        {.model_id = model.id(), .resolution = static_cast<std::int64_t>(range.resolution)},
-        range.start.time_since_epoch().count(), range.end.time_since_epoch().count(),
-        [&](std::int64_t start_s, std::string_view data) {
-          const absl::StatusOr<HistoryBucket> bucket = DecodeHistoryBucket(data);
-          if (bucket.ok()) {
-            stored.push_back({.resolution = range.resolution,
-                              .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
-                              .bucket = *bucket});
-          }
-          return bucket.status();
-        });
-  }
+  const absl::Status status = store_.ReadHistory(
+      {.model_id = model.id(), .resolution = static_cast<std::int64_t>(range.resolution)},
+      {.start_s = range.start.time_since_epoch().count(),
+       .end_s = range.end.time_since_epoch().count()},
+      [&](std::int64_t start_s, std::string_view data) {
+        const absl::StatusOr<HistoryBucket> bucket = DecodeHistoryBucket(data);
+        if (bucket.ok()) {
+          stored.push_back({.resolution = range.resolution,
+                            .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
+                            .bucket = *bucket});
+        }
+        return bucket.status();
+      });
   if (absl::IsDataLoss(status)) on_damage_(status);
   if (!status.ok()) return status;
   if (model.deleted()) return ModelNotFoundError(model.declaration().name.ToString());

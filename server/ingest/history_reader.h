@@ -14,12 +14,12 @@
 #include "server/executor/thread_pool.h"
 #include "server/state/history.h"
 #include "server/state/model.h"
-#include "server/store/local/history_table.h"
+#include "server/store/catalog.h"
 
 namespace calibd::server {
 
-// Merges the stored history of a model with the buckets in memory. Reads the database through its
-// own connections, on its own thread. Thread-safe.
+// Merges the stored history of a model with the buckets in memory. Reads the store on its own
+// thread. Thread-safe.
 class HistoryReader {
  public:
   // Maximum number of queued reads; each holds at most the history of one model in one resolution.
@@ -28,12 +28,10 @@ class HistoryReader {
   // Called on the reader's thread with damage that was found.
   using OnDamage = std::function<void(const absl::Status&)>;
 
-  // database: path of the store's database.
+  // store: must outlive the reads.
   explicit HistoryReader(
-      std::string database, OnDamage on_damage = [](const absl::Status&) {})
-      : database_(std::move(database)),
-        on_damage_(std::move(on_damage)),
-        thread_("calibd-history", 1) {}
+      const StoreCatalog& store, OnDamage on_damage = [](const absl::Status&) {})
+      : store_(store), on_damage_(std::move(on_damage)), thread_("calibd-history", 1) {}
 
   struct Range {
     HistoryResolution resolution = HistoryResolution::kHour;
@@ -44,7 +42,7 @@ class HistoryReader {
   using Done = std::function<void(absl::StatusOr<std::vector<History::Entry>>)>;
   // done: called on the thread with the non-empty buckets of the range, ascending. They include
   // everything that was acknowledged before the call. Errors of done: NotFound (the model was
-  // deleted), those of sqlite.h. Cost: some microseconds per bucket. Errors, after which done is
+  // deleted), those of the store. Cost: some microseconds per bucket. Errors, after which done is
   // not called: ResourceExhausted if too many reads are queued. May throw bad_alloc, also without
   // calling done.
   [[nodiscard]] absl::Status Read(const std::shared_ptr<Model>& model, const Range& range,
@@ -63,7 +61,7 @@ class HistoryReader {
   // Returns false if there is no further series.
   bool CheckNextSeries();
 
-  const std::string database_;
+  const StoreCatalog& store_;
   const OnDamage on_damage_;
   std::atomic<std::size_t> reads_ = 0;
   // True while CheckSeries is queued or running, and after everything was checked.

@@ -11,13 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/ingest/commit_queue.h"
 #include "server/ingest/decode.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/model_writes.h"
 #include "server/ingest/settlement.h"
 #include "server/state/log_row.h"
 #include "server/state/model.h"
-#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 

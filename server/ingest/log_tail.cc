@@ -14,16 +14,7 @@ namespace {
 
 constexpr std::size_t kMostProducers = 20;
 
-std::string BatchesOf(const LogTail& tail) {
-  if (tail.end_log_id <= tail.first_log_id) {
-    return absl::StrCat("batches from ", tail.first_log_id, " on");
-  }
-  return tail.end_log_id == tail.first_log_id + 1
-             ? absl::StrCat("batch ", tail.first_log_id)
-             : absl::StrCat("batches ", tail.first_log_id, " to ", tail.end_log_id - 1);
-}
-
-std::string SenderOf(const LogTail::Batch& batch, const std::string& model_name) {
+std::string SenderOf(const LostTail::Batch& batch, const std::string& model_name) {
   // The fields before the damage are read, even if the rest cannot be parsed.
   store::v1::LogRow row;
   static_cast<void>(ParseRow(batch.data, row));
@@ -35,11 +26,11 @@ std::string SenderOf(const LogTail::Batch& batch, const std::string& model_name)
 
 }  // namespace
 
-std::string DescribeTail(const LogTail& tail,
+std::string DescribeTail(const LostTail& tail,
                          const std::function<std::string(std::int64_t)>& model_name) {
   std::vector<std::string> senders;
   std::size_t unnamed = 0;
-  for (const LogTail::Batch& batch : tail.batches) {
+  for (const LostTail::Batch& batch : tail.batches) {
     std::string sender = SenderOf(batch, model_name(batch.model_id));
     if (sender.empty() || std::find(senders.begin(), senders.end(), sender) != senders.end()) {
       continue;
@@ -51,8 +42,7 @@ std::string DescribeTail(const LogTail& tail,
     }
   }
   return absl::StrCat(
-      "the end of the log cannot be read and is discarded: ", tail.path, " at byte ", tail.offset,
-      ", ", BatchesOf(tail), " of the log",
+      "the end of the log cannot be read and is discarded: ", tail.description,
       senders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(senders, ", ")),
       unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "", senders.empty() ? "" : ")",
       tail.was_durable

@@ -2,7 +2,9 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -36,10 +38,12 @@ absl::Status MatureWrite::Append(Store& store) {
   auto& matured = row_.kind.emplace<MaturedRow>();
   matured.through_log_id = matured_.runs.back().log_id;
   matured.values.class_count = m;
-  for (const PredictionTracker::Matured::Run& run : matured_.runs) {
-    const absl::StatusOr<std::string> data = store.ReadBatch(run.log_id);
-    if (!data.ok()) return data.status();
-    const absl::StatusOr<LogRow> row = DecodeRow(*data, m);
+  std::vector<std::int64_t> log_ids;
+  for (const PredictionTracker::Matured::Run& run : matured_.runs) log_ids.push_back(run.log_id);
+  auto next_run = matured_.runs.begin();
+  const absl::Status read = store.ReadBatches(log_ids, [&](std::string_view data) -> absl::Status {
+    const PredictionTracker::Matured::Run& run = *next_run++;
+    const absl::StatusOr<LogRow> row = DecodeRow(data, m);
     if (!row.ok()) return row.status();
     const auto* const predictions = row->As<PredictionsRow>();
     if (predictions == nullptr || predictions->ids.size() != run.labels.size()) {
@@ -49,7 +53,9 @@ absl::Status MatureWrite::Append(Store& store) {
                        " predictions, expected ", run.labels.size()));
     }
     Add(*predictions, run.labels, matured);
-  }
+    return absl::OkStatus();
+  });
+  if (!read.ok()) return read;
   time_ = std::chrono::microseconds(clock_.wall_us());
   std::string encoded = EncodeRow(row_);
   AppendElapsed(row_.elapsed, encoded);

@@ -17,7 +17,7 @@ class CreateWrite final : public Operation {
   CreateWrite(ModelRegistry& registry, std::shared_ptr<Model> model, bool created, CreateDone done)
       : registry_(registry), model_(std::move(model)), created_(created), done_(std::move(done)) {}
 
-  [[nodiscard]] Target target() const noexcept override { return Target::kDatabase; }
+  [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
   [[nodiscard]] absl::Status Write(Store& store) override {
     gone_ = !created_ && model_->deleted();
     return created_ ? store.InsertModel(model_->id(), Describe(*model_)) : absl::OkStatus();
@@ -54,7 +54,7 @@ class DeleteWrite final : public Operation {
               std::function<void(const absl::Status&)> done)
       : registry_(registry), commits_(commits), model_(std::move(model)), done_(std::move(done)) {}
 
-  [[nodiscard]] Target target() const noexcept override { return Target::kDatabase; }
+  [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
   [[nodiscard]] absl::Status Write(Store& store) override {
     if (model_->deleted()) return absl::OkStatus();
     deletes_ = true;

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "calibd/v1/model_service.pb.h"
+#include "server/ingest/commit_queue.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 

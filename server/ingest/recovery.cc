@@ -184,8 +184,7 @@ class Replay {
   absl::Status status_;          // guarded by mutex_
 };
 
-absl::StatusOr<Replay::Target> RestoreModel(const Store::StoredModel& stored,
-                                            ModelRegistry& registry,
+absl::StatusOr<Replay::Target> RestoreModel(const StoredModel& stored, ModelRegistry& registry,
                                             std::size_t model_memory_bytes) {
   const google::protobuf::Timestamp& created = stored.declaration.create_time();
   const ModelSnapshot::Time create_time(std::chrono::duration_cast<ModelSnapshot::Time::duration>(
@@ -233,7 +232,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   recovery.warnings = store.warnings();
   std::map<std::int64_t, Replay::Target> targets;
   std::map<std::int64_t, std::int64_t> matured_log_ids;
-  absl::Status status = store.ReadModels([&](const Store::StoredModel& stored) -> absl::Status {
+  absl::Status status = store.ReadModels([&](const StoredModel& stored) -> absl::Status {
     Failpoint("recovery_model");
     if (recovery.stop) return Stopped();
     absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
@@ -245,7 +244,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   });
   if (!status.ok()) return status;
   registry.ReserveIds(store.next_model_id());
-  status = store.ReadCursors([&](const Store::StoredCursor& stored) -> absl::Status {
+  status = store.ReadCursors([&](const StoredCursor& stored) -> absl::Status {
     const auto target = targets.find(stored.model_id);
     ProducerCursors::Cursor cursor{.epoch = stored.epoch, .last_sequence = stored.last_sequence};
     if (target == targets.end() || !DecodeContents(stored.contents, cursor)) {
@@ -267,12 +266,6 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   status = store.ReadLog([&](const StoredBatch& batch) -> absl::Status {
     Failpoint("recovery_batch");
     if (recovery.stop) return Stopped();
-    if (batch.model_id >= store.next_model_id()) {
-      // A deleted model does not exist either, but its id was issued.
-      return DamageError(store.path(), absl::StrCat("is older than the log: batch ", batch.log_id,
-                                                    " belongs to model ", batch.model_id,
-                                                    ", which was created later"));
-    }
     const auto target = targets.find(batch.model_id);
     if (target == targets.end() || batch.log_id < target->second.first_log_id) {
       unneeded.push_back(batch.log_id);
@@ -293,8 +286,8 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
     recovery.elapsed = row->elapsed + since;
     return replay.Post(target->second, batch, *std::move(row));
   });
-  if (store.log_tail().has_value()) {
-    recovery.warnings.push_back(DescribeTail(*store.log_tail(), [&](std::int64_t model_id) {
+  if (store.lost_tail().has_value()) {
+    recovery.warnings.push_back(DescribeTail(*store.lost_tail(), [&](std::int64_t model_id) {
       const auto target = targets.find(model_id);
       return target == targets.end() ? "" : target->second.model->declaration().name.ToString();
     }));
@@ -307,10 +300,10 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   }
   status.Update(replay.Wait());
   for (auto target = targets.begin(); status.ok() && target != targets.end(); ++target) {
-    if (target->second.snapshot_log_id >= store.next_log_id()) {
+    if (target->second.snapshot_log_id > store.last_log_id()) {
       status = Damaged(*target->second.model,
                        absl::StrCat("its snapshot holds batch ", target->second.snapshot_log_id,
-                                    ", but the log ends before ", store.next_log_id()));
+                                    ", but the log ends with batch ", store.last_log_id()));
     }
   }
   if (status.ok()) {

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "server/ingest/log_clock.h"
 #include "server/state/model_registry.h"
-#include "server/store/local/store.h"
+#include "server/store/store.h"
 
 namespace calibd::server {
 

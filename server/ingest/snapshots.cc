@@ -24,12 +24,12 @@ namespace {
 constexpr std::size_t kMostStoredAtOnce = 16;
 
 // Returns the closed buckets of the history that are not stored yet, in the form of the store.
-std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
-  std::vector<Store::StoredBucket> buckets;
+std::vector<StoredBucket> EncodeHistory(const Model& model) {
+  std::vector<StoredBucket> buckets;
   buckets.reserve(model.strand_state().history().waiting().size());
   for (const History::Entry& entry : model.strand_state().history().waiting()) {
-    buckets.push_back({.model_id = model.id(),
-                       .resolution = static_cast<std::int64_t>(entry.resolution),
+    buckets.push_back({.series = {.model_id = model.id(),
+                                  .resolution = static_cast<std::int64_t>(entry.resolution)},
                        .start_s = entry.start.time_since_epoch().count(),
                        .data = EncodeHistoryBucket(entry.bucket)});
   }
@@ -37,13 +37,12 @@ std::vector<Store::StoredBucket> EncodeHistory(const Model& model) {
 }
 
 // Stores the buckets and deletes those that are older than their retention.
-absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& buckets) {
+absl::Status StoreHistory(Store& store, const std::vector<StoredBucket>& buckets) {
   absl::Status status;
-  for (const Store::StoredBucket& bucket : buckets) {
-    const auto kept = RetentionOf(static_cast<HistoryResolution>(bucket.resolution));
+  for (const StoredBucket& bucket : buckets) {
+    const auto kept = RetentionOf(static_cast<HistoryResolution>(bucket.series.resolution));
     status.Update(store.PutHistory(bucket));
-    status.Update(
-        store.DeleteHistory(bucket.model_id, bucket.resolution, bucket.start_s - kept.count()));
+    status.Update(store.DeleteHistory(bucket.series, bucket.start_s - kept.count()));
   }
   return status;
 }
@@ -51,10 +50,10 @@ absl::Status StoreHistory(Store& store, const std::vector<Store::StoredBucket>& 
 // Stores the cursors that have advanced too: once the rows that the snapshot covers are gone, only
 // the stored cursors record their batches.
 absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
-                           std::string_view data, const std::vector<Store::StoredBucket>& history,
+                           std::string_view data, const std::vector<StoredBucket>& history,
                            Store& store) {
   if (model.deleted()) return absl::OkStatus();
-  Store::Snapshot snapshot{
+  StoredSnapshot snapshot{
       .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
   if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
     snapshot.first_log_id = std::min(window_log_id, tracker->first_log_id());
@@ -90,7 +89,7 @@ class SnapshotWrite final : public ModelWrite {
     window_log_id_ = model_->strand_state().retention().first_log_id();
   }
 
-  [[nodiscard]] Target target() const noexcept override { return Target::kDatabase; }
+  [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
   [[nodiscard]] absl::Status Write(Store& store) override {
     store.ReleaseBatches(unneeded_);
     return WriteSnapshot(*model_, log_id_, window_log_id_, data_, history_, store);
@@ -114,7 +113,7 @@ class SnapshotWrite final : public ModelWrite {
  private:
   const std::int64_t time_us_;
   std::string data_;
-  std::vector<Store::StoredBucket> history_;
+  std::vector<StoredBucket> history_;
   std::int64_t log_id_ = 0;
   std::int64_t window_log_id_ = 0;
   std::vector<std::int64_t> unneeded_;

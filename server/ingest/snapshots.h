@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <memory>
 
+#include "server/ingest/commit_queue.h"
 #include "server/ingest/log_clock.h"
 #include "server/state/model.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
 
 namespace calibd::server {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,45 +10,98 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/errors.h"
 #include "server/ingest/row_codec.h"
 #include "server/state/history.h"
 #include "server/state/model_declaration.h"
 #include "server/state/strand_state.h"
-#include "server/store/local/database_state.h"
-#include "server/store/local/held_log.h"
-#include "server/store/local/history_table.h"
-#include "server/store/local/sqlite.h"
-#include "server/store/local/table.h"
 
 namespace calibd::server {
 namespace {
 
 constexpr int kMostProblems = 100;
-// SQLite instructions between two checks for a stop.
-constexpr int kInstructions = 100000;
 
-class Verifier {
+class Verifier final : public StoreContents {
  public:
-  // folder: ends with a slash.
-  Verifier(std::string folder, Database& database, const HeldLog& log,
-           const std::function<bool(double)>& progress)
-      : folder_(std::move(folder)), database_(database), log_(log), progress_(progress) {}
+  void AddModel(std::int64_t id, std::string_view declaration) override {
+    result_.set_models(result_.models() + 1);
+    v1::Model declared;
+    if (!declared.ParseFromArray(declaration.data(), static_cast<int>(declaration.size()))) {
+      Report("the declaration of model ", id, " cannot be parsed");
+      return;
+    }
+    absl::StatusOr<ModelDeclaration> checked =
+        CheckStoredDeclaration(declared, std::numeric_limits<std::size_t>::max());
+    if (!checked.ok()) {
+      Report("the declaration of model ", id,
+             " is invalid: ", std::string(checked.status().message()));
+      return;
+    }
+    // All declarations are in memory at once, and the names of the classes are not needed.
+    checked->class_names.clear();
+    models_.emplace(
+        id, CheckedModel{.name = checked->name.ToString(), .declaration = *std::move(checked)});
+  }
 
-  absl::StatusOr<v1::Verification> Run() {
-    // The transaction gives all reads the same state of the database.
-    absl::Status status = database_.Execute("BEGIN");
-    status.Update(CheckFile());
-    status.Update(Judge(log_.CheckMark()));
-    status.Update(ReadDatabaseState());
-    status.Update(ReadModels());
-    status.Update(ReadSnapshots());
-    status.Update(ReadCursors());
-    status.Update(ReadHistorySeries());
-    status.Update(ReadLog());
-    if (!status.ok()) return status;
+  void AddMaturity(std::int64_t model_id, std::int64_t matured_log_id) override {
+    if (CheckedModel* const model = FindModel(model_id, "the maturity")) {
+      model->matured_log_id = matured_log_id;
+    }
+  }
+
+  // Restores a temporary state from the snapshot, to see whether it is readable.
+  void AddSnapshot(const StoredSnapshot& snapshot) override {
+    CheckedModel* const model = FindModel(snapshot.model_id, "a snapshot");
+    if (model == nullptr) return;
+    result_.set_snapshots(result_.snapshots() + 1);
+    model->snapshot_log_id = snapshot.log_id;
+    store::v1::ModelState state;
+    if (!state.ParseFromArray(snapshot.data.data(), static_cast<int>(snapshot.data.size()))) {
+      Report("the snapshot of ", model->name, " cannot be read");
+      return;
+    }
+    model->snapshot_observations = state.observations();
+    const absl::Status restored = StrandState(model->declaration).Restore(state);
+    if (!restored.ok()) Report(std::string(restored.message()));
+  }
+
+  void AddCursor(const StoredCursor& stored) override {
+    result_.set_producers(result_.producers() + 1);
+    CheckedModel* const model = FindModel(stored.model_id, "a cursor");
+    ProducerCursors::Cursor cursor;
+    if (model != nullptr && !DecodeContents(stored.contents, cursor)) {
+      Report(model->name, ": the cursor of producer ", Quoted(stored.producer_id),
+             " cannot be parsed");
+    } else if (model != nullptr) {
+      model->producers[stored.producer_id].cursor = stored.last_sequence;
+    }
+  }
+
+  void AddHistory(const HistorySeries& series, std::int64_t start_s,
+                  std::string_view data) override {
+    // A missing model is reported once for each series.
+    if (std::exchange(series_, series) != series) FindModel(series.model_id, "a history");
+    if (!DecodeHistoryBucket(data).ok()) {
+      Report("model ", series.model_id, ": the bucket of the history that starts at ", start_s,
+             " s cannot be parsed");
+    }
+  }
+
+  void AddBatch(const StoredBatch& batch) override {
+    result_.set_batches(result_.batches() + 1);
+    // Batches of deleted models are removed later, or at the next start.
+    const auto model = models_.find(batch.model_id);
+    if (model != models_.end()) CheckBatch(batch.log_id, batch.data, model->second);
+  }
+
+  void AddProblem(std::int64_t model_id, std::string_view problem) override {
+    const auto model = models_.find(model_id);
+    Report(model == models_.end() ? "" : model->second.name + ": ", std::string(problem));
+  }
+
+  // Call it once, after everything was added.
+  v1::Verification Finish() {
     CheckModels();
     return std::move(result_);
   }
@@ -62,7 +114,7 @@ class Verifier {
     // True if this batch follows the snapshot. From the snapshot on, the log holds every batch.
     bool is_new = false;
   };
-  struct StoredModel {
+  struct CheckedModel {
     std::string name;
     ModelDeclaration declaration;
     std::int64_t snapshot_log_id = 0;
@@ -76,224 +128,20 @@ class Verifier {
 
   template <typename... Parts>
   void Report(const Parts&... parts) {
-    if (result_.problems_size() < kMostProblems) {
-      // Clients learn the names of files, but not the folder.
-      result_.add_problems(absl::StrReplaceAll(absl::StrCat(parts...), {{folder_, ""}}));
-    }
+    if (result_.problems_size() < kMostProblems) result_.add_problems(absl::StrCat(parts...));
   }
 
-  // Reports damage as a problem. Returns other errors.
-  absl::Status Judge(const absl::Status& status) {
-    if (absl::IsDataLoss(status)) {
-      Report(status.message());
-      return absl::OkStatus();
-    }
-    return status;
-  }
-
-  // Checks every row of a table, calls visit for each valid row, and compares the rows with the sum
-  // of the table, if it has one.
-  template <typename Visit>
-  absl::Status ReadTable(Table table, std::string_view rest, const Visit& visit) {
-    absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database_, table, rest);
-    if (!rows.ok()) return Judge(rows.status());
-    while (true) {
-      const absl::StatusOr<bool> row = rows->Next();
-      if (row.ok() && !*row) break;
-      if (row.ok()) {
-        visit(*rows);
-      } else if (absl::Status status = Judge(row.status()); !status.ok() || !rows->at_row()) {
-        return status;
-      }
-      if (stopped_) return absl::CancelledError("the verification was stopped");
-    }
-    return table == Table::kHistory ? absl::OkStatus()
-                                    : Judge(CheckSum(table, state_.sum(table), rows->sum()));
-  }
-
-  absl::Status ReadDatabaseState() {
-    const absl::StatusOr<DatabaseState> state = ReadState(database_);
-    if (state.ok()) state_ = *state;
-    return Judge(state.status());
-  }
-
-  // visit: called for each row.
-  template <typename Visit>
-  absl::Status Read(const char* sql, const Visit& visit) {
-    absl::StatusOr<Statement> statement = Statement::Prepare(database_, sql);
-    if (!statement.ok()) return Judge(statement.status());
-    absl::StatusOr<bool> row = statement->Next();
-    for (; row.ok() && *row; row = statement->Next()) {
-      visit(*statement);
-      if (stopped_) return absl::CancelledError("the verification was stopped");
-    }
-    return Judge(row.status());
-  }
-
-  absl::Status CheckFile() {
-    // The check is a single statement; the progress handler can stop it.
-    sqlite3_progress_handler(
-        database_.handle(), kInstructions,
-        [](void* self) { return static_cast<Verifier*>(self)->GoOn(0) ? 0 : 1; }, this);
-    const absl::Status status = Read("PRAGMA integrity_check(100)", [this](const Statement& row) {
-      if (row.Text(0) != "ok") Report("the file is damaged: ", std::string(row.Text(0)));
-    });
-    sqlite3_progress_handler(database_.handle(), 0, nullptr, nullptr);
-    return stopped_ ? absl::CancelledError("the verification was stopped") : status;
-  }
-
-  bool GoOn(double fraction) {
-    stopped_ = stopped_ || !progress_(fraction);
-    return !stopped_;
-  }
-
-  absl::Status ReadModels() {
-    return ReadTable(Table::kModels, "ORDER BY id", [this](const CheckedRows& row) {
-      static_cast<void>(GoOn(0));
-      result_.set_models(result_.models() + 1);
-      ReadModel(row.Integer(0), row.Blob(1));
-    });
-  }
-
-  void ReadModel(std::int64_t id, std::string_view blob) {
-    v1::Model declared;
-    if (!declared.ParseFromArray(blob.data(), static_cast<int>(blob.size()))) {
-      Report("the declaration of model ", id, " cannot be parsed");
-      return;
-    }
-    absl::StatusOr<ModelDeclaration> declaration =
-        CheckStoredDeclaration(declared, std::numeric_limits<std::size_t>::max());
-    if (!declaration.ok()) {
-      Report("the declaration of model ", id,
-             " is invalid: ", std::string(declaration.status().message()));
-      return;
-    }
-    // All declarations are in memory at once, and the class names are not needed.
-    declaration->class_names.clear();
-    models_.emplace(id, StoredModel{.name = declaration->name.ToString(),
-                                    .declaration = *std::move(declaration)});
-  }
-
-  absl::Status ReadSnapshots() {
-    absl::Status status =
-        ReadTable(Table::kMaturity, "ORDER BY model_id", [this](const CheckedRows& row) {
-          if (StoredModel* const model = FindModel(row.Integer(0), "maturity")) {
-            model->matured_log_id = row.Integer(1);
-          }
-        });
-    status.Update(ReadTable(Table::kSnapshots, "ORDER BY model_id", [this](const CheckedRows& row) {
-      static_cast<void>(GoOn(0));
-      if (StoredModel* const model = FindModel(row.Integer(0), "snapshots")) {
-        result_.set_snapshots(result_.snapshots() + 1);
-        model->snapshot_log_id = row.Integer(1);
-        CheckSnapshot(row.Blob(3), *model);
-      }
-    }));
-    return status;
-  }
-
-  // Returns null and reports a problem if there is no such model.
-  StoredModel* FindModel(std::int64_t id, const char* table) {
+  // Null, and reported, if there is no such model. what: belongs to the model.
+  CheckedModel* FindModel(std::int64_t id, const char* what) {
     const auto model = models_.find(id);
     if (model == models_.end()) {
-      Report("table ", table, " has a row of model ", id, ", which does not exist or is damaged");
+      Report(what, " belongs to model ", id, ", which does not exist or is damaged");
       return nullptr;
     }
     return &model->second;
   }
 
-  // Restores the snapshot to a temporary state to check that it is readable.
-  void CheckSnapshot(std::string_view snapshot, StoredModel& model) {
-    store::v1::ModelState state;
-    if (!state.ParseFromArray(snapshot.data(), static_cast<int>(snapshot.size()))) {
-      Report("the snapshot of ", model.name, " cannot be read");
-      return;
-    }
-    model.snapshot_observations = state.observations();
-    const absl::Status restored = StrandState(model.declaration).Restore(state);
-    if (!restored.ok()) Report(std::string(restored.message()));
-  }
-
-  absl::Status ReadCursors() {
-    return ReadTable(Table::kCursors, "", [this](const CheckedRows& row) {
-      result_.set_producers(result_.producers() + 1);
-      const std::string producer(row.Blob(1));
-      StoredModel* const model = FindModel(row.Integer(0), "cursors");
-      ProducerCursors::Cursor cursor;
-      if (model != nullptr && !DecodeContents(row.Blob(4), cursor)) {
-        Report(model->name, ": the cursor of producer ", Quoted(producer), " cannot be parsed");
-      } else if (model != nullptr) {
-        model->producers[producer].cursor = row.Integer(3);
-      }
-    });
-  }
-
-  absl::Status ReadHistorySeries() {
-    std::int64_t rows = 0;
-    absl::Status status = ReadTable(
-        Table::kHistorySpans, "ORDER BY model_id, resolution",
-        [this, &rows](const CheckedRows& row) {
-          rows += row.Integer(4);
-          const StoredModel* const model = FindModel(row.Integer(0), "history_spans");
-          if (model != nullptr) {
-            ReadSeries({.model_id = row.Integer(0), .resolution = row.Integer(1)}, *model);
-          }
-        });
-    const absl::StatusOr<std::int64_t> all = database_.QueryInteger("SELECT count(*) FROM history");
-    if (all.ok() && *all != rows) Report("table history has ", *all, " rows, expected ", rows);
-    status.Update(Judge(all.status()));
-    return status;
-  }
-
-  void ReadSeries(const HistorySeries& series, const StoredModel& model) {
-    const absl::Status status =
-        ReadHistory(database_, series, kNoRow, std::numeric_limits<std::int64_t>::max(),
-                    [&](std::int64_t start_s, std::string_view data) {
-                      if (!DecodeHistoryBucket(data).ok()) {
-                        Report(model.name, ": the bucket of the history that starts at ", start_s,
-                               " s cannot be parsed");
-                      }
-                      return absl::OkStatus();
-                    });
-    if (!status.ok()) Report(model.name, ": ", std::string(status.message()));
-    static_cast<void>(GoOn(0));
-  }
-
-  absl::Status ReadLog() {
-    // The files are read in their current state: the log is ahead of the database.
-    const absl::StatusOr<std::vector<LogFiles::Extent>> extents = log_.extents();
-    if (!extents.ok()) return extents.status();
-    const LogFiles::Extent& newest = extents->back();
-    const std::int64_t first = extents->front().first_log_id;
-    const std::int64_t end = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
-    absl::StatusOr<std::int64_t> rows = database_.QueryInteger("SELECT count(*) FROM log");
-    if (!rows.ok()) return Judge(rows.status());
-    *rows += end - first;
-    const auto read_batch = [&](std::int64_t log_id, std::int64_t model_id, std::string_view data) {
-      result_.set_batches(result_.batches() + 1);
-      const auto model = models_.find(model_id);
-      // Batches of deleted models are removed with their segments, or at the next start.
-      if (model != models_.end()) ReadBatch(log_id, data, model->second);
-      static_cast<void>(GoOn(static_cast<double>(result_.batches()) /
-                             static_cast<double>(std::max<std::int64_t>(1, *rows))));
-    };
-    absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
-      // An interrupted retirement may already have copied a part of the oldest segment.
-      if (row.Integer(0) < first) read_batch(row.Integer(0), row.Integer(1), row.Blob(3));
-    });
-    for (const LogFiles::Extent& extent : *extents) {
-      if (!status.ok()) break;
-      status = Judge(LogFiles::ReadExtent(
-          extent, [&](const StoredBatch& batch, bool /*needed*/) -> absl::Status {
-            read_batch(batch.log_id, batch.model_id, batch.data);
-            return stopped_ ? absl::CancelledError("the verification was stopped")
-                            : absl::OkStatus();
-          }));
-    }
-    return status;
-  }
-
-  void ReadBatch(std::int64_t log_id, std::string_view data, StoredModel& model) {
+  void CheckBatch(std::int64_t log_id, std::string_view data, CheckedModel& model) {
     const absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration.class_count);
     if (!row.ok()) {
       Report(model.name, ": batch ", log_id, " of the log cannot be read");
@@ -307,7 +155,7 @@ class Verifier {
     if (matured != nullptr && log_id <= model.snapshot_log_id &&
         matured->through_log_id > model.matured_log_id) {
       Report(model.name, ": predictions up to ", matured->through_log_id, " have matured by batch ",
-             log_id, ", but table maturity says up to ", model.matured_log_id);
+             log_id, ", but the store says up to ", model.matured_log_id);
     }
     const auto rows = static_cast<std::int64_t>(row->counted_rows());
     result_.set_observations(result_.observations() + rows);
@@ -318,7 +166,7 @@ class Verifier {
     }
   }
 
-  void CheckPosition(const ProducerPosition& position, std::int64_t log_id, StoredModel& model) {
+  void CheckPosition(const ProducerPosition& position, std::int64_t log_id, CheckedModel& model) {
     Producer& producer = model.producers[position.producer_id];
     if (position.sequence <= producer.last_sequence) {
       Report(model.name, ": batch ", log_id, " of the log is number ", position.sequence,
@@ -354,27 +202,20 @@ class Verifier {
     }
   }
 
-  const std::string folder_;
-  Database& database_;
-  const HeldLog& log_;
-  const std::function<bool(double)>& progress_;
   v1::Verification result_;
-  DatabaseState state_;
-  std::map<std::int64_t, StoredModel> models_;
-  bool stopped_ = false;
+  std::map<std::int64_t, CheckedModel> models_;
+  // The series of the newest bucket.
+  HistorySeries series_;
 };
 
 }  // namespace
 
-absl::StatusOr<v1::Verification> VerifyStore(const std::string& path, CommitQueue& commits,
-                                             const std::function<bool(double)>& progress) {
-  const absl::StatusOr<std::unique_ptr<HeldLog>> log = HeldLog::Hold(commits);
-  if (!log.ok()) return log.status();
-  absl::StatusOr<Database> database = Database::OpenExisting(path);
-  if (!database.ok()) return database.status();
-  return Verifier(std::filesystem::path(path).parent_path().string() + "/", *database, **log,
-                  progress)
-      .Run();
+absl::StatusOr<v1::Verification> VerifyStore(CommitQueue& commits, const OnProgress& progress) {
+  const absl::StatusOr<std::shared_ptr<StoreView>> view = commits.OpenView();
+  if (!view.ok()) return view.status();
+  Verifier verifier;
+  if (absl::Status status = (*view)->Verify(verifier, progress); !status.ok()) return status;
+  return verifier.Finish();
 }
 
 }  // namespace calibd::server

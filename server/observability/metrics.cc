@@ -128,12 +128,11 @@ constexpr FamilyRow<CommitQueue::Statistics> kCommitRows[] = {
      [](auto& commits, auto& out) { out.Add(commits.queued); }},
     {"calibd_store_size_bytes", Gauge,
      "Size of the store, in bytes. Part log: bytes written to the log files, each of which "
-     "occupies up to 64 MiB of disk from the start. Part database: the database and its "
-     "write-ahead "
-     "log, which reuses the space of deleted models.",
+     "occupies up to 64 MiB of disk from the start. Part database: everything else, which reuses "
+     "the space of deleted models.",
      [](auto& commits, auto& out) {
-       out.Add(commits.log_bytes, {{"part", "log"}});
-       out.Add(commits.database_bytes, {{"part", "database"}});
+       out.Add(commits.sizes.log_bytes, {{"part", "log"}});
+       out.Add(commits.sizes.catalog_bytes, {{"part", "database"}});
      }},
 };
 

@@ -17,7 +17,7 @@
 #include "server/net/relay_statistics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
+#include "server/ingest/commit_queue.h"
 
 namespace calibd::server {
 

@@ -36,9 +36,10 @@
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
+#include "server/ingest/commit_queue.h"
 #include "server/options.h"
 #include "server/ready_file.h"
-#include "server/store/commit_queue.h"
+#include "server/store/local/local_store.h"
 #include "support/server_process.h"
 #include "support/test_operation.h"
 
@@ -538,7 +539,7 @@ void CompareLabelsLater(Report& report) {
 }
 
 void CompareCommits(const std::filesystem::path& folder, Report& report) {
-  auto store = server::Store::Open((folder / "store").string());
+  auto store = server::LocalStore::Open((folder / "store").string());
   Check(store.ok(), store.status().ToString());
   server::CommitQueue queue(*std::move(store),
                             [](const absl::Status& status) { Die(std::string(status.message())); });

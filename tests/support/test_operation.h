@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "server/store/commit_queue.h"
+#include "server/ingest/commit_queue.h"
 
 namespace calibd::testing {
 
@@ -38,9 +38,9 @@ inline void PostToLog(server::CommitQueue& commits, TestSteps steps) {
   commits.Post(std::make_shared<TestOperation>(server::Operation::Target::kLog, std::move(steps)));
 }
 
-inline void PostToDatabase(server::CommitQueue& commits, TestSteps steps) {
+inline void PostToCatalog(server::CommitQueue& commits, TestSteps steps) {
   commits.Post(
-      std::make_shared<TestOperation>(server::Operation::Target::kDatabase, std::move(steps)));
+      std::make_shared<TestOperation>(server::Operation::Target::kCatalog, std::move(steps)));
 }
 
 }  // namespace calibd::testing

@@ -1,4 +1,4 @@
-#include "server/store/local/backup.h"
+#include <fcntl.h>
 
 #include <filesystem>
 #include <memory>
@@ -7,7 +7,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "server/store/local/database_state.h"
-#include "server/store/local/held_log.h"
+#include "server/store/local/file.h"
+#include "server/store/local/local_view.h"
 #include "server/store/local/sqlite.h"
 #include "server/store/local/table.h"
 
@@ -23,18 +24,13 @@ struct FinishBackup {
 
 absl::Status Stopped() { return absl::CancelledError("the backup was stopped"); }
 
-absl::Status CopyDatabase(const std::string& path, const std::string& copy,
-                          const std::function<bool(double)>& progress) {
-  absl::StatusOr<Database> from = Database::OpenExisting(path);
-  if (!from.ok()) return from.status();
+// from: in a read transaction, which holds one state of the database for all steps.
+absl::Status CopyDatabase(const Database& from, const std::string& copy,
+                          const OnProgress& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
   if (!to.ok()) return to.status();
-  // A transaction that reads holds one state of the database for all steps.
-  absl::Status status = from->Execute("BEGIN");
-  if (status.ok()) status = from->QueryInteger("SELECT count(*) FROM sqlite_master").status();
-  if (!status.ok()) return status;
   const std::unique_ptr<sqlite3_backup, FinishBackup> backup(
-      sqlite3_backup_init(to->handle(), "main", from->handle(), "main"));
+      sqlite3_backup_init(to->handle(), "main", from.handle(), "main"));
   if (backup == nullptr) {
     return SqliteError(to->handle(), sqlite3_extended_errcode(to->handle()), "begin a backup");
   }
@@ -61,7 +57,7 @@ absl::StatusOr<absl::flat_hash_set<std::int64_t>> ReadModelIds(const Database& d
 // Writes the batches of the extents that are needed.
 absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
                            const absl::flat_hash_set<std::int64_t>& model_ids, std::int64_t end,
-                           TableWriter& log, const std::function<bool(double)>& progress) {
+                           TableWriter& log, const OnProgress& progress) {
   const std::int64_t first = extents.front().first_log_id;
   for (const LogFiles::Extent& extent : extents) {
     absl::Status status =
@@ -70,7 +66,7 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
                         static_cast<double>(end - first))) {
             return Stopped();
           }
-          // Models may have come or gone since the database was copied.
+          // Batches of deleted models may be needed until their deletion is complete.
           return needed && model_ids.contains(batch.model_id)
                      ? log.Insert({batch.log_id, batch.model_id, batch.time_us, batch.data})
                      : absl::OkStatus();
@@ -82,7 +78,7 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
 
 // Makes a store of the copy: with what is needed of the extents, and an id of its own.
 absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::string& copy,
-                    const std::function<bool(double)>& progress) {
+                    const OnProgress& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
   if (!to.ok()) return to.status();
   // Nobody has the copy before it is complete.
@@ -113,31 +109,49 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
   return status.ok() ? to->Execute("COMMIT") : status;
 }
 
-absl::Status Copy(const std::string& path, const HeldLog& log, const std::string& copy,
-                  const std::function<bool(double)>& progress) {
-  absl::Status status =
-      CopyDatabase(path, copy, [&](double fraction) { return progress(fraction / 2); });
-  if (!status.ok()) return status;
-  // The log is ahead of the database that was copied.
-  const absl::StatusOr<std::vector<LogFiles::Extent>> extents = log.extents();
-  return extents.ok()
-             ? AddLog(*extents, copy, [&](double fraction) { return progress(0.5 + fraction / 2); })
-             : extents.status();
-}
+std::string CopyPath(const std::string& folder) { return folder + "/backup.tmp"; }
+
+class LocalCopy final : public StoreCopy {
+ public:
+  explicit LocalCopy(File file) : file_(std::move(file)) {}
+  [[nodiscard]] absl::StatusOr<std::size_t> Read(std::uint64_t offset,
+                                                 std::span<char> chunk) const override {
+    return file_.Read(chunk.data(), chunk.size(), offset);
+  }
+
+ private:
+  const File file_;
+};
 
 }  // namespace
 
-absl::Status CopyStore(const std::string& path, CommitQueue& commits, const std::string& copy,
-                       const std::function<bool(double)>& progress) {
-  const absl::StatusOr<std::unique_ptr<HeldLog>> log = HeldLog::Hold(commits);
-  if (!log.ok()) return log.status();
-  absl::Status status = Copy(path, **log, copy, progress);
-  if (!status.ok()) {
-    // Before the log is let go: on a full disk that needs the room.
-    std::error_code error;
-    std::filesystem::remove(copy, error);
+absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::Copy(const OnProgress& progress) const {
+  const std::string path = CopyPath(folder_);
+  absl::StatusOr<std::unique_ptr<StoreCopy>> copy = MakeCopy(path, progress);
+  // Without a name, the copy is gone with its last user or the process.
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  return copy;
+}
+
+absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::MakeCopy(const std::string& path,
+                                                               const OnProgress& progress) const {
+  if (!begun_.ok()) return begun_;
+  absl::Status status =
+      CopyDatabase(database_, path, [&](double done) { return progress(done / 2); });
+  if (!status.ok()) return status;
+  status = AddLog(extents_, path, [&](double done) { return progress(0.5 + done / 2); });
+  if (!status.ok()) return status;
+  absl::StatusOr<File> file = File::Open(path, O_RDONLY | O_CLOEXEC, "send a backup");
+  if (!file.ok()) return file.status();
+  return std::make_unique<LocalCopy>(*std::move(file));
+}
+
+void RemoveUnfinishedCopy(const std::string& folder) {
+  std::error_code error;
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
+    std::filesystem::remove(CopyPath(folder) + suffix, error);
   }
-  return status;
 }
 
 }  // namespace calibd::server

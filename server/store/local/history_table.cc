@@ -71,26 +71,26 @@ absl::Status HistoryChain::Missing(std::string_view what) const {
 }
 
 absl::Status ReadHistory(const Database& database, const HistorySeries& series,
-                         std::int64_t start_s, std::int64_t end_s, const VisitHistory& visit) {
+                         const HistoryRange& range, const VisitHistory& visit) {
   absl::StatusOr<CheckedRows> spans = SelectSpan(database);
   if (!spans.ok()) return spans.status();
   const absl::StatusOr<std::optional<HistorySpan>> span = ReadSpan(*spans, series);
   if (!span.ok()) return span.status();
   absl::StatusOr<CheckedRows> rows = SelectRows(database);
   if (!rows.ok()) return rows.status();
-  rows->statement().Bind(1, series.model_id).Bind(2, series.resolution).Bind(3, start_s);
-  HistoryChain chain(series, *span, start_s);
+  rows->statement().Bind(1, series.model_id).Bind(2, series.resolution).Bind(3, range.start_s);
+  HistoryChain chain(series, *span, range.start_s);
   absl::StatusOr<bool> row = rows->Next();
   for (; row.ok() && *row; row = rows->Next()) {
     absl::Status status = chain.Add(rows->Integer(2), rows->Integer(3));
     // The first row after the range is read too: it tells whether the last one before it is there.
-    const bool behind = rows->Integer(2) >= end_s;
+    const bool behind = rows->Integer(2) >= range.end_s;
     if (status.ok() && !behind) status = visit(rows->Integer(2), rows->Blob(4));
     if (!status.ok() || behind) return status;
   }
   absl::Status status = row.status();
   if (status.ok()) status = chain.End();
-  if (status.ok() && span->has_value() && start_s <= (*span)->oldest_s) {
+  if (status.ok() && span->has_value() && range.start_s <= (*span)->oldest_s) {
     status = CheckSum(Table::kHistory, (*span)->sum, rows->sum());
   }
   return status;

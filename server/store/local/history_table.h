@@ -2,7 +2,6 @@
 #define CALIBD_SERVER_STORE_LOCAL_HISTORY_TABLE_H_
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -10,19 +9,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/store/catalog.h"
 #include "server/store/local/sqlite.h"
 #include "server/store/local/table.h"
 
 namespace calibd::server {
 
-// The history of a model in one resolution is a series. Each of its rows names the start of the
-// row before it, and a row of `history_spans` says where the series begins and ends and what its
-// rows sum up to. So whoever reads a part of a series notices a lost row.
-struct HistorySeries {
-  std::int64_t model_id = 0;
-  // A HistoryResolution.
-  std::int64_t resolution = 0;
-};
+// Each row of a HistorySeries names the start of the row before it, and a row of `history_spans`
+// says where the series begins and ends and what its rows sum up to. A reader of a part of a series
+// therefore notices a lost row.
 
 // What `history_spans` holds of a series, which has at least one row.
 struct HistorySpan {
@@ -56,13 +51,11 @@ class HistoryChain {
   std::int64_t from_s_;
 };
 
-using VisitHistory = std::function<absl::Status(std::int64_t start_s, std::string_view data)>;
-// Reads the rows of a series that start at start_s or later and before end_s, in order. The caller
-// holds a read transaction. Errors: those of sqlite.h; DataLoss when a row is damaged or missing,
+// Visits the rows of a series that start in the range, in order. The caller holds a read
+// transaction. Errors: those of sqlite.h; DataLoss when a row is damaged or missing,
 // or if all are read, when they do not match their sum; those of visit.
 [[nodiscard]] absl::Status ReadHistory(const Database& database, const HistorySeries& series,
-                                       std::int64_t start_s, std::int64_t end_s,
-                                       const VisitHistory& visit);
+                                       const HistoryRange& range, const VisitHistory& visit);
 // Returns the series that follows `after` in the order of model ids and resolutions; unset if
 // `after` is the last one. Errors: those of ReadHistory.
 [[nodiscard]] absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database,

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,20 +14,9 @@
 #include "absl/status/statusor.h"
 #include "server/store/local/file.h"
 #include "server/store/local/store_file.h"
+#include "server/store/log.h"
 
 namespace calibd::server {
-
-// A batch of the log.
-struct StoredBatch {
-  std::int64_t log_id = 0;
-  std::int64_t model_id = 0;
-  // Microseconds since 1970.
-  std::int64_t time_us = 0;
-  // A store.v1.LogRow.
-  std::string_view data;
-};
-// Ends the reading by an error.
-using VisitBatch = std::function<absl::Status(const StoredBatch&)>;
 
 // Structures of the log files; FORMAT.md describes them. The files hold these structures as they
 // are in memory.

@@ -103,6 +103,13 @@ absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
   return *row ? statement->Integer(0) : 0;
 }
 
+absl::Status Database::Checkpoint(int mode) {
+  const int code = sqlite3_wal_checkpoint_v2(handle(), nullptr, mode, nullptr, nullptr);
+  return code == SQLITE_OK || (code & 0xff) == SQLITE_BUSY
+             ? absl::OkStatus()
+             : SqliteError(handle(), code, "make a checkpoint");
+}
+
 absl::Status Database::CheckInPlace() const {
   constexpr char kReason[] = "was removed or replaced while calibd ran";
   const char* const path = sqlite3_db_filename(handle(), "main");

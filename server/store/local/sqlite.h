@@ -37,6 +37,9 @@ class Database {
   [[nodiscard]] absl::StatusOr<std::int64_t> QueryInteger(const char* sql);
   // DataLoss if the file or its write-ahead log was removed or replaced. Not in a transaction.
   [[nodiscard]] absl::Status CheckInPlace() const;
+  // Moves the write-ahead log into the database, as far as `mode` (SQLITE_CHECKPOINT_...) says and
+  // other connections permit.
+  [[nodiscard]] absl::Status Checkpoint(int mode);
   // False after an error that ended the transaction by itself.
   [[nodiscard]] bool in_transaction() const noexcept;
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "integration/engine/engine.h"
-#include "support/temporary_folder.h"
+#include "support/memory_store.h"
 
 namespace calibd::testing {
 namespace {
@@ -99,14 +99,13 @@ class ApiTest : public ::testing::Test {
     return sink;
   }
 
-  const TemporaryFolder folder_;
-  Engine engine_{folder_.path()};
+  Engine engine_{std::make_unique<MemoryStore>(std::make_shared<MemoryDisk>()), {}};
   server::ThreadPool computers_{"test-compute", 1};
   server::WindowJobs jobs_{
       {.max_queued = 1, .memory_bytes = std::size_t{1} << 30, .operations = 1e12}, computers_, 1};
   server::OpenStreams streams_{1};
-  server::HistoryReader history_{(folder_.path() / "calibd.db").string()};
-  server::Health health_{folder_.path().string(), [this] { return engine_.commits().refusal(); }};
+  server::HistoryReader history_{engine_.store()};
+  server::Health health_{"", [this] { return engine_.commits().refusal(); }};
   Api api_{{.registry = engine_.registry(),
             .commits = engine_.commits(),
             .jobs = jobs_,
@@ -116,9 +115,16 @@ class ApiTest : public ::testing::Test {
             .health = health_,
             .model_memory_bytes = std::size_t{256} << 20,
             .model_disk_bytes = std::size_t{256} << 20,
-            .max_watchers = 1,
-            .data_dir = folder_.path().string()}};
+            .max_watchers = 1}};
 };
+
+TEST_F(ApiTest, AStoreThatCannotBeBackedUpSaysSo) {
+  const absl::Status backup = Call(server::kBackup, v1::BackupRequest())->Await();
+  EXPECT_EQ(backup.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(backup.message(), "a store in memory cannot be backed up or verified");
+  // At once: a failed backup is no longer under way.
+  EXPECT_EQ(Call(server::kVerify, v1::VerifyRequest())->Await(), backup);
+}
 
 TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {
   v1::CreateModelRequest create;

@@ -280,10 +280,10 @@ TEST(CommitQueueTest, LetsGoOfWhatIsDoneBeforeItWritesMore) {
     // Taken together, and two transactions.
     PostToLog(engine.commits(), {.write = [held](Store& /*store*/) { return absl::OkStatus(); }});
     held.reset();
-    PostToDatabase(engine.commits(), {.write = [&](Store& /*store*/) {
-                     gone = seen.expired();
-                     return absl::OkStatus();
-                   }});
+    PostToCatalog(engine.commits(), {.write = [&](Store& /*store*/) {
+                    gone = seen.expired();
+                    return absl::OkStatus();
+                  }});
   }
   engine.commits().Flush();
   EXPECT_EQ(gone, true);
@@ -298,13 +298,13 @@ TEST(CheckpointTest, TheWriteAheadLogIsMovedWhileCommitsGoOn) {
   for (int round = 0; round < 18; ++round) {
     // More than begins a checkpoint, in several commits.
     for (int i = 0; i < 10; ++i) {
-      PostToDatabase(engine.commits(), {.write = [id = round * 10 + i + 1](Store& store) {
-                       return store.PutSnapshot({.model_id = id,
-                                                 .log_id = 1,
-                                                 .data = std::string(kMiB, 'x'),
-                                                 .first_log_id = 1,
-                                                 .matured_log_id = 0});
-                     }});
+      PostToCatalog(engine.commits(), {.write = [id = round * 10 + i + 1](Store& store) {
+                      return store.PutSnapshot({.model_id = id,
+                                                .log_id = 1,
+                                                .data = std::string(kMiB, 'x'),
+                                                .first_log_id = 1,
+                                                .matured_log_id = 0});
+                    }});
       engine.commits().Flush();
       written += kMiB;
     }

@@ -96,12 +96,12 @@ TEST_F(DiskUseTest, BoundsWhatPendingPredictionsTake) {
 TEST_F(DiskUseTest, BoundsPredictionsThatComeOneByOne) {
   constexpr int kPending = 200;
   Create(2, kPending);
-  const std::int64_t before = engine_->commits().statistics().log_bytes;
+  const std::int64_t before = engine_->commits().statistics().sizes.log_bytes;
   for (int i = 0; i < kPending; ++i) {
     ASSERT_NO_FATAL_FAILURE(Predict("id" + std::to_string(i), 1, std::string(128, 'p')));
   }
   const auto written =
-      static_cast<std::uint64_t>(engine_->commits().statistics().log_bytes - before);
+      static_cast<std::uint64_t>(engine_->commits().statistics().sizes.log_bytes - before);
   // They count twice, and so do as many that matured.
   const std::size_t reserved = kPending * server::DiskUsePerPending(model_->declaration());
   EXPECT_LE(4 * written, reserved);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/ingest/model_changes.h"
+#include "server/store/local/local_store.h"
 #include "support/test_operation.h"
 #include "support/wait_for.h"
 
@@ -27,7 +28,8 @@ void AbortUnless(const absl::Status& status) {
 }
 
 std::unique_ptr<Store> OpenOrAbort(const std::string& folder, std::uint64_t segment_bytes) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder, segment_bytes);
+  absl::StatusOr<std::unique_ptr<server::LocalStore>> store =
+      server::LocalStore::Open(folder, segment_bytes);
   AbortUnless(store.status());
   return *std::move(store);
 }
@@ -39,11 +41,11 @@ absl::Status Bare(const absl::Status& status) { return absl::Status(status.code(
 
 Blocker::Blocker(CommitQueue& commits) {
   const auto begun = std::make_shared<Signal>();
-  PostToDatabase(commits, {.write = [begun, release = release_](Store& /*store*/) {
-                   begun->Set();
-                   release->Wait();
-                   return absl::OkStatus();
-                 }});
+  PostToCatalog(commits, {.write = [begun, release = release_](Store& /*store*/) {
+                  begun->Set();
+                  release->Wait();
+                  return absl::OkStatus();
+                }});
   begun->Wait();
 }
 
@@ -52,8 +54,8 @@ void FailTransaction(CommitQueue& commits, const std::function<void()>& post) {
   post();
   // The blocker itself is one.
   EXPECT_TRUE(WaitFor([&] { return commits.statistics().queued == 2; }));
-  PostToDatabase(commits,
-                 {.write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); }});
+  PostToCatalog(commits,
+                {.write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); }});
 }
 
 Engine::Engine(const std::filesystem::path& folder, const Options& options)
@@ -156,27 +158,27 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
   Signal done;
   // Through the storage thread and then the strand, as all that came before: in a transaction
   // after theirs. In `done`, as that may fail.
-  PostToDatabase(commits_, {.finish = [&](const absl::Status& /*status*/) {
-                   if (const auto& tracker = model->storage_state().tracker; tracker.has_value()) {
-                     state.pending = tracker->pending();
-                     state.next_due = tracker->next_due();
-                   }
-                   for (const std::string& producer : producers) {
-                     const auto cursor = model->storage_state().cursors.Get(producer);
-                     if (cursor.has_value()) state.last_sequences[producer] = cursor->last_sequence;
-                   }
-                   model->strand().Post([&] {
-                     state.saved = model->strand_state().Save().SerializeAsString();
-                     const auto snapshot = model->snapshot();
-                     state.window = snapshot->window.size();
-                     if (snapshot->label_coverage.has_value()) {
-                       for (const auto& one : *snapshot->label_coverage->classes) {
-                         state.pending_by_class.push_back(one.pending);
-                       }
-                     }
-                     done.Set();
-                   });
-                 }});
+  PostToCatalog(commits_, {.finish = [&](const absl::Status& /*status*/) {
+                  if (const auto& tracker = model->storage_state().tracker; tracker.has_value()) {
+                    state.pending = tracker->pending();
+                    state.next_due = tracker->next_due();
+                  }
+                  for (const std::string& producer : producers) {
+                    const auto cursor = model->storage_state().cursors.Get(producer);
+                    if (cursor.has_value()) state.last_sequences[producer] = cursor->last_sequence;
+                  }
+                  model->strand().Post([&] {
+                    state.saved = model->strand_state().Save().SerializeAsString();
+                    const auto snapshot = model->snapshot();
+                    state.window = snapshot->window.size();
+                    if (snapshot->label_coverage.has_value()) {
+                      for (const auto& one : *snapshot->label_coverage->classes) {
+                        state.pending_by_class.push_back(one.pending);
+                      }
+                    }
+                    done.Set();
+                  });
+                }});
   done.Wait();
   return state;
 }

@@ -15,12 +15,14 @@
 #include <vector>
 
 #include "server/executor/thread_pool.h"
+#include "server/ingest/commit_queue.h"
 #include "server/ingest/due_work.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/recovery.h"
 #include "server/state/model_registry.h"
-#include "server/store/commit_queue.h"
+#include "server/store/local/log_files.h"
+#include "server/store/store.h"
 
 namespace calibd::testing {
 
@@ -81,7 +83,7 @@ class Blocker {
 // storage thread.
 void FailTransaction(server::CommitQueue& commits, const std::function<void()>& post);
 
-// The parts of calibd that count, over a real store, without gRPC.
+// The parts of calibd that count, over a store, without a transport.
 class Engine {
  public:
   struct Options {
@@ -95,11 +97,13 @@ class Engine {
   // Aborts the test when the folder cannot be opened or read.
   explicit Engine(const std::filesystem::path& folder) : Engine(folder, Options{}) {}
   Engine(const std::filesystem::path& folder, const Options& options);
+  Engine(std::unique_ptr<server::Store> store, const Options& options);
   // As the server ends, but for what its drain stores.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  [[nodiscard]] server::Store& store() { return store_; }
   [[nodiscard]] server::CommitQueue& commits() { return commits_; }
   [[nodiscard]] server::Ingestor& ingestor() { return ingestor_; }
   [[nodiscard]] server::ModelRegistry& registry() { return registry_; }
@@ -140,8 +144,6 @@ class Engine {
                               const std::vector<std::string>& producers = {});
 
  private:
-  Engine(std::unique_ptr<server::Store> store, const Options& options);
-
   server::ThreadPool writers_;
   server::ModelRegistry registry_;
   server::Recovery recovery_;

@@ -36,8 +36,8 @@ constexpr HistoryResolution kMinute = HistoryResolution::kMinute;
 class HistoryTest : public ::testing::Test {
  protected:
   void Start() {
-    reader_.emplace((folder_.path() / "calibd.db").string());
     engine_.emplace(folder_.path(), Engine::Options{.clock = clock_.clock(), .matures = false});
+    reader_.emplace(engine_->store());
     model_ = engine_->Find("models/m");
   }
   void Stop() {
@@ -76,8 +76,8 @@ class HistoryTest : public ::testing::Test {
 
   const TemporaryFolder folder_;
   FakeClock clock_;
-  std::optional<HistoryReader> reader_;
   std::optional<Engine> engine_;
+  std::optional<HistoryReader> reader_;
   std::shared_ptr<Model> model_;
 };
 

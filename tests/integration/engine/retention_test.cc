@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "integration/engine/engine.h"
-#include "server/store/local/held_log.h"
 #include "server/store/local/sqlite.h"
 #include "support/temporary_folder.h"
 #include "support/wait_for.h"
@@ -138,11 +137,11 @@ TEST_F(RetentionTest, FilesThatWereHeldGoAlsoIfTheDiskIsFullWhenTheHoldEnds) {
   Start();
   Create(Declare("models/busy", 100), 500);
   busy_ = engine_->Find("models/busy");
-  auto held = server::HeldLog::Hold(engine_->commits());
-  ASSERT_TRUE(held.ok());
+  auto view = engine_->commits().OpenView();
+  ASSERT_TRUE(view.ok()) << view.status();
   for (std::uint64_t i = 0; i < 30; ++i) Submit(busy_, MakeBatch(*busy_, 300, i));
   ASSERT_GE(Files(), 30U);
-  FailTransaction(engine_->commits(), [&held] { held->reset(); });
+  FailTransaction(engine_->commits(), [&view] { view->reset(); });
   EXPECT_TRUE(WaitFor([this] { return Files() < 20; }));
   EXPECT_FALSE(engine_->failed());
 }

@@ -113,8 +113,8 @@ TEST_F(SnapshotTest, OneThatFailedIsTriedAgainWithoutAnotherBatch) {
     const Blocker blocker(engine_->commits());
     clock_.Move(LogRetention::kSnapshotInterval);
     ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().queued == 2; }));
-    PostToDatabase(engine_->commits(),
-                   {.write = [](server::Store&) { return absl::ResourceExhaustedError(""); }});
+    PostToCatalog(engine_->commits(),
+                  {.write = [](server::Store&) { return absl::ResourceExhaustedError(""); }});
   }
   ASSERT_TRUE(WaitFor([this] { return engine_->commits().statistics().failed_commits == 1; }));
   EXPECT_EQ(StoredTime("models/a"), 0);

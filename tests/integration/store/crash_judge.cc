@@ -11,8 +11,8 @@
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/row_codec.h"
+#include "server/store/local/local_store.h"
 #include "server/store/local/sqlite.h"
-#include "server/store/local/store.h"
 #include "support/wait_for.h"
 
 namespace calibd::testing {
@@ -134,7 +134,7 @@ void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationRespon
                          const PredictionSet& sent, std::int64_t batches, std::size_t window) {
   ExpectIntegrity(data);
   ExpectEstimates(answer, sent);
-  const auto store = server::Store::Open(data);
+  const auto store = server::LocalStore::Open(data);
   ASSERT_TRUE(store.ok()) << store.status();
   PredictionSet logged;
   std::int64_t sequence = 0;
@@ -165,7 +165,7 @@ void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationRespon
 void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationResponse& answer,
                          const PredictionSet& sent, const std::vector<bool>& labelled) {
   ExpectIntegrity(data);
-  const auto store = server::Store::Open(data);
+  const auto store = server::LocalStore::Open(data);
   ASSERT_TRUE(store.ok()) << store.status();
   PredictionSet counted;
   counted.class_count = sent.class_count;

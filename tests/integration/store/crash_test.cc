@@ -15,7 +15,7 @@
 #include "calibd/store/v1/store.pb.h"
 #include "integration/store/crash_judge.h"
 #include "server/ingest/row_codec.h"
-#include "server/store/local/store.h"
+#include "server/store/local/local_store.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -178,7 +178,7 @@ TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
   EXPECT_EQ(server->Terminate(), 0);
 
   // The judge: the log in its order, against what each producer sent, and counted here.
-  const auto store = server::Store::Open(data);
+  const auto store = server::LocalStore::Open(data);
   ASSERT_TRUE(store.ok()) << store.status();
   auto running =
       RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));

@@ -11,7 +11,7 @@
 #include "calibd/core/generator.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/ingest/row_codec.h"
-#include "server/store/local/store.h"
+#include "server/store/local/local_store.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -80,7 +80,7 @@ Outcome RunWithFault(const std::string& data, const std::string& fault) {
 
 // Batches 1, 2, ... of the producer are in the log, each once; how many.
 std::int64_t BatchesInTheLog(const std::string& data) {
-  const auto store = server::Store::Open(data);
+  const auto store = server::LocalStore::Open(data);
   EXPECT_TRUE(store.ok()) << store.status();
   if (!store.ok()) return -1;
   auto check = server::Statement::Prepare(*server::Database::Open((*store)->path()),

@@ -17,9 +17,9 @@ KILLS = "20"
 
 # Name, file, what is there, what is put in its place.
 BUGS = (
-    ("a batch is acknowledged before it is on disk", "server/store/commit_queue.cc",
-     "to_database ? store_->Commit() : store_->CommitLog();",
-     "to_database ? store_->Commit()\n"
+    ("a batch is acknowledged before it is on disk", "server/ingest/commit_queue.cc",
+     "to_catalog ? store_->Commit() : store_->CommitLog();",
+     "to_catalog ? store_->Commit()\n"
      "             : store_->appended_bytes() < 65536 ? absl::OkStatus() : store_->CommitLog();"),
     ("a repeated batch counts twice", "server/ingest/row_write.cc",
      "known_ = *standing == ProducerCursors::Standing::kSettledBefore;",

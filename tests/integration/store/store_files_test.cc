@@ -17,8 +17,7 @@
 
 #include "calibd/client/client.h"
 #include "server/ingest/verification.h"
-#include "server/store/local/backup.h"
-#include "server/store/local/store.h"
+#include "server/store/local/local_store.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
 #include "support/wait_for.h"
@@ -211,7 +210,7 @@ TEST(RemovedFileTest, IsNoticedByAVerificationAndABackup) {
     for (const bool is_backup : {false, true}) {
       const TemporaryFolder folder;
       const std::filesystem::path data = folder.path() / "data";
-      auto store = server::Store::Open(data.string());
+      auto store = server::LocalStore::Open(data.string());
       ASSERT_TRUE(store.ok()) << store.status();
       ASSERT_TRUE((*store)->Begin().ok());
       ASSERT_TRUE((*store)->InsertModel(1, v1::Model()).ok());
@@ -219,11 +218,11 @@ TEST(RemovedFileTest, IsNoticedByAVerificationAndABackup) {
       absl::Status failure;
       server::CommitQueue commits(*std::move(store),
                                   [&](const absl::Status& status) { failure = status; });
-      const std::string path = (data / "calibd.db").string();
       const auto run = [&] {
         const auto go_on = [](double) { return true; };
-        return is_backup ? server::CopyStore(path, commits, folder.path() / "backup", go_on)
-                         : server::VerifyStore(path, commits, go_on).status();
+        if (!is_backup) return server::VerifyStore(commits, go_on).status();
+        const auto view = commits.OpenView();
+        return view.ok() ? (*view)->Copy(go_on).status() : view.status();
       };
       EXPECT_TRUE(run().ok());
       std::filesystem::copy_file(data / file, data / copy);

@@ -66,7 +66,7 @@ TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
   Health health("data", [&] { return refusal; });
   ASSERT_TRUE(health.StartServing());
   EXPECT_EQ(health.Unready(), "");
-  refusal = CommitQueue::Refusal::kDatabase;
+  refusal = CommitQueue::Refusal::kCatalog;
   EXPECT_THAT(health.Unready(), HasSubstr("models cannot be created"));
   refusal = CommitQueue::Refusal::kLog;
   EXPECT_EQ(health.Unready(), "the disk is full: batches are refused");

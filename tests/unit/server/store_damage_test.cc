@@ -9,9 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/store/local/backup.h"
 #include "server/store/local/history_table.h"
-#include "server/store/local/store.h"
+#include "server/store/local/local_store.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {
@@ -31,7 +30,7 @@ v1::Model Named(const std::string& name) {
 }
 
 // Two rows or more in every table.
-void Fill(Store& store) {
+void Fill(LocalStore& store) {
   ASSERT_TRUE(store.Begin().ok());
   for (const std::int64_t id : {1, 2}) {
     ASSERT_TRUE(store.InsertModel(id, Named(absl::StrCat("models/", id))).ok());
@@ -53,8 +52,7 @@ void Fill(Store& store) {
     }
     for (std::int64_t start_s = 1; start_s <= kBuckets; ++start_s) {
       ASSERT_TRUE(store
-                      .PutHistory({.model_id = id,
-                                   .resolution = 1,
+                      .PutHistory({.series = {.model_id = id, .resolution = 1},
                                    .start_s = start_s * 10,
                                    .data = absl::StrCat("bucket ", start_s)})
                       .ok());
@@ -80,11 +78,10 @@ void Fill(Store& store) {
 }
 
 // What a start reads.
-absl::Status Start(Store& store) {
-  absl::Status status =
-      store.ReadModels([](const Store::StoredModel&) { return absl::OkStatus(); });
+absl::Status Start(LocalStore& store) {
+  absl::Status status = store.ReadModels([](const StoredModel&) { return absl::OkStatus(); });
   if (status.ok()) {
-    status = store.ReadCursors([](const Store::StoredCursor&) { return absl::OkStatus(); });
+    status = store.ReadCursors([](const StoredCursor&) { return absl::OkStatus(); });
   }
   if (status.ok()) {
     status = store.ReadLog([](const StoredBatch&) { return absl::OkStatus(); });
@@ -94,14 +91,14 @@ absl::Status Start(Store& store) {
 }
 
 absl::Status OpenAndStart(const std::string& folder) {
-  const auto store = Store::Open(folder, kSegment);
+  const auto store = LocalStore::Open(folder, kSegment);
   return store.ok() ? Start(**store) : store.status();
 }
 
 absl::Status ReadRange(const std::string& folder, std::int64_t from_s, std::int64_t end_s,
                        std::vector<std::int64_t>* starts = nullptr) {
   auto database = Database::Open(folder + "/calibd.db");
-  return ReadHistory(*database, {.model_id = 1, .resolution = 1}, from_s, end_s,
+  return ReadHistory(*database, {.model_id = 1, .resolution = 1}, {from_s, end_s},
                      [&](std::int64_t start_s, std::string_view) {
                        if (starts != nullptr) starts->push_back(start_s);
                        return absl::OkStatus();
@@ -116,7 +113,7 @@ void ExpectDamage(const absl::Status& status, const std::string& text) {
 class StoreDamageTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto store = Store::Open(data_, kSegment);
+    auto store = LocalStore::Open(data_, kSegment);
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE(Start(**store).ok());
     ASSERT_NO_FATAL_FAILURE(Fill(**store));
@@ -176,7 +173,7 @@ TEST_F(StoreDamageTest, EveryColumnOfEveryTableIsChecked) {
         status = ReadRange(folder, kNoRow, kEnd);
         if (status.ok()) {
           auto database = Database::Open(folder + "/calibd.db");
-          status = ReadHistory(*database, {.model_id = 2, .resolution = 1}, kNoRow, kEnd,
+          status = ReadHistory(*database, {.model_id = 2, .resolution = 1}, {},
                                [](std::int64_t, std::string_view) { return absl::OkStatus(); });
         }
       }
@@ -201,7 +198,7 @@ TEST_F(StoreDamageTest, RowsThatComeBackOrAreOlderAreFound) {
   // A row that was valid: of a model that was deleted since, and of an older cursor.
   const std::string row = "(SELECT checksum FROM old.cursors WHERE producer_id = x'70' LIMIT 1)";
   {
-    auto store = Store::Open(data_, kSegment);
+    auto store = LocalStore::Open(data_, kSegment);
     ASSERT_TRUE(store.ok() && Start(**store).ok());
     ASSERT_TRUE((*store)->Begin().ok());
     ASSERT_TRUE((*store)->DeleteModel(2).ok());
@@ -282,19 +279,20 @@ TEST_F(StoreDamageTest, PartsOfAHistoryHoldTheirRows) {
 
 TEST_F(StoreDamageTest, AHistoryStaysLinkedWhereverItIsWritten) {
   const std::string folder = Copy();
-  auto store = Store::Open(folder, kSegment);
+  auto store = LocalStore::Open(folder, kSegment);
   ASSERT_TRUE(store.ok() && Start(**store).ok());
   const auto put = [&](std::int64_t start_s) {
     ASSERT_TRUE((*store)->Begin().ok());
     ASSERT_TRUE(
         (*store)
-            ->PutHistory({.model_id = 1, .resolution = 1, .start_s = start_s, .data = "new"})
+            ->PutHistory(
+                {.series = {.model_id = 1, .resolution = 1}, .start_s = start_s, .data = "new"})
             .ok());
     ASSERT_TRUE((*store)->Commit().ok());
   };
   const auto forget = [&](std::int64_t before_s) {
     ASSERT_TRUE((*store)->Begin().ok());
-    ASSERT_TRUE((*store)->DeleteHistory(1, 1, before_s).ok());
+    ASSERT_TRUE((*store)->DeleteHistory({.model_id = 1, .resolution = 1}, before_s).ok());
     ASSERT_TRUE((*store)->Commit().ok());
   };
   const auto starts = [&] {
@@ -329,7 +327,7 @@ TEST_F(StoreDamageTest, AHistoryStaysLinkedWhereverItIsWritten) {
 TEST_F(StoreDamageTest, MissingAndForeignFilesAreNamed) {
   const std::string other = (folder_.path() / "other").string();
   {
-    auto store = Store::Open(other, kSegment);
+    auto store = LocalStore::Open(other, kSegment);
     ASSERT_TRUE(store.ok() && Start(**store).ok());
     ASSERT_NO_FATAL_FAILURE(Fill(**store));
     ASSERT_TRUE((*store)->Close().ok());
@@ -374,7 +372,7 @@ TEST_F(StoreDamageTest, ALostOrForeignWriteAheadLogIsMissed) {
 TEST_F(StoreDamageTest, AnOlderDatabaseOfTheSameStoreIsRefused) {
   const std::string before = Copy();
   std::filesystem::rename(before, before + ".old");
-  auto store = Store::Open(data_, kSegment);
+  auto store = LocalStore::Open(data_, kSegment);
   ASSERT_TRUE(store.ok() && Start(**store).ok());
   ASSERT_TRUE((*store)->Begin().ok());
   ASSERT_TRUE((*store)->InsertModel(7, Named("models/new")).ok());
@@ -401,18 +399,18 @@ TEST_F(StoreDamageTest, OnlyAStoreThatWasRecoveredIsClosedInOrder) {
   const std::string copy = Copy(/*killed=*/true);
   const auto clean = [&copy] { return (*StoreFile::Open(copy))->mark().clean; };
   {
-    auto store = Store::Open(copy, kSegment);
+    auto store = LocalStore::Open(copy, kSegment);
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE((*store)->Close().ok());
   }
   EXPECT_FALSE(clean());
   {
-    auto store = Store::Open(copy, kSegment);
+    auto store = LocalStore::Open(copy, kSegment);
     ASSERT_TRUE(store.ok() && Start(**store).ok());
     ASSERT_TRUE((*store)->Close().ok());
   }
   EXPECT_TRUE(clean());
-  auto store = Store::Open(copy, kSegment);
+  auto store = LocalStore::Open(copy, kSegment);
   ASSERT_TRUE(store.ok() && Start(**store).ok());
   EXPECT_TRUE(clean());
   ASSERT_TRUE((*store)->Begin().ok());

@@ -1,24 +1,19 @@
-#include "server/store/local/store.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <deque>
 #include <filesystem>
-#include <future>
 
-#include "server/store/commit_queue.h"
+#include "server/store/local/local_store.h"
 #include "support/temporary_folder.h"
-#include "support/test_operation.h"
 
 namespace calibd::server {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // What the log holds, by a connection and files of its own.
-std::vector<StoredBatch> ReadLog(const Store& store, std::deque<std::string>& data) {
+std::vector<StoredBatch> ReadLog(const LocalStore& store, std::deque<std::string>& data) {
   std::vector<StoredBatch> log;
   const auto add = [&](StoredBatch batch) {
     batch.data = data.emplace_back(batch.data);
@@ -62,11 +57,12 @@ class StoreTest : public ::testing::Test {
 
   void Open() {
     store_.reset();
-    auto store = Store::Open(folder_, segment_bytes_);
+    auto store = LocalStore::Open(folder_, segment_bytes_);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
     const auto visit = [](const StoredBatch& /*batch*/) { return absl::OkStatus(); };
-    ASSERT_TRUE(store_->ReadLog(visit).ok());
+    const absl::Status read = store_->ReadLog(visit);
+    ASSERT_TRUE(read.ok()) << read;
   }
 
   static v1::Model Named(const std::string& name) {
@@ -75,7 +71,7 @@ class StoreTest : public ::testing::Test {
     return model;
   }
 
-  static std::vector<std::string> Log(const Store& store) {
+  static std::vector<std::string> Log(const LocalStore& store) {
     std::vector<std::string> log;
     std::deque<std::string> data;
     for (const StoredBatch& batch : ReadLog(store, data)) {
@@ -87,7 +83,7 @@ class StoreTest : public ::testing::Test {
 
   const std::uint64_t segment_bytes_;
   std::string folder_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<LocalStore> store_;
 };
 
 TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
@@ -121,7 +117,7 @@ TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
   EXPECT_THAT(Log(*store_), ElementsAre("1:1:first", "2:1:second"));
   int models = 0;
   ASSERT_TRUE(store_
-                  ->ReadModels([&](const Store::StoredModel& model) {
+                  ->ReadModels([&](const StoredModel& model) {
                     ++models;
                     EXPECT_EQ(model.declaration.name(), "models/a");
                     EXPECT_EQ(model.snapshot, "state");
@@ -134,7 +130,7 @@ TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
   EXPECT_EQ(models, 1);
   int cursors = 0;
   ASSERT_TRUE(store_
-                  ->ReadCursors([&](const Store::StoredCursor& cursor) {
+                  ->ReadCursors([&](const StoredCursor& cursor) {
                     ++cursors;
                     EXPECT_EQ(cursor.producer_id, "p");
                     EXPECT_EQ(cursor.epoch, 3);
@@ -168,6 +164,13 @@ class RetirementTest : public StoreTest {
 
   RetirementTest() : StoreTest(kSegment) {}
 
+  void SetUp() override {
+    StoreTest::SetUp();
+    ASSERT_TRUE(store_->Begin().ok());
+    for (const std::int64_t id : {1, 2}) ASSERT_TRUE(store_->InsertModel(id, v1::Model()).ok());
+    ASSERT_TRUE(store_->Commit().ok());
+  }
+
   void Append(std::int64_t model_id, std::size_t bytes) {
     store_->AppendBatch(model_id, 5, std::string(bytes, 'x'));
     ASSERT_TRUE(store_->CommitLog().ok());
@@ -176,6 +179,17 @@ class RetirementTest : public StoreTest {
     ASSERT_TRUE(store_->Begin().ok());
     store_->ReleaseBatches(log_ids);
     ASSERT_TRUE(store_->Commit().ok());
+  }
+  std::string DataOf(std::int64_t log_id) {
+    std::string found;
+    EXPECT_TRUE(store_
+                    ->ReadBatches({&log_id, 1},
+                                  [&found](std::string_view data) {
+                                    found = data;
+                                    return absl::OkStatus();
+                                  })
+                    .ok());
+    return found;
   }
   std::int64_t RowsOfTheDatabase() {
     return *Database::Open(folder_ + "/calibd.db")->QueryInteger("SELECT count(*) FROM log");
@@ -189,18 +203,18 @@ class RetirementTest : public StoreTest {
 };
 
 TEST_F(RetirementTest, SaysWhatIsWrittenInTheLogAndNotWhatItsFilesTake) {
-  const std::int64_t empty = store_->log_bytes();
+  const std::int64_t empty = store_->sizes().log_bytes;
   EXPECT_LT(empty, 1000);
   Append(1, 5000);
-  const std::int64_t one = store_->log_bytes();
+  const std::int64_t one = store_->sizes().log_bytes;
   EXPECT_GE(one, empty + 5000);
   EXPECT_LT(one, empty + 5200);
   Open();
-  EXPECT_EQ(store_->log_bytes(), one);
+  EXPECT_EQ(store_->sizes().log_bytes, one);
   // Over several files.
   for (int i = 0; i < 50; ++i) Append(1, 5000);
-  EXPECT_GE(store_->log_bytes(), 51 * 5000);
-  EXPECT_LT(store_->log_bytes(), 51 * 5200);
+  EXPECT_GE(store_->sizes().log_bytes, 51 * 5000);
+  EXPECT_LT(store_->sizes().log_bytes, 51 * 5200);
 }
 
 TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
@@ -220,7 +234,7 @@ TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
       ASSERT_TRUE(retired.ok()) << retired.status();
       more = *retired;
     }
-    most = std::max(most, store_->log_bytes());
+    most = std::max(most, store_->sizes().log_bytes);
   }
   EXPECT_LE(most, static_cast<std::int64_t>(6 * kSegment));
   EXPECT_GT(RowsOfTheDatabase(), 15);
@@ -230,11 +244,11 @@ TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
     EXPECT_TRUE(std::includes(ids.begin(), ids.end(), kept.begin(), kept.end()));
     EXPECT_LT(ids.size(), kept.size() + 6 * 25);
     EXPECT_EQ(ids.back(), 500);
-    EXPECT_EQ(*store_->ReadBatch(kept.front()), std::string(100, 'x'));
-    EXPECT_EQ(*store_->ReadBatch(kept.back()), std::string(100, 'x'));
+    EXPECT_EQ(DataOf(kept.front()), std::string(100, 'x'));
+    EXPECT_EQ(DataOf(kept.back()), std::string(100, 'x'));
     Open();
   }
-  EXPECT_EQ(store_->next_log_id(), 501);
+  EXPECT_EQ(store_->last_log_id(), 500);
   // Rows of the database go with its later transactions.
   Release(kept);
   Release({});
@@ -275,112 +289,6 @@ TEST_F(StoreTest, CheckpointsLoseNothing) {
   Open();
   EXPECT_EQ(*Database::Open(folder_ + "/calibd.db")->QueryInteger("SELECT count(*) FROM snapshots"),
             50);
-}
-
-TEST_F(StoreTest, WhatFollowsAndGoesToOnePlaceIsOneTransaction) {
-  CommitQueue queue(std::move(store_), [](const absl::Status&) { FAIL(); });
-  std::vector<std::string> events;
-  std::promise<void> go;
-  testing::PostToDatabase(queue, {.write = [&go](Store&) {
-                            go.get_future().wait();
-                            return absl::OkStatus();
-                          }});
-  const auto post = [&](const std::string& name, bool to_log, bool fails) {
-    testing::TestSteps steps{.write = [=](Store& store) -> absl::Status {
-                               if (to_log) store.AppendBatch(1, 1, "x");
-                               return fails    ? absl::ResourceExhaustedError("full")
-                                      : to_log ? absl::OkStatus()
-                                               : store.InsertModel(1, Named(name));
-                             },
-                             .undo = [&events, name] { events.push_back("undo " + name); },
-                             .finish =
-                                 [&events, name](const absl::Status& status) {
-                                   events.push_back((status.ok() ? "done " : "failed ") + name);
-                                 }};
-    if (to_log) {
-      testing::PostToLog(queue, std::move(steps));
-    } else {
-      testing::PostToDatabase(queue, std::move(steps));
-    }
-  };
-  post("a", true, false);
-  post("b", true, true);
-  post("models/c", false, false);
-  post("d", true, false);
-  go.set_value();
-  queue.Flush();
-  EXPECT_THAT(events,
-              ElementsAre("undo b", "undo a", "failed a", "failed b", "done models/c", "done d"));
-  queue.Stop();
-}
-
-TEST_F(StoreTest, TheQueueWritesInOrderAndSaysWhenItIsDone) {
-  CommitQueue queue(std::move(store_), [](const absl::Status&) { FAIL(); });
-  std::vector<int> done;
-  for (int i = 0; i < 100; ++i) {
-    testing::PostToLog(queue, {.write = [i](Store& store) -> absl::Status {
-                                 EXPECT_EQ(store.AppendBatch(1, i, std::to_string(i)), i + 1);
-                                 return absl::OkStatus();
-                               },
-                               .undo = [] { FAIL(); },
-                               .finish =
-                                   [&done, i](const absl::Status& status) {
-                                     EXPECT_TRUE(status.ok()) << status;
-                                     done.push_back(i);
-                                   }});
-  }
-  queue.Flush();
-  EXPECT_EQ(done.size(), 100U);
-  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
-  queue.Stop();
-}
-
-TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
-  std::promise<absl::Status> failure;
-  std::vector<std::string> events;
-  {
-    CommitQueue queue(std::move(store_),
-                      [&](const absl::Status& status) { failure.set_value(status); });
-    // Holds the storage thread, so that the others come into one transaction.
-    std::promise<void> held;
-    std::promise<void> go;
-    testing::PostToLog(queue, {.write = [&held, &go](Store&) -> absl::Status {
-                         held.set_value();
-                         go.get_future().wait();
-                         return absl::OkStatus();
-                       }});
-    held.get_future().wait();
-    for (const std::string& name : {std::string("a"), std::string("b")}) {
-      testing::PostToLog(
-          queue, {.write = [&events, name](Store& store) -> absl::Status {
-                    events.push_back("write " + name);
-                    store.AppendBatch(1, 1, name);
-                    return name == "b" ? absl::UnavailableError("broken disk") : absl::OkStatus();
-                  },
-                  .undo = [&events, name] { events.push_back("undo " + name); },
-                  .finish =
-                      [&events, name](const absl::Status& status) {
-                        events.push_back("done " + name + " " + std::string(status.message()));
-                      }});
-    }
-    go.set_value();
-    queue.Flush();
-    EXPECT_THAT(events, ElementsAre("write a", "write b", "undo b", "undo a", "done a broken disk",
-                                    "done b broken disk"));
-    EXPECT_EQ(failure.get_future().get().message(), "broken disk");
-    // Nothing is written after that.
-    absl::Status later;
-    testing::PostToDatabase(queue,
-                            {.write = [](Store&) -> absl::Status {
-                               ADD_FAILURE() << "wrote after a failure";
-                               return absl::OkStatus();
-                             },
-                             .finish = [&later](const absl::Status& status) { later = status; }});
-    queue.Flush();
-    EXPECT_THAT(std::string(later.message()), HasSubstr("the store failed before: broken disk"));
-  }
-  Open();
-  EXPECT_TRUE(Log(*store_).empty());
 }
 
 TEST(DatabaseTest, ErrorsSayWhatCannotBeDoneAndNoStatement) {

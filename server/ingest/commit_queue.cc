@@ -1,13 +1,12 @@
-#include "server/store/commit_queue.h"
+#include "server/ingest/commit_queue.h"
 
 #include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <filesystem>
+#include <future>
 #include <new>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -15,21 +14,16 @@
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
-#include "server/store/local/disk_room.h"
 
 namespace calibd::server {
 namespace {
 
-// Of the write-ahead log, in pages of 4 KiB: from here on it is moved into the database
-// beside the commits; and between two commits if that does not keep up.
-constexpr int kCheckpointPages = 2000;
-constexpr int kMostPages = 32000;
-// Of a frame of the log, from which on it takes no more.
-constexpr std::size_t kFrameBytes = std::size_t{8} << 20;
-// Between two attempts to make room on a full disk.
-constexpr std::chrono::seconds kFreeInterval{1};
+// A log transaction takes no more batches from this size on.
+constexpr std::size_t kTransactionBytes = std::size_t{8} << 20;
+// Between two checks whether a full store has room.
+constexpr std::chrono::seconds kRoomInterval{1};
 
-// What the function returns, if anything, or which exception it threw.
+// The status that the function returns, if it returns one, or its exception as a status.
 template <typename Function>
 absl::Status Guard(const Function& function) {
   try {
@@ -55,7 +49,6 @@ CommitQueue::CommitQueue(std::unique_ptr<Store> store,
                          std::function<void(const absl::Status&)> on_failure)
     : store_(std::move(store)), on_failure_(std::move(on_failure)) {
   storage_thread_ = std::thread([this] { Run(); });
-  checkpoint_thread_ = std::thread([this] { RunCheckpoints(); });
 }
 
 CommitQueue::~CommitQueue() { Stop(); }
@@ -73,7 +66,7 @@ void CommitQueue::Call(Callback callback) {
   class Called final : public Operation {
    public:
     explicit Called(Callback callback) : callback_(std::move(callback)) {}
-    [[nodiscard]] Target target() const noexcept override { return Target::kNowhere; }
+    [[nodiscard]] Target target() const noexcept override { return Target::kNone; }
     void Finish(Store& store, const absl::Status& committed) override {
       callback_(store, committed);
     }
@@ -105,13 +98,8 @@ void CommitQueue::Stop() {
     stopping_ = true;
   }
   changed_.notify_all();
-  wal_grew_.notify_all();
-  for (std::thread* thread : {&storage_thread_, &checkpoint_thread_}) {
-    if (thread->joinable()) thread->join();
-  }
-  if (failure_.ok()) {
-    HandleError(Guard([this] { return store_->Close(); }));
-  }
+  if (storage_thread_.joinable()) storage_thread_.join();
+  if (failure_.ok()) HandleError(Guard([this] { return store_->Close(); }));
 }
 
 void CommitQueue::Run() {
@@ -123,15 +111,15 @@ void CommitQueue::Run() {
       std::unique_lock lock(mutex_);
       writing_ = 0;
       changed_.notify_all();
-      const auto has_work = [this] { return stopping_ || !queue_.empty() || retires_; };
-      changed_.wait(lock, [&] { return has_work() || log_full_ || database_full_; });
-      // A full disk is looked at again and again.
-      changed_.wait_for(lock, kFreeInterval, has_work);
+      const auto has_work = [this] { return stopping_ || !queue_.empty() || maintains_; };
+      changed_.wait(lock, [&] { return has_work() || log_full_ || catalog_full_; });
+      // A full store is checked again and again.
+      changed_.wait_for(lock, kRoomInterval, has_work);
       if (queue_.empty() && stopping_) return;
       operations.swap(queue_);
       writing_ = operations.size();
     }
-    if (operations.empty()) MakeRoom(absl::OkStatus());
+    if (operations.empty()) Maintain(Outcome::kCommitted);
     for (Operations rest(operations); !rest.empty();) {
       rest = rest.subspan(Commit(FirstTransaction(rest)));
     }
@@ -139,13 +127,13 @@ void CommitQueue::Run() {
 }
 
 CommitQueue::Operations CommitQueue::FirstTransaction(Operations operations) {
-  auto target = Operation::Target::kNowhere;
+  auto target = Operation::Target::kNone;
   std::size_t end = 0;
   for (; end < operations.size(); ++end) {
     const Operation::Target next = operations[end]->target();
-    if (target == Operation::Target::kNowhere) {
+    if (target == Operation::Target::kNone) {
       target = next;
-    } else if (next != target && next != Operation::Target::kNowhere) {
+    } else if (next != target && next != Operation::Target::kNone) {
       break;
     }
   }
@@ -153,33 +141,34 @@ CommitQueue::Operations CommitQueue::FirstTransaction(Operations operations) {
 }
 
 std::size_t CommitQueue::Commit(Operations operations) {
-  const bool to_database = std::ranges::any_of(operations, [](const auto& operation) {
-    return operation->target() == Operation::Target::kDatabase;
+  const bool to_catalog = std::ranges::any_of(operations, [](const auto& operation) {
+    return operation->target() == Operation::Target::kCatalog;
   });
   // A transaction without content is no commit, and says nothing about the room.
-  bool has_content = to_database;
+  bool has_content = to_catalog;
   absl::Status status;
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) status = FailedBefore(failure_);
   }
   const auto begin = std::chrono::steady_clock::now();
-  if (status.ok()) status = Write(operations, to_database, has_content);
+  if (status.ok()) status = Write(operations, to_catalog, has_content);
+  const Outcome outcome = OutcomeOf(status);
   if (has_content || !status.ok()) {
-    Count(status, to_database, std::chrono::steady_clock::now() - begin);
+    Count(status, to_catalog, std::chrono::steady_clock::now() - begin);
   }
   if (!status.ok()) Undo(operations);
-  wal_grew_.notify_one();
   HandleError(status);
-  PassOn(operations, status);
-  MakeRoom(status);
+  // What a client does about it is the same as after any failure of the store: it tries again.
+  PassOn(operations, outcome == Outcome::kFenced ? FailedBefore(status) : status);
+  Maintain(outcome);
   return operations.size();
 }
 
-absl::Status CommitQueue::Write(Operations& operations, bool to_database, bool& has_content) {
-  absl::Status status = to_database ? store_->Begin() : absl::OkStatus();
+absl::Status CommitQueue::Write(Operations& operations, bool to_catalog, bool& has_content) {
+  absl::Status status = to_catalog ? store_->Begin() : absl::OkStatus();
   for (std::size_t i = 0; status.ok() && i < operations.size(); ++i) {
-    if (store_->appended_bytes() >= kFrameBytes) {
+    if (store_->appended_bytes() >= kTransactionBytes) {
       operations = operations.first(i);
       break;
     }
@@ -188,7 +177,7 @@ absl::Status CommitQueue::Write(Operations& operations, bool to_database, bool& 
   has_content = has_content || store_->appended_bytes() > 0;
   if (status.ok()) {
     Failpoint("before_commit");
-    status = Guard([&] { return to_database ? store_->Commit() : store_->CommitLog(); });
+    status = Guard([&] { return to_catalog ? store_->Commit() : store_->CommitLog(); });
   }
   if (status.ok()) {
     Failpoint("after_commit");
@@ -199,7 +188,7 @@ absl::Status CommitQueue::Write(Operations& operations, bool to_database, bool& 
   return status;
 }
 
-void CommitQueue::Count(const absl::Status& committed, bool to_database,
+void CommitQueue::Count(const absl::Status& committed, bool to_catalog,
                         std::chrono::duration<double> duration) {
   const std::lock_guard lock(mutex_);
   if (committed.ok()) {
@@ -210,10 +199,9 @@ void CommitQueue::Count(const absl::Status& committed, bool to_database,
   } else {
     ++statistics_.failed_commits;
   }
-  if (committed.ok() || absl::IsResourceExhausted(committed)) {
-    (to_database ? database_full_ : log_full_) = !committed.ok();
+  if (committed.ok() || OutcomeOf(committed) == Outcome::kRefused) {
+    (to_catalog ? catalog_full_ : log_full_) = !committed.ok();
   }
-  wal_pages_ = store_->wal_pages();
 }
 
 void CommitQueue::Undo(Operations operations) {
@@ -268,12 +256,31 @@ void CommitQueue::Apply(Operations operations) {
   for (const std::shared_ptr<Operation>& operation : operations) operation->Answer();
 }
 
+absl::StatusOr<std::shared_ptr<StoreView>> CommitQueue::OpenView() {
+  // If the queue has stopped, the callback is dropped, and the future throws.
+  using View = absl::StatusOr<std::unique_ptr<StoreView>>;
+  const auto done = std::make_shared<std::promise<View>>();
+  std::future<View> result = done->get_future();
+  Call([this, done](Store& store, const absl::Status& committed) {
+    // A view must not show another store than the one that is written.
+    absl::Status status = store.CheckInPlace();
+    if (!status.ok()) Fail(status);
+    // A store without room can be read.
+    if (OutcomeOf(committed) != Outcome::kRefused) status.Update(committed);
+    done->set_value(status.ok() ? store.OpenView() : status);
+  });
+  View view = result.get();
+  if (!view.ok()) return view.status();
+  return std::shared_ptr<StoreView>(view->release(), [this](StoreView* released) {
+    Call([owned = std::shared_ptr<StoreView>(released)](Store&, const absl::Status&) {});
+  });
+}
+
 void CommitQueue::CheckRoomAtStart() {
-  const std::string folder = std::filesystem::path(store_->path()).parent_path();
-  if (!absl::IsResourceExhausted(CheckDiskRoom(folder, kLeastRoom))) return;
+  if (!absl::IsResourceExhausted(store_->CheckRoom(kLeastRoom))) return;
   {
     const std::lock_guard lock(mutex_);
-    database_full_ = true;
+    catalog_full_ = true;
     log_full_ = store_->log_room() < kLeastRoom;
   }
   changed_.notify_all();
@@ -283,88 +290,39 @@ void CommitQueue::CheckRoom() {
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);
-    if ((!log_full_ && !database_full_) || now - checked_room_ < kFreeInterval) return;
+    if ((!log_full_ && !catalog_full_) || now - checked_room_ < kRoomInterval) return;
   }
   checked_room_ = now;
-  const std::string folder = std::filesystem::path(store_->path()).parent_path();
-  if (CheckDiskRoom(folder, needed_room_).ok()) {
-    const std::lock_guard lock(mutex_);
-    log_full_ = false;
-    database_full_ = false;
-  }
+  if (!store_->CheckRoom(needed_room_).ok()) return;
+  const std::lock_guard lock(mutex_);
+  log_full_ = false;
+  catalog_full_ = false;
 }
 
 CommitQueue::Refusal CommitQueue::refusal() const {
   const std::lock_guard lock(mutex_);
   if (!failure_.ok()) return Refusal::kEverything;
   if (log_full_) return Refusal::kLog;
-  return database_full_ ? Refusal::kDatabase : Refusal::kNothing;
+  return catalog_full_ ? Refusal::kCatalog : Refusal::kNothing;
 }
 
-void CommitQueue::MakeRoom(const absl::Status& status) {
-  retires_ = false;
+void CommitQueue::Maintain(Outcome outcome) {
+  maintains_ = false;
   CheckRoom();
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return;
   }
-  const auto now = std::chrono::steady_clock::now();
-  if (store_->wal_pages() > kMostPages ||
-      (absl::IsResourceExhausted(status) && now - freed_ >= kFreeInterval)) {
-    // Where the disk is full, this gives room: the pages go where they have their place.
-    freed_ = now;
-    HandleError(store_->Checkpoint());
-  }
-  if (now < retires_at_) return;
-  const absl::Status retired = Guard([this] {
-    const absl::StatusOr<bool> retires = store_->Retire();
-    retires_ = retires.ok() && *retires;
-    return retires.status();
-  });
-  HandleError(retired);
-  if (!retired.ok()) {
-    // The disk is full: it is tried again after some transaction.
-    retires_at_ = now + kFreeInterval;
-  }
+  HandleError(Guard([&] {
+    const absl::StatusOr<bool> more = store_->Maintain(outcome == Outcome::kRefused);
+    maintains_ = more.ok() && *more;
+    return more.status();
+  }));
 }
 
 void CommitQueue::HandleError(const absl::Status& status) {
-  // A full disk may end later, all other errors do not.
-  if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
-}
-
-void CommitQueue::RunCheckpoints() {
-  pthread_setname_np(pthread_self(), "calibd-ckpt");
-  absl::StatusOr<Database> database = Database::OpenExisting(store_->path());
-  absl::Status status = database.status();
-  if (status.ok()) {
-    // Until it has read, a connection knows of no write-ahead log and moves nothing.
-    status = database->QueryInteger("SELECT count(*) FROM sqlite_master").status();
-  }
-  if (!status.ok()) {
-    Fail(status);
-    return;
-  }
-  int done_at = 0;
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      // The log is begun anew by the first commit after all of it was moved.
-      wal_grew_.wait(lock, [&] {
-        done_at = std::min(done_at, wal_pages_);
-        return stopping_ || wal_pages_ - done_at > kCheckpointPages;
-      });
-      if (stopping_) return;
-      done_at = wal_pages_;
-    }
-    Failpoint("checkpoint");
-    const int code = sqlite3_wal_checkpoint_v2(database->handle(), nullptr,
-                                               SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
-    Failpoint("checkpoint");
-    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
-      HandleError(SqliteError(database->handle(), code, "make a checkpoint"));
-    }
-  }
+  const Outcome outcome = OutcomeOf(status);
+  if (outcome == Outcome::kFenced || outcome == Outcome::kUnknown) Fail(status);
 }
 
 CommitQueue::Statistics CommitQueue::statistics() const {
@@ -374,12 +332,7 @@ CommitQueue::Statistics CommitQueue::statistics() const {
     statistics = statistics_;
     statistics.queued = queue_.size() + writing_;
   }
-  statistics.log_bytes = store_->log_bytes();
-  for (const char* suffix : {"", "-wal"}) {
-    std::error_code error;
-    const std::uintmax_t size = std::filesystem::file_size(store_->path() + suffix, error);
-    if (!error) statistics.database_bytes += static_cast<std::int64_t>(size);
-  }
+  statistics.sizes = store_->sizes();
   return statistics;
 }
 

@@ -1,5 +1,5 @@
-#ifndef CALIBD_SERVER_STORE_COMMIT_QUEUE_H_
-#define CALIBD_SERVER_STORE_COMMIT_QUEUE_H_
+#ifndef CALIBD_SERVER_INGEST_COMMIT_QUEUE_H_
+#define CALIBD_SERVER_INGEST_COMMIT_QUEUE_H_
 
 #include <array>
 #include <chrono>
@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "server/executor/thread_pool.h"
-#include "server/store/local/store.h"
+#include "server/store/store.h"
 
 namespace calibd::server {
 
@@ -23,8 +23,8 @@ namespace calibd::server {
 // declared here; none is called from two threads at once.
 class Operation {
  public:
-  // Where Write writes.
-  enum class Target { kNowhere, kLog, kDatabase };
+  // Which part of the store Write writes to.
+  enum class Target { kNone, kLog, kCatalog };
 
   Operation() = default;
   virtual ~Operation() = default;
@@ -54,13 +54,13 @@ class Operation {
   virtual void Answer() {}
 };
 
-// Makes operations durable in the order of posting. One storage thread, the committer, takes all
-// that are posted. Operations that follow each other and have the same target are one
-// transaction. After its commit, they are passed to their strands. Thread-safe.
+// Makes operations durable in the order of posting. One thread, the storage thread, takes all
+// pending operations. Consecutive operations with the same target are one transaction. After its
+// commit, they are passed to their strands. Thread-safe.
 //
-// A full disk fails the transaction and nothing else. After any other error nothing is
-// written any more, as what the disk holds is not known: on_failure is told once, and every
-// operation fails.
+// A refused transaction fails its operations and nothing else. After a fenced or unknown outcome
+// the store has failed: nothing more is written, on_failure is called once with the status, and
+// every operation fails.
 class CommitQueue {
  public:
   // store: nobody else uses it from the first operation on. on_failure: on the storage thread.
@@ -70,27 +70,35 @@ class CommitQueue {
   CommitQueue(const CommitQueue&) = delete;
   CommitQueue& operator=(const CommitQueue&) = delete;
 
-  // Unbounded: the callers bound what they post.
+  // Unbounded: the callers limit what they post.
   void Post(std::shared_ptr<Operation> operation);
-  // Calls this on the storage thread when all that was posted before is committed or has failed.
-  // It is told whether its transaction was committed, which writes nothing by itself.
+  // Calls this on the storage thread when all operations posted before are committed or have
+  // failed. The status is that of its transaction, to which it adds nothing.
   using Callback = std::function<void(Store&, const absl::Status&)>;
   void Call(Callback callback);
-  // As after a failed write: committed rows cannot be counted, or a file was removed or replaced.
+  // Fails the store, as an unknown outcome does: committed rows cannot be applied, or the store was
+  // removed or replaced.
   void Fail(const absl::Status& status);
-  // Waits until all that was posted is done.
+  // Waits until all posted operations are done.
   void Flush();
-  // Does what is queued, then joins. What is posted later is dropped.
+  // Completes the queued operations, closes the store unless it failed, and joins. Operations that
+  // are posted later are dropped.
   void Stop();
 
-  // Looks whether the disk has room: a start on a full disk is to say so before the first write
+  // A view of the store after all transactions so far. Waits for the storage thread, which also
+  // destroys the view. The view must be released before this stops.
+  // Errors: those of Store::OpenView; DataLoss if the store was removed or replaced, and then it
+  // fails; Unavailable if it failed before.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<StoreView>> OpenView();
+
+  // Checks whether there is room, so that a start without room says so before the first write
   // fails. After the log is read, before the first Post.
   void CheckRoomAtStart();
 
-  // What is refused now. kLog and kDatabase: the newest transaction that went there found no room,
-  // and there has been none since; or the start found none. With kDatabase the log still takes
-  // batches, in the room that its newest file allocated before.
-  enum class Refusal { kNothing, kDatabase, kLog, kEverything };
+  // What is refused now. kLog and kCatalog: the newest transaction of that kind found no room, and
+  // there has been none since; or the start found none. With kCatalog the log still takes batches,
+  // in the room that it has of its own.
+  enum class Refusal { kNothing, kCatalog, kLog, kEverything };
   [[nodiscard]] Refusal refusal() const;
 
   struct Statistics {
@@ -101,41 +109,39 @@ class CommitQueue {
     std::array<std::int64_t, kBuckets.size() + 1> buckets{};
     double seconds = 0;
     std::int64_t failed_commits = 0;
-    // Operations that wait or are being written.
+    // Operations that are pending or being written.
     std::size_t queued = 0;
-    // Of what is written in the log's files; and size of the database with its write-ahead log.
-    std::int64_t log_bytes = 0;
-    std::int64_t database_bytes = 0;
+    Store::Sizes sizes;
   };
   [[nodiscard]] Statistics statistics() const;
 
  private:
-  // A disk that has room for so many bytes, or for the frame that did not fit, is not full.
+  // The store is no longer full when it has room for so many bytes, or for the batches that did not
+  // fit.
   static constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 20;
   using Operations = std::span<std::shared_ptr<Operation>>;
 
   void Run();
   // The operations of the first transaction, which come before the rest.
   [[nodiscard]] static Operations FirstTransaction(Operations operations);
-  // Commits a transaction and passes its operations on. Appends to the log only as many as make a
-  // frame of a good size; returns how many.
+  // Commits a transaction and passes its operations on. Takes only as many as make a log
+  // transaction of a good size; returns how many.
   std::size_t Commit(Operations operations);
-  // Writes and commits. Leaves out operations that would make the frame too large. has_content:
-  // set if anything was appended.
-  [[nodiscard]] absl::Status Write(Operations& operations, bool to_database, bool& has_content);
+  // Writes and commits. Leaves out operations that would make the transaction too large.
+  // has_content: set if anything was appended.
+  [[nodiscard]] absl::Status Write(Operations& operations, bool to_catalog, bool& has_content);
   void Undo(Operations operations);
   // Finishes the operations and passes them to their strands.
   void PassOn(Operations operations, const absl::Status& committed);
   // On their strand.
   void Apply(Operations operations);
-  void Count(const absl::Status& committed, bool to_database,
+  void Count(const absl::Status& committed, bool to_catalog,
              std::chrono::duration<double> duration);
-  // Makes room on a disk that is full, or where there is much that is not needed.
-  void MakeRoom(const absl::Status& status);
-  // After a full disk, looks whether it has room. At most once in kFreeInterval.
+  // The store's upkeep after a transaction with this outcome.
+  void Maintain(Outcome outcome);
+  // Checks whether a full store has room again. At most once in kRoomInterval.
   void CheckRoom();
-  void RunCheckpoints();
-  // Fail, unless the status is OK or says that the disk is full.
+  // Fail, if the outcome is fenced or unknown.
   void HandleError(const absl::Status& status);
 
   const std::unique_ptr<Store> store_;
@@ -143,32 +149,25 @@ class CommitQueue {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::condition_variable wal_grew_;
   std::vector<std::shared_ptr<Operation>> queue_;  // guarded by mutex_
   std::size_t writing_ = 0;                        // guarded by mutex_
   bool stopping_ = false;                          // guarded by mutex_
   absl::Status failure_;                           // guarded by mutex_
   // Guarded by mutex_: there is no room, see Refusal.
   bool log_full_ = false;
-  bool database_full_ = false;
+  bool catalog_full_ = false;
   bool told_failure_ = false;  // guarded by mutex_
   Statistics statistics_;      // guarded by mutex_; without queued and sizes
-  int wal_pages_ = 0;          // guarded by mutex_
 
-  // The storage thread's: when it last looked whether a full disk has room, and for how many bytes;
-  // when it last tried to make room on a full disk, when it may again take a
-  // file of the log away, and whether there is one that should go at once.
+  // Used only on the storage thread: when it last checked whether a full store has room, and for
+  // how many bytes; whether there is more upkeep to do at once.
   std::chrono::steady_clock::time_point checked_room_{};
   std::uint64_t needed_room_ = kLeastRoom;
-  std::chrono::steady_clock::time_point freed_{};
-  std::chrono::steady_clock::time_point retires_at_{};
-  bool retires_ = false;
+  bool maintains_ = false;
 
   std::thread storage_thread_;
-  // Moves the write-ahead log into the database while commits go on.
-  std::thread checkpoint_thread_;
 };
 
 }  // namespace calibd::server
 
-#endif  // CALIBD_SERVER_STORE_COMMIT_QUEUE_H_
+#endif  // CALIBD_SERVER_INGEST_COMMIT_QUEUE_H_

@@ -1,4 +1,4 @@
-#include "server/store/local/store.h"
+#include "server/store/local/local_store.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
+#include "server/store/local/disk_room.h"
 #include "server/store/local/history_table.h"
+#include "server/store/local/local_view.h"
 #include "server/store/local/table.h"
 
 namespace calibd::server {
@@ -18,10 +20,25 @@ namespace {
 constexpr std::size_t kMostDeleted = 1024;
 // Bytes that are copied at a time from a file of the log.
 constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
+// Between two attempts to make room on a full disk.
+constexpr std::chrono::seconds kFullDiskInterval{1};
+// With more pages of 4 KiB in the write-ahead log than this, it is moved between two commits: the
+// Checkpointer does not keep up.
+constexpr int kMostPages = 32000;
+
+// Says which batches a tail of the log held.
+std::string Describe(const LogTail& tail) {
+  const std::string batches =
+      tail.end_log_id <= tail.first_log_id ? absl::StrCat("batches from ", tail.first_log_id, " on")
+      : tail.end_log_id == tail.first_log_id + 1
+          ? absl::StrCat("batch ", tail.first_log_id)
+          : absl::StrCat("batches ", tail.first_log_id, " to ", tail.end_log_id - 1);
+  return absl::StrCat(tail.path, " at byte ", tail.offset, ", ", batches, " of the log");
+}
 
 }  // namespace
 
-struct Store::Statements {
+struct LocalStore::Statements {
   std::optional<Statement> begin;
   std::optional<Statement> commit;
   std::optional<StateWriter> state;
@@ -36,7 +53,7 @@ struct Store::Statements {
   std::optional<CheckedRows> read_batch;
 };
 
-Store::Store(std::string path, File lock, StoreParts parts)
+LocalStore::LocalStore(std::string path, File lock, StoreParts parts)
     : path_(std::move(path)),
       lock_(std::move(lock)),
       database_(std::move(parts.database)),
@@ -47,21 +64,25 @@ Store::Store(std::string path, File lock, StoreParts parts)
       log_(std::move(parts.log)),
       copied_until_(log_->first_log_id()) {}
 
-Store::~Store() = default;
+LocalStore::~LocalStore() = default;
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder,
-                                                   std::uint64_t segment_bytes) {
+absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& folder,
+                                                             std::uint64_t segment_bytes) {
   absl::StatusOr<File> lock = LockFolder(folder);
   if (!lock.ok()) return lock.status();
   absl::StatusOr<StoreParts> parts = OpenStore(folder, segment_bytes);
   if (!parts.ok()) return parts.status();
-  std::unique_ptr<Store> store(
-      new Store(DatabasePath(folder), *std::move(lock), *std::move(parts)));
+  std::unique_ptr<LocalStore> store(
+      new LocalStore(DatabasePath(folder), *std::move(lock), *std::move(parts)));
   if (absl::Status status = store->Prepare(); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Checkpointer>> checkpointer = Checkpointer::Start(store->path_);
+  if (!checkpointer.ok()) return checkpointer.status();
+  store->checkpointer_ = *std::move(checkpointer);
+  RemoveUnfinishedCopy(folder);
   return store;
 }
 
-absl::Status Store::Prepare() {
+absl::Status LocalStore::Prepare() {
   statements_ = std::make_unique<Statements>();
   absl::Status status;
   const auto keep = [&status](auto prepared, auto& kept) {
@@ -136,7 +157,7 @@ class RowsOfModels {
 
 }  // namespace
 
-absl::Status Store::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) const {
+absl::Status LocalStore::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) {
   absl::StatusOr<CheckedRows> models =
       CheckedRows::Select(database_, Table::kModels, "ORDER BY id");
   absl::StatusOr<RowsOfModels> snapshots = RowsOfModels::Select(database_, Table::kSnapshots);
@@ -175,7 +196,7 @@ absl::Status Store::ReadModels(const std::function<absl::Status(const StoredMode
   return status.ok() ? CheckHistorySpans() : status;
 }
 
-absl::Status Store::CheckHistorySpans() const {
+absl::Status LocalStore::CheckHistorySpans() const {
   absl::StatusOr<CheckedRows> spans = CheckedRows::Select(database_, Table::kHistorySpans, "");
   if (!spans.ok()) return spans.status();
   absl::StatusOr<bool> row = true;
@@ -185,8 +206,8 @@ absl::Status Store::CheckHistorySpans() const {
              : row.status();
 }
 
-absl::Status Store::ReadCursors(
-    const std::function<absl::Status(const StoredCursor&)>& visit) const {
+absl::Status LocalStore::ReadCursors(
+    const std::function<absl::Status(const StoredCursor&)>& visit) {
   absl::StatusOr<CheckedRows> cursors = CheckedRows::Select(database_, Table::kCursors, "");
   if (!cursors.ok()) return cursors.status();
   absl::StatusOr<bool> row = cursors->Next();
@@ -202,7 +223,15 @@ absl::Status Store::ReadCursors(
                   : row.status();
 }
 
-absl::Status Store::ReadLog(const VisitBatch& visit) {
+absl::Status LocalStore::ReadLog(const VisitBatch& visit_batch) {
+  const VisitBatch visit = [&](const StoredBatch& batch) {
+    // The id of a deleted model was given out too.
+    return batch.model_id < next_model_id()
+               ? visit_batch(batch)
+               : DamageError(path_, absl::StrCat("is older than the log: batch ", batch.log_id,
+                                                 " belongs to model ", batch.model_id,
+                                                 ", which was created later"));
+  };
   absl::StatusOr<CheckedRows> log = CheckedRows::Select(database_, Table::kLog, "ORDER BY id");
   if (!log.ok()) return log.status();
   std::int64_t last_id = 0;
@@ -225,24 +254,32 @@ absl::Status Store::ReadLog(const VisitBatch& visit) {
   }
   absl::Status status = row.status();
   if (status.ok()) status = CheckSum(Table::kLog, committed_.sum(Table::kLog), log->sum());
-  return status.ok() ? log_->Read(visit) : status;
+  if (status.ok()) status = log_->Read(visit);
+  if (const std::optional<LogTail>& tail = log_->tail(); tail.has_value()) {
+    lost_tail_ = LostTail{.description = Describe(*tail), .was_durable = tail->was_durable};
+    for (const LogTail::Batch& batch : tail->batches) {
+      lost_tail_->batches.push_back({.model_id = batch.model_id, .data = batch.data});
+    }
+  }
+  return status;
 }
 
-void Store::FinishRecovery(std::span<const std::int64_t> unneeded_log_ids) {
+void LocalStore::FinishRecovery(std::span<const std::int64_t> unneeded_log_ids) {
   DropBatches(unneeded_log_ids);
   recovered_ = true;
 }
 
-std::int64_t Store::AppendBatch(std::int64_t model_id, std::int64_t time_us, std::string data) {
+std::int64_t LocalStore::AppendBatch(std::int64_t model_id, std::int64_t time_us,
+                                     std::string data) {
   return log_->Append(model_id, time_us, std::move(data));
 }
 
-absl::Status Store::CommitLog() {
+absl::Status LocalStore::CommitLog() {
   if (appended_bytes() == 0) {
     ApplyReleased();
     return absl::OkStatus();
   }
-  absl::Status status = MarkOpen();
+  absl::Status status = BeginWrite();
   if (status.ok()) status = log_->Commit();
   if (status.ok()) {
     Mark();
@@ -251,14 +288,15 @@ absl::Status Store::CommitLog() {
   return status;
 }
 
-absl::Status Store::MarkOpen() {
+absl::Status LocalStore::BeginWrite() {
+  if (absl::Status status = checkpointer_->status(); !status.ok()) return status;
   StoreMark mark = file_.mark();
   if (!mark.clean) return absl::OkStatus();
   mark.clean = false;
   return file_.Write(mark, /*durable=*/true);
 }
 
-void Store::Mark() noexcept {
+void LocalStore::Mark() noexcept {
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);
@@ -267,28 +305,27 @@ void Store::Mark() noexcept {
   static_cast<void>(file_.Write(mark, /*durable=*/false));
 }
 
-absl::Status Store::CheckMark() const {
-  const std::string folder = std::filesystem::path(path_).parent_path();
-  const absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder);
+absl::Status LocalStore::CheckMark() const {
+  const absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder());
   if (!file.ok()) return file.status();
   return file->has_value() && (*file)->mark() == file_.mark()
              ? absl::OkStatus()
-             : DamageError(folder + "/store", "is missing, or not as it was written");
+             : DamageError(folder() + "/store", "is missing, or not as it was written");
 }
 
-absl::Status Store::CheckInPlace() const {
+absl::Status LocalStore::CheckInPlace() const {
   absl::Status status = file_.CheckInPlace();
   status.Update(log_->CheckInPlace());
   status.Update(database_.CheckInPlace());
   return status;
 }
 
-absl::Status Store::Begin() {
-  absl::Status status = MarkOpen();
+absl::Status LocalStore::Begin() {
+  absl::Status status = BeginWrite();
   return status.ok() ? statements_->begin->Run() : status;
 }
 
-absl::Status Store::Commit() {
+absl::Status LocalStore::Commit() {
   const std::size_t deleted = std::min(stale_.size(), kMostDeleted);
   for (std::size_t i = 0; i < deleted; ++i) {
     if (absl::Status status = statements_->log->Delete({stale_[i]}); !status.ok()) return status;
@@ -298,6 +335,7 @@ absl::Status Store::Commit() {
   if (status.ok()) status = statements_->commit->Run();
   if (status.ok()) {
     committed_ = state_;
+    checkpointer_->OnCommit(wal_pages_);
     Mark();
     stale_.erase(stale_.begin(), stale_.begin() + static_cast<std::ptrdiff_t>(deleted));
     ApplyReleased();
@@ -305,18 +343,18 @@ absl::Status Store::Commit() {
   return status;
 }
 
-void Store::ReleaseBatches(std::span<const std::int64_t> log_ids) {
+void LocalStore::ReleaseBatches(std::span<const std::int64_t> log_ids) {
   released_.insert(released_.end(), log_ids.begin(), log_ids.end());
 }
 
-void Store::DropBatches(std::span<const std::int64_t> log_ids) {
+void LocalStore::DropBatches(std::span<const std::int64_t> log_ids) {
   for (const std::int64_t log_id : log_ids) {
     if (log_id < copied_until_) stale_.push_back(log_id);
   }
   log_->MarkUnneeded(log_ids);
 }
 
-void Store::Rollback() {
+void LocalStore::Rollback() {
   released_.clear();
   log_->Rollback();
   state_ = committed_;
@@ -324,7 +362,7 @@ void Store::Rollback() {
   if (database_.in_transaction()) static_cast<void>(database_.Execute("ROLLBACK"));
 }
 
-absl::StatusOr<bool> Store::Retire() {
+absl::StatusOr<bool> LocalStore::Retire() {
   if (!log_->RetirementDue()) return false;
   Failpoint("retire");
   absl::Status status = Begin();
@@ -357,13 +395,13 @@ absl::StatusOr<bool> Store::Retire() {
   return log_->RetirementDue();
 }
 
-absl::Status Store::InsertModel(std::int64_t id, const v1::Model& declaration) {
+absl::Status LocalStore::InsertModel(std::int64_t id, const v1::Model& declaration) {
   const std::string blob = declaration.SerializeAsString();
   state_.next_model_id = std::max(state_.next_model_id, id + 1);
   return statements_->models->Insert({id, std::string_view(blob)});
 }
 
-absl::Status Store::DeleteModel(std::int64_t id) {
+absl::Status LocalStore::DeleteModel(std::int64_t id) {
   absl::Status status = statements_->models->Delete({id});
   status.Update(statements_->cursors->RunDelete(statements_->delete_cursors->Bind(1, id)));
   status.Update(statements_->snapshots->Delete({id}));
@@ -372,12 +410,12 @@ absl::Status Store::DeleteModel(std::int64_t id) {
   return status;
 }
 
-absl::Status Store::PutCursor(const StoredCursor& cursor) {
+absl::Status LocalStore::PutCursor(const StoredCursor& cursor) {
   return statements_->cursors->Put({cursor.model_id, std::string_view(cursor.producer_id),
                                     cursor.epoch, cursor.last_sequence, cursor.contents});
 }
 
-absl::Status Store::PutSnapshot(const Snapshot& snapshot) {
+absl::Status LocalStore::PutSnapshot(const StoredSnapshot& snapshot) {
   absl::Status status = statements_->snapshots->Put(
       {snapshot.model_id, snapshot.log_id, snapshot.first_log_id, snapshot.data});
   if (status.ok() && snapshot.matured_log_id != 0) {
@@ -386,18 +424,45 @@ absl::Status Store::PutSnapshot(const Snapshot& snapshot) {
   return status;
 }
 
-absl::Status Store::PutHistory(const StoredBucket& bucket) {
-  return statements_->history->Put({.model_id = bucket.model_id, .resolution = bucket.resolution},
-                                   bucket.start_s, bucket.data);
+absl::Status LocalStore::PutHistory(const StoredBucket& bucket) {
+  return statements_->history->Put(bucket.series, bucket.start_s, bucket.data);
 }
 
-absl::Status Store::DeleteHistory(std::int64_t model_id, std::int64_t resolution,
-                                  std::int64_t before_s) {
-  return statements_->history->DeleteBefore({.model_id = model_id, .resolution = resolution},
-                                            before_s);
+absl::Status LocalStore::DeleteHistory(const HistorySeries& series, std::int64_t before_s) {
+  return statements_->history->DeleteBefore(series, before_s);
 }
 
-absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
+absl::Status LocalStore::ReadHistory(const HistorySeries& series, const HistoryRange& range,
+                                     const VisitHistory& visit) const {
+  const absl::StatusOr<Database> database = OpenSnapshot();
+  return database.ok() ? server::ReadHistory(*database, series, range, visit) : database.status();
+}
+
+absl::StatusOr<std::optional<HistorySeries>> LocalStore::NextHistory(
+    const HistorySeries& after) const {
+  const absl::StatusOr<Database> database = OpenSnapshot();
+  if (!database.ok()) return database.status();
+  return NextSeries(*database, after);
+}
+
+absl::StatusOr<Database> LocalStore::OpenSnapshot() const {
+  absl::StatusOr<Database> database = Database::OpenExisting(path_);
+  if (!database.ok()) return database.status();
+  if (absl::Status status = database->Execute("BEGIN"); !status.ok()) return status;
+  return database;
+}
+
+absl::Status LocalStore::ReadBatches(std::span<const std::int64_t> log_ids,
+                                     const VisitData& visit) {
+  for (const std::int64_t log_id : log_ids) {
+    const absl::StatusOr<std::string> data = ReadBatch(log_id);
+    absl::Status status = data.ok() ? visit(*data) : data.status();
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LocalStore::ReadBatch(std::int64_t log_id) {
   if (log_id >= log_->first_log_id()) return log_->ReadBatch(log_id);
   CheckedRows& batch = *statements_->read_batch;
   batch.statement().Bind(1, log_id);
@@ -409,28 +474,73 @@ absl::StatusOr<std::string> Store::ReadBatch(std::int64_t log_id) {
   return data;
 }
 
-absl::Status Store::Checkpoint() {
+absl::Status LocalStore::Checkpoint() {
   Failpoint("checkpoint");
-  // Commits do not wait for whoever reads, such as a backup.
+  // Commits do not wait for a reader, such as a backup.
   sqlite3_busy_timeout(database_.handle(), 0);
-  const int code = sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_RESTART,
-                                             nullptr, nullptr);
+  absl::Status status = database_.Checkpoint(SQLITE_CHECKPOINT_RESTART);
   sqlite3_busy_timeout(database_.handle(), kBusyTimeoutMs);
-  // Another connection is at it: the next time will do.
-  if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY) {
-    return SqliteError(database_.handle(), code, "make a checkpoint");
-  }
-  return absl::OkStatus();
+  return status;
 }
 
-absl::Status Store::Close() {
+absl::StatusOr<std::unique_ptr<StoreView>> LocalStore::OpenView() {
+  absl::StatusOr<Database> database = OpenSnapshot();
+  if (!database.ok()) return database.status();
+  return std::make_unique<LocalView>(*this, *std::move(database));
+}
+
+absl::StatusOr<bool> LocalStore::Maintain(bool refused) {
+  absl::Status status = checkpointer_->status();
+  const auto now = std::chrono::steady_clock::now();
+  if (wal_pages_ > kMostPages || (refused && now - checkpoint_at_ >= kFullDiskInterval)) {
+    // This gives room on a full disk: the pages go where they have their place.
+    checkpoint_at_ = now;
+    status.Update(Checkpoint());
+  }
+  if (!status.ok() && !absl::IsResourceExhausted(status)) return status;
+  if (now < retires_at_) return false;
+  absl::StatusOr<bool> more = Retire();
+  if (absl::IsResourceExhausted(more.status())) retires_at_ = now + kFullDiskInterval;
+  return more;
+}
+
+absl::Status LocalStore::CheckRoom(std::uint64_t bytes) const {
+  return CheckDiskRoom(folder(), bytes);
+}
+
+StoreMaintenance::Sizes LocalStore::sizes() const {
+  Sizes sizes{.log_bytes = log_->written_bytes()};
+  for (const char* suffix : {"", "-wal"}) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path_ + suffix, error);
+    if (!error) sizes.catalog_bytes += static_cast<std::int64_t>(size);
+  }
+  return sizes;
+}
+
+std::optional<StoreMaintenance::Space> LocalStore::space() const {
+  std::error_code error;
+  const std::filesystem::space_info disk = std::filesystem::space(folder(), error);
+  if (error) return std::nullopt;
+  return Space{.used = static_cast<std::uint64_t>(log_->bytes() + sizes().catalog_bytes),
+               .available = disk.available};
+}
+
+std::string LocalStore::folder() const {
+  return std::filesystem::path(path_).parent_path().string();
+}
+
+absl::Status LocalStore::Close() {
   if (!recovered_ || database_.handle() == nullptr) return absl::OkStatus();
+  checkpointer_->Stop();
+  if (absl::Status status = checkpointer_->status(); !status.ok()) return status;
+  checkpointer_.reset();
   statements_.reset();
   sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   database_ = Database();
   // SQLite does not sync the removal of the write-ahead log, which must not come back after the
   // mark.
-  absl::Status status = SyncFolder(std::filesystem::path(path_).parent_path().string());
+  absl::Status status = SyncFolder(folder());
   if (!status.ok()) return status;
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;

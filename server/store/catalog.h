@@ -1,0 +1,122 @@
+#ifndef CALIBD_SERVER_STORE_CATALOG_H_
+#define CALIBD_SERVER_STORE_CATALOG_H_
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/v1/model_service.pb.h"
+
+namespace calibd::server {
+
+struct StoredModel {
+  std::int64_t id = 0;
+  // As the model was created, create_time set.
+  v1::Model declaration;
+  // A store.v1.ModelState: the newest snapshot, of all batches up to snapshot_log_id. Empty before
+  // the first one.
+  std::string snapshot;
+  std::int64_t snapshot_log_id = 0;
+  // Batches with lower ids are not needed, as of the snapshot.
+  std::int64_t first_log_id = 0;
+  // Predictions up to this batch have matured, as of the snapshot or later.
+  std::int64_t matured_log_id = 0;
+};
+
+struct StoredCursor {
+  std::int64_t model_id = 0;
+  std::string producer_id;
+  std::int64_t epoch = 0;
+  std::int64_t last_sequence = 0;
+  // See ProducerCursors.
+  std::string_view contents;
+};
+
+struct StoredSnapshot {
+  std::int64_t model_id = 0;
+  std::int64_t log_id = 0;
+  std::string_view data;
+  std::int64_t first_log_id = 0;
+  // 0: no prediction has matured; a former value is kept then.
+  std::int64_t matured_log_id = 0;
+};
+
+// The history of a model in one resolution.
+struct HistorySeries {
+  std::int64_t model_id = 0;
+  // A HistoryResolution.
+  std::int64_t resolution = 0;
+
+  friend auto operator<=>(const HistorySeries&, const HistorySeries&) = default;
+};
+
+// A closed bucket of a history.
+struct StoredBucket {
+  HistorySeries series;
+  // Seconds since 1970.
+  std::int64_t start_s = 0;
+  // A store.v1.HistoryBucket.
+  std::string data;
+};
+
+// Start times in seconds since 1970. The default is all times.
+struct HistoryRange {
+  std::int64_t start_s = std::numeric_limits<std::int64_t>::min();
+  // Exclusive.
+  std::int64_t end_s = std::numeric_limits<std::int64_t>::max();
+};
+using VisitHistory = std::function<absl::Status(std::int64_t start_s, std::string_view data)>;
+
+// The catalog of a store: models, positions of their producers, snapshots of their state, and
+// histories. All writes between Begin and Commit are one transaction. Errors: see Store.
+class StoreCatalog {
+ public:
+  virtual ~StoreCatalog() = default;
+
+  // ---- The start. An error of a visitor ends the reading.
+
+  // By id, ascending.
+  [[nodiscard]] virtual absl::Status ReadModels(
+      const std::function<absl::Status(const StoredModel&)>& visit) = 0;
+  [[nodiscard]] virtual absl::Status ReadCursors(
+      const std::function<absl::Status(const StoredCursor&)>& visit) = 0;
+  // Higher than the ids of all models that ever existed.
+  [[nodiscard]] virtual std::int64_t next_model_id() const = 0;
+
+  // ---- Writing
+
+  [[nodiscard]] virtual absl::Status Begin() = 0;
+  // Makes the writes since Begin durable, all or none: see OutcomeOf in store.h.
+  [[nodiscard]] virtual absl::Status Commit() = 0;
+
+  // The id was never used before.
+  [[nodiscard]] virtual absl::Status InsertModel(std::int64_t id, const v1::Model& declaration) = 0;
+  // Deletes the model with its cursors, snapshot and history, but not its batches.
+  [[nodiscard]] virtual absl::Status DeleteModel(std::int64_t id) = 0;
+  // These replace a row with the same key, if there is one.
+  [[nodiscard]] virtual absl::Status PutCursor(const StoredCursor& cursor) = 0;
+  [[nodiscard]] virtual absl::Status PutSnapshot(const StoredSnapshot& snapshot) = 0;
+  [[nodiscard]] virtual absl::Status PutHistory(const StoredBucket& bucket) = 0;
+  // Deletes the buckets that start before before_s.
+  [[nodiscard]] virtual absl::Status DeleteHistory(const HistorySeries& series,
+                                                   std::int64_t before_s) = 0;
+
+  // ---- Histories, on any thread, beside the writes
+
+  // Visits the committed buckets that start in the range, in order.
+  [[nodiscard]] virtual absl::Status ReadHistory(const HistorySeries& series,
+                                                 const HistoryRange& range,
+                                                 const VisitHistory& visit) const = 0;
+  // The first series that is greater than `after` and has a bucket; unset if there is none.
+  [[nodiscard]] virtual absl::StatusOr<std::optional<HistorySeries>> NextHistory(
+      const HistorySeries& after) const = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_CATALOG_H_

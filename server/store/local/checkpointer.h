@@ -1,0 +1,49 @@
+#ifndef CALIBD_SERVER_STORE_LOCAL_CHECKPOINTER_H_
+#define CALIBD_SERVER_STORE_LOCAL_CHECKPOINTER_H_
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/local/sqlite.h"
+
+namespace calibd::server {
+
+// Moves the write-ahead log of a database into the database, on a thread of its own and through a
+// connection of its own, while commits go on. Thread-safe.
+class Checkpointer {
+ public:
+  // path: of the database, which exists. Errors: those of sqlite.h.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Checkpointer>> Start(const std::string& path);
+  // Stop().
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
+
+  // A commit was made, after which the write-ahead log has this many pages.
+  void OnCommit(int wal_pages);
+  // The first error, after which no checkpoint is made; a full disk is no error.
+  [[nodiscard]] absl::Status status() const;
+  // Waits for a checkpoint that is under way, and starts no other one.
+  void Stop();
+
+ private:
+  explicit Checkpointer(Database database);
+  void Run();
+
+  Database database_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int wal_pages_ = 0;      // guarded by mutex_
+  bool stopping_ = false;  // guarded by mutex_
+  absl::Status status_;    // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_LOCAL_CHECKPOINTER_H_

@@ -1,0 +1,55 @@
+#ifndef CALIBD_SERVER_STORE_LOCAL_LOCAL_VIEW_H_
+#define CALIBD_SERVER_STORE_LOCAL_LOCAL_VIEW_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/local/log_files.h"
+#include "server/store/local/sqlite.h"
+#include "server/store/maintenance.h"
+
+namespace calibd::server {
+
+class LocalStore;
+
+// A view of a store in a folder: a read transaction of its own connection, and the files of the
+// log, which it holds. While it exists, the write-ahead log is not begun anew and no file of the
+// log is removed.
+class LocalView final : public StoreView {
+ public:
+  // database: with a deferred transaction.
+  LocalView(LocalStore& store, Database database);
+  ~LocalView() override;
+  LocalView(const LocalView&) = delete;
+  LocalView& operator=(const LocalView&) = delete;
+
+  // The copy is one database, which holds what is needed of the log. Commits go on meanwhile.
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<StoreCopy>> Copy(
+      const OnProgress& progress) const override;
+  // Memory: O(1) rows.
+  [[nodiscard]] absl::Status Verify(StoreContents& contents,
+                                    const OnProgress& progress) const override;
+
+ private:
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<StoreCopy>> MakeCopy(
+      const std::string& path, const OnProgress& progress) const;
+
+  LocalStore& store_;
+  const std::string folder_;
+  mutable Database database_;
+  // Whether the read transaction could begin.
+  absl::Status begun_;
+  // LocalStore::CheckMark.
+  absl::Status mark_;
+  std::vector<LogFiles::Extent> extents_;
+};
+
+// Removes what an earlier process left of a copy that it did not finish.
+void RemoveUnfinishedCopy(const std::string& folder);
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_LOCAL_LOCAL_VIEW_H_

@@ -1,0 +1,59 @@
+#ifndef CALIBD_SERVER_STORE_STORE_H_
+#define CALIBD_SERVER_STORE_STORE_H_
+
+#include "absl/status/status.h"
+#include "server/store/catalog.h"
+#include "server/store/log.h"
+#include "server/store/maintenance.h"
+
+namespace calibd::server {
+
+// The outcome of a transaction.
+enum class Outcome {
+  // Its writes are durable.
+  kCommitted,
+  // There was no room. It was rolled back, and later transactions may be committed.
+  kRefused,
+  // Another owner has the store. Nothing more may be written or acknowledged: close the store.
+  kFenced,
+  // Its writes may be durable or not. Nothing more may be written or acknowledged: only a new start
+  // finds out.
+  kUnknown,
+};
+
+// The outcome of a transaction that ended with this status: that of CommitLog or Commit, or the
+// first error of a write in it. After any error the transaction must be rolled back.
+[[nodiscard]] inline Outcome OutcomeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return Outcome::kCommitted;
+    case absl::StatusCode::kResourceExhausted:
+      return Outcome::kRefused;
+    case absl::StatusCode::kAborted:
+      return Outcome::kFenced;
+    default:
+      return Outcome::kUnknown;
+  }
+}
+
+// Keeps what must survive the end of the process. A transaction writes either batches of the log
+// (CommitLog) or the catalog (Begin, Commit); neither commits ahead of the transactions before it.
+// A process may open several stores; one thread at a time may use each of them, except for the
+// functions that say otherwise.
+//
+// Errors of all functions: ResourceExhausted when there is no room; Aborted when another owner has
+// the store; DataLoss when something is damaged or missing; Unavailable otherwise. The message says
+// what to do.
+class Store : public StoreLog, public StoreCatalog, public StoreMaintenance {
+ public:
+  // Undoes the writes of the current transaction. Must follow any error in it.
+  virtual void Rollback() = 0;
+  // Ends the use of the store in order: the next start expects it to be exactly as it is now.
+  // Between transactions, after FinishRecovery, and only if nothing failed. Only the destructor may
+  // follow.
+  [[nodiscard]] virtual absl::Status Close() = 0;
+};
+
+}  // namespace calibd::server
+
+#endif  // CALIBD_SERVER_STORE_STORE_H_

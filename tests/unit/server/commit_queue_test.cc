@@ -1,0 +1,173 @@
+#include "server/ingest/commit_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/memory_store.h"
+#include "support/test_operation.h"
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MemoryDisk;
+using testing::MemoryStore;
+
+// What a new store finds in the log.
+std::vector<std::string> Log(const std::shared_ptr<MemoryDisk>& disk) {
+  std::vector<std::string> log;
+  EXPECT_TRUE(MemoryStore(disk)
+                  .ReadLog([&](const StoredBatch& batch) {
+                    log.emplace_back(batch.data);
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  return log;
+}
+
+class CommitQueueTest : public ::testing::Test {
+ protected:
+  // Holds up the storage thread, so that what is posted meanwhile is taken together.
+  void HoldUp() {
+    auto begun = std::make_shared<std::promise<void>>();
+    queue_.Call([begun, go = go_.get_future().share()](Store&, const absl::Status&) {
+      begun->set_value();
+      go.wait();
+    });
+    begun->get_future().wait();
+  }
+  // Appends the text, and notes what becomes of the operation.
+  void PostBatch(const std::string& text, const absl::Status& status = absl::OkStatus()) {
+    testing::PostToLog(queue_,
+                       {.write =
+                            [this, text, status](Store& store) {
+                              events_.push_back("write " + text);
+                              store.AppendBatch(1, 1, text);
+                              return status;
+                            },
+                        .undo = [this, text] { events_.push_back("undo " + text); },
+                        .finish =
+                            [this, text](const absl::Status& committed) {
+                              last_ = committed;
+                              events_.push_back((committed.ok() ? "done " : "failed ") + text);
+                            }});
+  }
+  // The transaction of the next batch has this outcome.
+  void PostOutcome(Outcome outcome) {
+    testing::PostToLog(queue_, {.write = [this, outcome](Store&) {
+                         store_->SetNextOutcome(outcome);
+                         return absl::OkStatus();
+                       }});
+  }
+
+  const std::shared_ptr<MemoryDisk> disk_ = std::make_shared<MemoryDisk>();
+  MemoryStore* const store_ = new MemoryStore(disk_);  // Owned by queue_.
+  std::promise<void> go_;
+  std::vector<absl::Status> failures_;
+  std::vector<std::string> events_;
+  absl::Status last_;
+  CommitQueue queue_{std::unique_ptr<Store>(store_),
+                     [this](const absl::Status& status) { failures_.push_back(status); }};
+};
+
+TEST_F(CommitQueueTest, ConsecutiveOperationsWithOneTargetAreOneTransaction) {
+  HoldUp();
+  PostBatch("a");
+  PostBatch("b", absl::ResourceExhaustedError("full"));
+  testing::PostToCatalog(queue_, {.write = [](Store& store) { return store.InsertModel(1, {}); },
+                                  .finish =
+                                      [this](const absl::Status& committed) {
+                                        events_.push_back(committed.ok() ? "created" : "failed");
+                                      }});
+  PostBatch("d");
+  go_.set_value();
+  queue_.Flush();
+  EXPECT_THAT(events_, ElementsAre("write a", "write b", "undo b", "undo a", "failed a", "failed b",
+                                   "created", "write d", "done d"));
+  EXPECT_TRUE(failures_.empty());
+  queue_.Stop();
+  EXPECT_THAT(Log(disk_), ElementsAre("d"));
+}
+
+TEST_F(CommitQueueTest, WritesInTheOrderOfPostingAndSaysWhenItIsDone) {
+  std::vector<std::string> expected;
+  for (int i = 0; i < 100; ++i) PostBatch(expected.emplace_back(std::to_string(i)));
+  queue_.Flush();
+  std::erase_if(events_, [](const std::string& event) { return !event.starts_with("done "); });
+  ASSERT_EQ(events_.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(events_[i], "done " + expected[i]);
+  queue_.Stop();
+  EXPECT_EQ(Log(disk_), expected);
+}
+
+TEST_F(CommitQueueTest, ARefusedTransactionIsUndoneAndTheNextOneIsWritten) {
+  HoldUp();
+  PostOutcome(Outcome::kRefused);
+  PostBatch("a");
+  PostBatch("b");
+  go_.set_value();
+  queue_.Flush();
+  EXPECT_THAT(events_,
+              ElementsAre("write a", "write b", "undo b", "undo a", "failed a", "failed b"));
+  EXPECT_EQ(last_.code(), absl::StatusCode::kResourceExhausted);
+  PostBatch("c");
+  queue_.Flush();
+  EXPECT_TRUE(failures_.empty());
+  queue_.Stop();
+  EXPECT_THAT(Log(disk_), ElementsAre("c"));
+}
+
+class FatalOutcomeTest : public CommitQueueTest, public ::testing::WithParamInterface<Outcome> {};
+
+TEST_P(FatalOutcomeTest, NothingIsAcknowledgedOrWrittenAfterIt) {
+  HoldUp();
+  PostOutcome(GetParam());
+  PostBatch("a");
+  go_.set_value();
+  queue_.Flush();
+  EXPECT_THAT(events_, ElementsAre("write a", "undo a", "failed a"));
+  // A client tries again elsewhere, or at the next start.
+  EXPECT_EQ(last_.code(), absl::StatusCode::kUnavailable);
+  ASSERT_EQ(failures_.size(), 1U);
+  EXPECT_EQ(OutcomeOf(failures_.front()), GetParam());
+  EXPECT_EQ(queue_.refusal(), CommitQueue::Refusal::kEverything);
+  PostBatch("b");
+  queue_.Flush();
+  EXPECT_EQ(events_.back(), "failed b");
+  EXPECT_THAT(std::string(last_.message()),
+              HasSubstr("the store failed before: " + std::string(failures_.front().message())));
+  EXPECT_EQ(failures_.size(), 1U);
+  queue_.Stop();
+  EXPECT_TRUE(Log(disk_).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Outcomes, FatalOutcomeTest,
+                         ::testing::Values(Outcome::kFenced, Outcome::kUnknown),
+                         [](const auto& info) {
+                           return info.param == Outcome::kFenced ? "Fenced" : "Unknown";
+                         });
+
+TEST_F(CommitQueueTest, AnErrorOfAWriteIsAsThatOfTheCommit) {
+  PostBatch("a", absl::UnavailableError("broken disk"));
+  queue_.Flush();
+  EXPECT_THAT(events_, ElementsAre("write a", "undo a", "failed a"));
+  ASSERT_EQ(failures_.size(), 1U);
+  EXPECT_EQ(failures_.front().message(), "broken disk");
+}
+
+TEST_F(CommitQueueTest, SaysThatAStoreHasNoViews) {
+  const absl::Status status = queue_.OpenView().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(), "a store in memory cannot be backed up or verified");
+  EXPECT_TRUE(failures_.empty());
+}
+
+}  // namespace
+}  // namespace calibd::server
