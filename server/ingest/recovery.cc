@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/ingest/log_tail.h"
@@ -224,109 +225,151 @@ std::vector<std::int64_t> TakeUnneeded(Model& model, std::chrono::microseconds e
   return unneeded;
 }
 
+// The steps of a recovery, in the order in which Run does them.
+class Recoverer {
+ public:
+  Recoverer(Store& store, ModelRegistry& registry, std::size_t model_memory_bytes,
+            Recovery& recovery, const Clock& clock)
+      : store_(store),
+        registry_(registry),
+        model_memory_bytes_(model_memory_bytes),
+        recovery_(recovery),
+        now_us_(
+            std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch())
+                .count()),
+        replay_(recovery.stop) {}
+
+  absl::Status Run() {
+    recovery_.warnings = store_.warnings();
+    for (const auto step : {&Recoverer::ReadModels, &Recoverer::ReadCursors, &Recoverer::ReadLog,
+                            &Recoverer::CheckSnapshots, &Recoverer::Publish}) {
+      CALIBD_RETURN_IF_ERROR((this->*step)());
+    }
+    ReleaseUnneeded();
+    recovery_.replayed_rows = replay_.rows();
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ReadModels() {
+    return store_.ReadModels([this](const StoredModel& stored) -> absl::Status {
+      Failpoint("recovery_model");
+      if (recovery_.stop) return Stopped();
+      CALIBD_ASSIGN_OR_RETURN(Replay::Target target,
+                              RestoreModel(stored, registry_, model_memory_bytes_));
+      targets_.emplace(stored.id, std::move(target));
+      matured_log_ids_.emplace(stored.id, stored.matured_log_id);
+      ++recovery_.models;
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status ReadCursors() {
+    registry_.ReserveIds(store_.next_model_id());
+    return store_.ReadCursors([this](const StoredCursor& stored) -> absl::Status {
+      const auto target = targets_.find(stored.model_id);
+      ProducerCursors::Cursor cursor{.epoch = stored.epoch, .last_sequence = stored.last_sequence};
+      if (target == targets_.end() || !DecodeContents(stored.contents, cursor)) {
+        return MakeError(
+            absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+            absl::StrCat("the store is damaged: the cursor of producer ",
+                         Quoted(stored.producer_id), " is incomplete or belongs to no model"));
+      }
+      target->second.model->storage_state().cursors.Set(stored.producer_id, cursor);
+      return absl::OkStatus();
+    });
+  }
+
+  // Replays the log: on return, all of it is counted.
+  absl::Status ReadLog() {
+    absl::Status status =
+        store_.ReadLog([this](const StoredBatch& batch) { return ReadBatch(batch); });
+    if (store_.lost_tail().has_value()) {
+      recovery_.warnings.push_back(DescribeTail(*store_.lost_tail(), [this](std::int64_t model_id) {
+        const auto target = targets_.find(model_id);
+        return target == targets_.end() ? "" : target->second.model->declaration().name.ToString();
+      }));
+    }
+    status.Update(replay_.Wait());
+    return status;
+  }
+
+  absl::Status ReadBatch(const StoredBatch& batch) {
+    Failpoint("recovery_batch");
+    if (recovery_.stop) return Stopped();
+    const auto target = targets_.find(batch.model_id);
+    if (target == targets_.end() || batch.log_id < target->second.first_log_id) {
+      unneeded_.push_back(batch.log_id);
+      return absl::OkStatus();
+    }
+    ++recovery_.batches;
+    auto& tracker = target->second.model->storage_state().tracker;
+    if (!tracker.has_value()) return replay_.Post(target->second, batch);
+    CALIBD_ASSIGN_OR_RETURN(LogRow row, Decode(*target->second.model, batch.data));
+    Track(row, batch, *tracker);
+    if (const auto* const matured = row.As<MaturedRow>()) {
+      std::int64_t& matured_log_id = matured_log_ids_.at(batch.model_id);
+      matured_log_id = std::max(matured_log_id, matured->through_log_id);
+    }
+    // The wall clock may have been set back since then.
+    const std::chrono::microseconds since(std::max<std::int64_t>(0, now_us_ - batch.time_us));
+    recovery_.elapsed = row.elapsed + since;
+    return replay_.Post(target->second, batch, std::move(row));
+  }
+
+  absl::Status CheckSnapshots() {
+    for (const auto& [id, target] : targets_) {
+      if (target.snapshot_log_id > store_.last_log_id()) {
+        return Damaged(*target.model,
+                       absl::StrCat("its snapshot holds batch ", target.snapshot_log_id,
+                                    ", but the log ends with batch ", store_.last_log_id()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Publish() {
+    for (const auto& [id, target] : targets_) {
+      auto& tracker = target.model->storage_state().tracker;
+      if (!tracker.has_value()) continue;
+      tracker->RestoreMatured(matured_log_ids_.at(id));
+      tracker->SetSnapshot(target.snapshot_log_id);
+      target.model->strand_state().RestorePending(
+          tracker->PendingByClass(target.model->declaration().class_count));
+    }
+    return replay_.Publish(targets_);
+  }
+
+  void ReleaseUnneeded() {
+    for (const auto& [id, target] : targets_) {
+      const std::vector<std::int64_t> more = TakeUnneeded(*target.model, recovery_.elapsed);
+      unneeded_.insert(unneeded_.end(), more.begin(), more.end());
+    }
+    store_.FinishRecovery(unneeded_);
+  }
+
+  Store& store_;
+  ModelRegistry& registry_;
+  const std::size_t model_memory_bytes_;
+  Recovery& recovery_;
+  const std::int64_t now_us_;
+  std::map<std::int64_t, Replay::Target> targets_;
+  // By model: predictions up to this batch have matured.
+  std::map<std::int64_t, std::int64_t> matured_log_ids_;
+  // Batches of deleted models, and batches that no model needs.
+  std::vector<std::int64_t> unneeded_;
+  Replay replay_;
+};
+
 }  // namespace
 
 absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_memory_bytes,
                      Recovery& recovery, const Clock& clock) {
   const auto begin = std::chrono::steady_clock::now();
-  recovery.warnings = store.warnings();
-  std::map<std::int64_t, Replay::Target> targets;
-  std::map<std::int64_t, std::int64_t> matured_log_ids;
-  absl::Status status = store.ReadModels([&](const StoredModel& stored) -> absl::Status {
-    Failpoint("recovery_model");
-    if (recovery.stop) return Stopped();
-    absl::StatusOr<Replay::Target> target = RestoreModel(stored, registry, model_memory_bytes);
-    if (!target.ok()) return target.status();
-    targets.emplace(stored.id, *std::move(target));
-    matured_log_ids.emplace(stored.id, stored.matured_log_id);
-    ++recovery.models;
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  registry.ReserveIds(store.next_model_id());
-  status = store.ReadCursors([&](const StoredCursor& stored) -> absl::Status {
-    const auto target = targets.find(stored.model_id);
-    ProducerCursors::Cursor cursor{.epoch = stored.epoch, .last_sequence = stored.last_sequence};
-    if (target == targets.end() || !DecodeContents(stored.contents, cursor)) {
-      return MakeError(
-          absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-          absl::StrCat("the store is damaged: the cursor of producer ", Quoted(stored.producer_id),
-                       " is incomplete or belongs to no model"));
-    }
-    target->second.model->storage_state().cursors.Set(stored.producer_id, cursor);
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  Replay replay(recovery.stop);
-  // First the rows of deleted models, and the rows that were already not needed.
-  std::vector<std::int64_t> unneeded;
-  const std::int64_t now_us =
-      std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch())
-          .count();
-  status = store.ReadLog([&](const StoredBatch& batch) -> absl::Status {
-    Failpoint("recovery_batch");
-    if (recovery.stop) return Stopped();
-    const auto target = targets.find(batch.model_id);
-    if (target == targets.end() || batch.log_id < target->second.first_log_id) {
-      unneeded.push_back(batch.log_id);
-      return absl::OkStatus();
-    }
-    ++recovery.batches;
-    auto& tracker = target->second.model->storage_state().tracker;
-    if (!tracker.has_value()) return replay.Post(target->second, batch);
-    absl::StatusOr<LogRow> row = Decode(*target->second.model, batch.data);
-    if (!row.ok()) return row.status();
-    Track(*row, batch, *tracker);
-    if (const auto* const matured = row->As<MaturedRow>()) {
-      std::int64_t& matured_log_id = matured_log_ids.at(batch.model_id);
-      matured_log_id = std::max(matured_log_id, matured->through_log_id);
-    }
-    // The wall clock may have been set back since then.
-    const std::chrono::microseconds since(std::max<std::int64_t>(0, now_us - batch.time_us));
-    recovery.elapsed = row->elapsed + since;
-    return replay.Post(target->second, batch, *std::move(row));
-  });
-  if (store.lost_tail().has_value()) {
-    recovery.warnings.push_back(DescribeTail(*store.lost_tail(), [&](std::int64_t model_id) {
-      const auto target = targets.find(model_id);
-      return target == targets.end() ? "" : target->second.model->declaration().name.ToString();
-    }));
-  }
-  for (const auto& [id, target] : targets) {
-    if (auto& tracker = target.model->storage_state().tracker; tracker.has_value()) {
-      tracker->RestoreMatured(matured_log_ids.at(id));
-      tracker->SetSnapshot(target.snapshot_log_id);
-    }
-  }
-  status.Update(replay.Wait());
-  for (auto target = targets.begin(); status.ok() && target != targets.end(); ++target) {
-    if (target->second.snapshot_log_id > store.last_log_id()) {
-      status = Damaged(*target->second.model,
-                       absl::StrCat("its snapshot holds batch ", target->second.snapshot_log_id,
-                                    ", but the log ends with batch ", store.last_log_id()));
-    }
-  }
-  if (status.ok()) {
-    for (const auto& [id, target] : targets) {
-      if (const auto& tracker = target.model->storage_state().tracker; tracker.has_value()) {
-        target.model->strand_state().RestorePending(
-            tracker->PendingByClass(target.model->declaration().class_count));
-      }
-    }
-    status = replay.Publish(targets);
-  }
-  if (status.ok()) {
-    for (const auto& [id, target] : targets) {
-      const std::vector<std::int64_t> more = TakeUnneeded(*target.model, recovery.elapsed);
-      unneeded.insert(unneeded.end(), more.begin(), more.end());
-    }
-    store.FinishRecovery(unneeded);
-  }
-  if (!status.ok()) return status;
-  recovery.replayed_rows = replay.rows();
+  absl::Status status = Recoverer(store, registry, model_memory_bytes, recovery, clock).Run();
   recovery.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace calibd::server
