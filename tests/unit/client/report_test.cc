@@ -27,7 +27,7 @@ TEST(ReportTest, JsonSaysNullForWhatIsUnknown) {
   }
 }
 
-TEST(ReportTest, SaysHowManyObservationsATestNeeds) {
+TEST(ReportTest, ShowsHowManyObservationsATestNeeds) {
   google::protobuf::RepeatedPtrField<v1::BlockEstimate> estimates;
   v1::BlockEstimate& estimate = *estimates.Add();
   estimate.set_block_size(100);
@@ -65,7 +65,7 @@ TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
   EXPECT_TRUE(ToJson(result).at("p_value").is_null());
 }
 
-TEST(ReportTest, TellsOfHowManyObservationsTheScoresAre) {
+TEST(ReportTest, ShowsTheNumberOfObservationsOfTheScores) {
   v1::GetCalibrationResponse response;
   response.set_model("models/unwatched");
   response.set_observations(12480);
@@ -84,7 +84,7 @@ TEST(ReportTest, TellsOfHowManyObservationsTheScoresAre) {
   EXPECT_EQ(ToJson(response).at("scores").at("observations"), 480);
 }
 
-TEST(ReportTest, TellsOfLabelsThatComeLater) {
+TEST(ReportTest, DescribesLabelsThatComeLater) {
   v1::GetCalibrationResponse response;
   response.set_model("models/clicks");
   EXPECT_THAT(DescribeCalibration(response), Not(HasSubstr("predictions with ids")));

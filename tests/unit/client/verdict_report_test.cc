@@ -85,7 +85,7 @@ void Since(v1::GetCalibrationResponse& response) {
   response.mutable_verdict()->set_since_observation(310);
 }
 
-TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
+TEST(VerdictReportTest, DescribesAMiscalibratedModelCompletely) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   Since(response);
   EXPECT_EQ(
@@ -112,7 +112,7 @@ TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
       "a test).\n");
 }
 
-TEST(VerdictReportTest, HasAHeadAndTheServersSummaryForEachStatus) {
+TEST(VerdictReportTest, HasAHeadlineAndTheServersSummaryForEachStatus) {
   const std::string rest =
       "; n = 12480; SKCE +1.500000e-03; over-confident by 4.1 points; most off at confidence "
       "0.80..0.90 and for class 3 (cat)\nThe server's words.\nEvidence: ";
@@ -139,14 +139,14 @@ TEST(VerdictReportTest, TheSummaryIsPrintedWithoutControlCharacters) {
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("\nred ?[31m\n"));
 }
 
-TEST(VerdictReportTest, NamesTheFamiliesOnlyWhileTheyHaveWon) {
+TEST(VerdictReportTest, NamesTheFamiliesOnlyWithEvidence) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("Most of it comes from: witness, tilt."));
   response.mutable_watch()->mutable_evidence()->set_log10_e_value(-0.1);
   EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("Most of it comes from")));
 }
 
-TEST(VerdictReportTest, TheHeadNamesOnlyWhatStandsOut) {
+TEST(VerdictReportTest, TheHeadlineNamesOnlyWhatStandsOut) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   v1::Verdict& verdict = *response.mutable_verdict();
   // Within two deviations.
@@ -181,7 +181,7 @@ TEST(VerdictReportTest, NeverSaysThatAModelIsCalibrated) {
   }
 }
 
-TEST(VerdictReportTest, SaysLittleWhereLittleIsKnown) {
+TEST(VerdictReportTest, SaysLittleWithLittleData) {
   v1::GetCalibrationResponse response;
   response.set_model("models/young");
   EXPECT_EQ(DescribeVerdict(response), "models/young: no verdict, as it is not monitored\n");
@@ -328,7 +328,7 @@ TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
             "are expected to be calibrated.\n");
 }
 
-TEST(VerdictReportTest, AChangeIsALine) {
+TEST(VerdictReportTest, AChangeTakesOneLine) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   response.add_alarms()->set_id(1);
   EXPECT_EQ(ChangeLine(response),
@@ -376,7 +376,7 @@ TEST(VerdictReportTest, ABarReachesItsThreshold) {
   EXPECT_EQ(ThresholdBar(std::numeric_limits<double>::infinity(), 2), "[################|####]");
 }
 
-TEST(VerdictReportTest, TheEvidenceIsCountedAsTheModelDoes) {
+TEST(VerdictReportTest, TheEvidenceHasTheModelsObservationNumbers) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   response.mutable_watch()->set_first_observation(601);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500: "));
@@ -389,7 +389,7 @@ TEST(VerdictReportTest, AScreenHasRoomForItsStatus) {
   EXPECT_EQ(FitScreen("", "now", 10, 1), "\nnow");
 }
 
-TEST(VerdictReportTest, LinesAreCutBetweenCharacters) {
+TEST(VerdictReportTest, LinesAreTruncatedBetweenCharacters) {
   EXPECT_EQ(CutLines("abc\nabcdef\n", 4), "abc\nabcd\n");
   EXPECT_EQ(CutLines("\xc3\xa4\xc3\xb6\xc3\xbc", 2), "\xc3\xa4\xc3\xb6");
   EXPECT_EQ(CutLines("abc", 0), "");

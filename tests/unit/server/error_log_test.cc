@@ -46,7 +46,7 @@ TEST_F(ErrorLogTest, LogsEachMessageOnce) {
   EXPECT_THAT(Lines(), ElementsAre("error table a", "error table b"));
 }
 
-TEST_F(ErrorLogTest, CountsWhatIsTooMuch) {
+TEST_F(ErrorLogTest, CountsFurtherErrors) {
   ErrorLog log("damaged places");
   for (std::size_t i = 0; i < ErrorLog::kMostLines; ++i) log.Log(std::to_string(i));
   EXPECT_THAT(Lines(), SizeIs(ErrorLog::kMostLines));

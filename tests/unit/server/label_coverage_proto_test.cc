@@ -30,7 +30,7 @@ ModelDeclaration Declaration() {
   return declaration;
 }
 
-TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPredictions) {
+TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
   // 3 k and 7 k mod 100 go through all classes; many classes miss as many.
@@ -66,7 +66,7 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPr
   pool.Stop();
 }
 
-TEST(LabelCoverageProtoTest, RatesAreOfWhatThereIs) {
+TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
   auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
@@ -143,7 +143,7 @@ v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
   return proto;
 }
 
-TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsWhateverTheyDependOn) {
+TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsInAnyCase) {
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 100}}).warnings(), IsEmpty());
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 101}}).warnings(),
               ElementsAre(StartsWith("10.1 % of the predictions that matured have no label, more "
@@ -154,7 +154,7 @@ TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsWhateverTheyDependOn) {
       ElementsAre(StartsWith("100.0 % of the predictions that matured")));
 }
 
-TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyWhereTheyDifferByMoreThanATrifle) {
+TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyIfTheyDifferSubstantially) {
   // Half a point, of so many that it is certain; and a class of too few to say.
   v1::LabelCoverage proto = Describe({{.predictions = 10000000, .missing = 500000},
                                       {.predictions = 10000000, .missing = 550000},

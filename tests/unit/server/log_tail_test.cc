@@ -51,7 +51,7 @@ TEST(DescribeTailTest, NamesTheBatchesAndTheirProducers) {
               HasSubstr("; all of it had been stored, so the file was damaged later"));
 }
 
-TEST(DescribeTailTest, SaysWhatIsKnownOfTheIds) {
+TEST(DescribeTailTest, DescribesTheKnownIds) {
   EXPECT_THAT(Describe({.path = "f", .first_log_id = 40, .end_log_id = 40}),
               HasSubstr(", batches from 40 on of the log; "));
   EXPECT_THAT(Describe({.path = "f", .first_log_id = 40, .end_log_id = 41}),

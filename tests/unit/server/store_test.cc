@@ -90,7 +90,7 @@ class StoreTest : public ::testing::Test {
   std::unique_ptr<Store> store_;
 };
 
-TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
+TEST_F(StoreTest, ContainsExactlyTheCommittedData) {
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->InsertModel(1, Named("models/a")).ok());
   ASSERT_TRUE(store_->Commit().ok());
@@ -146,7 +146,7 @@ TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
   EXPECT_EQ(cursors, 1);
 }
 
-TEST_F(StoreTest, IdsAreNeverUsedAgain) {
+TEST_F(StoreTest, IdsAreNeverReused) {
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->InsertModel(7, Named("models/a")).ok());
   ASSERT_TRUE(store_->Commit().ok());
@@ -188,7 +188,7 @@ class RetirementTest : public StoreTest {
   }
 };
 
-TEST_F(RetirementTest, SaysWhatIsWrittenInTheLogAndNotWhatItsFilesTake) {
+TEST_F(RetirementTest, ReportsWrittenBytesInsteadOfFileSizes) {
   const std::int64_t empty = store_->log_bytes();
   EXPECT_LT(empty, 1000);
   Append(1, 5000);
@@ -203,7 +203,7 @@ TEST_F(RetirementTest, SaysWhatIsWrittenInTheLogAndNotWhatItsFilesTake) {
   EXPECT_LT(store_->log_bytes(), 51 * 5200);
 }
 
-TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
+TEST_F(RetirementTest, NeededRowsStayAndTheRestIsRemoved) {
   // Every 20th is of an idle model and stays needed.
   std::vector<std::int64_t> kept;
   std::int64_t most = 0;
@@ -241,7 +241,7 @@ TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
   EXPECT_EQ(RowsOfTheDatabase(), 0);
 }
 
-TEST_F(RetirementTest, NothingGoesWhileTheLogIsHeld) {
+TEST_F(RetirementTest, NothingIsRetiredWhileTheLogIsHeld) {
   store_->HoldLog();
   for (std::int64_t id = 1; id <= 100; ++id) {
     Append(1, 3000);
@@ -277,7 +277,7 @@ TEST_F(StoreTest, CheckpointsLoseNothing) {
             50);
 }
 
-TEST_F(StoreTest, WhatFollowsAndGoesToOnePlaceIsOneTransaction) {
+TEST_F(StoreTest, ConsecutiveWritesWithOneTargetAreOneTransaction) {
   CommitQueue queue(std::move(store_), [](const absl::Status&) { FAIL(); });
   std::vector<std::string> events;
   std::promise<void> go;
@@ -335,7 +335,7 @@ TEST_F(StoreTest, TheQueueWritesInOrderAndSaysWhenItIsDone) {
   queue.Stop();
 }
 
-TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
+TEST_F(StoreTest, AFailedTransactionIsUndoneNewestFirst) {
   std::promise<absl::Status> failure;
   std::vector<std::string> events;
   {
@@ -383,7 +383,7 @@ TEST_F(StoreTest, AFailedTransactionIsTakenBackNewestFirst) {
   EXPECT_TRUE(Log(*store_).empty());
 }
 
-TEST(DatabaseTest, ErrorsSayWhatCannotBeDoneAndNoStatement) {
+TEST(DatabaseTest, ErrorsNameTheFailedActionButNoStatement) {
   const testing::TemporaryFolder folder;
   const std::string path = (folder.path() / "calibd.db").string();
   absl::StatusOr<Database> database = Database::Open(path);
