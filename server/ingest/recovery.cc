@@ -31,9 +31,9 @@ constexpr std::size_t kMostBytesAhead = std::size_t{64} << 20;
 absl::Status Damaged(const Model& model, absl::string_view reason) {
   return MakeError(
       absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-      absl::StrCat(
-          "the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
-          "; restore a backup into an empty folder, or move the folder away to begin anew"));
+      absl::StrCat("the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
+                   "; restore a backup into an empty folder, or move the folder away to start with "
+                   "an empty store"));
 }
 
 absl::Status Stopped() { return absl::CancelledError("the start was stopped"); }
@@ -309,7 +309,7 @@ absl::Status Recover(Store& store, ModelRegistry& registry, std::size_t model_me
   for (auto target = targets.begin(); status.ok() && target != targets.end(); ++target) {
     if (target->second.snapshot_log_id >= store.next_log_id()) {
       status = Damaged(*target->second.model,
-                       absl::StrCat("its snapshot holds batch ", target->second.snapshot_log_id,
+                       absl::StrCat("its snapshot includes batch ", target->second.snapshot_log_id,
                                     ", but the log ends before ", store.next_log_id()));
     }
   }

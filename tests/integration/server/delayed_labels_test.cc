@@ -305,7 +305,7 @@ TEST_F(DelayedLabelsTest, TooManyPendingPredictionsAreRefusedUntilSomeMature) {
   const grpc::Status refused = client_->Observe(Predictions(30, 1), &response);
   EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "PENDING_FULL");
-  EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30: they are taken when"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30: they are accepted when"));
   // No time would help.
   const grpc::Status too_large = client_->Observe(Predictions(30, 31), &response);
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);

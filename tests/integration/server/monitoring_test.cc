@@ -430,7 +430,7 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   EXPECT_GT(answer.verdict().since_observation(), 3000);
   EXPECT_THAT(answer.verdict().summary(),
               AllOf(HasSubstr("The newest observations were not calibrated: "),
-                    HasSubstr("That may be a change: ")));
+                    HasSubstr("This may be a change: ")));
   ASSERT_TRUE(Acknowledge(answer.alarms(0).id(), "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
@@ -449,7 +449,7 @@ TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   ASSERT_TRUE(Acknowledge(1, "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
-  EXPECT_THAT(answer.verdict().summary(), HasSubstr("That need not be a change: "));
+  EXPECT_THAT(answer.verdict().summary(), HasSubstr("This need not be a change: "));
 }
 
 TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {

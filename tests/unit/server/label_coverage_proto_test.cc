@@ -99,8 +99,8 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   EXPECT_DOUBLE_EQ(proto.unknown_rate(), 0.2);
   EXPECT_THAT(proto.warnings(),
               ElementsAre(StartsWith("40.0 % of the predictions that matured have no label"),
-                          StartsWith("10.0 % of the labels came after"),
-                          StartsWith("1 label contradicted one that was known")));
+                          StartsWith("10.0 % of the labels arrived after"),
+                          StartsWith("1 label contradicted a known label")));
   ASSERT_EQ(proto.predicted_classes_size(), 2);
   const auto& one = proto.predicted_classes(0);
   EXPECT_EQ(one.predicted_class(), 7);
@@ -166,8 +166,8 @@ TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyIfTheyDifferSubstantially) {
                     {.predictions = 10000, .missing = 700}});
   EXPECT_THAT(proto.warnings(),
               ElementsAre(AllOf(StartsWith("labels are missing for 7.0 % of the predictions of "
-                                           "class 2 and 5.5 % of all: "),
-                                HasSubstr("can be false"))));
+                                           "class 2 and 5.5 % of all predictions: "),
+                                HasSubstr("may be false"))));
 }
 
 }  // namespace

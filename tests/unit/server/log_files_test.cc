@@ -606,7 +606,7 @@ TEST_F(LogFilesTest, ADamagedBatchIsNotRead) {
   const absl::Status status = log_->ReadBatch(2).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(PathOf(1).string()));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("batch 2 is not as it was written"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("batch 2 differs from what was written"));
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ TEST(OptionsTest, ListenAddressesMustNotOverlap) {
 TEST_F(OptionsFileTest, APartThatIsSetMustNotExceedTheWhole) {
   EXPECT_THAT(Refusal({"--max-connections", "10", "--max-connections-per-address", "11"}),
               AllOf(HasSubstr("--max-connections-per-address: 11 is more than"),
-                    HasSubstr("--max-connections 10; lower the one or raise the other")));
+                    HasSubstr("--max-connections 10; lower the first or raise the second")));
   EXPECT_THAT(Refusal({"--max-message-bytes", "20000000", "--call-memory-bytes", "16777216"}),
               HasSubstr("--call-memory-bytes 16777216"));
   EXPECT_THAT(Refusal({"--model-memory-bytes", "4294967297"}),

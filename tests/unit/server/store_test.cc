@@ -377,7 +377,7 @@ TEST_F(StoreTest, AFailedTransactionIsUndoneNewestFirst) {
                              },
                              .finish = [&later](const absl::Status& status) { later = status; }});
     queue.Flush();
-    EXPECT_THAT(std::string(later.message()), HasSubstr("the store failed before: broken disk"));
+    EXPECT_THAT(std::string(later.message()), HasSubstr("the store failed earlier: broken disk"));
   }
   Open();
   EXPECT_TRUE(Log(*store_).empty());
