@@ -393,8 +393,9 @@ TEST_F(CalibctlServedTest, CreatesAModelWithGroupsAndSendsToIt) {
   EXPECT_EQ(shown.at("tested_groups"), 1);
   const auto text = Run({"show", "grouped"});
   EXPECT_EQ(text->exit_code(), 0);
-  EXPECT_THAT(text->output(), AllOf(HasSubstr("\nToo little is known: 3 observations of 2000.\n"),
-                                    HasSubstr("not tested: 1 of 2 observations")));
+  EXPECT_THAT(text->output(),
+              AllOf(HasSubstr("\nThere is too little data: 3 observations of 2000.\n"),
+                    HasSubstr("not tested: 1 of 2 observations")));
   std::map<std::string, int> observations;
   for (const auto& group : shown.at("groups")) {
     observations[group.at("value")] = group.at("watch").at("observations");

@@ -312,12 +312,12 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   EXPECT_EQ(coverage.at("predicted_classes").at(1).at("pending"), 1);
   const auto shown = Run({"show", "clicks"});
   ASSERT_EQ(shown->exit_code(), 0);
-  EXPECT_THAT(
-      shown->output(),
-      AllOf(HasSubstr("3 taken, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),
-            HasSubstr("2 (50 %) unknown"), HasSubstr("predicted class  taken    pending  matured"),
-            HasSubstr("\n0                    2  2 (100 %)        0"),
-            HasSubstr("\n1                    1  1 (100 %)        0")));
+  EXPECT_THAT(shown->output(),
+              AllOf(HasSubstr("3 accepted, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),
+                    HasSubstr("2 (50 %) unknown"),
+                    HasSubstr("predicted class  accepted    pending  matured"),
+                    HasSubstr("\n0                    2  2 (100 %)        0"),
+                    HasSubstr("\n1                    1  1 (100 %)        0")));
 }
 
 TEST_F(DelayedLabelsTest, GroupsAreSentByTheSdkAndCalibctl) {

@@ -151,7 +151,7 @@ TEST(ReadCsvIdsTest, ReadsOneIdPerLine) {
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_THAT(*ids, ElementsAre("a", "b,c", "\""));
   EXPECT_THAT(std::string(ReadIds("a\nb,c\n").status().message()),
-              HasSubstr("i.csv line 2, column 2: the line goes on, expected one id"));
+              HasSubstr("i.csv line 2, column 2: the line has more text, expected one id"));
   EXPECT_THAT(std::string(ReadIds("a\n\nb\n").status().message()), HasSubstr("line 2"));
 }
 

@@ -88,7 +88,7 @@ TEST(ReadNpyTest, DoesNotTrustSizesInTheHeader) {
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(99999999999999999999999, 10)"), kFour)),
               HasSubstr("header"));
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(-2, 2)"), kFour)), HasSubstr("header"));
-  EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(2, 2)"), kFour) + "x"), HasSubstr("goes on after"));
+  EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(2, 2)"), kFour) + "x"), HasSubstr("has data after"));
 }
 
 TEST(ReadNpyTest, RefusesEveryTruncation) {

@@ -124,23 +124,23 @@ TEST(ReportTest, DescribesLabelsThatComeLater) {
   coverage.set_missing_p_value(0);
   coverage.add_warnings("labels are missing more often for class 30");
   const std::string text = DescribeCalibration(response);
-  EXPECT_THAT(text, HasSubstr("1300 taken, 3 duplicates; 300 (23.08 %) pending, 150 of them "
-                              "labelled; 1000 matured, 40 (4 %) of them missing their label\n"));
+  EXPECT_THAT(text, HasSubstr("1300 accepted, 3 duplicates; 300 (23.08 %) pending, 150 of them "
+                              "labelled; 1000 matured, 40 (4 %) of them without a label\n"));
   EXPECT_THAT(text, HasSubstr("1110 matched, 0 repeated, 2 (0.2 %) conflicting, 5 (0.5 %) late, "
                               "1 (0.1 %) unknown\n"));
   EXPECT_THAT(
       text,
       HasSubstr(
-          "predicted class  taken    pending  matured    missing       late  "
+          "predicted class  accepted    pending  matured    missing       late  "
           "conflicting\n"
-          "30                 250  50 (20 %)      200  30 (15 %)          0  "
+          "30                    250  50 (20 %)      200  30 (15 %)          0  "
           "          0\n"
-          "10                 250  50 (20 %)      200   10 (5 %)  5 (2.5 %)  "
+          "10                    250  50 (20 %)      200   10 (5 %)  5 (2.5 %)  "
           "    2 (1 %)\n"
-          "0                  250  50 (20 %)      200          0          0  "
+          "0                     250  50 (20 %)      200          0          0  "
           "          0\n"
-          "if labels were missing as often whatever class was predicted, classes would differ "
-          "as much or more with p = <1e-300 (one look)\n"));
+          "if labels were missing equally often for every predicted class, the probability of such "
+          "differences would be p = <1e-300 (one look)\n"));
   EXPECT_EQ(ToJson(coverage.predicted_classes(1)).at("late_rate"), 0.025);
   EXPECT_TRUE(ToJson(coverage.predicted_classes(0)).at("late_rate").is_null());
   EXPECT_THAT(text, HasSubstr("WARNING: labels are missing more often for class 30\n"));
