@@ -113,8 +113,8 @@ absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
   absl::StatusOr<Database> database = Database::OpenExisting(database_);
   if (!database.ok()) return database.status();
   std::vector<History::Entry> stored;
-  // The transaction shows one state of the database for the rows and for what tells whether they
-  // are complete.
+  // The transaction reads the rows and the data that shows their completeness from the same state
+  // of the database.
   absl::Status status = database->Execute("BEGIN");
   if (status.ok()) {
     status = ReadHistory(
