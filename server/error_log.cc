@@ -22,7 +22,7 @@ void ErrorLog::Log(const std::string& message) {
   }
   ++more_;
   if (std::has_single_bit(more_)) {
-    spdlog::error("{} that are not logged one by one: {}", kind_, more_);
+    spdlog::error("further {} that are not logged individually: {}", kind_, more_);
   }
 }
 

@@ -46,7 +46,7 @@ CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value, const s
     option = app.add_option("--" + flag, value, help)->capture_default_str();
   }
   if constexpr (std::is_same_v<T, std::string>) {
-    // CLI11 takes the next option for the value of one that has none.
+    // CLI11 treats the next option as the value of an option without one.
     option->check([](const std::string& text) {
       return absl::StartsWith(text, "--")
                  ? absl::StrCat(Quoted(text), " is not a value; write ./", text, " for a file")
@@ -80,7 +80,7 @@ void AddAmount(CLI::App& app, const std::string& flag, T& value, std::type_ident
 
 constexpr std::int64_t kTiB = std::int64_t{1} << 40;
 
-// A limit of disk. least: the smallest one that is of use.
+// A limit on disk space. least: the smallest useful value.
 void AddDisk(CLI::App& app, const std::string& flag, std::int64_t& value, std::size_t least,
              const std::string& help) {
   const auto min = static_cast<std::int64_t>(least);
@@ -89,7 +89,7 @@ void AddDisk(CLI::App& app, const std::string& flag, std::int64_t& value, std::s
         std::int64_t bytes = min;
         return absl::SimpleAtoi(text, &bytes) && bytes < min
                    ? absl::StrCat("is ", text, ", expected at least ", min,
-                                  ": less fits no model, not even one of 2 classes")
+                                  ": a smaller limit is too small even for a model of 2 classes")
                    : std::string();
       })
       ->check(CLI::Range(min, 1024 * kTiB));
@@ -164,8 +164,8 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "Producers remembered per model");
   AddAmount(
       app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,
-      "Received observations that may wait to be counted; calibd stops reading streams at this "
-      "size");
+      "Size of the queue of received observations that are not counted yet; calibd stops reading "
+      "streams at this size");
   AddAmount(app, "max-batches-in-flight", options.max_batches_in_flight, 1, 1000,
             "Unacknowledged batches per stream; calibd stops reading a stream that has as many");
   AddAmount(app, "writer-threads", options.writer_threads, 1, 64,
@@ -174,13 +174,13 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddAmount(app, "compute-threads", options.compute_threads, 0, 1024,
             "Threads that run tests and evaluations; 0: one per CPU of the machine");
   AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
-            "Tests and evaluations that may wait for a thread");
+            "Tests and evaluations that may be queued for a thread");
   AddAmount(app, "test-memory-bytes", options.test_memory_bytes, 1 << 20, kTiB,
-            "Memory that one test or evaluation may take");
-  AddAmount(
-      app, "max-test-operations", options.max_test_operations, 1, 1e18,
-      "Most multiplications, roughly, of one test or evaluation; a quadratic test takes about "
-      "n^2 (6 m + replicates)");
+            "Memory that one test or evaluation may use");
+  AddAmount(app, "max-test-operations", options.max_test_operations, 1, 1e18,
+            "Approximate number of multiplications that one test or evaluation may take; a "
+            "quadratic test "
+            "takes about n^2 (6 m + replicates)");
 
   AddAmount(
       app, "max-series", options.max_series, 1, 10000000,
@@ -189,7 +189,7 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "Longest time from SIGTERM to the end of the process");
 }
 
-// One scalar of the file as the text a flag would carry.
+// Converts a scalar of the file to the text that a flag would have.
 std::optional<std::string> ScalarText(const toml::node& node) {
   if (auto text = node.value_exact<std::string>()) return text;
   if (const auto flag = node.value_exact<bool>()) return *flag ? "true" : "false";
@@ -203,7 +203,7 @@ std::optional<std::string> ScalarText(const toml::node& node) {
   return std::nullopt;
 }
 
-// Sets what neither flag nor environment has set. Throws CLI::ConfigError.
+// Sets the options that neither a flag nor the environment sets. Throws CLI::ConfigError.
 void ApplyFile(CLI::App& app, const std::string& path) {
   std::ifstream file(path);
   std::error_code error;
@@ -237,7 +237,7 @@ void ApplyFile(CLI::App& app, const std::string& path) {
   }
 }
 
-// CLI11 would take the argument after "--option=" for its value. Throws CLI::ValidationError.
+// CLI11 would use the argument after "--option=" as its value. Throws CLI::ValidationError.
 void CheckValuesAreGiven(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -267,7 +267,7 @@ void CheckHttpHosts(const std::string& list) {
   }
 }
 
-// Both addresses are valid. Throws CLI::ValidationError.
+// Requires that both addresses are valid. Throws CLI::ValidationError.
 void CheckAddressesDiffer(const Options& options) {
   const auto grpc = *ParseListenAddress(options.listen);
   const auto http = *ParseListenAddress(options.http_listen);
@@ -288,8 +288,8 @@ void CheckDataDir(const std::string& folder) {
   }
 }
 
-// A limit that was set must not exceed the limit that includes it. A default may: the smaller limit
-// then applies. Throws CLI::ValidationError.
+// An explicit limit must not exceed the limit that includes it. A default may: then the smaller
+// limit applies. Throws CLI::ValidationError.
 void CheckShares(const CLI::App& app, const Options& options) {
   struct Share {
     const char* part;
@@ -310,7 +310,7 @@ void CheckShares(const CLI::App& app, const Options& options) {
     if (share.part_limit > share.whole_limit && app.get_option(share.part)->count() > 0) {
       throw CLI::ValidationError(
           share.part, absl::StrCat(share.part_limit, " is more than ", share.whole, " ",
-                                   share.whole_limit, "; lower the one or raise the other"));
+                                   share.whole_limit, "; lower the first or raise the second"));
     }
   }
 }
@@ -319,7 +319,7 @@ void CheckShares(const CLI::App& app, const Options& options) {
 
 std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
   Invocation invocation;
-  CLI::App app{"calibd watches whether the probabilities that classifiers report can be trusted.",
+  CLI::App app{"calibd monitors whether the probabilities that classifiers report can be trusted.",
                "calibd"};
   app.set_version_flag("--version", std::string("calibd ") + kVersion);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -3,7 +3,7 @@
 #include <iostream>
 #include <utility>
 
-// They define what CLI11's other headers declare, for all of the library.
+// These headers define what CLI11's other headers declare, for the whole library.
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/strings/cord.h"
@@ -11,10 +11,10 @@
 namespace calibd::cli {
 namespace {
 
-// Marks the usage faults among the errors.
+// Marks usage faults.
 constexpr char kUsageFaultUrl[] = "calibctl/usage-fault";
 
-// The words of the codes that need one: the others speak for themselves.
+// Prefixes for the status codes whose messages need one.
 std::string_view Prefix(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kUnavailable:

@@ -24,11 +24,11 @@ enum class ExitCode : int {
   kOk = 0,
   kError = 1,
   kUsage = 2,
-  // --fail-on found what it looks for.
+  // --fail-on found miscalibration.
   kMiscalibrated = 3,
 };
 
-// State shared by all commands. Lives as long as the run.
+// State shared by all commands. Exists for the whole run.
 struct Context {
   std::string server = "127.0.0.1:8460";
   std::string output = "table";
@@ -39,7 +39,7 @@ struct Context {
   ExitCode exit_code = ExitCode::kOk;
 
   [[nodiscard]] bool json() const { return output == "json"; }
-  // --timeout, or the command's own default.
+  // Returns --timeout, or the command's own default.
   [[nodiscard]] std::chrono::milliseconds Timeout(std::chrono::milliseconds otherwise) const;
 };
 
@@ -62,8 +62,8 @@ void AddWatchCommand(CLI::App& app, Context& context);
 
 [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Context& context);
 
-// Makes a long call and shows its progress. label: what is done. timeout: the command's own.
-// call(options): returns the answer.
+// Makes a long call and shows its progress. label: names the task. timeout: the command's own.
+// call(options): makes the call and returns its result.
 template <typename Call>
 [[nodiscard]] auto CallWithProgress(const Context& context, const char* label,
                                     std::chrono::milliseconds timeout, const Call& call) {
@@ -73,29 +73,27 @@ template <typename Call>
                                       .timeout = context.Timeout(timeout)});
 }
 
-// "NAME" or "NAME@VERSION" as the user writes a model, to the name that the
-// server knows.
+// Converts "NAME" or "NAME@VERSION" of the command line to the name of the model on the server.
 [[nodiscard]] std::string ModelArgument(std::string_view argument);
 
 // Prints to standard output. JSON ends with a newline.
 void PrintJson(const Json& json);
 void Print(std::string_view text);
 
-// Prints "calibctl: ..." to standard error and returns the code: kUsage for a UsageFault, else
+// Prints "calibctl: ..." to standard error and returns the exit code: kUsage for a UsageFault, else
 // kError.
 [[nodiscard]] ExitCode Fail(const absl::Status& status);
 
-// The error of a command that was used wrongly.
+// Returns the error of a command that was used wrongly.
 [[nodiscard]] absl::Status UsageFault(std::string_view fault);
-// The value, or its error as a usage fault. prefix: names the option, "--from: ".
+// Returns the value, or its error as a usage fault. prefix: names the option, such as "--from: ".
 template <typename T>
 [[nodiscard]] absl::StatusOr<T> OrUsageFault(absl::StatusOr<T> value, const char* prefix = "") {
   if (value.ok()) return value;
   return UsageFault(prefix + std::string(value.status().message()));
 }
 
-// Has `run` executed if the command is given. run: says how the program ends, or returns the error
-// for Fail.
+// Makes `run` the action of the command. run: returns the exit code, or the error for Fail.
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run);
 
 }  // namespace calibd::cli

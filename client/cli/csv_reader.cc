@@ -27,12 +27,12 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// The fault of the text, if any.
+// Returns what is wrong with the text, if anything.
 std::optional<std::string> ParseDouble(std::string_view text, double& value) {
   const char* const end = text.data() + text.size();
   const auto [parsed, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc::result_out_of_range && parsed == end) {
-    // Too small for a double is 0; too large is an error.
+    // A number that is too small for a double becomes 0; one that is too large is an error.
     if (text.find("e-") == std::string_view::npos && text.find("E-") == std::string_view::npos) {
       return Quote(text) + " is beyond the range of a double";
     }
@@ -50,16 +50,16 @@ std::optional<std::string> ParseInteger(std::string_view text, std::int64_t& val
   return std::nullopt;
 }
 
-// Lines of the input, with their numbers, without line end and byte order mark.
+// The lines of the input with their numbers, without line ends and byte order mark.
 class LineReader {
  public:
   LineReader(std::istream& input, const std::string& source) : input_(input), source_(source) {}
 
-  // False at the end of the input.
+  // Returns false at the end of the input.
   absl::StatusOr<bool> Next() {
     line_.clear();
-    // Character by character through the buffer: std::getline would take a line
-    // of any length into memory.
+    // Reads character by character from the buffer: std::getline would load a line of any length
+    // into memory.
     std::streambuf& buffer = *input_.rdbuf();
     int c = buffer.sbumpc();
     if (c == std::char_traits<char>::eof()) return false;
@@ -95,7 +95,8 @@ std::string_view HeaderHint(std::size_t line, bool header) {
   return line == 1 && !header ? " (if the first line holds names, say --header)" : "";
 }
 
-// Reads the id at the start of a line and returns its fault, if any. rest: the rest of the line.
+// Reads the id at the start of a line and returns what is wrong with it, if anything. rest: the
+// rest of the line.
 std::optional<std::string> TakeId(std::string_view line, std::string& id, std::string_view& rest) {
   id.clear();
   const std::size_t first = std::min(line.find_first_not_of(" \t"), line.size());
@@ -121,7 +122,7 @@ std::optional<std::string> TakeId(std::string_view line, std::string& id, std::s
   return absl::StrCat("the id is of ", id.size(), " bytes, expected 1 to ", kMaxIdBytes);
 }
 
-// take(reader, id, rest) handles one line and returns OK or the error.
+// take(reader, id, rest) processes one line and returns OK or an error.
 template <typename Take>
 absl::Status ForEachId(std::istream& input, const std::string& source, bool header,
                        const Take& take) {
@@ -208,7 +209,8 @@ absl::StatusOr<std::vector<std::string>> ReadCsvIds(std::istream& input, const s
       input, source, header,
       [&](const LineReader& reader, const std::string& id, std::string_view rest) {
         if (!rest.empty()) {
-          return reader.Error(2, "the line goes on, expected one id; one with a comma in quotes");
+          return reader.Error(
+              2, "the line has more text, expected one id (in quotes if it contains a comma)");
         }
         ids.push_back(id);
         return absl::OkStatus();

@@ -16,30 +16,29 @@ struct Table {
   std::vector<double> values;
   std::size_t row_count = 0;
   std::size_t column_count = 0;
-  // row_count integers, or empty when the table was read without labels.
+  // row_count integers, or empty if the table was read without labels.
   std::vector<std::int64_t> labels;
 };
 
 struct CsvOptions {
-  // The first line holds names and is skipped.
+  // The first line contains names and is skipped.
   bool header = false;
-  // The last column holds labels: integers.
+  // The last column contains labels, which are integers.
   bool last_column_is_label = false;
 };
 
-// Most characters of one line: 100000 classes with 40 characters each.
+// Maximum number of characters in a line: 100000 classes with 40 characters each.
 inline constexpr std::size_t kMaxCsvLineBytes = 4'000'000;
 
-// Comma-separated decimal numbers, one row a line, every row with as many columns
-// as the first. Text is converted to the nearest double, independent of the
-// locale. Blanks around a number, CRLF line ends and a UTF-8 byte order mark are
-// accepted; "nan" and "inf" are numbers here and left to validation.
-// source: names the input in errors.
-// Errors: InvalidArgument naming line and column (both from 1) and the text found there.
+// Reads comma-separated decimal numbers, one row per line, every row with as many columns as the
+// first. Numbers are converted to the nearest double, independent of the locale. Blanks around a
+// number, CRLF line ends and a UTF-8 byte order mark are accepted. "nan" and "inf" are accepted as
+// numbers here and left to validation. source: names the input in errors. Errors: InvalidArgument
+// naming line and column (both from 1) and the text found there.
 [[nodiscard]] absl::StatusOr<Table> ReadCsv(std::istream& input, const std::string& source,
                                             const CsvOptions& options = {});
 
-// One integer a line, with the same rules.
+// Reads one integer per line, by the same rules.
 [[nodiscard]] absl::StatusOr<std::vector<std::int64_t>> ReadCsvLabels(std::istream& input,
                                                                       const std::string& source,
                                                                       bool header);
@@ -51,8 +50,9 @@ struct LabelsById {
 };
 inline constexpr std::size_t kMaxIdBytes = 128;
 
-// One id a line, and one "id,integer" a line, with the same rules. An id may stand in double
-// quotes, with two for one within; with a comma or blanks around it, it has to.
+// Read one id per line, or one "id,integer" per line, by the same rules. An id may be in double
+// quotes, in which a double quote is doubled. It must be quoted if it contains a comma or begins or
+// ends with a blank.
 [[nodiscard]] absl::StatusOr<std::vector<std::string>> ReadCsvIds(std::istream& input,
                                                                   const std::string& source,
                                                                   bool header);

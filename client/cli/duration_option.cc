@@ -18,7 +18,7 @@ struct Unit {
   double seconds;
 };
 constexpr Unit kUnits[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
-// The most that fits a number of nanoseconds. The server has its own limits.
+// The maximum that fits into an integer of nanoseconds. The server has its own limits.
 constexpr double kMaxSeconds = 9e9;
 
 }  // namespace

@@ -9,11 +9,11 @@
 
 namespace calibd::cli {
 
-// "90s", "1.5h", "7d": a number > 0 and one of the units s, m, h, d; to the nanosecond.
-// Errors: InvalidArgument saying what was expected.
+// Parses "90s", "1.5h", "7d": a number > 0 and one of the units s, m, h, d, with a resolution of a
+// nanosecond. Errors: InvalidArgument saying what was expected.
 [[nodiscard]] absl::StatusOr<google::protobuf::Duration> ParseDuration(std::string_view text);
 
-// In the largest of these units that it reaches, with six digits.
+// Formats the duration in the largest unit of which it has at least one, with six digits.
 [[nodiscard]] std::string ShortDuration(const google::protobuf::Duration& duration);
 
 }  // namespace calibd::cli

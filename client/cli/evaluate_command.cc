@@ -18,19 +18,19 @@
 namespace calibd::cli {
 namespace {
 
-// Significance level of all tests of the summary together.
+// Significance level of all tests of the summary combined.
 constexpr double kSummaryLevel = 0.05;
 
 struct EvaluateOptions {
   InputOptions input;
-  // A model of the server instead of files.
+  // If set, this model of the server is evaluated instead of files.
   std::string model;
   std::int32_t window = 0;
   KernelOptions kernel;
   OfflineOptions offline;
-  // Empty: top_label and class_wise, or those of the model.
+  // Empty: top_label and class_wise, or the lenses of the model.
   std::vector<std::string> lenses;
-  // Empty: the server's choice.
+  // Empty: chosen by the server.
   std::vector<std::string> binned_errors;
   std::int32_t replicates = 1000;
   std::int32_t consistency_replicates = 999;
@@ -43,7 +43,7 @@ struct EvaluateOptions {
   FailOnOptions fail_on;
 };
 
-// Leaves the valid rows in `input` and returns how many it dropped.
+// Keeps the valid rows in `input` and returns the number of dropped ones.
 std::size_t DropInvalidRows(Input& input, double row_sum_tolerance) {
   const std::size_t m = input.class_count;
   std::size_t kept = 0;
@@ -60,8 +60,8 @@ std::size_t DropInvalidRows(Input& input, double row_sum_tolerance) {
   return dropped;
 }
 
-// Applies the softmax; a row that it cannot be applied to stays as it is, which
-// is no valid row of probabilities.
+// Applies the softmax. A row that has no softmax stays unchanged, and is then not a valid row of
+// probabilities.
 absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
   const std::size_t m = input.class_count;
   if (!drop_invalid) {
@@ -76,7 +76,7 @@ absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
   return absl::OkStatus();
 }
 
-// Reads, checks and cleans. Returns the rows dropped.
+// Reads and checks the input and drops invalid rows if wanted. Returns the number of dropped rows.
 absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
   CALIBD_ASSIGN_OR_RETURN(auto read, ReadInput(options.input));
   input = std::move(read);
@@ -97,7 +97,7 @@ absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
   return dropped;
 }
 
-// The request for both the server and the offline evaluation.
+// Builds the request for both the server and the offline evaluation.
 absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) {
   v1::EvaluateRequest request;
   for (const std::string& text : options.lenses) {
@@ -119,7 +119,7 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
   return request;
 }
 
-// Prints, decides, and says how the program ends.
+// Prints the result and the decision, and returns the exit code.
 absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& evaluation,
                                 const std::optional<std::size_t>& dropped,
                                 const FailOnOptions& fail_on) {

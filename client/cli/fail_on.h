@@ -11,36 +11,36 @@
 
 namespace calibd::cli {
 
-// --fail-on miscalibration [--significance-level A]: turns a result into an exit
-// code, so that calibctl works as a gate in a pipeline.
+// --fail-on miscalibration [--significance-level A]: converts a result to an exit code, so that
+// calibctl can be a gate in a pipeline.
 struct FailOnOptions {
-  // "miscalibration", or empty: nothing is decided.
+  // "miscalibration", or empty if no decision is wanted.
   std::string what;
   double significance_level = 0.05;
 
   [[nodiscard]] bool active() const { return !what.empty(); }
 };
 
-// basis: names the p-value that the decision rests on, for the help.
+// basis: the p-value that decides, for the help text.
 void AddFailOnOptions(CLI::App& command, FailOnOptions& options, const std::string& basis);
 
 struct Decision {
-  // Unset when there were too few observations to look.
+  // Unset if there were too few observations to decide.
   std::optional<bool> miscalibrated;
   double significance_level = 0;
-  // "p = 0.004 <= 0.05: ...".
+  // Such as "p = 0.004 <= 0.05: ...".
   std::string sentence;
 
-  // Too little data is an error: a gate that could not look must not pass.
+  // Too little data is an error: a gate that cannot decide must not pass.
   [[nodiscard]] ExitCode exit_code() const;
 };
 
-// From the running estimates: rejects when the smallest of their k p-values is at
-// most level / k (Bonferroni), which keeps the error rate at the level.
+// Decides by the running estimates: rejects if the smallest of their k p-values is at most level /
+// k (Bonferroni), which keeps the error rate at the level.
 [[nodiscard]] Decision Decide(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
     const FailOnOptions& options);
-// From the bootstrap test: rejects when p is at most the level.
+// Decides by the bootstrap test: rejects if p is at most the level.
 [[nodiscard]] Decision Decide(const v1::QuadraticTestResult& result, const FailOnOptions& options);
 
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:

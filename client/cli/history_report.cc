@@ -46,7 +46,7 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history) {
   std::vector<std::vector<std::string>> rows{
       {"from (UTC)", "n", "SKCE", "+-", "gap", "Brier", "log loss", "ECE", "log10 e"}};
   for (const v1::HistoryBucket& bucket : history.buckets()) {
-    // "2026-01-31T14:00:00Z" to the minute.
+    // "2026-01-31T14:00:00Z", cut to minutes.
     std::string start = TimeUtil::ToString(bucket.start_time()).substr(0, 16);
     start[10] = ' ';
     rows.push_back(HistoryRow(std::move(start), bucket));
@@ -55,7 +55,7 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history) {
   return absl::StrCat(
       FormatTable(rows),
       "SKCE is unbiased and may be negative, +- is its standard error; gap is mean "
-      "confidence minus accuracy;\nlog10 e is as it was at the end of each span.\n");
+      "confidence minus accuracy;\nlog10 e is the value at the end of each span.\n");
 }
 
 std::string HistoryCsv(const v1::GetHistoryResponse& history) {

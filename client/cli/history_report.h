@@ -7,11 +7,12 @@
 
 namespace calibd::cli {
 
-// A table with a row for each bucket and one for all of them.
+// Returns a table with a row for each bucket and one for all of them.
 [[nodiscard]] std::string DescribeHistory(const v1::GetHistoryResponse& history);
 
-// A line for each bucket under a line of names, those of v1.HistoryBucket's fields and "gap",
-// mean_confidence - accuracy; what is unset is empty. Numbers read back as the same doubles.
+// Returns CSV: a line of names, which are those of v1.HistoryBucket's fields and "gap"
+// (mean_confidence - accuracy), and a line for each bucket. Unset values are empty. Numbers can be
+// read back as the same doubles.
 [[nodiscard]] std::string HistoryCsv(const v1::GetHistoryResponse& history);
 
 }  // namespace calibd::cli

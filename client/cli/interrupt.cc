@@ -14,7 +14,7 @@ std::stop_token StopOnInterrupt() {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::stop_source source;
-  // Waits until the process ends; owns all that it uses.
+  // Runs until the process ends, and owns everything that it uses.
   std::thread([signals, source]() mutable {
     int signal = 0;
     sigwait(&signals, &signal);

@@ -5,9 +5,8 @@
 
 namespace calibd::cli {
 
-// Turns the first SIGINT or SIGTERM into a stop request and the second into the
-// end of the process. Call once, before any thread is started: every thread of
-// the process inherits the blocked signals.
+// Converts the first SIGINT or SIGTERM to a stop request; the second one ends the process. Call it
+// once, before any thread starts: all threads inherit the blocked signals.
 [[nodiscard]] std::stop_token StopOnInterrupt();
 
 }  // namespace calibd::cli

@@ -10,7 +10,7 @@
 
 namespace calibd::cli {
 
-// --kernel and --bandwidth, as written on the command line.
+// The values of --kernel and --bandwidth.
 struct KernelOptions {
   std::string kernel = "total_variation";
   std::string bandwidth = "median";
@@ -18,8 +18,9 @@ struct KernelOptions {
 
 void AddKernelOptions(CLI::App& command, KernelOptions& options);
 
-// Fills in the kernel and the bandwidth from the options. class_count: one alpha stands for all
-// classes. Errors: InvalidArgument naming the option; NotFound and others for a kernel's file.
+// Fills in the kernel and the bandwidth from the options. class_count: to repeat a single alpha for
+// all classes. Errors: InvalidArgument naming the option; NotFound and others for the file of a
+// kernel.
 [[nodiscard]] absl::Status ParseKernel(const KernelOptions& options, std::size_t class_count,
                                        v1::Kernel& kernel, v1::BandwidthRule& bandwidth);
 

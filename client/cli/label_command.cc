@@ -10,7 +10,7 @@
 namespace calibd::cli {
 namespace {
 
-// Labels given to the stream at a time; it cuts them to the server's batches.
+// Number of labels that are passed to the stream at a time; the stream divides them into batches.
 constexpr std::size_t kLabelsPerSend = 4096;
 
 struct LabelOptions {
@@ -60,7 +60,8 @@ void AddLabelCommand(CLI::App& app, Context& context) {
       app.add_subcommand("label", "Send the labels of predictions that were sent earlier with ids");
   command->footer(
       "The model needs a label grace (calibctl model create --label-grace). A label that cannot "
-      "be used is counted and is not an error: its prediction is unknown, it came too late, or the "
+      "be used is counted and is not an error: its prediction is unknown, it arrived too late, or "
+      "the "
       "prediction already has another label. Running the command again changes nothing.\n"
       "Example: calibctl label clicks labels.csv --label-base 0");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();

@@ -78,12 +78,13 @@ absl::StatusOr<v1::BinnedErrorSpec> ParseBins(const std::string& text) {
 }
 
 std::string BlindSpot(const std::string& name) {
-  if (name == "canonical") return "nothing in the long run; the most data";
-  if (name == "top_label") return "all but the largest probability";
-  if (name == "class_wise") return "how classes go together";
-  if (absl::StartsWith(name, "class_wise[")) return "all other classes";
-  if (absl::StartsWith(name, "top_k")) return "which class is where, and within the rest";
-  return "within a group";
+  if (name == "canonical") return "nothing in the long run, but needs the most data";
+  if (name == "top_label") return "errors in the other probabilities";
+  if (name == "class_wise") return "dependence between classes";
+  if (absl::StartsWith(name, "class_wise[")) return "errors in other classes";
+  if (absl::StartsWith(name, "top_k"))
+    return "which class has which rank, or errors within the rest";
+  return "errors within a group";
 }
 
 }  // namespace calibd::cli

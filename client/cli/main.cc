@@ -32,14 +32,14 @@ int Run(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("calibctl ") + CALIBD_VERSION);
   app.require_subcommand(1);
-  // --server and its kind may follow the command.
+  // Global options such as --server may follow the command.
   app.fallthrough();
   app.add_option("--server", context.server, "HOST:PORT of calibd; default 127.0.0.1:8460")
       ->envname("CALIBD_SERVER");
   app.add_option("--output", context.output, "table (for people) or json; default table")
       ->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", context.timeout_seconds,
-                 "seconds to wait for an answer; default 30, for `test` 600, for `backup` and "
+                 "seconds to wait for a response; default 30, for `test` 600, for `backup` and "
                  "`verify` 3600")
       ->check(CLI::Range(0.001, 1e6));
   AddModelCommand(app, context);
@@ -57,7 +57,7 @@ int Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // Help and version are no errors; everything else is wrong usage.
+    // Help and version are not errors; everything else is wrong usage.
     return app.exit(error) == 0 ? static_cast<int>(ExitCode::kOk)
                                 : static_cast<int>(ExitCode::kUsage);
   }
@@ -71,7 +71,7 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Only what nobody expects comes here, e.g. a file larger than the memory.
+  // Catches unexpected exceptions only, e.g. for a file that is larger than the memory.
   try {
     return Run(argc, argv);
   } catch (const std::exception& error) {

@@ -11,7 +11,7 @@
 namespace calibd::cli {
 namespace {
 
-// Fields of v1.Monitoring: 0 or empty where the server is to choose.
+// Fields of v1.Monitoring; 0 or empty: chosen by the server.
 struct MonitoringOptions {
   bool disabled = false;
   double significance_level = 0;
@@ -91,7 +91,7 @@ absl::StatusOr<ExitCode> Create(const Context& context, const CreateOptions& opt
     } else if (rule.has_median()) {
       rule.mutable_median()->set_warmup(*options.warmup);
     } else {
-      return UsageFault("--warmup goes with the bandwidth rules median and median_off_diagonal");
+      return UsageFault("--warmup requires the bandwidth rule median or median_off_diagonal");
     }
   }
   for (const std::string& text : options.lenses) {
@@ -236,7 +236,7 @@ void AddCreate(CLI::App& model, Context& context) {
                           "labels arrive in time. Default: labels come with their predictions");
   command
       ->add_option("--max-pending", options->max_pending,
-                   "largest number of predictions that wait for their labels; default 100000, or "
+                   "maximum number of pending predictions; default 100000, or "
                    "fewer if these exceed the server's disk limit per model")
       ->needs(grace)
       ->check(CLI::Range(1, 10'000'000));

@@ -35,8 +35,8 @@ struct Header {
   std::vector<std::uint64_t> shape;
 };
 
-// The header is the text of a Python dict with three known keys, which is JSON but for its quotes,
-// tuples, truth values and commas before a closing bracket.
+// Parses the header. It is a Python dict with three known keys, which becomes JSON after replacing
+// quotes, tuples, truth values and trailing commas.
 std::optional<Header> ParseHeader(std::string text) {
   for (std::size_t comma = text.find(','); comma != std::string::npos;
        comma = text.find(',', comma + 1)) {
@@ -129,12 +129,12 @@ absl::Status ReadElements(std::istream& input, const std::string& source, std::u
     done += now;
   }
   if (input.peek() != std::char_traits<char>::eof()) {
-    return Error(source, absl::StrCat("goes on after the ", count, " elements of its header"));
+    return Error(source, absl::StrCat("has data after the ", count, " elements of its header"));
   }
   return absl::OkStatus();
 }
 
-// A type of elements as a header names it, and the function that reads them.
+// A type of elements as it is named in a header, and the function that reads such elements.
 template <typename Value>
 struct ElementType {
   std::string_view descr;
@@ -150,7 +150,7 @@ constexpr ElementType<std::int64_t> kIntegers[] = {
     {"<u8", ReadElements<std::uint64_t>}, {"<u4", ReadElements<std::uint32_t>},
     {"<u2", ReadElements<std::uint16_t>}, {"|u1", ReadElements<std::uint8_t>}};
 
-// Reads `count` elements of one of the types. expected: names the types in errors.
+// Reads `count` elements of one of the types. expected: describes the types, for errors.
 template <typename Value>
 absl::StatusOr<std::vector<Value>> ReadValues(std::istream& input, const std::string& source,
                                               const Header& header, std::uint64_t count,
@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<Value>> ReadValues(std::istream& input, const std::st
 }  // namespace
 
 bool LooksLikeNpy(std::istream& input) {
-  // One character decides and can be looked at in a pipe too: no CSV starts so.
+  // The first character suffices, and can be inspected in a pipe too: no CSV begins with it.
   return input.peek() == static_cast<unsigned char>(kMagic[0]);
 }
 

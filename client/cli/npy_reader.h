@@ -11,13 +11,13 @@
 
 namespace calibd::cli {
 
-// True when the input starts as a NumPy file does. Does not move the position of
-// a seekable input.
+// Returns true if the input begins like a NumPy file. Does not move the position of a seekable
+// input.
 [[nodiscard]] bool LooksLikeNpy(std::istream& input);
 
-// NumPy array files, format 1.0 and 2.0, little-endian, C order.
-// Nothing is trusted: memory is taken as data arrives, not as the header claims.
-// Errors: InvalidArgument saying what is there and what is read.
+// Reads NumPy array files of format 1.0 and 2.0, little-endian, in C order. The header is not
+// trusted: memory grows with the data that arrives. Errors: InvalidArgument saying what was found
+// and what can be read.
 
 // A matrix of float32 or float64.
 [[nodiscard]] absl::StatusOr<Table> ReadNpy(std::istream& input, const std::string& source);

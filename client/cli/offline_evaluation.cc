@@ -18,7 +18,7 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-// Lends `threads` threads, this one among them, to a computation.
+// Runs body(0) .. body(count - 1) on `threads` threads, including this one.
 void ParallelFor(unsigned threads, std::size_t count,
                  const std::function<void(std::size_t)>& body) {
   std::atomic<std::size_t> next = 0;

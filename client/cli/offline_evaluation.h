@@ -13,25 +13,23 @@
 namespace calibd::cli {
 
 struct OfflineOptions {
-  // Kernel of the canonical lens.
+  // The kernel of the canonical lens.
   v1::Kernel kernel;
   v1::BandwidthRule bandwidth;
-  // Each in [2, 1000].
+  // Each size is in [2, 1000].
   std::vector<std::size_t> block_sizes = {2, 10, 100};
   // The request; `model` and `window` are ignored, and an unset seed is 0.
   v1::EvaluateRequest request;
-  // >= 1. No result depends on it.
+  // >= 1. The results do not depend on it.
   unsigned threads = 1;
   std::stop_token stop;
   // Called with the completed fraction. May be empty.
   std::function<void(double fraction)> on_progress;
 };
 
-// The evaluation that the server would return for these predictions, computed locally by the
-// same functions.
-// batch: valid, n >= 2.
-// Errors: FailedPrecondition naming how many observations are needed, or why there
-// is no bandwidth; InvalidArgument (options); Cancelled.
+// Computes the evaluation that the server would return for these predictions, with the same
+// functions. batch: valid, n >= 2. Errors: FailedPrecondition with the number of observations that
+// are needed, or with the reason why there is no bandwidth; InvalidArgument (options); Cancelled.
 [[nodiscard]] absl::StatusOr<v1::Evaluation> EvaluateOffline(const PredictionBatch& batch,
                                                              const OfflineOptions& options);
 

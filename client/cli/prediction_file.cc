@@ -27,7 +27,7 @@ absl::StatusOr<std::ifstream> Open(const std::string& path) {
   return input;
 }
 
-// Where row i of a file is, i from 0.
+// Returns the place of row i, counted from 0, in a file.
 std::string Place(const std::string& path, std::size_t i, bool is_npy, bool header) {
   return is_npy ? absl::StrCat(path, " row ", i, " (counted from 0)")
                 : absl::StrCat(path, " line ", i + (header ? 2 : 1));
@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options
                 : ReadCsvLabels(file, options.labels, options.header);
 }
 
-// A file with a text for each of row_count predictions. noun: what it holds.
+// Reads a file with one text for each of row_count predictions. noun: names the texts in errors.
 absl::StatusOr<std::vector<std::string>> ReadTexts(const std::string& path, const char* noun,
                                                    std::size_t row_count, bool header) {
   CALIBD_ASSIGN_OR_RETURN(auto file, Open(path));

@@ -6,19 +6,19 @@
 
 namespace calibd::cli {
 
-// A line on standard error that tells how far the work is, how fast and how much
-// longer. Silent when standard error is not a terminal. Not thread-safe.
+// Shows progress, speed and remaining time of a task in one line on standard error. Shows nothing
+// if standard error is not a terminal. Not thread-safe.
 class ProgressBar {
  public:
-  // label: what is done. unit: what total counts, e.g. "rows"; empty when the
-  // count means nothing to a reader. total > 0.
+  // label: the task. unit: what total counts, e.g. "rows"; empty if the count means nothing to the
+  // user. total: > 0.
   ProgressBar(std::string label, std::string unit, double total);
   // Ends the line.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // done: of total, so far. Draws ten times a second at most.
+  // done: the completed part of total. Redraws at most ten times a second.
   void Update(double done);
 
  private:
@@ -35,7 +35,7 @@ class ProgressBar {
   double done_ = 0;
 };
 
-// The text of such a line: "sending  [#####.....]  50%  5000 rows  1000 rows/s  ETA 5 s".
+// Returns the text of the line: "sending [#####.....] 50% 5000 rows 1000 rows/s ETA 5 s".
 [[nodiscard]] std::string ProgressLine(const std::string& label, const std::string& unit,
                                        double done, double total, double elapsed_seconds);
 

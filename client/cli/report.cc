@@ -23,7 +23,7 @@ using Rows = std::vector<std::vector<std::string>>;
 constexpr char kOneLook[] =
     "p-values and bounds are for ONE look at a chosen n: watching them until one is small is not "
     "a test.\n";
-// Rows of a table that may be long.
+// Maximum number of rows of a table that may be long.
 constexpr std::size_t kMaxRows = 20;
 
 std::string DistanceText(v1::Distance distance) {
@@ -89,7 +89,7 @@ std::string BinsName(const v1::BinnedErrorSpec& spec) {
   }
 }
 
-// What the bootstrap tests of all lenses say together.
+// Combines the bootstrap tests of all lenses in a sentence.
 std::string Summarize(const v1::Evaluation& evaluation, double level) {
   std::vector<std::string> rejected;
   std::vector<std::string> passed;
@@ -97,7 +97,7 @@ std::string Summarize(const v1::Evaluation& evaluation, double level) {
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
     if (!lens.has_result()) continue;
     if (lens.result().replicates() == 0) return "";
-    // Bonferroni: all lenses look at the same data.
+    // Bonferroni: all lenses use the same data.
     (lens.result().p_value() <= level / lenses ? rejected : passed).push_back(lens.lens());
   }
   const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
@@ -106,7 +106,8 @@ std::string Summarize(const v1::Evaluation& evaluation, double level) {
   if (!rejected.empty()) {
     text = absl::StrFormat(
         "NOT CALIBRATED: rejected by %s at level %s over %d lens%s (n = %d).\n"
-        "SKCE_uq %s, where a calibrated model stays below %s 19 times in 20; on average %s.\n",
+        "SKCE_uq is %s; a calibrated model stays below %s 19 times in 20. The model is %s on "
+        "average.\n",
         absl::StrJoin(rejected, ", "), Number(level), evaluation.lenses_size(),
         evaluation.lenses_size() == 1 ? "" : "es", canonical.provenance().observations(),
         Signed(canonical.skce_unbiased()),
@@ -115,11 +116,12 @@ std::string Summarize(const v1::Evaluation& evaluation, double level) {
   if (!passed.empty()) {
     absl::StrAppend(&text, rejected.empty() ? "NOT REJECTED" : "Not rejected", " by ",
                     absl::StrJoin(passed, ", "),
-                    ": that is no proof of calibration, only too little evidence against it.\n");
+                    ". This does not prove calibration: there is only too little evidence against "
+                    "it.\n");
   }
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
     if (!lens.has_result() || lens.lens() == "canonical") continue;
-    absl::StrAppend(&text, lens.lens(), " cannot see ", BlindSpot(lens.lens()), ".\n");
+    absl::StrAppend(&text, lens.lens(), " cannot detect ", BlindSpot(lens.lens()), ".\n");
   }
   return text;
 }
@@ -143,7 +145,7 @@ std::string DescribeLenses(const v1::Evaluation& evaluation) {
   return FormatTable(rows) + errors;
 }
 
-// The classes that stand out most.
+// Returns a table of the classes with the largest SKCE_uq.
 std::string DescribeClasses(const v1::Evaluation& evaluation) {
   const v1::LensEvaluation* class_wise = nullptr;
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
@@ -227,7 +229,7 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
   const std::string event = reliability.has_class_index()
                                 ? absl::StrCat("class ", reliability.class_index())
                                 : std::string("the predicted class is right");
-  Rows rows = {{"predicted", "n", "mean", "came", "if calibrated", ""}};
+  Rows rows = {{"predicted", "n", "mean", "observed", "if calibrated", ""}};
   for (const v1::Reliability::Bin& bin : reliability.bins()) {
     const bool outside =
         bin.frequency() < bin.consistency().lower() || bin.frequency() > bin.consistency().upper();
@@ -277,7 +279,7 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
   if (models.empty()) return "no models\n";
   Rows rows = {
       {"model", "classes", "kernel", "bandwidth", "lenses", "blocks", "window", "created"}};
-  // Most models have none.
+  // The columns of label graces are shown only if a model has one.
   const bool any_grace = std::any_of(models.begin(), models.end(),
                                      [](const auto& model) { return model.has_label_grace(); });
   if (any_grace) rows[0].insert(rows[0].end() - 1, {"label grace", "max pending"});
@@ -319,7 +321,7 @@ std::string DescribeProvenance(const v1::Provenance& provenance) {
 
 std::string DescribeEstimates(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates) {
-  Rows rows = {{"estimator", "blocks", "waiting", "SKCE", "calibrated: 95 % below", "z",
+  Rows rows = {{"estimator", "blocks", "pending", "SKCE", "calibrated: 95 % below", "z",
                 "p (one look)", "p bound (one look)", "SKCE >= (95 %)"}};
   std::string too_few;
   for (const auto& estimate : estimates) {
@@ -398,13 +400,14 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
     return count == 0 ? "0" : absl::StrFormat("%d (%.4g %%)", count, 100 * rate);
   };
   std::string text = absl::StrFormat(
-      "predictions with ids: %d taken, %d duplicates; %s pending, %d of them labelled",
+      "predictions with ids: %d accepted, %d duplicates; %s pending, %d of them labelled",
       coverage.predictions(), coverage.duplicate_predictions(),
       with_rate(coverage.pending(), coverage.pending_rate()), coverage.pending_labelled());
   if (coverage.has_oldest_pending_time()) {
-    absl::StrAppend(&text, ", the oldest of ", TimeUtil::ToString(coverage.oldest_pending_time()));
+    absl::StrAppend(&text, ", the oldest from ",
+                    TimeUtil::ToString(coverage.oldest_pending_time()));
   }
-  absl::StrAppendFormat(&text, "; %d matured, %s of them missing their label", coverage.matured(),
+  absl::StrAppendFormat(&text, "; %d matured, %s of them without a label", coverage.matured(),
                         with_rate(coverage.missing(), coverage.missing_rate()));
   const v1::LabelCounts& labels = coverage.labels();
   absl::StrAppendFormat(
@@ -414,7 +417,7 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
       with_rate(labels.late(), coverage.late_rate()),
       with_rate(labels.unknown(), coverage.unknown_rate()));
   Rows rows = {
-      {"predicted class", "taken", "pending", "matured", "missing", "late", "conflicting"}};
+      {"predicted class", "accepted", "pending", "matured", "missing", "late", "conflicting"}};
   for (const auto& one : coverage.predicted_classes()) {
     rows.push_back({absl::StrCat(one.predicted_class()), absl::StrCat(one.predictions()),
                     with_rate(one.pending(), one.pending_rate()), absl::StrCat(one.matured()),
@@ -424,10 +427,11 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
   }
   if (rows.size() > 1) text += FormatTable(rows);
   if (coverage.has_missing_p_value()) {
-    absl::StrAppend(&text,
-                    "if labels were missing as often whatever class was predicted, classes would "
-                    "differ as much or more with p = ",
-                    PValue(coverage.missing_p_value()), " (one look)\n");
+    absl::StrAppend(
+        &text,
+        "if labels were missing equally often for every predicted class, the probability "
+        "of such differences would be p = ",
+        PValue(coverage.missing_p_value()), " (one look)\n");
   }
   return text;
 }
@@ -456,7 +460,7 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
     absl::StrAppend(&text, "The bandwidth cannot be chosen: ", response.bandwidth_error(), "\n");
   }
   const auto& insufficient = response.insufficient_data();
-  // 0 where no number of observations would do.
+  // 0 if more observations would not help.
   if (insufficient.needed() > 0) {
     absl::StrAppend(&text, "Not enough data: ", insufficient.observations(), " observations, ",
                     insufficient.needed(), " more needed (", insufficient.reason(), ").\n");
@@ -468,7 +472,7 @@ std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
       absl::StrAppend(&text, "\nlens ", lens.lens(), ": ", lens.bandwidth_error(), "\n");
       continue;
     }
-    absl::StrAppend(&text, "\nlens ", lens.lens(), " (cannot see ", BlindSpot(lens.lens()),
+    absl::StrAppend(&text, "\nlens ", lens.lens(), " (cannot detect ", BlindSpot(lens.lens()),
                     "), bandwidth ", BandwidthText(lens.provenance()), "\n",
                     DescribeEstimates(lens.estimates()));
   }

@@ -13,15 +13,17 @@ namespace calibd::cli {
 using convert::Json;
 using convert::ToJson;
 
-// Renders what calibd found, for people; for programs there is ToJson, whose output
-// client/cli/OUTPUT.md documents.
+// Renders results as text for people. The JSON for programs comes from ToJson and is documented in
+// client/cli/OUTPUT.md.
 
-// Six digits; a p-value, where 0 is shown as too small for a double; seven digits and a sign.
+// Number: six digits. PValue: a p-value; 0 is shown as too small for a double. Signed: seven digits
+// and a sign.
 [[nodiscard]] std::string Number(double value);
 [[nodiscard]] std::string PValue(double p);
 [[nodiscard]] std::string Signed(double value);
 
-// Left-aligned first column, the others to the right; the first row is the head.
+// Formats a table whose first row is the header; the first column is aligned left, the others
+// right.
 [[nodiscard]] std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
 [[nodiscard]] std::string DescribeModels(const std::vector<v1::Model>& models);
@@ -30,13 +32,13 @@ using convert::ToJson;
 [[nodiscard]] std::string DescribeEstimates(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates);
 [[nodiscard]] std::string DescribeQuadratic(const v1::QuadraticTestResult& result);
-// How many predictions got their labels, what may make the estimates false.
+// Describes how many predictions got their labels, and what may make the estimates false.
 [[nodiscard]] std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage);
 [[nodiscard]] std::string DescribeCalibration(const v1::GetCalibrationResponse& response);
 
-// The whole report: what was found in a sentence, lenses side by side, estimates, scores,
-// binned errors, the other tests, the reliability diagram as a table. level: of the
-// bootstrap tests of all lenses together.
+// Returns the complete report: a summary in sentences, lenses side by side, estimates, scores,
+// binned errors, the other tests, and the reliability diagram as a table. level: the level of the
+// bootstrap tests of all lenses combined.
 [[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level);
 
 // {"quadratic": ..., "provenance": ...} of the canonical lens, then the evaluation with the

@@ -13,7 +13,7 @@
 namespace calibd::cli {
 namespace {
 
-// Rows given to the stream at a time; it cuts them to the server's batches.
+// Number of rows that are passed to the stream at a time; the stream divides them into batches.
 constexpr std::size_t kRowsPerSend = 1024;
 
 struct SendOptions {
@@ -39,7 +39,7 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
     if (!input.groups.empty()) {
       const auto begin = input.groups.begin() + static_cast<std::ptrdiff_t>(first);
       const auto end = begin + static_cast<std::ptrdiff_t>(count);
-      // The consecutive rows with the same value.
+      // The number of consecutive rows with the same value.
       count = static_cast<std::size_t>(
           std::find_if(begin, end, [&](const std::string& group) { return group != *begin; }) -
           begin);

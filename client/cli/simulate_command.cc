@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// With a rate, rows go out in bursts this far apart.
+// With a rate, rows are sent in bursts with this distance in time.
 constexpr std::chrono::milliseconds kTick{50};
 constexpr std::int64_t kMaxRowsPerSend = 1024;
 
@@ -36,13 +36,13 @@ struct SimulateOptions {
   double rate = 0;
   std::uint64_t seed = 0;
   std::int32_t class_count = 10;
-  // Unset: those of the generator.
+  // Unset: the value of the generator.
   std::vector<double> alpha;
   std::optional<double> pi;
   std::string beta;
 };
 
-// "uniform", "class:K", or m probabilities.
+// Parses "uniform", "class:K", or m probabilities.
 absl::StatusOr<std::vector<double>> ParseBeta(const std::string& text, std::size_t m) {
   absl::Status error = absl::InvalidArgumentError(
       absl::StrCat("--beta is '", text, "', expected uniform, class:K with K in [0, ", m, "), or ",
@@ -82,7 +82,7 @@ absl::StatusOr<GeneratorSpec> MakeSpec(const SimulateOptions& options) {
   return spec;
 }
 
-// What is exactly true of the generator, beside what calibd will say of its predictions.
+// Exact properties of the generator, which calibd estimates.
 struct Truth {
   absl::StatusOr<double> expected_calibration_error;
   absl::StatusOr<double> mean_total_variation;
@@ -119,8 +119,8 @@ absl::Status EnsureModel(client::Client& client, const std::string& name,
                                                     ": set --classes"));
 }
 
-// A second run with the same seed sends the same rows. They have no ids, so the server counts them
-// as new observations; its warnings report the repetition.
+// Warns if the model may already have the same rows: a second run with the same seed sends the same
+// rows. They have no ids, so the server counts them as new observations.
 void TellRepetition(const std::string& name, std::int64_t observations_before,
                     const v1::GetCalibrationResponse& after) {
   for (const std::string& warning : after.warnings()) {
@@ -137,7 +137,7 @@ void TellRepetition(const std::string& name, std::int64_t observations_before,
 absl::Status SendAll(const Context& context, const SimulateOptions& options, Generator& generator,
                      ReportedStream& stream) {
   ProgressBar bar("simulating", "rows", static_cast<double>(options.n));
-  // Nobody notifies: waits end by their time or by the stop.
+  // Never notified: waits end by their deadline or by the stop.
   std::mutex mutex;
   std::condition_variable_any waiting;
   std::unique_lock lock(mutex);
@@ -158,7 +158,7 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
     generator.Draw(static_cast<std::size_t>(count), set);
     absl::Status status =
         stream.stream().Send(client::PredictionKind::kProbabilities, set.probabilities, set.labels);
-    // At a chosen rate rows are sent at once, even if a batch is not full.
+    // With a rate, rows are sent at once, even if a batch is not full.
     if (status.ok() && options.rate > 0) status = stream.stream().Flush();
     if (!status.ok()) return status;
     sent += count;

@@ -32,7 +32,7 @@ absl::StatusOr<ExitCode> Verify(const Context& context) {
     Print(absl::StrCat(
         found.models(), " models, ", found.producers(), " producers, ", found.snapshots(),
         " snapshots, ", found.batches(), " batches of the log with ", found.observations(),
-        " observations: ", found.problems_size() == 0 ? "all is well" : "PROBLEMS", "\n"));
+        " observations: ", found.problems_size() == 0 ? "no problems" : "PROBLEMS", "\n"));
     for (const std::string& problem : found.problems()) Print(absl::StrCat("  ", problem, "\n"));
   }
   return found.problems_size() == 0 ? ExitCode::kOk : ExitCode::kError;

@@ -70,7 +70,7 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
     const ExitCode code = Fail(sent);
     if (content_ == StreamContent::kLabels) {
       std::cerr << "calibctl: " << counts.labels.accepted
-                << " labels are known to be taken; run the command again for the others\n";
+                << " labels were certainly accepted; run the command again for the others\n";
     } else {
       std::cerr << "calibctl: " << counts.accepted_rows
                 << " rows are known to be counted; rows on their way may be too\n";
@@ -139,8 +139,8 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
       labels.rejected, elapsed_seconds, rate(labels.accepted));
   if (Untold(labels) > 0) {
     absl::StrAppendFormat(&text,
-                          "%d more were taken before the stream was opened again; `calibctl show` "
-                          "counts what became of all.\n",
+                          "%d more were accepted before the connection broke; `calibctl show` "
+                          "includes their outcomes.\n",
                           Untold(labels));
   }
   return text;

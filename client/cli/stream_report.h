@@ -12,7 +12,7 @@ namespace calibd::cli {
 // The content of a stream.
 enum class StreamContent { kRows, kRowsWithIds, kLabels };
 
-// What `send`, `label` and `simulate` have in common: a stream that Ctrl-C cancels, whose
+// The common part of `send`, `label` and `simulate`: a stream that Ctrl-C cancels, and whose
 // rejected batches are reported on standard error.
 class ReportedStream {
  public:
@@ -30,8 +30,9 @@ class ReportedStream {
   // Reports the batches rejected since the last call.
   void TellRejected();
 
-  // Finishes if `sent` is OK and prints the counts, or the error and how far it
-  // came. kError when something failed or was rejected. more: what the JSON ends with.
+  // If `sent` is OK, finishes the stream and prints the counts; otherwise prints the error and how
+  // much was sent. Returns kError if something failed or was rejected. more: added at the end of
+  // the JSON.
   [[nodiscard]] ExitCode Finish(const Context& context, absl::Status sent,
                                 const Json& more = Json::object());
 
@@ -39,7 +40,7 @@ class ReportedStream {
   ReportedStream(std::string model, std::unique_ptr<client::ObservationStream> stream,
                  std::stop_token stop, StreamContent content);
 
-  // The counts of a finished stream.
+  // The counts of the finished stream.
   [[nodiscard]] Json CountsJson(double elapsed_seconds) const;
   [[nodiscard]] std::string CountsText(double elapsed_seconds) const;
 

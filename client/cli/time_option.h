@@ -8,8 +8,8 @@
 
 namespace calibd::cli {
 
-// "2026-01-31", "2026-01-31T12:30:00Z" (RFC 3339, offsets too), or how long before `now`: "7d",
-// see ParseDuration. Errors: InvalidArgument saying what was expected.
+// Parses "2026-01-31", "2026-01-31T12:30:00Z" (RFC 3339, also with an offset), or a duration before
+// `now` such as "7d", see ParseDuration. Errors: InvalidArgument saying what was expected.
 [[nodiscard]] absl::StatusOr<google::protobuf::Timestamp> ParseTime(
     std::string_view text, const google::protobuf::Timestamp& now);
 

@@ -47,7 +47,7 @@ std::string PowerOfTen(double x) {
   return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.1f", x);
 }
 
-// Empty where chance alone explains it.
+// Returns an empty text if chance alone explains the gap.
 std::string NotableGapText(const v1::Verdict& verdict, const v1::Watch& watch) {
   const v1::Direction& direction = verdict.direction();
   const bool notable = watch.observations() > 0 && verdict.has_direction() &&
@@ -65,7 +65,9 @@ std::string BinText(const v1::Whereabouts::ConfidenceBin& bin) {
   return absl::StrFormat("confidence %.2f..%.2f", bin.lower(), bin.upper());
 }
 
-// The place with the largest |z| among those that stand out, or null.
+// Returns the place with the largest
+// z
+// among those that stand out, or null.
 template <typename Places>
 const typename Places::value_type* Worst(const Places& places) {
   const typename Places::value_type* worst = nullptr;
@@ -76,7 +78,7 @@ const typename Places::value_type* Worst(const Places& places) {
   return worst;
 }
 
-// "at confidence 0.80..0.90 and for class 3 (cat)"; empty where nothing stands out.
+// Such as "at confidence 0.80..0.90 and for class 3 (cat)"; empty if nothing stands out.
 std::string Where(const v1::Whereabouts& whereabouts) {
   std::vector<std::string> places;
   const auto* const bin = Worst(whereabouts.confidence_bins());
@@ -100,11 +102,11 @@ std::string Headline(const std::string& model, const v1::Verdict& verdict, const
   const std::string gap = NotableGapText(verdict, watch);
   if (!gap.empty()) facts.push_back(gap);
   const std::string where = Where(verdict.whereabouts());
-  if (!where.empty()) facts.push_back("most off " + where);
+  if (!where.empty()) facts.push_back("largest deviation " + where);
   return absl::StrJoin(facts, "; ") + "\n";
 }
 
-// 100 (1 - alpha) % as the alarm's threshold says.
+// Returns 100 (1 - alpha) %, computed from the threshold of the alarm.
 std::string Confidence(const v1::Evidence& evidence) {
   return absl::StrFormat("%.6g %%", 100 * (1 - std::pow(10, -evidence.threshold())));
 }
@@ -114,15 +116,15 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
   const double most = evidence.max_log10_e_value();
   if (most <= 0) {
     return absl::StrFormat(
-        "Evidence: none against calibration so far; the e-value is %s (log10 %+.2f), the alarm is "
-        "at %s.\n",
+        "Evidence: so far none against calibration. The e-value is %s (log10 %+.2f); the alarm is "
+        "raised at %s.\n",
         PowerOfTen(evidence.log10_e_value()), evidence.log10_e_value(),
         PowerOfTen(evidence.threshold()));
   }
   std::string text = absl::StrFormat(
-      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d: a calibrated model would "
-      "ever show this with a probability of at most %s, however often one looks. It is %s now, the "
-      "alarm is at %s.\n",
+      "Evidence: the e-value reached %s (log10 %+.2f) at observation %d. The probability that a "
+      "calibrated model ever reaches this is at most %s, however often one looks. The e-value is "
+      "now %s; the alarm is raised at %s.\n",
       PowerOfTen(most), most, watch.first_observation() - 1 + evidence.max_observation(),
       most < 6 ? PValue(evidence.anytime_p_value()) : PowerOfTen(-most),
       PowerOfTen(evidence.log10_e_value()), PowerOfTen(evidence.threshold()));
@@ -133,7 +135,7 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
   return text;
 }
 
-// The interval that holds at all times; empty without one.
+// Returns the interval that holds at all times; empty without an interval.
 std::string IntervalText(const v1::EffectSize& size) {
   if (!size.has_skce_lower_bound() || !size.has_skce_upper_bound()) return "";
   return absl::StrFormat("in %.3e..%.3e", size.skce_lower_bound(), size.skce_upper_bound());
@@ -142,15 +144,15 @@ std::string IntervalText(const v1::EffectSize& size) {
 std::string EffectText(const v1::Watch& watch) {
   const v1::EffectSize& size = watch.effect_size();
   if (!size.has_skce()) return "";
-  std::string text =
-      absl::StrCat("Effect size, in the kernel's random features: SKCE ", Signed(size.skce()));
+  std::string text = absl::StrCat("Effect size, with the random features of the kernel: SKCE ",
+                                  Signed(size.skce()));
   const std::string interval = IntervalText(size);
   if (!interval.empty()) {
-    absl::StrAppend(&text, "; the true one is ", interval, " with ", Confidence(watch.evidence()),
+    absl::StrAppend(&text, "; the true value is ", interval, " with ", Confidence(watch.evidence()),
                     " confidence, however often one looks");
   }
   if (size.has_noise_floor()) {
-    absl::StrAppend(&text, "; a calibrated model with these predictions stays below ",
+    absl::StrAppend(&text, "; a calibrated model with the same predictions stays below ",
                     Signed(size.noise_floor()), " 19 times in 20");
   }
   return text + ".\n";
@@ -158,8 +160,9 @@ std::string EffectText(const v1::Watch& watch) {
 
 std::string DirectionText(const v1::Direction& direction) {
   return absl::StrFormat(
-      "Direction: %s, as confidence is %.4f and accuracy %.4f on average; were it calibrated, the "
-      "gap would deviate by %.1f points.\n",
+      "Direction: %s: the mean confidence is %.4f and the accuracy %.4f. For a calibrated model "
+      "the "
+      "gap would have a standard deviation of %.1f points.\n",
       convert::GapText(direction.gap()), direction.mean_confidence(), direction.accuracy(),
       100 * direction.gap_standard_deviation());
 }
@@ -175,13 +178,14 @@ std::string WhereText(const v1::Whereabouts& whereabouts) {
   }
   for (const auto& share : whereabouts.classes()) {
     if (!share.stands_out()) continue;
-    absl::StrAppendFormat(&text, "%s%s (predicted %.4f, came %.4f, z = %+.1f)",
+    absl::StrAppendFormat(&text, "%s%s (predicted %.4f, observed %.4f, z = %+.1f)",
                           text.empty() ? "" : "; ", ClassText(share), share.predicted(),
                           share.observed(), share.z());
   }
-  return text.empty() ? "Where: no class and no range of confidence is off by more than chance "
-                        "explains.\n"
-                      : absl::StrCat("Most off: ", text, ". To know where to look; not a test.\n");
+  return text.empty() ? "Where: chance can explain the deviations of all classes and confidence "
+                        "ranges.\n"
+                      : absl::StrCat("Largest deviations: ", text,
+                                     ". They show where to look and are not a test.\n");
 }
 
 // The rejected classes; empty if no class is rejected. The rejection is a test.
@@ -197,14 +201,17 @@ std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& 
       whereabouts.rejected_classes() - static_cast<std::int64_t>(shown.size());
   if (more > 0) shown.push_back(absl::StrCat(more, " more"));
   return absl::StrFormat(
-      "Classes that are rejected together (e-BH, however often one looks; at most %.6g %% of them "
-      "are expected to be as predicted): %s.\n",
+      "Classes that e-BH rejects, however often one looks (the expected share of false rejections "
+      "is "
+      "at most %.6g %%): %s.\n",
       100 * std::pow(10, -evidence.threshold()), absl::StrJoin(shown, ", "));
 }
 
 std::string DriftText(const v1::Drift& drift) {
   return absl::StrFormat(
-      "Drift: log10 of the detector is %.2f now, its largest so far %.2f; the alarm is at %.2f.\n",
+      "Drift: log10 of the detector is now %.2f, its maximum so far is %.2f, and the alarm is "
+      "raised "
+      "at %.2f.\n",
       drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
 }
 
@@ -242,9 +249,9 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
                     absl::StrFormat("%+.4f", group.direction().gap()), RejectedText(group)});
   }
   std::string text = absl::StrFormat(
-      "\nGroups, those with the most evidence first. e-BH over the %d of %d that are tested "
-      "rejects %d (*), however often one looks: at most %.6g %% of those it rejects are expected "
-      "to be calibrated.\n%s",
+      "\nGroups, in descending order of evidence. e-BH over the %d tested groups of %d rejects %d "
+      "(*), however often one looks: the expected share of calibrated groups among them is at most "
+      "%.6g %%.\n%s",
       response.tested_groups(), groups.size(), rejected,
       100 * std::pow(10, -groups[0].watch().evidence().threshold()), FormatTable(rows));
   if (groups.size() > kMaxGroups) {
@@ -270,7 +277,7 @@ std::string CountAlarms(int active) {
                      : absl::StrCat(active, active == 1 ? " alarm active" : " alarms active");
 }
 
-// What changes of a model, for a line.
+// The changing values of a model, for a line of `calibctl watch`.
 std::string StateText(const std::string& model, const v1::Verdict& verdict,
                       const v1::Watch& watch) {
   std::string text =
@@ -295,7 +302,7 @@ std::string StateText(const std::string& model, const v1::Verdict& verdict,
 
 std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   if (!response.has_verdict()) {
-    return absl::StrCat(response.model(), ": no verdict, as it is not monitored\n");
+    return absl::StrCat(response.model(), ": no verdict, because it is not monitored\n");
   }
   const v1::Verdict& verdict = response.verdict();
   const v1::Watch& watch = response.watch();
@@ -310,8 +317,8 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   if (watch.has_drift()) text += DriftText(watch.drift());
   text += OneLookText(watch.effect_size());
   if (watch.first_observation() > 1) {
-    absl::StrAppend(&text, "All this is of the observations from number ",
-                    watch.first_observation(), " on, when the watch restarted.\n");
+    absl::StrAppend(&text, "All this covers the observations since number ",
+                    watch.first_observation(), ", when the watch restarted.\n");
   }
   for (const std::string& warning : response.warnings()) {
     absl::StrAppend(&text, "WARNING: ", Plain(warning), "\n");
@@ -326,7 +333,7 @@ std::string DescribeAlarms(const std::string& model,
                            const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
   if (alarms.empty()) return absl::StrCat(model, ": no alarms\n");
   std::vector<std::vector<std::string>> rows = {
-      {"alarm", "of", "raised", "observation", "log10", "threshold", "SKCE", "acknowledged"}};
+      {"alarm", "kind", "raised", "observation", "log10", "threshold", "SKCE", "acknowledged"}};
   std::string notes;
   for (const v1::Alarm& alarm : alarms) {
     rows.push_back(
@@ -340,12 +347,13 @@ std::string DescribeAlarms(const std::string& model,
   }
   const int active = ActiveAlarms(alarms);
   std::string text = absl::StrCat(model, ": ", CountAlarms(active), "\n", FormatTable(rows), notes);
-  if (active > 0) text += "`calibctl acknowledge MODEL ALARM` says that one was dealt with.\n";
+  if (active > 0)
+    text += "`calibctl acknowledge MODEL ALARM` records that an alarm was dealt with.\n";
   return text;
 }
 
 std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm) {
-  return absl::StrFormat("%s: alarm %d (%s) is acknowledged since %s; %s\n", model, alarm.id(),
+  return absl::StrFormat("%s: alarm %d (%s) was acknowledged at %s; %s\n", model, alarm.id(),
                          KindName(alarm.kind()), TimeUtil::ToString(alarm.acknowledge_time()),
                          alarm.kind() == v1::Alarm::KIND_DRIFT
                              ? "the drift detectors restarted, the evidence continues"
@@ -379,8 +387,8 @@ std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
                     model.rejected_among_all() ? "*" : ""});
   }
   return absl::StrFormat(
-      "%se-BH over the %d models with evidence rejects %d (*): at most %s %% of those it rejects "
-      "are expected to be calibrated.\n",
+      "%se-BH over the %d models with evidence rejects %d (*): the expected share of calibrated "
+      "models among them is at most %s %%.\n",
       FormatTable(rows), response.tested_models(), response.rejected_models(),
       Number(100 * false_discovery_rate));
 }
@@ -422,7 +430,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
     add("verdict", absl::StrCat(StatusName(verdict.status()), Since(verdict),
                                 verdict.stale() ? ", no observation for long" : ""));
   } else {
-    add("verdict", "none, as it is not monitored");
+    add("verdict", "none, because it is not monitored");
   }
   add("n", watch.first_observation() > 1
                ? absl::StrFormat("%d, %d of them since the watch restarted",
@@ -454,10 +462,10 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
     }
   }
   add("direction", NotableGapText(verdict, watch));
-  add("most off", Where(verdict.whereabouts()));
+  add("where", Where(verdict.whereabouts()));
   if (response.has_label_coverage()) {
     const v1::LabelCoverage& coverage = response.label_coverage();
-    add("labels", absl::StrFormat("%d of %d matured predictions without, %d wait",
+    add("labels", absl::StrFormat("%d of %d matured predictions without a label, %d pending",
                                   coverage.missing(), coverage.matured(), coverage.pending()));
   }
   for (const v1::Alarm& alarm : response.alarms()) {
@@ -474,7 +482,7 @@ std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
 std::string FitScreen(const std::string& text, const std::string& status, std::size_t width,
                       std::size_t height) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-  // One line more than the text and one for the status.
+  // One line is needed for the number of lines left out and one for the status.
   const std::size_t room = std::max<std::size_t>(height, 2) - 2;
   if (lines.size() > room) {
     const std::size_t left_out = lines.size() - room;
@@ -492,7 +500,7 @@ std::string CutLines(const std::string& text, std::size_t width) {
   for (std::string& line : lines) {
     std::size_t characters = 0;
     for (std::size_t i = 0; i < line.size(); ++i) {
-      // A byte that begins a character.
+      // True for the first byte of a character.
       if ((static_cast<unsigned char>(line[i]) & 0xc0U) == 0x80U) continue;
       if (characters == width) {
         line.resize(i);

@@ -12,35 +12,38 @@ namespace calibd::cli {
 // Renders the verdict and the watch of a model as text. Names and notes are printed
 // without their control characters.
 
-// The verdict in a line, then what it rests on in a sentence each: evidence, effect size,
-// direction, where, drift, the test for one look, alarms, groups, warnings.
+// Returns the verdict in one line, followed by a sentence for each part: evidence, effect size,
+// direction, place, drift, the test for one look, alarms, groups, warnings.
 [[nodiscard]] std::string DescribeVerdict(const v1::GetCalibrationResponse& response);
 
-// A table, the newest first. model: its name.
+// Returns a table of alarms, the newest first. model: its name.
 [[nodiscard]] std::string DescribeAlarms(
     const std::string& model, const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms);
 [[nodiscard]] std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm);
 
-// All models in a table, and what e-BH rejects among them. false_discovery_rate: as asked for.
+// Returns a table of all models and the result of e-BH over them. false_discovery_rate: as in the
+// request.
 [[nodiscard]] std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
                                            double false_discovery_rate);
 
-// A change in a line, for a log.
+// Describes a change in one line, for a log.
 [[nodiscard]] std::string ChangeLine(const v1::GetCalibrationResponse& response);
 [[nodiscard]] std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict);
 
-// A model on a screen, some fifteen lines.
+// Describes a model in about fifteen lines, for a screen.
 [[nodiscard]] std::string DescribeScreen(const v1::GetCalibrationResponse& response);
 
-// "[######......|....]": value as a bar that reaches the '|' where it reaches threshold, > 0.
+// "[######......
+// ....]": the bar reaches the '
+// ' when value reaches threshold. threshold: > 0.
 [[nodiscard]] std::string ThresholdBar(double value, double threshold);
 
-// As many lines of the text as leave room for one that says how many are left out, if any are, and
-// for the status, the last one. No more than height lines, >= 2, of width characters.
+// Returns the lines of the text that fit a screen of at most height lines, >= 2, of width
+// characters. The last line is the status. If lines are left out, the line before it says how many.
 [[nodiscard]] std::string FitScreen(const std::string& text, const std::string& status,
                                     std::size_t width, std::size_t height);
 
-// Each line cut to so many characters of UTF-8.
+// Cuts each line to this many UTF-8 characters.
 [[nodiscard]] std::string CutLines(const std::string& text, std::size_t width);
 
 }  // namespace calibd::cli

@@ -41,7 +41,7 @@ class WatchView {
  public:
   explicit WatchView(const Context& context)
       : json_(context.json()), server_(context.server), screen_(!json_ && isatty(STDOUT_FILENO)) {}
-  // What follows begins below the screen.
+  // Moves the cursor below the screen.
   ~WatchView() {
     if (drawn_) std::cout << std::endl;
   }
@@ -60,7 +60,7 @@ class WatchView {
     Draw();
   }
 
-  // status: the error that lost the connection, or OK when it is restored.
+  // status: the error that ended the connection, or OK when the connection is restored.
   void TellConnection(const absl::Status& status) {
     connection_ = status.ok() ? ""
                               : absl::StrCat("LOST ", server_, ": ", status.message(),
@@ -93,7 +93,7 @@ class WatchView {
   const bool screen_;
   bool drawn_ = false;
   std::string text_;
-  // The reason for the lost connection; empty while connected.
+  // The reason why the connection was lost; empty while connected.
   std::string connection_;
 };
 
@@ -118,13 +118,13 @@ absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& m
         return static_cast<bool>(std::cout);
       },
       options);
-  // OK: nobody reads any more, which main says.
+  // The status is OK if the output was closed, which main reports.
   const bool stopped = absl::IsCancelled(status) && context.stop.stop_requested();
   if (!status.ok() && !stopped) return status;
   return ExitCode::kOk;
 }
 
-// False when it is to end.
+// Waits for the interval; returns false if the command must end.
 bool WaitInterval(std::chrono::milliseconds interval, const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -200,7 +200,7 @@ void AddWatchCommand(CLI::App& app, Context& context) {
   command->footer(
       "On a terminal the screen is redrawn at each change. Otherwise each change is a line; with "
       "--output json it is an object on one line.\n"
-      "Ctrl-C ends the command. If the server goes away, the command waits for it.\n"
+      "Ctrl-C ends the command. If the connection is lost, the command waits for the server.\n"
       "Example: calibctl watch resnet18");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION; default: all models");
   command->add_option(

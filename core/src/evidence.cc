@@ -104,7 +104,7 @@ bool IsMaximum(const RunningMaximum& maximum, std::int64_t count) {
 }
 
 bool AreExperts(const EvidenceTotals& state) {
-  // Far above the logarithm of any wealth, and small enough that sums of these are finite.
+  // Far above the logarithm of any wealth, and so small that sums of these values are finite.
   constexpr double kMost = 1e300;
   const auto are_values = [&state](const std::vector<double>& values, double least, double most) {
     return values.size() == state.expert_ids.size() &&
@@ -130,7 +130,8 @@ bool Fits(const EvidenceState& state, std::size_t class_count) {
          PastSums::Fits(state.recent, class_count);
 }
 
-// Sets the size of the arrays of the experts' processes: padded while predictions are added.
+// Sets the size of the arrays of the experts' processes, which are padded while predictions are
+// added.
 void ResizeProcesses(EvidenceTotals& state, std::size_t size) {
   for (auto* const values : {&state.log_e, &state.log_shiryaev_roberts, &state.log_cusum}) {
     values->resize(size);

@@ -17,7 +17,7 @@ enum class Stage {
   kStart,     // the method is called
   kRead,      // a message was read
   kWritten,   // a message was written
-  kCancel,    // the client is gone
+  kCancel,    // the client has disconnected
   kDone,      // the transport is done with the call
   kOpened,    // a producer was opened
   kProgress,  // a part of a long answer is due

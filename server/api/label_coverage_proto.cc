@@ -20,13 +20,12 @@ constexpr std::size_t kShownClasses = 20;
 // Significance level of the test of missing labels. It is small because the test is repeated on
 // every request.
 constexpr double kMissingLevel = 1e-4;
-// Least difference between the rate of a class and the overall rate: with very many predictions the
-// test finds irrelevant differences.
+// Minimum difference between the rate of a class and the overall rate: with very many predictions
+// the test finds irrelevant differences.
 constexpr double kMissingDifference = 0.01;
-// Least rate of missing labels that gives a warning in any case, as for the alert
-// CalibdLabelsMissing.
+// Minimum rate of missing labels that always gives a warning, as in the alert CalibdLabelsMissing.
 constexpr double kMissingRate = 0.1;
-// Least rate of late labels that gives a warning.
+// Minimum rate of late labels that gives a warning.
 constexpr double kLateRate = 0.01;
 
 std::string Percent(double rate) { return absl::StrFormat("%.1f %%", 100 * rate); }
@@ -35,7 +34,7 @@ double Rate(std::int64_t part, std::int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// Leaves the field unset where there is nothing.
+// Leaves the field unset if the denominator is 0.
 template <typename Proto>
 void SetRate(std::int64_t part, std::int64_t whole, Proto& proto, void (Proto::*set)(double)) {
   if (whole > 0) (proto.*set)(Rate(part, whole));
@@ -79,13 +78,13 @@ void DescribeClasses(const std::vector<ClassCoverage>& classes, v1::LabelCoverag
     return classes[a].missing != classes[b].missing ? classes[a].missing > classes[b].missing
                                                     : a < b;
   };
-  // A heap of those to be shown, the last of them in front: there may be 100000 classes, and
+  // A heap of the classes to be shown, with the last one in front. There may be 100000 classes, and
   // this runs on a gRPC thread.
   std::vector<std::size_t> shown;
   for (std::size_t k = 0; k < classes.size(); ++k) {
     if (classes[k].predictions() == 0) continue;
     if (shown.size() == kShownClasses) {
-      // Among classes with equal counts, the first ones are shown.
+      // Of several classes with equal counts, the first ones are shown.
       if (classes[k].missing <= classes[shown.front()].missing) continue;
       std::pop_heap(shown.begin(), shown.end(), before);
       shown.pop_back();
@@ -109,7 +108,7 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
   proto.set_missing_p_value(*p_value);
   if (*p_value >= kMissingLevel) return;
   const double share = Rate(coverage.missing, coverage.matured);
-  // By how much the rate of a class differs; 0 where chance alone explains it.
+  // The difference between the rate of a class and the overall rate; 0 if chance explains it.
   const auto difference = [&](const ClassCoverage& one) {
     const auto matured = static_cast<double>(one.matured);
     const double excess = static_cast<double>(one.missing) - share * matured;
@@ -127,7 +126,9 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
       " of the predictions of class ",
       ClassName(declaration, static_cast<std::size_t>(worst - coverage.classes->begin())), " and ",
       Percent(share),
-      " of all: if whether a label comes depends on the label, the estimates here can be false"));
+      " of all predictions: if the outcome decides whether a label is missing, the estimates may "
+      "be "
+      "false"));
 }
 
 void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
@@ -136,25 +137,25 @@ void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
     proto.add_warnings(absl::StrCat(
         Percent(proto.missing_rate()), " of the predictions that matured have no label, more than ",
         Percent(kMissingRate),
-        ": nothing is known of these, and if whether a label comes depends on the label, the "
-        "estimates here can be false"));
+        ": the estimates do not include them, and may be false if the outcome decides whether a "
+        "label is missing"));
   }
   if (proto.late_rate() >= kLateRate) {
     proto.add_warnings(absl::StrCat(
         Percent(proto.late_rate()),
-        " of the labels came after their predictions had matured, and were not used: a longer "
-        "label_grace would use them"));
+        " of the labels arrived after their predictions had matured and were not used: declare a "
+        "longer label_grace"));
   }
   if (labels.conflicting > 0) {
     proto.add_warnings(absl::StrCat(labels.conflicting,
                                     labels.conflicting == 1 ? " label" : " labels",
-                                    " contradicted one that was known; the first counts"));
+                                    " contradicted a known label; the first label counts"));
   }
   if (coverage.duplicate_predictions > 0) {
     proto.add_warnings(
         absl::StrCat(coverage.duplicate_predictions,
                      coverage.duplicate_predictions == 1 ? " prediction" : " predictions",
-                     " came again under a known id; the first counts"));
+                     " repeated a known id; only the first prediction counts"));
   }
 }
 

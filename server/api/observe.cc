@@ -68,7 +68,7 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
   CALIBD_ASSIGN_OR_RETURN(const std::optional<ProducerPosition> position, ReadPosition(request));
   if (parts_.ingestor.queue_full()) {
     return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
-                                    "the ingest queue is full; nothing was applied"),
+                                    "the ingest queue is full; the batch was not applied"),
                           kBusyRetryDelay);
   }
   const bool labels = request.has_labels();

@@ -47,7 +47,7 @@ absl::Status StoreUpkeep::Begin(const Reply<Response>& reply,
                                 std::function<absl::Status(Turn&)> work) {
   if (draining_) return DrainingError();
   CALIBD_RETURN_IF_ERROR(registry_.CheckRestored());
-  if (busy_.exchange(true)) return BusyError("another backup or verification runs");
+  if (busy_.exchange(true)) return BusyError("another backup or verification is running");
   Turn turn(this, [this](void* /*upkeep*/) { busy_ = false; });
   computer_.Post([this, reply, work = std::move(work), turn = std::move(turn)]() mutable {
     reply->Guard(Stage::kAnswer, [&] {
@@ -112,7 +112,7 @@ absl::Status StoreUpkeep::AdmitCopy() {
     if (CopySender::Clock::now() - slowest->last_taken() < kPatience) {
       return BusyError("other backups are being sent");
     }
-    slowest->End(BusyError("the client did not read, and another backup needs the room"));
+    slowest->End(BusyError("the client did not read, and another backup needs the disk space"));
   }
   return absl::OkStatus();
 }

@@ -113,7 +113,7 @@ absl::Status VerdictList::List(const v1::ListVerdictsRequest& request,
     --calls_;
     return WithRetryDelay(
         MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_READS",
-                  absl::StrCat(kMostCalls, " calls wait for verdicts, expected fewer")),
+                  absl::StrCat(kMostCalls, " calls for verdicts are queued, expected fewer")),
         kListRetryDelay);
   }
   try {

@@ -23,18 +23,18 @@ namespace {
 
 using Time = std::chrono::system_clock::time_point;
 
-// Least share of the evidence for which a family is named.
+// Minimum share of the evidence for which a family is named.
 constexpr double kLeastShare = 0.1;
 
-// Least number of newest rows for which warnings are given.
+// Minimum number of newest rows for which warnings are given.
 constexpr std::int64_t kLeastScreened = 100;
-// Least shares of the newest rows that give a warning.
+// Minimum shares of the newest rows that give a warning.
 constexpr double kDuplicateShare = 0.01;
 constexpr double kPrintedShare = 0.99;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
-// Adds the names of the families that carry the evidence, the strongest first.
+// Adds the names of the families with large shares of the evidence, the largest first.
 void NameFamilies(const std::array<double, kFamilyCount>& shares,
                   google::protobuf::RepeatedPtrField<std::string>& names) {
   std::array<std::size_t, kFamilyCount> order{};
@@ -50,13 +50,14 @@ std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSn
   if (snapshot.monitor->watch.has_value()) return "";
   if (snapshot.warming_up()) {
     return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
-                        " observations, which are watched then");
+                        " observations, which are then counted");
   }
   const std::string& error = snapshot.lenses.front().bandwidth_error;
   return error.empty() ? "the kernel is zero" : error;
 }
 
-// When the model's newest observation was counted, or when there came to be none.
+// The time at which the model's newest observation was counted; without observations, the creation
+// time.
 Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
   return snapshot.monitor->last_counted_time.value_or(model.create_time());
 }
@@ -67,18 +68,18 @@ std::string Plural(std::int64_t count, const char* noun) {
 
 std::string DescribeEvidence(const EvidenceReading& reading, double threshold) {
   return absl::StrFormat(
-      "log10 of the e-value is %.2f, its largest so far %.2f; the alarm is at %.2f",
+      "log10 of the e-value is %.2f, its maximum so far is %.2f, and the alarm is raised at %.2f",
       reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value), threshold);
 }
 
-// Whether what the drift alarm found need not be a change.
+// Says whether a drift alarm indicates a change of the model's calibration.
 std::string DescribeChange(const MonitorSnapshot& monitor, double threshold) {
   const bool evidence =
       monitor.raised[0] > 0 ||
       (monitor.watch.has_value() && ToLog10(monitor.watch->reading.maximum.log_value) >= threshold);
-  return evidence ? "That need not be a change: the evidence over all observations has crossed its "
-                    "threshold too, as it does where a model is wrong from its start."
-                  : "That may be a change: the evidence over all observations has not crossed its "
+  return evidence ? "This need not be a change: the evidence over all observations crossed its "
+                    "threshold too, as it does for a model that was wrong from the start."
+                  : "This may be a change: the evidence over all observations has not crossed its "
                     "threshold.";
 }
 
@@ -91,17 +92,17 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
   switch (verdict.status()) {
     case v1::Verdict::STATUS_MISCALIBRATED:
       text = absl::StrFormat(
-          "Not calibrated: the e-value crossed %.4g at observation %d (%s on average then), which "
-          "a calibrated model ever does with a probability of at most %.3g. This verdict stays "
-          "until the alarm is acknowledged.",
+          "Not calibrated: the e-value crossed %.4g at observation %d (then %s on average). The "
+          "probability that this ever happens to a calibrated model is at most %.3g. This verdict "
+          "stays until the alarm is acknowledged.",
           1 / monitoring.significance_level, alarm->observation, convert::GapText(alarm->gap),
           monitoring.significance_level);
       break;
     case v1::Verdict::STATUS_DRIFTED:
       text = absl::StrFormat(
           "The newest observations were not calibrated: the drift detector crossed its threshold "
-          "at observation %d, which happens to a calibrated model once in %.4g observations at "
-          "most, on average. %s This verdict stays until the alarm is acknowledged.",
+          "at observation %d. For a calibrated model this happens at most once in %.4g "
+          "observations on average. %s This verdict stays until the alarm is acknowledged.",
           alarm->observation, monitoring.average_run_length,
           DescribeChange(monitor, EvidenceThreshold(monitoring.significance_level)));
       break;
@@ -109,17 +110,18 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
     case v1::Verdict::STATUS_STALE:
     case v1::Verdict::STATUS_NOT_REJECTED:
       if (!monitor.watch.has_value()) {
-        text = absl::StrCat("Nothing can be said: ", UnavailableReason(declaration, snapshot), ".");
+        text =
+            absl::StrCat("There is no evidence: ", UnavailableReason(declaration, snapshot), ".");
       } else if (watched < monitoring.min_observations) {
-        text = absl::StrCat("Too little is known: ", Plural(watched, "observation"), " of ",
+        text = absl::StrCat("There is too little data: ", Plural(watched, "observation"), " of ",
                             monitoring.min_observations, ".");
       } else {
-        text = absl::StrCat("That the model is calibrated is not rejected after ",
+        text = absl::StrCat("Calibration of the model is not rejected after ",
                             Plural(watched, "observation"), ": ",
                             DescribeEvidence(monitor.watch->reading,
                                              EvidenceThreshold(monitoring.significance_level)),
-                            ". That is no proof of calibration, only too little evidence against "
-                            "it.");
+                            ". This does not prove calibration: there is only too little evidence "
+                            "against it.");
       }
       break;
     default:
@@ -128,7 +130,7 @@ std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& 
   if (verdict.stale()) {
     const double stale_seconds = std::chrono::duration<double>(monitoring.stale_after).count();
     absl::StrAppend(&text, absl::StrFormat(" No observation was counted for %.4g s or longer: "
-                                           "this may be outdated.",
+                                           "this verdict may be outdated.",
                                            stale_seconds));
   }
   return text;
@@ -226,7 +228,7 @@ void DescribeScores(const RunningReliability& reliability, v1::GroupWatch::Score
   proto.set_ece(reliability.ExpectedCalibrationError());
 }
 
-// min_observations: of the model, or of a group.
+// min_observations: the setting for the model or for a group.
 void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
                  std::int64_t min_observations, v1::Watch& proto) {
   const EvidenceReading& reading = watch.reading;
@@ -274,7 +276,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
   }
   if (monitor.watch.has_value()) {
     const EvidenceReading& reading = monitor.watch->reading;
-    // A mixture that has lost has no evidence to attribute.
+    // A mixture that has lost money has no evidence to attribute.
     if (reading.evidence.log10_e_value > 0) {
       NameFamilies(reading.evidence.family_share, *proto.mutable_evidence_families());
     }
@@ -342,8 +344,8 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   const auto rows = static_cast<double>(screen.rows);
   if (static_cast<double>(screen.duplicates) >= kDuplicateShare * rows) {
     *warnings.Add() = absl::StrFormat(
-        "%.1f %% of the newest %d observations are equal to earlier ones, label and all: what is "
-        "counted twice looks like evidence. Predictions with ids, and numbered batches, are "
+        "%.1f %% of the newest %d observations and their labels equal earlier ones: observations "
+        "that are counted twice look like evidence. Predictions with ids and numbered batches are "
         "counted once.",
         100 * static_cast<double>(screen.duplicates) / rows, screen.rows);
   }
@@ -357,9 +359,10 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
         std::min(kMaxTolerance, static_cast<double>(declaration.class_count) * unit / 2);
     if (tolerance > declaration.monitoring.tolerance && screen.at_most_digits[i] > screen.hard) {
       *warnings.Add() = absl::StrFormat(
-          "The probabilities of the newest observations have %s: what rounding took away looks "
-          "like evidence. Send more digits, or declare monitoring.tolerance = %.3g, half a unit "
-          "of the last digit for each class; it is %.3g.",
+          "The probabilities of the newest observations have %s: the rounding error looks like "
+          "evidence. Send more digits, or declare monitoring.tolerance = %.3g, which is half a "
+          "unit "
+          "of the last digit for each class; now it is %.3g.",
           Plural(static_cast<std::int64_t>(i) + 1, "decimal digit"), tolerance,
           declaration.monitoring.tolerance);
     }

@@ -33,7 +33,8 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
     --queued_;
     return WithRetryDelay(
         MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
-                  absl::StrCat("as many tests and evaluations run or wait as may, ", most)),
+                  absl::StrCat("the limit of running and queued tests and evaluations is reached, ",
+                               most)),
         kBusyRetryDelay);
   }
   auto job = std::make_shared<Job>();

@@ -40,7 +40,7 @@ absl::Status Guard(const Function& function) {
 
 absl::Status FailedBefore(const absl::Status& failure) {
   return MakeError(absl::StatusCode::kUnavailable, "STORE_FAILED",
-                   absl::StrCat("the store failed before: ", failure.message()));
+                   absl::StrCat("the store failed earlier: ", failure.message()));
 }
 
 }  // namespace
@@ -249,7 +249,7 @@ void CommitQueue::Apply(Operations operations) {
   try {
     for (const std::shared_ptr<Operation>& operation : operations) operation->Apply();
   } catch (const std::bad_alloc&) {
-    Fail(absl::UnavailableError("out of memory while a batch was counted"));
+    Fail(absl::UnavailableError("out of memory while a batch was applied"));
     return;
   }
   operations.back()->Publish();

@@ -91,7 +91,7 @@ std::vector<PredictionId> HashIds(const Ids& ids) {
 absl::Status CheckIds(const Ids& ids, const ModelDeclaration& declaration) {
   if (declaration.label_grace.count() == 0) {
     return InvalidFieldError("prediction_ids",
-                             "are given, expected none as the model has no label_grace");
+                             "are given, expected none because the model has no label_grace");
   }
   std::vector<Violation> violations;
   for (int i = 0; i < ids.size() && violations.size() < kMaxReportedViolations; ++i) {
@@ -114,7 +114,7 @@ absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& decla
   if (labels.prediction_ids_size() != rows) {
     return InvalidFieldError("prediction_ids",
                              absl::StrCat("has ", labels.prediction_ids_size(), " ids with ", rows,
-                                          " labels, expected as many"));
+                                          " labels, expected equal numbers"));
   }
   if (absl::Status status = CheckIds(labels.prediction_ids(), declaration); !status.ok()) {
     return status;
@@ -170,10 +170,10 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
   }
   if (observations.prediction_ids_size() > 0 && observations.labels_size() > 0 &&
       observations.prediction_ids_size() != observations.labels_size()) {
-    return InvalidFieldError(
-        "prediction_ids",
-        absl::StrCat("has ", observations.prediction_ids_size(), " ids with ",
-                     observations.labels_size(), " labels, expected as many, or no labels yet"));
+    return InvalidFieldError("prediction_ids",
+                             absl::StrCat("has ", observations.prediction_ids_size(), " ids with ",
+                                          observations.labels_size(),
+                                          " labels, expected equal numbers, or no labels yet"));
   }
   if (observations.dropped_rows() < 0 || observations.dropped_rows() > kMaxDroppedRows) {
     return InvalidFieldError("dropped_rows", absl::StrCat("is ", observations.dropped_rows(),
@@ -218,8 +218,8 @@ absl::Status CheckGroupValues(const v1::Observations& observations,
   const auto& values = observations.group_values();
   if (values.empty()) return absl::OkStatus();
   if (declaration.monitoring.group_tag.empty()) {
-    return InvalidFieldError("group_values",
-                             "are given, expected none as the model has no monitoring.group_tag");
+    return InvalidFieldError(
+        "group_values", "are given, expected none because the model has no monitoring.group_tag");
   }
   if (values.size() != 1 && values.size() != RowCount(observations)) {
     return InvalidFieldError(

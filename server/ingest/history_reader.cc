@@ -25,7 +25,7 @@ absl::Status HistoryReader::Read(const std::shared_ptr<Model>& model, const Rang
     --reads_;
     return WithRetryDelay(
         MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_READS",
-                  absl::StrCat(kMostReads, " calls wait for a history, expected fewer")),
+                  absl::StrCat(kMostReads, " calls for a history are queued, expected fewer")),
         kReadRetryDelay);
   }
   const auto finish = [this,

@@ -46,7 +46,8 @@ std::string DescribeTail(const LostTail& tail,
       senders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(senders, ", ")),
       unnamed > 0 ? absl::StrCat(" and ", unnamed, " more") : "", senders.empty() ? "" : ")",
       tail.was_durable
-          ? "; all of it had been stored, so the file was damaged later: compare with what was sent"
+          ? "; all of it had been stored, so the file was damaged later: compare with the data of "
+            "the producers"
           : "; either the server ended during the write, and none of it was acknowledged, or the "
             "file was damaged later");
 }

@@ -32,9 +32,9 @@ constexpr std::size_t kMostBytesAhead = std::size_t{64} << 20;
 absl::Status Damaged(const Model& model, absl::string_view reason) {
   return MakeError(
       absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-      absl::StrCat(
-          "the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
-          "; restore a backup into an empty folder, or move the folder away to begin anew"));
+      absl::StrCat("the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
+                   "; restore a backup into an empty folder, or move the folder away to start with "
+                   "an empty store"));
 }
 
 absl::Status Stopped() { return absl::CancelledError("the start was stopped"); }
@@ -321,7 +321,7 @@ class Recoverer {
     for (const auto& [id, target] : targets_) {
       if (target.snapshot_log_id > store_.last_log_id()) {
         return Damaged(*target.model,
-                       absl::StrCat("its snapshot holds batch ", target.snapshot_log_id,
+                       absl::StrCat("its snapshot includes batch ", target.snapshot_log_id,
                                     ", but the log ends with batch ", store_.last_log_id()));
       }
     }

@@ -120,9 +120,9 @@ absl::Status RowWrite::PendingFullError(std::size_t rows) const {
   }
   absl::Status error =
       MakeError(absl::StatusCode::kResourceExhausted, "PENDING_FULL",
-                absl::StrCat(tracker.pending(), " predictions wait for their labels, and with ",
-                             rows, " more they exceed max_pending, ", tracker.max_pending(),
-                             ": they are taken when older ones have matured"));
+                absl::StrCat(tracker.pending(), " predictions are pending, and with ", rows,
+                             " more they exceed max_pending, ", tracker.max_pending(),
+                             ": they are accepted when older ones have matured"));
   const auto until_due =
       std::chrono::duration_cast<std::chrono::milliseconds>(tracker.next_due() - row_.elapsed);
   return WithRetryDelay(std::move(error), std::clamp(until_due, kLeastDelay, kMostDelay));

@@ -32,7 +32,7 @@ struct Goodbye {
     case CloseReason::kClientReadsNothing:
       return {.text = "the client reads nothing"};
     case CloseReason::kMemoryExhausted:
-      return {.text = "no memory for unread answers"};
+      return {.text = "no memory for unread responses"};
     case CloseReason::kTooManyConnections:
       return {.text = "too many connections"};
     case CloseReason::kNoCall:

@@ -284,13 +284,12 @@ bool Http2Guard::BeginMessage(std::uint32_t id, Call& call, Output& output) {
 
 bool Http2Guard::ReserveOrEnd(std::uint32_t id, Call& call, std::size_t bytes, Output& output) {
   if (!memory_.TryReserve(bytes)) {
-    EndCall(
-        id, CallEnd::kMemoryExhausted,
-        Exhausted("CALL_MEMORY_EXHAUSTED",
-                  absl::StrCat("requests that are incomplete or unread take all the memory that "
-                               "this client may use of call-memory-bytes = ",
-                               shared_.memory.limit(), "; try again later")),
-        output);
+    EndCall(id, CallEnd::kMemoryExhausted,
+            Exhausted("CALL_MEMORY_EXHAUSTED",
+                      absl::StrCat("incomplete and unread requests occupy all the memory that "
+                                   "this client may use of call-memory-bytes = ",
+                                   shared_.memory.limit(), "; try again later")),
+            output);
     return false;
   }
   call.incomplete_bytes += bytes;

@@ -168,7 +168,7 @@ void RelayConnection::RunStep(Step step) {
   try {
     step();
   } catch (const std::exception& error) {
-    spdlog::error("a connection was closed: {}", error.what());
+    spdlog::error("a connection was closed after an error: {}", error.what());
     worker_.output_.Clear();
     Destroy();
   }

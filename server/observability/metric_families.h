@@ -14,14 +14,14 @@ namespace calibd::server {
 
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
-// Metric families of one scrape, and how many series may still be added to them.
+// The metric families of one scrape, and the number of series that may still be added to them.
 struct Scrape {
   std::vector<prometheus::MetricFamily> families;
   std::size_t series_left = std::numeric_limits<std::size_t>::max();
   std::int64_t dropped_series = 0;
 };
 
-// Adds series to one family. They begin with the same labels.
+// Adds series to one family. All of them begin with the same labels.
 class Series {
  public:
   Series(Scrape& scrape, prometheus::MetricFamily& family, const Labels& labels)
@@ -34,7 +34,7 @@ class Series {
                     double sum);
 
  private:
-  // Null when no series is left.
+  // Returns null if no further series may be added.
   prometheus::ClientMetric* NewMetric(const Labels& more_labels);
 
   Scrape& scrape_;

@@ -30,8 +30,8 @@ using prometheus::MetricFamily;
 using enum prometheus::MetricType;
 
 constexpr double kConfidenceLevel = 0.95;
-// Most classes with series of their own. Models with more classes export one series with an empty
-// predicted_class for all classes together.
+// Maximum number of classes with series of their own. Models with more classes export one series
+// with an empty predicted_class for all classes together.
 constexpr std::size_t kMostClassSeries = 32;
 constexpr std::array<const char*, RpcStatistics::kCodes> kCodeNames{
     "OK",       "Cancelled",      "Unknown",          "InvalidArgument",   "DeadlineExceeded",
@@ -157,7 +157,7 @@ constexpr FamilyRow<RpcStatistics::Calls> kCallRows[] = {
 
 double Seconds(std::chrono::duration<double> duration) { return duration.count(); }
 
-// 0 stands for an unknown time.
+// 0 means that the time is unknown.
 std::optional<double> KnownSeconds(std::int64_t time_us) {
   if (time_us == 0) return std::nullopt;
   return static_cast<double>(time_us) / 1e6;

@@ -49,7 +49,7 @@ class Metrics {
 
   explicit Metrics(const Sources& sources) : sources_(sources) {}
 
-  // In the Prometheus text format.
+  // Returns the metrics in the Prometheus text format.
   [[nodiscard]] std::string Text() const;
 
  private:

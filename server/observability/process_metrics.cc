@@ -17,7 +17,8 @@ namespace {
 
 using enum prometheus::MetricType;
 
-// Fields of /proc/self/stat from the third one on, see proc(5). The second field may hold spaces.
+// The fields of /proc/self/stat from the third one on, see proc(5). The second field may contain
+// spaces.
 using StatFields = std::vector<std::string>;
 
 StatFields ReadStat() {
@@ -30,7 +31,7 @@ StatFields ReadStat() {
   return {std::istream_iterator<std::string>(rest), std::istream_iterator<std::string>()};
 }
 
-// number: as in proc(5).
+// number: the number of the field in proc(5).
 double Field(const StatFields& stat, std::size_t number) { return std::stod(stat[number - 3]); }
 
 double TicksPerSecond() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }

@@ -154,7 +154,7 @@ class CallReactor : public Reactor, public Sink<Response> {
   // True if nothing more will be sent once the queue is empty. Called after the call has ended.
   [[nodiscard]] virtual bool MayFinishLocked() const { return true; }
 
-  static absl::Status GoneError() { return absl::CancelledError("the client is gone"); }
+  static absl::Status GoneError() { return absl::CancelledError("the client has disconnected"); }
 
   mutable std::mutex mutex_;
   // Everything below is guarded by mutex_.

@@ -74,7 +74,7 @@ absl::Status ObservationStream::OnRead(bool ok) {
     // A message that cannot be parsed looks the same, so this is not a clean end.
     return MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
                      "the stream ended without Finish, or with a broken message; open again "
-                     "and resend what was not acknowledged");
+                     "and resend all unacknowledged batches");
   }
   if (absl::Status status = HandleMessage(std::move(batch)); !status.ok()) {
     // Freed now, because the client may be slow to read the error.
@@ -110,7 +110,7 @@ absl::Status ObservationStream::HandleMessage(LogRow batch) {
 
 absl::Status ObservationStream::HandleOpen(const Request::Open& open) {
   if (phase_ != Phase::kExpectOpen) {
-    return MisuseError("open came again, expected it as the first message only");
+    return MisuseError("open was sent again, expected it only as the first message");
   }
   CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<Model> model,
                           FindModel(parts_.registry, "open.model", open.model()));
@@ -157,7 +157,7 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
 }
 
 absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch) {
-  if (phase_ != Phase::kOpen) return MisuseError("a batch came before opened");
+  if (phase_ != Phase::kOpen) return MisuseError("a batch was sent before opened was received");
   if (sequence < 1) {
     return InvalidFieldError("batch.sequence", absl::StrCat("is ", sequence, ", expected >= 1"));
   }
@@ -207,11 +207,11 @@ absl::Status ObservationStream::Acknowledge(std::int64_t sequence) {
 }
 
 absl::Status ObservationStream::HandleFinish(const Request::Finish& finish) {
-  if (phase_ != Phase::kOpen) return MisuseError("finish came before opened");
+  if (phase_ != Phase::kOpen) return MisuseError("finish was sent before opened was received");
   if (finish.last_sequence() != last_sequence_) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "BATCHES_MISSING",
                      absl::StrCat("finish.last_sequence is ", finish.last_sequence(), ", expected ",
-                                  last_sequence_, ", the newest batch that came"));
+                                  last_sequence_, ", the newest batch that was received"));
   }
   finish_requested_ = true;
   return absl::OkStatus();

@@ -10,11 +10,11 @@
 
 namespace calibd::server {
 
-// A duration of a declaration. Errors: InvalidArgument, the description of a violation, when it is
-// less than a microsecond or more than `most`.
+// Converts a duration of a declaration. Errors: InvalidArgument with the description of a
+// violation, if it is less than a microsecond or more than `most`.
 [[nodiscard]] inline absl::StatusOr<std::chrono::microseconds> DeclaredDuration(
     const google::protobuf::Duration& proto, std::chrono::seconds most) {
-  // Else it may be too much for a count of microseconds.
+  // Larger values might not fit into a count of microseconds.
   const bool in_range = proto.seconds() >= 0 && proto.seconds() <= most.count() &&
                         proto.nanos() >= 0 && proto.nanos() < 1000000000;
   const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(

@@ -13,21 +13,21 @@
 namespace calibd::server {
 namespace {
 
-// The files of the log hold up to twice what is needed of them, and pages of the database may be
-// half full.
+// The files of the log hold up to twice the needed bytes, and pages of the database may be half
+// full.
 constexpr std::size_t kDiskFactor = 2;
-// A row of the log without its values, in a batch and a frame of its own: the headers of both with
-// their padding, a producer's id of 128 bytes, numbers, times and hashes, the headers of the
-// fields.
+// Bytes of a row of the log without its values, if the row has its own batch and frame: the headers
+// of both with their padding, a producer id of 128 bytes, numbers, times and hashes, and the
+// headers of the fields.
 constexpr std::size_t kLogRowBytes = 320;
 constexpr std::size_t kLabelBytes = 3;
 constexpr std::size_t kIdBytes = 16;
-// A row of the history with all bins filled.
+// Bytes of a row of the history in which all bins are filled.
 constexpr std::size_t kHistoryRowBytes = 900;
-// Small parts of a snapshot: alarms with their notes, open history buckets, counters.
+// Bytes of the small parts of a snapshot: alarms with their notes, open history buckets, counters.
 constexpr std::size_t kSmallStateBytes = std::size_t{128} << 10;
 
-// An observation in the log.
+// Bytes of an observation in the log.
 std::size_t ObservationBytes(const ModelDeclaration& declaration) {
   return kLogRowBytes + kLabelBytes + declaration.class_count * sizeof(double) +
          (declaration.monitoring.group_tag.empty() ? 0 : kMaxGroupValueLength);
@@ -87,7 +87,7 @@ std::size_t LeastModelDisk() {
 std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept {
   const std::size_t prediction = ObservationBytes(declaration) + kIdBytes;
   const std::size_t label = kLogRowBytes + kLabelBytes + kIdBytes;
-  // As many are remembered after they matured.
+  // The same number of ids is known after the predictions have matured.
   return kDiskFactor * 2 * (prediction + label);
 }
 

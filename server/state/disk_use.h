@@ -7,23 +7,24 @@
 
 namespace calibd::server {
 
-// Bytes of disk that such a model may come to occupy: what the log keeps for it (the window, what
-// came since the newest snapshot, predictions whose ids are known, their labels), its snapshot and
-// its history. All of it counts twice: files and tables hold up to twice what is needed.
+// Maximum number of bytes that a model may occupy on disk: the rows of the log that it needs (the
+// window, rows after the newest snapshot, predictions with known ids and their labels), its
+// snapshot and its history. Everything counts twice, because files and tables hold up to twice the
+// needed bytes.
 //
-// Not included are what the models share (kSharedDiskBytes), some 1 kB for each producer, and what
-// comes while a backup or a verification holds the log.
+// Does not include what the models share (kSharedDiskBytes), about 1 kB per producer, and rows that
+// are appended while a backup or a verification holds the log.
 [[nodiscard]] std::size_t DiskUse(const ModelDeclaration& declaration) noexcept;
 
-// DiskUse of a model of 2 classes with all defaults: a smaller limit fits none.
+// DiskUse of a model of 2 classes with all defaults: with a smaller limit, no model can be created.
 [[nodiscard]] std::size_t LeastModelDisk();
 
 // Bytes that each prediction of max_pending adds to DiskUse.
 [[nodiscard]] std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept;
 
-// Bytes of disk that the models share, part of every sum of what they reserve: the files of the log
-// are not given back before there are more than four, one is being filled and one kept for later,
-// 64 MiB each; the write-ahead log.
+// Bytes of disk that the models share, included in every sum of reserved bytes: the write-ahead
+// log, and six files of the log of 64 MiB each. Files are removed only when there are more than
+// four, one more is being filled, and one is kept for reuse.
 inline constexpr std::size_t kSharedDiskBytes = std::size_t{512} << 20;
 
 }  // namespace calibd::server

@@ -17,7 +17,7 @@ std::optional<double> SquareOf(std::optional<double> kce) {
 
 EffectSize ComputeEffectSize(const EvidenceReading& reading, const NullMoments& null_moments,
                              double significance_level) {
-  // Each bound takes half of what the interval may miss.
+  // Each bound gets half of the error probability of the interval.
   const double level = significance_level / 2;
   EffectSize effect;
   effect.skce = reading.skce_unbiased;

@@ -8,7 +8,7 @@
 
 namespace calibd::server {
 
-// See v1.EffectSize.
+// The values of v1.EffectSize.
 struct EffectSize {
   std::optional<double> skce;
   std::optional<double> skce_lower_bound;
@@ -16,7 +16,7 @@ struct EffectSize {
   std::optional<double> noise_floor;
 };
 
-// null_moments: of the SKCE of the reading. Cost: O(1), some microseconds.
+// null_moments: those of the SKCE of the reading. Cost: O(1), some microseconds.
 [[nodiscard]] EffectSize ComputeEffectSize(const EvidenceReading& reading,
                                            const NullMoments& null_moments,
                                            double significance_level);

@@ -31,7 +31,7 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
                          .reliability = reliability_,
                          .deviating_classes = {},
                          .null_moments = {}};
-  // None below one over the level is rejected.
+  // Classes with an e-value below 1 / level are never rejected.
   const std::vector<double> log10_e = class_evidence_.Log10EValues(-std::log10(significance_level));
   const std::vector<bool> rejected = RejectedByEbh(log10_e, significance_level);
   const auto show = [&](std::size_t k) {

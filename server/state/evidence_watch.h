@@ -25,19 +25,20 @@ struct DeviatingClass {
   RunningClassFrequencies::Class frequencies;
   // The e-value of the class from ClassEvidence.
   double log10_e_value = 0;
-  // e-BH over all classes rejects the class.
+  // True if e-BH over all classes rejects the class.
   bool rejected = false;
 };
 
-// A watch as it was at one moment.
+// The state of a watch at one moment.
 struct WatchSnapshot {
-  // Number of the first observation watched; the model's observations are numbered from 1.
+  // Number of the first observation of the watch; the observations of a model are numbered from 1.
   std::int64_t first_observation = 1;
   EvidenceReading reading;
   // Reliability diagram of the top label.
   RunningReliability reliability;
-  // First at most kShownClasses classes by descending |Z|. Then at most kShownClasses other classes
-  // that e-BH rejects, by descending e-value.
+  // At most kShownClasses classes by descending
+  // Z
+  // , followed by at most kShownClasses other classes that e-BH rejects, by descending e-value.
   std::vector<DeviatingClass> deviating_classes;
   // Number of rejected classes among all classes.
   std::int64_t rejected_classes = 0;
@@ -45,19 +46,19 @@ struct WatchSnapshot {
   NullMoments null_moments;
 };
 
-// The evidence of one stream of observations, and what the predictions were like. Not
-// thread-safe.
+// The evidence of one stream of observations, and statistics of its predictions. Not thread-safe.
 class EvidenceWatch {
  public:
-  // Classes that are shown at most for either reason.
+  // Maximum number of classes that are shown for each of the two reasons.
   static constexpr std::size_t kShownClasses = 5;
 
-  // tolerance, marks: as EvidenceProcess::Create, checked before. first_observation: of the model,
-  // numbered from 1. May throw bad_alloc.
+  // tolerance, marks: as for EvidenceProcess::Create, already checked. first_observation: its
+  // number within the model, from 1. May throw bad_alloc.
   EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
                 const EvidenceMarks& marks, std::int64_t first_observation);
 
-  // Equal bits for any cut of a sequence into calls. Takes no memory.
+  // The bits of the result do not depend on how a sequence is split into calls. Allocates no
+  // memory.
   void Add(const PredictionBatch& batch) noexcept;
   void RestartDrift() noexcept { process_.RestartDrift(); }
 
@@ -67,16 +68,16 @@ class EvidenceWatch {
     return features_;
   }
   [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
-  // Observations.
+  // Number of observations.
   [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
-  // significance_level: of e-BH over the classes.
+  // significance_level: the level of e-BH over the classes.
   [[nodiscard]] WatchSnapshot Snapshot(double significance_level) const;
 
   void Save(store::v1::WatchState& out) const;
-  // Goes on where Save was. Errors: InvalidArgument, and then this is to be let go.
+  // Restores a saved state. Errors: InvalidArgument; this object must not be used then.
   [[nodiscard]] absl::Status Restore(const store::v1::WatchState& stored);
 
-  // Bytes that it holds, its features left out.
+  // Maximum number of bytes that a watch holds, without its features.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;
 
  private:

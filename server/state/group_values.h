@@ -7,7 +7,8 @@
 
 namespace calibd::server {
 
-// The values of the model's group tag of some rows: one a row, one for all, or none. A view.
+// The values of the model's group tag for some rows: one per row, one for all rows, or none. A
+// view.
 class GroupValues {
  public:
   GroupValues() = default;

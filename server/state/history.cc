@@ -15,7 +15,7 @@ using std::chrono::sys_seconds;
 
 sys_seconds StartOfSpan(sys_seconds time, HistoryResolution resolution) {
   const auto since = time.time_since_epoch() % SpanOf(resolution);
-  // Towards the past, before 1970 too.
+  // Rounds down, also before 1970.
   return time - (since.count() < 0 ? since + SpanOf(resolution) : since);
 }
 
@@ -53,7 +53,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
   }
 }
 
-// False when it is none.
+// Returns false if `stored` is invalid.
 bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
   out.rejected_rows = stored.rejected_rows();
   out.missing_labels = stored.missing_labels();
@@ -180,7 +180,7 @@ std::vector<History::Entry> History::View(HistoryResolution resolution,
                [resolution](const Entry& entry) { return entry.resolution == resolution; });
   if (!start_.has_value()) return view;
   Entry open{.resolution = resolution, .start = StartOfSpan(*start_, resolution), .bucket = {}};
-  // Oldest first: as they will be added when they close.
+  // Innermost first, in the order in which they will be added when they close.
   HistoryBucket inner;
   for (std::size_t i = 0; i < open_.size(); ++i) {
     HistoryBucket bucket = open_[i];

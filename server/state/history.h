@@ -19,16 +19,16 @@
 
 namespace calibd::server {
 
-// Spans of the history, in UTC. As in v1.GetHistoryRequest and in the store.
+// Spans of the history, in UTC. The numbers are those of v1.GetHistoryRequest and of the store.
 enum class HistoryResolution { kMinute = 1, kHour = 2, kDay = 3 };
 inline constexpr std::array kHistoryResolutions = {
     HistoryResolution::kMinute, HistoryResolution::kHour, HistoryResolution::kDay};
 
 [[nodiscard]] std::chrono::seconds SpanOf(HistoryResolution resolution) noexcept;
-// For how long a bucket is kept, counted back from the start of the model's newest one.
+// How long a bucket is kept, measured back from the start of the model's newest bucket.
 [[nodiscard]] std::chrono::seconds RetentionOf(HistoryResolution resolution) noexcept;
 
-// What is watched of a model, as it was at one moment: see v1.Evidence and v1.Drift.
+// The statistics of a model's watch at one moment: see v1.Evidence and v1.Drift.
 struct WatchMark {
   double log10_e_value = 0;
   double max_log10_e_value = 0;
@@ -45,7 +45,7 @@ struct HistoryBucket {
   // estimate of block size 2. A pair belongs to the bucket of its second observation.
   RunningMoments pairs;
   RunningReliability reliability;
-  // At the end of the span; unset for a model that is not watched.
+  // The state at the end of the span; unset for a model that is not monitored.
   std::optional<WatchMark> watch;
 
   [[nodiscard]] std::int64_t observations() const noexcept { return reliability.Total().count; }
@@ -61,18 +61,18 @@ struct HistoryBucket {
 // Errors: DataLoss when `data` is not a valid store.v1.HistoryBucket.
 [[nodiscard]] absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data);
 
-// The calibration of a model in buckets of a minute, an hour and a day, by the time of the rows
-// of its log: what is counted is added to the open minute, which closes when a row of a later
-// minute comes, and is then added to the open hour, and that to the open day. A closed bucket
-// never changes: a clock that was set back has its rows counted in the open minute.
+// The calibration of a model in buckets of a minute, an hour and a day, by the times of the rows of
+// its log. Observations are added to the open minute. When a row of a later minute arrives, the
+// open minute closes and is added to the open hour, which is added to the open day in the same way.
+// A closed bucket never changes: if the clock was set back, rows are counted in the open minute.
 //
-// The same rows give the same bits, however they are cut into batches of a minute. Not
-// thread-safe.
+// The result has the same bits for the same rows, however they are divided into batches within a
+// minute. Not thread-safe.
 class History {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  // Number of closed buckets that may be pending. With more, a snapshot is due at once.
+  // Maximum number of closed buckets that are not stored. With more, a snapshot is due at once.
   static constexpr std::size_t kMostWaiting = 32;
 
   struct Entry {
@@ -80,18 +80,18 @@ class History {
     std::chrono::sys_seconds start;
     HistoryBucket bucket;
   };
-  // Bytes that this may come to hold: the open ones, those that wait, as many again while they
-  // are stored, and what a row closes.
+  // Maximum number of bytes: the open buckets, the closed ones that are not stored, a copy of these
+  // while they are stored, and the buckets that a row closes.
   static constexpr std::size_t kMaxMemory = 2 * (kMostWaiting + 6) * sizeof(Entry);
 
   // True after the first row.
   [[nodiscard]] bool started() const noexcept { return start_.has_value(); }
-  // True if a row of this time closes the open minute.
+  // Returns true if a row of this time closes the open minute.
   [[nodiscard]] bool EndsMinute(Time time) const noexcept;
-  // Before a row of this time is counted. watch: as it is before the row. May throw bad_alloc,
-  // and then nothing has changed.
+  // Call it before a row of this time is counted. watch: its state before the row. May throw
+  // bad_alloc, after which nothing has changed.
   void Advance(Time time, const std::optional<WatchMark>& watch);
-  // Into the open minute, after Advance.
+  // Counts observations in the open minute. Call it after Advance.
   void Count(const PredictionBatch& batch) noexcept { minute().reliability.Add(batch); }
   void CountRejected(std::int64_t rows) noexcept { minute().rejected_rows += rows; }
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
@@ -109,9 +109,10 @@ class History {
   // Reliability diagram over all observations, as far back as stored states include them.
   [[nodiscard]] RunningReliability AllTime() const noexcept;
 
-  // After the first row. The open buckets: those that wait are stored with them.
+  // Call it after the first row. Saves the open buckets; the closed ones are stored together with
+  // them.
   void Save(store::v1::HistoryState& out) const;
-  // Before the first row. Goes on where Save was. Errors: InvalidArgument.
+  // Restores a saved state. Call it before the first row. Errors: InvalidArgument.
   [[nodiscard]] absl::Status Restore(const store::v1::HistoryState& stored);
 
  private:
@@ -119,8 +120,8 @@ class History {
 
   // Start of the open minute, which determines the open hour and day; unset before the first row.
   std::optional<std::chrono::sys_seconds> start_;
-  // In the order of the resolutions. The hour without the open minute, the day without the open
-  // hour.
+  // In the order of the resolutions. The hour does not include the open minute, the day does not
+  // include the open hour.
   std::array<HistoryBucket, kHistoryResolutions.size()> open_;
   // Reliability diagram over the closed days.
   RunningReliability earlier_;

@@ -16,7 +16,8 @@ struct ClassCoverage {
   std::int64_t matured = 0;
   // Matured predictions without a label.
   std::int64_t missing = 0;
-  // Labels that came too late for one, or contradicted the one that was known.
+  // Labels that arrived after their prediction had matured, and labels that contradicted the known
+  // one.
   std::int64_t late = 0;
   std::int64_t conflicting = 0;
 
@@ -26,11 +27,11 @@ struct ClassCoverage {
   }
 };
 
-// How many predictions with an id got their labels in time; see calibd.v1.LabelCoverage.
+// Counts of predictions with an id by the state of their labels; see calibd.v1.LabelCoverage.
 struct LabelCoverage {
   std::int64_t predictions = 0;
   std::int64_t duplicate_predictions = 0;
-  // With their label: when they came, or matched later.
+  // Predictions that were sent with their label, and labels that were matched later.
   std::int64_t labelled = 0;
   LabelCounts labels;
   std::int64_t matured = 0;

@@ -38,7 +38,7 @@ void LogRetention::LeaveOut() {
 
 void LogRetention::AddTracked(std::int64_t log_id, std::size_t rows) {
   AddOldTracked(log_id);
-  // Matured predictions are forgotten once a snapshot holds them.
+  // Matured predictions are forgotten once a snapshot covers them.
   new_rows_ += rows;
   ++new_batches_;
 }

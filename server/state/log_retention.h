@@ -10,41 +10,43 @@
 
 namespace calibd::server {
 
-// Which batches of the log a model still needs: those of its window, and those that its
-// newest snapshot does not hold. Says when a new snapshot is due. Not thread-safe.
+// Decides which batches of the log a model still needs: those of its window, and those after its
+// newest snapshot. Also decides when a new snapshot is due. Not thread-safe.
 class LogRetention {
  public:
   using Clock = std::chrono::steady_clock;
-  // A snapshot is due after so many batches or rejected batches, or this long after the first of
-  // them. These limits bound the number of batches that recovery replays.
+  // A snapshot is due after this many batches, rejected ones included, or this long after the first
+  // of them. These limits bound the number of batches that a recovery replays.
   static constexpr std::size_t kSnapshotBatches = 4096;
   static constexpr std::size_t kSnapshotRejected = 16384;
   static constexpr std::chrono::seconds kSnapshotInterval{60};
-  // After one that could not be stored.
+  // Delay after a snapshot that could not be stored.
   static constexpr std::chrono::seconds kRetryInterval{1};
 
-  // snapshot_rows: a snapshot also follows on so many observations or predictions.
+  // snapshot_rows: a snapshot is also due after this many observations or predictions.
   LogRetention(std::size_t window, std::size_t snapshot_rows)
       : window_(window), snapshot_rows_(snapshot_rows) {}
 
-  // A batch was counted; rows: 0 for one that was rejected, or of which only a producer's cursor
-  // knows.
+  // Adds a batch that was applied. rows: 0 for a rejected batch, or for a row that only affects a
+  // producer's cursor.
   void Add(std::int64_t log_id, std::size_t rows);
-  // The same of a batch that the newest snapshot holds. Before the first Add.
+  // Adds a batch that the newest snapshot covers. Call it before the first Add.
   void AddOld(std::int64_t log_id, std::size_t rows);
-  // A batch was counted that is kept for the tracker of predictions. rows: that it holds.
+  // Adds a batch that was applied and that the tracker of predictions needs. rows: number of rows
+  // in it.
   void AddTracked(std::int64_t log_id, std::size_t rows);
-  // The same of a batch that the newest snapshot holds.
+  // Adds such a batch that the newest snapshot covers.
   void AddOldTracked(std::int64_t log_id) noexcept { last_log_id_ = log_id; }
 
-  // A snapshot is due, whatever came since the last one.
+  // Makes a snapshot due at once.
   void HastenSnapshot() noexcept { hastened_ = true; }
-  // Something is in no snapshot, not even in one that is on its way.
+  // True if there are changes that no snapshot covers, not even one that is being written.
   [[nodiscard]] bool unstored() const noexcept {
     return failed_ || new_batches_ + new_rejected_ > 0;
   }
-  // When a snapshot is due, not after `now` if it is already; kNever without anything new, and
-  // while one is on its way. What is new since this was last asked came now.
+  // Time at which a snapshot is due, at most `now` if it already is. kNever if nothing has changed,
+  // and while a snapshot is being written. Changes since the last call count as if they happened
+  // now.
   [[nodiscard]] Clock::time_point SnapshotDueAt(Clock::time_point now) noexcept;
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   // Log id of the newest batch; 0 before the first.
@@ -54,14 +56,14 @@ class LogRetention {
   [[nodiscard]] std::int64_t first_log_id() const noexcept {
     return batches_.empty() ? last_log_id_ + 1 : batches_.front().log_id;
   }
-  // A snapshot of the state after the newest batch is on its way. Returns the batches that
-  // are not needed once it is stored.
+  // Call it when a snapshot of the state after the newest batch is being written. Returns the
+  // batches that are not needed once it is stored.
   [[nodiscard]] std::vector<std::int64_t> BeginSnapshot(Clock::time_point now);
-  // It is stored, and they are released; or neither.
+  // stored: whether the snapshot was stored and these batches were released.
   void EndSnapshot(bool stored) noexcept;
-  // Takes the log ids of the batches passed to AddOld that are not needed.
+  // Returns and removes the log ids of the batches passed to AddOld that are not needed.
   [[nodiscard]] std::vector<std::int64_t> TakeUnneededOld();
-  // All batches, none of which is needed any more.
+  // Returns and removes all batches; none of them is needed any more.
   [[nodiscard]] std::vector<std::int64_t> TakeAll();
 
  private:
@@ -83,12 +85,13 @@ class LogRetention {
   std::size_t new_rows_ = 0;
   std::size_t new_batches_ = 0;
   std::size_t new_rejected_ = 0;
-  // By the snapshot on its way, or by the next one after it failed.
+  // Batches that are not needed once the snapshot that is being written is stored, or the next one
+  // if it fails.
   std::vector<std::int64_t> unneeded_;
   bool under_way_ = false;
   bool failed_ = false;
   bool hastened_ = false;
-  // When the newest snapshot began, and when the first batch came that none holds.
+  // Start time of the newest snapshot, and arrival time of the first batch that no snapshot covers.
   Clock::time_point snapshot_time_{};
   std::optional<Clock::time_point> new_since_;
 };

@@ -23,9 +23,9 @@ namespace calibd::server {
 struct RowValues {
   // n x class_count probabilities in [0, 1], row-major.
   std::vector<double> probabilities;
-  // Each probability is a single-precision number; false if that is not known.
+  // True if each probability is a single-precision number; false if this is not known.
   bool single_precision = false;
-  // n labels; n or none for predictions that wait for labels.
+  // n labels; n or none for pending predictions.
   std::vector<std::int32_t> labels;
   // Values of the model's group tag: n, one for all, or none.
   std::vector<std::string> group_values;
@@ -37,41 +37,41 @@ struct RowValues {
   [[nodiscard]] GroupValues groups() const noexcept { return GroupValues(group_values); }
 };
 
-// The most probable class of each prediction; the first of several. Cost: O(n m).
+// Returns the most probable class of each prediction; the first one on ties. Cost: O(n m).
 [[nodiscard]] std::vector<std::int32_t> PredictedClasses(const RowValues& values);
 
-// A producer was opened; no batch came.
+// A producer was opened, without a batch.
 struct OpenedRow {};
 
 // An invalid batch. It used up its number and changed nothing else.
 struct RejectedRow {
-  // Predictions or labels of the batch.
+  // Number of predictions or labels of the batch.
   std::int64_t rows = 0;
-  // Names the first bad rows; a row that is read from the log does not say.
+  // Names the first invalid rows. A row that is read from the log does not contain the reason.
   absl::Status reason = absl::InvalidArgumentError("was rejected");
 };
 
-// Labelled predictions that count at once.
+// Labelled predictions that are counted at once.
 struct ObservationsRow {
   RowValues values;
-  // Rows that the producer dropped before sending.
+  // Number of rows that the producer dropped before sending.
   std::int64_t dropped_rows = 0;
 };
 
-// Predictions with ids, which wait for their labels.
+// Pending predictions with ids.
 struct PredictionsRow {
   RowValues values;
   std::int64_t dropped_rows = 0;
   // n ids, and the predicted classes.
   std::vector<PredictionId> ids;
   std::vector<std::int32_t> predicted_classes;
-  // Predictions of the batch that are not in the row because their ids were known.
+  // Number of predictions of the batch that are not in the row because their ids were known.
   std::int64_t duplicates = 0;
 };
 
 // Labels by id.
 struct LabelsRow {
-  // Ids that matched a pending prediction; before the lookup, all ids of the batch.
+  // The ids that matched a pending prediction; before the lookup, all ids of the batch.
   std::vector<PredictionId> ids;
   std::vector<std::int32_t> labels;
   LabelCounts counts;
@@ -80,7 +80,7 @@ struct LabelsRow {
   LabelClasses classes;
 };
 
-// Predictions that matured. Those with a label count.
+// Predictions that matured. Those with a label are counted.
 struct MaturedRow {
   // Values of the predictions with a label.
   RowValues values;
@@ -96,17 +96,18 @@ struct AcknowledgedRow {
   std::string note;
 };
 
-// A row of the log. What it does to the state of its model follows from it and the rows before it.
+// A row of the log. Its effect on the state of its model depends only on it and on the rows before
+// it.
 struct LogRow {
-  // The default is no row that the log holds.
+  // The log never holds the default value.
   std::variant<OpenedRow, RejectedRow, ObservationsRow, PredictionsRow, LabelsRow, MaturedRow,
                AcknowledgedRow>
       kind;
-  // The producer and number of a batch, unset without; or the producer that was opened.
+  // The producer and number of a batch, or the producer that was opened; otherwise unset.
   std::optional<ProducerPosition> position;
-  // Hash of the whole batch as it was sent; see ProducerCursors.
+  // Hash of the complete batch as it was sent; see ProducerCursors.
   std::uint64_t content_hash = 0;
-  // When the row was appended, see LogClock.
+  // Time at which the row was appended, see LogClock.
   std::chrono::microseconds elapsed{};
 
   template <typename Kind>
@@ -118,27 +119,27 @@ struct LogRow {
     return std::get_if<Kind>(&kind);
   }
 
-  // The predictions in the row; null for a kind that has none.
+  // The predictions in the row; null for kinds without predictions.
   [[nodiscard]] const RowValues* values() const noexcept;
-  // The observations that count by the row; null for a kind that has none.
+  // The observations that are counted with this row; null for kinds without observations.
   [[nodiscard]] const RowValues* counted() const noexcept;
   [[nodiscard]] std::size_t counted_rows() const noexcept {
     return counted() == nullptr ? 0 : counted()->labels.size();
   }
-  // The ids for which the tracker of predictions needs the row.
+  // The ids because of which the tracker of predictions needs the row.
   [[nodiscard]] std::span<const PredictionId> tracked_ids() const noexcept;
   [[nodiscard]] bool tracked() const noexcept { return !tracked_ids().empty(); }
-  // Only the log of a model with a label_grace holds such rows.
+  // True for rows that exist only in the log of a model with a label_grace.
   [[nodiscard]] bool needs_tracker() const noexcept;
   // The content hash of a batch, unset for a row that only opens a producer.
   [[nodiscard]] std::optional<std::uint64_t> batch_hash() const noexcept {
     return As<OpenedRow>() != nullptr ? std::nullopt : std::optional(content_hash);
   }
-  // Predictions or labels of the batch.
+  // Number of predictions or labels of the batch.
   [[nodiscard]] std::int64_t rows() const noexcept;
-  // OK, or why the batch is invalid.
+  // OK, or the reason why the batch is invalid.
   [[nodiscard]] absl::Status validity() const;
-  // Memory that the row holds.
+  // Memory that the row occupies, in bytes.
   [[nodiscard]] std::size_t bytes() const noexcept;
 };
 

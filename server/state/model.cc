@@ -27,7 +27,7 @@ std::shared_ptr<const ModelSnapshot> Model::snapshot() const {
 void Model::Publish() {
   std::shared_ptr<const ModelSnapshot> published = strand_state_.Snapshot();
   const std::lock_guard lock(snapshot_mutex_);
-  // The older one is freed after the lock is released, by its last holder.
+  // The previous snapshot is freed after the lock is released, by its last user.
   snapshot_.swap(published);
 }
 

@@ -27,46 +27,47 @@ struct StorageState {
   std::optional<PredictionTracker> tracker;
 };
 
-// A model, as any thread may hold it. The type of a state tells the thread: only the storage thread
+// A model, shared by all threads. The type of a state tells the thread: only the storage thread
 // uses the StorageState, and only tasks of the strand use the StrandState. All other functions are
 // thread-safe.
 class Model {
  public:
-  // id: of the store. reservation: kept until ReleaseReservation or the end of the model.
+  // id: the id in the store. reservation: kept until ReleaseReservation, or until the model is
+  // destroyed.
   Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
         std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation);
 
   [[nodiscard]] std::int64_t id() const noexcept { return id_; }
   [[nodiscard]] const ModelDeclaration& declaration() const noexcept { return declaration_; }
   [[nodiscard]] ModelSnapshot::Time create_time() const noexcept { return create_time_; }
-  // The newest published state. Never waits for a row that is being applied.
+  // Returns the newest published state. Does not wait for a row that is being applied.
   [[nodiscard]] std::shared_ptr<const ModelSnapshot> snapshot() const;
 
   [[nodiscard]] Strand& strand() noexcept { return strand_; }
   [[nodiscard]] StrandState& strand_state() noexcept { return strand_state_; }
   [[nodiscard]] const StrandState& strand_state() const noexcept { return strand_state_; }
   [[nodiscard]] StorageState& storage_state() noexcept { return storage_state_; }
-  // On the strand. Makes its state visible to readers. May throw bad_alloc, and then readers see
-  // the older state until the next call.
+  // Makes the state of the strand visible to readers. Call it on the strand. May throw bad_alloc;
+  // readers then see the previous state until the next call.
   void Publish();
 
-  // Deleted models take no batches. Set by the storage thread.
+  // Deleted models accept no batches. Set by the storage thread.
   void MarkDeleted(bool deleted) noexcept { deleted_ = deleted; }
   [[nodiscard]] bool deleted() const noexcept { return deleted_; }
-  // On the storage thread, after the deletion. Users of a deleted model let it go soon after, but
-  // a creation must not depend on when they do.
+  // Call it on the storage thread after the deletion. The last user of a deleted model destroys it
+  // soon after, but the next creation must not depend on when.
   void ReleaseReservation() noexcept { reservation_.reset(); }
-  // Time of the newest persisted snapshot, microseconds since 1970; 0 if it is not known.
+  // Time of the newest persisted snapshot in microseconds since 1970; 0 if it is unknown.
   void set_stored_time_us(std::int64_t time_us) noexcept { stored_time_us_ = time_us; }
   [[nodiscard]] std::int64_t stored_time_us() const noexcept { return stored_time_us_; }
-  // When the strand is to be asked whether a snapshot is due.
+  // The time at which the strand should check whether a snapshot is due.
   void set_snapshot_due_at(LogRetention::Clock::time_point time) noexcept {
     snapshot_due_at_ = time;
   }
   [[nodiscard]] LogRetention::Clock::time_point snapshot_due_at() const noexcept {
     return snapshot_due_at_;
   }
-  // See PredictionTracker; as if nothing were pending without a label_grace.
+  // See PredictionTracker. Without a label_grace, no prediction is pending.
   [[nodiscard]] PredictionTracker::Elapsed next_due() const noexcept;
   [[nodiscard]] std::int64_t oldest_pending_time_us() const noexcept;
 
@@ -77,7 +78,7 @@ class Model {
   std::shared_ptr<void> reservation_;
   std::atomic<bool> deleted_ = false;
   std::atomic<std::int64_t> stored_time_us_ = 0;
-  // At first a snapshot is due at once: none holds the rows that a start replayed.
+  // Initially in the past, because no snapshot covers the rows that a start has replayed.
   std::atomic<LogRetention::Clock::time_point> snapshot_due_at_ =
       LogRetention::Clock::time_point::min();
   Strand strand_;

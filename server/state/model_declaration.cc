@@ -37,13 +37,16 @@ constexpr std::size_t kDefaultPending = 100000;
 constexpr std::int32_t kMaxPending = 10000000;
 constexpr std::size_t kMaxClassNameLength = 64;
 constexpr double kMaxRowSumTolerance = 0.1;
-// Differences |x_k - z_k| that the median bandwidth of one model may take in
-// one pass, warmup^2 / 2 * m: a writer thread is busy with it for seconds.
+// Maximum number of differences
+// x_k - z_k
+// in one pass of the median bandwidth of one model, warmup^2 / 2 * m. This takes a writer thread
+// seconds.
 constexpr double kMaxBandwidthWork = 2e9;
-// Multiplications that the running estimators of all lenses may take for each probability
-// received: a writer thread is busy with the largest batch for a second or two.
+// Maximum number of multiplications of the running estimators of all lenses per received
+// probability. The largest batch then takes a writer thread a second or two.
 constexpr double kMaxOperationsPerProbability = 4000;
-// Most bytes of a snapshot. The store holds it as one value, and SQLite's limit is 1e9 bytes.
+// Maximum size of a snapshot in bytes. The store holds it as one value, and SQLite's limit is 1e9
+// bytes.
 constexpr std::size_t kMaxSnapshotBytes = 900000000;
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;
 
@@ -51,14 +54,14 @@ std::size_t RowBytes(std::size_t class_count) {
   return class_count * sizeof(double) + sizeof(std::int32_t);
 }
 
-// Each of `lenses` lenses finds its own median.
+// Each of `lenses` lenses computes its own median.
 std::size_t MaxWarmup(std::size_t class_count, std::size_t lenses) {
   const auto values = static_cast<double>(class_count * lenses);
   return std::max<std::size_t>(2,
                                static_cast<std::size_t>(std::sqrt(2 * kMaxBandwidthWork / values)));
 }
 
-// Most bytes that the running estimators of a lens hold.
+// Maximum number of bytes that the running estimators of a lens hold.
 std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
   return RunningLens::MaxMemory(
       lens, declaration.class_count, declaration.block_sizes,
@@ -68,7 +71,7 @@ std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
 // Collects the violations in a declaration.
 class Checker {
  public:
-  // is_new: it may not need more memory and disk than that.
+  // is_new: the model must not need more memory and disk than the limits.
   Checker(const v1::Model& model, std::size_t memory_limit, std::size_t disk_limit, bool is_new)
       : model_(model), memory_limit_(memory_limit), disk_limit_(disk_limit), is_new_(is_new) {}
 
@@ -126,7 +129,7 @@ class Checker {
     std::set<std::string_view> seen;
     for (int i = 0; i < model_.class_names_size(); ++i) {
       const std::string& name = model_.class_names(i);
-      // Stored names are valid by the rules of their time.
+      // A stored name was valid by the rules when it was declared.
       const auto unprintable = is_new_ ? FindUnprintable(name) : std::nullopt;
       if (name.empty() || name.size() > kMaxClassNameLength) {
         Violate(absl::StrCat("model.class_names[", i, "]"), "is ", Quoted(name), ", expected 1..",
@@ -141,7 +144,7 @@ class Checker {
     declaration_.class_names.assign(model_.class_names().begin(), model_.class_names().end());
   }
 
-  // Errors of the conversion begin with the field.
+  // The message of a conversion error begins with the field.
   void ViolateByMessage(std::string_view message) {
     const std::size_t space = message.find(' ');
     Violate(absl::StrCat("model.", absl::string_view(message.data(), space)),
@@ -173,7 +176,7 @@ class Checker {
       } else if (std::find(declaration_.lenses.begin(), declaration_.lenses.end(), *lens) !=
                  declaration_.lenses.end()) {
         Violate(field, "is ", lens->name(),
-                lens->kind() == Lens::Kind::kCanonical ? ", which is always there"
+                lens->kind() == Lens::Kind::kCanonical ? ", which is always present"
                                                        : " again, expected distinct lenses");
       } else {
         declaration_.lenses.push_back(*std::move(lens));
@@ -183,7 +186,7 @@ class Checker {
 
   void CheckTolerance() {
     const double tolerance = model_.row_sum_tolerance();
-    // Written so that NaN fails too.
+    // Written so that NaN fails the check too.
     if (tolerance != 0 && !(tolerance > 0 && tolerance <= kMaxRowSumTolerance)) {
       Violate("model.row_sum_tolerance", "is ", tolerance,
               ", expected > 0 and <= ", kMaxRowSumTolerance);
@@ -211,7 +214,7 @@ class Checker {
         sizes.insert(static_cast<std::size_t>(size));
       }
     }
-    // By default the window matters more than the second estimator.
+    // By default, the window is more important than the second estimator.
     if (model_.block_sizes_size() == 0 &&
         RunningBlockSkce::MaxMemory(kDefaultBlockSize, declaration_.class_count) <=
             memory_limit_ / 4) {
@@ -219,7 +222,7 @@ class Checker {
     }
     if (sizes.size() > static_cast<std::size_t>(kMaxBlockSizes)) {
       Violate("model.block_sizes", "has ", sizes.size(),
-              " sizes with 2, which is always there, expected at most ", kMaxBlockSizes);
+              " sizes with 2, which is always present, expected at most ", kMaxBlockSizes);
     }
     declaration_.block_sizes.assign(sizes.begin(), sizes.end());
   }
@@ -306,7 +309,8 @@ class Checker {
     return monitoring;
   }
 
-  // The default takes at most a quarter of the memory limit: the window matters more.
+  // By default, monitoring uses at most a quarter of the memory limit: the window is more
+  // important.
   void FillMonitoring() {
     Monitoring& monitoring = declaration_.monitoring;
     const std::size_t m = declaration_.class_count;
@@ -330,7 +334,7 @@ class Checker {
     }
   }
 
-  // A lens chooses its bandwidth from the first predictions.
+  // True if a lens chooses its bandwidth from the first predictions.
   [[nodiscard]] bool NeedsWarmup() const {
     return std::any_of(declaration_.lenses.begin(), declaration_.lenses.end(),
                        [this](const Lens& lens) {
@@ -339,7 +343,7 @@ class Checker {
                        });
   }
 
-  // The declaration with this window and max_pending.
+  // Returns the declaration with this window and max_pending.
   [[nodiscard]] ModelDeclaration WithWindow(std::size_t window, std::size_t max_pending) const {
     ModelDeclaration declaration = declaration_;
     declaration.window = window;
@@ -351,13 +355,13 @@ class Checker {
     return declaration;
   }
 
-  // The declaration with this max_pending and the defaults that go with it.
+  // Returns the declaration with this max_pending and the defaults that depend on it.
   [[nodiscard]] ModelDeclaration Filled(std::size_t max_pending) const {
     const std::size_t least = std::max<std::size_t>(2, declaration_.warmup);
     std::size_t window =
         declaration_.window != 0 ? declaration_.window : std::max(kDefaultWindow, least);
     if (declaration_.window == 0) {
-      // The largest window up to the default that fits.
+      // Finds the largest window, up to the default, that fits.
       std::size_t low = least;
       while (low < window) {
         const std::size_t middle = low + (window - low + 1) / 2;
@@ -388,7 +392,7 @@ class Checker {
     }
   }
 
-  // filled: what does not fit. Names the field that can be changed so that it does.
+  // filled: the declaration that does not fit. Names the field to change so that it fits.
   void ReportLimit(const ModelDeclaration& filled) {
     const std::size_t memory = StateMemory(filled);
     const std::string needs =
@@ -413,7 +417,7 @@ class Checker {
     }
   }
 
-  // The largest max_pending below this one that fits; 0 if none does.
+  // Returns the largest max_pending below this one that fits; 0 if none does.
   [[nodiscard]] std::size_t MostPending(std::size_t max_pending) const {
     std::size_t most = 0;
     while (most + 1 < max_pending) {
@@ -457,7 +461,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
   const std::size_t m = declaration.class_count;
   std::size_t bytes = (declaration.window + WindowChunkRows(m, declaration.window)) * RowBytes(m) +
                       declaration.warmup * m * sizeof(double) +
-                      // Where the window's batches are in the log.
+                      // The positions of the window's batches in the log.
                       2 * declaration.window * sizeof(std::int64_t) + History::kMaxMemory;
   for (const Lens& lens : declaration.lenses) bytes += LensMemory(declaration, lens);
   if (declaration.kernel.matrix != nullptr) {
@@ -465,14 +469,14 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
     bytes += 2 * declaration.kernel.matrix->terms().size() * m * m * sizeof(double);
   }
   if (declaration.max_pending > 0) {
-    // As many again are remembered after they matured; counts of each class.
+    // The same number of ids is known after the predictions have matured; counts per class.
     bytes += 2 * declaration.max_pending * PredictionTracker::kBytesPerPrediction +
              4 * m * sizeof(ClassCoverage);
   }
   bytes += WatchMemory(declaration.monitoring, m);
   if (!declaration.monitoring.disabled) bytes += RowScreen::MaxMemory(declaration.window);
   if (!declaration.monitoring.group_tag.empty()) {
-    // The groups of the warm-up.
+    // The group values of the warm-up.
     bytes += declaration.warmup * (sizeof(std::string) + kMaxGroupValueLength);
   }
   for (const std::string& name : declaration.class_names) {
@@ -482,12 +486,12 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
 }
 
 std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
-  // Evidence costs tens of times as much as blocks of two, and its state takes as much room as a
-  // thousand rows of the log, each group's again.
+  // Evidence costs tens of times as much as blocks of size two. Its state occupies as much space as
+  // a thousand rows of the log, and again for each group.
   if (!declaration.monitoring.disabled) {
     return declaration.monitoring.group_tag.empty() ? 1024 : 8192;
   }
-  // Some milliseconds of terms.
+  // The terms take some milliseconds.
   constexpr std::size_t kWork = std::size_t{1} << 20;
   constexpr std::size_t kLeast = 256;
   constexpr std::size_t kMost = 16384;

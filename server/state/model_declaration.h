@@ -27,7 +27,7 @@ struct ModelDeclaration {
   KernelSpec kernel;
   // Distinct; the canonical lens is the first.
   std::vector<Lens> lenses = {Lens::Canonical()};
-  // 2..window when a lens chooses its bandwidth from the first predictions, else 0.
+  // 2..window if a lens chooses its bandwidth from the first predictions, else 0.
   std::size_t warmup = 0;
   // Ascending and distinct; they include 2.
   std::vector<std::size_t> block_sizes;
@@ -36,29 +36,29 @@ struct ModelDeclaration {
   double row_sum_tolerance = 0;
   // Age at which a prediction with an id matures; 0: predictions have no ids.
   std::chrono::microseconds label_grace{};
-  // Most pending predictions; 0 without label_grace.
+  // Maximum number of pending predictions; 0 without label_grace.
   std::size_t max_pending = 0;
   Monitoring monitoring;
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };
 
-// Rows that one chunk of the window holds: about 1 MiB, at most the window.
+// Number of rows in one chunk of the window: about 1 MiB, at most the window.
 [[nodiscard]] std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept;
 
-// Most bytes that the state of such a model can hold: the window, a copy of the warm-up
-// predictions, blocks, class names, predictions whose ids are known, watches and the open history
-// buckets.
+// Maximum number of bytes that the state of such a model can hold: the window, a copy of the
+// warm-up predictions, blocks, class names, predictions whose ids are known, watches and the open
+// history buckets.
 [[nodiscard]] std::size_t StateMemory(const ModelDeclaration& declaration) noexcept;
 
 // Number of observations or predictions after which a snapshot of such a model is due. It bounds
 // the work of replaying the model's log.
 [[nodiscard]] std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept;
 
-// Checks a declaration and fills in the defaults, which shrink to what fits
-// into model_memory_bytes and, for max_pending, into a quarter of model_disk_bytes.
-// Errors: InvalidArgument with a BadRequest naming every bad field, also when
-// what was asked for needs more than model_memory_bytes or model_disk_bytes.
+// Checks a declaration and fills in the defaults. Defaults shrink to what fits into
+// model_memory_bytes and, for max_pending, into a quarter of model_disk_bytes. Errors:
+// InvalidArgument with a BadRequest that names every invalid field, also if the declared values
+// need more than model_memory_bytes or model_disk_bytes.
 [[nodiscard]] absl::StatusOr<ModelDeclaration> CheckDeclaration(
     const v1::Model& model, std::size_t model_memory_bytes,
     std::size_t model_disk_bytes = std::numeric_limits<std::size_t>::max());
@@ -68,7 +68,7 @@ struct ModelDeclaration {
 [[nodiscard]] absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(
     const v1::Model& model, std::size_t model_memory_bytes);
 
-// The declaration as the API shows it; create_time stays unset.
+// Converts the declaration for the API; create_time stays unset.
 [[nodiscard]] v1::Model ToProto(const ModelDeclaration& declaration);
 
 }  // namespace calibd::server

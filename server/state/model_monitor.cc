@@ -11,7 +11,7 @@
 namespace calibd::server {
 namespace {
 
-// Most rows that are added to a group in one call.
+// Maximum number of rows that are added to a group in one call.
 constexpr std::size_t kGatheredRows = 64;
 
 const Alarm* FindActiveIn(const std::vector<Alarm>& alarms, Alarm::Kind kind) noexcept {
@@ -113,7 +113,7 @@ void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std:
     watch.Add(batch);
     return;
   }
-  // Together, as rows one by one cost several times as much at many classes.
+  // Added together, because adding rows one by one costs several times as much with many classes.
   std::vector<double> probabilities;
   std::vector<std::int32_t> labels;
   const std::size_t at_once = std::min(rows, kGatheredRows);
@@ -143,7 +143,8 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   const auto crosses = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold,
                            std::int64_t reached_at) {
     alarm.kind = kind;
-    // By rounding the two logarithms of a threshold may differ: then by the newest one.
+    // The two logarithms of a threshold may differ by rounding. The newest observation is used
+    // then.
     alarm.observation =
         reached_at > 0 ? watch_->first_observation() - 1 + reached_at : observations;
     alarm.log10_value = maximum.log_value / std::numbers::ln10;

@@ -24,10 +24,10 @@
 
 namespace calibd::server {
 
-// See v1.Alarm.
+// The values of v1.Alarm.
 struct Alarm {
   using Time = std::chrono::system_clock::time_point;
-  // As in v1.Alarm and in the store.
+  // The numbers are those of v1.Alarm and of the store.
   enum class Kind { kEvidence = 1, kDrift = 2 };
 
   std::int64_t id = 0;
@@ -43,7 +43,7 @@ struct Alarm {
   std::optional<double> skce_lower_bound;
   double gap = 0;
   std::array<double, kFamilyCount> family_share{};
-  // Unset while it is active.
+  // Unset while the alarm is active.
   std::optional<Time> acknowledge_time;
   std::string note;
 };
@@ -51,74 +51,76 @@ struct Alarm {
 // A group of observations with one value of the model's group tag, at one moment.
 struct GroupSnapshot {
   std::string value;
-  // The one of all values that have none of their own.
+  // True for the group of all values without a group of their own.
   bool overflow = false;
   WatchSnapshot watch;
 };
 
-// What is watched of a model at one moment.
+// The monitoring state of a model at one moment.
 struct MonitorSnapshot {
   // Unset while there is no kernel.
   std::optional<WatchSnapshot> watch;
   // Ascending by id; never null.
   std::shared_ptr<const std::vector<Alarm>> alarms;
-  // Time of the newest log row with an observation that was counted.
+  // Time of the newest row of the log with a counted observation.
   std::optional<Alarm::Time> last_counted_time;
   RowScreen::Counts screen;
-  // In the order in which they came.
+  // In the order of their first observations.
   std::vector<std::shared_ptr<const GroupSnapshot>> groups;
-  // Ever, by kind: evidence, drift.
+  // Number of alarms raised so far, by kind: evidence, drift.
   std::array<std::int64_t, 2> raised{};
 
-  // Nothing when it is not there.
+  // Returns null if there is no such alarm.
   [[nodiscard]] const Alarm* FindAlarm(std::int64_t id) const noexcept;
-  // The one of this kind that is active, if any.
+  // Returns the active alarm of this kind, or null.
   [[nodiscard]] const Alarm* FindActive(Alarm::Kind kind) const noexcept;
 };
 
 // log10 of the e-value at which the evidence alarm is raised.
 [[nodiscard]] double EvidenceThreshold(double significance_level) noexcept;
 
-// Watches the observations of a model and decides about alarms. A decision is made once a row of
-// the log, and follows from the rows before it alone. Not thread-safe.
+// Monitors the observations of a model and raises alarms. It decides once per row of the log, and
+// the decision depends only on this row and the rows before it. Not thread-safe.
 class ModelMonitor {
  public:
-  // Alarms that are kept, the newest and those that are active.
+  // Maximum number of alarms that are kept: the newest ones and all active ones.
   static constexpr std::size_t kMostAlarms = 100;
 
-  // window: of the model.
+  // window: the length of the model's window.
   ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window)
       : monitoring_(std::move(monitoring)), class_count_(class_count), screen_(window) {}
 
-  // A watch that has seen nothing, for Begin; null if the kernel has no features.
-  // first_observation: as EvidenceWatch. May throw bad_alloc.
+  // Creates an empty watch for Begin; null if the kernel has no features. first_observation: as for
+  // EvidenceWatch. May throw bad_alloc.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> Prepare(const RunningKernel& kernel,
                                                        std::int64_t first_observation) const;
-  // Groups of observations that Begin counts. May throw as Add.
+  // Keeps the groups of observations of the warm-up, which Begin counts. May throw like Add.
   void KeepWarmup(const GroupValues& groups, std::size_t rows);
-  // The kernel is known. watch: or null, when there is none. warmup: the rows of KeepWarmup. May
-  // throw as Add.
+  // Begins the watch when the kernel is known. watch: null if there is none. warmup: the rows of
+  // KeepWarmup. May throw like Add.
   void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 
-  // Counts observations after Begin. Nothing happens without a kernel. May throw bad_alloc; the
+  // Counts observations after Begin. Does nothing without a kernel. May throw bad_alloc; this
   // object must not be used afterwards, and the next start replays the log.
   void Add(const PredictionBatch& batch, const GroupValues& groups);
-  // After the observations of a row of the log. time: of the row. observations: of the model.
-  // May throw as Add.
+  // Raises alarms. Call it after the observations of a row of the log were added. time: of the row.
+  // observations: of the model. May throw like Add.
   void Decide(Alarm::Time time, std::int64_t observations);
-  // The alarm was dealt with; nothing changes when there is none, or it was before. observations:
-  // of the model. May throw as Add.
+  // Acknowledges an alarm. Does nothing if there is no such alarm or it was acknowledged before.
+  // observations: of the model. May throw like Add.
   void Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
                    std::int64_t observations);
-  // Rows that came, whether there is a kernel or not, and after a start those of the window.
+  // Call it for all received rows, with or without a kernel, and after a start for the rows of the
+  // window.
   void Screen(const PredictionBatch& batch) noexcept { screen_.Add(batch); }
 
   // Evidence of the whole model; unset without a kernel.
   [[nodiscard]] std::optional<EvidenceReading> Read() const;
   [[nodiscard]] MonitorSnapshot Snapshot();
   void Save(store::v1::MonitorState& out) const;
-  // Before the first observation. kernel: of the canonical lens, if it is known. observations: of
-  // the model. What was stored without a watch begins one. Errors: InvalidArgument.
+  // Call it before the first observation. kernel: the kernel of the canonical lens, if it is known.
+  // observations: of the model. If the stored state has no watch, a watch begins. Errors:
+  // InvalidArgument.
   [[nodiscard]] absl::Status Restore(const store::v1::MonitorState& stored,
                                      const std::optional<RunningKernel>& kernel,
                                      std::int64_t observations);
@@ -129,14 +131,14 @@ class ModelMonitor {
     std::string value;
     bool overflow = false;
     std::unique_ptr<EvidenceWatch> watch;
-    // Null when it is not that of the watch any more.
+    // Null if the watch has changed since.
     std::shared_ptr<const GroupSnapshot> snapshot;
   };
 
   // May throw bad_alloc.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> NewWatch(
       std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const;
-  // Where the next observation is, numbered from 0.
+  // Number of observations of the model before the next one.
   [[nodiscard]] std::int64_t Watched() const;
   // Index in groups_ of the group of this value. Creates the group if it is missing.
   [[nodiscard]] std::size_t GroupOf(const std::string& value, std::int64_t observations);
@@ -153,7 +155,7 @@ class ModelMonitor {
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.
   std::vector<std::string> warmup_groups_;
-  // Replaced, as snapshots share it.
+  // Replaced instead of changed, because snapshots share it.
   std::shared_ptr<const Alarms> alarms_ = std::make_shared<Alarms>();
   std::optional<Alarm::Time> last_counted_time_;
   std::array<std::int64_t, 2> raised_{};

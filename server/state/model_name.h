@@ -8,17 +8,18 @@
 
 namespace calibd::server {
 
-// "models/{model}" or "models/{model}/versions/{version}", both ids matching
+// The name "models/{model}" or "models/{model}/versions/{version}"; both ids match
 // ^[a-z0-9][a-z0-9._-]{0,62}$.
 struct ModelName {
   std::string model;
-  // Empty when the name carries none.
+  // Empty if the name has no version.
   std::string version;
 
   [[nodiscard]] std::string ToString() const;
 };
 
-// field: of the request, for the error. Errors: InvalidArgument (BadRequest).
+// field: the request field that holds the name, for the error. Errors: InvalidArgument
+// (BadRequest).
 [[nodiscard]] absl::StatusOr<ModelName> ParseModelName(std::string_view field,
                                                        std::string_view text);
 

@@ -17,7 +17,7 @@ std::string LensNames(const std::vector<Lens>& lenses) {
       lenses, ",", [](std::string* out, const Lens& lens) { absl::StrAppend(out, lens.name()); });
 }
 
-// The fields in which two declarations of one name differ.
+// Describes the fields in which two declarations of one name differ.
 std::string DescribeDifference(const ModelDeclaration& existing, const ModelDeclaration& declared) {
   std::vector<std::string> parts;
   const auto compare = [&parts](const char* field, const auto& was, const auto& is) {
@@ -82,7 +82,7 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
   try {
     found(model, true);
   } catch (...) {
-    // As if it had never been.
+    // Restores the state before the call.
     models_.erase(name);
     throw;
   }
@@ -165,7 +165,7 @@ absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Find(const ModelName& name
 }
 
 void ModelRegistry::Remove(const Model& model) {
-  // Let go after the lock is released.
+  // Destroyed after the lock is released.
   std::shared_ptr<Model> removed;
   const std::lock_guard lock(mutex_);
   const auto found = models_.find(model.declaration().name.ToString());

@@ -18,48 +18,50 @@
 
 namespace calibd::server {
 
-// All models by name. Thread-safe; no call takes longer than a look-up.
+// All models by name. Thread-safe; no call takes longer than a lookup.
 //
-// Before FinishRestoring the models are not all there, or not as they were: nobody but the
-// recovery gets one. What then fails with Unavailable (STARTING) says so below.
+// Before FinishRestoring, models are missing or incomplete, so only the recovery gets them.
+// Functions that return Unavailable (STARTING) until then say so below.
 class ModelRegistry {
  public:
   struct Limits {
     std::size_t max_models = 0;
-    // Most bytes that the declarations of all models may reserve together, including a new one.
+    // Maximum number of bytes that the declarations of all models together may reserve, including a
+    // new one.
     std::size_t state_memory_bytes = 0;
-    // The same of the disk, with kSharedDiskBytes.
+    // The same for the disk, including kSharedDiskBytes.
     std::size_t disk_bytes = std::numeric_limits<std::size_t>::max();
     std::size_t max_producers_per_model = 0;
   };
 
-  // writers: what the models' strands run on; must live longer than they do.
+  // writers: the threads of the models' strands; must outlive the models.
   ModelRegistry(const Limits& limits, ThreadPool& writers);
 
-  // Returns the existing model when its declaration is equal. found: called with the model
-  // and whether it is new, before any other call can find it.
-  // Errors: Unavailable; AlreadyExists naming what differs; ResourceExhausted.
+  // Returns the existing model if its declaration is equal. found: called with the model and
+  // whether it is new, before any other call can find it. Errors: Unavailable; AlreadyExists naming
+  // the differences; ResourceExhausted.
   using Found = std::function<void(const std::shared_ptr<Model>& model, bool created)>;
   [[nodiscard]] absl::Status Create(ModelDeclaration declaration, const Found& found);
-  // A model of the store, before FinishRestoring. Ids ascend. The limits are those of new models.
+  // Adds a model of the store, before FinishRestoring. Ids must ascend. The limits of new models do
+  // not apply.
   std::shared_ptr<Model> Restore(std::int64_t id, ModelDeclaration declaration,
                                  ModelSnapshot::Time create_time);
-  // Above all ids given so far.
+  // Makes new ids start at next_id, above all ids issued so far.
   void ReserveIds(std::int64_t next_id);
   void FinishRestoring();
   // Unavailable before FinishRestoring, OK after it.
   [[nodiscard]] absl::Status CheckRestored() const;
   // Errors: Unavailable; NotFound.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const ModelName& name) const;
-  // Its memory and disk count as reserved until Model::ReleaseReservation, or until its last user
-  // lets it go.
+  // Memory and disk of the model stay reserved until Model::ReleaseReservation, or until its last
+  // user destroys it.
   void Remove(const Model& model);
-  // Up to limit models whose names come after `after`, ascending. Errors: Unavailable.
+  // Returns up to `limit` models whose names come after `after`, ascending. Errors: Unavailable.
   [[nodiscard]] absl::StatusOr<std::vector<std::shared_ptr<Model>>> List(const std::string& after,
                                                                          std::size_t limit) const;
 
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return reserved_->memory; }
-  // With kSharedDiskBytes: what the store may come to occupy.
+  // The most disk space that the store may occupy, including kSharedDiskBytes.
   [[nodiscard]] std::size_t reserved_disk_bytes() const noexcept { return reserved_->disk; }
 
  private:
@@ -69,14 +71,14 @@ class ModelRegistry {
     std::atomic<std::size_t> disk = kSharedDiskBytes;
   };
 
-  // mutex_ is held.
+  // Requires mutex_ to be held.
   [[nodiscard]] absl::Status CheckRoom(const ModelDeclaration& declaration) const;
 
-  // mutex_ is held.
+  // Requires mutex_ to be held.
   std::shared_ptr<Model> Add(std::int64_t id, ModelDeclaration declaration,
                              ModelSnapshot::Time create_time);
 
-  // mutex_ is held.
+  // Requires mutex_ to be held.
   [[nodiscard]] absl::Status Check() const;
 
   const Limits limits_;

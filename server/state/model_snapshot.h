@@ -16,10 +16,10 @@
 
 namespace calibd::server {
 
-// One lens as it was at one moment.
+// The state of one lens at one moment.
 struct LensSnapshot {
   Lens lens = Lens::Canonical();
-  // Unset when the bandwidth could not be chosen; why.
+  // If the bandwidth could not be chosen, kernel is unset and bandwidth_error is the reason.
   std::optional<RunningKernel> kernel;
   std::string bandwidth_error;
   // One for each block size of the declaration; empty without a kernel.
@@ -30,7 +30,8 @@ struct LensSnapshot {
 struct ModelSnapshot {
   using Time = std::chrono::system_clock::time_point;
 
-  // Accepted, warm-up included. Once the bandwidth is known all are counted.
+  // Number of accepted observations, warm-up included. Once the bandwidth is known, all of them are
+  // counted.
   std::int64_t observations = 0;
   std::int64_t accepted_batches = 0;
   std::int64_t duplicate_batches = 0;
@@ -51,7 +52,7 @@ struct ModelSnapshot {
   RunningReliability reliability;
 
   [[nodiscard]] bool warming_up() const noexcept { return lenses.empty(); }
-  // Nothing when it is not there. lens: of the declaration or not.
+  // Returns null if there is no such lens. lens: need not be declared.
   [[nodiscard]] const LensSnapshot* Find(const Lens& lens) const noexcept;
 };
 

@@ -27,7 +27,8 @@ class MonitoringChecker {
   Monitoring Check(std::chrono::microseconds label_grace) {
     monitoring_.disabled = proto_.disabled();
     if (monitoring_.disabled) {
-      // Nothing else means anything, so that equal models have equal declarations.
+      // The other fields have no meaning then. Ignoring them makes equal models have equal
+      // declarations.
       return monitoring_;
     }
     CheckReal("significance_level", proto_.significance_level(), kMinLevel, kMaxLevel,
@@ -51,10 +52,10 @@ class MonitoringChecker {
     }
   }
 
-  // 0 leaves the default.
+  // 0 keeps the default.
   void CheckReal(const char* field, double value, double least, double most, double& out) {
     if (value == 0) return;
-    // Written so that NaN fails too.
+    // Written so that NaN fails the check too.
     if (!(value >= least && value <= most)) {
       Violate(field, "is ", value, ", expected ", least, "..", most);
       return;
@@ -129,7 +130,7 @@ Monitoring CheckMonitoring(const v1::Monitoring& monitoring, std::chrono::micros
 
 std::size_t WatchMemory(const Monitoring& monitoring, std::size_t class_count) noexcept {
   if (monitoring.disabled) return 0;
-  // The model's, the groups' and that of all other values.
+  // One process for the model, one per group, and one for the overflow group.
   const std::size_t processes = monitoring.group_tag.empty() ? 1 : monitoring.max_groups + 2;
   return processes * EvidenceWatch::MaxMemory(class_count) +
          class_count * kFrequencyCount * sizeof(double);

@@ -21,7 +21,7 @@ struct Monitoring {
   double tolerance = kDefaultTolerance;
   std::chrono::microseconds stale_after = std::chrono::hours(24);
   std::int64_t min_observations = 100;
-  // Empty: no groups; then the next two are 0.
+  // Empty: no groups; the next two fields are 0 then.
   std::string group_tag;
   std::size_t max_groups = 0;
   std::int64_t min_group_observations = 0;
@@ -35,19 +35,19 @@ inline constexpr std::size_t kMaxGroupValueLength = 64;
 // True if any field is declared. An empty message means the defaults, like a missing one.
 [[nodiscard]] bool DeclaresAny(const v1::Monitoring& monitoring);
 
-// Reads what was declared with the defaults filled in, but for max_groups, which is 0 where the
-// default is to be taken: it depends on the memory. label_grace: of the model.
-// violations: what is wrong is added, by fields below "model.monitoring."; the result is to be
-// left alone then.
+// Converts the declared settings and fills in the defaults. Exception: max_groups is 0 if its
+// default applies, because that depends on the memory. label_grace: of the model. violations:
+// receives the invalid fields, with paths below "model.monitoring."; the result is meaningless
+// then.
 [[nodiscard]] Monitoring CheckMonitoring(const v1::Monitoring& monitoring,
                                          std::chrono::microseconds label_grace,
                                          std::vector<Violation>& violations);
 
-// Most bytes that the watches of a model can hold; 0 when monitoring is disabled.
+// Maximum number of bytes that the watches of a model can hold; 0 if monitoring is disabled.
 [[nodiscard]] std::size_t WatchMemory(const Monitoring& monitoring,
                                       std::size_t class_count) noexcept;
 
-// As the API shows it.
+// Converts the settings for the API.
 [[nodiscard]] v1::Monitoring ToProto(const Monitoring& monitoring);
 
 }  // namespace calibd::server

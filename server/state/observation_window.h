@@ -11,8 +11,8 @@
 
 namespace calibd::server {
 
-// Rows in memory that never moves and is only ever appended to: rows that were
-// there when a reader got its view stay as they are.
+// Rows in memory that never moves and is only appended to. The rows that existed when a reader got
+// its view do not change.
 struct WindowChunk {
   WindowChunk(std::size_t class_count, std::size_t capacity)
       : probabilities(new double[class_count * capacity]), labels(new std::int32_t[capacity]) {}
@@ -21,12 +21,12 @@ struct WindowChunk {
   const std::unique_ptr<std::int32_t[]> labels;
 };
 
-// The newest observations as they were at one moment. Copying it copies no row.
+// The newest observations at one moment. Copying a view copies no row.
 class WindowView {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  // The newest n observations in their order, in one piece; n <= size().
+  // Returns the newest n observations in their order, contiguously; n <= size().
   [[nodiscard]] PredictionSet CopyNewest(std::size_t n) const;
 
  private:
@@ -40,16 +40,16 @@ class WindowView {
   std::size_t size_ = 0;
 };
 
-// The newest `capacity` observations of a model. Memory: capacity and one chunk.
-// One writer; views may be read by any thread while it appends.
+// The newest `capacity` observations of a model. Memory: capacity and one chunk. One thread writes;
+// any thread may read views meanwhile.
 class ObservationWindow {
  public:
   ObservationWindow(std::size_t class_count, std::size_t capacity, std::size_t chunk_rows);
 
-  // Takes the memory for the next n rows, so that Append of them cannot fail.
-  // May throw bad_alloc, and then nothing has changed.
+  // Allocates the memory for the next n rows, so that appending them cannot fail. May throw
+  // bad_alloc, after which nothing has changed.
   void Reserve(std::size_t n);
-  // Needs Reserve. Rows older than the newest `capacity` go.
+  // Call Reserve before. Removes the rows that are older than the newest `capacity`.
   void Append(const PredictionBatch& batch) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }

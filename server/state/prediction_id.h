@@ -26,9 +26,9 @@ struct PredictionId {
 
 [[nodiscard]] PredictionId HashId(std::string_view id) noexcept;
 
-// As the store holds them: 16 bytes each, low first, little-endian.
+// The form of the store: 16 bytes for each id, the low half first, little-endian.
 [[nodiscard]] std::string EncodeIds(std::span<const PredictionId> ids);
-// Empty unless `bytes` is a multiple of 16 long.
+// Returns an empty vector unless the length of `bytes` is a multiple of 16.
 [[nodiscard]] std::vector<PredictionId> DecodeIds(std::string_view bytes);
 
 }  // namespace calibd::server

@@ -57,8 +57,8 @@ std::uint64_t PredictionTracker::first_pending() const noexcept {
 PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
                                                       std::span<const PredictionId> ids,
                                                       std::span<const std::int32_t> labels) {
-  // What is due is as good as matured: whether a label is late must not depend on how busy
-  // the server is.
+  // Due predictions are treated as matured: whether a label is late must not depend on the load of
+  // the server.
   std::size_t due = matured_runs_;
   while (due < runs_.size() && elapsed - runs_[due].elapsed >= grace_) ++due;
   const std::uint64_t first_in_time =
@@ -161,7 +161,7 @@ void PredictionTracker::Forget(const Unneeded& unneeded) {
   for (std::size_t i = 0; i < unneeded.runs; ++i) {
     const Run& run = runs_.front();
     for (std::size_t row = 0; row < run.rows; ++row) {
-      // Unless a later prediction has its id.
+      // Skipped if a later prediction has the same id.
       const auto found = index_.find(entries_.front().id);
       if (found != index_.end() && found->second == first_entry_) index_.erase(found);
       entries_.pop_front();
@@ -203,7 +203,7 @@ void PredictionTracker::RestoreLabels(std::int64_t log_id, std::span<const Predi
                                       std::span<const std::int32_t> labels) {
   LabelBatch batch{.log_id = log_id};
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    // Others were forgotten since.
+    // The others were forgotten since.
     const auto found = index_.find(ids[i]);
     if (found != index_.end()) {
       entry(found->second).label = labels[i];

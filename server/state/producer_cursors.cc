@@ -28,9 +28,9 @@ absl::StatusOr<std::int64_t> ProducerCursors::Open(const std::string& producer_i
   const auto found = cursors_.find(producer_id);
   if (found == cursors_.end()) {
     if (cursors_.size() >= max_producers_) {
-      return MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_PRODUCERS",
-                       absl::StrCat("the model has ", cursors_.size(),
-                                    " producers, the most that are remembered for one"));
+      return MakeError(
+          absl::StatusCode::kResourceExhausted, "TOO_MANY_PRODUCERS",
+          absl::StrCat("the model has ", cursors_.size(), " producers, the maximum for one"));
     }
     cursors_.emplace(producer_id, Known{.cursor = {.epoch = epoch}, .moved = true});
     return 1;

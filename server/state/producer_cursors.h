@@ -13,35 +13,34 @@
 
 namespace calibd::server {
 
-// Where a batch stands in its producer's numbering.
+// The position of a batch in its producer's numbering.
 struct ProducerPosition {
   std::string producer_id;
   std::int64_t epoch = 0;
   std::int64_t sequence = 0;
 };
 
-// How far the producers of one model have come: the memory that makes a batch
-// count once. Not thread-safe.
+// The cursors of the producers of one model, by which a batch is counted only once. Not
+// thread-safe.
 class ProducerCursors {
  public:
-  // Contents of this many newest numbers of a producer are remembered: a number
-  // used again for other content is noticed among these.
+  // Number of the newest batches of a producer whose content hashes are kept. If one of these
+  // numbers is used again for other content, this is detected.
   static constexpr std::size_t kRememberedContents = 64;
 
   explicit ProducerCursors(std::size_t max_producers) : max_producers_(max_producers) {}
 
-  // Starts or goes on with a producer and fences its lower epochs. Returns the
-  // number expected next, 1 for a new producer.
-  // Errors: Aborted when a higher epoch was seen; ResourceExhausted when there
-  // are too many producers.
+  // Opens a producer and fences its lower epochs. Returns the number expected next, which is 1 for
+  // a new producer. Errors: Aborted if there was a higher epoch; ResourceExhausted if there are too
+  // many producers.
   [[nodiscard]] absl::StatusOr<std::int64_t> Open(const std::string& producer_id,
                                                   std::int64_t epoch);
 
   enum class Standing { kNext, kSettledBefore };
 
-  // Where the batch stands; changes nothing. The producer must be open.
-  // Errors: Aborted (fenced by a higher epoch), FailedPrecondition (a gap, names
-  // the expected number), AlreadyExists (the number was used for other content).
+  // Determines the standing of the batch without changing anything. The producer must be open.
+  // Errors: Aborted (fenced by a higher epoch), FailedPrecondition (a gap; names the expected
+  // number), AlreadyExists (the number was used for other content).
   [[nodiscard]] absl::StatusOr<Standing> Check(const ProducerPosition& position,
                                                std::uint64_t content_hash) const;
 
@@ -50,7 +49,7 @@ class ProducerCursors {
 
   [[nodiscard]] std::size_t size() const noexcept { return cursors_.size(); }
 
-  // How far one producer has come.
+  // The cursor of one producer.
   struct Cursor {
     std::int64_t epoch = 0;
     std::int64_t last_sequence = 0;
@@ -63,25 +62,25 @@ class ProducerCursors {
   [[nodiscard]] bool Replay(const ProducerPosition& position,
                             std::optional<std::uint64_t> content_hash);
 
-  // Cursors that moved since they were stored.
+  // Visits the cursors that have advanced since they were stored.
   template <typename Visit>
   void VisitMoved(const Visit& visit) const {
     for (const auto& [producer_id, known] : cursors_) {
       if (known.moved) visit(producer_id, known.cursor);
     }
   }
-  // They are stored.
+  // Marks all cursors as stored.
   void SetStored() noexcept;
 
-  // Unset for a producer that never was.
+  // Unset for an unknown producer.
   [[nodiscard]] std::optional<Cursor> Get(const std::string& producer_id) const;
-  // Sets what Get returned; unset: forgets the producer.
+  // Restores the result of Get; unset: forgets the producer.
   void Set(const std::string& producer_id, const std::optional<Cursor>& cursor);
 
  private:
   struct Known {
     Cursor cursor;
-    // Since it was stored.
+    // True if the cursor has advanced since it was stored.
     bool moved = false;
   };
 
@@ -89,7 +88,7 @@ class ProducerCursors {
   std::unordered_map<std::string, Known> cursors_;
 };
 
-// The content hashes of a cursor as the store holds them: little-endian, 8 bytes each.
+// The content hashes of a cursor in the form of the store: little-endian, 8 bytes each.
 [[nodiscard]] std::string EncodeContents(const ProducerCursors::Cursor& cursor);
 // Returns false if `contents` is invalid.
 [[nodiscard]] bool DecodeContents(std::string_view contents, ProducerCursors::Cursor& cursor);

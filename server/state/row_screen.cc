@@ -10,7 +10,7 @@
 namespace calibd::server {
 namespace {
 
-// Single-precision numbers are off what was printed by 6e-8 of it.
+// A single-precision number differs from its decimal form by up to 6e-8 of its value.
 constexpr double kRelativeError = 1e-7;
 constexpr std::uint64_t kHashMask = (std::uint64_t{1} << 60) - 1;
 
@@ -19,7 +19,8 @@ std::size_t RowsOf(std::size_t window) { return std::min(window, RowScreen::kMos
 // of allocating, so Add never allocates.
 std::size_t ReservedOf(std::size_t rows) { return 2 * (rows + 1); }
 
-// The least number of decimal digits that all have, up to RowScreen::kMostDigits + 1.
+// Returns the smallest number of decimal digits that suffices for all values, up to
+// RowScreen::kMostDigits + 1.
 std::uint8_t DigitsOf(std::span<const double> row) noexcept {
   static constexpr std::array<double, RowScreen::kMostDigits + 1> kScales{1,   1e1, 1e2, 1e3,
                                                                           1e4, 1e5, 1e6};
@@ -59,7 +60,8 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
         XXH3_64bits_withSeed(g.data(), g.size_bytes(), static_cast<XXH64_hash_t>(batch.labels[i])) &
         kHashMask;
     row.digits = DigitsOf(g) & 7U;
-    // Before the oldest goes: a data set of as many rows that comes again is seen.
+    // Before the oldest row is removed, so that the repetition of a data set of exactly this many
+    // rows is detected.
     const auto equal = places_.find(std::uint64_t{row.hash});
     row.duplicate = equal != places_.end() && row.digits > few_digits ? 1 : 0;
     if (equal != places_.end()) places_.erase(equal);

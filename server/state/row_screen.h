@@ -12,25 +12,26 @@
 
 namespace calibd::server {
 
-// What the newest rows look like, for warnings: rows that are equal, of as many as the window holds
-// and at most kMostRows; and probabilities that were printed with few digits, of at most
-// kMostDigitRows of these. A start screens the window again, and knows of no row before it. Not
+// Statistics of the newest rows, for warnings: the number of repeated rows among as many rows as
+// the window holds, at most kMostRows; and the number of decimal digits of the probabilities of at
+// most kMostDigitRows rows. A start screens the rows of the window again, and no earlier ones. Not
 // thread-safe.
 class RowScreen {
  public:
-  // Decimal digits 1, 2, ..., 6 are looked for.
+  // Numbers of decimal digits from 1 to this one are detected.
   static constexpr std::size_t kMostDigits = 6;
-  // Rows with so few may well be equal by chance; of two classes sooner, as one number says both.
+  // Rows with at most this many digits may be equal by chance. With two classes more digits are
+  // needed, because one probability determines the other.
   static constexpr std::size_t kFewDigits = 4;
   static constexpr std::size_t kFewDigitsOfTwoClasses = kMostDigits;
   static constexpr std::size_t kMostRows = 65536;
-  // Fewer, as what is printed otherwise is to be noticed soon.
+  // Smaller than kMostRows, so that a change of the number of digits is noticed soon.
   static constexpr std::size_t kMostDigitRows = 2048;
 
   struct Counts {
     std::int64_t rows = 0;
-    // Rows with more than so few digits that are equal, label and all, to one of as many rows
-    // before it as are screened.
+    // Number of rows with more than kFewDigits digits that equal an earlier one of the screened
+    // rows, including the label.
     std::int64_t duplicates = 0;
     // Among the newest `digit_rows` rows: the number of rows whose probabilities have at most 1, 2,
     // ..., 6 digits, and the number whose probabilities are all 0 or 1.
@@ -39,12 +40,12 @@ class RowScreen {
     std::int64_t hard = 0;
   };
 
-  // window: of the model, >= 1. May throw bad_alloc.
+  // window: the length of the model's window, >= 1. May throw bad_alloc.
   explicit RowScreen(std::size_t window);
   RowScreen(const RowScreen&) = delete;
   RowScreen& operator=(const RowScreen&) = delete;
 
-  // batch: valid. Cost: O(m) a row; takes no memory.
+  // batch: valid. Cost: O(m) per row; allocates no memory.
   void Add(const PredictionBatch& batch) noexcept;
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
@@ -54,12 +55,12 @@ class RowScreen {
   struct Row {
     // 60 bits.
     std::uint64_t hash : 60 = 0;
-    // kMostDigits + 1: more; 0: all are 0 or 1.
+    // kMostDigits + 1: more digits; 0: all probabilities are 0 or 1.
     std::uint64_t digits : 3 = 0;
     std::uint64_t duplicate : 1 = 0;
   };
 
-  // places_ holds indices into rows_; both functors look at the hash of the row there.
+  // places_ holds indices into rows_; both functors compare the hashes of these rows.
   struct PlaceHash {
     using is_transparent = void;
     const Row* rows;
@@ -79,7 +80,7 @@ class RowScreen {
 
   void CountDigits(const Row& row, std::int64_t sign) noexcept;
 
-  // A ring: the oldest is at next_ once it is full.
+  // A ring buffer: once it is full, the oldest row is at next_.
   std::vector<Row> rows_;
   std::size_t size_ = 0;
   std::size_t next_ = 0;

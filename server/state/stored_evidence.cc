@@ -1,4 +1,4 @@
-// What is watched of a model, as the store holds it.
+// Conversion of the monitoring state of a model to and from the messages of the store.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -83,7 +83,7 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.recent, *out.mutable_recent());
 }
 
-// Names the experts of a state that was stored without their ids.
+// Sets the expert ids of a state that was stored without them.
 void NameExperts(EvidenceTotals& state) {
   // The number of experts of each kind. All kinds had equal shares.
   constexpr std::array<std::size_t, 7> kExpertsOfKind = {7, 6, 2, 2, 10, 4, 3};
@@ -178,7 +178,7 @@ void Put(const Alarm& alarm, store::v1::Alarm& out) {
   out.set_note(alarm.note);
 }
 
-// Nothing when it is none.
+// Returns nothing if the stored alarm is invalid.
 std::optional<Alarm> Get(const store::v1::Alarm& stored) {
   if (stored.id() < 1 || (stored.kind() != static_cast<int>(Alarm::Kind::kEvidence) &&
                           stored.kind() != static_cast<int>(Alarm::Kind::kDrift))) {
@@ -228,12 +228,12 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
   if (absl::Status status = process_.Restore(Get(stored.evidence())); !status.ok()) return status;
   if (!Get(stored.reliability(), reliability_) ||
       reliability_.Total().count != stored.evidence().count()) {
-    return absl::InvalidArgumentError("the reliability is not that of the evidence");
+    return absl::InvalidArgumentError("the reliability does not match the evidence");
   }
   const auto m = static_cast<int>(features_->class_count());
   if (stored.class_labels_size() != m || stored.class_predicted_size() != m ||
       stored.class_variances_size() != m) {
-    return absl::InvalidArgumentError("the class frequencies are not of its classes");
+    return absl::InvalidArgumentError("the class frequencies do not match the classes");
   }
   std::vector<RunningClassFrequencies::Class> classes;
   for (int k = 0; k < m; ++k) {
@@ -242,21 +242,20 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
                        .variance = stored.class_variances(k)});
     if (classes.back().labels < 0 || !IsSum(classes.back().predicted) ||
         !IsSum(classes.back().variance)) {
-      return absl::InvalidArgumentError("the class frequencies cannot be");
+      return absl::InvalidArgumentError("the class frequencies are impossible");
     }
   }
   if (!null_squares_.Restore({.count = stored.evidence().count(),
                               .moments = Get(stored.null_squares()),
                               .previous = Get(stored.null_squares_previous())})) {
-    return absl::InvalidArgumentError("the squares under the null hypothesis cannot be");
+    return absl::InvalidArgumentError("the squares under the null hypothesis are impossible");
   }
-  // A state that was stored without class evidence starts it now: an e-process may start at any
-  // time.
+  // If the stored state has no class evidence, it begins now: an e-process may begin at any time.
   if (stored.has_class_evidence() &&
       (stored.class_evidence().count() > stored.evidence().count() ||
        !class_evidence_.Restore({.count = stored.class_evidence().count(),
                                  .inverses = Get(stored.class_evidence().inverses())}))) {
-    return absl::InvalidArgumentError("the evidence against single classes cannot be");
+    return absl::InvalidArgumentError("the evidence against single classes is impossible");
   }
   frequencies_ = RunningClassFrequencies(std::move(classes));
   first_observation_ = stored.first_observation();
@@ -292,7 +291,7 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
   for (const store::v1::GroupState& group : stored.groups()) {
     if (watch == nullptr || monitoring_.group_tag.empty() ||
         static_cast<std::size_t>(stored.groups_size()) > monitoring_.max_groups + 1) {
-      return absl::InvalidArgumentError("has groups that it cannot have");
+      return absl::InvalidArgumentError("has impossible groups");
     }
     Group& restored = groups.emplace_back();
     restored.value = group.value();

@@ -1,4 +1,4 @@
-// A model's state as the store holds it.
+// Conversion of the state of a model to and from the messages of the store.
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -59,7 +59,7 @@ void ToProto(const LabelCoverage& coverage, const std::vector<ClassCoverage>& cl
   }
 }
 
-// Empty when the counts are not of as many classes; fills them in else.
+// Fills in the counts. Returns nothing if their number differs from that of the classes.
 std::optional<LabelCoverage> FromProto(const store::v1::LabelCoverage& stored,
                                        std::vector<ClassCoverage>& classes) {
   const auto m = static_cast<int>(classes.size());
@@ -187,7 +187,9 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   std::vector<ClassCoverage> classes(class_coverage_.size());
   if (state_.label_coverage.has_value()) {
     coverage = FromProto(state.label_coverage(), classes);
-    if (!coverage.has_value()) return Damaged(declaration_, "has no label coverage of its classes");
+    if (!coverage.has_value()) {
+      return Damaged(declaration_, "has a label coverage that does not match its classes");
+    }
   }
   if (monitor_.has_value()) {
     const std::optional<RunningKernel> kernel =

@@ -17,7 +17,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// The greatest count that a double holds exactly; as microseconds since 1970, the year 2255.
+// The largest integer that a double represents exactly; in microseconds since 1970, the year 2255.
 constexpr std::int64_t kGreatestInteger = std::int64_t{1} << 53;
 
 absl::Status OutOfRange(const FieldDescriptor& field, const std::string& value) {

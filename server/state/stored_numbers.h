@@ -7,9 +7,9 @@
 
 namespace calibd::server {
 
-// Checks the numbers of a message from the store: reals are finite, and signed integers are counts
-// or times in [0, 2^53], so that sums of them do not overflow. `dropped_rows`, which clients claim,
-// is only >= 0. Errors: InvalidArgument naming the field and its value.
+// Checks the numbers in a message from the store: reals are finite, and signed integers are counts
+// or times in [0, 2^53], so that their sums do not overflow. `dropped_rows`, which clients report,
+// only has to be >= 0. Errors: InvalidArgument naming the field and its value.
 [[nodiscard]] absl::Status CheckStoredNumbers(const google::protobuf::Message& message);
 
 }  // namespace calibd::server

@@ -13,7 +13,7 @@
 namespace calibd::server {
 namespace {
 
-// A client may claim any count; the sum must not overflow.
+// Clients may report any count; the sum must not overflow.
 void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
   total = amount > std::numeric_limits<std::int64_t>::max() - total
               ? std::numeric_limits<std::int64_t>::max()
@@ -203,8 +203,8 @@ ClassCoverage& StrandState::CoverageOf(std::int32_t predicted_class) noexcept {
 }
 
 void StrandState::Observe(const PredictionBatch& batch, const GroupValues& groups) {
-  // The rows that belong to the warm-up. The window is at least as large, so
-  // that it holds all of them until the bandwidth is known.
+  // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
+  // all of them until the bandwidth is known.
   const std::size_t missing =
       warming_up() ? declaration_.warmup - static_cast<std::size_t>(state_.observations) : 0;
   const std::size_t head = std::min(missing, batch.size());
@@ -247,7 +247,7 @@ void StrandState::Decide(ModelSnapshot::Time time) {
 
 std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
   if (class_coverage_changed_) {
-    // m of them: copied once for all batches that are published together.
+    // m counts, copied once for all batches that are published together.
     state_.label_coverage->classes =
         std::make_shared<const std::vector<ClassCoverage>>(class_coverage_);
     class_coverage_changed_ = false;

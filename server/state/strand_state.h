@@ -28,44 +28,44 @@ namespace calibd::server {
 // Belongs to the model's strand, and during recovery to the recovering thread.
 class StrandState {
  public:
-  // declaration: must live longer.
+  // declaration: must outlive this object.
   explicit StrandState(const ModelDeclaration& declaration);
 
-  // Does what the row says. time: of the row, since 1970. May throw bad_alloc, and then only a
-  // start can go on with the log.
+  // Applies a row of the log. time: of the row, since 1970. May throw bad_alloc; only a start can
+  // then continue with the log.
   void Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time);
-  // A batch was sent again. The log does not say so.
+  // Counts a batch that was sent again. The log does not record this.
   void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
   // A part of Apply: counts valid observations. When they complete the warm-up, the bandwidth is
-  // chosen and the kept observations are counted first; the result does not depend on how the
-  // sequence is cut into batches. May throw as Apply.
+  // chosen and the kept observations are counted first. The result does not depend on how the
+  // sequence is divided into batches. May throw like Apply.
   void Observe(const PredictionBatch& batch, const GroupValues& groups = {});
-  // A part of Apply, after the observations of a row: decides about alarms. May throw as Apply.
+  // A part of Apply, after the observations of a row: raises alarms. May throw like Apply.
   void Decide(ModelSnapshot::Time time);
 
-  // The state as readers see it. Copies no row of the window. May throw bad_alloc.
+  // Returns the state for readers. Copies no row of the window. May throw bad_alloc.
   [[nodiscard]] std::shared_ptr<const ModelSnapshot> Snapshot();
-  // Which rows of the log are needed.
+  // Decides which rows of the log are needed.
   [[nodiscard]] LogRetention& retention() noexcept { return retention_; }
   [[nodiscard]] History& history() noexcept { return history_; }
   [[nodiscard]] const History& history() const noexcept { return history_; }
-  // Unset for a model without a watch.
+  // Unset for a model that is not monitored.
   [[nodiscard]] std::optional<WatchMark> watch_mark() const;
 
-  // All that the rows so far did, without their window.
+  // Returns the effect of all rows so far, without the window.
   [[nodiscard]] store::v1::ModelState Save() const;
-  // Before the first row. Continues where Save was: the same rows after it give the same bits.
-  // Errors: DataLoss if it is no state of a model with this declaration.
+  // Restores a saved state. Call it before the first row. The same later rows then give the same
+  // bits. Errors: DataLoss if it is not a state of a model with this declaration.
   [[nodiscard]] absl::Status Restore(const store::v1::ModelState& state);
-  // After Restore and before Apply, for the rows that the restored state holds, in order: fills
-  // the window.
+  // Fills the window. Call it after Restore and before Apply, for the rows that the restored state
+  // covers, in order.
   void Refill(const LogRow& row, std::int64_t log_id);
-  // After all rows of a start: the pending predictions by their predicted classes, which Save
-  // leaves out because the log tells them.
+  // Sets the pending predictions by predicted class, which Save leaves out because the log contains
+  // them. Call it after all rows of a start.
   void RestorePending(std::span<const PendingCounts> pending) noexcept;
 
  private:
-  // A lens, or why it has no bandwidth.
+  // A lens, or the reason why it has no bandwidth.
   struct LensState {
     Lens lens = Lens::Canonical();
     std::optional<RunningKernel> kernel;
@@ -84,18 +84,19 @@ class StrandState {
   void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
   [[nodiscard]] ClassCoverage& CoverageOf(std::int32_t predicted_class) noexcept;
 
-  // warmup: empty when no lens needs it.
+  // warmup: empty if no lens needs it.
   [[nodiscard]] std::vector<LensState> CreateLenses(const PredictionSet& warmup) const;
   [[nodiscard]] LensState CreateLens(const Lens& lens, const PredictionSet& warmup) const;
   [[nodiscard]] absl::StatusOr<LensState> RestoreLens(const Lens& lens,
                                                       const store::v1::LensState& stored) const;
   [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
-  // A watch from the first observation on over the canonical lens's kernel; null without a kernel.
+  // Creates a watch that begins with the first observation, with the kernel of the canonical lens;
+  // null without a kernel.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
       const std::vector<LensState>& lenses) const;
   // Counts observations in every lens.
   void Count(const PredictionBatch& batch) noexcept;
-  // An observation that the restored state has counted.
+  // Adds an observation that the restored state includes to the window.
   void RestoreWindow(const PredictionBatch& batch, const GroupValues& groups);
 
   const ModelDeclaration& declaration_;

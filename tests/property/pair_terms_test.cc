@@ -30,7 +30,7 @@ PredictionSet Predictions(std::size_t n, std::size_t m) {
   return set;
 }
 
-TEST(PairTermsTest, HaveTheBitsOfTheScalarFunctions) {
+TEST(PairTermsTest, EqualTheScalarFunctionsBitForBit) {
   ForEachTarget([] {
     for (const std::size_t m : {2U, 3U, 4U, 5U, 7U, 8U, 10U, 101U}) {
       for (std::size_t n = 2; n <= kMaxPairs + 1; n += n < 11 ? 1 : 11) {

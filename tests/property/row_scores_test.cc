@@ -33,7 +33,7 @@ PredictionSet Predictions(std::size_t n, std::size_t m) {
   return set;
 }
 
-TEST(RowScoresTest, AreThoseOfTheirDefinitions) {
+TEST(RowScoresTest, EqualTheirDefinitions) {
   ForEachTarget([] {
     for (const std::size_t m : {2U, 3U, 4U, 5U, 7U, 8U, 10U, 101U}) {
       for (std::size_t n = 1; n <= kMaxScoredRows; ++n) {

@@ -64,12 +64,12 @@ TEST(AnticonservativeLevelTest, CmeTestNearsItsLevelWithObservations) {
               0.01 + 5 * std::sqrt(kLevel * (1 - kLevel) / kSimulations));
 }
 
-TEST(AnticonservativeLevelTest, CmeTestSeesMiscalibration) {
+TEST(AnticonservativeLevelTest, CmeTestDetectsMiscalibration) {
   EXPECT_GE(CmeRejectionRate(GeneratorSpec::M2(), 250, 100), 0.95);
   EXPECT_GE(CmeRejectionRate(GeneratorSpec::M3(), 250, 100), 0.718 - Margin(0.718, 100, 500));
 }
 
-TEST(AnticonservativeLevelTest, ConsistencyResamplingSeesMiscalibration) {
+TEST(AnticonservativeLevelTest, ConsistencyResamplingDetectsMiscalibration) {
   // A power of .99 would show at least this in 100 simulations.
   const double least = 0.99 - 5 * std::sqrt(0.99 * 0.01 / 100);
   for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
@@ -78,7 +78,7 @@ TEST(AnticonservativeLevelTest, ConsistencyResamplingSeesMiscalibration) {
   }
 }
 
-TEST(AnticonservativeLevelTest, ConsistencyResamplingRejectsTheMoreTheFinerTheBins) {
+TEST(AnticonservativeLevelTest, ConsistencyResamplingRejectsMoreOftenWithFinerBins) {
   // Most of ten bins a class hold one observation. Rows drawn twice then share a bin,
   // so that fewer bins of replicates are off: each sample is rejected.
   EXPECT_GE(ConsistencyRejectionRate(UniformBins{10}, 50), 0.95);

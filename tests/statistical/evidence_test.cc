@@ -42,7 +42,7 @@ void Record(const std::string& name, double value) {
   ::testing::Test::RecordProperty(name, std::to_string(value));
 }
 
-TEST(EvidenceLevelTest, FalseAlarmsStayBelowTheLevelThoughPolledAtEveryPrediction) {
+TEST(EvidenceLevelTest, FalseAlarmsStayBelowTheLevelWhenPolledAtEveryPrediction) {
   double sum = 0;
   int models = 0;
   const int simulations = Repeated(300);
@@ -79,7 +79,7 @@ Mean MeanOf(const std::vector<std::size_t>& values) {
   return {moments.mean, std::sqrt(moments.Variance() / static_cast<double>(moments.count))};
 }
 
-TEST(DriftLevelTest, AverageRunLengthsAreAtLeastAsPromised) {
+TEST(DriftLevelTest, AverageRunLengthsAreAtLeastThePromisedOnes) {
   constexpr double kRunLength = 300;
   // Runs are cut off, which makes their mean smaller.
   constexpr std::size_t kLongest = 1500;
@@ -111,7 +111,7 @@ TEST(DriftLevelTest, AverageRunLengthsAreAtLeastAsPromised) {
   }
 }
 
-TEST(DriftPowerTest, AChangeIsFoundSoonAfterALongCalmTime) {
+TEST(DriftPowerTest, AChangeIsDetectedSoonAfterALongCalibratedPeriod) {
   // Measured: 87 predictions in the median after 3000 without a change.
   constexpr std::size_t kCalm = 3000;
   const double threshold = DriftThreshold(1e6);
@@ -132,7 +132,7 @@ TEST(DriftPowerTest, AChangeIsFoundSoonAfterALongCalmTime) {
   EXPECT_LE(delay, 1.3 * 87);
 }
 
-TEST(ConfidenceSequenceTest, HoldsAtEveryPredictionAtOnce) {
+TEST(ConfidenceSequenceTest, HoldsAtAllPredictionsSimultaneously) {
   GeneratorSpec some = GeneratorSpec::M3();
   some.pi = 0.3;
   for (const GeneratorSpec& spec : {GeneratorSpec::M1(), some, GeneratorSpec::M3()}) {
@@ -243,7 +243,7 @@ double UpperMissRate(const Kernel& kernel, double skce, double useful, const Dra
   return static_cast<double>(missed) / simulations;
 }
 
-TEST(ConfidenceSequenceTest, TheUpperBoundHoldsAtEveryBlockAtOnce) {
+TEST(ConfidenceSequenceTest, TheUpperBoundHoldsAtAllBlocksSimultaneously) {
   const double allowed = kLevel + Margin(kLevel, Repeated(300));
   const auto stream = [](const GeneratorSpec& spec) {
     return [spec](std::uint64_t seed) { return Draw(spec, 4000, seed); };
@@ -350,7 +350,7 @@ EvidenceReading Combined(const std::vector<EvidenceState>& states) {
   return *CombineDisjoint(parts);
 }
 
-TEST(CombinedEvidenceTest, PartsKnowWhatTheWholeKnows) {
+TEST(CombinedEvidenceTest, PartsHaveTheStrengthOfTheWhole) {
   const auto features = FeaturesOf(GeneratorSpec::M1());
   std::vector<double> pooled;
   std::vector<double> combined;
@@ -403,7 +403,7 @@ double FalseShare(const std::vector<bool>& rejected, std::size_t first) {
   return all == 0 ? 0 : static_cast<double>(of_null) / static_cast<double>(all);
 }
 
-TEST(EbhTest, KeepsTheFalseDiscoveryRateThatTheWorstDependenceReaches) {
+TEST(EbhTest, KeepsTheFalseDiscoveryRateUnderTheWorstDependence) {
   // With probability alpha, spread over the sizes k, k hypotheses at random have e = K / (alpha k)
   // and all others 0: each mean is 1, and the false discovery rate is alpha, not less.
   constexpr std::size_t kHypotheses = 8;
@@ -429,7 +429,7 @@ TEST(EbhTest, KeepsTheFalseDiscoveryRateThatTheWorstDependenceReaches) {
   EXPECT_NEAR(share.mean, kAlpha, Margin(kAlpha, simulations));
 }
 
-TEST(EbhTest, FindsTheWrongModelsAmongManyAndFewOthers) {
+TEST(EbhTest, FindsTheMiscalibratedModelsAmongManyAndFewOthers) {
   // 20 models, of which the first 5 are wrong, and the rest see the same labels of the same
   // predictions: their e-values are equal.
   constexpr std::size_t kWrong = 5;
@@ -461,7 +461,7 @@ TEST(EbhTest, FindsTheWrongModelsAmongManyAndFewOthers) {
   EXPECT_GT(found.mean, 0.8);
 }
 
-TEST(ClassEvidenceLevelTest, FalseAlarmsOfEachClassStayBelowTheLevelThoughPolled) {
+TEST(ClassEvidenceLevelTest, FalseAlarmsOfEachClassStayBelowTheLevelWhenPolled) {
   for (const std::size_t m : {2u, 10u}) {
     const GeneratorSpec spec = GeneratorSpec::M1(m);
     const int simulations = Repeated(400);
@@ -493,7 +493,7 @@ TEST(ClassEvidenceLevelTest, FalseAlarmsOfEachClassStayBelowTheLevelThoughPolled
   }
 }
 
-TEST(ClassEvidencePowerTest, FindsTheClassesThatAreOffAndFewOthers) {
+TEST(ClassEvidencePowerTest, FindsTheMiscalibratedClassesAndFewOthers) {
   // Three in ten labels of class 3 are called class 0; all other classes come as predicted. And
   // class 1 of two is predicted too boldly, as often as it comes.
   const int simulations = Repeated(100);

@@ -57,7 +57,7 @@ KernelSpec MatrixValued() {
           kM))};
 }
 
-TEST(LensLevelTest, QuadraticTestHasItsLevelOnM1AsEachLensSeesIt) {
+TEST(LensLevelTest, QuadraticTestHasItsLevelOnM1WithEachLens) {
   constexpr int kSimulations = 500;
   for (const Lens& lens : Lenses()) {
     SCOPED_TRACE(lens.name());
@@ -70,7 +70,7 @@ TEST(LensLevelTest, QuadraticTestHasItsLevelOnM1AsEachLensSeesIt) {
       kLevel, Margin(kLevel, kSimulations) + 0.01);
 }
 
-TEST(LensLevelTest, QuadraticTestFindsM2AsEachLensSeesIt) {
+TEST(LensLevelTest, QuadraticTestDetectsM2WithEachLens) {
   // A power of .99 would show at least this. Each of these lenses sees the first class.
   constexpr int kSimulations = 100;
   const double least = 0.99 - Margin(0.99, kSimulations);
@@ -83,7 +83,7 @@ TEST(LensLevelTest, QuadraticTestFindsM2AsEachLensSeesIt) {
       least);
 }
 
-TEST(LensLevelTest, GroupsAreBlindToWhatIsConfusedWithinThem) {
+TEST(LensLevelTest, GroupsCannotDetectConfusionWithinAGroup) {
   // Each label moves to the next class of its group: predictions are right about groups alone.
   constexpr int kSimulations = 500;
   const auto swap_in_group = [](PredictionSet& set) {

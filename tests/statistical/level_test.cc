@@ -99,7 +99,7 @@ TEST(LevelTest, DistributionFreeBoundsNeverRejectUnderM1) {
   EXPECT_EQ(RejectionRate(GeneratorSpec::M1(), 1000, 103, smallest), 0);
 }
 
-TEST(PowerTest, QuadraticTestFindsM2AndM3) {
+TEST(PowerTest, QuadraticTestDetectsM2AndM3) {
   for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
     // A power of .99 would show at least this in 200 simulations.
     EXPECT_GE(RejectionRate(spec, 200, 104, Quadratic), 0.99 - Margin(0.99, 200));
@@ -158,7 +158,7 @@ TEST(PowerTest, QuadraticTestHasTheMostPowerOnM2AndM3) {
   }
 }
 
-TEST(PowerTest, TheOrderIsStrictWhereMiscalibrationIsWeak) {
+TEST(PowerTest, TheOrderIsStrictForWeakMiscalibration) {
   // Three labels in ten ignore the prediction.
   constexpr int kSimulations = 300;
   GeneratorSpec spec = GeneratorSpec::M3();
@@ -172,7 +172,7 @@ TEST(PowerTest, TheOrderIsStrictWhereMiscalibrationIsWeak) {
   EXPECT_GT(count.quadratic - count.unbiased_bound, margin);
 }
 
-TEST(PowerTest, LinearTestSeesM3MoreOftenThanItsLevel) {
+TEST(PowerTest, LinearTestRejectsM3MoreOftenThanItsLevel) {
   EXPECT_GE(RejectionRate(GeneratorSpec::M3(), 400, 105, Linear), kLevel + Margin(kLevel, 400));
 }
 

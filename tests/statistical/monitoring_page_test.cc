@@ -142,7 +142,7 @@ void ExpectSameMedian(std::vector<std::size_t> times, double on_page, const std:
   EXPECT_LE(on_page, static_cast<double>(times[high])) << what;
 }
 
-TEST(MonitoringPageTest, WhatIsWrongIsFoundAsSoonAsThePageSays) {
+TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
   // An oracle that knows the alternative, and bets its likelihood ratio, needs 1, 2 and 25 in
   // the median for the first three. Who must bet on other alternatives too needs more: of the
   // second row 2 is out of reach. The other targets hold by a factor of 1.3.
@@ -227,7 +227,7 @@ TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
   }
 }
 
-TEST(MonitoringPageTest, WhatMakesTheEvidenceFalseDoesSoAsOftenAsThePageSays) {
+TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays) {
   const auto table = Table("assumptions");
   const GeneratorSpec spec = GeneratorSpec::M1();
   const auto features = FeaturesOf(spec);

@@ -39,7 +39,7 @@ struct Simulated {
 
 // 2000 draws: the share above a 95 % quantile has standard error .0049. The Gamma
 // approximation may be off by .01 more.
-TEST(NoiseFloorTest, IsWhatACalibratedModelShows) {
+TEST(NoiseFloorTest, MatchesACalibratedModel) {
   constexpr int kDraws = 2000;
   constexpr std::size_t kN = 300;
   std::mt19937_64 rng(7);

@@ -45,7 +45,7 @@ double CorpCoverage(const GeneratorSpec& spec, std::size_t n, int simulations) {
   return static_cast<double>(inside) / simulations;
 }
 
-TEST(ReliabilityBandTest, CorpBandHoldsItsLevelUnderCalibration) {
+TEST(ReliabilityBandTest, CorpBandHasItsLevelUnderCalibration) {
   // At least the level at every n; ties among regressions can only add to it.
   EXPECT_GE(CorpCoverage(GeneratorSpec::M1(), 20, 3000), kLevel - Margin(3000));
   const double coverage = CorpCoverage(GeneratorSpec::M1(), 250, 3000);
@@ -58,7 +58,7 @@ TEST(ReliabilityBandTest, CorpBandShowsMiscalibration) {
   EXPECT_LE(CorpCoverage(GeneratorSpec::M3(), 250, 200), 0.5);
 }
 
-TEST(ReliabilityBandTest, BinnedBandsHoldTheirLevelUnderCalibration) {
+TEST(ReliabilityBandTest, BinnedBandsHaveTheirLevelUnderCalibration) {
   auto generator = Generator::Create(GeneratorSpec::M1(), 202);
   int bins = 0;
   int in_consistency_band = 0;
@@ -75,7 +75,7 @@ TEST(ReliabilityBandTest, BinnedBandsHoldTheirLevelUnderCalibration) {
   EXPECT_GE(static_cast<double>(in_consistency_band) / bins, kLevel - Margin(bins));
 }
 
-TEST(ReliabilityBandTest, ConfidenceIntervalsHoldTheTrueFrequency) {
+TEST(ReliabilityBandTest, ConfidenceIntervalsContainTheTrueFrequency) {
   // Of a single bin, where the labels' probability is the same for all.
   auto generator = Generator::Create({{1000, 1000}, 1, {0.3, 0.7}}, 203);
   constexpr int kSimulations = 3000;

@@ -43,7 +43,7 @@ Shares Simulate(const GeneratorSpec& spec, std::size_t n, int simulations) {
           static_cast<double>(two_deviations) / simulations};
 }
 
-TEST(StandOutTest, PlacesOfACalibratedModelRarelyDo) {
+TEST(StandOutTest, PlacesOfACalibratedModelRarelyStandOut) {
   constexpr int kSimulations = 400;
   const double bound = kStandOutLevel + testing::Margin(kStandOutLevel, kSimulations);
   for (const std::size_t m : {std::size_t{2}, std::size_t{5}, std::size_t{20}}) {
@@ -63,7 +63,7 @@ TEST(StandOutTest, PlacesOfACalibratedModelRarelyDo) {
   }
 }
 
-TEST(StandOutTest, PlacesOfAMiscalibratedModelDo) {
+TEST(StandOutTest, PlacesOfAMiscalibratedModelStandOut) {
   EXPECT_GE(Simulate(GeneratorSpec::M2(5), 300, 100).stands_out, 0.95);
 }
 

@@ -13,7 +13,7 @@ constexpr char kBadRequest[] = "type.googleapis.com/google.rpc.BadRequest";
 constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
 constexpr char kErrorInfo[] = "type.googleapis.com/google.rpc.ErrorInfo";
 
-// A server can send any text; the shown text must stay readable.
+// Limits the shown text, because a server can send any number of violations.
 constexpr int kMaxShownViolations = 10;
 
 template <typename Message>
@@ -54,8 +54,8 @@ absl::Status FromRpcStatus(const rpc::Status& status) {
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   rpc::Status full;
-  // The details are a convenience: when they cannot be read, or belong to
-  // another status, the call's own code and message stand.
+  // If the details cannot be read or belong to another status, only the call's own code and message
+  // are used.
   if (!full.ParseFromString(status.error_details()) || full.code() != status.error_code()) {
     full.Clear();
   }
@@ -67,7 +67,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
 std::optional<std::chrono::milliseconds> RetryDelay(const absl::Status& status) {
   const auto info = Detail<rpc::RetryInfo>(status, kRetryInfo);
   if (!info.has_value()) return std::nullopt;
-  // Bounded so that a wrong answer cannot park a client for years.
+  // Bounded, so that a wrong response cannot block a client for years.
   const auto seconds = std::clamp<std::int64_t>(info->retry_delay().seconds(), 0, 3600);
   const auto nanos = std::clamp<std::int32_t>(info->retry_delay().nanos(), 0, 999'999'999);
   return std::chrono::milliseconds(seconds * 1000 + nanos / 1'000'000);

@@ -12,9 +12,9 @@
 
 namespace calibd::client {
 
-// The code and message of a call's status with the decoded BadRequest appended
-// as "; field: description" where the message does not say it already. The
-// details ride along as payloads under their type URLs.
+// Converts the status of a call. The message gets the violations of the BadRequest appended as ";
+// field: description", unless it already contains them. The details become payloads under their
+// type URLs.
 [[nodiscard]] absl::Status FromGrpcStatus(const grpc::Status& status);
 [[nodiscard]] absl::Status FromRpcStatus(const rpc::Status& status);
 
@@ -22,12 +22,11 @@ namespace calibd::client {
 [[nodiscard]] std::optional<std::chrono::milliseconds> RetryDelay(const absl::Status& status);
 [[nodiscard]] std::vector<rpc::BadRequest::FieldViolation> FieldViolations(
     const absl::Status& status);
-// ErrorInfo.reason; empty when calibd did not write the status, i.e. when it
-// comes from the transport.
+// ErrorInfo.reason; empty if calibd did not create the status, i.e. if it comes from the transport.
 [[nodiscard]] std::string ErrorReason(const absl::Status& status);
 
-// True when the same call may succeed later and it is safe to repeat: UNAVAILABLE,
-// or RESOURCE_EXHAUSTED with a delay.
+// True if the same call may succeed later and is safe to repeat: UNAVAILABLE, or RESOURCE_EXHAUSTED
+// with a delay.
 [[nodiscard]] bool IsRetryable(const absl::Status& status);
 // True for an error of the transport that interrupted a running call: the server may or may not
 // have seen the call.

@@ -28,12 +28,13 @@ std::string RandomProducerId() {
 // True if the stream opens a new connection after this status. Includes more codes than the retry
 // of a call, because the batch numbers make a resend safe after any interruption.
 bool IsResumable(const absl::Status& status) {
-  // A broken message reaches the server as a clean end of the stream, or the client as one.
+  // A broken message may look like a clean end of the stream to the server or to the client.
   return IsRetryable(status) || IsCutOff(status) || ErrorReason(status) == "NOT_FINISHED" ||
          status.ok();
 }
 
-// "rows[17].probabilities" or "prediction_ids[17]" -> 17; -1 when the path names no row.
+// Returns the row of a path: 17 for "rows[17].probabilities" or "prediction_ids[17]", -1 if the
+// path names no row.
 std::int64_t RowOfField(std::string_view field) {
   const std::size_t bracket = field.find('[');
   std::int64_t row = -1;
@@ -43,11 +44,11 @@ std::int64_t RowOfField(std::string_view field) {
   return error == std::errc() && end != rest.data() + rest.size() && *end == ']' ? row : -1;
 }
 
-// The rows of one call that are not valid.
+// The invalid rows of one call.
 struct InvalidSet {
   std::vector<bool> flags;
   std::int64_t count = 0;
-  // InvalidArgument naming the first of them, when there are any.
+  // InvalidArgument naming the first invalid rows; OK if there are none.
   absl::Status status;
 };
 
@@ -252,8 +253,8 @@ absl::Status ObservationStream::Impl::Label(std::span<const std::string> ids,
 
 template <typename Row>
 absl::Status ObservationStream::Impl::Add(const Row& row, std::int64_t row_number) {
-  // The batch goes when the next row needs room, not when it is full: the last
-  // one then is still here to carry the count of dropped rows.
+  // A batch is sent when the next row needs room, not when it is full. The last batch is therefore
+  // still here and can carry the count of dropped rows.
   if (builder_->NeedsNewBatch(row)) {
     if (absl::Status status = PushBatch(); !status.ok()) return status;
   }
@@ -311,7 +312,7 @@ absl::StatusOr<StreamCounts> ObservationStream::Impl::Finish() {
     finishing_ = true;
     changed_.notify_all();
     if (absl::Status status = WaitFor(lock, [&] { return finished_; }); !status.ok()) return status;
-    // Both sides agree; the server's closing words are only a courtesy.
+    // Both sides agree already; the status of the call is only waited for briefly.
     changed_.wait_for(lock, kClosingTime, [&] { return connection_ended_; });
     if (context_ != nullptr) context_->TryCancel();
   }
@@ -350,7 +351,7 @@ void ObservationStream::Impl::RunConnections() {
     // The delay ends before the stall timeout of a waiting caller, even if the server asks for
     // more.
     const auto delay = std::min(backoff.Next(RetryDelay(status)), options_.stall_timeout / 2);
-    // Woken by Fail alone; the delay is waited out otherwise.
+    // Only Fail ends this wait early.
     changed_.wait_for(lock, delay, [&] { return !failure_.ok(); });
     if (!failure_.ok()) return;
   }
@@ -422,8 +423,8 @@ absl::Status ObservationStream::Impl::HandleOpened(const v1::StreamObservationsR
                                                         opened_->class_count()));
     }
     if (absl::Status status = window_->Reopen(opened.next_sequence()); !status.ok()) return status;
-    // No progress yet: a server that breaks every connection must not keep a
-    // caller waiting for ever.
+    // A new connection is not progress: a server that breaks every connection must not block a
+    // caller forever.
     ++counts_.reconnects;
   }
   changed_.notify_all();
@@ -457,7 +458,7 @@ void ObservationStream::Impl::WriteTo(GrpcStream& stream) {
       lock.unlock();
       written = stream.Write(batch->request);
     }
-    // The reader sees the end of a broken connection too, and the status tells.
+    // The reader also sees the end of a broken connection, and the status shows the error.
     if (!written) return;
     lock.lock();
   }

@@ -24,9 +24,9 @@
 
 namespace calibd::client {
 
-// The caller's thread checks rows and fills batches; the connection thread opens
-// connections one after another and writes; a reader thread of each connection
-// handles what the server says. They meet in the fields below the mutex.
+// The caller's thread checks rows and fills batches. The connection thread opens connections one
+// after another and writes to them. A reader thread per connection handles the server's messages.
+// The threads share the fields below the mutex.
 class ObservationStream::Impl {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Impl>> Open(
@@ -62,7 +62,7 @@ class ObservationStream::Impl {
 
   // Connection thread.
   void RunConnections();
-  // One connection from Open to its end. Returns how it ended.
+  // Runs one connection from Open to its end. Returns the status with which it ended.
   [[nodiscard]] absl::Status RunConnection();
   [[nodiscard]] bool OpenOn(GrpcStream& stream);
   void WriteTo(GrpcStream& stream);
@@ -71,7 +71,7 @@ class ObservationStream::Impl {
   // Reader thread.
   void ReadFrom(GrpcStream& stream);
   [[nodiscard]] absl::Status Handle(const v1::StreamObservationsResponse& response);
-  // Every batch up to and including `sequence` was counted or rejected.
+  // Settles every batch up to and including `sequence`.
   [[nodiscard]] absl::Status Settle(std::int64_t sequence);
   [[nodiscard]] absl::Status HandleRejected(
       const v1::StreamObservationsResponse::Rejected& message);
@@ -92,7 +92,7 @@ class ObservationStream::Impl {
   template <typename Done>
   [[nodiscard]] absl::Status WaitFor(Lock& lock, const Done& done);
 
-  // With the mutex held: the stream is over; everyone wakes up.
+  // Ends the stream and wakes up all threads. Requires the mutex to be held.
   void Fail(absl::Status status);
 
   const std::shared_ptr<v1::IngestService::Stub> stub_;
@@ -113,7 +113,7 @@ class ObservationStream::Impl {
   // Unset until the first connection was opened.
   std::optional<v1::StreamObservationsResponse::Opened> opened_;
   std::optional<SendWindow> window_;
-  // The caller has asked to finish; the server has agreed.
+  // True once the caller has asked to finish, and once the server has agreed.
   bool finishing_ = false;
   bool finished_ = false;
   // State of the current connection: its context, whether it has ended, the number of rows and
@@ -125,7 +125,7 @@ class ObservationStream::Impl {
   std::int64_t resent_labels_on_connection_ = 0;
   // The status of the last connection if the server had no room for more rows.
   absl::Status refusal_;
-  // Time of the last answer, or of the start of the wait for the first one.
+  // Time of the last message from the server, or of the start of the wait for the first one.
   Clock::time_point last_progress_;
   StreamCounts counts_;
   std::deque<RejectedBatch> rejected_;

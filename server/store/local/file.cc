@@ -35,11 +35,11 @@ absl::Status FileError(const std::string& path, std::string_view action, int err
 
 absl::Status DamageError(const std::string& path, std::string_view reason,
                          std::string_view remedy) {
-  return MakeError(
-      absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-      absl::StrCat("the store is damaged: ", path, " ", std::string(reason), "; ",
-                   std::string(remedy), remedy.empty() ? "" : ", ",
-                   "restore a backup into an empty folder, or move the folder away to begin anew"));
+  return MakeError(absl::StatusCode::kDataLoss, "STORE_DAMAGED",
+                   absl::StrCat("the store is damaged: ", path, " ", std::string(reason), "; ",
+                                std::string(remedy), remedy.empty() ? "" : ", ",
+                                "restore a backup into an empty folder, or move the folder away to "
+                                "start with an empty store"));
 }
 
 absl::StatusOr<File> File::Open(std::string path, int flags, std::string_view action) {

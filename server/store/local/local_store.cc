@@ -310,7 +310,7 @@ absl::Status LocalStore::CheckMark() const {
   if (!file.ok()) return file.status();
   return file->has_value() && (*file)->mark() == file_.mark()
              ? absl::OkStatus()
-             : DamageError(folder() + "/store", "is missing, or not as it was written");
+             : DamageError(folder() + "/store", "is missing, or differs from what was written");
 }
 
 absl::Status LocalStore::CheckInPlace() const {

@@ -270,7 +270,7 @@ absl::Status LogSegment::ReadBatch(std::int64_t log_id, std::string& data,
       ParseBatch(std::string_view(data).substr(0, *read), log_id, salt_);
   if (!stored.has_value()) {
     return DamageError(path(), absl::StrCat("is damaged at ", place, ": batch ", log_id,
-                                            " is not as it was written"));
+                                            " differs from what was written"));
   }
   batch = *stored;
   return absl::OkStatus();

@@ -79,7 +79,7 @@ absl::StatusOr<std::optional<StoreFile>> StoreFile::Open(const std::string& fold
       file->Read(reinterpret_cast<char*>(&stored), sizeof(stored), 0);
   if (!read.ok()) return read.status();
   if (*read < sizeof(stored) || stored.magic != kStoreMagic || stored.hash != stored.Hash()) {
-    return DamageError(path, "cannot be read: it is cut, or its checksum is wrong");
+    return DamageError(path, "cannot be read: it is truncated, or its checksum is wrong");
   }
   if (stored.version != kStoreVersion) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",

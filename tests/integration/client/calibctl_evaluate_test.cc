@@ -56,7 +56,7 @@ TEST(CalibctlEvaluateTest, ReproducesTheSmallCases) {
   }
 }
 
-TEST(CalibctlEvaluateTest, PrintsATableThatSaysOneLook) {
+TEST(CalibctlEvaluateTest, PrintsATableThatMentionsOneLook) {
   const PredictionFiles files(Draw(GeneratorSpec::M2(), 300), 1);
   CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "1", "--seed",
                    "1", "--replicates", "199"});
@@ -66,7 +66,7 @@ TEST(CalibctlEvaluateTest, PrintsATableThatSaysOneLook) {
   EXPECT_EQ(run.error(), "") << "no progress bar without a terminal";
 }
 
-TEST(CalibctlEvaluateTest, TakesKernelsAndBandwidthRules) {
+TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {
   const PredictionSet set = Draw(GeneratorSpec::M2(3), 200);
   const PredictionFiles files(set, 0);
   const auto evaluate = [&](const std::vector<std::string>& more) {
@@ -137,7 +137,7 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
       << "199 replicates cannot reach 0.001";
 }
 
-TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyWhenAsked) {
+TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyOnRequest) {
   PredictionSet set = Draw(GeneratorSpec::M1(), 100);
   set.probabilities[17 * 10] += 0.31;
   const PredictionFiles files(set, 0);
@@ -151,7 +151,7 @@ TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyWhenAsked) {
   EXPECT_EQ(lenient.json().at("dropped_rows"), 1);
 }
 
-TEST(CalibctlEvaluateTest, NamesAFileThatCannotBeReadWithTheReason) {
+TEST(CalibctlEvaluateTest, NamesAnUnreadableFileAndTheReason) {
   const auto fault = [](const std::string& file) {
     CalibctlRun run({"evaluate", file, "labels.csv", "--label-base", "0"});
     EXPECT_EQ(run.exit_code(), 1);
@@ -162,7 +162,7 @@ TEST(CalibctlEvaluateTest, NamesAFileThatCannotBeReadWithTheReason) {
   EXPECT_EQ(fault("/tmp"), "calibctl: cannot read /tmp: Is a directory\n");
 }
 
-TEST(CalibctlEvaluateTest, TakesLogits) {
+TEST(CalibctlEvaluateTest, AcceptsLogits) {
   PredictionSet set = Draw(GeneratorSpec::M1(3), 100);
   PredictionSet logits = set;
   for (double& value : logits.probabilities) value = std::log(value + 1e-300) + 5;
@@ -219,7 +219,7 @@ TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
   }
 }
 
-TEST(CalibctlUsageTest, HelpIsNoError) {
+TEST(CalibctlUsageTest, HelpIsNotAnError) {
   CalibctlRun help({"--help"});
   EXPECT_EQ(help.exit_code(), 0);
   EXPECT_THAT(help.output(), AllOf(HasSubstr("Exit codes"), HasSubstr("evaluate")));

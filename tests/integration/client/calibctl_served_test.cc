@@ -135,7 +135,7 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   EXPECT_EQ(table->output(), "no models\n");
 }
 
-TEST_F(CalibctlServedTest, SimulateFindsOutWhichModelsAreCalibrated) {
+TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
   const auto decide = [&](const char* model, const char* generator) {
     const nlohmann::json sent =
         RunJson({"simulate", model, "--generator", generator, "--n", "2000", "--seed", "1"});
@@ -209,7 +209,7 @@ TEST_F(CalibctlServedTest, TooLittleDataIsASentence) {
   EXPECT_EQ(Run({"show", "young", "--fail-on", "miscalibration"})->exit_code(), 1);
 }
 
-TEST_F(CalibctlServedTest, ShowSaysAboutTheVerdictWhatTheServerSays) {
+TEST_F(CalibctlServedTest, ShowPrintsTheServersSummaryOfTheVerdict) {
   RunJson({"model", "create", "stale", "--classes", "10", "--stale-after", "1s"});
   RunJson({"simulate", "stale", "--generator", "M1", "--n", "3000", "--seed", "1"});
   RunJson({"simulate", "wrong", "--generator", "M2", "--n", "3000", "--seed", "1"});
@@ -269,7 +269,7 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
   EXPECT_EQ(RunJson({"show", "four"}).at("dropped_rows"), 1);
 }
 
-TEST_F(CalibctlServedTest, SimulateTellsWhenItRepeatsRows) {
+TEST_F(CalibctlServedTest, SimulateWarnsOfRepeatedRows) {
   const auto simulate = [&](const char* seed) {
     const auto run = Run({"simulate", "twice", "--n", "1000", "--seed", seed});
     EXPECT_EQ(run->exit_code(), 0) << run->error();
@@ -283,7 +283,7 @@ TEST_F(CalibctlServedTest, SimulateTellsWhenItRepeatsRows) {
                                    HasSubstr("use another --seed")));
 }
 
-TEST_F(CalibctlServedTest, SimulateTakesAnyGeneratorAndTellsItsTruth) {
+TEST_F(CalibctlServedTest, SimulateAcceptsAnyGeneratorAndPrintsItsExactError) {
   // The closed form gives .710642 pi for beta uniform and alpha = .1 over ten classes.
   const auto run = Run({"simulate", "half", "--pi", "0.5", "--beta", "uniform", "--n", "2000"});
   ASSERT_EQ(run->exit_code(), 0) << run->error();
@@ -360,7 +360,7 @@ TEST_F(CalibctlServedTest, NoServerIsAnOperationalError) {
   EXPECT_THAT(run->error(), HasSubstr("no calibd server answers at"));
 }
 
-TEST_F(CalibctlServedTest, AModelWithGroupsIsMadeAndFed) {
+TEST_F(CalibctlServedTest, CreatesAModelWithGroupsAndSendsToIt) {
   const nlohmann::json made = RunJson({"model",   "create",
                                        "grouped", "--classes",
                                        "10",      "--bandwidth",
@@ -393,8 +393,9 @@ TEST_F(CalibctlServedTest, AModelWithGroupsIsMadeAndFed) {
   EXPECT_EQ(shown.at("tested_groups"), 1);
   const auto text = Run({"show", "grouped"});
   EXPECT_EQ(text->exit_code(), 0);
-  EXPECT_THAT(text->output(), AllOf(HasSubstr("\nToo little is known: 3 observations of 2000.\n"),
-                                    HasSubstr("not tested: 1 of 2 observations")));
+  EXPECT_THAT(text->output(),
+              AllOf(HasSubstr("\nThere is too little data: 3 observations of 2000.\n"),
+                    HasSubstr("not tested: 1 of 2 observations")));
   std::map<std::string, int> observations;
   for (const auto& group : shown.at("groups")) {
     observations[group.at("value")] = group.at("watch").at("observations");
@@ -416,7 +417,7 @@ TEST_F(CalibctlServedTest, AModelWithGroupsIsMadeAndFed) {
   }
 }
 
-TEST_F(CalibctlServedTest, BackupAndVerifySayWhatTheyDidInALine) {
+TEST_F(CalibctlServedTest, BackupAndVerifyPrintTheirResultInALine) {
   RunJson({"model", "create", "m", "--classes", "10"});
   const TemporaryFolder folder;
   const std::string file = folder.path() / "backup.db";

@@ -89,7 +89,7 @@ std::vector<std::string> Lines(const std::string& text) {
   return lines;
 }
 
-TEST_F(CalibctlWatchTest, PrintsALineAChangeOverARestartUntilCtrlC) {
+TEST_F(CalibctlWatchTest, PrintsALinePerChangeAcrossARestartUntilCtrlC) {
   const auto watch = Run({"watch", "m", "--interval", "0.1s"});
   ASSERT_TRUE(Prints(*watch, "Z models/m INSUFFICIENT DATA n = 0"));
   Send(50);
@@ -114,7 +114,7 @@ TEST_F(CalibctlWatchTest, PrintsALineAChangeOverARestartUntilCtrlC) {
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(), of_50), 1) << watch->output();
 }
 
-TEST_F(CalibctlWatchTest, PrintsAJsonObjectALine) {
+TEST_F(CalibctlWatchTest, PrintsAJsonObjectPerLine) {
   const auto watch = Run({"watch", "m", "--interval", "0.1s", "--output", "json"});
   ASSERT_TRUE(Prints(*watch, "\"observations\":0"));
   Send(50);
@@ -288,7 +288,7 @@ TEST(CalibctlListTest, AWatchOfAllPrintsWhatChanges) {
   EXPECT_EQ(Lines(watch.output()).size(), 4u) << watch.output();
 }
 
-TEST(CalibctlListTest, CtrlCEndsACallThatIsNotAnswered) {
+TEST(CalibctlListTest, CtrlCEndsAnUnansweredCall) {
   VerdictServer server;
   CalibctlRun show({"show", "m", "--timeout", "600", "--server", server.address()});
   ASSERT_TRUE(WaitFor([&] { return server.asked(); }));

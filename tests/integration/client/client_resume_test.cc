@@ -88,7 +88,7 @@ class ClientResumeTest : public ::testing::Test {
   std::unique_ptr<Client> direct_;
 };
 
-TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNoError) {
+TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNotAnError) {
   direct_.reset();
   server_ = ServerProcess::Start({"--max-connections", "2", "--max-connections-per-address", "2"});
   ASSERT_NE(server_, nullptr);
@@ -119,7 +119,7 @@ TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNoError) {
   ExpectCountedOnceInOrder(Calibration("m"), set);
 }
 
-TEST_F(ClientResumeTest, CountsEachRowOnceWhereverTheConnectionIsCut) {
+TEST_F(ClientResumeTest, CountsEachRowOnceForAnyCutOfTheConnection) {
   const PredictionSet set = Draw(3000, 1);
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -148,7 +148,7 @@ TEST_F(ClientResumeTest, CountsEachRowOnceWhereverTheConnectionIsCut) {
   EXPECT_GT(reconnects, 0);
 }
 
-TEST_F(ClientResumeTest, OneProducersBrokenConnectionIsNotTheOthers) {
+TEST_F(ClientResumeTest, ABrokenConnectionAffectsOnlyItsProducer) {
   CreateModel(*direct_, "shared");
   const PredictionSet steady = Draw(2000, 1);
   const PredictionSet broken = Draw(2001, 2);
@@ -170,7 +170,7 @@ TEST_F(ClientResumeTest, OneProducersBrokenConnectionIsNotTheOthers) {
   EXPECT_EQ(Calibration("shared").observations(), 4001);
 }
 
-TEST_F(ClientResumeTest, StateIsTheSameWhateverTheBatches) {
+TEST_F(ClientResumeTest, StateDoesNotDependOnTheBatches) {
   const PredictionSet set = Draw(1000, 4);
   for (const std::int32_t rows : {1, 7, 100, 0}) {
     const std::string name = "batches-of-" + std::to_string(rows);
@@ -181,7 +181,7 @@ TEST_F(ClientResumeTest, StateIsTheSameWhateverTheBatches) {
   }
 }
 
-TEST_F(ClientResumeTest, ProducerGoesOnWithItsNumbers) {
+TEST_F(ClientResumeTest, AProducerContinuesItsNumbering) {
   CreateModel(*direct_, "again");
   const PredictionSet set = Draw(100, 5);
   for (int run = 1; run <= 2; ++run) {
@@ -214,7 +214,7 @@ TEST_F(ClientResumeTest, DeletedModelEndsItsStreams) {
   EXPECT_TRUE(absl::IsNotFound(direct_->OpenStream(client::ModelName("gone")).status()));
 }
 
-TEST_F(ClientResumeTest, SilentNetworkIsADeadline) {
+TEST_F(ClientResumeTest, ASilentNetworkCausesADeadlineError) {
   CreateModel(*direct_, "silent");
   TcpProxy proxy(server_->grpc_address());
   const auto client = ConnectTo(proxy.address());

@@ -154,7 +154,7 @@ TEST_F(DelayedLabelsTest, LabelsFromASecondStreamAreCountedInTheOrderOfThePredic
   EXPECT_EQ(calibration.estimates(0).skce(), running->moments().mean);
 }
 
-TEST_F(DelayedLabelsTest, TellsWhatBecameOfEachLabel) {
+TEST_F(DelayedLabelsTest, ReportsTheOutcomeOfEachLabel) {
   CreateModel("m", kLongGrace);
   const PredictionSet set = Draw(4, 2);
   EXPECT_EQ(Send("m", set, Ids(4)).duplicate_rows, 0);
@@ -203,7 +203,7 @@ TEST_F(DelayedLabelsTest, EveryKindOfContentGoesOverOneStream) {
   EXPECT_EQ(Coverage("m").pending_labelled(), 200);
 }
 
-TEST_F(DelayedLabelsTest, IdsAndLabelsAreTakenOnceWhereverTheConnectionIsCut) {
+TEST_F(DelayedLabelsTest, IdsAndLabelsCountOnceForAnyCutOfTheConnection) {
   const PredictionSet set = Draw(1500, 5);
   const std::vector<std::string> ids = Ids(1500);
   std::int64_t reconnects = 0;
@@ -312,12 +312,12 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   EXPECT_EQ(coverage.at("predicted_classes").at(1).at("pending"), 1);
   const auto shown = Run({"show", "clicks"});
   ASSERT_EQ(shown->exit_code(), 0);
-  EXPECT_THAT(
-      shown->output(),
-      AllOf(HasSubstr("3 taken, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),
-            HasSubstr("2 (50 %) unknown"), HasSubstr("predicted class  taken    pending  matured"),
-            HasSubstr("\n0                    2  2 (100 %)        0"),
-            HasSubstr("\n1                    1  1 (100 %)        0")));
+  EXPECT_THAT(shown->output(),
+              AllOf(HasSubstr("3 accepted, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),
+                    HasSubstr("2 (50 %) unknown"),
+                    HasSubstr("predicted class  accepted    pending  matured"),
+                    HasSubstr("\n0                    2  2 (100 %)        0"),
+                    HasSubstr("\n1                    1  1 (100 %)        0")));
 }
 
 TEST_F(DelayedLabelsTest, GroupsAreSentByTheSdkAndCalibctl) {
@@ -375,7 +375,7 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsAndLabelsAtOnce) {
   EXPECT_EQ(Coverage("m").pending_labelled(), 2);
 }
 
-TEST_F(DelayedLabelsTest, CalibctlSendsNoMoreAtOnceThanMayWait) {
+TEST_F(DelayedLabelsTest, CalibctlSendsNoMoreThanMaxPendingAtOnce) {
   RunJson({"model", "create", "m", "--classes", "2", "--label-grace", "1s", "--max-pending", "20"});
   std::string predictions;
   std::string ids;
@@ -392,7 +392,7 @@ TEST_F(DelayedLabelsTest, CalibctlSendsNoMoreAtOnceThanMayWait) {
   EXPECT_EQ(Coverage("m").predictions(), 50);
 }
 
-TEST_F(DelayedLabelsTest, CalibctlNamesTheLineOfALabelFileThatIsWrong) {
+TEST_F(DelayedLabelsTest, CalibctlNamesTheInvalidLineOfALabelFile) {
   RunJson({"model", "create", "m", "--classes", "2", "--label-grace", "1h"});
   const auto fault = [&](const std::string& text, int code) {
     const auto run = Run({"label", "m", Write("labels.csv", text), "--label-base", "0"});

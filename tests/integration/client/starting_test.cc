@@ -99,7 +99,7 @@ class StartingTest : public ::testing::Test {
   std::unique_ptr<ServerProcess> server_;
 };
 
-TEST_F(StartingTest, IsReachableAndSaysSoUntilItServes) {
+TEST_F(StartingTest, IsReachableButNotReadyUntilItServes) {
   Restart("recovery_batch");
   const HttpAnswer ready = Http("/readyz");
   EXPECT_EQ(ready.status, 503);
@@ -188,7 +188,7 @@ TEST_F(StartingTest, IsReachableAndSaysSoUntilItServes) {
   EXPECT_EQ(server_->Terminate(), 0);
 }
 
-TEST_F(StartingTest, ClientsWaitAndGoOn) {
+TEST_F(StartingTest, ClientsWaitAndContinue) {
   // One that fails at once, were it not for the server's word.
   auto client = Client::Connect(grpc_address_, {.max_attempts = 1});
   ASSERT_TRUE(client.ok());
@@ -231,7 +231,7 @@ TEST_F(StartingTest, ClientsWaitAndGoOn) {
   EXPECT_EQ(answer->observations(), kRows + 200);
 }
 
-TEST_F(StartingTest, ASignalEndsItInOrder) {
+TEST_F(StartingTest, ASignalEndsTheRecoveryProperly) {
   Restart("recovery_batch");
   server_->process().Signal(SIGTERM);
   EXPECT_TRUE(WaitFor([&] { return Http("/readyz").body.find("draining") != std::string::npos; }));
@@ -245,7 +245,7 @@ TEST_F(StartingTest, ASignalEndsItInOrder) {
   EXPECT_EQ(ServiceClient(server_->grpc_address()).GetCalibration(kModel).observations(), kRows);
 }
 
-TEST_F(StartingTest, AFailedRecoveryEndsItWithoutServing) {
+TEST_F(StartingTest, AFailedRecoveryEndsTheProcessWithoutServing) {
   // A declaration of no classes.
   server_->Kill();
   {
@@ -267,7 +267,7 @@ TEST_F(StartingTest, AFailedRecoveryEndsItWithoutServing) {
   EXPECT_THAT(server_->process().Output(), Not(HasSubstr("serving")));
 }
 
-TEST_F(StartingTest, TheLogIsReadOnceItIsReachable) {
+TEST_F(StartingTest, TheLogIsReadAfterThePortsAreOpen) {
   server_->Kill();
   {
     // In the second of three frames.

@@ -161,7 +161,7 @@ TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {
   EXPECT_TRUE(absl::IsNotFound(Call(server::kGetCalibration, get)->Await()));
 }
 
-TEST_F(ApiTest, NamesTheFieldOfAModelThatIsNotValid) {
+TEST_F(ApiTest, NamesTheFieldOfAnInvalidModel) {
   v1::GetModelRequest get;
   get.set_name("m");
   EXPECT_THAT(std::string(Call(server::kGetModel, get)->Await().message()), HasSubstr("name is "));

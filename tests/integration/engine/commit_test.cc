@@ -26,7 +26,7 @@ using ::testing::SizeIs;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-TEST(StalledWriterTest, HoldsNoMoreThanTheQueueAndSettlesAllWhenItGoesOn) {
+TEST(StalledWriterTest, HoldsAtMostTheQueueAndSettlesEverythingAfterwards) {
   constexpr int kProducers = 4;
   constexpr std::size_t kRows = 500;
   const TemporaryFolder folder;
@@ -160,7 +160,7 @@ class FailedCommitTest : public ::testing::Test {
   Engine::State state_;
 };
 
-TEST_F(FailedCommitTest, TakesBackAllOfATransactionWhereverItFailed) {
+TEST_F(FailedCommitTest, UndoesAWholeTransactionForAnyFailure) {
   Start();
   ASSERT_TRUE(engine_->CreateModel(Declare("models/m", 4, kGrace)).ok());
   model_ = engine_->Find("models/m");
@@ -217,7 +217,7 @@ TEST_F(FailedCommitTest, TakesBackAllOfATransactionWhereverItFailed) {
   EXPECT_TRUE(engine_->StateOf(engine_->Find("models/m"), {"p", "q", "known"}) == last);
 }
 
-TEST_F(FailedCommitTest, AMaturationThatWasNotWrittenMovesNothingBack) {
+TEST_F(FailedCommitTest, AFailedMaturationUndoesNothingElse) {
   Start();
   ASSERT_TRUE(engine_->CreateModel(Declare("models/m", 4, kGrace)).ok());
   model_ = engine_->Find("models/m");
@@ -247,7 +247,7 @@ TEST_F(FailedCommitTest, AMaturationThatWasNotWrittenMovesNothingBack) {
   EXPECT_GT(matured_log_id(), matured);
 }
 
-TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredIsNone) {
+TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredDoesNotExist) {
   Start();
   absl::Status created;
   std::thread creator;
@@ -269,7 +269,7 @@ TEST_F(FailedCommitTest, AModelThatCouldNotBeStoredIsNone) {
             Settlement::Kind::kAccepted);
 }
 
-TEST(CommitQueueTest, LetsGoOfWhatIsDoneBeforeItWritesMore) {
+TEST(CommitQueueTest, FreesFinishedOperationsBeforeItWritesMore) {
   const TemporaryFolder folder;
   Engine engine(folder.path(), {.matures = false});
   auto held = std::make_shared<int>(0);
@@ -289,7 +289,7 @@ TEST(CommitQueueTest, LetsGoOfWhatIsDoneBeforeItWritesMore) {
   EXPECT_EQ(gone, true);
 }
 
-TEST(CheckpointTest, TheWriteAheadLogIsMovedWhileCommitsGoOn) {
+TEST(CheckpointTest, TheWriteAheadLogIsCheckpointedDuringCommits) {
   const TemporaryFolder folder;
   Engine engine(folder.path(), {.matures = false});
   const std::string database = (folder.path() / "calibd.db").string();

@@ -163,7 +163,7 @@ void Read(Engine& engine, const std::atomic<bool>& ends) {
   }
 }
 
-TEST(ConcurrencyTest, CountsExactlyAndARestartIsTheSameToTheBit) {
+TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
   const TemporaryFolder folder;
   const std::vector<std::string> producers{"p0", "p1", "p2", "p3"};
   std::map<std::string, Engine::State> before;

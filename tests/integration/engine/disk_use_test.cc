@@ -71,7 +71,7 @@ class DiskUseTest : public ::testing::Test {
   std::int64_t sequence_ = 0;
 };
 
-TEST_F(DiskUseTest, BoundsWhatPendingPredictionsTake) {
+TEST_F(DiskUseTest, BoundsPendingPredictions) {
   constexpr int kPending = 2000;
   Create(1000, kPending);
   std::uint64_t most = 0;
@@ -93,7 +93,7 @@ TEST_F(DiskUseTest, BoundsWhatPendingPredictionsTake) {
   RecordProperty("reserved", std::to_string(reserved));
 }
 
-TEST_F(DiskUseTest, BoundsPredictionsThatComeOneByOne) {
+TEST_F(DiskUseTest, BoundsPredictionsThatAreSentOneByOne) {
   constexpr int kPending = 200;
   Create(2, kPending);
   const std::int64_t before = engine_->commits().statistics().sizes.log_bytes;

@@ -100,7 +100,7 @@ void SubmitSome(const std::function<void(LogRow)>& submit, const Model& model, i
   }
 }
 
-TEST_F(HistoryTest, IsThatOfItsLogHoweverOftenItIsStartedAgain) {
+TEST_F(HistoryTest, FollowsFromTheLogAcrossAnyNumberOfRestarts) {
   Start();
   Create();
   // Some snapshots on the way: 1024 rows each.
@@ -174,7 +174,7 @@ TEST_F(HistoryTest, DoesNotWaitLongForASnapshot) {
   EXPECT_EQ(Read(kMinute).size(), 200U);
 }
 
-TEST_F(HistoryTest, IsKeptForSomeTime) {
+TEST_F(HistoryTest, IsKeptForItsRetention) {
   Start();
   Create();
   std::map<HistoryResolution, std::vector<sys_seconds>> starts;
@@ -213,7 +213,7 @@ TEST_F(HistoryTest, IsKeptForSomeTime) {
   EXPECT_GE(Read(HistoryResolution::kDay).size(), 70U);
 }
 
-TEST_F(HistoryTest, AWallClockThatIsSetByMistakeDestroysNothing) {
+TEST_F(HistoryTest, AMistakenStepOfTheWallClockDestroysNothing) {
   Start();
   Create();
   std::uint64_t rows = 0;
@@ -310,7 +310,7 @@ TEST_F(HistoryTest, NothingIsLostWhenASnapshotFails) {
   EXPECT_TRUE(model_->strand_state().history().waiting().empty());
 }
 
-TEST_F(HistoryTest, GoesWithItsModel) {
+TEST_F(HistoryTest, IsDeletedWithItsModel) {
   Start();
   Create();
   SubmitSome([this](LogRow batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
@@ -324,7 +324,7 @@ TEST_F(HistoryTest, GoesWithItsModel) {
   EXPECT_TRUE(Read(HistoryResolution::kDay).empty());
 }
 
-TEST_F(HistoryTest, DoesNotTakeMoreReadsThanItShould) {
+TEST_F(HistoryTest, RefusesTooManyReads) {
   Start();
   Create();
   Signal release;

@@ -18,7 +18,7 @@ using std::chrono::seconds;
 constexpr seconds kGrace{10};
 constexpr hours kDay{24};
 
-TEST(LogClockTest, RunsOnWithTheSteadyClockAlone) {
+TEST(LogClockTest, FollowsTheSteadyClock) {
   FakeClock fake;
   server::LogClock clock(fake.clock());
   clock.Begin(seconds(7));
@@ -31,7 +31,7 @@ TEST(LogClockTest, RunsOnWithTheSteadyClockAlone) {
   EXPECT_EQ(clock.elapsed(), std::chrono::milliseconds(8500));
 }
 
-TEST(LogClockTest, BelievesAStepOfTheWallClockWhenItLasts) {
+TEST(LogClockTest, AcceptsAStepOfTheWallClockAfterSomeTime) {
   for (const hours step : {400 * kDay, -kDay}) {
     FakeClock fake;
     const server::LogClock clock(fake.clock());
@@ -113,7 +113,7 @@ class MaturityTest : public ::testing::Test {
   std::shared_ptr<Model> model_;
 };
 
-TEST_F(MaturityTest, AWallClockThatJumpsDecidesNothing) {
+TEST_F(MaturityTest, AJumpOfTheWallClockHasNoEffect) {
   Start();
   Predict("a", 5);
   clock_.MoveWall(400 * kDay);
@@ -141,7 +141,7 @@ TEST_F(MaturityTest, AWallClockThatJumpsDecidesNothing) {
   EXPECT_EQ(Matured(), 10);
 }
 
-TEST_F(MaturityTest, TheThreadGoesByTheSteadyClock) {
+TEST_F(MaturityTest, TheThreadFollowsTheSteadyClock) {
   Start(/*matures=*/true);
   Predict("a", 5);
   clock_.MoveSteady(seconds(1));
@@ -156,7 +156,7 @@ TEST_F(MaturityTest, TheThreadGoesByTheSteadyClock) {
   EXPECT_TRUE(WaitFor([&] { return matured() == 8; }));
 }
 
-TEST_F(MaturityTest, AWallClockSetBackBetweenTwoProcessesMakesNothingYounger) {
+TEST_F(MaturityTest, AWallClockSetBackBetweenTwoProcessesDelaysNothing) {
   Start();
   Predict("a", 4);
   clock_.MoveSteady(seconds(6));
@@ -182,7 +182,7 @@ TEST_F(MaturityTest, AWallClockSetBackBetweenTwoProcessesMakesNothingYounger) {
   EXPECT_EQ(Matured(), 8);
 }
 
-TEST_F(MaturityTest, WhatBecameDueWhileNothingRanMaturesOnce) {
+TEST_F(MaturityTest, PredictionsThatBecameDueWhileNothingRanMatureOnce) {
   Start();
   Predict("a", 4);
   EXPECT_EQ(Label("a", 3).matched, 3);

@@ -70,7 +70,7 @@ class RetentionTest : public ::testing::Test {
   std::map<std::int64_t, std::int64_t> sequences_;
 };
 
-TEST_F(RetentionTest, AnIdleModelPinsNoFile) {
+TEST_F(RetentionTest, AnIdleModelKeepsNoFile) {
   constexpr std::size_t kRows = 300;
   constexpr int kClasses = 100;
   Start();
@@ -98,7 +98,7 @@ TEST_F(RetentionTest, AnIdleModelPinsNoFile) {
   EXPECT_GT(*database->QueryInteger("SELECT count(*) FROM log WHERE model_id = 1"), 0);
 }
 
-TEST_F(RetentionTest, PredictionsThatWereForgottenStaySo) {
+TEST_F(RetentionTest, ForgottenPredictionsStayForgotten) {
   constexpr std::chrono::seconds kGrace{10};
   Start();
   // A snapshot, without which nothing is forgotten, follows on 1024 rows.
@@ -133,7 +133,7 @@ TEST_F(RetentionTest, PredictionsThatWereForgottenStaySo) {
   EXPECT_LT(Files(), 20U);
 }
 
-TEST_F(RetentionTest, FilesThatWereHeldGoAlsoIfTheDiskIsFullWhenTheHoldEnds) {
+TEST_F(RetentionTest, HeldFilesAreRemovedEvenIfTheDiskIsFullAfterwards) {
   Start();
   Create(Declare("models/busy", 100), 500);
   busy_ = engine_->Find("models/busy");
@@ -146,7 +146,7 @@ TEST_F(RetentionTest, FilesThatWereHeldGoAlsoIfTheDiskIsFullWhenTheHoldEnds) {
   EXPECT_FALSE(engine_->failed());
 }
 
-TEST_F(RetentionTest, ADeletedModelsFilesGoAlsoIfTheDiskIsFullThen) {
+TEST_F(RetentionTest, ADeletedModelsFilesAreRemovedEvenOnAFullDisk) {
   Start();
   Create(Declare("models/busy", 100), 100000);
   busy_ = engine_->Find("models/busy");

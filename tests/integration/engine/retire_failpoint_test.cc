@@ -41,7 +41,7 @@ void SubmitAll(Engine& engine) {
 
 class RetireFailpointTest : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
 
-TEST_P(RetireFailpointTest, EveryBatchIsThereOnce) {
+TEST_P(RetireFailpointTest, EveryBatchIsCountedOnce) {
   const auto [point, at] = GetParam();
   // The process that ends is this test, started once more.
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -51,7 +51,7 @@ class SnapshotTest : public ::testing::Test {
   std::optional<Engine> engine_;
 };
 
-TEST_F(SnapshotTest, AnIdleModelIsStoredInTime) {
+TEST_F(SnapshotTest, AnIdleModelGetsASnapshotInTime) {
   Submit("models/b", kFew);
   clock_.Move(std::chrono::seconds(1));
   Submit("models/a", kFew);
@@ -74,7 +74,7 @@ TEST_F(SnapshotTest, AnIdleModelIsStoredInTime) {
   EXPECT_EQ(engine_->Find("models/a")->snapshot()->observations, kFew);
 }
 
-TEST_F(SnapshotTest, ReplayedRowsAreStoredWithoutAnotherBatch) {
+TEST_F(SnapshotTest, ReplayedRowsGetASnapshotWithoutAnotherBatch) {
   Submit("models/a", kFew);
   Start();
   EXPECT_EQ(engine_->recovery().replayed_rows, kFew);
@@ -87,7 +87,7 @@ TEST_F(SnapshotTest, ReplayedRowsAreStoredWithoutAnotherBatch) {
   EXPECT_EQ(engine_->recovery().replayed_rows, 0);
 }
 
-TEST_F(SnapshotTest, OneThatBecomesDueWhileAnotherIsUnderWayFollows) {
+TEST_F(SnapshotTest, OneThatBecomesDueDuringAnotherFollows) {
   Start(/*matures=*/false);
   const std::shared_ptr<Model> model = engine_->Find("models/a");
   Signal release;
@@ -107,7 +107,7 @@ TEST_F(SnapshotTest, OneThatBecomesDueWhileAnotherIsUnderWayFollows) {
   EXPECT_EQ(engine_->recovery().replayed_rows, 0);
 }
 
-TEST_F(SnapshotTest, OneThatFailedIsTriedAgainWithoutAnotherBatch) {
+TEST_F(SnapshotTest, AFailedOneIsRetriedWithoutAnotherBatch) {
   Submit("models/a", kFew);
   {
     const Blocker blocker(engine_->commits());
@@ -122,7 +122,7 @@ TEST_F(SnapshotTest, OneThatFailedIsTriedAgainWithoutAnotherBatch) {
   EXPECT_TRUE(AwaitStored("models/a"));
 }
 
-TEST_F(SnapshotTest, AtTheEndAllIsStoredForWhichThereIsTime) {
+TEST_F(SnapshotTest, AStopStoresAsManySnapshotsAsTimeAllows) {
   Submit("models/a", kFew);
   Submit("models/b", kFew);
   const auto store = [this](std::chrono::seconds time) {

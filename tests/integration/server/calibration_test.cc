@@ -108,7 +108,7 @@ TEST_F(CalibrationTest, SaysHowManyObservationsAreNeeded) {
   EXPECT_EQ(client_->GetCalibration("models/f").insufficient_data().needed(), 2);
 }
 
-TEST_F(CalibrationTest, RunningStateEqualsTheOfflineOneBitForBitForAnyBatches) {
+TEST_F(CalibrationTest, RunningStateEqualsTheOfflineOneForAnyBatches) {
   const PredictionSet set = Draw(1501);
   const double bandwidth = *MedianBandwidth(set.view().rows(0, 500).probabilities, set.class_count);
   auto kernel = Kernel::ExponentialTotalVariation(bandwidth);
@@ -258,7 +258,7 @@ TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
   EXPECT_EQ(refusal(99, 100).error_code(), grpc::OK);
 }
 
-TEST_F(CalibrationTest, EachLensAnswersAsOffline) {
+TEST_F(CalibrationTest, EachLensEqualsTheOfflineEvaluation) {
   client_->CreateFixed("models/m", 10);
   const PredictionSet set = Draw(600);
   Stream("models/m", set, 100);
@@ -308,7 +308,7 @@ TEST_F(CalibrationTest, EachLensAnswersAsOffline) {
   EXPECT_THAT(misfit.error_message(), HasSubstr("lens top_k is 10, expected 1..9"));
 }
 
-TEST_F(CalibrationTest, LensesOfTheDeclarationRunWithTheirOwnBandwidth) {
+TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
   v1::Model model;
   model.set_name("models/m");
   model.set_class_count(10);
@@ -378,7 +378,7 @@ TEST_F(CalibrationTest, AMatrixValuedKernelIsServed) {
                  kTolerance, "SKCE_uq");
 }
 
-TEST_F(CalibrationTest, EvaluateAnswersAsOffline) {
+TEST_F(CalibrationTest, EvaluateEqualsTheOfflineEvaluation) {
   client_->CreateFixed("models/m", 10);
   const PredictionSet set = Draw(600);
   Stream("models/m", set, 100);
@@ -509,7 +509,7 @@ TEST_F(CalibrationTest, DeletingTheModelStopsItsTest) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::NOT_FOUND);
 }
 
-TEST_F(CalibrationTest, EqualPredictionsAreSaidToHaveNoBandwidth) {
+TEST_F(CalibrationTest, EqualPredictionsGiveABandwidthError) {
   v1::Model model;
   model.set_name("models/m");
   model.set_class_count(2);

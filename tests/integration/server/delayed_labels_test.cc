@@ -120,7 +120,7 @@ double Recomputed(const PredictionSet& set, const std::vector<std::size_t>& rows
   return running->moments().mean;
 }
 
-TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsWhateverTheOrderOfTheLabels) {
+TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   Create(std::chrono::milliseconds(6000));
   for (std::size_t first = 0; first < 400; first += 50) {
     EXPECT_EQ(Observe(Predictions(first, 50)).accepted_rows(), 50);
@@ -158,7 +158,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsWhateverTheOrderOfTheLa
   EXPECT_THAT(Coverage().warnings(), ::testing::Contains(HasSubstr("longer label_grace")));
 }
 
-TEST_F(DelayedLabelsTest, TellsOfEachPredictedClassAndTheSameAfterARestart) {
+TEST_F(DelayedLabelsTest, ReportsEachPredictedClassAlsoAfterARestart) {
   Create(std::chrono::milliseconds(6000));
   std::vector<std::size_t> all(60);
   std::iota(all.begin(), all.end(), 0);
@@ -224,7 +224,7 @@ TEST_F(DelayedLabelsTest, TellsOfEachPredictedClassAndTheSameAfterARestart) {
   expect_matured();
 }
 
-TEST_F(DelayedLabelsTest, EveryLabelAndIdIsCountedAsOneThing) {
+TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
   Create(std::chrono::hours(1));
   EXPECT_EQ(Observe(Predictions(0, 10)).accepted_rows(), 10);
   const auto again = Observe(Predictions(5, 10));
@@ -263,7 +263,7 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdIsCountedAsOneThing) {
   EXPECT_EQ(Observe(Labels({1})).labels().repeated(), 1);
 }
 
-TEST_F(DelayedLabelsTest, AStreamCarriesBothAndTellsWhatBecameOfThem) {
+TEST_F(DelayedLabelsTest, AStreamCarriesBothAndReportsTheirOutcomes) {
   Create(std::chrono::hours(1));
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 1);
@@ -298,14 +298,14 @@ TEST_F(DelayedLabelsTest, AStreamCarriesBothAndTellsWhatBecameOfThem) {
   EXPECT_EQ(Coverage().labels().matched(), 2);
 }
 
-TEST_F(DelayedLabelsTest, TooManyThatWaitAreRefusedUntilSomeMature) {
+TEST_F(DelayedLabelsTest, TooManyPendingPredictionsAreRefusedUntilSomeMature) {
   Create(std::chrono::milliseconds(6000), 30);
   EXPECT_EQ(Observe(Predictions(0, 30)).accepted_rows(), 30);
   v1::ObserveResponse response;
   const grpc::Status refused = client_->Observe(Predictions(30, 1), &response);
   EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "PENDING_FULL");
-  EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30: they are taken when"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30: they are accepted when"));
   // No time would help.
   const grpc::Status too_large = client_->Observe(Predictions(30, 31), &response);
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
@@ -318,7 +318,7 @@ TEST_F(DelayedLabelsTest, TooManyThatWaitAreRefusedUntilSomeMature) {
   EXPECT_EQ(Coverage().matured(), 30);
 }
 
-TEST_F(DelayedLabelsTest, AModelWithoutGraceTakesNoIds) {
+TEST_F(DelayedLabelsTest, AModelWithoutGraceRefusesIds) {
   client_->CreateFixed(kModel, kClasses, kBandwidth);
   v1::ObserveResponse response;
   const grpc::Status predictions = client_->Observe(Predictions(0, 2), &response);
@@ -328,7 +328,7 @@ TEST_F(DelayedLabelsTest, AModelWithoutGraceTakesNoIds) {
   EXPECT_FALSE(client_->GetCalibration(kModel).has_label_coverage());
 }
 
-TEST_F(DelayedLabelsTest, LabelsThatAreMissingForOneClassAreWarnedOf) {
+TEST_F(DelayedLabelsTest, WarnsOfMissingLabelsOfOneClass) {
   Create(std::chrono::milliseconds(3000));
   std::vector<std::size_t> labelled;
   for (std::size_t i = 0; i < 400; ++i) {
@@ -349,7 +349,7 @@ TEST_F(DelayedLabelsTest, LabelsThatAreMissingForOneClassAreWarnedOf) {
   EXPECT_EQ(coverage.predicted_classes(0).missing(), coverage.missing());
 }
 
-TEST_F(DelayedLabelsTest, WhatMaturedWhileTheServerWasDownCountsAfterTheStart) {
+TEST_F(DelayedLabelsTest, PredictionsThatMatureWhileTheServerIsDownCountAfterTheStart) {
   Create(std::chrono::milliseconds(3000));
   EXPECT_EQ(Observe(Predictions(0, 100)).accepted_rows(), 100);
   std::vector<std::size_t> labelled;

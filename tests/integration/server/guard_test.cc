@@ -198,7 +198,7 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
   int streams_ = 0;
 };
 
-TEST_P(GuardTest, AnExceptionInAnyEntryEndsThatCallAlone) {
+TEST_P(GuardTest, AnExceptionInAnyEntryEndsOnlyThatCall) {
   CallAsUsual();
   const grpc::StatusCode usual = CallAsUsual().error_code();
   for (const Stage stage : StagesOf(GetParam())) {
@@ -239,7 +239,7 @@ std::vector<RpcMethod> ApiMethods() {
 INSTANTIATE_TEST_SUITE_P(Methods, GuardTest, ::testing::ValuesIn(ApiMethods()),
                          [](const auto& instance) { return instance.param.method; });
 
-TEST(InterceptorGuardTest, AnExceptionWhileCallsAreCountedEndsNone) {
+TEST(InterceptorGuardTest, AnExceptionWhileACallIsCountedDoesNotEndIt) {
   for (const Stage stage : {Stage::kStart, Stage::kAnswer}) {
     const std::string point = std::string("Interceptor.") + StageName(stage);
     const auto server = ServerProcess::Start({}, {"CALIBD_FAILPOINT=" + point + "!1"});

@@ -98,7 +98,7 @@ void ExpectBucketOf(const v1::HistoryBucket& bucket, const PredictionSet& set, d
   }
 }
 
-TEST_F(GetHistoryTest, IsWhatWasCountedAlsoAfterAKillAndAnOrderlyEnd) {
+TEST_F(GetHistoryTest, ContainsTheCountedObservationsAfterAKillAndAfterAStop) {
   client_->CreateFixed("models/m", kClasses);
   const PredictionSet set = Draw(4999, kClasses);
   // Over several snapshots.
@@ -151,7 +151,7 @@ TEST_F(GetHistoryTest, IsWhatWasCountedAlsoAfterAKillAndAnOrderlyEnd) {
   expect_as_before();
 }
 
-TEST_F(GetHistoryTest, RefusesWhatIsNoQuestion) {
+TEST_F(GetHistoryTest, RefusesInvalidRequests) {
   History response;
   v1::GetHistoryRequest request = Request(v1::GetHistoryRequest::RESOLUTION_HOUR);
   EXPECT_EQ(Call(request, &response).error_code(), grpc::StatusCode::NOT_FOUND);

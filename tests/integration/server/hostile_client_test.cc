@@ -76,7 +76,7 @@ std::string Http(const std::string& address, const std::string& request) {
   return answer.value_or("");
 }
 
-TEST_F(HostileClientTest, MessagesAreTakenUpToTheLimitAndNotBeyond) {
+TEST_F(HostileClientTest, MessagesAreAcceptedUpToTheLimit) {
   client_->CreateFixed("models/m", 1000);
   // Bytes of a request of n observations are 8 per value, some per row.
   const PredictionSet set = Draw(131, 1000);
@@ -159,7 +159,7 @@ TEST_F(HostileClientTest, LargeMetadataIsRefused) {
             grpc::RESOURCE_EXHAUSTED);
 }
 
-TEST_F(HostileClientTest, HttpTakesOnlySmallQuickGetRequests) {
+TEST_F(HostileClientTest, HttpAcceptsOnlySmallAndFastGetRequests) {
   const std::string& address = server_->http_address();
   const std::string end = "\r\nHost: " + address + "\r\nConnection: close\r\n\r\n";
   EXPECT_THAT(Http(address, "GET /healthz HTTP/1.1" + end), StartsWith("HTTP/1.1 200 OK"));

@@ -146,7 +146,7 @@ TEST_F(HttpTest, AnAddressAtItsLimitLosesItsOwnConnections) {
   EXPECT_THAT(ReadToEnd(other), StartsWith("HTTP/1.1 200 OK"));
 }
 
-TEST_F(HttpTest, HealthChecksGetInBesideAPeerThatDoesNotReadItsAnswers) {
+TEST_F(HttpTest, HealthChecksWorkDespiteAPeerThatDoesNotRead) {
   // One connection for each address.
   Start({"--max-http-connections", "2"});
   std::string requests;
@@ -179,7 +179,7 @@ TEST_F(HttpTest, MalformedRequestsGet400) {
   }
 }
 
-TEST_F(HttpTest, RequestsWithABodyAreRefusedBeforeItComes) {
+TEST_F(HttpTest, RequestsWithABodyAreRefusedBeforeTheBodyArrives) {
   Start();
   for (const std::string body : {"Transfer-Encoding: chunked", "Content-Length: 2"}) {
     EXPECT_THAT(Exchange("GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + body + "\r\n\r\n"),

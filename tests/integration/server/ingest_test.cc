@@ -98,7 +98,7 @@ TEST_F(IngestTest, ResentBatchesAreAcknowledgedAndCountOnce) {
   EXPECT_EQ(Counted(), 60);
 }
 
-TEST_F(IngestTest, GapNamesTheExpectedNumberAndKeepsWhatCameBefore) {
+TEST_F(IngestTest, AGapNamesTheExpectedNumberAndKeepsEarlierBatches) {
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
@@ -111,7 +111,7 @@ TEST_F(IngestTest, GapNamesTheExpectedNumberAndKeepsWhatCameBefore) {
   EXPECT_EQ(Counted(), 10);
 }
 
-TEST_F(IngestTest, UsedNumberWithOtherContentIsRefused) {
+TEST_F(IngestTest, AUsedNumberWithOtherContentIsRefused) {
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
@@ -122,7 +122,7 @@ TEST_F(IngestTest, UsedNumberWithOtherContentIsRefused) {
   EXPECT_EQ(Counted(), 10);
 }
 
-TEST_F(IngestTest, HigherEpochEndsTheOldStreamAndTheNumberingGoesOn) {
+TEST_F(IngestTest, AHigherEpochEndsTheOldStreamAndTheNumberingContinues) {
   ObservationCall old_call(*client_);
   ASSERT_EQ(old_call.Open(kModel, "p", 1), 1);
   ASSERT_TRUE(old_call.SendBatch(1, set_.view().rows(0, 10)));
@@ -157,7 +157,7 @@ TEST_F(IngestTest, StreamWithoutFinishEndsAborted) {
   EXPECT_EQ(Counted(), 10);
 }
 
-TEST_F(IngestTest, FinishThatDisagreesIsRefused) {
+TEST_F(IngestTest, AFinishWithAnotherNumberIsRefused) {
   ObservationCall call(*client_);
   ASSERT_EQ(call.Open(kModel, "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, set_.view().rows(0, 10)));
@@ -197,7 +197,7 @@ TEST_F(IngestTest, MisuseOfTheProtocolIsRefused) {
   EXPECT_EQ(Counted(), 0);
 }
 
-TEST_F(IngestTest, BadBatchesAreRejectedWholeAndTheStreamGoesOn) {
+TEST_F(IngestTest, InvalidBatchesAreRejectedWholeAndTheStreamContinues) {
   struct Case {
     const char* what;
     std::function<void(v1::Observations&)> change;

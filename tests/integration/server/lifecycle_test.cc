@@ -75,7 +75,7 @@ TEST(LifecycleTest, RemoteAddressWithTheInsecureFlagServes) {
   EXPECT_EQ(RunCalibd({"healthcheck", "--listen", server->grpc_address()}).exit_code, 0);
 }
 
-TEST(LifecycleTest, ReflectionIsServedOnlyWhenAskedFor) {
+TEST(LifecycleTest, ReflectionIsServedOnlyOnRequest) {
   const auto reflection_code = [](const std::string& address) {
     ServiceClient client(address);
     grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub(client.channel);
@@ -133,7 +133,7 @@ TEST(LifecycleTest, DrainAcknowledgesWhatWasAcceptedAndEndsInTime) {
   EXPECT_THAT(server->process().Output(), HasSubstr("drained"));
 }
 
-TEST(LifecycleTest, DrainTellsWatchersAndNoSilentClientHoldsItUp) {
+TEST(LifecycleTest, DrainEndsWatchesAndNoSilentClientDelaysIt) {
   const auto server = ServerProcess::Start({"--drain-seconds", "4"});
   ASSERT_NE(server, nullptr);
   ServiceClient client(server->grpc_address());
@@ -184,7 +184,7 @@ TEST(LifecycleTest, SecondSignalEndsTheProcessAtOnce) {
   EXPECT_LE(*code, 1);
 }
 
-TEST(LifecycleTest, LogsAreJsonWhenAskedForAndEscapeWhatClientsSend) {
+TEST(LifecycleTest, LogsAreJsonOnRequestAndEscapeTextOfClients) {
   const auto server = ServerProcess::Start({"--log-format", "json"});
   ASSERT_NE(server, nullptr);
   EXPECT_EQ(server->Terminate(), 0);

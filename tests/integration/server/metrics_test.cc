@@ -69,7 +69,7 @@ TEST_F(MetricsTest, UnknownIsAbsentAndDeletedModelsVanish) {
   EXPECT_THAT(Scrape(), Not(HasSubstr("model=\"m\"")));
 }
 
-TEST_F(MetricsTest, WhatIsWatchedIsExported) {
+TEST_F(MetricsTest, MonitoringIsExported) {
   Start();
   client_->CreateFixed("models/m", 10);
   std::string text = Scrape();
@@ -152,7 +152,7 @@ std::set<std::string> MetricsOfAlertRules() {
   return names;
 }
 
-TEST_F(MetricsTest, WhatAlertRulesNameIsExported) {
+TEST_F(MetricsTest, MetricsOfTheAlertRulesAreExported) {
   Start();
   client_->CreateFixed("models/direct", 10);
   Observe("models/direct", Draw(50));
@@ -212,7 +212,7 @@ TEST_F(MetricsTest, SeriesOfModelsAreCapped) {
   EXPECT_TRUE(counted);
 }
 
-TEST_F(MetricsTest, PromtoolFindsNothingToSay) {
+TEST_F(MetricsTest, PromtoolReportsNoProblems) {
   Start();
   client_->CreateFixed("models/m", 10);
   Observe("models/m", Draw(500));

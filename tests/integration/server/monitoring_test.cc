@@ -92,7 +92,7 @@ class MonitoringTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
-TEST_F(MonitoringTest, AMiscalibratedModelIsFoundOutAndStaysSo) {
+TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   Create(Declared());
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
   Send(bad);
@@ -156,7 +156,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsFoundOutAndStaysSo) {
   }
 }
 
-TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
+TEST_F(MonitoringTest, ReportsDirectionAndPlace) {
   v1::Model model = Declared();
   for (const char* name : {"a", "b", "c", "d"}) model.add_class_names(name);
   Create(model);
@@ -230,7 +230,7 @@ TEST_F(MonitoringTest, SaysInWhichDirectionAndWhere) {
   EXPECT_EQ(answer.warnings_size(), 0);
 }
 
-TEST_F(MonitoringTest, WhatTheWatchSaysIsOfItsObservationsAlone) {
+TEST_F(MonitoringTest, TheWatchCoversOnlyItsObservations) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 1000), 500);
   ASSERT_TRUE(Acknowledge(1, "").ok());
@@ -257,7 +257,7 @@ TEST_F(MonitoringTest, WhatTheWatchSaysIsOfItsObservationsAlone) {
             alone.verdict().whereabouts().DebugString());
 }
 
-TEST_F(MonitoringTest, ScoresAreOfAllObservationsWhateverIsAcknowledgedOrNotWatched) {
+TEST_F(MonitoringTest, ScoresCoverAllObservationsDespiteAcknowledgements) {
   Create(Declared());
   v1::Model unwatched = Declared();
   unwatched.set_name("models/unwatched");
@@ -299,7 +299,7 @@ TEST_F(MonitoringTest, ScoresAreOfAllObservationsWhateverIsAcknowledgedOrNotWatc
   expect_scores();
 }
 
-TEST_F(MonitoringTest, WarnsOfRowsThatCameTwiceAndOfRoundedOnes) {
+TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   Create(Declared());
   const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 500);
   Send(good, 500);
@@ -354,7 +354,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   EXPECT_EQ(answer.watch().effect_size().skce_lower_bound(), 0);
 }
 
-TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnceAndForGood) {
+TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 60));
   ASSERT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
@@ -430,7 +430,7 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   EXPECT_GT(answer.verdict().since_observation(), 3000);
   EXPECT_THAT(answer.verdict().summary(),
               AllOf(HasSubstr("The newest observations were not calibrated: "),
-                    HasSubstr("That may be a change: ")));
+                    HasSubstr("This may be a change: ")));
   ASSERT_TRUE(Acknowledge(answer.alarms(0).id(), "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
@@ -449,7 +449,7 @@ TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   ASSERT_TRUE(Acknowledge(1, "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
-  EXPECT_THAT(answer.verdict().summary(), HasSubstr("That need not be a change: "));
+  EXPECT_THAT(answer.verdict().summary(), HasSubstr("This need not be a change: "));
 }
 
 TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
@@ -469,7 +469,7 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
 }
 
-TEST_F(MonitoringTest, WithoutMonitoringNothingIsSaidOfIt) {
+TEST_F(MonitoringTest, WithoutMonitoringNothingIsReported) {
   v1::Model model = Declared();
   model.mutable_monitoring()->set_disabled(true);
   Create(model);
@@ -482,7 +482,7 @@ TEST_F(MonitoringTest, WithoutMonitoringNothingIsSaidOfIt) {
   EXPECT_EQ(Acknowledge(1, "").error_code(), grpc::NOT_FOUND);
 }
 
-TEST_F(MonitoringTest, TheWarmupIsWatchedOnceItIsComplete) {
+TEST_F(MonitoringTest, TheWarmupIsMonitoredOnceItIsComplete) {
   v1::Model model = Declared();
   model.mutable_bandwidth()->mutable_median()->set_warmup(200);
   Create(model);
@@ -499,7 +499,7 @@ TEST_F(MonitoringTest, TheWarmupIsWatchedOnceItIsComplete) {
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
 }
 
-TEST_F(MonitoringTest, PredictionsAreWatchedAsTheyMature) {
+TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
   v1::Model model = Declared();
   model.mutable_label_grace()->set_nanos(1000000);
   Create(model);
@@ -567,7 +567,7 @@ class GroupsTest : public MonitoringTest {
   }
 };
 
-TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
+TEST_F(GroupsTest, TheMiscalibratedOneIsFound) {
   Create(Grouped());
   ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kClasses), 200), {"eu"}).ok());
   for (const char* region : {"us", "asia"}) {
@@ -603,7 +603,7 @@ TEST_F(GroupsTest, TheOneThatIsMiscalibratedIsFoundAmongAll) {
   expect();
 }
 
-TEST_F(GroupsTest, ValuesStayWithPredictionsThatWaitForTheirLabels) {
+TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
   v1::Model model = Grouped(2);
   model.mutable_label_grace()->set_seconds(3);
   Create(model);
@@ -714,7 +714,7 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
   EXPECT_EQ(list(request, &none).error_code(), grpc::INVALID_ARGUMENT);
 }
 
-TEST_F(MonitoringTest, TheDeclarationIsAnsweredWithItsDefaultsAndChecked) {
+TEST_F(MonitoringTest, TheDeclarationIsCheckedAndReturnedWithItsDefaults) {
   v1::Model created;
   ASSERT_TRUE(client_->Create(Declared(), &created).ok());
   EXPECT_EQ(created.monitoring().significance_level(), 0.05);

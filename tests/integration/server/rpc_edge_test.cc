@@ -78,7 +78,7 @@ class RpcEdgeTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
-TEST_F(RpcEdgeTest, AnOddPathIsUnimplementedAndTheServerGoesOn) {
+TEST_F(RpcEdgeTest, AnInvalidPathIsUnimplementedAndTheServerContinues) {
   for (const std::string path : {"", "/", "x", "//", "no-slash", "/calibd.v1.ModelService/",
                                  "/calibd.v1.ModelService/No", "/\xff\xfe/x", "/a\"b\\c/d"}) {
     EXPECT_EQ(Call(path).error_code(), grpc::UNIMPLEMENTED) << path;
@@ -107,7 +107,7 @@ TEST_F(RpcEdgeTest, InventedMethodsDoNotGrowTheScrape) {
   EXPECT_TRUE(code == 0 || code == 127) << promtool.Output();
 }
 
-TEST_F(RpcEdgeTest, StringsThatAreNotUtf8WriteNothingToTheLog) {
+TEST_F(RpcEdgeTest, StringsThatAreNotUtf8AreNotLogged) {
   v1::GetModelRequest request;
   request.set_name("models/\xff\xfe");
   v1::GetModelResponse response;
@@ -123,7 +123,7 @@ TEST_F(RpcEdgeTest, StringsThatAreNotUtf8WriteNothingToTheLog) {
   EXPECT_THAT(server_->process().Output(), HasSubstr("drained"));
 }
 
-TEST_F(RpcEdgeTest, TextThatCannotBeShownIsRefusedWithItsCodePoint) {
+TEST_F(RpcEdgeTest, UnprintableTextIsRefusedWithItsCodePoint) {
   v1::Model model;
   model.set_name("models/m");
   model.add_class_names("cat");
@@ -226,7 +226,7 @@ class UnreadCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
   std::optional<grpc::Status> status_;
 };
 
-TEST_F(RpcEdgeTest, AnswersThatAreNeverReadOccupyNoMoreThanTheirBudget) {
+TEST_F(RpcEdgeTest, UnreadResponsesStayWithinTheirBudget) {
   constexpr std::int64_t kBudget = std::int64_t{64} << 20;
   constexpr std::int64_t kBeside = std::int64_t{64} << 20;
   Start({"--call-memory-bytes", std::to_string(kBudget)});
@@ -378,7 +378,7 @@ class MaintenanceTest : public RpcEdgeTest {
   std::optional<Stub> unread_;
 };
 
-TEST_F(MaintenanceTest, AClientThatNeverReadsItsBackupHoldsUpNobody) {
+TEST_F(MaintenanceTest, AClientThatNeverReadsItsBackupDelaysNobody) {
   {
     const std::unique_ptr<UnreadCall> stalled = StallBackup();
     EXPECT_TRUE(WaitFor([this] { return Verifies(); }));
@@ -389,7 +389,7 @@ TEST_F(MaintenanceTest, AClientThatNeverReadsItsBackupHoldsUpNobody) {
   EXPECT_TRUE(WaitFor([this] { return OpenCopies() == 0; }));
 }
 
-TEST_F(MaintenanceTest, TheCopyThatIsReadTheLeastMakesRoomForAnother) {
+TEST_F(MaintenanceTest, TheCopyWhoseClientIsSlowestMakesRoomForAnother) {
   const std::unique_ptr<UnreadCall> first = StallBackup();
   const std::unique_ptr<UnreadCall> second = StallBackup();
   EXPECT_TRUE(WaitFor([this] { return BacksUp(); }));

@@ -114,7 +114,7 @@ class WatchTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
-TEST_F(WatchTest, TellsTheStateNowAndEveryChange) {
+TEST_F(WatchTest, SendsTheCurrentStateAndEveryChange) {
   StartWithModel();
   Watch watch(*client_, Request());
   auto first = watch.Read();
@@ -145,7 +145,7 @@ TEST_F(WatchTest, TellsTheStateNowAndEveryChange) {
   EXPECT_GT(rejected->revision(), accepted->revision());
 }
 
-TEST_F(WatchTest, SaysNothingOfWhatChangesNothing) {
+TEST_F(WatchTest, SendsNothingIfNothingChanges) {
   StartWithModel();
   const PredictionSet set = Draw(5, kClasses);
   const auto send = [&](std::int64_t epoch, std::int64_t sequence) {
@@ -204,7 +204,7 @@ TEST_F(WatchTest, SendsAtMostOneMessageInAnInterval) {
   EXPECT_LE(messages, 1 + elapsed / interval);
 }
 
-TEST_F(WatchTest, GoesOnWhereItWasWithNothingMissedOrRepeated) {
+TEST_F(WatchTest, ResumesWithNothingMissedOrRepeated) {
   StartWithModel();
   ASSERT_TRUE(Observe(10).ok());
   std::int64_t revision = 0;
@@ -233,7 +233,7 @@ TEST_F(WatchTest, GoesOnWhereItWasWithNothingMissedOrRepeated) {
   EXPECT_EQ(unknown->calibration().observations(), 11);
 }
 
-TEST_F(WatchTest, GoesOnOverARestart) {
+TEST_F(WatchTest, ContinuesAcrossARestart) {
   StartWithModel();
   // Some of it in a snapshot, the newest rows after it.
   for (int i = 0; i < 13; ++i) {
@@ -257,7 +257,7 @@ TEST_F(WatchTest, GoesOnOverARestart) {
   EXPECT_GT(watch.ReadUntil(1301).revision(), revision);
 }
 
-TEST_F(WatchTest, TellsAVerdictThatBecomesStaleByTimeAlone) {
+TEST_F(WatchTest, SendsAVerdictThatBecomesStale) {
   Start();
   v1::Model model;
   model.set_name(kModel);
@@ -288,7 +288,7 @@ TEST_F(WatchTest, TellsAVerdictThatBecomesStaleByTimeAlone) {
   EXPECT_EQ(again->calibration().observations(), 11);
 }
 
-TEST_F(WatchTest, TellsPredictionsTheirLabelsAndThatTheyMatured) {
+TEST_F(WatchTest, SendsPredictionsLabelsAndMaturations) {
   Start();
   v1::Model model;
   model.set_name(kModel);
@@ -320,7 +320,7 @@ TEST_F(WatchTest, TellsPredictionsTheirLabelsAndThatTheyMatured) {
   EXPECT_GT(matured.revision(), labelled->revision());
 }
 
-TEST_F(WatchTest, TellsThatAnAlarmWasAcknowledged) {
+TEST_F(WatchTest, SendsAcknowledgements) {
   StartWithModel();
   ASSERT_TRUE(Observe(600).ok());
   Watch watch(*client_, Request());
@@ -366,7 +366,7 @@ TEST_F(WatchTest, EndsWhenTheServerDrains) {
   EXPECT_EQ(server_->WaitForExit(), 0) << server_->process().Output();
 }
 
-TEST_F(WatchTest, RefusesTooManyAndTakesOthersWhenSomeAreGone) {
+TEST_F(WatchTest, RefusesTooManyWatchersUntilSomeEnd) {
   StartWithModel({"--max-watchers", "2"});
   auto first = std::make_unique<Watch>(*client_, Request());
   Watch second(*client_, Request());
@@ -381,7 +381,7 @@ TEST_F(WatchTest, RefusesTooManyAndTakesOthersWhenSomeAreGone) {
   EXPECT_TRUE(WaitFor([&] { return Watch(*client_, Request()).Read().has_value(); }));
 }
 
-TEST_F(WatchTest, CancelledAtAnyMomentItLeavesNothingBehind) {
+TEST_F(WatchTest, CancelledAtAnyTimeItLeavesNothingBehind) {
   constexpr int kThreads = 8;
   constexpr int kCalls = 40;
   StartWithModel({"--max-watchers", std::to_string(kThreads)});
@@ -422,7 +422,7 @@ TEST_F(WatchTest, CancelledAtAnyMomentItLeavesNothingBehind) {
   EXPECT_EQ(server_->Terminate(), 0) << server_->process().Output();
 }
 
-TEST_F(WatchTest, SaysWhatIsWrongWithARequest) {
+TEST_F(WatchTest, ErrorsNameTheInvalidField) {
   StartWithModel();
   const auto message_of = [&](const v1::WatchCalibrationRequest& request) {
     const grpc::Status status = StatusOf(request);

@@ -145,7 +145,7 @@ TEST_F(BackupTest, ACopyMadeUnderLoadIsAStoreOfItsOwn) {
   EXPECT_GE(found->observations(), 3000);
 }
 
-TEST_F(BackupTest, IsRefusedInAFolderThatHoldsAnotherStore) {
+TEST_F(BackupTest, IsRefusedInAFolderWithAnotherStore) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   ASSERT_TRUE(client_->Backup(backup_).ok());
   client_.reset();
@@ -173,7 +173,7 @@ TEST_F(BackupTest, IsRefusedInAFolderThatHoldsAnotherStore) {
   EXPECT_EQ(client_->GetCalibration("models/m")->observations(), 500);
 }
 
-TEST_F(BackupTest, NothingIsLeftOfABackupThatCannotBeWritten) {
+TEST_F(BackupTest, AFailedBackupLeavesNoFile) {
   const std::string nowhere = (folder_.path() / "nowhere" / "backup.db").string();
   EXPECT_EQ(client_->Backup(nowhere).status(),
             absl::NotFoundError("cannot write " + nowhere + ".part: No such file or directory"));
@@ -190,7 +190,7 @@ TEST_F(BackupTest, NothingIsLeftOfABackupThatCannotBeWritten) {
   EXPECT_FALSE(std::filesystem::exists(data_ + "/backup.tmp"));
 }
 
-TEST_F(BackupTest, SaysWhatDoesNotFit) {
+TEST_F(BackupTest, ReportsInconsistencies) {
   // A snapshot follows 16384 rows; later rows are not in it.
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 20000; }), 20000);
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
@@ -202,7 +202,7 @@ TEST_F(BackupTest, SaysWhatDoesNotFit) {
                                       HasSubstr("expected at least the window")));
 }
 
-TEST_F(BackupTest, ABatchThatIsMissingAtTheEndIsFound) {
+TEST_F(BackupTest, AMissingLastBatchIsDetected) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   EXPECT_THAT(Problems(), IsEmpty());
   StartFromBackup({"DELETE FROM log WHERE id = (SELECT max(id) FROM log)",
@@ -210,7 +210,7 @@ TEST_F(BackupTest, ABatchThatIsMissingAtTheEndIsFound) {
   EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 9 of producer \"p\"")));
 }
 
-TEST_F(BackupTest, ADamagedFileOfTheLogIsFoundAndTold) {
+TEST_F(BackupTest, ADamagedLogFileIsReported) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
   EXPECT_THAT(Problems(), IsEmpty());
   EXPECT_EQ(HttpGet(server_->http_address(), "/readyz").status, 200);
@@ -239,7 +239,7 @@ TEST_F(BackupTest, ADamagedFileOfTheLogIsFoundAndTold) {
   }
 }
 
-TEST_F(BackupTest, ADamagedPageIsFound) {
+TEST_F(BackupTest, ADamagedPageIsReported) {
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 9000; }), 9000);
   client_.reset();
   EXPECT_EQ(server_->Terminate(), 0);
@@ -259,7 +259,7 @@ TEST_F(BackupTest, ADamagedPageIsFound) {
   EXPECT_FALSE(Problems().empty());
 }
 
-TEST_F(BackupTest, CalibctlDoesBoth) {
+TEST_F(BackupTest, CalibctlBacksUpAndVerifies) {
   const auto run = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {CALIBD_BIN_DIR "/calibctl", "--server",
                                          server_->grpc_address(), "--output", "json"});

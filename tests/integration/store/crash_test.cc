@@ -133,7 +133,7 @@ PredictionSet Observe(const std::string& address, std::size_t producer, Lives& l
   return sent;
 }
 
-TEST(CrashTest, EveryAcknowledgedBatchIsThereOnce) {
+TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
   const int kills = Kills();
   const TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();

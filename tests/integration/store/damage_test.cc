@@ -336,7 +336,7 @@ TEST_P(DamageTest, NoDamagedByteChangesAnAnswer) {
 
 // After a kill the newest frame may be incomplete, so the server discards it with a warning. After
 // a clean stop it must be there.
-TEST_P(DamageTest, DamageToTheNewestFrameIsTold) {
+TEST_P(DamageTest, DamageToTheNewestFrameIsReported) {
   const Frame newest = NewestFrame(subject_->folder());
   // The trial that overwrites the hash of the header: the producer can still be read.
   constexpr std::size_t kHash = 2;

@@ -155,7 +155,7 @@ class DiskFullTest : public ::testing::Test {
   std::int64_t accepted_ = 0;
 };
 
-TEST_F(DiskFullTest, RefusesBatchesAndGoesOnReading) {
+TEST_F(DiskFullTest, RefusesBatchesButAnswersQueries) {
   const std::filesystem::path disk_path = folder_.path() / "disk";
   const SmallDisk disk(disk_path);
   if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
@@ -175,7 +175,7 @@ TEST_F(DiskFullTest, RefusesBatchesAndGoesOnReading) {
 }
 
 // The log's newest file has its room already.
-TEST_F(DiskFullTest, TakesBatchesWhileTheLogHasRoom) {
+TEST_F(DiskFullTest, AcceptsBatchesWhileTheLogHasRoom) {
   constexpr char kDatabaseFull[] =
       "models cannot be created or deleted, and batches are accepted only while the log's newest "
       "file has room";
@@ -206,7 +206,7 @@ TEST_F(DiskFullTest, TakesBatchesWhileTheLogHasRoom) {
   EXPECT_TRUE(CreateLargeModels().ok());
 }
 
-TEST_F(DiskFullTest, AnOrderlyStopWarnsOfWhatTheNextStartReplays) {
+TEST_F(DiskFullTest, AStopWarnsThatTheNextStartReplaysRows) {
   constexpr char kWarning[] =
       "snapshots that were not stored: 1, because the disk is full; the next start replays the "
       "batches of these models from the log";
@@ -226,7 +226,7 @@ TEST_F(DiskFullTest, AnOrderlyStopWarnsOfWhatTheNextStartReplays) {
   EXPECT_THAT(server_->process().Output(), ::testing::Not(::testing::HasSubstr("were not stored")));
 }
 
-TEST_F(DiskFullTest, AStartWithoutAnyRoomSaysHowMuchItNeeds) {
+TEST_F(DiskFullTest, AStartWithoutRoomSaysHowMuchItNeeds) {
   const std::filesystem::path disk_path = folder_.path() / "disk";
   const SmallDisk disk(disk_path, 70);
   if (!disk.mounted()) GTEST_SKIP() << "needs the right to mount a file system";
@@ -262,7 +262,7 @@ TEST_F(DiskFullTest, ABackupNamesATargetWithoutRoom) {
   EXPECT_TRUE(std::filesystem::is_empty(target));
 }
 
-TEST_F(DiskFullTest, ALimitOfTheSizeOfFilesIsAFullDisk) {
+TEST_F(DiskFullTest, AFileSizeLimitIsAFullDisk) {
   const std::filesystem::path data = folder_.path() / "data";
   ASSERT_NO_FATAL_FAILURE(Start(data));
   ASSERT_NO_FATAL_FAILURE(CreateModel());

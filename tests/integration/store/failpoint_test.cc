@@ -101,7 +101,7 @@ class DyingServer {
 
 class FailpointTest : public ::testing::TestWithParam<std::tuple<Case, int>> {};
 
-TEST_P(FailpointTest, EveryBatchIsThereOnce) {
+TEST_P(FailpointTest, EveryBatchIsCountedOnce) {
   const auto& [tested, at] = GetParam();
   v1::Model model = Declared(tested.classes, tested.window, tested.block_size);
   model.mutable_monitoring()->set_disabled(!tested.watched);
@@ -221,7 +221,7 @@ std::vector<UpgradePoint> UpgradePoints() {
   return points;
 }
 
-TEST_P(UpgradeFailpointTest, AStoreIsUpgradedWhereverTheUpgradeEnds) {
+TEST_P(UpgradeFailpointTest, AnUpgradeThatEndsAnywhereCanBeContinued) {
   const UpgradePoint& tested = GetParam();
   const TemporaryFolder folder;
   const std::string data = (folder.path() / "data").string();

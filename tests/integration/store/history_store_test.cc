@@ -110,7 +110,7 @@ TEST_F(HistoryStoreTest, PagesHoldEachBucketOnceAndInOrder) {
   }
 }
 
-TEST_F(HistoryStoreTest, ALongOneComesInPagesAndDamageIsTold) {
+TEST_F(HistoryStoreTest, ALongHistoryHasPagesAndDamageIsReported) {
   constexpr std::int64_t kMinutes = 2500;
   Start();
   v1::Model model;

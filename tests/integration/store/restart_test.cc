@@ -90,7 +90,7 @@ v1::Model Declared(const std::string& name) {
   return model;
 }
 
-TEST_F(RestartTest, AKilledServerComesBackAsItWas) {
+TEST_F(RestartTest, AKilledServerRecoversItsState) {
   Start();
   v1::Model lenses = Declared("models/lenses");
   lenses.add_lenses()->mutable_top_label();
@@ -173,7 +173,7 @@ TEST_F(RestartTest, AfterACleanStopNothingIsReplayed) {
   }
 }
 
-TEST_F(RestartTest, DeletedModelsStayAway) {
+TEST_F(RestartTest, DeletedModelsStayDeleted) {
   Start();
   ASSERT_TRUE(client_->CreateModel(Declared("models/gone")).ok());
   Send("models/gone", Draw(5000, 1), 500);
@@ -188,7 +188,7 @@ TEST_F(RestartTest, DeletedModelsStayAway) {
   EXPECT_THAT(Answer("models/gone"), HasSubstr("observations: 7\n"));
 }
 
-TEST_F(RestartTest, OneServerHoldsTheFolder) {
+TEST_F(RestartTest, OnlyOneServerUsesAFolder) {
   Start();
   EXPECT_THAT(Refusal(), HasSubstr("is in use by another calibd"));
   // Also if all files of the folder are removed. The first server must not end meanwhile.
@@ -202,7 +202,7 @@ TEST_F(RestartTest, OneServerHoldsTheFolder) {
   EXPECT_TRUE(std::filesystem::is_empty(data_));
 }
 
-TEST_F(RestartTest, RefusesWhatIsNotItsOwn) {
+TEST_F(RestartTest, RefusesForeignFiles) {
   std::filesystem::create_directories(data_);
   const std::string path = data_ + "/calibd.db";
   std::ofstream(path) << std::string(5000, 'x');
@@ -274,7 +274,7 @@ TEST_F(RestartTest, AfterAKillADamagedLastFrameIsReportedAndDiscarded) {
   Stop();
 }
 
-TEST_F(RestartTest, ALogThatIsShorterThanItsSnapshotsIsDamage) {
+TEST_F(RestartTest, ALogThatEndsBeforeASnapshotIsDamage) {
   Start();
   v1::Model model = Declared("models/m");
   model.mutable_bandwidth()->set_fixed(0.5);

@@ -47,7 +47,7 @@ std::int64_t Metric(const ServerProcess& server, const std::string& name) {
   return ValueOf(name + " ", HttpGet(server.http_address(), "/metrics").body);
 }
 
-TEST(StallTest, ADiskThatDoesNotAnswerCostsBoundedMemoryAndLosesNothing) {
+TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
   const TemporaryFolder folder;
   const std::filesystem::path stall = folder.path() / "stall";
   setenv("LD_PRELOAD", CALIBD_IO_FAULT_LIBRARY, 1);

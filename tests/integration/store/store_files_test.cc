@@ -204,7 +204,7 @@ TEST(RemovedFileTest, EndsTheServer) {
 }
 
 // They open the files by their names, and would otherwise find nothing wrong with a copy.
-TEST(RemovedFileTest, IsNoticedByAVerificationAndABackup) {
+TEST(RemovedFileTest, IsDetectedByAVerificationAndABackup) {
   const std::string copy = "copy";
   for (const char* const file : {"calibd.db", "calibd.db-wal", kSegment}) {
     for (const bool is_backup : {false, true}) {
@@ -237,7 +237,7 @@ TEST(RemovedFileTest, IsNoticedByAVerificationAndABackup) {
 }
 
 // While the server drains, no batch is acknowledged any more.
-TEST(RemovedFileTest, NothingIsAcknowledgedAfterItIsNoticed) {
+TEST(RemovedFileTest, NothingIsAcknowledgedAfterItsDetection) {
   const TemporaryFolder folder;
   const std::filesystem::path data = folder.path() / "data";
   const auto server = ServerProcess::Start({"--data-dir", data.string()});

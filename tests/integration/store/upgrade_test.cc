@@ -87,7 +87,7 @@ class UpgradeTest : public ::testing::Test {
   std::unique_ptr<v1::IngestService::Stub> ingest_;
 };
 
-TEST_F(UpgradeTest, Format1GoesOn) {
+TEST_F(UpgradeTest, Format1IsUpgraded) {
   ExpectItGoesOn(1);
   {
     // A producer goes on with its numbering.
@@ -143,7 +143,7 @@ v1::ObserveRequest Labels(const std::string& model, std::int64_t sequence, int f
 class NumberedUpgradeTest : public UpgradeTest, public ::testing::WithParamInterface<int> {};
 
 // They were made by the same calls.
-TEST_P(NumberedUpgradeTest, GoesOn) {
+TEST_P(NumberedUpgradeTest, Continues) {
   ExpectItGoesOn(GetParam());
   // Pending predictions were not counted by class then.
   const auto waiting = client_->GetCalibration("models/waiting");
@@ -188,7 +188,7 @@ TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
   ExpectGoldenAnswers(3, *client_);
 }
 
-TEST_F(UpgradeTest, AModelKeepsItsWindowWhenItIsDeclaredAgainUnderOtherLimits) {
+TEST_F(UpgradeTest, ARedeclaredModelKeepsItsWindowUnderOtherLimits) {
   v1::Model model;
   model.set_name("models/m");
   model.set_class_count(50);
@@ -224,7 +224,7 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
 
 // Makes the database of the present format. CALIBD_TEST_WRITE_GOLDEN: puts it beside the
 // others, as long as no calibd with that format was released.
-TEST_F(UpgradeTest, Format4IsMade) {
+TEST_F(UpgradeTest, Format4IsCreated) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;

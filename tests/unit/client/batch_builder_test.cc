@@ -26,7 +26,7 @@ PredictionRow<T> RowOf(const std::vector<T>& values, std::optional<std::int32_t>
   return {kind, values, id, {}, label};
 }
 
-TEST(BatchBuilderTest, FillsMessagesUpToTheServersBytes) {
+TEST(BatchBuilderTest, FillsMessagesUpToTheServersLimit) {
   for (const std::int32_t m : {2, 10, 1000, 100000}) {
     for (const std::int64_t bytes : {std::int64_t{4096}, std::int64_t{1} << 20}) {
       auto builder = BatchBuilder::Create(Limits(m, 1 << 30, bytes), 0);
@@ -188,7 +188,7 @@ TEST(BatchBuilderTest, CarriesDroppedRowsOnceAndKeepsRowNumbers) {
   EXPECT_EQ(builder->Take().request.batch().observations().dropped_rows(), 0);
 }
 
-TEST(BatchBuilderTest, SaysWhenNotEvenOneRowFits) {
+TEST(BatchBuilderTest, FailsIfNotEvenOneRowFits) {
   EXPECT_TRUE(
       absl::IsFailedPrecondition(BatchBuilder::Create(Limits(100000, 1000, 100000), 0).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(BatchBuilder::Create(Limits(10, 0, 1 << 20), 0).status()));

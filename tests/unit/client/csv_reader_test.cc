@@ -45,14 +45,14 @@ TEST(ReadCsvTest, LeavesNanAndInfinityToValidation) {
   EXPECT_TRUE(std::isinf(table->values[1]));
 }
 
-TEST(ReadCsvTest, TakesWhatIsTooSmallForZeroAndRefusesWhatIsTooLarge) {
+TEST(ReadCsvTest, ReadsTinyNumbersAsZeroAndRefusesHugeOnes) {
   const auto table = Read("1e-400,0\n");
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->values[0], 0.0);
   EXPECT_THAT(ErrorOf("1e400,0\n"), HasSubstr("\"1e400\" is beyond the range of a double"));
 }
 
-TEST(ReadCsvTest, NamesLineAndColumnOfWhatIsNoNumber) {
+TEST(ReadCsvTest, NamesLineAndColumnOfAnInvalidNumber) {
   EXPECT_THAT(ErrorOf("0.5,0.5\n0.5,0.5\n0.5,abc\n"),
               HasSubstr("p.csv line 3, column 2: \"abc\" is not a number"));
   EXPECT_THAT(ErrorOf("0.5,\n"), HasSubstr("line 1, column 2: \"\" is not a number"));
@@ -61,7 +61,7 @@ TEST(ReadCsvTest, NamesLineAndColumnOfWhatIsNoNumber) {
   EXPECT_THAT(ErrorOf("0.5;0.5\n"), HasSubstr("line 1, column 1"));
 }
 
-TEST(ReadCsvTest, SuggestsHeaderOnTheFirstLineAlone) {
+TEST(ReadCsvTest, SuggestsHeaderOnlyOnTheFirstLine) {
   EXPECT_THAT(ErrorOf("cat,dog\n0.5,0.5\n"), HasSubstr("--header"));
   EXPECT_THAT(ErrorOf("0.5,0.5\ncat,dog\n"), Not(HasSubstr("--header")));
   const auto table = Read("cat,dog\n0.5,0.5\n", {.header = true});
@@ -77,11 +77,11 @@ TEST(ReadCsvTest, RefusesRaggedRowsEmptyLinesAndEmptyFiles) {
   EXPECT_THAT(ErrorOf("a,b\n", {.header = true}), HasSubstr("holds no rows"));
 }
 
-TEST(ReadCsvTest, RefusesALineWithoutEndBeforeItTakesMemory) {
+TEST(ReadCsvTest, RefusesAnEndlessLineBeforeAllocatingMemory) {
   EXPECT_THAT(ErrorOf(std::string(kMaxCsvLineBytes + 1, '1')), HasSubstr("is longer than"));
 }
 
-TEST(ReadCsvTest, QuotesHostileTextShortAndPrintable) {
+TEST(ReadCsvTest, QuotesHostileTextTruncatedAndEscaped) {
   const std::string hostile = "0.5,\x1b[2J" + std::string(5000, '\x07') + "\n";
   const std::string error = ErrorOf(hostile);
   EXPECT_LT(error.size(), 300u);
@@ -98,7 +98,7 @@ TEST(ReadCsvTest, ReadsLabelsFromTheLastColumn) {
               HasSubstr("column 3: \"1.0\" is not an integer"));
 }
 
-TEST(ReadCsvLabelsTest, ReadsOneIntegerALine) {
+TEST(ReadCsvLabelsTest, ReadsOneIntegerPerLine) {
   std::istringstream good("3\n0\r\n12\n");
   const auto labels = ReadCsvLabels(good, "l.csv", false);
   ASSERT_TRUE(labels.ok()) << labels.status();
@@ -121,14 +121,14 @@ absl::StatusOr<std::vector<std::string>> ReadIds(const std::string& text) {
   return ReadCsvIds(input, "i.csv", false);
 }
 
-TEST(ReadCsvLabelsByIdTest, ReadsAnIdAndAnIntegerALine) {
+TEST(ReadCsvLabelsByIdTest, ReadsAnIdAndAnIntegerPerLine) {
   const auto labels = ReadLabels("id,label\r\na-1,3\r\n b 2 , -4 \n\"c,\"\"3\"\"\" ,5", true);
   ASSERT_TRUE(labels.ok()) << labels.status();
   EXPECT_THAT(labels->ids, ElementsAre("a-1", "b 2", "c,\"3\""));
   EXPECT_THAT(labels->labels, ElementsAre(3, -4, 5));
 }
 
-TEST(ReadCsvLabelsByIdTest, NamesTheLineThatIsWrong) {
+TEST(ReadCsvLabelsByIdTest, NamesTheInvalidLine) {
   const auto error = [](const std::string& text) {
     return std::string(ReadLabels(text).status().message());
   };
@@ -146,12 +146,12 @@ TEST(ReadCsvLabelsByIdTest, NamesTheLineThatIsWrong) {
   EXPECT_THAT(error(""), HasSubstr("holds no rows"));
 }
 
-TEST(ReadCsvIdsTest, ReadsOneIdALine) {
+TEST(ReadCsvIdsTest, ReadsOneIdPerLine) {
   const auto ids = ReadIds("a\n\"b,c\"\r\n\"\"\"\"");
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_THAT(*ids, ElementsAre("a", "b,c", "\""));
   EXPECT_THAT(std::string(ReadIds("a\nb,c\n").status().message()),
-              HasSubstr("i.csv line 2, column 2: the line goes on, expected one id"));
+              HasSubstr("i.csv line 2, column 2: the line has more text, expected one id"));
   EXPECT_THAT(std::string(ReadIds("a\n\nb\n").status().message()), HasSubstr("line 2"));
 }
 

@@ -51,7 +51,7 @@ TEST(FailOnTest, RefusesALevelThatTheReplicatesCannotReach) {
   EXPECT_FALSE(FindUsageFault({}, 0).has_value());
 }
 
-TEST(ProgressLineTest, TellsShareRateAndTimeLeft) {
+TEST(ProgressLineTest, ShowsShareRateAndTimeLeft) {
   const std::string line = ProgressLine("sending", "rows", 2500, 10000, 5);
   EXPECT_THAT(line, HasSubstr(" 25 %"));
   EXPECT_THAT(line, HasSubstr("500 rows/s"));

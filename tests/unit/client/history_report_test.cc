@@ -58,7 +58,7 @@ TEST(HistoryReportTest, HasARowForEachSpanAndOneForAll) {
   EXPECT_EQ(DescribeHistory({}), "nothing was counted in this time\n");
 }
 
-TEST(HistoryReportTest, CsvHasAllFieldsAndNumbersThatReadBack) {
+TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   std::istringstream csv(HistoryCsv(History()));
   std::vector<std::vector<std::string>> lines;
   for (std::string line; std::getline(csv, line);) {

@@ -17,7 +17,7 @@ TEST(LensOptionTest, ReadsEachLens) {
   EXPECT_THAT(ParseLens("grouped:0/1/0")->grouped().group_of_class(), ElementsAre(0, 1, 0));
 }
 
-TEST(LensOptionTest, QuotesWhatItDoesNotKnow) {
+TEST(LensOptionTest, QuotesUnknownLenses) {
   for (const char* text : {"", "top", "top_k", "top_k:", "top_k:x", "top_k:99999999999",
                            "grouped:", "grouped:0/", "grouped:0/a", "Canonical"}) {
     const auto lens = ParseLens(text);
@@ -28,12 +28,12 @@ TEST(LensOptionTest, QuotesWhatItDoesNotKnow) {
   }
 }
 
-TEST(LensOptionTest, EachLensHasABlindSpotOfItsOwn) {
+TEST(LensOptionTest, EachLensHasItsOwnBlindSpot) {
   EXPECT_NE(BlindSpot("top_label"), BlindSpot("class_wise"));
   EXPECT_NE(BlindSpot("top_k[3]"), BlindSpot("grouped"));
 }
 
-TEST(ParseBinsTest, TakesEveryKindAndDistance) {
+TEST(ParseBinsTest, AcceptsEveryKindAndDistance) {
   EXPECT_EQ(ParseBins("top_label:20")->top_label().bins(), 20);
   EXPECT_EQ(ParseBins("class_wise:5")->class_wise().bins(), 5);
   EXPECT_EQ(ParseBins("uniform:4:squared_euclidean")->uniform().distance(),

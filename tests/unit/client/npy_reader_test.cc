@@ -81,14 +81,14 @@ TEST(ReadNpyTest, RefusesOtherLayouts) {
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(2, 2)"), kFour, 3)), HasSubstr("format 3"));
 }
 
-TEST(ReadNpyTest, BelievesNoClaimAboutSizes) {
+TEST(ReadNpyTest, DoesNotTrustSizesInTheHeader) {
   // 2^62 elements claimed, four there: an error, not an allocation.
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(1152921504606846975, 4)"), kFour)), HasSubstr("shape"));
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(100000000000, 10)"), kFour)), HasSubstr("ends before"));
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(99999999999999999999999, 10)"), kFour)),
               HasSubstr("header"));
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(-2, 2)"), kFour)), HasSubstr("header"));
-  EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(2, 2)"), kFour) + "x"), HasSubstr("goes on after"));
+  EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(2, 2)"), kFour) + "x"), HasSubstr("has data after"));
 }
 
 TEST(ReadNpyTest, RefusesEveryTruncation) {
@@ -133,7 +133,7 @@ TEST(ReadNpyLabelsTest, ReadsIntegersOfAnyWidth) {
   EXPECT_THAT(*bytes, ElementsAre(3, 255));
 }
 
-TEST(ReadNpyLabelsTest, RefusesWhatIsNoLabel) {
+TEST(ReadNpyLabelsTest, RefusesInvalidLabels) {
   const auto error = [](const std::string& file) {
     std::istringstream input(file);
     return std::string(ReadNpyLabels(input, "l.npy").status().message());

@@ -92,7 +92,7 @@ TEST(ObservationStreamTest, MapsRejectedRowsBackToTheCallersNumbers) {
   EXPECT_TRUE(stream->TakeRejected().empty());
 }
 
-TEST(ObservationStreamTest, RefusesInvalidRowsAndTakesNoneOfThem) {
+TEST(ObservationStreamTest, RefusesInvalidRowsAndAcceptsNone) {
   ScriptedServer server([](int, Stream& stream) {
     ScriptedServer::Opened(stream, 1);
     return ScriptedServer::Behave(stream);
@@ -113,7 +113,7 @@ TEST(ObservationStreamTest, RefusesInvalidRowsAndTakesNoneOfThem) {
   EXPECT_EQ(counts->accepted_rows, 1);
 }
 
-TEST(ObservationStreamTest, TakesACleanEndWithoutFinishedForABrokenOne) {
+TEST(ObservationStreamTest, TreatsACleanEndWithoutFinishedAsABrokenOne) {
   ScriptedServer server([](int attempt, Stream& stream) {
     ScriptedServer::Opened(stream, 1);
     Request request;
@@ -135,7 +135,7 @@ TEST(ObservationStreamTest, TakesACleanEndWithoutFinishedForABrokenOne) {
   EXPECT_GE(counts->resent_batches, 1);
 }
 
-TEST(ObservationStreamTest, OpensAgainWhenTheServerDrains) {
+TEST(ObservationStreamTest, ReopensWhenTheServerDrains) {
   ScriptedServer server([](int attempt, Stream& stream) {
     if (attempt <= 2) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
     ScriptedServer::Opened(stream, 4);
@@ -149,7 +149,7 @@ TEST(ObservationStreamTest, OpensAgainWhenTheServerDrains) {
   EXPECT_EQ(counts->accepted_rows, 1);
 }
 
-TEST(ObservationStreamTest, FailsAtOnceOnWhatWillNotGoAway) {
+TEST(ObservationStreamTest, FailsAtOnceOnAPermanentError) {
   for (const auto code : {grpc::StatusCode::NOT_FOUND, grpc::StatusCode::UNIMPLEMENTED,
                           grpc::StatusCode::INVALID_ARGUMENT, grpc::StatusCode::ABORTED,
                           grpc::StatusCode::RESOURCE_EXHAUSTED}) {
@@ -161,7 +161,7 @@ TEST(ObservationStreamTest, FailsAtOnceOnWhatWillNotGoAway) {
   }
 }
 
-TEST(ObservationStreamTest, DoesNotAgreeToAFinishWithOtherRows) {
+TEST(ObservationStreamTest, RefusesAFinishWithOtherRows) {
   ScriptedServer server([](int, Stream& stream) {
     ScriptedServer::Opened(stream, 1);
     Request request;
@@ -178,7 +178,7 @@ TEST(ObservationStreamTest, DoesNotAgreeToAFinishWithOtherRows) {
   EXPECT_EQ(SendRow(*stream).code(), counts.status().code()) << "the stream stays over";
 }
 
-TEST(ObservationStreamTest, NoticesThatTheServerForgot) {
+TEST(ObservationStreamTest, DetectsThatTheServerLostBatches) {
   ScriptedServer server([](int attempt, Stream& stream) {
     ScriptedServer::Opened(stream, 1);
     if (attempt > 1) return ScriptedServer::Behave(stream);
@@ -197,7 +197,7 @@ TEST(ObservationStreamTest, NoticesThatTheServerForgot) {
   EXPECT_TRUE(absl::IsDataLoss(counts.status())) << counts.status();
 }
 
-TEST(ObservationStreamTest, BlocksWhileTooMuchIsUnacknowledged) {
+TEST(ObservationStreamTest, BlocksWhileTooManyBatchesAreUnacknowledged) {
   std::promise<void> go;
   std::atomic<std::int64_t> read = 0;
   ScriptedServer server([&](int, Stream& stream) {
@@ -361,7 +361,7 @@ TEST(ObservationStreamTest, RefusesInvalidIdsAndLabelsOrDropsThem) {
   }
 }
 
-TEST(ObservationStreamTest, TellsRejectedLabelsByTheirOwnNumbers) {
+TEST(ObservationStreamTest, ReportsRejectedLabelsByTheirOwnNumbers) {
   ScriptedServer server([](int, Stream& stream) {
     ScriptedServer::Opened(stream, 1);
     Request request;
@@ -398,7 +398,7 @@ TEST(ObservationStreamTest, TellsRejectedLabelsByTheirOwnNumbers) {
   EXPECT_EQ(rejected[0].errors[0].row, 1);
 }
 
-TEST(ObservationStreamTest, KnowsWhatBecameOfTheLastConnectionsLabelsAlone) {
+TEST(ObservationStreamTest, KnowsOnlyTheOutcomesOfTheLastConnection) {
   // The first connection breaks after it has taken both batches and acknowledged one.
   ScriptedServer server([](int attempt, Stream& stream) {
     Request request;
@@ -435,7 +435,7 @@ TEST(ObservationStreamTest, KnowsWhatBecameOfTheLastConnectionsLabelsAlone) {
   EXPECT_EQ(counts->labels.matched, 0);
 }
 
-TEST(ObservationStreamTest, WaitsWhileTheServerCanTakeNoMore) {
+TEST(ObservationStreamTest, WaitsWhileTheServerHasNoRoom) {
   ScriptedServer server([](int attempt, Stream& stream) {
     ScriptedServer::Opened(stream, attempt == 1 ? 1 : 2);
     Request request;
@@ -457,7 +457,7 @@ TEST(ObservationStreamTest, WaitsWhileTheServerCanTakeNoMore) {
   EXPECT_EQ(counts->reconnects, 3);
 }
 
-TEST(ObservationStreamTest, GivesUpWithTheServersWordsWhenItTakesNoMore) {
+TEST(ObservationStreamTest, GivesUpWithTheServersErrorWhenItHasNoRoom) {
   std::atomic<int> attempts = 0;
   ScriptedServer server([&](int attempt, Stream& stream) {
     attempts = attempt;
@@ -500,7 +500,7 @@ TEST(ObservationStreamTest, FailsWhenEveryConnectionBreaksBeforeAnAcknowledgemen
   EXPECT_TRUE(absl::IsDeadlineExceeded(stream->Finish().status()));
 }
 
-TEST(ObservationStreamTest, IsOverAfterFinish) {
+TEST(ObservationStreamTest, HasEndedAfterFinish) {
   ScriptedServer server([](int, Stream& stream) {
     ScriptedServer::Opened(stream, 1);
     return ScriptedServer::Behave(stream);
@@ -539,7 +539,7 @@ TEST(ObservationStreamTest, ChecksTheClassOrder) {
   EXPECT_TRUE(absl::IsFailedPrecondition(stream.status())) << stream.status();
 }
 
-TEST(ClientTest, SaysThatNobodyAnswers) {
+TEST(ClientTest, ReportsAnUnreachableServer) {
   const auto client = Client::Connect("127.0.0.1:1");
   EXPECT_TRUE(absl::IsUnavailable(client.status()));
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("127.0.0.1:1"));

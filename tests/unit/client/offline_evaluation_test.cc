@@ -133,7 +133,7 @@ TEST(EvaluateOfflineTest, SaysWhyThereIsNoBandwidth) {
   EXPECT_TRUE(absl::IsFailedPrecondition(EvaluateOffline(set.view(), {}).status()));
 }
 
-TEST(EvaluateOfflineTest, StopsWhenAsked) {
+TEST(EvaluateOfflineTest, StopsOnRequest) {
   auto generator = Generator::Create(GeneratorSpec::M1(), 1);
   ASSERT_TRUE(generator.ok()) << generator.status();
   PredictionSet set;

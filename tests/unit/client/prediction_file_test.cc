@@ -42,7 +42,7 @@ TEST_F(PredictionFileTest, ShiftsLabelsByTheStatedBase) {
   EXPECT_THAT(input->labels, ElementsAre(0, 1));
 }
 
-TEST_F(PredictionFileTest, NamesTheLabelThatTheBaseCannotExplain) {
+TEST_F(PredictionFileTest, NamesALabelThatContradictsTheBase) {
   InputOptions options;
   options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
   options.labels = Write("l.csv", "1\n2\n");
@@ -102,7 +102,7 @@ TEST_F(PredictionFileTest, ReadsIdsWithAndWithoutLabels) {
               HasSubstr("i3.csv holds 3 ids, expected 2, one for each prediction"));
 }
 
-TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfOneThatIsNoClass) {
+TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfAnInvalidClass) {
   LabelFileOptions options;
   options.path = Write("l.csv", "id,label\na,1\nb,3\n");
   EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--label-base is missing"));
@@ -143,7 +143,7 @@ TEST(NameLinesTest, NamesTheFilesLinesAndColumns) {
   EXPECT_EQ(NameLines(labels, "labels[4].prediction_ids is long"), "b.csv line 5 is long");
 }
 
-TEST(InputOptionsTest, AsksForTheLabelBaseRatherThanGuess) {
+TEST(InputOptionsTest, AsksForTheLabelBaseInsteadOfGuessing) {
   InputOptions options;
   options.predictions = "p.csv";
   options.labels = "l.csv";

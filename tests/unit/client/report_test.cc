@@ -27,7 +27,7 @@ TEST(ReportTest, JsonSaysNullForWhatIsUnknown) {
   }
 }
 
-TEST(ReportTest, SaysHowManyObservationsATestNeeds) {
+TEST(ReportTest, ShowsHowManyObservationsATestNeeds) {
   google::protobuf::RepeatedPtrField<v1::BlockEstimate> estimates;
   v1::BlockEstimate& estimate = *estimates.Add();
   estimate.set_block_size(100);
@@ -65,7 +65,7 @@ TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
   EXPECT_TRUE(ToJson(result).at("p_value").is_null());
 }
 
-TEST(ReportTest, TellsOfHowManyObservationsTheScoresAre) {
+TEST(ReportTest, ShowsTheNumberOfObservationsOfTheScores) {
   v1::GetCalibrationResponse response;
   response.set_model("models/unwatched");
   response.set_observations(12480);
@@ -84,7 +84,7 @@ TEST(ReportTest, TellsOfHowManyObservationsTheScoresAre) {
   EXPECT_EQ(ToJson(response).at("scores").at("observations"), 480);
 }
 
-TEST(ReportTest, TellsOfLabelsThatComeLater) {
+TEST(ReportTest, DescribesLabelsThatComeLater) {
   v1::GetCalibrationResponse response;
   response.set_model("models/clicks");
   EXPECT_THAT(DescribeCalibration(response), Not(HasSubstr("predictions with ids")));
@@ -124,23 +124,23 @@ TEST(ReportTest, TellsOfLabelsThatComeLater) {
   coverage.set_missing_p_value(0);
   coverage.add_warnings("labels are missing more often for class 30");
   const std::string text = DescribeCalibration(response);
-  EXPECT_THAT(text, HasSubstr("1300 taken, 3 duplicates; 300 (23.08 %) pending, 150 of them "
-                              "labelled; 1000 matured, 40 (4 %) of them missing their label\n"));
+  EXPECT_THAT(text, HasSubstr("1300 accepted, 3 duplicates; 300 (23.08 %) pending, 150 of them "
+                              "labelled; 1000 matured, 40 (4 %) of them without a label\n"));
   EXPECT_THAT(text, HasSubstr("1110 matched, 0 repeated, 2 (0.2 %) conflicting, 5 (0.5 %) late, "
                               "1 (0.1 %) unknown\n"));
   EXPECT_THAT(
       text,
       HasSubstr(
-          "predicted class  taken    pending  matured    missing       late  "
+          "predicted class  accepted    pending  matured    missing       late  "
           "conflicting\n"
-          "30                 250  50 (20 %)      200  30 (15 %)          0  "
+          "30                    250  50 (20 %)      200  30 (15 %)          0  "
           "          0\n"
-          "10                 250  50 (20 %)      200   10 (5 %)  5 (2.5 %)  "
+          "10                    250  50 (20 %)      200   10 (5 %)  5 (2.5 %)  "
           "    2 (1 %)\n"
-          "0                  250  50 (20 %)      200          0          0  "
+          "0                     250  50 (20 %)      200          0          0  "
           "          0\n"
-          "if labels were missing as often whatever class was predicted, classes would differ "
-          "as much or more with p = <1e-300 (one look)\n"));
+          "if labels were missing equally often for every predicted class, the probability of such "
+          "differences would be p = <1e-300 (one look)\n"));
   EXPECT_EQ(ToJson(coverage.predicted_classes(1)).at("late_rate"), 0.025);
   EXPECT_TRUE(ToJson(coverage.predicted_classes(0)).at("late_rate").is_null());
   EXPECT_THAT(text, HasSubstr("WARNING: labels are missing more often for class 30\n"));

@@ -37,7 +37,7 @@ TEST(FindFaultTest, NamesFieldAndValue) {
   EXPECT_EQ(Fault(PredictionKind::kLogits, {0, 1}, -1), "labels is -1, expected [0, 2)");
 }
 
-TEST(FindGroupFaultTest, TakesOneTo64PrintableBytes) {
+TEST(FindGroupFaultTest, AcceptsOneTo64PrintableBytes) {
   EXPECT_FALSE(FindGroupFault("Zürich \U0001F600").has_value());
   EXPECT_EQ(FindGroupFault(std::string(65, 'x'))->description, "is of 65 bytes, expected 1 to 64");
   EXPECT_EQ(FindGroupFault("a\u202eb")->description,
@@ -45,7 +45,7 @@ TEST(FindGroupFaultTest, TakesOneTo64PrintableBytes) {
   EXPECT_EQ(FindGroupFault("\xff")->description, "is not valid UTF-8 at byte 0");
 }
 
-TEST(FindIdFaultTest, TakesOneTo128BytesOfUtf8) {
+TEST(FindIdFaultTest, AcceptsOneTo128BytesOfUtf8) {
   for (const char* id : {"a", "2024-05-01/17", "\x7f", "\u00e9", "\u20ac", "\U0001F600",
                          "\xed\x9f\xbf", "\xee\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_FALSE(FindIdFault(id).has_value()) << id;

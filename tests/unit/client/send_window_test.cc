@@ -54,7 +54,7 @@ TEST(SendWindowTest, SettlesLabelsByThemselves) {
   EXPECT_EQ(settled->rejected_labels, 30);
 }
 
-TEST(SendWindowTest, ResendsAllThatIsUnacknowledgedUnderItsNumbers) {
+TEST(SendWindowTest, ResendsUnacknowledgedBatchesUnderTheirNumbers) {
   SendWindow window(1, 4);
   for (int i = 0; i < 4; ++i) window.Push(BatchOf(1));
   for (int i = 0; i < 3; ++i) (void)window.TakeNextToWrite();

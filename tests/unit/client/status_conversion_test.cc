@@ -18,7 +18,7 @@ void Pack(const Detail& detail, const char* name, rpc::Status& status) {
   detail.SerializeToString(any.mutable_value());
 }
 
-TEST(FromGrpcStatusTest, AppendsTheFieldsThatAreWrong) {
+TEST(FromGrpcStatusTest, AppendsTheInvalidFields) {
   rpc::Status wire;
   wire.set_code(3);
   wire.set_message("invalid observations");
@@ -35,7 +35,7 @@ TEST(FromGrpcStatusTest, AppendsTheFieldsThatAreWrong) {
   ASSERT_EQ(FieldViolations(status).size(), 1u);
 }
 
-TEST(FromGrpcStatusTest, SurvivesDetailsThatAreNoDetails) {
+TEST(FromGrpcStatusTest, SurvivesInvalidDetails) {
   const absl::Status status =
       FromGrpcStatus({grpc::StatusCode::NOT_FOUND, "no such model", "\xff\xff garbage"});
   EXPECT_TRUE(absl::IsNotFound(status));
@@ -43,7 +43,7 @@ TEST(FromGrpcStatusTest, SurvivesDetailsThatAreNoDetails) {
   EXPECT_TRUE(FieldViolations(status).empty());
 }
 
-TEST(FromGrpcStatusTest, DoesNotReadUnimplementedAsAnythingElse) {
+TEST(FromGrpcStatusTest, KeepsUnimplemented) {
   const absl::Status status =
       FromGrpcStatus({grpc::StatusCode::UNIMPLEMENTED, "Compression algorithm 'gzip' is disabled"});
   EXPECT_TRUE(absl::IsUnimplemented(status));
@@ -68,7 +68,7 @@ TEST(IsRetryableTest, NeedsUnavailableOrADelay) {
   EXPECT_EQ(RetryDelay(status), milliseconds(2500));
 }
 
-TEST(IsCutOffTest, IsSoOfWhatTheTransportMadeUpAlone) {
+TEST(IsCutOffTest, IsTrueOnlyForErrorsOfTheTransport) {
   EXPECT_TRUE(IsCutOff(absl::UnknownError("Stream removed")));
   EXPECT_TRUE(IsCutOff(absl::InternalError("Received RST_STREAM with error code 2")));
   EXPECT_TRUE(IsCutOff(absl::CancelledError("")));
@@ -82,7 +82,7 @@ TEST(IsCutOffTest, IsSoOfWhatTheTransportMadeUpAlone) {
   EXPECT_FALSE(IsCutOff(FromRpcStatus(wire)));
 }
 
-TEST(RetryDelayTest, IsBoundedWhateverTheServerSays) {
+TEST(RetryDelayTest, IsBoundedForAnyServer) {
   rpc::Status wire;
   wire.set_code(8);
   rpc::RetryInfo info;
@@ -92,7 +92,7 @@ TEST(RetryDelayTest, IsBoundedWhateverTheServerSays) {
   EXPECT_EQ(RetryDelay(FromRpcStatus(wire)), milliseconds(3600 * 1000));
 }
 
-TEST(BackoffTest, GrowsIsBoundedAndStartsAnewAfterProgress) {
+TEST(BackoffTest, GrowsToABoundAndRestartsAfterProgress) {
   Backoff backoff(1);
   milliseconds ceiling(100);
   for (int i = 0; i < 10; ++i) {

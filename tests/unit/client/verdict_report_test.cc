@@ -85,36 +85,42 @@ void Since(v1::GetCalibrationResponse& response) {
   response.mutable_verdict()->set_since_observation(310);
 }
 
-TEST(VerdictReportTest, SaysAllOfAMiscalibratedModel) {
+TEST(VerdictReportTest, DescribesAMiscalibratedModelCompletely) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   Since(response);
   EXPECT_EQ(
       DescribeVerdict(response),
       "models/m: MISCALIBRATED since 1970-01-02T00:00:00Z (observation 310); n = 12480; SKCE "
-      "+1.500000e-03; over-confident by 4.1 points; most off at confidence 0.80..0.90 and for "
-      "class 3 (cat)\n"
+      "+1.500000e-03; over-confident by 4.1 points; largest deviation at confidence "
+      "0.80..0.90 and for class 3 (cat)\n"
       "The server's words.\n"
-      "Evidence: the e-value reached 340 (log10 +2.53) at observation 900: a calibrated model "
-      "would ever show this with a probability of at most "
-      "0.00294118, however often one looks. It is 120 now, the alarm is at 20.\n"
+      "Evidence: the e-value reached 340 (log10 +2.53) at observation 900. The probability that a "
+      "calibrated model ever reaches this is at most 0.00294118, however often one looks. The "
+      "e-value is now 120; the alarm is raised at 20.\n"
       "Most of it comes from: witness, tilt.\n"
-      "Effect size, in the kernel's random features: SKCE +1.500000e-03; the true one is in "
+      "Effect size, with the random features of the kernel: SKCE +1.500000e-03; the true value is "
+      "in "
       "1.000e-03..2.000e-03 with 95 % "
-      "confidence, however often one looks; a calibrated model with these predictions stays below "
-      "+1.000000e-04 19 times in 20.\n"
-      "Direction: over-confident by 4.1 points, as confidence is 0.8710 and accuracy 0.8300 on "
-      "average; were it calibrated, the gap would deviate by 0.3 points.\n"
-      "Most off: confidence 0.80..0.90 (confidence 0.8500, accuracy 0.7100, n = 2310, z = -7.2); "
-      "class 3 (cat) (predicted 0.1200, came 0.0800, z = -5.1). To know where to look; not a "
-      "test.\n"
-      "Drift: log10 of the detector is 1.20 now, its largest so far 2.50; the alarm is at 6.00.\n"
+      "confidence, however often one looks; a calibrated model with the same predictions stays "
+      "below +1.000000e-04 19 times in 20.\n"
+      "Direction: over-confident by 4.1 points: the mean confidence is 0.8710 and the accuracy "
+      "0.8300. For a calibrated model the gap would have a standard deviation of 0.3 points.\n"
+      "Largest deviations: confidence 0.80..0.90 (confidence 0.8500, accuracy 0.7100, n = 2310, z "
+      "= -7.2); "
+      "class 3 (cat) (predicted 0.1200, observed 0.0800, z = -5.1). They show where to look and "
+      "are "
+      "not a test.\n"
+      "Drift: log10 of the detector is now 1.20, its maximum so far is 2.50, and the alarm is "
+      "raised "
+      "at 6.00.\n"
       "Z test: z = 4.5, p = 3.4e-06 (one look at a chosen n: watching it until it is small is not "
       "a test).\n");
 }
 
-TEST(VerdictReportTest, HasAHeadAndTheServersSummaryForEachStatus) {
+TEST(VerdictReportTest, HasAHeadlineAndTheServersSummaryForEachStatus) {
   const std::string rest =
-      "; n = 12480; SKCE +1.500000e-03; over-confident by 4.1 points; most off at confidence "
+      "; n = 12480; SKCE +1.500000e-03; over-confident by 4.1 points; largest deviation at "
+      "confidence "
       "0.80..0.90 and for class 3 (cat)\nThe server's words.\nEvidence: ";
   for (const auto& [status, name] :
        {std::pair(v1::Verdict::STATUS_NOT_REJECTED, "NOT REJECTED"),
@@ -139,23 +145,24 @@ TEST(VerdictReportTest, TheSummaryIsPrintedWithoutControlCharacters) {
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("\nred ?[31m\n"));
 }
 
-TEST(VerdictReportTest, NamesTheFamiliesOnlyWhileTheyHaveWon) {
+TEST(VerdictReportTest, NamesTheFamiliesOnlyWithEvidence) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("Most of it comes from: witness, tilt."));
   response.mutable_watch()->mutable_evidence()->set_log10_e_value(-0.1);
   EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("Most of it comes from")));
 }
 
-TEST(VerdictReportTest, TheHeadNamesOnlyWhatStandsOut) {
+TEST(VerdictReportTest, TheHeadlineNamesOnlyWhatStandsOut) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   v1::Verdict& verdict = *response.mutable_verdict();
   // Within two deviations.
   verdict.mutable_direction()->set_gap_standard_deviation(0.021);
   // The other bin has the larger z, of a single observation.
   verdict.mutable_whereabouts()->mutable_confidence_bins(0)->set_z(-9);
-  EXPECT_THAT(DescribeVerdict(response),
-              StartsWith("models/m: NOT REJECTED; n = 12480; SKCE +1.500000e-03; most off at "
-                         "confidence 0.80..0.90 and for class 3 (cat)\n"));
+  EXPECT_THAT(
+      DescribeVerdict(response),
+      StartsWith("models/m: NOT REJECTED; n = 12480; SKCE +1.500000e-03; largest deviation at "
+                 "confidence 0.80..0.90 and for class 3 (cat)\n"));
   EXPECT_THAT(DescribeVerdict(response), HasSubstr("\nDirection: over-confident by 4.1 points"));
   verdict.mutable_whereabouts()->mutable_confidence_bins(1)->set_stands_out(false);
   verdict.mutable_whereabouts()->mutable_classes(0)->set_stands_out(false);
@@ -165,7 +172,7 @@ TEST(VerdictReportTest, TheHeadNamesOnlyWhatStandsOut) {
                               "chance explains.\n"),
                     Not(HasSubstr("ost off"))));
   for (const std::string& text : {DescribeScreen(response), ChangeLine(response)}) {
-    EXPECT_THAT(text, AllOf(Not(HasSubstr("confident")), Not(HasSubstr("most off"))));
+    EXPECT_THAT(text, AllOf(Not(HasSubstr("confident")), Not(HasSubstr("largest deviation"))));
   }
 }
 
@@ -181,10 +188,10 @@ TEST(VerdictReportTest, NeverSaysThatAModelIsCalibrated) {
   }
 }
 
-TEST(VerdictReportTest, SaysLittleWhereLittleIsKnown) {
+TEST(VerdictReportTest, SaysLittleWithLittleData) {
   v1::GetCalibrationResponse response;
   response.set_model("models/young");
-  EXPECT_EQ(DescribeVerdict(response), "models/young: no verdict, as it is not monitored\n");
+  EXPECT_EQ(DescribeVerdict(response), "models/young: no verdict, because it is not monitored\n");
   response.mutable_verdict()->set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
   response.mutable_verdict()->set_summary("Nothing can be said.");
   response.mutable_watch()->set_unavailable_reason("the bandwidth is chosen later");
@@ -193,17 +200,17 @@ TEST(VerdictReportTest, SaysLittleWhereLittleIsKnown) {
   response.mutable_watch()->mutable_evidence()->set_log10_e_value(-0.5);
   response.mutable_watch()->mutable_evidence()->set_threshold(std::log10(20));
   EXPECT_THAT(DescribeVerdict(response),
-              HasSubstr("Evidence: none against calibration so far; the e-value is 0.316 (log10 "
-                        "-0.50), the alarm is at 20.\n"));
+              HasSubstr("Evidence: so far none against calibration. The e-value is 0.316 (log10 "
+                        "-0.50); the alarm is raised at 20.\n"));
   response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   response.mutable_watch()->set_first_observation(501);
   EXPECT_THAT(DescribeVerdict(response),
-              HasSubstr("of the observations from number 501 on, when the watch restarted.\n"));
+              HasSubstr("covers the observations since number 501, when the watch restarted.\n"));
 }
 
 TEST(VerdictReportTest, NamesTheClassesThatAreRejected) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
-  EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("rejected together")));
+  EXPECT_THAT(DescribeVerdict(response), Not(HasSubstr("e-BH")));
   v1::Whereabouts& whereabouts = *response.mutable_verdict()->mutable_whereabouts();
   whereabouts.mutable_classes(0)->set_rejected(true);
   whereabouts.mutable_classes(0)->set_log10_e_value(std::log10(340));
@@ -213,10 +220,11 @@ TEST(VerdictReportTest, NamesTheClassesThatAreRejected) {
   other.set_rejected(true);
   other.set_log10_e_value(12.3);
   whereabouts.set_rejected_classes(5);
-  EXPECT_THAT(DescribeVerdict(response),
-              HasSubstr("\nClasses that are rejected together (e-BH, however often one looks; at "
-                        "most 5 % of them are expected to be as predicted): class 3 (cat) (e-value "
-                        "340), class 7 (e-value 10^12.3), 3 more.\n"));
+  EXPECT_THAT(
+      DescribeVerdict(response),
+      HasSubstr("\nClasses that e-BH rejects, however often one looks (the expected share of "
+                "false rejections is at most 5 %): class 3 (cat) (e-value "
+                "340), class 7 (e-value 10^12.3), 3 more.\n"));
 }
 
 TEST(VerdictReportTest, DirectionHasASign) {
@@ -273,15 +281,16 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   EXPECT_THAT(
       text,
       HasSubstr("models/m: 1 alarm active\n"
-                "alarm        of                raised  observation  log10  threshold           "
+                "alarm      kind                raised  observation  log10  threshold           "
                 "SKCE          acknowledged\n"
                 "2      evidence  1970-01-02T00:00:00Z          310   1.50       1.30  "
                 "+2.000000e-03                    no\n"
                 "1         drift  1970-01-02T00:00:00Z          310   1.50       1.30              "
                 "-  1970-01-02T00:00:01Z\n"
                 "alarm 1: re?[31mcalibrated\n"));
-  EXPECT_THAT(text, HasSubstr("e-BH over the 1 of 2 that are tested rejects 1 (*), however often "
-                              "one looks: at most 1 % of those"));
+  EXPECT_THAT(text, HasSubstr("e-BH over the 1 tested groups of 2 rejects 1 (*), however often "
+                              "one looks: the expected share of calibrated groups among them is at "
+                              "most 1 %.\n"));
   EXPECT_THAT(text, HasSubstr("log10 e-value  largest so far  SKCE"));
   EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+0.0625  *\\*\n"));
   EXPECT_THAT(text, ContainsRegex("\n\\(others\\)  500 .*  not tested: 500 of 600 "
@@ -290,7 +299,7 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
   for (int i = 2; i < 31; ++i) *response.add_groups() = response.groups(1);
   EXPECT_THAT(DescribeVerdict(response), EndsWith("observations\n... 11 more\n"));
   EXPECT_EQ(DescribeAcknowledged("models/m", old),
-            "models/m: alarm 1 (drift) is acknowledged since 1970-01-02T00:00:01Z; the drift "
+            "models/m: alarm 1 (drift) was acknowledged at 1970-01-02T00:00:01Z; the drift "
             "detectors restarted, the evidence continues\n");
   old.set_kind(v1::Alarm::KIND_EVIDENCE);
   EXPECT_THAT(DescribeAcknowledged("models/m", old),
@@ -324,11 +333,11 @@ TEST(VerdictReportTest, ListsModelsWithWhatEBHRejects) {
             "               -       -\n"
             "models/c         not monitored  7              -               -              -       "
             "               -       -\n"
-            "e-BH over the 1 models with evidence rejects 1 (*): at most 10 % of those it rejects "
-            "are expected to be calibrated.\n");
+            "e-BH over the 1 models with evidence rejects 1 (*): the expected share of "
+            "calibrated models among them is at most 10 %.\n");
 }
 
-TEST(VerdictReportTest, AChangeIsALine) {
+TEST(VerdictReportTest, AChangeTakesOneLine) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_MISCALIBRATED);
   response.add_alarms()->set_id(1);
   EXPECT_EQ(ChangeLine(response),
@@ -360,8 +369,8 @@ TEST(VerdictReportTest, AScreenShowsBarsAndAlarms) {
             "              in 1.000e-03..2.000e-03 with 95 % confidence at all times\n"
             "              noise floor +1.000000e-04 (95 %)\n"
             "direction     over-confident by 4.1 points\n"
-            "most off      at confidence 0.80..0.90 and for class 3 (cat)\n"
-            "labels        4 of 100 matured predictions without, 0 wait\n"
+            "where         at confidence 0.80..0.90 and for class 3 (cat)\n"
+            "labels        4 of 100 matured predictions without a label, 0 pending\n"
             "ALARM         1, evidence, raised 1970-01-02T00:00:00Z at observation 310\n");
 }
 
@@ -376,7 +385,7 @@ TEST(VerdictReportTest, ABarReachesItsThreshold) {
   EXPECT_EQ(ThresholdBar(std::numeric_limits<double>::infinity(), 2), "[################|####]");
 }
 
-TEST(VerdictReportTest, TheEvidenceIsCountedAsTheModelDoes) {
+TEST(VerdictReportTest, TheEvidenceHasTheModelsObservationNumbers) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   response.mutable_watch()->set_first_observation(601);
   EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500: "));
@@ -389,7 +398,7 @@ TEST(VerdictReportTest, AScreenHasRoomForItsStatus) {
   EXPECT_EQ(FitScreen("", "now", 10, 1), "\nnow");
 }
 
-TEST(VerdictReportTest, LinesAreCutBetweenCharacters) {
+TEST(VerdictReportTest, LinesAreTruncatedBetweenCharacters) {
   EXPECT_EQ(CutLines("abc\nabcdef\n", 4), "abc\nabcd\n");
   EXPECT_EQ(CutLines("\xc3\xa4\xc3\xb6\xc3\xbc", 2), "\xc3\xa4\xc3\xb6");
   EXPECT_EQ(CutLines("abc", 0), "");

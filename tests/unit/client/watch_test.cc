@@ -69,7 +69,7 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
   const std::unique_ptr<Client> client_ = *Client::Connect(server_.address());
 };
 
-TEST(ClientWatchTest, GoesOnAfterTheNewestChangeItKnows) {
+TEST(ClientWatchTest, ResumesAfterTheNewestKnownChange) {
   ScriptedWatches server([](int attempt, grpc::ServerContext&, Writer& writer) -> grpc::Status {
     switch (attempt) {
       case 1:
@@ -118,7 +118,7 @@ TEST(ClientWatchTest, GoesOnAfterTheNewestChangeItKnows) {
   EXPECT_EQ(requests[3].after_revision(), 5);
 }
 
-TEST(ClientWatchTest, EndsWhenItIsToldTo) {
+TEST(ClientWatchTest, EndsWhenTheCallbackReturnsFalse) {
   ScriptedWatches server([](int, grpc::ServerContext& context, Writer& writer) -> grpc::Status {
     for (std::int64_t revision = 1; !context.IsCancelled(); ++revision) {
       ScriptedWatches::Write(writer, revision);
@@ -162,7 +162,7 @@ TEST(ClientWatchTest, AStopEndsTheWaitForALostServer) {
   EXPECT_EQ(server.requests().size(), 1u);
 }
 
-TEST(ClientWatchTest, WaitsForRoomAndGoesOnWhereTheTransportCutTheCall) {
+TEST(ClientWatchTest, WaitsForRoomAndResumesAfterTheTransportCutTheCall) {
   ScriptedWatches server([](int attempt, grpc::ServerContext&, Writer& writer) -> grpc::Status {
     switch (attempt) {
       case 1: {
@@ -195,7 +195,7 @@ TEST(ClientWatchTest, WaitsForRoomAndGoesOnWhereTheTransportCutTheCall) {
 }
 
 // Else a peer that vanished would not be noticed while there is nothing to tell.
-TEST(ClientWatchTest, AQuietCallIsPingedForAsLongAsItLasts) {
+TEST(ClientWatchTest, AnIdleCallIsPingedUntilItEnds) {
   ScriptedWatches server([](int, grpc::ServerContext& context, Writer& writer) -> grpc::Status {
     ScriptedWatches::Write(writer, 1);
     calibd::testing::WaitFor([&] { return context.IsCancelled(); }, std::chrono::minutes(2));
@@ -236,7 +236,7 @@ TEST(ClientWatchTest, EachClientHasAConnectionOfItsOwn) {
   EXPECT_EQ(peers.size(), 2u);
 }
 
-TEST(ClientWatchTest, AnErrorThatStaysIsReturned) {
+TEST(ClientWatchTest, APermanentErrorIsReturned) {
   ScriptedWatches server([](int, grpc::ServerContext&, Writer&) -> grpc::Status {
     return {grpc::INVALID_ARGUMENT, "min_interval: is 0 s"};
   });

@@ -110,7 +110,7 @@ TEST(MedianBandwidthTest, NeedsTwoPredictions) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(MedianBandwidthTest, IsExactWhereMoreDistancesAreEqualThanAreHeld) {
+TEST(MedianBandwidthTest, IsExactWithMoreEqualDistancesThanFitInMemory) {
   // Three kinds of predictions: a third of 4.5 million pairs are equal, 4 in 9 are 0.25
   // apart.
   std::vector<double> predictions;

@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, BinnedErrorCifar10Test,
                          ::testing::Values("densenet121", "resnet18", "googlenet"),
                          [](const auto& network) { return std::string(network.param); });
 
-TEST(BinnedErrorTest, MeasuresByEveryDistance) {
+TEST(BinnedErrorTest, SupportsEveryDistance) {
   // One bin; mean prediction (.5, .3, .2), label frequencies (0, 1, 0).
   const PredictionSet set{{0.5, 0.3, 0.2, 0.5, 0.3, 0.2}, {1, 1}, 3};
   const auto ece = [&](Distance distance) {
@@ -109,7 +109,7 @@ TEST(BinnedErrorTest, MeasuresByEveryDistance) {
   EXPECT_DOUBLE_EQ(ece(Distance::kEuclidean), std::sqrt(0.78));
 }
 
-TEST(BinnedErrorTest, PutsAnEdgeInTheBinBelow) {
+TEST(BinnedErrorTest, AnEdgeBelongsToTheBinBelow) {
   EXPECT_EQ(UniformBinIndex(0, 10), 1u);
   EXPECT_EQ(UniformBinIndex(5e-324, 10), 1u);
   EXPECT_EQ(UniformBinIndex(0.5, 10), 5u);
@@ -158,7 +158,7 @@ TEST(BinnedErrorTest, BinsOfAScalarAscendAndAreNotEmpty) {
   EXPECT_FALSE(PartitionUniformly(BinaryPredictions{}, 10).ok());
 }
 
-TEST(BinnedErrorTest, ReadsTopLabelAndClassOffABatch) {
+TEST(BinnedErrorTest, ExtractsTopLabelAndClassFromABatch) {
   const PredictionSet set{{0.4, 0.4, 0.2, 0.1, 0.2, 0.7}, {1, 2}, 3};
   const BinaryPredictions top = TopLabelPredictions(set.view());
   EXPECT_THAT(top.probabilities, ElementsAre(0.4, 0.7));
@@ -219,7 +219,7 @@ TEST(BinnedErrorTest, ClassWiseErrorOfTwoClassesIsTheSameForBoth) {
   EXPECT_EQ(all->bins, 6u);
 }
 
-TEST(BinnedErrorTest, TakesManyClasses) {
+TEST(BinnedErrorTest, SupportsManyClasses) {
   PredictionSet set{std::vector<double>(2 * 100000, 0), {0, 99999}, 100000};
   set.probabilities[0] = 1;
   set.probabilities[2 * 100000 - 1] = 1;
@@ -231,7 +231,7 @@ TEST(BinnedErrorTest, TakesManyClasses) {
   EXPECT_EQ(PartitionUniformly(set.view(), 10)->bins(), 2u);
 }
 
-TEST(BinnedErrorTest, NamesWhatIsWrong) {
+TEST(BinnedErrorTest, ErrorsNameTheInvalidValue) {
   const PredictionSet set = Draw(GeneratorSpec::M1(3), 5);
   const auto error = [&](const BinnedErrorSpec& spec) {
     return std::string(EstimateBinnedError(set.view(), spec).status().message());

@@ -81,7 +81,7 @@ TEST(BootstrapTest, HasTheStatisticOfTheQuadraticEstimators) {
   EXPECT_EQ(result->seed, 3u);
 }
 
-TEST(BootstrapTest, IsAFunctionOfTheSeedWhateverTheThreads) {
+TEST(BootstrapTest, DependsOnTheSeedButNotOnTheThreads) {
   const PredictionSet set = Draw(GeneratorSpec::M1(3), 1500, 2);
   RunControl threaded;
   threaded.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
@@ -97,7 +97,7 @@ TEST(BootstrapTest, IsAFunctionOfTheSeedWhateverTheThreads) {
   EXPECT_NE(alone->replicate_mean, other->replicate_mean);
 }
 
-TEST(BootstrapTest, MoreReplicatesThanAreHeldAtATimeContinueTheSequence) {
+TEST(BootstrapTest, ReplicatesInSeveralTurnsContinueTheSequence) {
   const PredictionSet set = Draw(GeneratorSpec::M1(3), 200, 2);
   std::vector<double> told;
   RunControl control;

@@ -58,7 +58,7 @@ TEST(ClassEvidenceTest, IsTheMixtureOfTheProducts) {
   }
 }
 
-TEST(ClassEvidenceTest, NoBetGainsInTheMeanUnderTheNullHypothesis) {
+TEST(ClassEvidenceTest, NoBetGainsOnAverageUnderTheNullHypothesis) {
   constexpr double kWide = 1e-3;
   constexpr double kEps = kWide / 3;
   // Rows that do not sum to 1, zeros, and certain ones.
@@ -90,7 +90,7 @@ TEST(ClassEvidenceTest, NoBetGainsInTheMeanUnderTheNullHypothesis) {
   }
 }
 
-TEST(ClassEvidenceTest, DoesNotDependOnCutsAndGoesOnWhereItWasSaved) {
+TEST(ClassEvidenceTest, DoesNotDependOnBatchesAndContinuesASavedState) {
   const PredictionSet set = Drawn(700, 3);
   ClassEvidence whole(3, kTolerance);
   whole.Add(set.view());
@@ -110,7 +110,7 @@ TEST(ClassEvidenceTest, DoesNotDependOnCutsAndGoesOnWhereItWasSaved) {
   }
 }
 
-TEST(ClassEvidenceTest, RefusesAStateThatCannotBe) {
+TEST(ClassEvidenceTest, RefusesAnImpossibleState) {
   ClassEvidence evidence(3, kTolerance);
   const ClassEvidence::State good = ClassEvidence(3, kTolerance).Save();
   EXPECT_TRUE(evidence.Restore(good));
@@ -124,7 +124,7 @@ TEST(ClassEvidenceTest, RefusesAStateThatCannotBe) {
   EXPECT_EQ(evidence.Save(), good);
 }
 
-TEST(ClassEvidenceTest, StaysFiniteWhereLabelsAreImpossible) {
+TEST(ClassEvidenceTest, StaysFiniteForImpossibleLabels) {
   // Always class 1, which was given 0; class 0, which was certain, never came.
   ClassEvidence evidence(2, kTolerance);
   const std::vector<double> g = {1, 0};
@@ -139,7 +139,7 @@ TEST(ClassEvidenceTest, StaysFiniteWhereLabelsAreImpossible) {
   }
 }
 
-TEST(ClassEvidenceTest, AllValuesAreThoseOfEachThatIsLarge) {
+TEST(ClassEvidenceTest, AllLargeValuesEqualThoseOfTheSingleClasses) {
   PredictionSet set = Drawn(400, 20);
   for (std::size_t i = 0; i < 400; i += 4) set.labels[i] = 7;
   ClassEvidence evidence(20, kTolerance);
@@ -153,7 +153,7 @@ TEST(ClassEvidenceTest, AllValuesAreThoseOfEachThatIsLarge) {
   EXPECT_GT(values[7], 10);
 }
 
-TEST(ClassEvidenceTest, FindsWhichClassIsOffAndOnWhichSide) {
+TEST(ClassEvidenceTest, FindsTheMiscalibratedClassAndItsSide) {
   // Bold predictions, whose labels come from timid ones: sums per class are right.
   PredictionSet set;
   set.class_count = 2;

@@ -98,7 +98,7 @@ TEST(CmeTestTest, CanBeCancelled) {
             absl::StatusCode::kCancelled);
 }
 
-TEST(CmeTestTest, NamesWhatIsWrong) {
+TEST(CmeTestTest, ErrorsNameTheInvalidValue) {
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.5);
   const auto message = [&](const PredictionSet& set, const PredictionSet& locations) {
     return std::string(CmeTest(set.view(), kernel, locations.view()).status().message());

@@ -48,21 +48,21 @@ TEST(UpperConfidenceSequenceTest, SolvesItsEquation) {
   }
 }
 
-TEST(UpperConfidenceSequenceTest, WithNothingButZerosNeedsSomeValuesToSayMuch) {
+TEST(UpperConfidenceSequenceTest, WithOnlyZerosNeedsManyValuesToBeTight) {
   // 1/2 e^x <= 1/alpha at x = 3/4 t U / b, and 31/32 more of the weight is at smaller rates.
   const double upper = *UpperConfidenceSequence(Moments(1000, 0, 0), 2, 0.05);
   EXPECT_LT(upper, 2 * std::log(2 / 0.05) / (0.75 * 1000));
   EXPECT_GT(upper, 2 * std::log(1 / 0.05) / (0.75 * 1000));
 }
 
-TEST(UpperConfidenceSequenceTest, NeverExceedsWhatValuesCanBe) {
+TEST(UpperConfidenceSequenceTest, NeverExceedsTheBoundOfTheValues) {
   EXPECT_FALSE(UpperConfidenceSequence({}, 2, 0.05).has_value());
   EXPECT_EQ(UpperConfidenceSequence(Moments(1, 0, 0), 2, 0.05), 2);
   EXPECT_EQ(LowerConfidenceSequence(Moments(1, 0, 0), 2, 0.05), -2);
   EXPECT_FALSE(LowerConfidenceSequence({}, 2, 0.05).has_value());
 }
 
-TEST(UpperConfidenceSequenceTest, IsTighterWithMoreAndWithLessConfidence) {
+TEST(UpperConfidenceSequenceTest, IsTighterWithMoreDataAndWithLessConfidence) {
   const double at_1000 = *UpperConfidenceSequence(Moments(1000, 0.3, 1), 2, 0.05);
   EXPECT_LT(*UpperConfidenceSequence(Moments(4000, 0.3, 1), 2, 0.05), at_1000);
   EXPECT_GT(*UpperConfidenceSequence(Moments(1000, 0.3, 1), 2, 0.01), at_1000);
@@ -105,7 +105,7 @@ TEST(KceUpperConfidenceSequenceTest, SolvesItsEquation) {
   }
 }
 
-TEST(KceUpperConfidenceSequenceTest, IsAtMostWhatKceCanBeAndShrinksWithMore) {
+TEST(KceUpperConfidenceSequenceTest, IsAtMostTheMaximumOfKceAndShrinksWithMoreObservations) {
   EXPECT_FALSE(KceUpperConfidenceSequence({}, 0.05).has_value());
   EXPECT_EQ(*KceUpperConfidenceSequence({.count = 1, .norm2 = 1, .square_sum = 1}, 0.05),
             std::numbers::sqrt2);
@@ -120,7 +120,7 @@ TEST(KceUpperConfidenceSequenceTest, IsAtMostWhatKceCanBeAndShrinksWithMore) {
   EXPECT_LT(at(1e8, 0.05), 6 * std::sqrt(0.3 / 1e8));
 }
 
-TEST(TestProjectionsTest, IsASumOverItsStandardDeviation) {
+TEST(TestProjectionsTest, IsASumDividedByItsStandardDeviation) {
   const auto test = TestProjections(Moments(100, 0.1, 1), 25);
   EXPECT_NEAR(*test->z, 2, 1e-15);
   EXPECT_NEAR(test->p_value, 0.022750131948179195, 1e-15);

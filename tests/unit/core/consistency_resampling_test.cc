@@ -28,7 +28,7 @@ PredictionSet Draw(const GeneratorSpec& spec, std::size_t n) {
   return set;
 }
 
-TEST(ConsistencyTestTest, CountsWhatIsAtLeastTheErrorOfTheBatch) {
+TEST(ConsistencyTestTest, CountsReplicatesWithAtLeastTheErrorOfTheBatch) {
   for (const BinnedErrorSpec& spec : AllSpecs()) {
     const PredictionSet set = Draw(GeneratorSpec::M1(), 100);
     const auto result = ConsistencyTest(set.view(), spec, {.replicates = 199, .seed = 4});
@@ -41,7 +41,7 @@ TEST(ConsistencyTestTest, CountsWhatIsAtLeastTheErrorOfTheBatch) {
   }
 }
 
-TEST(ConsistencyTestTest, RejectsAModelThatIsFarOff) {
+TEST(ConsistencyTestTest, RejectsAModelWithALargeError) {
   for (const BinnedErrorSpec& spec : AllSpecs()) {
     const auto result =
         ConsistencyTest(Draw(GeneratorSpec::M3(), 250).view(), spec, {.replicates = 199});
@@ -50,7 +50,7 @@ TEST(ConsistencyTestTest, RejectsAModelThatIsFarOff) {
   }
 }
 
-TEST(ConsistencyTestTest, FindsNothingWhereNothingCanDeviate) {
+TEST(ConsistencyTestTest, FindsNothingIfNothingCanDeviate) {
   // Certain and right: every replicate has error 0, which ties.
   const PredictionSet certain{{1, 0, 0, 1, 1, 0}, {0, 1, 0}, 2};
   const auto result = ConsistencyTest(certain.view(), UniformBins{}, {.replicates = 99});
@@ -61,7 +61,7 @@ TEST(ConsistencyTestTest, FindsNothingWhereNothingCanDeviate) {
   EXPECT_EQ(ConsistencyTest(wrong.view(), TopLabelBins{}, {.replicates = 99})->p_value, 0.01);
 }
 
-TEST(ConsistencyTestTest, ReplicatesMeanIsThatOfTheExactDistribution) {
+TEST(ConsistencyTestTest, TheMeanOfTheReplicatesIsThatOfTheExactDistribution) {
   // One row (1/2, 1/2) in one bin: TV of the replicate is 1/2, always.
   const PredictionSet one{{0.5, 0.5}, {0}, 2};
   const auto single = ConsistencyTest(one.view(), UniformBins{1}, {.replicates = 99});
@@ -110,7 +110,7 @@ TEST(ConsistencyTestTest, StopsWhenCancelled) {
   EXPECT_EQ(asked, 5);
 }
 
-TEST(ConsistencyTestTest, NamesWhatIsWrong) {
+TEST(ConsistencyTestTest, ErrorsNameTheInvalidValue) {
   const PredictionSet set = Draw(GeneratorSpec::M1(), 5);
   EXPECT_THAT(
       std::string(

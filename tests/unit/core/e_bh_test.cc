@@ -34,7 +34,7 @@ TEST(EbhTest, WithOneHypothesisIsTheThresholdOfOne) {
   EXPECT_EQ(RejectedByEbh(std::vector{1.300}, 0.05), std::vector{false});
 }
 
-TEST(EbhTest, ManyMakeEachOtherEasier) {
+TEST(EbhTest, ManyRejectionsLowerTheThreshold) {
   // e = 25, 25, 25, 1 of four at .05: thresholds 80, 40, 26.7, 20; at .06: 66.7, 33.3, 22.2.
   const std::vector<double> e{std::log10(25), 0, std::log10(25), std::log10(25)};
   EXPECT_EQ(RejectedByEbh(e, 0.05), (std::vector{false, false, false, false}));
@@ -48,7 +48,7 @@ TEST(EbhTest, Edges) {
             (std::vector{false, true, true}));
 }
 
-TEST(EbhTest, IsTheLargestSelfConsistentSetWhateverTheOrder) {
+TEST(EbhTest, IsTheLargestSelfConsistentSetInAnyOrder) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal(0.5, 1);
   for (int round = 0; round < 300; ++round) {

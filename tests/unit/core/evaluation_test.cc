@@ -35,7 +35,7 @@ EvaluationOptions Options() {
   return options;
 }
 
-TEST(EvaluateTest, ProgressNeverGoesBackAndEndsAtOne) {
+TEST(EvaluateTest, ProgressNeverDecreasesAndReachesOne) {
   const PredictionSet set = Draw(300);
   std::vector<double> told;
   std::vector<std::string> stages;
@@ -85,7 +85,7 @@ TEST(EvaluateTest, TheResultDoesNotDependOnTheThreads) {
             back->reliability[0].corp.band[0].consistency.upper);
 }
 
-TEST(EvaluateTest, ALensWithoutABandwidthSaysWhyAndTheOthersGoOn) {
+TEST(EvaluateTest, ALensWithoutABandwidthGivesTheReasonAndTheOthersContinue) {
   PredictionSet set;
   set.class_count = 3;
   for (int i = 0; i < 20; ++i) {
@@ -103,7 +103,7 @@ TEST(EvaluateTest, ALensWithoutABandwidthSaysWhyAndTheOthersGoOn) {
   EXPECT_TRUE(absl::IsFailedPrecondition(evaluation->lenses[1].result.status()));
 }
 
-TEST(EvaluateTest, RefusalsNameTheOption) {
+TEST(EvaluateTest, ErrorsNameTheOption) {
   const auto refusal = [](const std::function<void(EvaluationOptions&)>& change) {
     EvaluationOptions options = Options();
     change(options);
@@ -130,7 +130,7 @@ TEST(EvaluateTest, RefusalsNameTheOption) {
               HasSubstr("bandwidth is 0"));
 }
 
-TEST(EvaluateTest, CostsGrowWithWhatIsAsked) {
+TEST(EvaluateTest, CostsGrowWithTheRequest) {
   const EvaluationOptions small = Options();
   EvaluationOptions large = Options();
   large.replicates = 1000;

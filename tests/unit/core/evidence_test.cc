@@ -70,7 +70,7 @@ TEST(ExpertsTest, IdsAreUnique) {
   }
 }
 
-TEST(EvidenceTest, EveryExpertIsItsFormulaAtEveryStep) {
+TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
   for (const std::size_t m : {2u, 3u, 10u, 17u}) {
     const auto features = MakeFeatures(m);
     for (const double tolerance : {1e-9, 1e-5, 0.1}) {
@@ -121,7 +121,7 @@ double WorstMean(std::span<const double> g, double eps, const std::vector<double
   return mean;
 }
 
-TEST(EvidenceTest, NoExpertGainsInTheMeanWhateverThePastAndThePrediction) {
+TEST(EvidenceTest, NoExpertGainsOnAverageForAnyPastAndPrediction) {
   for (const std::size_t m : {2u, 3u, 10u, 40u}) {
     const auto features = MakeFeatures(m);
     for (const double tolerance : {1e-9, 1e-5, 0.1}) {
@@ -224,11 +224,11 @@ TEST(EvidenceTest, TheAnytimePValueIsOneOverTheLargestEValueAndNeverZero) {
   EXPECT_GT(AnytimePValue({1e6, 3}), 0);
 }
 
-TEST(EvidenceTest, DriftThresholdIsThatOfOneMoreThanTheRunLength) {
+TEST(EvidenceTest, DriftThresholdIsLog10OfOnePlusTheRunLength) {
   EXPECT_NEAR(DriftThreshold(999), 3, 1e-15);
 }
 
-TEST(EvidenceTest, EstimatesAreTheirFormulas) {
+TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
   const std::size_t m = 4;
   const auto features = MakeFeatures(m);
   const PredictionSet set = Draw(GeneratorSpec::M3(m), 80, 5);
@@ -276,7 +276,7 @@ TEST(EvidenceTest, EstimatesAreTheirFormulas) {
   }
 }
 
-TEST(EvidenceTest, DoesNotDependOnHowTheStreamIsCut) {
+TEST(EvidenceTest, DoesNotDependOnTheBatches) {
   const std::size_t m = 11;
   // Beyond the first time that the weights are brought back to 1.
   const PredictionSet set = Draw(GeneratorSpec::M2(m), 16500, 4);
@@ -292,7 +292,7 @@ TEST(EvidenceTest, DoesNotDependOnHowTheStreamIsCut) {
   }
 }
 
-TEST(EvidenceTest, TheWeightsComeBackToOneAndForgettingGoesOn) {
+TEST(EvidenceTest, TheWeightsAreRescaledAndForgettingContinues) {
   // 16384 predictions and a few more, against the formula that forgets at each step.
   const std::size_t m = 2;
   const auto features = MakeFeatures(m);
@@ -314,7 +314,7 @@ TEST(EvidenceTest, TheWeightsComeBackToOneAndForgettingGoesOn) {
   }
 }
 
-TEST(EvidenceTest, GoesOnFromASavedStateBitForBit) {
+TEST(EvidenceTest, ContinuesASavedStateBitForBit) {
   const std::size_t m = 6;
   const auto features = MakeFeatures(m);
   for (const std::size_t cut : {0u, 1u, 333u, 16384u}) {
@@ -331,7 +331,7 @@ TEST(EvidenceTest, GoesOnFromASavedStateBitForBit) {
   }
 }
 
-TEST(EvidenceTest, RefusesAStateOfAnotherAndChangesNothing) {
+TEST(EvidenceTest, RefusesAStateOfAnotherProcessAndChangesNothing) {
   const auto features = MakeFeatures(3);
   auto process = *EvidenceProcess::Create(features);
   process.Add(Draw(GeneratorSpec::M1(3), 20, 1).view());
@@ -357,7 +357,7 @@ TEST(EvidenceTest, RefusesAStateOfAnotherAndChangesNothing) {
   }
 }
 
-TEST(EvidenceTest, CopiesGoTheirOwnWay) {
+TEST(EvidenceTest, CopiesAreIndependent) {
   const auto features = MakeFeatures(3);
   const PredictionSet set = Draw(GeneratorSpec::M2(3), 50, 1);
   auto process = *EvidenceProcess::Create(features);
@@ -403,7 +403,7 @@ TEST(EvidenceTest, ToleranceIsCheckedAndCosts) {
   EXPECT_LT(process.Read().evidence.log10_e_value, 0);
 }
 
-TEST(EvidenceTest, BrokenPromisesAreFiniteEvidence) {
+TEST(EvidenceTest, CertainButWrongPredictionsAreFiniteEvidence) {
   // Label 1 where its probability is 0: each is worth about log(1/eps), not infinity.
   const auto features = MakeFeatures(3);
   auto process = *EvidenceProcess::Create(features);
@@ -420,7 +420,7 @@ TEST(EvidenceTest, BrokenPromisesAreFiniteEvidence) {
   EXPECT_GT(AnytimePValue(process.Read().maximum), 0);
 }
 
-TEST(EvidenceTest, KeptPromisesAreNoEvidence) {
+TEST(EvidenceTest, CertainAndRightPredictionsAreNoEvidence) {
   for (const std::size_t m : {2u, 5u}) {
     auto process = *EvidenceProcess::Create(MakeFeatures(m));
     for (std::size_t i = 0; i < 3000; ++i) {
@@ -475,7 +475,7 @@ TEST(EvidenceTest, HostileStreamsStayFinite) {
   }
 }
 
-TEST(EvidenceTest, ALongRunAheadStaysFinite) {
+TEST(EvidenceTest, LargeEvidenceStaysFinite) {
   // A state as after 1e8 predictions.
   const auto features = MakeFeatures(3);
   auto process = *EvidenceProcess::Create(features);
@@ -550,7 +550,7 @@ TEST(CombineDisjointTest, EvidenceMultipliesByExpertAndDetectorsAreAveraged) {
   EXPECT_EQ(combined.projections.count, 90);
 }
 
-TEST(CombineDisjointTest, RefusesNothingAndWhatDoesNotFit) {
+TEST(CombineDisjointTest, RefusesNoPartsAndPartsThatDiffer) {
   EXPECT_EQ(CombineDisjoint({}).status().code(), absl::StatusCode::kInvalidArgument);
   const EvidenceState four = EvidenceProcess::Create(MakeFeatures(4))->Save();
   const EvidenceState five = EvidenceProcess::Create(MakeFeatures(5))->Save();
@@ -564,7 +564,7 @@ TEST(AverageLog10EValueTest, IsTheMeanAndDoesNotOverflow) {
   EXPECT_NEAR(AverageLog10EValue(std::vector<double>{1e6, -1e6}), 1e6 - std::log10(2), 1e-9);
 }
 
-TEST(EvidenceTest, MemoryIsBoundedByThatOfTheSumsAndScratch) {
+TEST(EvidenceTest, MemoryIsThatOfTheSumsAndScratch) {
   // 2 (128 + 48) doubles a class for the sums and 52 for scratch.
   EXPECT_NEAR(static_cast<double>(EvidenceProcess::MaxMemory(1000)), 8e3 * (2 * 176 + 2 + 52),
               60e3);

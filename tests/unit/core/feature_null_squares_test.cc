@@ -63,7 +63,7 @@ TEST(FeatureNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
   }
 }
 
-TEST(FeatureNullSquaresTest, ALaterPairWeighsAsMuchAsTheEightThatItStandsFor) {
+TEST(FeatureNullSquaresTest, ALaterPairHasTheWeightOfTheEightItRepresents) {
   // Half of the predictions are uncertain and half, later ones, are certain, with squares of 0.
   const auto features = Features(2);
   PredictionSet set;
@@ -83,7 +83,7 @@ TEST(FeatureNullSquaresTest, ALaterPairWeighsAsMuchAsTheEightThatItStandsFor) {
   EXPECT_TRUE(restored.Restore(squares.Save()));
 }
 
-TEST(FeatureNullSquaresTest, DoesNotDependOnCutsAndGoesOnWhereItWasSaved) {
+TEST(FeatureNullSquaresTest, DoesNotDependOnBatchesAndContinuesASavedState) {
   const auto features = Features(3);
   const PredictionSet set = Drawn(4300, 3);
   FeatureNullSquares whole(features);
@@ -100,7 +100,7 @@ TEST(FeatureNullSquaresTest, DoesNotDependOnCutsAndGoesOnWhereItWasSaved) {
   }
 }
 
-TEST(FeatureNullSquaresTest, RefusesAStateThatIsNoneOfIts) {
+TEST(FeatureNullSquaresTest, RefusesAnInvalidState) {
   FeatureNullSquares squares(Features(3));
   EXPECT_TRUE(squares.Restore({.count = 4, .moments = {2, 0.1, 0}, .previous = {}}));
   EXPECT_FALSE(squares.Restore({.count = -1, .moments = {}, .previous = {}}));

@@ -79,7 +79,7 @@ TEST(GeneratorClosedFormsTest, StayFiniteAndInRange) {
   }
 }
 
-TEST(GeneratorClosedFormsTest, NameWhatIsWrong) {
+TEST(GeneratorClosedFormsTest, ErrorsNameTheInvalidValue) {
   const auto distance = [](const std::vector<double>& alpha) {
     return std::string(MeanTotalVariation(alpha).status().message());
   };

@@ -27,7 +27,7 @@ TEST(GeneratorTest, DrawsValidPredictionsEvenWithTinyConcentrations) {
   }
 }
 
-TEST(GeneratorTest, DoesNotDependOnHowTheSequenceIsCut) {
+TEST(GeneratorTest, DoesNotDependOnTheCalls) {
   const PredictionSet whole = Draw(GeneratorSpec::M2(), 3, 100);
   PredictionSet parts;
   auto generator = Generator::Create(GeneratorSpec::M2(), 3);
@@ -98,7 +98,7 @@ TEST(GeneratorTest, LabelsFollowTheModel) {
   }
 }
 
-TEST(GeneratorTest, NamesWhatIsWrongWithASpec) {
+TEST(GeneratorTest, ErrorsNameTheInvalidFieldOfASpec) {
   const auto error = [](GeneratorSpec spec) {
     return std::string(Generator::Create(std::move(spec), 0).status().message());
   };

@@ -185,7 +185,7 @@ TEST(HostileValuesTest, EverythingStaysFinite) {
   }
 }
 
-TEST(HostileValuesTest, EqualRowsSayThatThereIsNoBandwidth) {
+TEST(HostileValuesTest, EqualRowsGiveABandwidthError) {
   PredictionSet set = Make(3, 20);
   for (std::size_t i = 0; i < 20; ++i) set.probabilities[3 * i] = 1;
   for (const Distance distance : {Distance::kTotalVariation, Distance::kCityblock,

@@ -105,7 +105,7 @@ TEST(LensTest, GroupsSumProbabilities) {
   EXPECT_EQ(same->parts[0].labels, set.labels);
 }
 
-TEST(LensTest, NamesWhatDoesNotFit) {
+TEST(LensTest, ErrorsNameTheInvalidLens) {
   const auto error = [](const Lens& lens) { return std::string(lens.Check(4).message()); };
   EXPECT_THAT(error(Lens::OneClass(4)), HasSubstr("class is 4, expected [0, 4)"));
   EXPECT_THAT(error(Lens::TopK(0)), HasSubstr("top_k is 0, expected 1..3"));

@@ -106,7 +106,7 @@ TEST(MatrixKernelTest, ReportsUniversality) {
       MatrixKernel::Create({{MakeKernel(1), first}, {MakeKernel(2), second}}, 2)->universal());
 }
 
-TEST(MatrixKernelTest, NamesWhatIsWrong) {
+TEST(MatrixKernelTest, ErrorsNameTheInvalidValue) {
   const auto error = [](std::vector<double> matrix) {
     return std::string(
         MatrixKernel::Create({{MakeKernel(1), std::move(matrix)}}, 2).status().message());

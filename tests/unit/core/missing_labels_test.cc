@@ -20,7 +20,7 @@ TEST(MissingLabelsTest, IsThePearsonTestOfATwoByTwoTable) {
   EXPECT_NEAR(*MissingLabelsPValue(kinds), expected, 1e-14);
 }
 
-TEST(MissingLabelsTest, SmallKindsAreTakenTogether) {
+TEST(MissingLabelsTest, SmallKindsArePooled) {
   const std::vector<LabelledCount> small{{.predictions = 1000, .missing = 100},
                                          {.predictions = 30, .missing = 9},
                                          {.predictions = 30, .missing = 7},
@@ -30,7 +30,7 @@ TEST(MissingLabelsTest, SmallKindsAreTakenTogether) {
   EXPECT_DOUBLE_EQ(*MissingLabelsPValue(small), *MissingLabelsPValue(together));
 }
 
-TEST(MissingLabelsTest, TooLittleToSayIsNothing) {
+TEST(MissingLabelsTest, TooLittleDataGivesNoValue) {
   const auto none = [](const std::vector<LabelledCount>& kinds) {
     return !MissingLabelsPValue(kinds).has_value();
   };
@@ -42,7 +42,7 @@ TEST(MissingLabelsTest, TooLittleToSayIsNothing) {
   EXPECT_TRUE(none({{.predictions = 1000, .missing = 500}, {.predictions = 4, .missing = 4}}));
 }
 
-TEST(MissingLabelsTest, KeepsItsLevelAndSeesADifference) {
+TEST(MissingLabelsTest, KeepsItsLevelAndDetectsADifference) {
   std::mt19937_64 random(5);
   const auto rejections = [&random](const std::vector<double>& shares) {
     int rejected = 0;

@@ -111,7 +111,7 @@ TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForAMatrixValuedKernel) {
   EXPECT_NEAR(moments->mean_square, squares, 1e-13);
 }
 
-TEST(NullMomentsTest, RandomPairsAreRightToAPercentOrTwo) {
+TEST(NullMomentsTest, RandomPairsAreAccurateToTwoPercent) {
   // 3.1 million pairs, of which one million are visited at random.
   const PredictionSet set = Draw(2500, 20);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(kScalarBandwidth);
@@ -134,7 +134,7 @@ TEST(NullMomentsTest, RandomPairsAreRightToAPercentOrTwo) {
 }
 
 // Threads that compute at the same time must not share what they compute in.
-TEST(NullMomentsTest, AreTheSameOnAnyThreads) {
+TEST(NullMomentsTest, DoNotDependOnTheThreads) {
   const PredictionSet set = Draw(1000, 10);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
   RunControl control;
@@ -184,7 +184,7 @@ TEST(RunningLensTest, EqualsTheBlockEstimatorAndTheNullMomentsOfConsecutivePairs
   }
 }
 
-TEST(RunningLensTest, TellsThePairsThatACallCompletes) {
+TEST(RunningLensTest, ReportsThePairsThatACallCompletes) {
   const PredictionSet set = Draw(101);
   const PredictionBatch batch = set.view();
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);

@@ -7,7 +7,7 @@
 namespace calibd {
 namespace {
 
-TEST(DistributionFreeBoundTest, IsOneWhereThereIsNoEvidence) {
+TEST(DistributionFreeBoundTest, IsOneWithoutEvidence) {
   EXPECT_EQ(BiasedPValueUpperBound(0, 100, 2), 1);
   EXPECT_EQ(BiasedPValueUpperBound(0.02, 100, 2), 1);  // sqrt(n SKCE / B) = 1
   EXPECT_EQ(UnbiasedPValueUpperBound(0, 100, 2), 1);
@@ -38,13 +38,13 @@ TEST(NormalTest, KeepsPrecisionFarInTheTail) {
   EXPECT_NEAR(NormalUpperTail(30) / 4.906713927148187e-198, 1, 1e-12);
 }
 
-TEST(NormalTest, HasNoAnswerBelowTwoValues) {
+TEST(NormalTest, IsUnsetBelowTwoValues) {
   EXPECT_FALSE(TestMeanIsPositive({0, 0, 0}).has_value());
   EXPECT_FALSE(TestMeanIsPositive({1, 0.5, 0}).has_value());
   EXPECT_FALSE(LowerConfidenceBound({1, 0.5, 0}, 0.95).has_value());
 }
 
-TEST(NormalTest, DecidesBySignWithoutDeviation) {
+TEST(NormalTest, WithoutDeviationTheSignDecides) {
   EXPECT_EQ(TestMeanIsPositive({10, 0.5, 0})->p_value, 0);
   EXPECT_EQ(TestMeanIsPositive({10, 0, 0})->p_value, 1);
   EXPECT_EQ(TestMeanIsPositive({10, -0.5, 0})->p_value, 1);

@@ -54,7 +54,7 @@ TEST(RandomFeaturesTest, ProductsApproximateEachKernel) {
   }
 }
 
-TEST(RandomFeaturesTest, RowsTogetherHaveTheBitsOfRowsAlone) {
+TEST(RandomFeaturesTest, RowsTogetherEqualSingleRowsBitForBit) {
   const std::size_t m = 150;
   const PredictionSet set = Draw(20, m);
   const auto features = *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.8), m);

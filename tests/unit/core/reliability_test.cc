@@ -37,7 +37,7 @@ double BinomialMass(int n, double p, int a, int b) {
   return mass;
 }
 
-TEST(BinnedReliabilityTest, MatchesValuesByHand) {
+TEST(BinnedReliabilityTest, MatchesValuesComputedByHand) {
   const auto bins = BinnedReliability({{0.05, 0.62, 0.68, 0.61, 1}, {0, 1, 0, 1, 1}}, {.bins = 10});
   ASSERT_THAT(*bins, SizeIs(3));
   const ReliabilityBin& middle = (*bins)[1];
@@ -61,7 +61,7 @@ TEST(BinnedReliabilityTest, MatchesValuesByHand) {
   EXPECT_EQ(bins->front().confidence.lower, 0);
 }
 
-TEST(BinnedReliabilityTest, BandsAreTheNarrowestThatHoldTheirLevelAndTheMean) {
+TEST(BinnedReliabilityTest, BandsAreTheNarrowestWithTheirLevelAndTheMean) {
   for (const int n : {1, 2, 7, 40, 300}) {
     for (const double p : {1e-9, 0.003, 0.2, 0.5, 0.77, 0.999}) {
       for (const double level : {0.5, 0.9, 0.99}) {
@@ -108,7 +108,7 @@ TEST(BinnedReliabilityTest, CountsEveryObservationInAutomaticBins) {
   }
 }
 
-TEST(BinnedReliabilityTest, HasTheErrorOfTheSameBins) {
+TEST(BinnedReliabilityTest, EqualsTheBinnedErrorOfTheSameBins) {
   PredictionSet set;
   Generator::Create(GeneratorSpec::M2(), 5)->Draw(700, set);
   const auto bins = BinnedReliability(TopLabelPredictions(set.view()), {.bins = 15});
@@ -119,7 +119,7 @@ TEST(BinnedReliabilityTest, HasTheErrorOfTheSameBins) {
   EXPECT_NEAR(ece, EstimateBinnedError(set.view(), TopLabelBins{15})->ece, 1e-13);
 }
 
-TEST(BinnedReliabilityTest, NamesWhatIsWrong) {
+TEST(BinnedReliabilityTest, ErrorsNameTheInvalidValue) {
   const BinaryPredictions one{{0.5}, {1}};
   EXPECT_THAT(std::string(BinnedReliability(one, {.level = 1}).status().message()),
               HasSubstr("level is 1, expected a number in (0, 1)"));
@@ -219,7 +219,7 @@ TEST(CorpReliabilityTest, StopsWhenCancelled) {
   EXPECT_EQ(asked, 3);
 }
 
-TEST(CorpReliabilityTest, NamesWhatIsWrong) {
+TEST(CorpReliabilityTest, ErrorsNameTheInvalidValue) {
   const auto error = [](const CorpReliabilityOptions& options) {
     return std::string(EstimateCorpReliability({{0.5}, {1}}, options).status().message());
   };

@@ -56,7 +56,7 @@ TEST(RunningReliabilityTest, OneObservationOrOneOfManyPlacesDoesNotStandOut) {
   EXPECT_TRUE((RunningClassFrequencies::Class{0, 9.9, 0.1}.StandsOut(25)));
 }
 
-TEST(RunningReliabilityTest, PartsAddAndBatchesDoNotMatter) {
+TEST(RunningReliabilityTest, PartsAddUpAndBatchesDoNotMatter) {
   const PredictionSet set = Draw(GeneratorSpec::M1(3), 500, 1);
   RunningReliability whole;
   whole.Add(set.view());

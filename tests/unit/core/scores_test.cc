@@ -118,7 +118,7 @@ void ExpectIdentity(const MurphyDecomposition& terms) {
   EXPECT_GE(terms.within_bin_variance, 0);
 }
 
-TEST(MurphyDecompositionTest, MatchesValuesByHand) {
+TEST(MurphyDecompositionTest, MatchesValuesComputedByHand) {
   // Bins {.1, .3} with one of two true, {.8} true.
   const BinaryPredictions predictions{{0.1, 0.3, 0.8}, {0, 1, 1}};
   const auto terms = DecomposeByBins(predictions, 2);
@@ -147,7 +147,7 @@ TEST(MurphyDecompositionTest, AddsUpToTheBrierScoreOnEveryModelAndBinning) {
   }
 }
 
-TEST(MurphyDecompositionTest, HasNoWithinBinTermsWhereBinsHoldEqualPredictions) {
+TEST(MurphyDecompositionTest, HasNoWithinBinTermsIfBinsContainEqualPredictions) {
   const PredictionSet set{{0.3, 0.7, 0.3, 0.7, 0.9, 0.1}, {0, 1, 0}, 2};
   const MurphyDecomposition terms =
       DecomposeByBins(set.view(), *PartitionUniformly(set.view(), 10));
@@ -156,7 +156,7 @@ TEST(MurphyDecompositionTest, HasNoWithinBinTermsWhereBinsHoldEqualPredictions) 
   ExpectIdentity(terms);
 }
 
-TEST(CorpDecompositionTest, MatchesValuesByHand) {
+TEST(CorpDecompositionTest, MatchesValuesComputedByHand) {
   // Pooling: .2 -> 0; .4 and .6 (1, 0) -> 1/2; .9 -> 1.
   const auto terms = DecomposeCorp({{0.9, 0.4, 0.2, 0.6}, {1, 1, 0, 0}});
   EXPECT_DOUBLE_EQ(terms->score, (0.01 + 0.36 + 0.04 + 0.36) / 4);
@@ -173,7 +173,7 @@ TEST(CorpDecompositionTest, PoolsTies) {
   EXPECT_DOUBLE_EQ(terms->score, 0.25);
 }
 
-TEST(CorpDecompositionTest, TakesCertainAndOneSidedPredictions) {
+TEST(CorpDecompositionTest, AcceptsCertainAndOneSidedPredictions) {
   const auto right = DecomposeCorp({{0, 1, 1}, {0, 1, 1}});
   EXPECT_EQ(right->score, 0);
   EXPECT_EQ(right->miscalibration, 0);

@@ -119,7 +119,7 @@ TEST(QuadraticSkceTest, DoesNotDependOnTheThreads) {
   EXPECT_EQ(alone->unbiased, together->unbiased);
 }
 
-TEST(QuadraticSkceTest, SaysHowManyAreNeeded) {
+TEST(QuadraticSkceTest, ErrorsSayHowManyObservationsAreNeeded) {
   const PredictionSet set = Draw(1, 3, 4);
   EXPECT_EQ(EstimateQuadraticSkce(set.view(), MakeKernel(1)).status().message(),
             "there are 1 observations, needed are at least 2");

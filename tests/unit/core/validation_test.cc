@@ -44,7 +44,7 @@ TEST(ValidationTest, NamesRowAndValue) {
 }
 
 // Wherever the row is among others, which are checked several at a time.
-TEST(ValidationTest, FindsTheOneBadRow) {
+TEST(ValidationTest, FindsTheOnlyInvalidRow) {
   constexpr std::size_t kRows = 19;
   for (const std::size_t m : {2U, 3U, 10U}) {
     PredictionSet set;
@@ -85,7 +85,7 @@ TEST(ValidationTest, NamesAWrongShape) {
   EXPECT_EQ(Check({1}, {0}, 1), "class_count is 1, expected 2..100000");
 }
 
-TEST(ValidationTest, ReportsOneViolationARowAndAFewInAll) {
+TEST(ValidationTest, ReportsOneViolationPerRowAndAFewInTotal) {
   std::vector<double> probabilities;
   std::vector<std::int32_t> labels;
   for (int i = 0; i < 100; ++i) {

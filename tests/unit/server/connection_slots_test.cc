@@ -156,7 +156,7 @@ TEST_F(ConnectionSlotsTest, EvictedConnectionsThatAreNotClosedAreBounded) {
   EXPECT_NE(Admit("a", "a"), nullptr);
 }
 
-TEST_F(ConnectionSlotsTest, WithoutReserveNobodyIsAdmittedBesideBusyConnections) {
+TEST_F(ConnectionSlotsTest, WithoutReserveNobodyReplacesBusyConnections) {
   ConnectionSlots slots({.total = 1, .per_address = 1, .reserve = 0});
   const SlotPtr busy = slots.Admit("a", [] {});
   busy->SetIdle(false);
@@ -177,7 +177,7 @@ TEST_F(ConnectionSlotsTest, DestroyedSlotsAreFree) {
 }
 
 // For the thread sanitizer, and: as many connections as were evicted are told so.
-TEST_F(ConnectionSlotsTest, ThreadsShareThem) {
+TEST_F(ConnectionSlotsTest, ThreadsMayShareThem) {
   ConnectionSlots slots({.total = 8, .per_address = 4, .reserve = 4});
   std::atomic<int> evicted = 0;
   std::vector<std::thread> threads;

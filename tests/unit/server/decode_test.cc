@@ -60,7 +60,7 @@ TEST(DecodeTest, FloatsBecomeTheSameDoubles) {
   EXPECT_EQ(floats.content_hash, doubles.content_hash);
 }
 
-TEST(DecodeTest, LogitsGoThroughTheSoftmax) {
+TEST(DecodeTest, LogitsAreConvertedByTheSoftmax) {
   const LogRow batch = DecodeAfter([](auto& o) {
     for (const double value : {0.0, 0.0, 1000.0, 1000.0}) o.mutable_logits()->add_values(value);
   });
@@ -68,7 +68,7 @@ TEST(DecodeTest, LogitsGoThroughTheSoftmax) {
   EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
 }
 
-TEST(DecodeTest, RefusalsNameRowAndValue) {
+TEST(DecodeTest, ErrorsNameRowAndValue) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const auto set = [](int i, double value) {
     return [i, value](v1::Observations& o) { o.mutable_probabilities()->set_values(i, value); };
@@ -117,7 +117,7 @@ TEST(DecodeTest, ClassNamesMustBeTheModelsInOrder) {
   EXPECT_THAT(Refusal([](auto& o) { o.add_class_names("cat"); }), HasSubstr("has 1 names"));
 }
 
-TEST(DecodeTest, HashTellsContentsApart) {
+TEST(DecodeTest, HashDistinguishesContents) {
   const std::uint64_t hash = Decode(Valid(), Declaration()).content_hash;
   EXPECT_EQ(DecodeAfter([](auto&) {}).content_hash, hash);
   EXPECT_NE(DecodeAfter([](auto& o) { o.set_labels(0, 1); }).content_hash, hash);
@@ -154,7 +154,7 @@ TEST(DecodeTest, PredictionsWithIdsNeedNoLabels) {
   EXPECT_NE(Decode(observations, DeclarationWithGrace()).content_hash, waiting.content_hash);
 }
 
-TEST(DecodeTest, SaysWhatIsWrongWithIds) {
+TEST(DecodeTest, ErrorsOfIdsSayWhatIsWrong) {
   const auto refusal = [](const std::function<void(v1::Observations&)>& change,
                           const ModelDeclaration& declaration) {
     v1::Observations observations = Valid();

@@ -46,14 +46,14 @@ TEST_F(ErrorLogTest, LogsEachMessageOnce) {
   EXPECT_THAT(Lines(), ElementsAre("error table a", "error table b"));
 }
 
-TEST_F(ErrorLogTest, CountsWhatIsTooMuch) {
+TEST_F(ErrorLogTest, CountsFurtherErrors) {
   ErrorLog log("damaged places");
   for (std::size_t i = 0; i < ErrorLog::kMostLines; ++i) log.Log(std::to_string(i));
   EXPECT_THAT(Lines(), SizeIs(ErrorLog::kMostLines));
   for (int i = 0; i < 7; ++i) log.Log("more " + std::to_string(i));
-  EXPECT_THAT(Lines(), ElementsAre("error damaged places that are not logged one by one: 1",
-                                   "error damaged places that are not logged one by one: 2",
-                                   "error damaged places that are not logged one by one: 4"));
+  EXPECT_THAT(Lines(), ElementsAre("error further damaged places that are not logged individually: 1",
+                                   "error further damaged places that are not logged individually: 2",
+                                   "error further damaged places that are not logged individually: 4"));
 }
 
 TEST_F(ErrorLogTest, LogsAMessageAgainInTheNextInterval) {

@@ -36,7 +36,7 @@ class HistoryCallsTest : public ::testing::Test {
   }();
 };
 
-TEST_F(HistoryCallsTest, PagesHoldEachBucketOnceAndTheTotalOfAll) {
+TEST_F(HistoryCallsTest, PagesContainEachBucketOnceAndTheTotalOfAll) {
   for (const int count : {0, 1, 6, 7, 8, 20, 21}) {
     SCOPED_TRACE(count);
     const std::vector<History::Entry> buckets = Minutes(count);
@@ -68,7 +68,7 @@ TEST_F(HistoryCallsTest, PagesHoldEachBucketOnceAndTheTotalOfAll) {
   }
 }
 
-TEST_F(HistoryCallsTest, APageGoesOnAfterABucketThatIsGone) {
+TEST_F(HistoryCallsTest, APageContinuesAfterADeletedBucket) {
   request_.set_page_size(2);
   v1::GetHistoryResponse first;
   DescribeHistory(*Check(), Minutes(10), first);
@@ -80,7 +80,7 @@ TEST_F(HistoryCallsTest, APageGoesOnAfterABucketThatIsGone) {
   EXPECT_EQ(second.buckets(0).rejected_rows(), 6);
 }
 
-TEST_F(HistoryCallsTest, ATokenIsOfItsResolution) {
+TEST_F(HistoryCallsTest, ATokenIsValidOnlyForItsResolution) {
   request_.set_page_size(1);
   v1::GetHistoryResponse response;
   DescribeHistory(*Check(), Minutes(2), response);
@@ -90,7 +90,7 @@ TEST_F(HistoryCallsTest, ATokenIsOfItsResolution) {
   EXPECT_THAT(std::string(Check().status().message()), HasSubstr("page_token"));
 }
 
-TEST_F(HistoryCallsTest, ARangeHoldsTheSecondsThatAreInIt) {
+TEST_F(HistoryCallsTest, ARangeContainsItsSeconds) {
   EXPECT_EQ(Check()->range.start, sys_seconds::min());
   EXPECT_EQ(Check()->range.end, sys_seconds::max());
   EXPECT_EQ(Check()->page_size, 1000U);

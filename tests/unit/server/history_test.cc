@@ -234,7 +234,7 @@ void ExpectBucket(const HistoryBucket& bucket, const Expected& expected, const P
   }
 }
 
-TEST(HistoryTest, BucketsAreTheSumsOfWhatCameInTheirSpan) {
+TEST(HistoryTest, BucketsAreTheSumsOverTheirSpans) {
   const Stream stream = DrawStream(900);
   for (const HistoryResolution resolution : kHistoryResolutions) {
     // A row counts in the latest minute that there was.
@@ -265,7 +265,7 @@ TEST(HistoryTest, BucketsAreTheSumsOfWhatCameInTheirSpan) {
   }
 }
 
-TEST(HistoryTest, AllTimeIsOfAllObservationsOverDays) {
+TEST(HistoryTest, AllTimeCoversAllObservationsOfSeveralDays) {
   const Stream stream = DrawStream(900);
   Recorder recorder;
   RunningReliability expected;
@@ -285,7 +285,7 @@ TEST(HistoryTest, AllTimeIsOfAllObservationsOverDays) {
   EXPECT_GT(recorder.Buckets(HistoryResolution::kDay).size(), 10U);
 }
 
-TEST(HistoryTest, AllTimeOfAStateWithoutItBeginsWithItsOpenDay) {
+TEST(HistoryTest, AllTimeBeginsWithTheOpenDayOfAStateWithoutIt) {
   const Time evening = sys_days(days(20000)) + hours(23);
   const PredictionSet set = DrawStream(100).set;
   History history;
@@ -308,7 +308,7 @@ TEST(HistoryTest, AllTimeOfAStateWithoutItBeginsWithItsOpenDay) {
   EXPECT_EQ(older.AllTime().Total().count, 3);
 }
 
-TEST(HistoryTest, AnHourIsItsMinutesAndADayItsHoursBitForBit) {
+TEST(HistoryTest, AnHourIsTheSumOfItsMinutesAndADayOfItsHours) {
   const Stream stream = DrawStream(900);
   const std::pair<HistoryResolution, HistoryResolution> levels[] = {
       {HistoryResolution::kMinute, HistoryResolution::kHour},
@@ -326,7 +326,7 @@ TEST(HistoryTest, AnHourIsItsMinutesAndADayItsHoursBitForBit) {
   }
 }
 
-TEST(HistoryTest, DoesNotDependOnHowAMinuteIsCutIntoRows) {
+TEST(HistoryTest, DoesNotDependOnTheRowsOfAMinute) {
   const Stream stream = DrawStream(900);
   Stream single = stream;
   single.rows.clear();
@@ -357,7 +357,7 @@ TEST(HistoryTest, DoesNotDependOnHowAMinuteIsCutIntoRows) {
   }
 }
 
-TEST(HistoryTest, GoesOnWhereItWasSaved) {
+TEST(HistoryTest, ContinuesASavedState) {
   const Stream stream = DrawStream(300);
   auto recorder = std::make_unique<Recorder>();
   Recorder straight;
@@ -393,7 +393,7 @@ TEST(HistoryTest, AClosedMinuteStaysClosedWhenTheClockIsSetBack) {
   EXPECT_EQ(minutes_now[1].bucket.rejected_rows, 32);
 }
 
-TEST(HistoryTest, MinutesBefore1970BeginWhereTheyDo) {
+TEST(HistoryTest, MinutesBefore1970AreRoundedDown) {
   const Time time = Time(-microseconds(1));
   History history;
   history.Advance(time, std::nullopt);
@@ -404,7 +404,7 @@ TEST(HistoryTest, MinutesBefore1970BeginWhereTheyDo) {
   EXPECT_EQ(history.View(HistoryResolution::kDay, std::nullopt)[0].start, sys_seconds(-days(1)));
 }
 
-TEST(HistoryTest, WhatHoldsNothingIsNoBucket) {
+TEST(HistoryTest, EmptySpansAreNotBuckets) {
   const Time noon = sys_days(days(20000)) + hours(12);
   History history;
   EXPECT_TRUE(history.View(HistoryResolution::kDay, WatchMark{}).empty());
@@ -418,7 +418,7 @@ TEST(HistoryTest, WhatHoldsNothingIsNoBucket) {
   EXPECT_TRUE(history.View(HistoryResolution::kMinute, std::nullopt).size() == 1);
 }
 
-TEST(HistoryTest, NotesTheEvidenceAtTheEndOfEachSpan) {
+TEST(HistoryTest, RecordsTheEvidenceAtTheEndOfEachSpan) {
   const auto mark = [](double value) {
     return WatchMark{
         .log10_e_value = value, .max_log10_e_value = value + 1, .drift_log10_statistic = value + 2};
@@ -444,7 +444,7 @@ TEST(HistoryTest, NotesTheEvidenceAtTheEndOfEachSpan) {
   EXPECT_EQ(history.View(HistoryResolution::kDay, std::nullopt).back().bucket.watch, std::nullopt);
 }
 
-TEST(HistoryTest, TheWarmUpsPairsCountWhereItIsComplete) {
+TEST(HistoryTest, ThePairsOfTheWarmUpCountWhenItIsComplete) {
   PredictionSet set;
   Generator::Create(GeneratorSpec::M2(kHistoryClasses), 5)->Draw(60, set);
   ModelDeclaration declaration = Watched();
@@ -476,7 +476,7 @@ TEST(HistoryTest, TheWarmUpsPairsCountWhereItIsComplete) {
   EXPECT_NEAR(all.pairs.m2, running.m2, 1e-13);
 }
 
-TEST(HistoryTest, WhatIsDamagedIsNotRead) {
+TEST(HistoryTest, DamagedBucketsAreNotRead) {
   const Stream stream = DrawStream(200);
   const HistoryBucket bucket = BucketsOf(stream, HistoryResolution::kDay)[0].bucket;
   const std::string good = EncodeHistoryBucket(bucket);

@@ -164,7 +164,7 @@ TEST_F(Http2GuardRetireTest, TheGoAwayWaitsForTheServersFrame) {
   EXPECT_THAT(LastCalls(idle), ElementsAre(1));
 }
 
-TEST_F(Http2GuardRetireTest, TheLastCallThatTheClientIsToldNeverIncreases) {
+TEST_F(Http2GuardRetireTest, TheLastServedCallInGoAwaysNeverIncreases) {
   Connection connection(*this);
   connection.Client(Headers(1, Request()) + Headers(3, Request()));
   Retire(connection);
@@ -183,7 +183,7 @@ TEST_F(Http2GuardRetireTest, TheLastCallThatTheClientIsToldNeverIncreases) {
   EXPECT_THAT(LastCalls(drained), ElementsAre(0x7fffffff, 1, 1, 1));
 }
 
-TEST_F(Http2GuardRetireTest, HealthChecksOfARestrictedConnectionHaveASecond) {
+TEST_F(Http2GuardRetireTest, HealthChecksOfARestrictedConnectionGetASecond) {
   Connection connection(*this);
   connection.restricted = true;
   connection.Client(Headers(1, Request("/grpc.health.v1.Health/Watch")));

@@ -195,7 +195,7 @@ TEST_F(Http2GuardTest, BoundsHeaderBlocks) {
             "protocol_error");
 }
 
-TEST_F(Http2GuardTest, AWrongPrefaceClosesWithoutAWord) {
+TEST_F(Http2GuardTest, AWrongPrefaceClosesSilently) {
   Http2Guard guard(
       shared_, peer_, [] { return false; }, now_);
   Http2Guard::Output output;
@@ -364,7 +364,7 @@ TEST_F(Http2GuardTest, ManySmallFramesCountMoreThanTheirBytes) {
   EXPECT_LT(frames, 100000);
 }
 
-TEST_F(Http2GuardTest, EndsACallWhoseClientTakesNothing) {
+TEST_F(Http2GuardTest, EndsACallWhoseClientReadsNothing) {
   Connection connection(*this);
   connection.Client(InitialWindow(100) + Headers(1, Request()) + Headers(3, Request()) +
                     Headers(5, Request()));
@@ -395,7 +395,7 @@ TEST_F(Http2GuardTest, EndsACallWhoseClientTakesNothing) {
   EXPECT_EQ(CallsEnded(CallEnd::kClientReadsNothing), 2);
 }
 
-TEST_F(Http2GuardTest, AConnectionWindowThatIsUsedUpStallsAllItsCalls) {
+TEST_F(Http2GuardTest, AnExhaustedConnectionWindowStallsAllItsCalls) {
   Connection connection(*this);
   connection.Client(InitialWindow(1 << 20) + Headers(1, Request()) + Headers(3, Request()));
   connection.Server(Headers(1, Literal(":status", "200")));

@@ -144,14 +144,14 @@ TEST(HttpAnswerTest, MalformedRequestsGet400) {
   }
 }
 
-TEST(HttpAnswerTest, LimitsHaveTheirOwnAnswers) {
+TEST(HttpAnswerTest, LimitsHaveTheirOwnResponses) {
   EXPECT_EQ(Status("GET / HTTP/1.1\r\nX: " + std::string(kMaxHttpHeaderBytes, 'x') + "\r\n\r\n"),
             431);
   EXPECT_EQ(Status("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"),
             413);
 }
 
-TEST(HttpAnswerTest, NobodyIsToldOfADisconnectOrATimeout) {
+TEST(HttpAnswerTest, ADisconnectOrATimeoutGetsNoResponse) {
   EXPECT_EQ(Status("GET /metr"), 0);
   EXPECT_EQ(AnswerParseError(make_error_code(boost::beast::http::error::end_of_stream)),
             std::nullopt);

@@ -30,7 +30,7 @@ ModelDeclaration Declaration() {
   return declaration;
 }
 
-TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPredictions) {
+TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
   // 3 k and 7 k mod 100 go through all classes; many classes miss as many.
@@ -66,7 +66,7 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesThatMissTheMostFirstAndNoneWithoutPr
   pool.Stop();
 }
 
-TEST(LabelCoverageProtoTest, RatesAreOfWhatThereIs) {
+TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
   auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
@@ -99,8 +99,8 @@ TEST(LabelCoverageProtoTest, RatesAreOfWhatThereIs) {
   EXPECT_DOUBLE_EQ(proto.unknown_rate(), 0.2);
   EXPECT_THAT(proto.warnings(),
               ElementsAre(StartsWith("40.0 % of the predictions that matured have no label"),
-                          StartsWith("10.0 % of the labels came after"),
-                          StartsWith("1 label contradicted one that was known")));
+                          StartsWith("10.0 % of the labels arrived after"),
+                          StartsWith("1 label contradicted a known label")));
   ASSERT_EQ(proto.predicted_classes_size(), 2);
   const auto& one = proto.predicted_classes(0);
   EXPECT_EQ(one.predicted_class(), 7);
@@ -143,7 +143,7 @@ v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
   return proto;
 }
 
-TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsWhateverTheyDependOn) {
+TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsInAnyCase) {
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 100}}).warnings(), IsEmpty());
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 101}}).warnings(),
               ElementsAre(StartsWith("10.1 % of the predictions that matured have no label, more "
@@ -154,7 +154,7 @@ TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsWhateverTheyDependOn) {
       ElementsAre(StartsWith("100.0 % of the predictions that matured")));
 }
 
-TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyWhereTheyDifferByMoreThanATrifle) {
+TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyIfTheyDifferSubstantially) {
   // Half a point, of so many that it is certain; and a class of too few to say.
   v1::LabelCoverage proto = Describe({{.predictions = 10000000, .missing = 500000},
                                       {.predictions = 10000000, .missing = 550000},
@@ -166,8 +166,8 @@ TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyWhereTheyDifferByMoreThanATrifle)
                     {.predictions = 10000, .missing = 700}});
   EXPECT_THAT(proto.warnings(),
               ElementsAre(AllOf(StartsWith("labels are missing for 7.0 % of the predictions of "
-                                           "class 2 and 5.5 % of all: "),
-                                HasSubstr("can be false"))));
+                                           "class 2 and 5.5 % of all predictions: "),
+                                HasSubstr("may be false"))));
 }
 
 }  // namespace

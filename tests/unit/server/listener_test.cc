@@ -68,7 +68,7 @@ class ListenerTest : public ::testing::Test {
   std::thread thread_;
 };
 
-TEST_F(ListenerTest, GoesOnAfterAnException) {
+TEST_F(ListenerTest, ContinuesAfterAnException) {
   throws_ = true;
   Connect();
   EXPECT_TRUE(Accepted(1));
@@ -77,7 +77,7 @@ TEST_F(ListenerTest, GoesOnAfterAnException) {
   EXPECT_TRUE(Accepted(2));
 }
 
-TEST_F(ListenerTest, GoesOnAfterTheProcessHadNoDescriptors) {
+TEST_F(ListenerTest, ContinuesAfterTheProcessHadNoDescriptors) {
   // The warning tells that the listener has failed to accept.
   const auto log = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1);
   const auto logger_before = spdlog::default_logger();

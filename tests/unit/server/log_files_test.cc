@@ -105,7 +105,7 @@ class LogFilesTest : public ::testing::Test {
   std::unique_ptr<LogFiles> log_;
 };
 
-TEST_F(LogFilesTest, HoldsWhatWasCommittedAndNothingElse) {
+TEST_F(LogFilesTest, ContainsExactlyTheCommittedData) {
   Open(0, 41);
   EXPECT_EQ(log_->next_log_id(), 41);
   Write({"a", "", "ccc"});
@@ -131,7 +131,7 @@ TEST_F(LogFilesTest, HoldsWhatWasCommittedAndNothingElse) {
   EXPECT_EQ(std::filesystem::file_size(PathOf(41)), kSegment);
 }
 
-TEST_F(LogFilesTest, GoesOnInAnotherFileAndMakesRoomForALargeFrame) {
+TEST_F(LogFilesTest, ContinuesInAnotherFileAndMakesRoomForALargeFrame) {
   Open();
   const std::string half(kSegment / 2, 'x');
   Write({half});
@@ -145,7 +145,7 @@ TEST_F(LogFilesTest, GoesOnInAnotherFileAndMakesRoomForALargeFrame) {
               ElementsAre("1:" + half, "2:" + half, "3:" + std::string(5 * kSegment, 'y'), "4:z"));
 }
 
-TEST_F(LogFilesTest, AFileThatIsTooSmallForItsFirstFrameIsReplaced) {
+TEST_F(LogFilesTest, AFileTooSmallForItsFirstFrameIsReplaced) {
   Open();
   const std::string large(2 * kSegment, 'x');
   Write({large});
@@ -156,7 +156,7 @@ TEST_F(LogFilesTest, AFileThatIsTooSmallForItsFirstFrameIsReplaced) {
 }
 
 // What any process that ended, or disk that lost its newest writes, may leave.
-TEST_F(LogFilesTest, AnyPrefixOfItsBytesIsAPrefixOfItsFrames) {
+TEST_F(LogFilesTest, AnyPrefixOfTheBytesIsAPrefixOfTheFrames) {
   Open();
   std::mt19937 random(1);
   std::vector<std::string> all;
@@ -233,7 +233,7 @@ TEST_F(LogFilesTest, DamageBeforeTheEndIsFound) {
   EXPECT_EQ(Read().size(), 3U);
 }
 
-TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
+TEST_F(LogFilesTest, TruncatedAndMissingFilesAreNamed) {
   Open();
   const std::string half(kSegment / 2, 'x');
   for (int i = 0; i < 4; ++i) Write({half});
@@ -267,7 +267,7 @@ TEST_F(LogFilesTest, FilesThatAreCutOrMissingAreNamed) {
   expect(PathOf(1).string() + " is missing");
 }
 
-TEST_F(LogFilesTest, WhatWasBegunIsFinished) {
+TEST_F(LogFilesTest, AnInterruptedCreationOrRemovalIsCompleted) {
   Open();
   Write({std::string(kSegment / 2, 'x')});
   Write({std::string(kSegment / 2, 'x')});
@@ -280,7 +280,7 @@ TEST_F(LogFilesTest, WhatWasBegunIsFinished) {
   EXPECT_FALSE(std::filesystem::exists(folder() + "/log.new"));
 }
 
-TEST_F(LogFilesTest, AFileThatIsUsedAgainHoldsNothingOfBefore) {
+TEST_F(LogFilesTest, AReusedFileContainsNoOldBatches) {
   Open();
   // Frames of one size: those of before stand where the new ones go.
   const std::string quarter(kSegment / 5, 'x');
@@ -301,7 +301,7 @@ TEST_F(LogFilesTest, AFileThatIsUsedAgainHoldsNothingOfBefore) {
   EXPECT_EQ(Read().back(), "9:" + quarter + "9");
 }
 
-TEST_F(LogFilesTest, TheOldestGoesWhenNothingOfItIsNeeded) {
+TEST_F(LogFilesTest, TheOldestIsRetiredWhenNothingInItIsNeeded) {
   Open();
   const std::string third(kSegment / 3, 'x');
   for (int i = 0; i < 6; ++i) Write({third});
@@ -325,7 +325,7 @@ TEST_F(LogFilesTest, TheOldestGoesWhenNothingOfItIsNeeded) {
   EXPECT_EQ(log_->next_log_id(), 7);
 }
 
-TEST_F(LogFilesTest, TheOldestGoesWhenLittleIsNeeded) {
+TEST_F(LogFilesTest, TheOldestIsRetiredWhenLittleIsNeeded) {
   Open();
   const std::string third(kSegment / 3, 'x');
   for (int i = 0; i < 10; ++i) Write({third});
@@ -345,7 +345,7 @@ TEST_F(LogFilesTest, TheOldestGoesWhenLittleIsNeeded) {
   EXPECT_THAT(needed, ElementsAre(1));
 }
 
-TEST_F(LogFilesTest, ExtentsAreReadByThemselves) {
+TEST_F(LogFilesTest, ExtentsCanBeReadAlone) {
   Open();
   Write({"a", "b"});
   log_->MarkUnneeded(std::vector<std::int64_t>{1});
@@ -406,7 +406,7 @@ TEST_F(LogFilesTest, NoChangedBitChangesWhatIsRead) {
 }
 
 // What a failing disk or a power cut makes of a last frame: zeros, or any part of it.
-TEST_F(LogFilesTest, ALastFrameThatIsGoneIsReported) {
+TEST_F(LogFilesTest, AMissingLastFrameIsReported) {
   Open();
   Write({"first"});
   Write({"second"});
@@ -450,7 +450,7 @@ TEST_F(LogFilesTest, ALastFrameThatIsGoneIsReported) {
   EXPECT_EQ(Read().size(), 4U);
 }
 
-TEST_F(LogFilesTest, WhatIsLeftOfALastFrameIsFound) {
+TEST_F(LogFilesTest, RemainsOfALastFrameAreFound) {
   Open();
   Write({"first"});
   const std::uint64_t last = log_->extents().front().end;
@@ -479,7 +479,7 @@ TEST_F(LogFilesTest, WhatIsLeftOfALastFrameIsFound) {
               ElementsAre("2:second", "3:third", "4:damaged fourth"));
 }
 
-TEST_F(LogFilesTest, WhatWasWrittenIsToldFromWhatWasThereBefore) {
+TEST_F(LogFilesTest, NewDataIsDistinguishedFromOldData) {
   Open();
   const std::string quarter(kSegment / 5, 'x');
   for (int i = 0; i < 8; ++i) Write({quarter});
@@ -598,7 +598,7 @@ TEST_F(LogFilesTest, AFileOfAnotherStoreIsNamedAndKept) {
   EXPECT_EQ(BytesOf(PathOf(1)), BytesOf(kept));
 }
 
-TEST_F(LogFilesTest, ABatchThatIsDamagedIsNotRead) {
+TEST_F(LogFilesTest, ADamagedBatchIsNotRead) {
   Open();
   Write({"first", "second"});
   Flip(PathOf(1), log_->extents().front().end - 40);
@@ -606,7 +606,7 @@ TEST_F(LogFilesTest, ABatchThatIsDamagedIsNotRead) {
   const absl::Status status = log_->ReadBatch(2).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(PathOf(1).string()));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("batch 2 is not as it was written"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("batch 2 differs from what was written"));
 }
 
 }  // namespace

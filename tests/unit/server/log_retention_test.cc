@@ -41,7 +41,7 @@ TEST(LogRetentionTest, KeepsTheWindow) {
   EXPECT_THAT(retention.TakeAll(), ElementsAre(5));
 }
 
-TEST(LogRetentionTest, RejectedBatchesGoWithTheNextSnapshot) {
+TEST(LogRetentionTest, RejectedBatchesAreReleasedWithTheNextSnapshot) {
   LogRetention retention(10, kSnapshotRows);
   retention.Add(1, 4);
   retention.Add(2, 0);
@@ -73,7 +73,7 @@ TEST(LogRetentionTest, SnapshotsAreDueByRowsBatchesAndTime) {
   EXPECT_TRUE(SnapshotDue(retention, kNow));
 }
 
-TEST(LogRetentionTest, WhatTheSnapshotHoldsIsNeededForTheWindowAlone) {
+TEST(LogRetentionTest, CoveredBatchesAreNeededOnlyForTheWindow) {
   LogRetention retention(10, kSnapshotRows);
   EXPECT_EQ(retention.first_log_id(), 1);
   retention.AddOld(1, 4);
@@ -101,7 +101,7 @@ TEST(LogRetentionTest, RejectedBatchesAloneAreDueLate) {
   EXPECT_TRUE(SnapshotDue(retention, kNow));
 }
 
-TEST(LogRetentionTest, SaysWhenASnapshotIsDueSinceTheFirstBatchThatNoneHolds) {
+TEST(LogRetentionTest, ASnapshotIsDueSomeTimeAfterTheFirstBatchItDoesNotCover) {
   constexpr std::chrono::seconds kSecond{1};
   LogRetention retention(10, kSnapshotRows);
   EXPECT_EQ(retention.SnapshotDueAt(kNow), LogRetention::kNever);
@@ -124,7 +124,7 @@ TEST(LogRetentionTest, SaysWhenASnapshotIsDueSinceTheFirstBatchThatNoneHolds) {
   EXPECT_EQ(retention.SnapshotDueAt(kNow + 9 * kSecond), kNow + 9 * kSecond);
 }
 
-TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsMadeAgain) {
+TEST(LogRetentionTest, OneSnapshotAtATimeAndAFailedOneIsRepeated) {
   LogRetention retention(1, kSnapshotRows);
   retention.Add(1, 1);
   retention.Add(2, kSnapshotRows);

@@ -180,7 +180,7 @@ TEST_F(LogUpgradeTest, AMissingFileIsAnError) {
                " ends before batch 4 of the log, but the next file begins with batch 8");
 }
 
-TEST_F(LogUpgradeTest, AnOldFileThatNothingNeedsIsLeftToItsRemoval) {
+TEST_F(LogUpgradeTest, AnUnneededOldFileIsNotUpgraded) {
   WriteThreeSegments();
   ASSERT_TRUE(Upgrade(4).ok());
   EXPECT_THAT(Read(4), SizeIs(5));
@@ -208,7 +208,7 @@ TEST_F(LogUpgradeTest, AFullDiskChangesNothing) {
 
 class KilledLogUpgradeTest : public LogUpgradeTest, public ::testing::WithParamInterface<int> {};
 
-TEST_P(KilledLogUpgradeTest, GoesOn) {
+TEST_P(KilledLogUpgradeTest, Continues) {
   // The process that ends is this test, started once more, on the folder of the first.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   constexpr char kFolder[] = "CALIBD_TEST_FOLDER";

@@ -62,7 +62,7 @@ TEST(ModelDeclarationTest, FillsInTheDefaults) {
   EXPECT_EQ(monitoring.max_groups, 0U);
 }
 
-TEST(ModelDeclarationTest, MonitoringDeclaresTheSameAgain) {
+TEST(ModelDeclarationTest, MonitoringSurvivesARoundTrip) {
   v1::Model model = Declared();
   v1::Monitoring& monitoring = *model.mutable_monitoring();
   monitoring.set_significance_level(0.01);
@@ -97,7 +97,7 @@ TEST(ModelDeclarationTest, StaleAfterIsAtLeastTwiceTheGraceByDefault) {
   EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.stale_after, std::chrono::hours(24));
 }
 
-TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessAskedFor) {
+TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared) {
   // The evidence of 1000 classes takes more than a quarter of 8 MiB.
   v1::Model model = Declared(1000);
   const std::size_t memory = std::size_t{8} << 20;
@@ -139,7 +139,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessAskedFor)
   EXPECT_TRUE(fits->monitoring.disabled);
 }
 
-TEST(ModelDeclarationTest, RefusalsNameTheFieldOfMonitoring) {
+TEST(ModelDeclarationTest, ErrorsNameTheFieldOfMonitoring) {
   const auto refusal_after = [](const std::function<void(v1::Monitoring&)>& change) {
     return RefusalAfter([&](v1::Model& model) { change(*model.mutable_monitoring()); });
   };
@@ -173,7 +173,7 @@ TEST(ModelDeclarationTest, RefusalsNameTheFieldOfMonitoring) {
               HasSubstr(field + "max_groups is 65, expected 1..64"));
 }
 
-TEST(ModelDeclarationTest, ItsProtoDeclaresTheSame) {
+TEST(ModelDeclarationTest, ItsProtoGivesTheSameDeclaration) {
   const auto declaration = CheckDeclaration(Declared(), kMemory);
   ASSERT_TRUE(declaration.ok());
   const auto again = CheckDeclaration(ToProto(*declaration), kMemory);
@@ -181,7 +181,7 @@ TEST(ModelDeclarationTest, ItsProtoDeclaresTheSame) {
   EXPECT_EQ(*again, *declaration);
 }
 
-TEST(ModelDeclarationTest, KernelsRulesAndLensesDeclareTheSameAgain) {
+TEST(ModelDeclarationTest, KernelsRulesAndLensesSurviveARoundTrip) {
   std::vector<v1::Model> models(5, Declared(3));
   models[0].mutable_kernel()->mutable_gaussian();
   models[0].mutable_bandwidth()->mutable_median_off_diagonal()->set_warmup(30);
@@ -213,7 +213,7 @@ TEST(ModelDeclarationTest, KernelsRulesAndLensesDeclareTheSameAgain) {
   EXPECT_EQ(CheckDeclaration(models[3], kMemory)->warmup, 0);
 }
 
-TEST(ModelDeclarationTest, BlockSizeTwoIsAlwaysThere) {
+TEST(ModelDeclarationTest, BlockSizeTwoIsAlwaysPresent) {
   v1::Model model = Declared();
   model.add_block_sizes(50);
   const auto declaration = CheckDeclaration(model, kMemory);
@@ -251,7 +251,7 @@ TEST(ModelDeclarationTest, DefaultsShrinkToTheMemoryOfOneModel) {
   EXPECT_THAT(largest->block_sizes, ElementsAre(2));
 }
 
-TEST(ModelDeclarationTest, MonitoringIsLeftOutWhereItDoesNotFitUnlessItIsDeclared) {
+TEST(ModelDeclarationTest, MonitoringIsDisabledIfItDoesNotFitUnlessItIsDeclared) {
   for (const int class_count : {60000, 100000}) {
     v1::Model model = Declared(class_count);
     // As calibctl sends it when no option is given.
@@ -267,7 +267,7 @@ TEST(ModelDeclarationTest, MonitoringIsLeftOutWhereItDoesNotFitUnlessItIsDeclare
   }
 }
 
-TEST(ModelDeclarationTest, RefusesWhatDoesNotFitIntoTheMemoryOfOneModel) {
+TEST(ModelDeclarationTest, RefusesAModelThatExceedsTheMemoryOfOneModel) {
   v1::Model model = Declared(100000);
   model.set_window(1000000);
   EXPECT_THAT(Refusal(model), HasSubstr("model.window"));
@@ -297,7 +297,7 @@ TEST(ModelDeclarationTest, DefaultMaxPendingFollowsTheDiskOfOneModel) {
   }
 }
 
-TEST(ModelDeclarationTest, RefusesWhatDoesNotFitOnTheDiskOfOneModel) {
+TEST(ModelDeclarationTest, RefusesAModelThatExceedsTheDiskOfOneModel) {
   v1::Model model = WithGrace(2000);
   model.set_max_pending(100000);
   EXPECT_THAT(Refusal(model, kMemory, kDisk),
@@ -310,7 +310,7 @@ TEST(ModelDeclarationTest, RefusesWhatDoesNotFitOnTheDiskOfOneModel) {
   EXPECT_THAT(Refusal(model, kMemory, std::size_t{1} << 20), HasSubstr("model.window with 10000 "));
 }
 
-TEST(ModelDeclarationTest, SaysHowLargeMaxPendingMayBe) {
+TEST(ModelDeclarationTest, ErrorsNameAMaxPendingThatFits) {
   struct Limits {
     int class_count;
     std::size_t memory;
@@ -348,7 +348,7 @@ TEST(ModelDeclarationTest, DefaultModelsFitOnTheDisk) {
   }
 }
 
-TEST(ModelDeclarationTest, RefusesBlocksThatWouldHoldAWriter) {
+TEST(ModelDeclarationTest, RefusesBlocksThatCostTooMuch) {
   v1::Model model = Declared(1000);
   for (const int size : {100, 900, 1000}) model.add_block_sizes(size);
   // 4 (0.5 + 49.5 + 449.5 + 499.5) + 8 for each probability.
@@ -360,7 +360,7 @@ TEST(ModelDeclarationTest, RefusesBlocksThatWouldHoldAWriter) {
   EXPECT_TRUE(CheckDeclaration(model, std::size_t{1} << 32).ok());
 }
 
-TEST(ModelDeclarationTest, EachLensTakesItsPartOfTheBandwidthsWork) {
+TEST(ModelDeclarationTest, TheLensesShareTheWorkLimitOfTheBandwidth) {
   v1::Model model = Declared(1000);
   model.mutable_bandwidth()->mutable_median()->set_warmup(2000);
   ASSERT_TRUE(CheckDeclaration(model, std::size_t{1} << 32).ok());
@@ -369,7 +369,7 @@ TEST(ModelDeclarationTest, EachLensTakesItsPartOfTheBandwidthsWork) {
               HasSubstr("expected 2..1414, the most for 1000 classes and 2 lenses"));
 }
 
-TEST(ModelDeclarationTest, RefusalsNameFieldValueAndExpectation) {
+TEST(ModelDeclarationTest, ErrorsNameFieldValueAndExpectation) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("resnet18"); }), HasSubstr("model.name"));
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("models/-x"); }), HasSubstr("models/-x"));

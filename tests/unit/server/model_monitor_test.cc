@@ -190,7 +190,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_EQ(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->observation, evidence_at);
 }
 
-TEST_F(MonitorTest, ClassesThatAreOffAreRejectedTogetherAndShown) {
+TEST_F(MonitorTest, MiscalibratedClassesAreRejectedAndShown) {
   Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
   Send(bad, 100);
@@ -213,7 +213,7 @@ TEST_F(MonitorTest, ClassesThatAreOffAreRejectedTogetherAndShown) {
             watch.deviating_classes[0].log10_e_value);
 }
 
-TEST_F(MonitorTest, ARejectedClassIsShownThoughItsFrequencyIsRight) {
+TEST_F(MonitorTest, ARejectedClassIsShownEvenIfItsFrequencyIsRight) {
   // Of seven classes the first is predicted too boldly, and comes as often as predicted; the others
   // deviate by chance.
   constexpr std::size_t kM = 7;
@@ -253,7 +253,7 @@ TEST_F(MonitorTest, TheGapOfAnAlarmIsConfidenceMinusAccuracy) {
   EXPECT_NEAR(monitor_.Snapshot().alarms->front().gap, (confidence - correct) / 200, 1e-12);
 }
 
-TEST_F(MonitorTest, AnEvidenceAlarmThatWasDealtWithBeginsTheWatchAnew) {
+TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   Begin();
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 300), 100);
   ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
@@ -287,7 +287,7 @@ TEST_F(MonitorTest, AnEvidenceAlarmThatWasDealtWithBeginsTheWatchAnew) {
   EXPECT_GT(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->id, 1);
 }
 
-TEST_F(MonitorTest, DriftAfterManyGoodObservationsAlarmsOnceAndAnewWhenDealtWith) {
+TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledged) {
   Begin();
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 5000), 100);
   ASSERT_TRUE(monitor_.Snapshot().alarms->empty());
@@ -310,7 +310,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsAlarmsOnceAndAnewWhenDealtWith
   EXPECT_GT(snapshot.alarms->size(), alarms);
 }
 
-TEST_F(MonitorTest, KeepsTheNewestAlarmsAndThoseThatAreActive) {
+TEST_F(MonitorTest, KeepsTheNewestAndTheActiveAlarms) {
   Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 100);
   // The drift alarm that comes with the first stays active all the time.
@@ -384,7 +384,7 @@ class GroupTest : public ::testing::Test {
   std::vector<std::string> values_;
 };
 
-TEST_F(GroupTest, EachOfTheFirstValuesIsWatchedByItselfAndTheOthersTogether) {
+TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
   struct Case {
     std::size_t warmup;
     std::size_t batch;
@@ -427,7 +427,7 @@ TEST_F(GroupTest, EachOfTheFirstValuesIsWatchedByItselfAndTheOthersTogether) {
   }
 }
 
-TEST_F(GroupTest, GoOnWithTheSameBitsWhereTheyWereSavedAlsoInTheWarmup) {
+TEST_F(GroupTest, ContinueASavedStateBitForBitAlsoInTheWarmup) {
   for (const std::size_t warmup : {0U, 150U}) {
     Model whole(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
     for (std::size_t at = 0; at < 1000; at += 50) Apply(whole, at, at + 50);
@@ -449,7 +449,7 @@ TEST_F(GroupTest, GoOnWithTheSameBitsWhereTheyWereSavedAlsoInTheWarmup) {
   }
 }
 
-TEST_F(GroupTest, BeginAnewWithTheModelsWatch) {
+TEST_F(GroupTest, RestartWithTheModelsWatch) {
   Model model(1, Grouped(0, 5), {}, 10, pool_, nullptr);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
   model.strand_state().Observe(bad.view(), GroupValues(std::span(values_).first(300)));
@@ -481,7 +481,7 @@ class StoredMonitorTest : public ::testing::Test {
   const PredictionSet set_ = DrawFrom(GeneratorSpec::M2(kClasses), 1000);
 };
 
-TEST_F(StoredMonitorTest, GoesOnWithTheSameBitsAndAlarmsWhereItWasSaved) {
+TEST_F(StoredMonitorTest, ContinuesASavedStateWithTheSameBitsAndAlarms) {
   for (const std::size_t warmup : {0U, 100U}) {
     const auto play = [&](Model& model, std::size_t first, std::size_t last) {
       for (std::size_t at = first; at < last; at += 50) {
@@ -509,7 +509,7 @@ TEST_F(StoredMonitorTest, GoesOnWithTheSameBitsAndAlarmsWhereItWasSaved) {
   }
 }
 
-TEST_F(StoredMonitorTest, AStateOfBeforeMonitoringIsWatchedFromItsNextObservation) {
+TEST_F(StoredMonitorTest, AStateWithoutMonitoringIsMonitoredFromItsNextObservation) {
   Model before(1, Watched(), {}, 10, pool_, nullptr);
   Apply(before, set_, 0, 400, 100);
   store::v1::ModelState state = before.strand_state().Save();
@@ -523,7 +523,7 @@ TEST_F(StoredMonitorTest, AStateOfBeforeMonitoringIsWatchedFromItsNextObservatio
   EXPECT_EQ(monitor.watch->reading.count, 100);
 }
 
-TEST_F(StoredMonitorTest, RefusesWhatCannotBe) {
+TEST_F(StoredMonitorTest, RefusesImpossibleStates) {
   Model model(1, Watched(), {}, 10, pool_, nullptr);
   Apply(model, set_, 0, 400, 100);
   const store::v1::ModelState good = model.strand_state().Save();

@@ -67,7 +67,7 @@ class ModelTest : public ::testing::Test {
 
 void ExpectEqualBits(double a, double b) { EXPECT_EQ(std::memcmp(&a, &b, sizeof(a)), 0); }
 
-TEST_F(ModelTest, StateDoesNotDependOnHowTheSequenceIsCut) {
+TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
   const PredictionSet set = Draw(1000);
   ModelDeclaration declaration = Declaration(300, 100);
   declaration.lenses = {Lens::Canonical(), Lens::ClassWise(), Lens::Grouped({0, 1, 1})};
@@ -121,7 +121,7 @@ TEST_F(ModelTest, StateDoesNotDependOnHowTheSequenceIsCut) {
   }
 }
 
-TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
+TEST_F(ModelTest, ContinuesASavedStateWithTheSameBits) {
   const PredictionSet set = Draw(1000);
   ModelDeclaration declaration = Declaration(300, 100);
   declaration.lenses = {Lens::Canonical(), Lens::ClassWise(), Lens::Grouped({0, 1, 1})};
@@ -168,7 +168,7 @@ TEST_F(ModelTest, GoesOnWithTheSameBitsWhereItWasSaved) {
   }
 }
 
-TEST_F(ModelTest, DoesNotRestoreWhatIsNotItsOwn) {
+TEST_F(ModelTest, DoesNotRestoreAnotherModelsState) {
   const PredictionSet set = Draw(200);
   Model model(1, Declaration(300, 100), {}, 10, pool_, nullptr);
   model.strand_state().Observe(set.view());
@@ -300,7 +300,7 @@ TEST_F(ModelTest, FixedBandwidthCountsFromTheFirstObservation) {
   EXPECT_EQ(state->window.size(), 3U);
 }
 
-TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowGoesOn) {
+TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowContinues) {
   PredictionSet set;
   set.class_count = kClasses;
   for (int i = 0; i < 20; ++i) {
@@ -320,7 +320,7 @@ TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowGoesOn) {
   EXPECT_EQ(state->window.size(), 15U);
 }
 
-TEST_F(ModelTest, SnapshotsStayAsTheyWere) {
+TEST_F(ModelTest, SnapshotsDoNotChange) {
   const PredictionSet set = Draw(100);
   Model model(1, Declaration(8, 0, 0.5), {}, 10, pool_, nullptr);
   std::vector<std::shared_ptr<const ModelSnapshot>> snapshots;
@@ -337,7 +337,7 @@ TEST_F(ModelTest, SnapshotsStayAsTheyWere) {
   }
 }
 
-TEST(ObservationWindowTest, HoldsTheNewestRowsInChunksOfAnySize) {
+TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySize) {
   const PredictionSet set = Draw(200);
   for (const std::size_t chunk_rows : {1U, 3U, 8U, 64U}) {
     ObservationWindow window(kClasses, 10, chunk_rows);

@@ -79,7 +79,7 @@ TEST(OptionsTest, NonLoopbackAddressNeedsTheInsecureFlag) {
   EXPECT_EQ(Parsed({"--listen", "[::1]:0"}).listen, "[::1]:0");
 }
 
-TEST(OptionsTest, RefusesWrongUsageNamingIt) {
+TEST(OptionsTest, ErrorsNameTheWrongOption) {
   EXPECT_THAT(Refusal({"--no-such-flag"}), HasSubstr("--no-such-flag"));
   EXPECT_THAT(Refusal({"--max-models", "0"}), HasSubstr("--max-models"));
   EXPECT_THAT(Refusal({"--max-models", "many"}), HasSubstr("--max-models"));
@@ -88,7 +88,7 @@ TEST(OptionsTest, RefusesWrongUsageNamingIt) {
   EXPECT_THAT(Refusal({"--listen", "127.0.0.1:65536"}), HasSubstr("65536"));
 }
 
-TEST(OptionsTest, LimitsOfDiskFitOneModelAtLeast) {
+TEST(OptionsTest, DiskLimitsFitAtLeastOneModel) {
   for (const std::string flag : {"--disk-bytes", "--model-disk-bytes"}) {
     const std::string refusal = Refusal({flag.c_str(), "1048576"});
     const std::string expected = flag + ": is 1048576, expected at least ";
@@ -109,7 +109,7 @@ TEST_F(OptionsFileTest, HttpHostsIsAList) {
   EXPECT_THAT(Refusal({"--http-hosts", "a,,b"}), HasSubstr("\"\" is not a host name"));
 }
 
-TEST_F(OptionsFileTest, FlagGoesBeforeEnvironmentBeforeFileBeforeDefault) {
+TEST_F(OptionsFileTest, FlagsOverrideEnvironmentFileAndDefaults) {
   const char* file = Write(
       "max-models = 7\nmax-queued-tests = 7\nwriter-threads = 7\nreflection = true\n"
       "log-format = \"json\"\n");
@@ -129,7 +129,7 @@ TEST_F(OptionsFileTest, UnknownKeyIsAnErrorNamingIt) {
   EXPECT_THAT(Refusal({"--config", file}), HasSubstr("max-modells"));
 }
 
-TEST_F(OptionsFileTest, FileIsHeldToTheSameLimits) {
+TEST_F(OptionsFileTest, TheFileHasTheSameLimits) {
   EXPECT_THAT(Refusal({"--config", Write("max-models = 0\n")}), HasSubstr("--max-models"));
   EXPECT_THAT(Refusal({"--config", Write("max-models = [1]\n")}), HasSubstr("max-models"));
   EXPECT_THAT(Refusal({"--config", Write("max-models = \n")}), HasSubstr("line 1"));
@@ -151,7 +151,7 @@ TEST(OptionsTest, AmountsMustBeNumbersInRange) {
   EXPECT_EQ(Parsed({"--max-test-operations", "2e9"}).max_test_operations, 2e9);
 }
 
-TEST(OptionsTest, AMissingValueIsNotTakenFromTheNextOption) {
+TEST(OptionsTest, TheNextOptionIsNotAValue) {
   EXPECT_THAT(Refusal({"--data-dir=", "--check-config"}),
               HasSubstr("--data-dir: there is no value after =; give one"));
   EXPECT_THAT(Refusal({"--data-dir", "--check-config"}),
@@ -174,7 +174,7 @@ TEST(OptionsTest, ListenAddressesMustNotOverlap) {
 TEST_F(OptionsFileTest, APartThatIsSetMustNotExceedTheWhole) {
   EXPECT_THAT(Refusal({"--max-connections", "10", "--max-connections-per-address", "11"}),
               AllOf(HasSubstr("--max-connections-per-address: 11 is more than"),
-                    HasSubstr("--max-connections 10; lower the one or raise the other")));
+                    HasSubstr("--max-connections 10; lower the first or raise the second")));
   EXPECT_THAT(Refusal({"--max-message-bytes", "20000000", "--call-memory-bytes", "16777216"}),
               HasSubstr("--call-memory-bytes 16777216"));
   EXPECT_THAT(Refusal({"--model-memory-bytes", "4294967297"}),

@@ -54,7 +54,7 @@ class PredictionTrackerTest : public ::testing::Test {
   PredictionTracker tracker_{kGrace, 10};
 };
 
-TEST_F(PredictionTrackerTest, PredictionsMatureInTheirOrderWithTheLabelsThatCameInTime) {
+TEST_F(PredictionTrackerTest, PredictionsMatureInOrderWithTheLabelsThatArrivedInTime) {
   Add(1, seconds(0), {"a", "b"});
   Add(2, seconds(10), {"c"}, {7});
   EXPECT_EQ(tracker_.pending(), 3U);
@@ -70,7 +70,7 @@ TEST_F(PredictionTrackerTest, PredictionsMatureInTheirOrderWithTheLabelsThatCame
   EXPECT_EQ(tracker_.next_due(), PredictionTracker::Elapsed::max());
 }
 
-TEST_F(PredictionTrackerTest, EachLabelIsCountedAsOneThing) {
+TEST_F(PredictionTrackerTest, EachLabelHasOneOutcome) {
   Add(1, seconds(0), {"a", "b"});
   Add(2, seconds(50), {"c", "d"});
   const LabelCounts counts = Label(seconds(60), {"a", "a", "a", "c", "nobody"}, {1, 1, 2, 0, 1});
@@ -85,7 +85,7 @@ TEST_F(PredictionTrackerTest, EachLabelIsCountedAsOneThing) {
   EXPECT_EQ(Label(seconds(100), {"a", "d"}, {1, 1}).late, 1);
 }
 
-TEST_F(PredictionTrackerTest, LabelsHaveTheClassThatWasPredicted) {
+TEST_F(PredictionTrackerTest, LabelsHaveThePredictedClass) {
   Add(1, seconds(0), {"a", "b", "b2"}, {});
   Add(2, seconds(50), {"b3", "c"}, {0, 1});
   EXPECT_THAT(tracker_.PendingByClass(4), ElementsAre(PendingCounts{1, 0}, PendingCounts{3, 1},
@@ -137,7 +137,7 @@ TEST_F(PredictionTrackerTest, MaturedIdsAreKnownForAboutAsLongAgain) {
   EXPECT_EQ(tracker_.next_due(), seconds(201));
 }
 
-TEST_F(PredictionTrackerTest, NothingGoesThatNoSnapshotHolds) {
+TEST_F(PredictionTrackerTest, NothingIsReleasedThatNoSnapshotCovers) {
   Add(1, seconds(0), {"a"});
   EXPECT_EQ(Label(seconds(1), {"a"}, {1}).matched, 1);
   tracker_.KeepLabels(2, Ids({"a"}));
@@ -177,7 +177,7 @@ TEST_F(PredictionTrackerTest, TooManyMaturedIdsAreForgottenEarly) {
 
 // The log as the store has it, and a tracker made from it after each step must do the same
 // as the one that lived through all of it; and so must one whose last step was taken back.
-TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
+TEST_F(PredictionTrackerTest, AStartRestoresIt) {
   struct Row {
     bool labels = false;
     seconds elapsed{};
@@ -297,7 +297,7 @@ TEST_F(PredictionTrackerTest, AtAStartItIsAsItWas) {
   EXPECT_EQ(live->pending(), 0U);
 }
 
-TEST(PredictionIdTest, ComesBackAsItWas) {
+TEST(PredictionIdTest, SurvivesARoundTrip) {
   const std::vector<PredictionId> ids = Ids({"a", "b", ""});
   EXPECT_EQ(DecodeIds(EncodeIds(ids)), ids);
   EXPECT_THAT(DecodeIds("123456789012345"), IsEmpty());
@@ -306,7 +306,7 @@ TEST(PredictionIdTest, ComesBackAsItWas) {
 }
 
 // A start may read rows again that were forgotten before.
-TEST_F(PredictionTrackerTest, AnIdThatComesAgainIsThatOfItsNewestPrediction) {
+TEST_F(PredictionTrackerTest, ARepeatedIdRefersToItsNewestPrediction) {
   Add(1, seconds(0), {"a", "b"});
   tracker_.RestoreLabels(2, Ids({"a"}), std::vector<std::int32_t>{3});
   Add(5, seconds(400), {"a"});
@@ -323,7 +323,7 @@ TEST_F(PredictionTrackerTest, AnIdThatComesAgainIsThatOfItsNewestPrediction) {
   EXPECT_EQ(tracker_.matured_log_id(), 5);
 }
 
-TEST_F(PredictionTrackerTest, LabelsOfNoKnownPredictionAreNotNeeded) {
+TEST_F(PredictionTrackerTest, LabelsWithoutAKnownPredictionAreNotNeeded) {
   tracker_.RestoreLabels(2, Ids({"gone"}), std::vector<std::int32_t>{3});
   Add(3, seconds(0), {"a"});
   EXPECT_THAT(tracker_.FindUnneeded(seconds(0), 1000).log_ids, IsEmpty());

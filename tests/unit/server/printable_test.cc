@@ -8,7 +8,7 @@
 namespace calibd {
 namespace {
 
-TEST(PrintableTest, TakesWhatIsWrittenAndShown) {
+TEST(PrintableTest, AcceptsVisibleText) {
   for (const char* text : {"", "EU-west 1", "Zürich", "日本", "\U0001F600", "نام‌ها",
                            "\U0001F468\u200D\U0001F469", "\xed\x9f\xbf", "\ue000", "\ufffd"}) {
     EXPECT_EQ(FindUnprintable(text), std::nullopt) << text;
@@ -48,7 +48,7 @@ TEST(PrintableTest, NamesTheCodePointAndItsPlace) {
   EXPECT_EQ(FindUnprintable("~\u00a0\u200c\u200d\u2027\u202f\u2070"), std::nullopt);
 }
 
-TEST(PrintableTest, TakesNoBytesThatAreNotUtf8) {
+TEST(PrintableTest, RefusesBytesThatAreNotUtf8) {
   // A lone continuation, overlong forms, surrogates, too large, cut off.
   for (const char* text : {"\x80", "\xff", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
                            "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3",

@@ -45,7 +45,7 @@ TEST_F(ProducerCursorsTest, SameNumberWithOtherContentIsRefusedWhileItIsRemember
   EXPECT_EQ(*cursors_.Check(At(1), 99), Standing::kSettledBefore);
 }
 
-TEST_F(ProducerCursorsTest, HigherEpochFencesLowerOnesAndTheNumberingGoesOn) {
+TEST_F(ProducerCursorsTest, AHigherEpochFencesLowerOnesAndTheNumberingContinues) {
   cursors_.Advance(At(1), 7);
   EXPECT_EQ(*cursors_.Open("p", 3), 2);
   EXPECT_EQ(cursors_.Check(At(2, 0), 7).status().code(), absl::StatusCode::kAborted);
@@ -60,7 +60,7 @@ TEST_F(ProducerCursorsTest, ProducersAreCapped) {
   EXPECT_EQ(cursors_.size(), 2U);
 }
 
-TEST_F(ProducerCursorsTest, AReplayOfTheLogMovesThemOnWithoutAGap) {
+TEST_F(ProducerCursorsTest, AReplayAdvancesThemWithoutAGap) {
   for (std::int64_t sequence = 1; sequence <= 100; ++sequence) {
     cursors_.Advance(At(sequence, 0), static_cast<std::uint64_t>(sequence * 3));
   }
@@ -86,7 +86,7 @@ TEST_F(ProducerCursorsTest, AReplayOfTheLogMovesThemOnWithoutAGap) {
   }
 }
 
-TEST_F(ProducerCursorsTest, ThoseThatMovedAreStored) {
+TEST_F(ProducerCursorsTest, AdvancedCursorsAreStored) {
   const auto moved = [&] {
     std::vector<std::string> names;
     cursors_.VisitMoved([&](const std::string& name, const ProducerCursors::Cursor& /*cursor*/) {

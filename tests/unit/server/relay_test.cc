@@ -132,7 +132,7 @@ TEST_F(RelayTest, AnEvictedIdleConnectionCostsItsClientNoError) {
   }
 }
 
-TEST_F(RelayTest, AConnectionTooManyIsServedHealthChecksOnly) {
+TEST_F(RelayTest, AnExcessConnectionIsServedHealthChecksOnly) {
   Start(2, 1);
   // A call whose request stays incomplete, so that the connection is not idle.
   const int busy = ConnectTo(endpoint_->address());

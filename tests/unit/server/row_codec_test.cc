@@ -56,7 +56,7 @@ TEST(RowCodecTest, ARowIsReadAsItWasWritten) {
   }
 }
 
-TEST(RowCodecTest, SinglePrecisionTakesHalfTheRoom) {
+TEST(RowCodecTest, SinglePrecisionNeedsHalfTheSpace) {
   RowValues values = Values(std::vector<double>(2000, 0.5));
   EXPECT_LT(EncodeRow(Observations(values)).size(), 8100U);
   values.probabilities.assign(2000, 0.1);
@@ -64,7 +64,7 @@ TEST(RowCodecTest, SinglePrecisionTakesHalfTheRoom) {
 }
 
 // What is written by hand, as protobuf writes it.
-TEST(RowCodecTest, BytesAreThoseOfProtobuf) {
+TEST(RowCodecTest, EncodesLikeProtobuf) {
   for (const std::size_t rows : {1U, 3U, 700U}) {
     for (const bool single : {false, true}) {
       RowValues values;
@@ -141,7 +141,7 @@ TEST(RowCodecTest, DamageIsDataLoss) {
   EXPECT_EQ(code(RejectedRow{.rows = -1}), absl::StatusCode::kDataLoss);
 }
 
-TEST(RowCodecTest, NumbersThatCannotBeAreDataLoss) {
+TEST(RowCodecTest, ImpossibleNumbersAreDataLoss) {
   const auto code = [](const std::function<void(ObservationsRow&)>& change) {
     LogRow row = Observations();
     change(*row.As<ObservationsRow>());

@@ -28,7 +28,7 @@ void Append(const PredictionBatch& batch, PredictionSet& set) {
   set.labels.insert(set.labels.end(), batch.labels.begin(), batch.labels.end());
 }
 
-TEST(RowScreenTest, CountsRowsThatAreThereAgainWhileTheyAreNew) {
+TEST(RowScreenTest, CountsRepeatedRowsAmongTheNewest) {
   RowScreen screen(100);
   const PredictionSet set = Drawn(200);
   screen.Add(set.view().rows(0, 60));
@@ -50,7 +50,7 @@ TEST(RowScreenTest, CountsRowsThatAreThereAgainWhileTheyAreNew) {
   EXPECT_EQ(screen.counts().duplicates, 0);
 }
 
-TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyCut) {
+TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyBatches) {
   const PredictionSet pool = Drawn(40);
   std::mt19937_64 random(3);
   PredictionSet sent;
@@ -77,7 +77,7 @@ TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyCut) {
   EXPECT_EQ(at_once.counts().duplicates, expected);
 }
 
-TEST(RowScreenTest, SeesADataSetThatComesAgainIfTheWindowHoldsIt) {
+TEST(RowScreenTest, DetectsARepeatedDataSetThatFitsTheWindow) {
   const PredictionSet set = Drawn(3000);
   for (const std::size_t window : {2999U, 3000U, 10000U}) {
     RowScreen screen(window);
@@ -93,7 +93,7 @@ TEST(RowScreenTest, SeesADataSetThatComesAgainIfTheWindowHoldsIt) {
   EXPECT_LT(RowScreen::MaxMemory(10000000), 2U << 20);
 }
 
-TEST(RowScreenTest, OneNumberOfSixDigitsMayComeAgainByChance) {
+TEST(RowScreenTest, OneNumberWithSixDigitsMayRepeatByChance) {
   // Of two classes: 12000 draws among a million.
   PredictionSet set;
   set.class_count = 2;
@@ -108,7 +108,7 @@ TEST(RowScreenTest, OneNumberOfSixDigitsMayComeAgainByChance) {
   EXPECT_EQ(screen.counts().duplicates, 0);
 }
 
-TEST(RowScreenTest, TellsHowManyDigitsWerePrinted) {
+TEST(RowScreenTest, CountsTheDecimalDigits) {
   for (const bool single : {false, true}) {
     for (int digits = 1; digits <= 8; ++digits) {
       const double scale = std::pow(10, digits);
@@ -155,7 +155,7 @@ TEST(RowScreenTest, DigitsAreThoseOfTheNewestRows) {
   EXPECT_EQ(screen.counts().at_most_digits[0], 0);
 }
 
-TEST(RowScreenTest, TakesNoMemory) {
+TEST(RowScreenTest, AllocatesNoMemory) {
   const PredictionSet set = Drawn(20000);
   for (const std::size_t window : {10U, 100U, 850U, 1700U, 2048U, 100000U}) {
     RowScreen screen(window);
@@ -165,7 +165,7 @@ TEST(RowScreenTest, TakesNoMemory) {
   }
 }
 
-TEST(RowScreenTest, HardPredictionsAreKnown) {
+TEST(RowScreenTest, DetectsHardPredictions) {
   PredictionSet set;
   set.class_count = 2;
   for (int i = 0; i < 50; ++i) {

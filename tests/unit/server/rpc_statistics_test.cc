@@ -10,7 +10,7 @@
 namespace calibd::server {
 namespace {
 
-TEST(RpcStatisticsTest, MethodsThatAreNotRegisteredAreCountedTogether) {
+TEST(RpcStatisticsTest, UnregisteredMethodsAreCountedTogether) {
   RpcStatistics statistics(RegisteredMethods(/*reflection=*/false));
   const std::size_t unknown = statistics.Find("/made.up/Method");
   for (const std::string_view path :
@@ -38,7 +38,7 @@ TEST(RpcStatisticsTest, MethodsThatAreNotRegisteredAreCountedTogether) {
   EXPECT_EQ(calls[1].handled[static_cast<std::size_t>(absl::StatusCode::kUnimplemented)], 3);
 }
 
-TEST(RegisteredMethodsTest, HoldEveryMethodWithItsType) {
+TEST(RegisteredMethodsTest, ContainEveryMethodWithItsType) {
   std::set<std::string> found;
   for (const RpcMethod& method : RegisteredMethods(/*reflection=*/true)) {
     found.insert(method.service + "/" + method.method + " " + method.type);

@@ -39,7 +39,7 @@ rpc::Status Wire(const absl::Status& status) {
   return wire;
 }
 
-TEST(StatusMappingTest, EveryCodeGoesOverWithAnErrorInfo) {
+TEST(StatusMappingTest, EveryCodeHasAnErrorInfo) {
   for (int code = 1; code <= 16; ++code) {
     const rpc::Status wire =
         Wire(absl::Status(static_cast<absl::StatusCode>(code), "what happened"));
@@ -114,7 +114,7 @@ TEST(StatusMappingTest, MessageAndDetailsStayBelowFourKibibytes) {
   EXPECT_EQ(info.reason(), "REASON");
 }
 
-TEST(StatusMappingTest, MessagesAreCutBetweenCharacters) {
+TEST(StatusMappingTest, MessagesAreTruncatedBetweenCharacters) {
   std::string text = "x";
   for (int i = 0; i < 1000; ++i) text += "\u00e9";
   const rpc::Status wire = ToRpcStatus(absl::InternalError(text));
@@ -136,7 +136,7 @@ TEST(StatusMappingTest, ExceptionsBecomeErrorsWithoutTheirText) {
             absl::AbortedError("x"));
 }
 
-TEST(QuotedTest, EscapesAndCuts) {
+TEST(QuotedTest, EscapesAndTruncates) {
   EXPECT_EQ(Quoted("a\r\n\x1b\"\xff"), R"("a\r\n\x1b\"\xff")");
   EXPECT_EQ(Quoted("abcdef", 3), "\"abc\"...");
 }

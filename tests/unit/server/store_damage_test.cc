@@ -182,7 +182,7 @@ TEST_F(StoreDamageTest, EveryColumnOfEveryTableIsChecked) {
   }
 }
 
-TEST_F(StoreDamageTest, LostRowsAreMissed) {
+TEST_F(StoreDamageTest, LostRowsAreDetected) {
   for (const char* table : {"models", "cursors", "maturity", "snapshots", "log", "history_spans"}) {
     SCOPED_TRACE(table);
     const std::string rest =
@@ -194,7 +194,7 @@ TEST_F(StoreDamageTest, LostRowsAreMissed) {
   ExpectDamage(OpenAndStart(Changed("DELETE FROM tables WHERE name = x'6c6f67'")), "log");
 }
 
-TEST_F(StoreDamageTest, RowsThatComeBackOrAreOlderAreFound) {
+TEST_F(StoreDamageTest, ReappearingAndOlderRowsAreDetected) {
   // A row that was valid: of a model that was deleted since, and of an older cursor.
   const std::string row = "(SELECT checksum FROM old.cursors WHERE producer_id = x'70' LIMIT 1)";
   {
@@ -222,7 +222,7 @@ TEST_F(StoreDamageTest, RowsThatComeBackOrAreOlderAreFound) {
                "cursors");
 }
 
-TEST_F(StoreDamageTest, ContentsThatWereSwappedAreFound) {
+TEST_F(StoreDamageTest, SwappedContentsAreDetected) {
   ExpectDamage(
       OpenAndStart(Changed("UPDATE snapshots SET (data, checksum) = (SELECT data, checksum "
                            "FROM snapshots AS other WHERE other.model_id != "
@@ -234,7 +234,7 @@ TEST_F(StoreDamageTest, ContentsThatWereSwappedAreFound) {
                "snapshots");
 }
 
-TEST_F(StoreDamageTest, TheSchemaIsCheckedToTheLetter) {
+TEST_F(StoreDamageTest, TheSchemaMustMatchExactly) {
   ExpectDamage(OpenAndStart(Changed("DROP TABLE maturity")), "tables");
   ExpectDamage(OpenAndStart(Changed("CREATE TABLE more (id)")), "more");
   ExpectDamage(OpenAndStart(Changed("ALTER TABLE log RENAME COLUMN data TO dota")), "log");
@@ -247,7 +247,7 @@ TEST_F(StoreDamageTest, TheSchemaIsCheckedToTheLetter) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(StoreDamageTest, APartOfAHistoryThatLacksARowIsNotAnswered) {
+TEST_F(StoreDamageTest, APartOfAHistoryWithAMissingRowIsAnError) {
   for (std::int64_t lost = 1; lost <= kBuckets; ++lost) {
     const std::string folder =
         Changed(absl::StrCat("DELETE FROM history WHERE model_id = 1 AND start_s = ", lost * 10));
@@ -262,7 +262,7 @@ TEST_F(StoreDamageTest, APartOfAHistoryThatLacksARowIsNotAnswered) {
   }
 }
 
-TEST_F(StoreDamageTest, PartsOfAHistoryHoldTheirRows) {
+TEST_F(StoreDamageTest, PartsOfAHistoryContainTheirRows) {
   for (std::int64_t from = 0; from <= kBuckets + 1; ++from) {
     for (std::int64_t end = from; end <= kBuckets + 2; ++end) {
       std::vector<std::int64_t> starts;
@@ -277,7 +277,7 @@ TEST_F(StoreDamageTest, PartsOfAHistoryHoldTheirRows) {
   }
 }
 
-TEST_F(StoreDamageTest, AHistoryStaysLinkedWhereverItIsWritten) {
+TEST_F(StoreDamageTest, AHistoryStaysLinkedAfterAnyWrite) {
   const std::string folder = Copy();
   auto store = LocalStore::Open(folder, kSegment);
   ASSERT_TRUE(store.ok() && Start(**store).ok());
@@ -358,7 +358,7 @@ TEST_F(StoreDamageTest, MissingAndForeignFilesAreNamed) {
   }
 }
 
-TEST_F(StoreDamageTest, ALostOrForeignWriteAheadLogIsMissed) {
+TEST_F(StoreDamageTest, ALostOrForeignWriteAheadLogIsDetected) {
   ASSERT_GT(std::filesystem::file_size(killed_ + "/calibd.db-wal"), 0U);
   std::string copy = Copy(/*killed=*/true);
   std::filesystem::remove(copy + "/calibd.db-wal");
@@ -384,7 +384,7 @@ TEST_F(StoreDamageTest, AnOlderDatabaseOfTheSameStoreIsRefused) {
   ExpectDamage(OpenAndStart(data_), "ends with transaction");
 }
 
-TEST_F(StoreDamageTest, AStartThatFailsDoesNotMakeTheNextOneLessStrict) {
+TEST_F(StoreDamageTest, AFailedStartDoesNotMakeTheNextOneLessStrict) {
   // The log is cut: it ends before it ended when the store was closed.
   const std::string copy = Changed("DELETE FROM models");
   for (int i = 0; i < 2; ++i) {
@@ -395,7 +395,7 @@ TEST_F(StoreDamageTest, AStartThatFailsDoesNotMakeTheNextOneLessStrict) {
   }
 }
 
-TEST_F(StoreDamageTest, OnlyAStoreThatWasRecoveredIsClosedInOrder) {
+TEST_F(StoreDamageTest, OnlyARecoveredStoreIsMarkedAsClosed) {
   const std::string copy = Copy(/*killed=*/true);
   const auto clean = [&copy] { return (*StoreFile::Open(copy))->mark().clean; };
   {

@@ -42,7 +42,7 @@ class StoreFileTest : public ::testing::Test {
                         .end_log_id = 53};
 };
 
-TEST_F(StoreFileTest, HoldsTheMarkThatWasWrittenLast) {
+TEST_F(StoreFileTest, ContainsTheLastMark) {
   EXPECT_EQ(*Read(), std::nullopt);
   // What an interrupted Create leaves.
   std::ofstream(folder() + "/store.new") << "half";
@@ -91,7 +91,7 @@ TEST_F(StoreFileTest, NoChangedBitChangesTheMark) {
   EXPECT_EQ(damaged, 8U * 80);
 }
 
-TEST_F(StoreFileTest, ACutFileIsDamage) {
+TEST_F(StoreFileTest, ATruncatedFileIsDamage) {
   ASSERT_TRUE(StoreFile::Create(folder(), mark_).ok());
   const std::string bytes = Bytes();
   for (std::size_t size = 0; size < 80; ++size) {

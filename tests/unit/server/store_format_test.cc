@@ -126,7 +126,7 @@ std::vector<Row> Rows() {
   return rows;
 }
 
-TEST(StoreFormatTest, RowsAreWrittenAsEver) {
+TEST(StoreFormatTest, RowsAreWrittenUnchanged) {
   for (const Row& one : Rows()) {
     std::string encoded = EncodeRow(one.row);
     AppendElapsed(one.row.elapsed, encoded);
@@ -190,7 +190,7 @@ void ExpectSameRow(const LogRow& read, const LogRow& expected) {
 }
 
 // batch_*: the form before LogRow.
-TEST(StoreFormatTest, RowsAreReadAsEver) {
+TEST(StoreFormatTest, OldRowsAreReadUnchanged) {
   for (const Row& one : Rows()) {
     for (const std::string prefix : {"row_", "batch_"}) {
       SCOPED_TRACE(prefix + one.name);
@@ -381,7 +381,7 @@ store::v1::MonitorState MonitorOf17() {
   return monitor;
 }
 
-TEST(StoreFormatTest, WatchedStatesAreWrittenAsEver) {
+TEST(StoreFormatTest, MonitoredStatesAreWrittenUnchanged) {
   ThreadPool pool("test", 1);
   Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
   store::v1::ModelState state = State();
@@ -412,7 +412,7 @@ TEST(StoreFormatTest, StatesWithoutExpertIdsHaveExperts1To34) {
   EXPECT_EQ(evidence.log_offset() == 0, evidence.expert_ids_size() == 34);
 }
 
-TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
+TEST(StoreFormatTest, OldMonitoredStatesAreReadUnchanged) {
   store::v1::ModelState golden;
   ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_watched")));
   ThreadPool pool("test", 1);
@@ -479,7 +479,7 @@ TEST(StoreFormatTest, WatchedStatesAreReadAsEver) {
   EXPECT_FALSE(active.acknowledge_time.has_value());
 }
 
-TEST(StoreFormatTest, EvidenceAgainstClassesBeginsWhereAStateHasNone) {
+TEST(StoreFormatTest, ClassEvidenceBeginsAfterAStateWithoutIt) {
   ThreadPool pool("test", 1);
   Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
   store::v1::ModelState state = State();
@@ -500,7 +500,7 @@ TEST(StoreFormatTest, EvidenceAgainstClassesBeginsWhereAStateHasNone) {
   }
 }
 
-TEST(StoreFormatTest, StatesAreWrittenAsEver) {
+TEST(StoreFormatTest, StatesAreWrittenUnchanged) {
   ThreadPool pool("test", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
   const absl::Status restored = model.strand_state().Restore(State());
@@ -508,7 +508,7 @@ TEST(StoreFormatTest, StatesAreWrittenAsEver) {
   ExpectGolden("model_state", model.strand_state().Save().SerializeAsString());
 }
 
-TEST(StoreFormatTest, StatesAreReadAsEver) {
+TEST(StoreFormatTest, OldStatesAreReadUnchanged) {
   store::v1::ModelState golden;
   ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state")));
   ThreadPool pool("test", 1);
@@ -556,7 +556,7 @@ TEST(StoreFormatTest, StatesAreReadAsEver) {
   }
 }
 
-TEST(StoreFormatTest, LabelsOfClassesAreCountedFromWhereAStateHasNone) {
+TEST(StoreFormatTest, ClassLabelCountsBeginAfterAStateWithoutThem) {
   ThreadPool pool("test", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
   store::v1::ModelState state = State();
@@ -594,14 +594,14 @@ HistoryBucket Bucket() {
   return bucket;
 }
 
-TEST(StoreFormatTest, BucketsOfTheHistoryAreWrittenAndReadAsEver) {
+TEST(StoreFormatTest, HistoryBucketsKeepTheirFormat) {
   ExpectGolden("history_bucket", EncodeHistoryBucket(Bucket()));
   const auto read = DecodeHistoryBucket(ReadGolden("history_bucket"));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(*read == Bucket());
 }
 
-TEST(StoreFormatTest, OpenHistoriesAreWrittenAndReadAsEver) {
+TEST(StoreFormatTest, OpenHistoriesKeepTheirFormat) {
   History history;
   const auto time = History::Time(std::chrono::microseconds(1700000000123456));
   for (int minute = 0; minute < 2; ++minute) {
@@ -652,11 +652,11 @@ ProducerCursors::Cursor Cursor() {
   return *cursors.Get("p");
 }
 
-TEST(StoreFormatTest, CursorsAreWrittenAsEver) {
+TEST(StoreFormatTest, CursorsAreWrittenUnchanged) {
   ExpectGolden("cursor_contents", EncodeContents(Cursor()));
 }
 
-TEST(StoreFormatTest, CursorsAreReadAsEver) {
+TEST(StoreFormatTest, OldCursorsAreReadUnchanged) {
   ProducerCursors::Cursor read;
   ASSERT_TRUE(DecodeContents(ReadGolden("cursor_contents"), read));
   EXPECT_EQ(read.content_hashes, Cursor().content_hashes);

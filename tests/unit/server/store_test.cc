@@ -86,7 +86,7 @@ class StoreTest : public ::testing::Test {
   std::unique_ptr<LocalStore> store_;
 };
 
-TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
+TEST_F(StoreTest, ContainsExactlyTheCommittedData) {
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->InsertModel(1, Named("models/a")).ok());
   ASSERT_TRUE(store_->Commit().ok());
@@ -142,7 +142,7 @@ TEST_F(StoreTest, HoldsWhatWasCommittedAndNothingElse) {
   EXPECT_EQ(cursors, 1);
 }
 
-TEST_F(StoreTest, IdsAreNeverUsedAgain) {
+TEST_F(StoreTest, IdsAreNeverReused) {
   ASSERT_TRUE(store_->Begin().ok());
   ASSERT_TRUE(store_->InsertModel(7, Named("models/a")).ok());
   ASSERT_TRUE(store_->Commit().ok());
@@ -202,7 +202,7 @@ class RetirementTest : public StoreTest {
   }
 };
 
-TEST_F(RetirementTest, SaysWhatIsWrittenInTheLogAndNotWhatItsFilesTake) {
+TEST_F(RetirementTest, ReportsWrittenBytesInsteadOfFileSizes) {
   const std::int64_t empty = store_->sizes().log_bytes;
   EXPECT_LT(empty, 1000);
   Append(1, 5000);
@@ -217,7 +217,7 @@ TEST_F(RetirementTest, SaysWhatIsWrittenInTheLogAndNotWhatItsFilesTake) {
   EXPECT_LT(store_->sizes().log_bytes, 51 * 5200);
 }
 
-TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
+TEST_F(RetirementTest, NeededRowsStayAndTheRestIsRemoved) {
   // Every 20th is of an idle model and stays needed.
   std::vector<std::int64_t> kept;
   std::int64_t most = 0;
@@ -255,7 +255,7 @@ TEST_F(RetirementTest, WhatIsNeededStaysAndTheRestGoes) {
   EXPECT_EQ(RowsOfTheDatabase(), 0);
 }
 
-TEST_F(RetirementTest, NothingGoesWhileTheLogIsHeld) {
+TEST_F(RetirementTest, NothingIsRetiredWhileTheLogIsHeld) {
   store_->HoldLog();
   for (std::int64_t id = 1; id <= 100; ++id) {
     Append(1, 3000);
@@ -291,7 +291,7 @@ TEST_F(StoreTest, CheckpointsLoseNothing) {
             50);
 }
 
-TEST(DatabaseTest, ErrorsSayWhatCannotBeDoneAndNoStatement) {
+TEST(DatabaseTest, ErrorsNameTheFailedActionButNoStatement) {
   const testing::TemporaryFolder folder;
   const std::string path = (folder.path() / "calibd.db").string();
   absl::StatusOr<Database> database = Database::Open(path);

@@ -11,7 +11,7 @@
 namespace calibd::server {
 namespace {
 
-TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceAlsoFromItsOwnTasks) {
+TEST(ThreadPoolTest, ParallelForCallsEveryIndexOnceEvenFromATaskOfThePool) {
   ThreadPool pool("test", 3);
   std::vector<std::promise<void>> done(4);
   std::vector<std::vector<std::atomic<int>>> calls(4);
@@ -41,7 +41,7 @@ TEST(ThreadPoolTest, ParallelForThrowsTheFirstExceptionAfterAllCallsAreDone) {
   EXPECT_EQ(ran, 1000);
 }
 
-TEST(ThreadPoolTest, StopRunsWhatIsQueued) {
+TEST(ThreadPoolTest, StopRunsQueuedTasks) {
   std::atomic<int> ran = 0;
   ThreadPool pool("test", 2);
   for (int i = 0; i < 100; ++i) {

@@ -171,7 +171,7 @@ TEST_F(WalCheckTest, NoLossIsSilent) {
 }
 
 // A power cut may leave any part of the last transaction that was not synced.
-TEST_F(WalCheckTest, AnIncompleteLastTransactionIsNoDamage) {
+TEST_F(WalCheckTest, AnIncompleteLastTransactionIsNotDamage) {
   for (int i = 0; i < 4; ++i) Insert(6);
   Checkpoint();
   Insert(1);
@@ -200,7 +200,7 @@ TEST_F(WalCheckTest, AnIncompleteLastTransactionIsNoDamage) {
 
 // SQLite writes over what a power cut left of a transaction and keeps the salts. Frames of the
 // transaction that it did not reach are still there when the power is cut again.
-TEST_F(WalCheckTest, WhatAPowerCutLeftDoesNotComeBackAfterASecondOne) {
+TEST_F(WalCheckTest, RemainsOfAPowerCutDoNotReappearAfterAnother) {
   for (int i = 0; i < 4; ++i) Insert(12);
   Checkpoint();
   Insert(1);
@@ -241,7 +241,7 @@ TEST_F(WalCheckTest, WhatAPowerCutLeftDoesNotComeBackAfterASecondOne) {
   EXPECT_EQ(RowsOfCopy(), rows);
 }
 
-TEST_F(WalCheckTest, ACutLogHasFewerTransactions) {
+TEST_F(WalCheckTest, ATruncatedLogHasFewerTransactions) {
   for (int i = 0; i < 3; ++i) Insert(2);
   const std::string wal = Wal();
   const std::int64_t commits = Check(wal)->commits;

@@ -265,7 +265,7 @@ class EvidenceProcess {
 // projections add, so that SKCE_uq is over pairs across parts too; the detectors' statistics are
 // averaged, and their run length counts the predictions of one part. The result is for reading
 // only: parts continue separately. Their offsets have no part in it, so a maximum over readings
-// must start anew when the experts change. Errors: InvalidArgument when parts is empty, or they
+// must restart when the experts change. Errors: InvalidArgument when parts is empty, or they
 // differ in size. Cost: O(D m) a part.
 [[nodiscard]] absl::StatusOr<EvidenceReading> CombineDisjoint(
     std::span<const EvidenceState* const> parts);

@@ -39,7 +39,8 @@ enum class ExpertKind {
 };
 
 struct Expert {
-  // Names the expert in saved states: greater than 0, unique, and never used for another expert.
+  // Identifies the expert in saved states: greater than 0, unique, and never used for another
+  // expert.
   std::int32_t id;
   ExpertKind kind;
   // c, eta, theta, beta or pi.
