@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/compute/window_jobs.h"
+#include "server/ingest/commit_queue.h"
 #include "server/ingest/ingestor.h"
 #include "server/ingest/open_streams.h"
 #include "server/ingest/recovery.h"
@@ -17,7 +18,6 @@
 #include "server/net/relay_statistics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
-#include "server/ingest/commit_queue.h"
 
 namespace calibd::server {
 

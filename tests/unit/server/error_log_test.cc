@@ -51,9 +51,10 @@ TEST_F(ErrorLogTest, CountsFurtherErrors) {
   for (std::size_t i = 0; i < ErrorLog::kMostLines; ++i) log.Log(std::to_string(i));
   EXPECT_THAT(Lines(), SizeIs(ErrorLog::kMostLines));
   for (int i = 0; i < 7; ++i) log.Log("more " + std::to_string(i));
-  EXPECT_THAT(Lines(), ElementsAre("error further damaged places that are not logged individually: 1",
-                                   "error further damaged places that are not logged individually: 2",
-                                   "error further damaged places that are not logged individually: 4"));
+  EXPECT_THAT(Lines(),
+              ElementsAre("error further damaged places that are not logged individually: 1",
+                          "error further damaged places that are not logged individually: 2",
+                          "error further damaged places that are not logged individually: 4"));
 }
 
 TEST_F(ErrorLogTest, LogsAMessageAgainInTheNextInterval) {
