@@ -32,6 +32,7 @@
 #include <variant>
 #include <vector>
 
+#include "benchmark/no_op_service.h"
 #include "calibd/core/generator.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
@@ -68,79 +69,6 @@ void Check(bool ok, const std::string& what) {
 double PerSecond(std::int64_t count, Clock::duration duration) {
   return static_cast<double>(count) / Seconds(duration).count();
 }
-
-// What gRPC alone takes: reads messages as they come and acknowledges the newest.
-class NoOpStream final : public grpc::ServerBidiReactor<Request, Response> {
- public:
-  explicit NoOpStream(int max_batches_in_flight) : max_batches_in_flight_(max_batches_in_flight) {
-    StartRead(&request_);
-  }
-
-  void OnReadDone(bool ok) override {
-    const std::lock_guard lock(mutex_);
-    const bool ends = !ok || request_.has_finish();
-    if (ok) Answer();
-    if (ends) {
-      ending_ = true;
-    } else {
-      StartRead(&request_);
-    }
-    Advance();
-  }
-
-  void OnWriteDone(bool /*ok*/) override {
-    const std::lock_guard lock(mutex_);
-    writing_ = false;
-    Advance();
-  }
-
-  void OnDone() override { delete this; }
-
- private:
-  void Answer() {
-    if (request_.has_open()) {
-      next_.mutable_opened()->set_next_sequence(1);
-      next_.mutable_opened()->set_max_batches_in_flight(max_batches_in_flight_);
-    } else if (request_.has_batch()) {
-      next_.mutable_ack()->set_sequence(request_.batch().sequence());
-    } else {
-      next_.mutable_finished()->set_last_sequence(request_.finish().last_sequence());
-    }
-  }
-
-  void Advance() {
-    if (writing_) return;
-    if (next_.message_case() != Response::MESSAGE_NOT_SET) {
-      writing_ = true;
-      written_.Swap(&next_);
-      next_.Clear();
-      StartWrite(&written_);
-    } else if (ending_) {
-      Finish(grpc::Status::OK);
-    }
-  }
-
-  const int max_batches_in_flight_;
-  std::mutex mutex_;
-  Request request_;
-  Response next_;
-  Response written_;
-  bool writing_ = false;
-  bool ending_ = false;
-};
-
-class NoOpService final : public v1::IngestService::CallbackService {
- public:
-  explicit NoOpService(int max_batches_in_flight) : max_batches_in_flight_(max_batches_in_flight) {}
-
-  grpc::ServerBidiReactor<Request, Response>* StreamObservations(
-      grpc::CallbackServerContext* /*context*/) override {
-    return new NoOpStream(max_batches_in_flight_);
-  }
-
- private:
-  const int max_batches_in_flight_;
-};
 
 // Serves with gRPC alone, without calibd's relay, until it is killed. The limits are calibd's,
 // those of the environment too.
