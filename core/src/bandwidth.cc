@@ -47,16 +47,17 @@ class DistanceSelection {
 
   // The distances of 0-based ranks `low` and `high`, high <= low + 1.
   absl::StatusOr<std::pair<double, double>> Select(std::uint64_t low, std::uint64_t high) {
-    // A sample usually brackets the ranks; otherwise their bits are determined digit by digit,
-    // which always succeeds.
     const auto [from, to] = Bracket(low, high);
     absl::StatusOr<Gathered> gathered = Gather(from, to);
     if (!gathered.ok()) return gathered.status();
-    if (!gathered->Holds(low, high)) {
-      gathered = GatherByDigits(low, high);
-      if (!gathered.ok()) return gathered.status();
-    }
-    return gathered->At(low, high);
+    if (gathered->Holds(low, high)) return gathered->At(low, high);
+    // The sample did not bracket the ranks closely. Determining their bits always succeeds.
+    gathered = GatherByDigits(low);
+    if (!gathered.ok()) return gathered.status();
+    if (gathered->Holds(low, high)) return gathered->At(low, high);
+    absl::StatusOr<Gathered> next = GatherByDigits(high);
+    if (!next.ok()) return next.status();
+    return std::pair(gathered->At(low, low).first, next->At(high, high).first);
   }
 
  private:
@@ -166,13 +167,12 @@ class DistanceSelection {
   }
 
   // The bits of non-negative doubles have the same order as the doubles. Determines the bits of the
-  // distance of rank `low`, 16 at a time, until the distances that share the known leading bits can
+  // distance of this rank, 16 at a time, until the distances that share the known leading bits can
   // be gathered.
-  absl::StatusOr<Gathered> GatherByDigits(std::uint64_t low, std::uint64_t high) const {
+  absl::StatusOr<Gathered> GatherByDigits(std::uint64_t rank) const {
     constexpr int kDigitBits = 16;
     constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
     std::uint64_t prefix = 0;
-    std::uint64_t rank = low;
     for (int shift = 64 - kDigitBits; shift >= 0; shift -= kDigitBits) {
       std::vector<std::uint64_t> counts(kDigits);
       std::mutex mutex;
@@ -201,43 +201,11 @@ class DistanceSelection {
       while (rank >= counts[digit]) rank -= counts[digit++];
       prefix = (prefix << kDigitBits) | digit;
       if (counts[digit] <= kMaxGathered / 2 || shift == 0) {
-        const auto from = std::bit_cast<double>(prefix << shift);
-        auto to = std::bit_cast<double>((prefix << shift) | ((std::uint64_t{1} << shift) - 1));
-        // `high` may be the next distance above the interval.
-        if (rank + (high - low) >= counts[digit]) {
-          absl::StatusOr<double> next = SmallestAbove(to);
-          if (!next.ok()) return next.status();
-          return GatherTwo(low, from, to, *next);
-        }
-        return Gather(from, to);
+        return Gather(std::bit_cast<double>(prefix << shift),
+                      std::bit_cast<double>((prefix << shift) | ((std::uint64_t{1} << shift) - 1)));
       }
     }
     return absl::InternalError("a rank beyond the number of distances");
-  }
-
-  // `low` is the last distance of [from, to] and `high` is the next one, `above`.
-  absl::StatusOr<Gathered> GatherTwo(std::uint64_t low, double from, double to,
-                                     double above) const {
-    absl::StatusOr<Gathered> inside = Gather(from, to);
-    if (!inside.ok()) return inside.status();
-    Gathered two;
-    two.below = low;
-    two.inside = 2;
-    two.values = {inside->largest, above};
-    return two;
-  }
-
-  absl::StatusOr<double> SmallestAbove(double bound) const {
-    std::array<double, kTileGroups> parts;
-    parts.fill(HUGE_VAL);
-    const absl::Status status =
-        ForEachDistance([&](std::size_t group, std::span<const double> distances) {
-          for (const double distance : distances) {
-            if (distance > bound) parts[group] = std::min(parts[group], distance);
-          }
-        });
-    if (!status.ok()) return status;
-    return *std::min_element(parts.begin(), parts.end());
   }
 
   const std::span<const double> predictions_;
@@ -247,10 +215,6 @@ class DistanceSelection {
   const TileEngine<double> engine_;
   RunControl control_;
 };
-
-}  // namespace
-
-namespace {
 
 absl::Status TooFew(std::uint64_t n) {
   return absl::FailedPreconditionError(

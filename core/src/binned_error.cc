@@ -19,12 +19,6 @@ namespace {
 // differ only by rounding.
 constexpr double kVarianceTie = 1e-12;
 
-absl::Status CheckBinCount(const char* field, std::size_t bins) {
-  if (bins >= 1 && bins <= kMaxBinsPerClass) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", bins, ", expected 1..", kMaxBinsPerClass));
-}
-
 absl::Status CheckSize(std::size_t n, std::size_t needed) {
   if (n >= needed) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -272,30 +266,23 @@ absl::Status CheckMedianVariance(std::size_t min_size, std::size_t n) {
 }
 
 absl::Status CheckUniform(const char* field, std::size_t bins, std::size_t n) {
-  if (absl::Status status = CheckBinCount(field, bins); !status.ok()) return status;
-  return CheckSize(n, 1);
-}
-
-absl::Status Check(const UniformBins& spec, std::size_t n) {
-  return CheckUniform("bins_per_class", spec.bins_per_class, n);
-}
-
-absl::Status Check(const MedianVarianceBins& spec, std::size_t n) {
-  return CheckMedianVariance(spec.min_size, n);
-}
-
-absl::Status Check(const TopLabelBins& spec, std::size_t n) {
-  return CheckUniform("bins", spec.bins, n);
-}
-
-absl::Status Check(const ClassWiseBins& spec, std::size_t n) {
-  return CheckUniform("bins", spec.bins, n);
+  if (bins >= 1 && bins <= kMaxBinsPerClass) return CheckSize(n, 1);
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", bins, ", expected 1..", kMaxBinsPerClass));
 }
 
 }  // namespace
 
 absl::Status CheckBinnedErrorSpec(const BinnedErrorSpec& spec, std::size_t n) {
-  return std::visit([n](const auto& bins) { return Check(bins, n); }, spec);
+  if (const auto* const bins = std::get_if<UniformBins>(&spec)) {
+    return CheckUniform("bins_per_class", bins->bins_per_class, n);
+  }
+  if (const auto* const bins = std::get_if<MedianVarianceBins>(&spec)) {
+    return CheckMedianVariance(bins->min_size, n);
+  }
+  const auto* const top_label = std::get_if<TopLabelBins>(&spec);
+  return CheckUniform(
+      "bins", top_label != nullptr ? top_label->bins : std::get<ClassWiseBins>(spec).bins, n);
 }
 
 BinnedError BinnedErrorOfRows(const LabelledRows& rows, const BinnedErrorSpec& spec) {
@@ -308,14 +295,10 @@ absl::StatusOr<BinnedError> EstimateBinnedError(const PredictionBatch& batch,
   return BinnedErrorOfRows(LabelledRows(batch), spec);
 }
 
-absl::StatusOr<ClassWiseError> EstimateClassWiseError(const PredictionBatch& batch,
-                                                      const ClassWiseBins& spec) {
-  if (absl::Status status = Check(spec, batch.size()); !status.ok()) return status;
-  ClassWiseError error;
-  error.classes = ErrorOfEachClass(LabelledRows(batch), spec.bins);
-  for (const BinnedError& of_class : error.classes) error.sum_ece += of_class.ece;
-  error.mean_ece = error.sum_ece / static_cast<double>(batch.class_count);
-  return error;
+absl::StatusOr<std::vector<BinnedError>> EstimateClassWiseError(const PredictionBatch& batch,
+                                                                const ClassWiseBins& spec) {
+  if (absl::Status status = CheckBinnedErrorSpec(spec, batch.size()); !status.ok()) return status;
+  return ErrorOfEachClass(LabelledRows(batch), spec.bins);
 }
 
 Partition::Partition(std::vector<std::size_t> rows, std::vector<std::size_t> starts)

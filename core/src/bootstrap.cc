@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "calibd/core/matrix_kernel.h"
-#include "calibd/core/running_skce.h"
 #include "line_skce.h"
 #include "matrix_product.h"
 #include "matrix_tile_engine.h"
+#include "replicates.h"
 #include "rng.h"
 #include "tile_engine.h"
 #include "tile_walk.h"
@@ -94,7 +93,7 @@ class Turn {
       std::vector<std::uint32_t> counts(n_);
       std::vector<float> drawn(count * n_);
       for (std::size_t r = 0; r < count; ++r) {
-        if (control.cancelled && control.cancelled()) return;
+        if (control.IsCancelled()) return;
         DrawCounts(seed, first + begin + r, counts);
         for (std::size_t position = 0; position < n_; ++position) {
           drawn[r * n_ + position] = static_cast<float>(counts[engine_.order()[position]]);
@@ -246,16 +245,14 @@ absl::StatusOr<std::vector<double>> LineReplicates(const LineSkce& line, std::si
   ForEachDraw(replicates.size(), control, [&](std::size_t first, std::size_t count) {
     std::vector<std::uint32_t> counts(n);
     for (std::size_t r = first; r < first + count; ++r) {
-      if (control.cancelled && control.cancelled()) return;
+      if (control.IsCancelled()) return;
       DrawCounts(options.seed, r, counts);
       double linear_form = 0;
       for (std::size_t i = 0; i < n; ++i) linear_form += weights[i] * counts[i];
       replicates[r] = Replicate(line.QuadraticForm(counts), linear_form, n);
     }
   });
-  if (control.cancelled && control.cancelled()) {
-    return absl::CancelledError("the computation was cancelled");
-  }
+  if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
   if (control.progress) control.progress(stage.end);
   return replicates;
 }
@@ -295,41 +292,18 @@ absl::StatusOr<std::vector<double>> PartReplicates(const PredictionBatch& part,
   return TileReplicates(TileEngine<float>(part, kernel), options, control, stage);
 }
 
-absl::Status CheckReplicates(const BootstrapOptions& options) {
-  if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "replicates is ", options.replicates, ", expected ", kMinReplicates, "..", kMaxReplicates));
-  }
-  return absl::OkStatus();
-}
-
 BootstrapTestResult Compare(const QuadraticSkce& skce, std::span<const double> replicates,
                             const BootstrapOptions& options) {
-  BootstrapTestResult result;
-  result.skce = skce;
-  result.replicates = options.replicates;
-  result.seed = options.seed;
-  const auto n = static_cast<double>(skce.n);
-  result.statistic = n / (n - 1) * skce.unbiased - skce.biased;
-  RunningMoments moments;
-  for (const double replicate : replicates) {
-    moments.Add(replicate);
-    if (replicate >= result.statistic) ++result.exceedances;
-  }
-  result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
-  result.replicate_mean = moments.mean;
-  result.replicate_standard_deviation = std::sqrt(moments.Variance());
-  return result;
+  const double statistic = BootstrapStatistic(skce);
+  return {CompareWithReplicates(statistic, replicates, options.seed), skce, statistic};
 }
 
 absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,
                                               const Kernel& kernel, const BootstrapOptions& options,
                                               const RunControl& control, Precision precision) {
   if (const absl::Status status = CheckReplicates(options); !status.ok()) return status;
-  RunControl quietly = control;
-  quietly.progress = nullptr;
   absl::StatusOr<QuadraticSkce> skce =
-      EstimateQuadraticSkce(parts, weight, kernel, quietly, precision);
+      EstimateQuadraticSkce(parts, weight, kernel, control.WithoutProgress(), precision);
   if (!skce.ok()) return skce.status();
   std::vector<double> sums(static_cast<std::size_t>(options.replicates));
   const auto count = static_cast<double>(parts.size());
@@ -344,6 +318,11 @@ absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> p
 }
 
 }  // namespace
+
+double BootstrapStatistic(const QuadraticSkce& skce) noexcept {
+  const auto n = static_cast<double>(skce.n);
+  return n / (n - 1) * skce.unbiased - skce.biased;
+}
 
 absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                   const Kernel& kernel,
@@ -363,9 +342,8 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                   const BootstrapOptions& options,
                                                   const RunControl& control) {
   if (const absl::Status status = CheckReplicates(options); !status.ok()) return status;
-  RunControl quietly = control;
-  quietly.progress = nullptr;
-  absl::StatusOr<QuadraticSkce> skce = EstimateQuadraticSkce(batch, kernel, quietly);
+  absl::StatusOr<QuadraticSkce> skce =
+      EstimateQuadraticSkce(batch, kernel, control.WithoutProgress());
   if (!skce.ok()) return skce.status();
   absl::StatusOr<std::vector<double>> replicates =
       TileReplicates(MatrixTileEngine(batch, kernel), options, control, {0, 1});

@@ -33,8 +33,8 @@ absl::StatusOr<Eigen::MatrixXd> Deviations(const PredictionBatch& batch, const K
   const auto rows_per_check = static_cast<std::size_t>(
       1 + kOperationsPerCheck / static_cast<double>(locations.size() * batch.class_count));
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (i % rows_per_check == 0 && control.cancelled && control.cancelled()) {
-      return absl::CancelledError("the computation was cancelled");
+    if (i % rows_per_check == 0) {
+      if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
     }
     const std::span<const double> g = batch.row(i);
     for (std::size_t j = 0; j < locations.size(); ++j) {

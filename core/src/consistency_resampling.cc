@@ -1,13 +1,10 @@
 #include "calibd/core/consistency_resampling.h"
 
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "binned_error_rows.h"
-#include "calibd/core/running_skce.h"
 #include "categorical.h"
 #include "labelled_rows.h"
 #include "replicates.h"
@@ -26,17 +23,10 @@ absl::StatusOr<ConsistencyTestResult> ConsistencyTest(const PredictionBatch& bat
                                                       const BinnedErrorSpec& spec,
                                                       const BootstrapOptions& options,
                                                       const RunControl& control) {
-  if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "replicates is ", options.replicates, ", expected ", kMinReplicates, "..", kMaxReplicates));
-  }
+  if (absl::Status status = CheckReplicates(options); !status.ok()) return status;
   const std::size_t n = batch.size();
   if (absl::Status status = CheckBinnedErrorSpec(spec, n); !status.ok()) return status;
-  ConsistencyTestResult result;
-  result.error = BinnedErrorOfRows(LabelledRows(batch), spec);
-  result.replicates = options.replicates;
-  result.seed = options.seed;
-
+  const BinnedError error = BinnedErrorOfRows(LabelledRows(batch), spec);
   std::vector<double> replicates(static_cast<std::size_t>(options.replicates));
   const absl::Status status = RunReplicates(replicates.size(), control, [&](std::size_t r) {
     Rng rng(options.seed, r);
@@ -49,16 +39,8 @@ absl::StatusOr<ConsistencyTestResult> ConsistencyTest(const PredictionBatch& bat
     replicates[r] = BinnedErrorOfRows(LabelledRows(batch, picked, labels), spec).ece;
   });
   if (!status.ok()) return status;
-
-  RunningMoments moments;
-  for (const double ece : replicates) {
-    moments.Add(ece);
-    if (ece >= result.error.ece - kTie) ++result.exceedances;
-  }
-  result.p_value = (1.0 + result.exceedances) / (1.0 + result.replicates);
-  result.replicate_mean = moments.mean;
-  result.replicate_standard_deviation = std::sqrt(moments.Variance());
-  return result;
+  return ConsistencyTestResult{CompareWithReplicates(error.ece - kTie, replicates, options.seed),
+                               error};
 }
 
 }  // namespace calibd

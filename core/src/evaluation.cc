@@ -46,9 +46,7 @@ class Stages {
 
   // Errors: Cancelled.
   absl::StatusOr<RunControl> Begin(const std::string& name, double operations) {
-    if (control_.cancelled && control_.cancelled()) {
-      return absl::CancelledError("the computation was cancelled");
-    }
+    if (absl::Status status = control_.CheckCancelled(); !status.ok()) return status;
     if (on_stage_) on_stage_(name);
     RunControl control = control_;
     const double begin = done_ / total_;
@@ -103,9 +101,7 @@ absl::Status EvaluateBlocks(const PredictionBatch& batch, const EvaluationOption
       RunningLens::Create(first.lens, batch.class_count, first.result->kernel, options.block_sizes);
   if (!running.ok()) return running.status();
   for (std::size_t i = 0; i < batch.size(); i += rows_per_check) {
-    if (control.cancelled && control.cancelled()) {
-      return absl::CancelledError("the computation was cancelled");
-    }
+    if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
     running->Add(batch.rows(i, std::min(rows_per_check, batch.size() - i)));
   }
   evaluation.blocks = running->Blocks();
@@ -117,9 +113,9 @@ absl::Status EvaluateScores(const PredictionBatch& batch, const RunControl& cont
   const absl::StatusOr<Scores> scores = ComputeScores(batch);
   if (!scores.ok()) return scores.status();
   evaluation.scores = *scores;
-  const absl::StatusOr<ClassWiseCorpDecomposition> brier = DecomposeCorpClassWise(batch, control);
+  const absl::StatusOr<CorpDecomposition> brier = DecomposeCorpClassWise(batch, control);
   if (!brier.ok()) return brier.status();
-  evaluation.brier = brier->sum;
+  evaluation.brier = *brier;
   return absl::OkStatus();
 }
 
@@ -132,9 +128,9 @@ absl::Status EvaluateBinnedError(const PredictionBatch& batch, const BinnedError
   out.error = *error;
   const auto* const class_wise = std::get_if<ClassWiseBins>(&spec);
   if (class_wise != nullptr && batch.class_count <= kMaxReportedClasses) {
-    absl::StatusOr<ClassWiseError> classes = EstimateClassWiseError(batch, *class_wise);
+    absl::StatusOr<std::vector<BinnedError>> classes = EstimateClassWiseError(batch, *class_wise);
     if (!classes.ok()) return classes.status();
-    out.classes = std::move(classes->classes);
+    out.classes = *std::move(classes);
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,5 @@
 #include "calibd/core/generator.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -40,27 +39,22 @@ double LogGamma(double shape, Rng& rng) noexcept {
   }
 }
 
-GeneratorSpec SparseSpec(std::size_t class_count, double pi, std::vector<double> beta) {
-  return {std::vector<double>(class_count, 0.1), pi, std::move(beta)};
+GeneratorSpec UniformSpec(std::size_t class_count, double pi) {
+  return {std::vector<double>(class_count, 0.1), pi,
+          std::vector<double>(class_count, 1.0 / static_cast<double>(class_count))};
 }
 
 }  // namespace
 
-GeneratorSpec GeneratorSpec::M1(std::size_t class_count) {
-  return SparseSpec(class_count, 0,
-                    std::vector<double>(class_count, 1.0 / static_cast<double>(class_count)));
-}
+GeneratorSpec GeneratorSpec::M1(std::size_t class_count) { return UniformSpec(class_count, 0); }
 
 GeneratorSpec GeneratorSpec::M2(std::size_t class_count) {
-  std::vector<double> beta(class_count, 0);
-  if (!beta.empty()) beta[0] = 1;
-  return SparseSpec(class_count, 0.5, std::move(beta));
+  GeneratorSpec spec = UniformSpec(class_count, 0.5);
+  for (std::size_t k = 0; k < class_count; ++k) spec.beta[k] = k == 0 ? 1 : 0;
+  return spec;
 }
 
-GeneratorSpec GeneratorSpec::M3(std::size_t class_count) {
-  return SparseSpec(class_count, 1,
-                    std::vector<double>(class_count, 1.0 / static_cast<double>(class_count)));
-}
+GeneratorSpec GeneratorSpec::M3(std::size_t class_count) { return UniformSpec(class_count, 1); }
 
 absl::StatusOr<Generator> Generator::Create(GeneratorSpec spec, std::uint64_t seed) {
   const std::size_t m = spec.alpha.size();
@@ -107,13 +101,7 @@ void Generator::Draw(std::size_t n, PredictionSet& set) {
     for (const double alpha : spec_.alpha) set.probabilities.push_back(LogGamma(alpha, rng));
     const std::span<double> g(&set.probabilities[begin], m);
     // A Dirichlet variate consists of normalised Gamma variates: the softmax of their logarithms.
-    const double max = *std::max_element(g.begin(), g.end());
-    double sum = 0;
-    for (double& value : g) {
-      value = std::exp(value - max);
-      sum += value;
-    }
-    for (double& value : g) value /= sum;
+    Softmax(g);
     const bool ignores_prediction = rng.Uniform() < spec_.pi;
     set.labels.push_back(ignores_prediction ? Categorical(spec_.beta, rng) : Categorical(g, rng));
   }

@@ -22,12 +22,6 @@ double SumOverClasses(std::span<const double> x, std::span<const double> z, cons
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-absl::Status CheckPositive(const char* name, double value) {
-  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is ", value, ", expected a finite number > 0"));
-}
-
 }  // namespace
 
 double DistanceOf(Distance distance, std::span<const double> x,
@@ -38,29 +32,14 @@ double DistanceOf(Distance distance, std::span<const double> x,
                                                        : SumOverClasses(x, z, absolute));
 }
 
-absl::StatusOr<Kernel> Kernel::Exponential(Distance distance, double bandwidth) {
-  if (distance == Distance::kSquaredEuclidean) {
-    return absl::InvalidArgumentError(
-        "distance is squared Euclidean, expected total variation, cityblock or Euclidean for an "
-        "exponential kernel");
-  }
-  return Over(distance, bandwidth);
-}
-
 absl::StatusOr<Kernel> Kernel::Over(Distance distance, double bandwidth) {
-  if (const absl::Status status = CheckPositive("bandwidth", bandwidth); !status.ok()) {
-    return status;
-  }
-  return Kernel(distance, bandwidth);
+  if (bandwidth > 0 && std::isfinite(bandwidth)) return Kernel(distance, bandwidth);
+  return absl::InvalidArgumentError(
+      absl::StrCat("bandwidth is ", bandwidth, ", expected a finite number > 0"));
 }
 
 absl::StatusOr<Kernel> Kernel::ExponentialTotalVariation(double bandwidth) {
-  return Exponential(Distance::kTotalVariation, bandwidth);
-}
-
-absl::StatusOr<Kernel> Kernel::Gaussian(double gamma) {
-  if (const absl::Status status = CheckPositive("gamma", gamma); !status.ok()) return status;
-  return Kernel(Distance::kSquaredEuclidean, 1 / gamma);
+  return Over(Distance::kTotalVariation, bandwidth);
 }
 
 double Kernel::operator()(std::span<const double> x, std::span<const double> z) const noexcept {

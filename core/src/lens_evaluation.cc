@@ -1,7 +1,6 @@
 #include "calibd/core/lens_evaluation.h"
 
 #include <algorithm>
-#include <memory>
 #include <variant>
 
 #include "absl/status/status.h"
@@ -10,44 +9,27 @@
 namespace calibd {
 namespace {
 
-using SharedMatrixKernel = std::shared_ptr<const MatrixKernel>;
-
-RunControl Quietly(const RunControl& control) {
-  RunControl quiet = control;
-  quiet.progress = nullptr;
-  return quiet;
-}
-
-BootstrapTestResult EstimateOnly(const QuadraticSkce& skce) {
-  const auto n = static_cast<double>(skce.n);
-  BootstrapTestResult result;
-  result.skce = skce;
-  result.statistic = n / (n - 1) * skce.unbiased - skce.biased;
-  return result;
-}
-
 absl::StatusOr<BootstrapTestResult> Test(const LensBatch& seen, const RunningKernel& kernel,
                                          const LensTestOptions& options,
                                          const RunControl& control) {
-  const auto* const matrix = std::get_if<SharedMatrixKernel>(&kernel);
+  const MatrixKernel* const matrix = MatrixOf(kernel);
   const auto* const scalar = std::get_if<Kernel>(&kernel);
   if (options.replicates != 0) {
     const BootstrapOptions bootstrap{.replicates = options.replicates, .seed = options.seed};
-    return matrix != nullptr
-               ? BootstrapTest(seen.parts.front().view(), **matrix, bootstrap, control)
-               : BootstrapTest(seen, *scalar, bootstrap, control, options.precision);
+    return matrix != nullptr ? BootstrapTest(seen.parts.front().view(), *matrix, bootstrap, control)
+                             : BootstrapTest(seen, *scalar, bootstrap, control, options.precision);
   }
   const absl::StatusOr<QuadraticSkce> skce =
-      matrix != nullptr ? EstimateQuadraticSkce(seen.parts.front().view(), **matrix, control)
+      matrix != nullptr ? EstimateQuadraticSkce(seen.parts.front().view(), *matrix, control)
                         : EstimateQuadraticSkce(seen, *scalar, control, options.precision);
   if (!skce.ok()) return skce.status();
-  return EstimateOnly(*skce);
+  return BootstrapTestResult{{}, *skce, BootstrapStatistic(*skce)};
 }
 
 absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& kernel,
                                     const RunControl& control) {
-  const auto* const matrix = std::get_if<SharedMatrixKernel>(&kernel);
-  return matrix != nullptr ? EstimateNullMoments(seen.parts.front().view(), **matrix, control)
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  return matrix != nullptr ? EstimateNullMoments(seen.parts.front().view(), *matrix, control)
                            : EstimateNullMoments(seen, *std::get_if<Kernel>(&kernel), control);
 }
 
@@ -59,11 +41,10 @@ absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const 
     const absl::StatusOr<QuadraticSkce> skce =
         EstimateQuadraticSkce(std::span(&part, 1), seen.weight, kernel, control);
     if (!skce.ok()) return skce.status();
-    absl::StatusOr<NullMoments> moments = EstimateNullMoments(part, kernel, control);
+    const absl::StatusOr<NullMoments> moments = EstimateNullMoments(part, kernel, control);
     if (!moments.ok()) return moments.status();
-    moments->mean_diagonal *= seen.weight;
-    moments->mean_square *= seen.weight * seen.weight;
-    classes.push_back({.class_index = k, .skce = *skce, .null_moments = *moments});
+    classes.push_back(
+        {.class_index = k, .skce = *skce, .null_moments = moments->Scaled(seen.weight)});
   }
   if (classes.size() <= kMaxReportedClasses) return absl::OkStatus();
   const auto end = classes.begin() + static_cast<std::ptrdiff_t>(kMaxReportedClasses);
@@ -87,24 +68,23 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
   if (!seen.ok()) return seen.status();
   const PredictionSet& first = seen->parts.front();
   const absl::StatusOr<RunningKernel> kernel =
-      MakeKernel(options.kernel, first.probabilities, first.class_count, Quietly(control));
+      MakeKernel(options.kernel, first.probabilities, first.class_count, control.WithoutProgress());
   if (!kernel.ok()) return kernel.status();
-  const auto* const matrix = std::get_if<SharedMatrixKernel>(&*kernel);
-  LensTestResult result{
-      .kernel = *kernel,
-      .bound = matrix != nullptr ? (*matrix)->DistributionFreeBound() : seen->bound,
-      .test = {},
-      .null_moments = {},
-      .classes = {}};
+  const MatrixKernel* const matrix = MatrixOf(*kernel);
+  LensTestResult result{.kernel = *kernel,
+                        .bound = matrix != nullptr ? matrix->DistributionFreeBound() : seen->bound,
+                        .test = {},
+                        .null_moments = {},
+                        .classes = {}};
   absl::StatusOr<BootstrapTestResult> test = Test(*seen, *kernel, options, control);
   if (!test.ok()) return test.status();
   result.test = *std::move(test);
-  const absl::StatusOr<NullMoments> moments = Moments(*seen, *kernel, Quietly(control));
+  const absl::StatusOr<NullMoments> moments = Moments(*seen, *kernel, control.WithoutProgress());
   if (!moments.ok()) return moments.status();
   result.null_moments = *moments;
   if (lens.kind() == Lens::Kind::kClassWise && !lens.is_one_class()) {
     if (absl::Status status = EstimateClasses(*seen, *std::get_if<Kernel>(&*kernel),
-                                              Quietly(control), result.classes);
+                                              control.WithoutProgress(), result.classes);
         !status.ok()) {
       return status;
     }

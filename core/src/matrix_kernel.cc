@@ -97,7 +97,7 @@ absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch
     return absl::InvalidArgumentError(absl::StrCat("the kernel has ", kernel.class_count(),
                                                    " classes, expected ", batch.class_count));
   }
-  if (const absl::Status status = CheckSampleSize(batch.size(), 2); !status.ok()) return status;
+  if (const absl::Status status = CheckSampleSize(batch.size()); !status.ok()) return status;
   absl::StatusOr<TermSums> sums = SumTiles(MatrixTileEngine(batch, kernel), control);
   if (!sums.ok()) return sums.status();
   return EstimateFrom(*sums, batch.size());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "matrix_product.h"
 
@@ -11,22 +10,20 @@ namespace calibd {
 MatrixTileEngine::MatrixTileEngine(const PredictionBatch& batch, const MatrixKernel& kernel)
     : order_(batch.size()), diagonal_(batch.size()) {
   std::iota(order_.begin(), order_.end(), 0u);
-  const std::size_t m = batch.class_count;
   for (const MatrixKernel::Factor& factor : kernel.factors()) {
-    Part part{TileEngine<double>(batch.probabilities, m, factor.kernel), factor.rank,
-              std::vector<double>(batch.size() * factor.rank)};
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      const std::span<const double> g = batch.row(i);
-      const auto y = static_cast<std::size_t>(batch.labels[i]);
-      double* residual = &part.residuals[i * factor.rank];
-      for (std::size_t k = 0; k < m; ++k) {
-        const double d = (k == y ? 1 : 0) - g[k];
-        const double* row = &factor.matrix[k * factor.rank];
-        for (std::size_t r = 0; r < factor.rank; ++r) residual[r] += d * row[r];
-      }
-      for (std::size_t r = 0; r < factor.rank; ++r) diagonal_[i] += residual[r] * residual[r];
+    parts_.push_back({TileEngine<double>(batch.probabilities, batch.class_count, factor.kernel),
+                      factor.rank, std::vector<double>(batch.size() * factor.rank)});
+  }
+  std::vector<double> projected(kernel.rank());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    kernel.Project(batch.row(i), batch.labels[i], projected);
+    for (const double value : projected) diagonal_[i] += value * value;
+    auto from = projected.begin();
+    for (Part& part : parts_) {
+      std::copy_n(from, part.rank,
+                  part.residuals.begin() + static_cast<std::ptrdiff_t>(i * part.rank));
+      from += static_cast<std::ptrdiff_t>(part.rank);
     }
-    parts_.push_back(std::move(part));
   }
 }
 

@@ -40,6 +40,10 @@ double BiasedQuantile(double mean, double variance) {
 
 }  // namespace
 
+NullMoments NullMoments::Scaled(double weight) const {
+  return {n, weight * mean_diagonal, weight * weight * mean_square};
+}
+
 NoiseFloor NullMoments::Biased() const {
   const auto size = static_cast<double>(n);
   const double shrink = (size - 1) / size;
@@ -75,13 +79,13 @@ absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunContr
   const double pairs = size * (size - 1) / 2;
   double sum = 0;
   std::size_t done = 0;
-  const auto stop = [&] {
-    return done++ % pairs_per_check == 0 && control.cancelled && control.cancelled();
+  const auto check = [&] {
+    return done++ % pairs_per_check == 0 ? control.CheckCancelled() : absl::OkStatus();
   };
   if (pairs <= budget) {
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = i + 1; j < n; ++j) {
-        if (stop()) return absl::CancelledError("the computation was cancelled");
+        if (absl::Status status = check(); !status.ok()) return status;
         sum += square(i, j);
       }
     }
@@ -91,30 +95,12 @@ absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunContr
   Rng rng(kSeed);
   const auto count = static_cast<std::size_t>(budget);
   for (std::size_t pair = 0; pair < count; ++pair) {
-    if (stop()) return absl::CancelledError("the computation was cancelled");
+    if (absl::Status status = check(); !status.ok()) return status;
     const std::size_t i = rng.Below(static_cast<std::uint32_t>(n));
     const std::size_t j = rng.Below(static_cast<std::uint32_t>(n - 1));
     sum += square(i, j < i ? j : j + 1);
   }
   return sum / static_cast<double>(count);
-}
-
-absl::Status CheckSize(std::size_t n) { return CheckSampleSize(n, 2); }
-
-// Computes the moments that do not need pairs.
-NullMoments StartMoments(const LineSkce& line, std::size_t n) {
-  const auto size = static_cast<double>(n);
-  NullMoments moments;
-  moments.n = n;
-  moments.mean_diagonal = line.NullSumOfDiagonal() / size;
-  moments.mean_square = line.NullSumOfSquares() / (size * (size - 1) / 2);
-  return moments;
-}
-
-NullMoments Scaled(NullMoments moments, double weight) {
-  moments.mean_diagonal *= weight;
-  moments.mean_square *= weight * weight;
-  return moments;
 }
 
 absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel& kernel,
@@ -195,9 +181,12 @@ absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel
 absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch, const Kernel& kernel,
                                                 const RunControl& control) {
   const std::size_t n = batch.size();
-  if (const absl::Status status = CheckSize(n); !status.ok()) return status;
+  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
   if (const std::optional<LineSkce> line = LineSkce::Of(batch, kernel)) {
-    return StartMoments(*line, n);
+    const auto size = static_cast<double>(n);
+    return NullMoments{.n = n,
+                       .mean_diagonal = line->NullSumOfDiagonal() / size,
+                       .mean_square = line->NullSumOfSquares() / (size * (size - 1) / 2)};
   }
   return OverTiles(batch, kernel, control);
 }
@@ -209,10 +198,10 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch, const Ke
     const absl::StatusOr<NullMoments> moments =
         EstimateNullMoments(parts.front().view(), kernel, control);
     if (!moments.ok()) return moments.status();
-    return Scaled(*moments, batch.weight);
+    return moments->Scaled(batch.weight);
   }
   const std::size_t n = batch.size();
-  if (const absl::Status status = CheckSize(n); !status.ok()) return status;
+  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
   const std::size_t m = parts.front().class_count;
   NullMoments moments;
   moments.n = n;
@@ -248,7 +237,7 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
                                                 const MatrixKernel& kernel,
                                                 const RunControl& control) {
   const std::size_t n = batch.size();
-  if (const absl::Status status = CheckSize(n); !status.ok()) return status;
+  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
   NullMoments moments;
   moments.n = n;
   for (std::size_t i = 0; i < n; ++i) {

@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "calibd/core/validation.h"
 #include "evidence_simd.h"
 #include "rng.h"
 
@@ -63,7 +61,7 @@ double Draw(const Frequency& frequency, Rng& rng) noexcept {
 // probability in proportion to the term's trace.
 const Kernel& PickKernel(const RunningKernel& kernel, Rng& rng) {
   if (const auto* const scalar = std::get_if<Kernel>(&kernel)) return *scalar;
-  const MatrixKernel& matrix = **std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
+  const MatrixKernel& matrix = *MatrixOf(kernel);
   const std::size_t m = matrix.class_count();
   std::vector<double> cumulative;
   double sum = 0;
@@ -81,18 +79,10 @@ const Kernel& PickKernel(const RunningKernel& kernel, Rng& rng) {
 
 absl::StatusOr<std::shared_ptr<const RandomFeatures>> RandomFeatures::Create(
     const RunningKernel& kernel, std::size_t class_count) {
-  if (class_count < kMinClassCount || class_count > kMaxClassCount) {
-    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
-                                                   kMinClassCount, "..", kMaxClassCount));
-  }
-  if (const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel)) {
-    if ((*matrix)->class_count() != class_count) {
-      return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
-                                                     (*matrix)->class_count(), ", the kernel's"));
-    }
-    if ((*matrix)->terms().empty()) {
-      return absl::InvalidArgumentError("the kernel is zero, expected a matrix that is not");
-    }
+  if (absl::Status status = CheckClassCount(class_count, kernel); !status.ok()) return status;
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  if (matrix != nullptr && matrix->terms().empty()) {
+    return absl::InvalidArgumentError("the kernel is zero, expected a matrix that is not");
   }
   std::vector<Frequency> shared;
   shared.reserve(kFrequencyCount);

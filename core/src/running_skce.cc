@@ -30,9 +30,20 @@ void RunningMoments::Merge(const RunningMoments& other) noexcept {
 
 double RunningMoments::Variance() const noexcept { return m2 / static_cast<double>(count - 1); }
 
+absl::Status CheckClassCount(std::size_t class_count, const RunningKernel& kernel) {
+  if (class_count < kMinClassCount || class_count > kMaxClassCount) {
+    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
+                                                   kMinClassCount, "..", kMaxClassCount));
+  }
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  if (matrix == nullptr || matrix->class_count() == class_count) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
+                                                 matrix->class_count(), ", the kernel's"));
+}
+
 double DistributionFreeBound(const RunningKernel& kernel) noexcept {
-  const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
-  return matrix != nullptr ? (*matrix)->DistributionFreeBound() : Kernel::DistributionFreeBound();
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  return matrix != nullptr ? matrix->DistributionFreeBound() : Kernel::DistributionFreeBound();
 }
 
 RunningBlockSkce::RunningBlockSkce(std::size_t block_size, std::size_t class_count,
@@ -52,11 +63,6 @@ void RunningBlockSkce::ReservePending() {
   pending_projected_.reserve((block_size_ - 1) * projected_.size());
 }
 
-const MatrixKernel* RunningBlockSkce::matrix() const noexcept {
-  const auto* const shared = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel_);
-  return shared == nullptr ? nullptr : shared->get();
-}
-
 absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size,
                                                           std::size_t class_count,
                                                           RunningKernel kernel, std::size_t parts,
@@ -65,15 +71,7 @@ absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size
     return absl::InvalidArgumentError(absl::StrCat("block_size is ", block_size, ", expected ",
                                                    kMinBlockSize, "..", kMaxBlockSize));
   }
-  if (class_count < kMinClassCount || class_count > kMaxClassCount) {
-    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
-                                                   kMinClassCount, "..", kMaxClassCount));
-  }
-  const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
-  if (matrix != nullptr && (*matrix)->class_count() != class_count) {
-    return absl::InvalidArgumentError(absl::StrCat("class_count is ", class_count, ", expected ",
-                                                   (*matrix)->class_count(), ", the kernel's"));
-  }
+  if (absl::Status status = CheckClassCount(class_count, kernel); !status.ok()) return status;
   return RunningBlockSkce(block_size, class_count, std::move(kernel), parts, weight);
 }
 

@@ -136,26 +136,22 @@ absl::StatusOr<CorpDecomposition> DecomposeCorp(const BinaryPredictions& predict
   return terms;
 }
 
-absl::StatusOr<ClassWiseCorpDecomposition> DecomposeCorpClassWise(const PredictionBatch& batch,
-                                                                  const RunControl& control) {
+absl::StatusOr<CorpDecomposition> DecomposeCorpClassWise(const PredictionBatch& batch,
+                                                         const RunControl& control) {
   if (batch.size() < 1) return absl::FailedPreconditionError(kNoObservations);
-  ClassWiseCorpDecomposition all;
-  all.classes.reserve(batch.class_count);
+  CorpDecomposition sum;
   for (std::size_t k = 0; k < batch.class_count; ++k) {
-    if (control.cancelled && control.cancelled()) {
-      return absl::CancelledError("the computation was cancelled");
-    }
+    if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
     const absl::StatusOr<BinaryPredictions> predictions = ClassPredictions(batch, k);
     if (!predictions.ok()) return predictions.status();
     const absl::StatusOr<CorpDecomposition> terms = DecomposeCorp(*predictions);
     if (!terms.ok()) return terms.status();
-    all.sum.score += terms->score;
-    all.sum.miscalibration += terms->miscalibration;
-    all.sum.discrimination += terms->discrimination;
-    all.sum.uncertainty += terms->uncertainty;
-    all.classes.push_back(*terms);
+    sum.score += terms->score;
+    sum.miscalibration += terms->miscalibration;
+    sum.discrimination += terms->discrimination;
+    sum.uncertainty += terms->uncertainty;
   }
-  return all;
+  return sum;
 }
 
 }  // namespace calibd

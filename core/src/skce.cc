@@ -41,27 +41,6 @@ absl::StatusOr<TermSums> SumTerms(const PredictionBatch& batch, const Kernel& ke
              : SumTiles(TileEngine<double>(batch, kernel), control, progress_begin, progress_end);
 }
 
-absl::StatusOr<QuadraticSkce> Estimate(std::span<const PredictionBatch> parts, double weight,
-                                       const Kernel& kernel, const RunControl& control,
-                                       Precision precision, std::size_t needed) {
-  const std::size_t n = parts.front().size();
-  if (const absl::Status status = CheckSampleSize(n, needed); !status.ok()) return status;
-  TermSums total;
-  const auto count = static_cast<double>(parts.size());
-  for (std::size_t part = 0; part < parts.size(); ++part) {
-    if (control.cancelled && control.cancelled()) {
-      return absl::CancelledError("the computation was cancelled");
-    }
-    const auto done = static_cast<double>(part);
-    absl::StatusOr<TermSums> sums =
-        SumTerms(parts[part], kernel, control, precision, done / count, (done + 1) / count);
-    if (!sums.ok()) return sums.status();
-    total.above_diagonal += weight * sums->above_diagonal;
-    total.diagonal += weight * sums->diagonal;
-  }
-  return EstimateFrom(total, n);
-}
-
 }  // namespace
 
 QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t size) noexcept {
@@ -70,15 +49,15 @@ QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t size) noexcept {
   estimate.n = size;
   // A sum of squares; rounding could make it negative.
   estimate.biased = std::max(0.0, (2 * sums.above_diagonal + sums.diagonal) / (n * n));
-  if (size > 1) estimate.unbiased = 2 * sums.above_diagonal / (n * (n - 1));
+  estimate.unbiased = 2 * sums.above_diagonal / (n * (n - 1));
   estimate.mean_diagonal = sums.diagonal / n;
   return estimate;
 }
 
-absl::Status CheckSampleSize(std::size_t n, std::size_t needed) {
-  if (n >= needed) return absl::OkStatus();
+absl::Status CheckSampleSize(std::size_t n) {
+  if (n >= 2) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("there are ", n, " observations, needed are at least ", needed));
+      absl::StrCat("there are ", n, " observations, needed are at least 2"));
 }
 
 double ResidualProduct(std::span<const double> g_i, std::int32_t y_i, std::span<const double> g_j,
@@ -108,31 +87,36 @@ double SkceTerm(std::span<const double> g_i, std::int32_t y_i, std::span<const d
   return kernel(g_i, g_j) * ResidualProduct(g_i, y_i, g_j, y_j);
 }
 
+absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(std::span<const PredictionBatch> parts,
+                                                    double weight, const Kernel& kernel,
+                                                    const RunControl& control,
+                                                    Precision precision) {
+  const std::size_t n = parts.front().size();
+  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
+  TermSums total;
+  const auto count = static_cast<double>(parts.size());
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
+    const auto done = static_cast<double>(part);
+    absl::StatusOr<TermSums> sums =
+        SumTerms(parts[part], kernel, control, precision, done / count, (done + 1) / count);
+    if (!sums.ok()) return sums.status();
+    total.above_diagonal += weight * sums->above_diagonal;
+    total.diagonal += weight * sums->diagonal;
+  }
+  return EstimateFrom(total, n);
+}
+
 absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch,
                                                     const Kernel& kernel, const RunControl& control,
                                                     Precision precision) {
-  return Estimate(std::span(&batch, 1), 1, kernel, control, precision, 2);
+  return EstimateQuadraticSkce(std::span(&batch, 1), 1, kernel, control, precision);
 }
 
 absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const LensBatch& batch, const Kernel& kernel,
                                                     const RunControl& control,
                                                     Precision precision) {
-  return Estimate(batch.views(), batch.weight, kernel, control, precision, 2);
-}
-
-absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(std::span<const PredictionBatch> parts,
-                                                    double weight, const Kernel& kernel,
-                                                    const RunControl& control,
-                                                    Precision precision) {
-  return Estimate(parts, weight, kernel, control, precision, 2);
-}
-
-absl::StatusOr<double> SkceBiased(const PredictionBatch& batch, const Kernel& kernel,
-                                  const RunControl& control, Precision precision) {
-  absl::StatusOr<QuadraticSkce> estimate =
-      Estimate(std::span(&batch, 1), 1, kernel, control, precision, 1);
-  if (!estimate.ok()) return estimate.status();
-  return estimate->biased;
+  return EstimateQuadraticSkce(batch.views(), batch.weight, kernel, control, precision);
 }
 
 std::size_t QuadraticMemory(std::size_t n, std::size_t class_count, Precision precision) noexcept {

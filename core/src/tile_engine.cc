@@ -10,20 +10,6 @@
 namespace calibd {
 namespace {
 
-MicroDistance MicroDistanceOf(Distance distance) {
-  switch (distance) {
-    case Distance::kTotalVariation:
-      return MicroDistance::kHalfAbsolute;
-    case Distance::kCityblock:
-      return MicroDistance::kAbsolute;
-    case Distance::kEuclidean:
-      return MicroDistance::kEuclidean;
-    case Distance::kSquaredEuclidean:
-      return MicroDistance::kSquaredEuclidean;
-  }
-  return MicroDistance::kHalfAbsolute;
-}
-
 // Finite, so that its product with a distance of 0 is 0 even in float.
 template <typename T>
 T ScaleOf(const Kernel& kernel) {
@@ -138,7 +124,7 @@ double TileEngine<T>::Run(const Tile& tile, Scratch& scratch,
   MicroTask<T> task{};
   task.class_count = class_count_;
   task.scale = scale_;
-  task.distance = MicroDistanceOf(distance_);
+  task.distance = distance_;
   task.output = output;
   task.stride = kTileSize;
   task.rows = scratch.rows.get();

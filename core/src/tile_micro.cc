@@ -18,17 +18,17 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D, MicroDistance kDistance, class V = hn::Vec<D>>
+template <class D, Distance kDistance, class V = hn::Vec<D>>
 HWY_INLINE V FinishDistance(D d, V sum, V row_sum, V column_sum) {
   const V zero = hn::Zero(d);
   const V two = hn::Set(d, 2);
   const V half = hn::Set(d, static_cast<hn::TFromD<D>>(0.5));
   // Equal rows give exactly 0; for others, rounding may give a negative value.
-  if constexpr (kDistance == MicroDistance::kHalfAbsolute) {
+  if constexpr (kDistance == Distance::kTotalVariation) {
     return hn::Max(zero, hn::Sub(hn::Mul(half, hn::Add(row_sum, column_sum)), sum));
-  } else if constexpr (kDistance == MicroDistance::kAbsolute) {
+  } else if constexpr (kDistance == Distance::kCityblock) {
     return hn::Max(zero, hn::Sub(hn::Add(row_sum, column_sum), hn::Mul(two, sum)));
-  } else if constexpr (kDistance == MicroDistance::kEuclidean) {
+  } else if constexpr (kDistance == Distance::kEuclidean) {
     return hn::Sqrt(sum);
   } else {
     return sum;
@@ -37,8 +37,7 @@ HWY_INLINE V FinishDistance(D d, V sum, V row_sum, V column_sum) {
 
 // kRows rows from `first_row`, within one group, against two vectors of the panel's
 // columns from `first_column`.
-template <class D, MicroDistance kDistance, bool kProduct, std::size_t kRows,
-          typename T = hn::TFromD<D>>
+template <class D, Distance kDistance, bool kProduct, std::size_t kRows, typename T = hn::TFromD<D>>
 HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_row,
                              std::size_t first_column) {
   using V = hn::Vec<D>;
@@ -63,8 +62,7 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
     HWY_UNROLL(4)
     for (std::size_t r = 0; r < kRows; ++r) {
       const V g = hn::Set(d, rows[r]);
-      if constexpr (kDistance == MicroDistance::kHalfAbsolute ||
-                    kDistance == MicroDistance::kAbsolute) {
+      if constexpr (kDistance == Distance::kTotalVariation || kDistance == Distance::kCityblock) {
         distance[r][0] = hn::Add(distance[r][0], hn::Min(g, column0));
         distance[r][1] = hn::Add(distance[r][1], hn::Min(g, column1));
       } else {
@@ -137,7 +135,7 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, total)));
 }
 
-template <class D, MicroDistance kDistance, typename T = hn::TFromD<D>>
+template <class D, Distance kDistance, typename T = hn::TFromD<D>>
 HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
   // The sums of four rows and their operands fit into 32 registers, those of two rows into 16.
   constexpr std::size_t kRows = HWY_MAX_BYTES >= 64 || HWY_TARGET == HWY_NEON ? 4 : 2;
@@ -164,14 +162,14 @@ HWY_INLINE double Micro(const MicroTask<T>& task) {
   const hn::CappedTag<T, kPanelBytes / sizeof(T) / 2> d;
   using D = decltype(d);
   switch (task.distance) {
-    case MicroDistance::kHalfAbsolute:
-      return MicroPanel<D, MicroDistance::kHalfAbsolute>(d, task);
-    case MicroDistance::kAbsolute:
-      return MicroPanel<D, MicroDistance::kAbsolute>(d, task);
-    case MicroDistance::kEuclidean:
-      return MicroPanel<D, MicroDistance::kEuclidean>(d, task);
-    case MicroDistance::kSquaredEuclidean:
-      return MicroPanel<D, MicroDistance::kSquaredEuclidean>(d, task);
+    case Distance::kTotalVariation:
+      return MicroPanel<D, Distance::kTotalVariation>(d, task);
+    case Distance::kCityblock:
+      return MicroPanel<D, Distance::kCityblock>(d, task);
+    case Distance::kEuclidean:
+      return MicroPanel<D, Distance::kEuclidean>(d, task);
+    case Distance::kSquaredEuclidean:
+      return MicroPanel<D, Distance::kSquaredEuclidean>(d, task);
   }
   return 0;
 }

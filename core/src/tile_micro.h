@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "calibd/core/kernel.h"
+
 namespace calibd {
 
 // The observations of a panel fill this many bytes on every CPU: two of the widest vectors.
@@ -12,7 +14,6 @@ inline constexpr std::size_t kPanelBytes = 128;
 inline constexpr std::size_t kGroupRows = 4;
 
 enum class MicroOutput { kSum, kTerms, kKernels, kDistances };
-enum class MicroDistance { kHalfAbsolute, kAbsolute, kEuclidean, kSquaredEuclidean };
 
 // One panel of columns against consecutive rows.
 template <typename T>
@@ -35,7 +36,7 @@ struct MicroTask {
   std::size_t column_count;
   // The kernel is exp2(scale distance).
   T scale;
-  MicroDistance distance;
+  Distance distance;
   MicroOutput output;
   // Row-major with `stride` values per row; written up to the panel's full width.
   T* out;

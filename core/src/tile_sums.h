@@ -43,11 +43,11 @@ absl::StatusOr<TermSums> SumTiles(const Engine& engine, const RunControl& contro
   return total;
 }
 
-// The quadratic estimators of n >= 1 observations; with n = 1 `unbiased` is 0.
+// The quadratic estimators of n >= 2 observations.
 [[nodiscard]] QuadraticSkce EstimateFrom(const TermSums& sums, std::size_t n) noexcept;
 
-// Errors: FailedPrecondition if n < needed.
-[[nodiscard]] absl::Status CheckSampleSize(std::size_t n, std::size_t needed);
+// Errors: FailedPrecondition if n < 2.
+[[nodiscard]] absl::Status CheckSampleSize(std::size_t n);
 
 }  // namespace calibd
 

@@ -1,37 +1,19 @@
 #include "tile_walk.h"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
 
 namespace calibd {
 
-// Reports progress in steps of 1/200, one thread at a time.
-class ProgressMeter {
- public:
-  ProgressMeter(const RunControl& control, std::size_t total, double begin, double end)
-      : control_(control), total_(total), begin_(begin), end_(end) {}
-
-  void Advance() {
-    const std::size_t done = done_.fetch_add(1) + 1;
-    if (!control_.progress) return;
-    const std::lock_guard lock(mutex_);
-    const std::size_t step = 200 * done / total_;
-    if (step <= told_) return;
-    told_ = step;
-    control_.progress(begin_ +
-                      (end_ - begin_) * static_cast<double>(done) / static_cast<double>(total_));
-  }
-
- private:
-  const RunControl& control_;
-  const std::size_t total_;
-  const double begin_;
-  const double end_;
-  std::atomic<std::size_t> done_ = 0;
-  std::mutex mutex_;
-  std::size_t told_ = 0;
-};
+void ProgressMeter::Advance() {
+  const std::size_t done = done_.fetch_add(1) + 1;
+  if (!control_.progress) return;
+  const std::lock_guard lock(mutex_);
+  const std::size_t step = 200 * done / total_;
+  if (step <= reported_) return;
+  reported_ = step;
+  control_.progress(begin_ +
+                    (end_ - begin_) * static_cast<double>(done) / static_cast<double>(total_));
+}
 
 void ParallelFor(const RunControl& control, std::size_t count,
                  const std::function<void(std::size_t)>& body) {
@@ -44,7 +26,7 @@ void ParallelFor(const RunControl& control, std::size_t count,
 
 std::optional<Tile> TileWalk::Next() {
   if (started_) meter_.Advance();
-  if (control_.cancelled && control_.cancelled()) return std::nullopt;
+  if (control_.IsCancelled()) return std::nullopt;
   if (started_) {
     next_column_ += kTileSize;
     if (next_column_ >= n_) {
@@ -69,10 +51,7 @@ absl::Status ForEachTileGroup(std::size_t n, const RunControl& control,
     TileWalk walk(n, group, control, meter);
     body(group, walk);
   });
-  if (control.cancelled && control.cancelled()) {
-    return absl::CancelledError("the computation was cancelled");
-  }
-  return absl::OkStatus();
+  return control.CheckCancelled();
 }
 
 }  // namespace calibd

@@ -1,8 +1,10 @@
 #ifndef CALIBD_CORE_SRC_TILE_WALK_H_
 #define CALIBD_CORE_SRC_TILE_WALK_H_
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
+#include <mutex>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -16,7 +18,24 @@ namespace calibd {
 // own, so that no result depends on the threads.
 inline constexpr std::size_t kTileGroups = 32;
 
-class ProgressMeter;
+// Reports the progress of `total` equal parts within [begin, end] in steps of 1/200. Thread-safe.
+class ProgressMeter {
+ public:
+  ProgressMeter(const RunControl& control, std::size_t total, double begin, double end)
+      : control_(control), total_(total), begin_(begin), end_(end) {}
+
+  // A part is done.
+  void Advance();
+
+ private:
+  const RunControl& control_;
+  const std::size_t total_;
+  const double begin_;
+  const double end_;
+  std::atomic<std::size_t> done_ = 0;
+  std::mutex mutex_;
+  std::size_t reported_ = 0;
+};
 
 // The tiles of one group: rows of tiles ascending, and in each row the tile on the
 // diagonal first.

@@ -126,6 +126,16 @@ absl::Status ValidateBatch(const PredictionBatch& batch, double row_sum_toleranc
   return absl::InvalidArgumentError(DescribeViolations(violations));
 }
 
+void Softmax(std::span<double> logits) noexcept {
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (double& value : logits) {
+    value = std::exp(value - max);
+    sum += value;
+  }
+  for (double& value : logits) value /= sum;
+}
+
 std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_count) {
   std::vector<Violation> violations;
   std::size_t bad_row = logits.size();
@@ -138,14 +148,7 @@ std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_c
   }
   if (!violations.empty()) return violations;
   for (std::size_t begin = 0; begin + class_count <= logits.size(); begin += class_count) {
-    const std::span<double> row = logits.subspan(begin, class_count);
-    const double max = *std::max_element(row.begin(), row.end());
-    double sum = 0;
-    for (double& value : row) {
-      value = std::exp(value - max);
-      sum += value;
-    }
-    for (double& value : row) value /= sum;
+    Softmax(logits.subspan(begin, class_count));
   }
   return violations;
 }

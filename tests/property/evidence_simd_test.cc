@@ -32,7 +32,8 @@ TEST(EvidenceSimdTest, EveryTargetAgreesWithScalarCode) {
   for (const std::size_t m : {2u, 7u, 10u, 70u, 101u}) {
     PredictionSet set;
     Generator::Create(GeneratorSpec::M2(m), m)->Draw(150, set);
-    for (const Kernel& kernel : {*Kernel::ExponentialTotalVariation(0.8), *Kernel::Gaussian(2)}) {
+    for (const Kernel& kernel : {*Kernel::ExponentialTotalVariation(0.8),
+                                 *Kernel::Over(Distance::kSquaredEuclidean, 1 / 2.0)}) {
       hwy::SetSupportedTargetsForTest(HWY_BASELINE_SCALAR);
       ASSERT_STREQ(SimdTarget(), hwy::TargetName(HWY_BASELINE_SCALAR));
       const EvidenceState scalar = Compute(set, kernel);

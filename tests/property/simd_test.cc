@@ -46,8 +46,9 @@ double MeanAbsoluteTerm(const PredictionBatch& batch, const Kernel& kernel) {
 
 TEST(SimdTest, EveryTargetAgreesWithScalarCode) {
   const Kernel kernels[] = {*Kernel::ExponentialTotalVariation(0.3),
-                            *Kernel::Exponential(Distance::kCityblock, 0.7),
-                            *Kernel::Exponential(Distance::kEuclidean, 0.4), *Kernel::Gaussian(5)};
+                            *Kernel::Over(Distance::kCityblock, 0.7),
+                            *Kernel::Over(Distance::kEuclidean, 0.4),
+                            *Kernel::Over(Distance::kSquaredEuclidean, 1 / 5.0)};
   for (const std::size_t n : {5u, 67u, 300u}) {
     for (const std::size_t m : {3u, 10u, 101u}) {
       PredictionSet set;

@@ -39,7 +39,7 @@ TEST(IntervalCoverageTest, HoldsTheSkceOfM2AndM3) {
       for (std::size_t row = 0; row < kN; ++row) pairs->Add(batch.row(row), batch.labels[row]);
       if (skce < *LowerConfidenceBound(pairs->moments(), kConfidence)) ++below_lower_bound;
       const double radius = KceDeviation(kN, Kernel::DistributionFreeBound(), kConfidence);
-      const double estimate = *SkceBiased(batch, kernel);
+      const double estimate = EstimateQuadraticSkce(batch, kernel)->biased;
       if (std::abs(std::sqrt(estimate) - std::sqrt(skce)) > radius) ++outside_deviation;
     }
     // Edgeworth: the normal bound of 125 pairs is off by .006 for a skewness up to 2.

@@ -50,11 +50,11 @@ KernelSpec MatrixValued() {
     neighbours[k * kM + (k + 1) % kM] = 1;
     neighbours[(k + 1) % kM * kM + k] = 1;
   }
-  return {
-      .rule = {},
-      .matrix = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
-          {{*Kernel::ExponentialTotalVariation(0.9), neighbours}, {*Kernel::Gaussian(1), identity}},
-          kM))};
+  return {.rule = {},
+          .matrix = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
+              {{*Kernel::ExponentialTotalVariation(0.9), neighbours},
+               {*Kernel::Over(Distance::kSquaredEuclidean, 1 / 1.0), identity}},
+              kM))};
 }
 
 TEST(LensLevelTest, QuadraticTestHasItsLevelOnM1WithEachLens) {

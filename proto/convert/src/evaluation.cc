@@ -174,8 +174,8 @@ v1::BlockEstimate ToProto(const RunningBlock& block, double bound) {
 }
 
 void ToProto(const RunningKernel& kernel, v1::Provenance& provenance) {
-  const auto* const matrix = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
-  provenance.set_universal_kernel(matrix == nullptr || (*matrix)->universal());
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  provenance.set_universal_kernel(matrix == nullptr || matrix->universal());
   if (const auto* const scalar = std::get_if<Kernel>(&kernel)) {
     provenance.set_bandwidth(scalar->bandwidth());
   }

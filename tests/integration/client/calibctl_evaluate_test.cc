@@ -82,8 +82,10 @@ TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {
     return result.at("quadratic").at("skce_unbiased").get<double>();
   };
   const double gaussian = unbiased(evaluate({"--kernel", "gaussian", "--bandwidth", "0.5"}));
-  EXPECT_LE(RelativeDifference(gaussian,
-                               EstimateQuadraticSkce(set.view(), *Kernel::Gaussian(2))->unbiased),
+  EXPECT_LE(RelativeDifference(
+                gaussian, EstimateQuadraticSkce(set.view(),
+                                                *Kernel::Over(Distance::kSquaredEuclidean, 1 / 2.0))
+                              ->unbiased),
             1e-12);
   EXPECT_LE(RelativeDifference(evaluate({"--bandwidth", "mean_total_variation:0.1"})
                                    .at("provenance")

@@ -326,7 +326,7 @@ TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
   EXPECT_EQ(calibration.lenses(1).lens(), "top_k[3]");
 
   const LensBatch seen = *ApplyLens(set.view().rows(0, 200), Lens::TopK(3));
-  const Kernel kernel = *Kernel::Exponential(
+  const Kernel kernel = *Kernel::Over(
       Distance::kEuclidean,
       *MedianOffDiagonalBandwidth(seen.parts[0].probabilities, 4, {}, Distance::kEuclidean));
   EXPECT_EQ(calibration.lenses(1).provenance().bandwidth(), kernel.bandwidth());

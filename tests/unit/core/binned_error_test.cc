@@ -205,16 +205,14 @@ TEST(BinnedErrorTest, ClassWiseErrorOfTwoClassesIsTheSameForBoth) {
   // Away from edges the bins of p and 1 - p mirror each other.
   const PredictionSet set{{0.91, 0.09, 0.33, 0.67, 0.86, 0.14, 0.31, 0.69}, {0, 0, 1, 1}, 2};
   const auto error = EstimateClassWiseError(set.view(), ClassWiseBins{10});
-  ASSERT_EQ(error->classes.size(), 2u);
+  ASSERT_EQ(error->size(), 2u);
   // Bins of class 0: {.91}, {.33, .31}, {.86}; |.91 - 1|, |.32 - .5|, |.86 - 0|.
-  EXPECT_DOUBLE_EQ(error->classes[0].ece, (0.09 + 2 * 0.18 + 0.86) / 4);
-  EXPECT_DOUBLE_EQ(error->classes[1].ece, error->classes[0].ece);
-  EXPECT_DOUBLE_EQ(error->mean_ece, error->classes[0].ece);
-  EXPECT_DOUBLE_EQ(error->sum_ece, 2 * error->classes[0].ece);
-  EXPECT_DOUBLE_EQ(error->classes[0].mce, 0.86);
-  EXPECT_EQ(error->classes[0].bins, 3u);
+  EXPECT_DOUBLE_EQ((*error)[0].ece, (0.09 + 2 * 0.18 + 0.86) / 4);
+  EXPECT_DOUBLE_EQ((*error)[1].ece, (*error)[0].ece);
+  EXPECT_DOUBLE_EQ((*error)[0].mce, 0.86);
+  EXPECT_EQ((*error)[0].bins, 3u);
   const auto all = EstimateBinnedError(set.view(), ClassWiseBins{10});
-  EXPECT_DOUBLE_EQ(all->ece, error->mean_ece);
+  EXPECT_DOUBLE_EQ(all->ece, (*error)[0].ece);
   EXPECT_DOUBLE_EQ(all->mce, 0.86);
   EXPECT_EQ(all->bins, 6u);
 }

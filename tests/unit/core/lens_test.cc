@@ -204,13 +204,14 @@ TEST(SmallCasesLensTest, MatchTheReference) {
     const auto unbiased = [&](const absl::StatusOr<Kernel>& kernel) {
       return EstimateQuadraticSkce(set.view(), *kernel)->unbiased;
     };
-    EXPECT_LE(RelativeDifference(unbiased(Kernel::Exponential(Distance::kEuclidean, 0.5)),
+    EXPECT_LE(RelativeDifference(unbiased(Kernel::Over(Distance::kEuclidean, 0.5)),
                                  small.at("SKCE_uq_exp_l2_0.5")),
               1e-12);
-    EXPECT_LE(RelativeDifference(unbiased(Kernel::Exponential(Distance::kCityblock, 0.5)),
+    EXPECT_LE(RelativeDifference(unbiased(Kernel::Over(Distance::kCityblock, 0.5)),
                                  small.at("SKCE_uq_exp_l1_0.5")),
               1e-12);
-    EXPECT_LE(RelativeDifference(unbiased(Kernel::Gaussian(2)), small.at("SKCE_uq_rbf_l2_ls0.5")),
+    EXPECT_LE(RelativeDifference(unbiased(Kernel::Over(Distance::kSquaredEuclidean, 1 / 2.0)),
+                                 small.at("SKCE_uq_rbf_l2_ls0.5")),
               1e-12);
   }
 }

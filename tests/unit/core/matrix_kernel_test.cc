@@ -49,7 +49,7 @@ TEST(MatrixKernelTest, EqualsTheDefinition) {
   // Positive semi-definite of rank 2 and of rank 1.
   const std::vector<double> a = {2, 1, 0, 1, 2, 0, 0, 0, 0};
   const std::vector<double> b = {1, -1, 1, -1, 1, -1, 1, -1, 1};
-  const Kernel gaussian = *Kernel::Gaussian(3);
+  const Kernel gaussian = *Kernel::Over(Distance::kSquaredEuclidean, 1 / 3.0);
   const auto kernel = MatrixKernel::Create({{MakeKernel(0.4), a}, {gaussian, b}}, 3);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   double sum = 0;
@@ -77,8 +77,8 @@ TEST(MatrixKernelTest, RunningBlocksAreTheMeansOfTheirPairs) {
   const PredictionSet set = Draw(10 * kBlock + 3, 3, 7);
   const std::vector<double> a = {2, 1, 0, 1, 2, 0, 0, 0, 0};
   const std::vector<double> b = {1, -1, 1, -1, 1, -1, 1, -1, 1};
-  const auto kernel = std::make_shared<const MatrixKernel>(
-      *MatrixKernel::Create({{MakeKernel(0.4), a}, {*Kernel::Gaussian(3), b}}, 3));
+  const auto kernel = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
+      {{MakeKernel(0.4), a}, {*Kernel::Over(Distance::kSquaredEuclidean, 1 / 3.0), b}}, 3));
   EXPECT_EQ(kernel->rank(), 3);
   auto running = RunningBlockSkce::Create(kBlock, 3, kernel);
   RunningMoments expected;

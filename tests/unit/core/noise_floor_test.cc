@@ -88,7 +88,7 @@ TEST(NullMomentsTest, EqualTheSumsOverAllLabelsForAMatrixValuedKernel) {
   const PredictionBatch batch = set.view();
   const MatrixKernel kernel = *MatrixKernel::Create(
       {{*Kernel::ExponentialTotalVariation(0.4), {2, 1, 0, 1, 2, 0.5, 0, 0.5, 1}},
-       {*Kernel::Gaussian(3), {1, -1, 0, -1, 1, 0, 0, 0, 0}}},
+       {*Kernel::Over(Distance::kSquaredEuclidean, 1 / 3.0), {1, -1, 0, -1, 1, 0, 0, 0, 0}}},
       3);
   double squares = 0;
   double diagonal = 0;

@@ -31,8 +31,9 @@ TEST(RandomFeaturesTest, ProductsApproximateEachKernel) {
   for (const std::size_t m : {2u, 10u, 150u}) {
     const PredictionSet set = Draw(kRows, m);
     for (const Kernel& kernel :
-         {*Kernel::ExponentialTotalVariation(0.8), *Kernel::Exponential(Distance::kCityblock, 1.6),
-          *Kernel::Exponential(Distance::kEuclidean, 0.9), *Kernel::Gaussian(1.5)}) {
+         {*Kernel::ExponentialTotalVariation(0.8), *Kernel::Over(Distance::kCityblock, 1.6),
+          *Kernel::Over(Distance::kEuclidean, 0.9),
+          *Kernel::Over(Distance::kSquaredEuclidean, 1 / 1.5)}) {
       const auto features = RandomFeatures::Create(kernel, m);
       ASSERT_TRUE(features.ok());
       std::vector<double> phi(kRows * kFeatureCount);
@@ -69,7 +70,7 @@ TEST(RandomFeaturesTest, RowsTogetherEqualSingleRowsBitForBit) {
 }
 
 TEST(RandomFeaturesTest, FrequenciesOfAClassDoNotDependOnTheOthers) {
-  const Kernel kernel = *Kernel::Gaussian(2);
+  const Kernel kernel = *Kernel::Over(Distance::kSquaredEuclidean, 1 / 2.0);
   const auto few = *RandomFeatures::Create(kernel, 3);
   const auto many = *RandomFeatures::Create(kernel, 30);
   EXPECT_TRUE(std::equal(few->frequencies().begin(), few->frequencies().end(),
@@ -107,11 +108,13 @@ TEST(RandomFeaturesTest, AnyBandwidthGivesFiniteFeatures) {
 
 TEST(RandomFeaturesTest, RejectsClassCountsOutOfRange) {
   for (const std::size_t m : {0u, 1u, 100001u}) {
-    EXPECT_EQ(RandomFeatures::Create(*Kernel::Gaussian(1), m).status().code(),
+    EXPECT_EQ(RandomFeatures::Create(*Kernel::Over(Distance::kSquaredEuclidean, 1 / 1.0), m)
+                  .status()
+                  .code(),
               absl::StatusCode::kInvalidArgument);
   }
-  const auto matrix = std::make_shared<const MatrixKernel>(
-      *MatrixKernel::Create({{*Kernel::Gaussian(1), {1, 0, 0, 1}}}, 2));
+  const auto matrix = std::make_shared<const MatrixKernel>(*MatrixKernel::Create(
+      {{*Kernel::Over(Distance::kSquaredEuclidean, 1 / 1.0), {1, 0, 0, 1}}}, 2));
   EXPECT_EQ(RandomFeatures::Create(RunningKernel(matrix), 3).status().code(),
             absl::StatusCode::kInvalidArgument);
 }

@@ -193,9 +193,11 @@ TEST(CorpDecompositionTest, IsNonnegativeAndAddsUp) {
     for (const auto& spec : {GeneratorSpec::M1(3), GeneratorSpec::M2(3), GeneratorSpec::M3(3)}) {
       const PredictionSet set = Draw(spec, 1 + 2 * seed, seed);
       const auto all = DecomposeCorpClassWise(set.view());
-      std::vector<CorpDecomposition> decompositions = all->classes;
-      decompositions.push_back(*DecomposeCorp(TopLabelPredictions(set.view())));
-      decompositions.push_back(all->sum);
+      std::vector<CorpDecomposition> decompositions = {
+          *all, *DecomposeCorp(TopLabelPredictions(set.view()))};
+      for (std::size_t k = 0; k < 3; ++k) {
+        decompositions.push_back(*DecomposeCorp(*ClassPredictions(set.view(), k)));
+      }
       for (const CorpDecomposition& terms : decompositions) {
         EXPECT_NEAR(terms.miscalibration - terms.discrimination + terms.uncertainty, terms.score,
                     1e-13);
@@ -204,7 +206,7 @@ TEST(CorpDecompositionTest, IsNonnegativeAndAddsUp) {
         EXPECT_GE(terms.uncertainty, 0);
         EXPECT_LE(terms.discrimination, terms.uncertainty + 1e-15);
       }
-      EXPECT_NEAR(all->sum.score, ComputeScores(set.view())->brier, 1e-13);
+      EXPECT_NEAR(all->score, ComputeScores(set.view())->brier, 1e-13);
     }
   }
 }

@@ -123,9 +123,6 @@ TEST(QuadraticSkceTest, ErrorsSayHowManyObservationsAreNeeded) {
   const PredictionSet set = Draw(1, 3, 4);
   EXPECT_EQ(EstimateQuadraticSkce(set.view(), MakeKernel(1)).status().message(),
             "there are 1 observations, needed are at least 2");
-  EXPECT_NEAR(*SkceBiased(set.view(), MakeKernel(1)), DefinedTerm(set.view(), 0, 0, 1), 1e-15);
-  EXPECT_EQ(SkceBiased({{}, {}, 3}, MakeKernel(1)).status().code(),
-            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(QuadraticSkceTest, ProgressNeverDecreasesAndEndsAtOne) {

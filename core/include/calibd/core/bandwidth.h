@@ -20,7 +20,7 @@ namespace calibd {
 // O(n) + 16 MiB of memory beside the input. control.progress is not called.
 // Errors: FailedPrecondition if n < 2, or if the median is 0 (more than half of
 // the distances are zero); Cancelled.
-// Cost: O(n^2 m): usually one pass over the pairs, at most seven.
+// Cost: O(n^2 m): usually one pass over the pairs, at most eleven.
 [[nodiscard]] absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions,
                                                      std::size_t class_count,
                                                      const RunControl& control = {},

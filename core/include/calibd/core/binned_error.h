@@ -73,16 +73,9 @@ struct BinnedError {
 [[nodiscard]] absl::StatusOr<BinnedError> EstimateBinnedError(const PredictionBatch& batch,
                                                               const BinnedErrorSpec& spec);
 
-struct ClassWiseError {
-  // One for each class.
-  std::vector<BinnedError> classes;
-  double mean_ece = 0;
-  double sum_ece = 0;
-};
-
-// Errors and cost as EstimateBinnedError.
-[[nodiscard]] absl::StatusOr<ClassWiseError> EstimateClassWiseError(const PredictionBatch& batch,
-                                                                    const ClassWiseBins& spec = {});
+// The error of each class. Errors and cost as EstimateBinnedError.
+[[nodiscard]] absl::StatusOr<std::vector<BinnedError>> EstimateClassWiseError(
+    const PredictionBatch& batch, const ClassWiseBins& spec);
 
 // 1-based index of the uniform bin of a probability: 1 if p = 0, else ceil(bins p)
 // computed in double. So an upper edge belongs to the bin below it. In [1, bins].

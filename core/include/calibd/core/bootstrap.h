@@ -23,10 +23,8 @@ struct BootstrapOptions {
   std::uint64_t seed = 0;
 };
 
-struct BootstrapTestResult {
-  QuadraticSkce skce;
-  // n/(n-1) SKCE_uq - SKCE_b.
-  double statistic = 0;
+// How a statistic compares with its replicates.
+struct ResamplingResult {
   // (1 + exceedances) / (1 + replicates): never 0. For ONE look.
   double p_value = 1;
   std::int32_t replicates = 0;
@@ -37,6 +35,15 @@ struct BootstrapTestResult {
   double replicate_mean = 0;
   double replicate_standard_deviation = 0;
 };
+
+struct BootstrapTestResult : ResamplingResult {
+  QuadraticSkce skce;
+  // BootstrapStatistic(skce).
+  double statistic = 0;
+};
+
+// n/(n-1) SKCE_uq - SKCE_b.
+[[nodiscard]] double BootstrapStatistic(const QuadraticSkce& skce) noexcept;
 
 // The asymptotic quadratic test by the bootstrap of the degenerate U-statistic (Arcones & Gine):
 // Widmann, Lindsten & Zachariah, NeurIPS 2019, Sec. 6 and App. G. For replicate r draw n indices

@@ -1,7 +1,6 @@
 #ifndef CALIBD_CORE_CONSISTENCY_RESAMPLING_H_
 #define CALIBD_CORE_CONSISTENCY_RESAMPLING_H_
 
-#include <cstdint>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -19,20 +18,11 @@ inline constexpr std::string_view kConsistencyTestCaveat =
     "the bins. At level .05 with 10 classes and n = 250 it rejected 6 % of them by the top label, "
     "9 % by median-variance bins, 13 % class-wise, and all of them by 10 uniform bins a class.";
 
-struct ConsistencyTestResult {
+// The statistic is the ECE; values that are equal within 1e-12 count as exceedances. The replicates
+// estimate its distribution for a calibrated model with such predictions.
+struct ConsistencyTestResult : ResamplingResult {
   // The binned error of the batch.
   BinnedError error;
-  // (1 + exceedances) / (1 + replicates): never 0. For ONE look.
-  double p_value = 1;
-  std::int32_t replicates = 0;
-  // Replicates whose ECE is at least that of the batch; values that are equal within 1e-12 are
-  // included.
-  std::int32_t exceedances = 0;
-  std::uint64_t seed = 0;
-  // Mean and standard deviation (divisor replicates - 1) of the ECE of the replicates, which
-  // estimate its distribution for a calibrated model with the same predictions.
-  double replicate_mean = 0;
-  double replicate_standard_deviation = 0;
 };
 
 // The test of calibration by consistency resampling: for each replicate draw n rows with

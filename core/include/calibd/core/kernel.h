@@ -29,24 +29,15 @@ enum class Distance {
 // Lindsten & Zachariah, NeurIPS 2019, Sec. 3.3 and App. D.
 class Kernel {
  public:
-  // exp(-distance(x, z) / bandwidth), the exponential (Laplacian) kernel over total
-  // variation, cityblock or Euclidean distance. bandwidth: nu, finite and > 0, in units
-  // of the distance. The default of the paper is over total variation (Sec. 7).
-  // Errors: InvalidArgument naming the value.
-  [[nodiscard]] static absl::StatusOr<Kernel> Exponential(Distance distance, double bandwidth);
+  // exp(-distance(x, z) / bandwidth): the exponential (Laplacian) kernel, and over the squared
+  // Euclidean distance the Gaussian (RBF) kernel with gamma = 1 / bandwidth. bandwidth: nu, finite
+  // and > 0, in units of the distance. Errors: InvalidArgument naming the value.
+  [[nodiscard]] static absl::StatusOr<Kernel> Over(Distance distance, double bandwidth);
+  // The default of the paper (Sec. 7).
   [[nodiscard]] static absl::StatusOr<Kernel> ExponentialTotalVariation(double bandwidth);
 
-  // exp(-gamma |x - z|_2^2), the Gaussian (RBF) kernel; gamma finite and > 0.
-  // Errors: InvalidArgument naming the value.
-  [[nodiscard]] static absl::StatusOr<Kernel> Gaussian(double gamma);
-
-  // exp(-distance(x, z) / bandwidth) over any of the distances: over the squared Euclidean
-  // one it is the Gaussian kernel with gamma = 1 / bandwidth. bandwidth: finite and > 0.
-  // Errors: InvalidArgument naming the value.
-  [[nodiscard]] static absl::StatusOr<Kernel> Over(Distance distance, double bandwidth);
-
   [[nodiscard]] Distance distance() const noexcept { return distance_; }
-  // nu in units of distance(); 1 / gamma for the Gaussian kernel.
+  // nu in units of distance().
   [[nodiscard]] double bandwidth() const noexcept { return bandwidth_; }
 
   // The scalar factor, in [0, 1]; 1 for equal arguments.

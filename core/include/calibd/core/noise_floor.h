@@ -33,6 +33,8 @@ struct NullMoments {
   // Mean over i < j of E h_ij^2.
   double mean_square = 0;
 
+  // The moments of weight h_ij.
+  [[nodiscard]] NullMoments Scaled(double weight) const;
   // Noise floors of SKCE_uq and SKCE_b. Mean and standard deviation are exact for SKCE_uq; for
   // SKCE_b they omit the variance of its diagonal, of order n^-3/2. The quantiles are those of the
   // Gamma distribution with the mean and variance of SKCE_b, which is a weighted sum of chi-squares

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <functional>
 
+#include "absl/status/status.h"
+
 namespace calibd {
 
 // Parallel execution, progress and cancellation of a long computation. Core starts no threads: the
@@ -21,6 +23,15 @@ struct RunControl {
   // Called every few milliseconds from any thread; true makes the computation return Cancelled.
   // Unset: never.
   std::function<bool()> cancelled;
+
+  [[nodiscard]] bool IsCancelled() const { return cancelled && cancelled(); }
+  // Errors: Cancelled.
+  [[nodiscard]] absl::Status CheckCancelled() const {
+    return IsCancelled() ? absl::CancelledError("the computation was cancelled") : absl::OkStatus();
+  }
+  [[nodiscard]] RunControl WithoutProgress() const {
+    return {.parallel_for = parallel_for, .progress = nullptr, .cancelled = cancelled};
+  }
 };
 
 }  // namespace calibd

@@ -46,6 +46,16 @@ struct RunningMoments {
 // The kernel of a running estimator: k I for a real-valued kernel k, or a matrix-valued kernel.
 using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
 
+// The kernel if it is matrix-valued, else null.
+[[nodiscard]] inline const MatrixKernel* MatrixOf(const RunningKernel& kernel) noexcept {
+  const auto* const shared = std::get_if<std::shared_ptr<const MatrixKernel>>(&kernel);
+  return shared == nullptr ? nullptr : shared->get();
+}
+
+// Errors: InvalidArgument unless class_count is in [kMinClassCount, kMaxClassCount] and that of a
+// matrix-valued kernel.
+[[nodiscard]] absl::Status CheckClassCount(std::size_t class_count, const RunningKernel& kernel);
+
 // Upper bound B of |h_ij|, see Kernel::DistributionFreeBound.
 [[nodiscard]] double DistributionFreeBound(const RunningKernel& kernel) noexcept;
 
@@ -140,8 +150,7 @@ class RunningBlockSkce {
   void SetPending(const PredictionBatch& rows) noexcept;
   // Allocates the memory of a whole block, so that Add allocates none.
   void ReservePending();
-  // The kernel if it is matrix-valued, else nullptr.
-  [[nodiscard]] const MatrixKernel* matrix() const noexcept;
+  [[nodiscard]] const MatrixKernel* matrix() const noexcept { return MatrixOf(kernel_); }
 
   std::size_t block_size_;
   std::size_t class_count_;

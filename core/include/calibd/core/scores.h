@@ -2,7 +2,6 @@
 #define CALIBD_CORE_SCORES_H_
 
 #include <cstddef>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/binary_predictions.h"
@@ -85,15 +84,9 @@ struct CorpDecomposition {
 // Errors: FailedPrecondition if n < 1. Cost: O(n log n).
 [[nodiscard]] absl::StatusOr<CorpDecomposition> DecomposeCorp(const BinaryPredictions& predictions);
 
-struct ClassWiseCorpDecomposition {
-  std::vector<CorpDecomposition> classes;
-  // Sums over classes; sum.score is the Brier score of the batch.
-  CorpDecomposition sum;
-};
-
-// Decomposes the score of each class separately. batch: valid. Errors: FailedPrecondition if n < 1;
-// Cancelled. Cost: O(m n log n).
-[[nodiscard]] absl::StatusOr<ClassWiseCorpDecomposition> DecomposeCorpClassWise(
+// The sum of the decompositions of the classes; its score is the Brier score of the batch.
+// batch: valid. Errors: FailedPrecondition if n < 1; Cancelled. Cost: O(m n log n).
+[[nodiscard]] absl::StatusOr<CorpDecomposition> DecomposeCorpClassWise(
     const PredictionBatch& batch, const RunControl& control = {});
 
 }  // namespace calibd

@@ -64,12 +64,6 @@ struct QuadraticSkce {
     std::span<const PredictionBatch> parts, double weight, const Kernel& kernel,
     const RunControl& control = {}, Precision precision = Precision::kFloat64);
 
-// Only SKCE_b, which is defined from n >= 1. Cost as above. Errors: FailedPrecondition if n < 1;
-// Cancelled.
-[[nodiscard]] absl::StatusOr<double> SkceBiased(const PredictionBatch& batch, const Kernel& kernel,
-                                                const RunControl& control = {},
-                                                Precision precision = Precision::kFloat64);
-
 // Bytes that the quadratic estimators allocate in addition to their input, for resource limits.
 // Each thread allocates another 2 x 256 x m values.
 [[nodiscard]] std::size_t QuadraticMemory(std::size_t n, std::size_t class_count,

@@ -51,9 +51,11 @@ struct Violation {
 // "field description; field description", the text of ValidateBatch.
 [[nodiscard]] std::string DescribeViolations(std::span<const Violation> violations);
 
-// Replaces each row of m logits by its softmax, in double with the row maximum subtracted. Logits
-// must be finite. Otherwise the violations name those that are not, and the values are unchanged.
-// logits.size() must be a multiple of m.
+// Replaces m >= 1 finite logits by their softmax, in double with the maximum subtracted.
+void Softmax(std::span<double> logits) noexcept;
+
+// Applies Softmax to each row of m logits. Logits must be finite. Otherwise the violations name
+// those that are not, and the values are unchanged. logits.size() must be a multiple of m.
 [[nodiscard]] std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_count);
 
 }  // namespace calibd
