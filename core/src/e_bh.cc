@@ -4,22 +4,23 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <iterator>
 
 namespace calibd {
 
 std::vector<bool> RejectedByEbh(std::span<const double> log10_e_values, double alpha) {
-  std::vector<double> sorted(log10_e_values.begin(), log10_e_values.end());
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  const std::size_t count = log10_e_values.size();
   const auto threshold = [&](std::size_t k) {
-    return std::log10(static_cast<double>(sorted.size()) / (alpha * static_cast<double>(k)));
+    return std::log10(static_cast<double>(count) / (alpha * static_cast<double>(k)));
   };
   // Most e-values are below the threshold of all K hypotheses, which is the smallest one.
-  auto rejected = static_cast<std::size_t>(
-      std::find_if(sorted.begin(), sorted.end(),
-                   [least = threshold(sorted.size())](double value) { return value < least; }) -
-      sorted.begin());
+  std::vector<double> sorted;
+  std::copy_if(log10_e_values.begin(), log10_e_values.end(), std::back_inserter(sorted),
+               [least = threshold(count)](double value) { return value >= least; });
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  std::size_t rejected = sorted.size();
   while (rejected > 0 && sorted[rejected - 1] < threshold(rejected)) --rejected;
-  std::vector<bool> result(log10_e_values.size(), false);
+  std::vector<bool> result(count, false);
   if (rejected == 0) return result;
   // Equal e-values are rejected together: if the k-th were equal to the next one, the next one
   // would satisfy the condition too.

@@ -23,12 +23,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 static_assert(kMaxScoredRows % 8 == 0);
 
-void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
+// Computes the confidence and the predicted class of each row. In place of the Brier score, stores
+// the sum of squares of the row's probabilities.
+void ScanRows(const PredictionBatch& batch, RowScores& scores) {
   const RowTag d;
   const std::size_t m = batch.class_count;
-  // Initialised, because whole vectors are read.
-  scores.brier.fill(1);
-  scores.log_loss.fill(1);
   for (std::size_t first = 0; first < batch.size(); first += kRowLanes) {
     const double* rows[kRowLanes];
     const std::size_t count = std::min(kRowLanes, batch.size() - first);
@@ -76,7 +75,14 @@ void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
     hn::StoreU(predicted, d, &scores.predicted_class[first]);
     hn::StoreU(sum, d, &scores.brier[first]);
   }
-  // In a separate loop, so that the long dependency chains of several rows overlap.
+}
+
+// In separate loops, so that the long dependency chains of several rows overlap.
+void ScoreRows(const PredictionBatch& batch, RowScores& scores) {
+  // Initialised, because whole vectors are read.
+  scores.brier.fill(1);
+  scores.log_loss.fill(1);
+  ScanRows(batch, scores);
   using WideTag = hn::CappedTag<double, 8>;
   const WideTag wide;
   const auto one = hn::Set(wide, 1);

@@ -111,12 +111,14 @@ void RunningClassFrequencies::Add(const PredictionBatch& batch) noexcept {
 std::vector<std::size_t> RunningClassFrequencies::MostDeviating(std::size_t count) const {
   std::vector<std::size_t> order(classes_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto size = [this](std::size_t k) { return std::abs(classes_[k].Z()); };
+  std::vector<double> size;
+  size.reserve(classes_.size());
+  for (const Class& one : classes_) size.push_back(std::abs(one.Z()));
   const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
   std::partial_sort(order.begin(), end, order.end(), [&](std::size_t a, std::size_t b) {
-    return size(a) != size(b) ? size(a) > size(b) : a < b;
+    return size[a] != size[b] ? size[a] > size[b] : a < b;
   });
-  order.erase(std::find_if(order.begin(), end, [&](std::size_t k) { return size(k) == 0; }),
+  order.erase(std::find_if(order.begin(), end, [&](std::size_t k) { return size[k] == 0; }),
               order.end());
   return order;
 }

@@ -38,6 +38,7 @@ absl::Status MatureWrite::Append(Store& store) {
   auto& matured = row_.kind.emplace<MaturedRow>();
   matured.through_log_id = matured_.runs.back().log_id;
   matured.values.class_count = m;
+  matured.values.single_precision = true;
   std::vector<std::int64_t> log_ids;
   for (const PredictionTracker::Matured::Run& run : matured_.runs) log_ids.push_back(run.log_id);
   auto next_run = matured_.runs.begin();
@@ -67,6 +68,7 @@ absl::Status MatureWrite::Append(Store& store) {
 void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::int32_t>& labels,
                       MaturedRow& matured) const {
   const std::size_t m = matured.values.class_count;
+  matured.values.single_precision &= predictions.values.single_precision;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] == PredictionTracker::kNoLabel) {
       matured.missing_predicted_classes.push_back(predictions.predicted_classes[i]);

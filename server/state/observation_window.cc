@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace calibd::server {
 
@@ -15,10 +16,13 @@ PredictionSet WindowView::CopyNewest(std::size_t n) const {
     const WindowChunk& chunk = *chunks_[row / chunk_rows_];
     const std::size_t first = row % chunk_rows_;
     const std::size_t count = std::min(chunk_rows_ - first, n - set.labels.size());
-    const double* probabilities = chunk.probabilities.get() + first * class_count_;
     const std::int32_t* labels = chunk.labels.get() + first;
-    set.probabilities.insert(set.probabilities.end(), probabilities,
-                             probabilities + count * class_count_);
+    std::visit(
+        [&](const auto& values) {
+          const auto* const from = values.get() + first * class_count_;
+          set.probabilities.insert(set.probabilities.end(), from, from + count * class_count_);
+        },
+        chunk.probabilities);
     set.labels.insert(set.labels.end(), labels, labels + count);
     row += count;
   }
@@ -29,16 +33,36 @@ ObservationWindow::ObservationWindow(std::size_t class_count, std::size_t capaci
                                      std::size_t chunk_rows)
     : class_count_(class_count), capacity_(capacity), chunk_rows_(chunk_rows) {}
 
-void ObservationWindow::Reserve(std::size_t n) {
-  const std::size_t chunks = (end_ + n + chunk_rows_ - 1) / chunk_rows_;
-  const std::size_t before = chunks_.size();
-  try {
-    while (chunks_.size() < chunks) {
-      chunks_.push_back(std::make_shared<WindowChunk>(class_count_, chunk_rows_));
+std::shared_ptr<WindowChunk> ObservationWindow::NewChunk(bool single_precision) const {
+  const std::size_t values = class_count_ * chunk_rows_;
+  WindowChunk chunk;
+  if (single_precision) {
+    chunk.probabilities = std::make_unique_for_overwrite<float[]>(values);
+  } else {
+    chunk.probabilities = std::make_unique_for_overwrite<double[]>(values);
+  }
+  chunk.labels = std::make_unique_for_overwrite<std::int32_t[]>(chunk_rows_);
+  return std::make_shared<WindowChunk>(std::move(chunk));
+}
+
+std::shared_ptr<WindowChunk> ObservationWindow::Widen(const WindowChunk& chunk,
+                                                      std::size_t rows) const {
+  std::shared_ptr<WindowChunk> wide = NewChunk(/*single_precision=*/false);
+  std::copy_n(std::get<WindowChunk::Floats>(chunk.probabilities).get(), rows * class_count_,
+              std::get<WindowChunk::Doubles>(wide->probabilities).get());
+  std::copy_n(chunk.labels.get(), rows, wide->labels.get());
+  return wide;
+}
+
+void ObservationWindow::Reserve(std::size_t n, bool single_precision) {
+  const std::size_t first = end_ / chunk_rows_;
+  for (std::size_t i = first; i * chunk_rows_ < end_ + n; ++i) {
+    if (i == chunks_.size()) {
+      chunks_.push_back(NewChunk(single_precision));
+    } else if (!single_precision && chunks_[i]->single_precision()) {
+      // Views keep the former chunk.
+      chunks_[i] = Widen(*chunks_[i], i == first ? end_ % chunk_rows_ : 0);
     }
-  } catch (...) {
-    chunks_.resize(before);
-    throw;
   }
 }
 
@@ -48,8 +72,11 @@ void ObservationWindow::Append(const PredictionBatch& batch) noexcept {
     const std::size_t first = end_ % chunk_rows_;
     const std::size_t count = std::min(chunk_rows_ - first, batch.size() - done);
     const PredictionBatch rows = batch.rows(done, count);
-    std::copy(rows.probabilities.begin(), rows.probabilities.end(),
-              chunk.probabilities.get() + first * class_count_);
+    std::visit(
+        [&](const auto& values) {
+          std::ranges::copy(rows.probabilities, values.get() + first * class_count_);
+        },
+        chunk.probabilities);
     std::copy(rows.labels.begin(), rows.labels.end(), chunk.labels.get() + first);
     end_ += count;
     done += count;

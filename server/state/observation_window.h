@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "calibd/core/prediction_batch.h"
@@ -14,11 +15,16 @@ namespace calibd::server {
 // Rows in memory that never moves and is only appended to. The rows that existed when a reader got
 // its view do not change.
 struct WindowChunk {
-  WindowChunk(std::size_t class_count, std::size_t capacity)
-      : probabilities(new double[class_count * capacity]), labels(new std::int32_t[capacity]) {}
+  using Floats = std::unique_ptr<float[]>;
+  using Doubles = std::unique_ptr<double[]>;
 
-  const std::unique_ptr<double[]> probabilities;
-  const std::unique_ptr<std::int32_t[]> labels;
+  // Floats if all probabilities are single-precision numbers: half the memory.
+  std::variant<Floats, Doubles> probabilities;
+  std::unique_ptr<std::int32_t[]> labels;
+
+  [[nodiscard]] bool single_precision() const noexcept {
+    return std::holds_alternative<Floats>(probabilities);
+  }
 };
 
 // The newest observations at one moment. Copying a view copies no row.
@@ -40,15 +46,15 @@ class WindowView {
   std::size_t size_ = 0;
 };
 
-// The newest `capacity` observations of a model. Memory: capacity and one chunk. One thread writes;
-// any thread may read views meanwhile.
+// The newest `capacity` observations of a model. Memory: capacity and one chunk, in double
+// precision at most. One thread writes; any thread may read views meanwhile.
 class ObservationWindow {
  public:
   ObservationWindow(std::size_t class_count, std::size_t capacity, std::size_t chunk_rows);
 
-  // Allocates the memory for the next n rows, so that appending them cannot fail. May throw
-  // bad_alloc, after which nothing has changed.
-  void Reserve(std::size_t n);
+  // Allocates the memory for the next n rows, so that appending them cannot fail. single_precision:
+  // as RowValues. May throw bad_alloc, after which the rows are as before.
+  void Reserve(std::size_t n, bool single_precision);
   // Call Reserve before. Removes the rows that are older than the newest `capacity`.
   void Append(const PredictionBatch& batch) noexcept;
 
@@ -56,6 +62,11 @@ class ObservationWindow {
   [[nodiscard]] WindowView View() const;
 
  private:
+  [[nodiscard]] std::shared_ptr<WindowChunk> NewChunk(bool single_precision) const;
+  // A copy in double precision of the first rows of a chunk in single precision.
+  [[nodiscard]] std::shared_ptr<WindowChunk> Widen(const WindowChunk& chunk,
+                                                   std::size_t rows) const;
+
   const std::size_t class_count_;
   const std::size_t capacity_;
   const std::size_t chunk_rows_;

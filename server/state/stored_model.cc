@@ -223,13 +223,14 @@ void StrandState::RestorePending(std::span<const PendingCounts> pending) noexcep
   class_coverage_changed_ = true;
 }
 
-void StrandState::RestoreWindow(const PredictionBatch& batch, const GroupValues& groups) {
+void StrandState::RestoreWindow(const RowValues& values) {
+  const PredictionBatch batch = values.view();
   const std::size_t kept = std::min(batch.size(), declaration_.window);
-  window_.Reserve(kept);
+  window_.Reserve(kept, values.single_precision);
   window_.Append(batch.rows(batch.size() - kept, kept));
   if (monitor_.has_value()) {
     monitor_->Screen(batch.rows(batch.size() - kept, kept));
-    if (warming_up()) monitor_->KeepWarmup(groups, batch.size());
+    if (warming_up()) monitor_->KeepWarmup(values.groups(), batch.size());
   }
 }
 

@@ -122,7 +122,7 @@ void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
   } else {
     retention_.AddOld(log_id, row.counted_rows());
   }
-  if (row.counted_rows() > 0) RestoreWindow(row.counted()->view(), row.counted()->groups());
+  if (row.counted_rows() > 0) RestoreWindow(*row.counted());
 }
 
 void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/) noexcept {
@@ -132,7 +132,7 @@ void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/)
 }
 
 void StrandState::ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time) {
-  Observe(row.values.view(), row.values.groups());
+  Observe(row.values.view(), row.values.groups(), row.values.single_precision);
   Decide(time);
   CountAccepted(row.dropped_rows, time);
 }
@@ -165,7 +165,7 @@ void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) n
 
 void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   const PredictionBatch labelled = row.values.view();
-  if (labelled.size() > 0) Observe(labelled, row.values.groups());
+  if (labelled.size() > 0) Observe(labelled, row.values.groups(), row.values.single_precision);
   for (std::size_t i = 0; i < labelled.size(); ++i) {
     ClassCoverage& one = class_coverage_[PredictedClass(labelled.row(i))];
     --one.pending.all;
@@ -202,7 +202,8 @@ ClassCoverage& StrandState::CoverageOf(std::int32_t predicted_class) noexcept {
   return class_coverage_[static_cast<std::size_t>(predicted_class)];
 }
 
-void StrandState::Observe(const PredictionBatch& batch, const GroupValues& groups) {
+void StrandState::Observe(const PredictionBatch& batch, const GroupValues& groups,
+                          bool single_precision) {
   // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
   // all of them until the bandwidth is known.
   const std::size_t missing =
@@ -212,7 +213,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   const std::size_t kept_rest = std::min(rest, declaration_.window);
   const bool completes_warmup = missing > 0 && head == missing;
 
-  window_.Reserve(head + kept_rest);
+  window_.Reserve(head + kept_rest, single_precision);
   if (monitor_.has_value() && missing > 0) monitor_->KeepWarmup(groups.rows(0, head), head);
   PredictionSet warmup;
   std::vector<LensState> lenses;

@@ -38,8 +38,10 @@ class StrandState {
   void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
   // A part of Apply: counts valid observations. When they complete the warm-up, the bandwidth is
   // chosen and the kept observations are counted first. The result does not depend on how the
-  // sequence is divided into batches. May throw like Apply.
-  void Observe(const PredictionBatch& batch, const GroupValues& groups = {});
+  // sequence is divided into batches. single_precision: as RowValues.
+  // May throw like Apply.
+  void Observe(const PredictionBatch& batch, const GroupValues& groups = {},
+               bool single_precision = false);
   // A part of Apply, after the observations of a row: raises alarms. May throw like Apply.
   void Decide(ModelSnapshot::Time time);
 
@@ -96,8 +98,8 @@ class StrandState {
       const std::vector<LensState>& lenses) const;
   // Counts observations in every lens.
   void Count(const PredictionBatch& batch) noexcept;
-  // Adds an observation that the restored state includes to the window.
-  void RestoreWindow(const PredictionBatch& batch, const GroupValues& groups);
+  // Adds observations that the restored state includes to the window.
+  void RestoreWindow(const RowValues& values);
 
   const ModelDeclaration& declaration_;
   // The counters; Snapshot fills in the rest of a copy.

@@ -27,7 +27,7 @@ class MemoryDisk {
   };
   struct Model {
     std::string declaration;
-    std::string snapshot;
+    std::string snapshot = {};
     std::int64_t snapshot_log_id = 0;
     std::int64_t first_log_id = 0;
     std::int64_t matured_log_id = 0;

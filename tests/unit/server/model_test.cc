@@ -18,6 +18,7 @@
 namespace calibd::server {
 namespace {
 
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kClasses = 3;
@@ -338,19 +339,29 @@ TEST_F(ModelTest, SnapshotsDoNotChange) {
   }
 }
 
-TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySize) {
-  const PredictionSet set = Draw(200);
+TEST(ObservationWindowTest, KeepsTheNewestRowsInChunksOfAnySizeAndPrecision) {
+  PredictionSet set = Draw(200);
+  // Some batches of four rows are in single precision.
+  const auto is_single = [](std::size_t row) { return row / 4 % 7 < 3; };
+  for (std::size_t i = 0; i < set.probabilities.size(); ++i) {
+    double& value = set.probabilities[i];
+    if (is_single(i / kClasses)) value = static_cast<double>(static_cast<float>(value));
+  }
   for (const std::size_t chunk_rows : {1U, 3U, 8U, 64U}) {
     ObservationWindow window(kClasses, 10, chunk_rows);
+    std::vector<WindowView> views;
     for (std::size_t i = 0; i < 200; i += 4) {
-      window.Reserve(4);
+      window.Reserve(4, is_single(i));
       window.Append(set.view().rows(i, 4));
-      const WindowView view = window.View();
-      ASSERT_EQ(view.size(), std::min<std::size_t>(10, i + 4));
-      const PredictionSet rows = view.CopyNewest(view.size());
-      const auto end = set.labels.begin() + static_cast<std::ptrdiff_t>(i) + 4;
-      ASSERT_EQ(rows.labels,
-                std::vector<std::int32_t>(end - static_cast<std::ptrdiff_t>(view.size()), end));
+      views.push_back(window.View());
+      ASSERT_EQ(views.back().size(), std::min<std::size_t>(10, i + 4));
+    }
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      const std::size_t size = views[i].size();
+      const PredictionSet rows = views[i].CopyNewest(size);
+      const PredictionBatch newest = set.view().rows(4 * (i + 1) - size, size);
+      ASSERT_THAT(rows.labels, ElementsAreArray(newest.labels));
+      ASSERT_THAT(rows.probabilities, ElementsAreArray(newest.probabilities));
     }
   }
 }
