@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/lens.h"
 #include "calibd/core/validation.h"
 #include "command.h"
 #include "fail_on.h"
@@ -220,7 +221,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   command
       ->add_option(
           "--lens", options->lenses,
-          absl::StrCat("further lenses besides the canonical one: ", kLensSyntax,
+          absl::StrCat("further lenses besides the canonical one: ", Lens::Syntax(),
                        "; default: the lenses of the model, or top_label,class_wise for files"))
       ->delimiter(',');
   command

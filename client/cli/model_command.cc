@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/lens.h"
 #include "command.h"
 #include "duration_option.h"
 #include "kernel_option.h"
@@ -213,7 +214,7 @@ void AddCreate(CLI::App& model, Context& context) {
   command
       ->add_option("--lens", options->lenses,
                    absl::StrCat("further lenses besides the canonical one, at most 8: ",
-                                kLensSyntax, "; default: none"))
+                                Lens::Syntax(), "; default: none"))
       ->delimiter(',');
   command
       ->add_option(

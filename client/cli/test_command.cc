@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/lens.h"
 #include "command.h"
 #include "fail_on.h"
 #include "lens_option.h"
@@ -75,7 +76,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
                    "use only this many of the newest observations; default: the whole window")
       ->check(CLI::Range(2, 1000000));
   command->add_option("--lens", options->lens,
-                      absl::StrCat("the part of the predictions that is tested: ", kLensSyntax,
+                      absl::StrCat("the part of the predictions that is tested: ", Lens::Syntax(),
                                    "; default canonical"));
   command->add_flag("--float32", options->float32,
                     "estimate in float32: about twice as fast, with an error below a thousandth of "

@@ -16,45 +16,39 @@ constexpr std::int64_t kAllPairs = 4096;
 constexpr std::int64_t kStride = 16;
 constexpr std::int64_t kPairsPerStride = kStride / 2;
 
+// True if the prediction after `count` others belongs to a pair.
+bool IsOfPair(std::int64_t count) noexcept { return count < kAllPairs || count % kStride < 2; }
+
 }  // namespace
 
 FeatureNullSquares::FeatureNullSquares(std::shared_ptr<const RandomFeatures> features)
-    : features_(std::move(features)),
-      previous_(features_->class_count()),
-      mapped_(2 * kFeatureCount) {}
-
-bool FeatureNullSquares::NextIsOfPair() const noexcept {
-  return count_ < kAllPairs || count_ % kStride < 2;
+    : features_(std::move(features)), mapped_(2 * kFeatureCount) {
+  state_.previous.reserve(features_->class_count());
 }
 
 void FeatureNullSquares::Add(const PredictionBatch& batch) noexcept {
   const std::span<double> first(mapped_.data(), kFeatureCount);
   const std::span<double> second(mapped_.data() + kFeatureCount, kFeatureCount);
-  for (std::size_t i = 0; i < batch.size(); ++i) {
+  for (std::size_t i = 0; i < batch.size(); ++i, ++state_.count) {
+    if (!IsOfPair(state_.count)) continue;
     const std::span<const double> g = batch.row(i);
-    if (NextIsOfPair() && count_ % 2 == 0) {
-      std::copy(g.begin(), g.end(), previous_.begin());
-    } else if (NextIsOfPair()) {
-      features_->Map(previous_, first);
-      features_->Map(g, second);
-      double kernel = 0;
-      for (std::size_t j = 0; j < kFeatureCount; ++j) kernel += first[j] * second[j];
-      const double square = kernel * kernel * NullTrace(previous_, g);
-      const std::int64_t stands_for = count_ < kAllPairs ? 1 : kPairsPerStride;
-      moments_.Merge({.count = stands_for, .mean = square, .m2 = 0});
+    if (state_.count % 2 == 0) {
+      state_.previous.assign(g.begin(), g.end());
+      continue;
     }
-    ++count_;
+    features_->Map(state_.previous, first);
+    features_->Map(g, second);
+    double kernel = 0;
+    for (std::size_t j = 0; j < kFeatureCount; ++j) kernel += first[j] * second[j];
+    const double square = kernel * kernel * NullTrace(state_.previous, g);
+    const std::int64_t stands_for = state_.count < kAllPairs ? 1 : kPairsPerStride;
+    state_.moments.Merge({.count = stands_for, .mean = square, .m2 = 0});
+    state_.previous.clear();
   }
 }
 
-FeatureNullSquares::State FeatureNullSquares::Save() const {
-  State state{.count = count_, .moments = moments_, .previous = {}};
-  if (count_ % 2 == 1 && NextIsOfPair()) state.previous = previous_;
-  return state;
-}
-
-bool FeatureNullSquares::Restore(const State& state) {
-  const bool waits = state.count % 2 == 1 && (state.count < kAllPairs || state.count % kStride < 2);
+bool FeatureNullSquares::Restore(State state) {
+  const bool waits = state.count % 2 == 1 && IsOfPair(state.count);
   // The weight of the newest pair may include pairs that have not arrived yet.
   const std::int64_t most = state.count / 2 + (state.count > kAllPairs ? kPairsPerStride : 0);
   if (state.count < 0 || state.moments.count < 0 || state.moments.count > most ||
@@ -65,9 +59,8 @@ bool FeatureNullSquares::Restore(const State& state) {
                    [](double value) { return value >= 0 && value <= 1; })) {
     return false;
   }
-  count_ = state.count;
-  moments_ = state.moments;
-  if (waits) previous_ = state.previous;
+  state_ = std::move(state);
+  state_.previous.reserve(features_->class_count());
   return true;
 }
 

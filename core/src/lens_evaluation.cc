@@ -60,7 +60,7 @@ absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const 
 
 absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens& lens,
                                         const LensTestOptions& options, const RunControl& control) {
-  if (options.kernel.matrix != nullptr && lens.kind() != Lens::Kind::kCanonical) {
+  if (options.kernel.matrix != nullptr && !lens.is_canonical()) {
     return absl::InvalidArgumentError(
         "a matrix-valued kernel is over all classes, expected the canonical lens");
   }
@@ -82,7 +82,7 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
   const absl::StatusOr<NullMoments> moments = Moments(*seen, *kernel, control.WithoutProgress());
   if (!moments.ok()) return moments.status();
   result.null_moments = *moments;
-  if (lens.kind() == Lens::Kind::kClassWise && !lens.is_one_class()) {
+  if (seen->parts.size() > 1) {
     if (absl::Status status = EstimateClasses(*seen, *std::get_if<Kernel>(&*kernel),
                                               control.WithoutProgress(), result.classes);
         !status.ok()) {

@@ -3,7 +3,7 @@
 namespace calibd {
 
 KernelSpec KernelOfLens(const Lens& lens, const KernelSpec& asked) {
-  if (lens.kind() == Lens::Kind::kCanonical) return asked;
+  if (lens.is_canonical()) return asked;
   KernelSpec spec;
   if (lens.is_scalar()) {
     spec.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;

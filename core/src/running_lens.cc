@@ -15,7 +15,7 @@ namespace {
 // full groups.
 std::size_t ShownRows(const Lens& lens, std::size_t width) {
   constexpr std::size_t kValues = 2048;
-  if (lens.kind() == Lens::Kind::kCanonical) return 0;
+  if (lens.is_canonical()) return 0;
   return std::clamp<std::size_t>(kValues / width, 1, kMaxPairs + 1);
 }
 
@@ -37,7 +37,7 @@ absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_cou
                                                 const RunningKernel& kernel,
                                                 std::span<const std::size_t> block_sizes) {
   if (const absl::Status status = lens.Check(class_count); !status.ok()) return status;
-  if (!std::holds_alternative<Kernel>(kernel) && lens.kind() != Lens::Kind::kCanonical) {
+  if (!std::holds_alternative<Kernel>(kernel) && !lens.is_canonical()) {
     return absl::InvalidArgumentError(
         "a matrix-valued kernel is over all classes, expected the canonical lens");
   }
@@ -55,7 +55,7 @@ absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_cou
 
 void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) noexcept {
   if (batch.size() == 0) return;
-  if (lens_.kind() == Lens::Kind::kCanonical) {
+  if (lens_.is_canonical()) {
     AddShown(batch.probabilities, batch.labels, batch.size(), pairs);
     return;
   }
@@ -167,6 +167,7 @@ std::vector<RunningBlock> RunningLens::Blocks() const {
 std::size_t RunningLens::MaxMemory(const Lens& lens, std::size_t class_count,
                                    std::span<const std::size_t> block_sizes,
                                    const MatrixKernel* matrix) {
+  const bool is_matrix = matrix != nullptr && lens.is_canonical();
   const std::size_t parts = lens.parts(class_count);
   const std::size_t reduced = lens.reduced_class_count(class_count);
   const std::size_t shown_rows = ShownRows(lens, parts * reduced);
@@ -174,8 +175,8 @@ std::size_t RunningLens::MaxMemory(const Lens& lens, std::size_t class_count,
                       shown_rows * parts * sizeof(std::int32_t) +
                       lens.ScratchSize(class_count) * sizeof(std::uint32_t);
   for (const std::size_t block_size : block_sizes) {
-    bytes += RunningBlockSkce::MaxMemory(block_size, reduced, parts,
-                                         matrix == nullptr ? 0 : matrix->rank());
+    bytes +=
+        RunningBlockSkce::MaxMemory(block_size, reduced, parts, is_matrix ? matrix->rank() : 0);
   }
   return bytes;
 }
@@ -188,7 +189,7 @@ double RunningLens::OperationsPerRow(const Lens& lens, std::size_t class_count,
   // Operations for each term, and operations that are done once for each observation.
   double term = 4 * shown;
   double once = 8 * shown;
-  if (matrix != nullptr) {
+  if (matrix != nullptr && lens.is_canonical()) {
     const auto rank = static_cast<double>(matrix->rank());
     term = 3 * shown * static_cast<double>(matrix->factors().size()) + rank;
     once = shown * rank * static_cast<double>(block_sizes.size());

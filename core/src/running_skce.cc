@@ -58,8 +58,8 @@ RunningBlockSkce::RunningBlockSkce(std::size_t block_size, std::size_t class_cou
 }
 
 void RunningBlockSkce::ReservePending() {
-  pending_probabilities_.reserve((block_size_ - 1) * parts_ * class_count_);
-  pending_labels_.reserve((block_size_ - 1) * parts_);
+  state_.pending_probabilities.reserve((block_size_ - 1) * parts_ * class_count_);
+  state_.pending_labels.reserve((block_size_ - 1) * parts_);
   pending_projected_.reserve((block_size_ - 1) * projected_.size());
 }
 
@@ -78,7 +78,8 @@ absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size
 double RunningBlockSkce::Term(std::size_t i, std::span<const double> g,
                               std::span<const std::int32_t> labels) const noexcept {
   if (matrix() != nullptr) {
-    const std::span<const double> g_i(&pending_probabilities_[i * class_count_], class_count_);
+    const std::span<const double> g_i(&state_.pending_probabilities[i * class_count_],
+                                      class_count_);
     const std::span<const double> projected_i(&pending_projected_[i * projected_.size()],
                                               projected_.size());
     return SkceTerm(g_i, projected_i, g, projected_, *matrix());
@@ -86,9 +87,9 @@ double RunningBlockSkce::Term(std::size_t i, std::span<const double> g,
   const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
   double sum = 0;
   for (std::size_t part = 0; part < parts_; ++part) {
-    const std::span<const double> g_i(&pending_probabilities_[(i * parts_ + part) * class_count_],
-                                      class_count_);
-    const std::int32_t y_i = pending_labels_[i * parts_ + part];
+    const std::span<const double> g_i(
+        &state_.pending_probabilities[(i * parts_ + part) * class_count_], class_count_);
+    const std::int32_t y_i = state_.pending_labels[i * parts_ + part];
     const std::span<const double> g_j = g.subspan(part * class_count_, class_count_);
     sum += SkceTerm(g_i, y_i, g_j, labels[part], kernel);
   }
@@ -98,20 +99,21 @@ double RunningBlockSkce::Term(std::size_t i, std::span<const double> g,
 void RunningBlockSkce::AddTermsTogether(std::span<const double> g, std::int32_t y,
                                         std::size_t waiting) noexcept {
   const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
-  const PredictionBatch pending{pending_probabilities_, pending_labels_, class_count_};
+  const PredictionBatch pending{state_.pending_probabilities, state_.pending_labels, class_count_};
   PairTerms terms;
   for (std::size_t i = 0; i < waiting; i += kMaxPairs) {
     const std::size_t count = std::min(kMaxPairs, waiting - i);
     ComputeTermsWith(g, y, pending.rows(i, count), kernel.distance(), terms);
     for (std::size_t p = 0; p < count; ++p) {
-      block_sum_ += weight_ * (kernel.OfDistance(terms.distances[p]) * terms.residual_products[p]);
+      state_.block_sum +=
+          weight_ * (kernel.OfDistance(terms.distances[p]) * terms.residual_products[p]);
     }
   }
 }
 
 void RunningBlockSkce::SetPending(const PredictionBatch& rows) noexcept {
-  pending_probabilities_.assign(rows.probabilities.begin(), rows.probabilities.end());
-  pending_labels_.assign(rows.labels.begin(), rows.labels.end());
+  state_.pending_probabilities.assign(rows.probabilities.begin(), rows.probabilities.end());
+  state_.pending_labels.assign(rows.labels.begin(), rows.labels.end());
 }
 
 std::optional<double> RunningBlockSkce::Add(std::span<const double> g,
@@ -123,20 +125,20 @@ std::optional<double> RunningBlockSkce::Add(std::span<const double> g,
   if (matrix() == nullptr && parts_ == 1 && waiting >= kMinPairsTogether) {
     AddTermsTogether(g, labels.front(), waiting);
   } else {
-    for (std::size_t i = 0; i < waiting; ++i) block_sum_ += Term(i, g, labels);
+    for (std::size_t i = 0; i < waiting; ++i) state_.block_sum += Term(i, g, labels);
   }
   if (waiting + 1 < block_size_) {
-    pending_probabilities_.insert(pending_probabilities_.end(), g.begin(), g.end());
-    pending_labels_.insert(pending_labels_.end(), labels.begin(), labels.end());
+    state_.pending_probabilities.insert(state_.pending_probabilities.end(), g.begin(), g.end());
+    state_.pending_labels.insert(state_.pending_labels.end(), labels.begin(), labels.end());
     pending_projected_.insert(pending_projected_.end(), projected_.begin(), projected_.end());
     return std::nullopt;
   }
   const auto b = static_cast<double>(block_size_);
-  const double value = block_sum_ / (b * (b - 1) / 2);
-  moments_.Add(value);
-  block_sum_ = 0;
-  pending_probabilities_.clear();
-  pending_labels_.clear();
+  const double value = state_.block_sum / (b * (b - 1) / 2);
+  state_.moments.Add(value);
+  state_.block_sum = 0;
+  state_.pending_probabilities.clear();
+  state_.pending_labels.clear();
   pending_projected_.clear();
   return value;
 }
@@ -154,15 +156,8 @@ absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot merge ", other.pending(), " observations of an incomplete block, expected 0"));
   }
-  moments_.Merge(RunningMoments(other.moments_));
+  state_.moments.Merge(RunningMoments(other.state_.moments));
   return absl::OkStatus();
-}
-
-RunningBlockSkce::State RunningBlockSkce::Save() const {
-  return {.moments = moments_,
-          .block_sum = block_sum_,
-          .pending_probabilities = pending_probabilities_,
-          .pending_labels = pending_labels_};
 }
 
 absl::Status RunningBlockSkce::Restore(State state) {
@@ -179,16 +174,13 @@ absl::Status RunningBlockSkce::Restore(State state) {
                                                    " observations of ", parts_, " x ", class_count_,
                                                    " probabilities"));
   }
-  ReservePending();
-  moments_ = state.moments;
-  block_sum_ = state.block_sum;
-  pending_probabilities_.assign(state.pending_probabilities.begin(),
-                                state.pending_probabilities.end());
-  pending_labels_.assign(state.pending_labels.begin(), state.pending_labels.end());
+  state_ = std::move(state);
   pending_projected_.clear();
+  ReservePending();
   for (std::size_t i = 0; matrix() != nullptr && i < rows; ++i) {
-    matrix()->Project(std::span(pending_probabilities_).subspan(i * class_count_, class_count_),
-                      pending_labels_[i], projected_);
+    matrix()->Project(
+        std::span(state_.pending_probabilities).subspan(i * class_count_, class_count_),
+        state_.pending_labels[i], projected_);
     pending_projected_.insert(pending_projected_.end(), projected_.begin(), projected_.end());
   }
   return absl::OkStatus();

@@ -119,7 +119,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
   job.model = model;
   job.observations = static_cast<std::size_t>(request.window());
   // Other lenses have their own kernels, or choose them from the window.
-  job.needs_bandwidth = lens->kind() == Lens::Kind::kCanonical;
+  job.needs_bandwidth = lens->is_canonical();
   job.remedy = "a smaller window or fewer replicates";
   job.cost = [lens = *lens, options, class_count](std::size_t n, std::size_t threads) {
     return JobCost{.memory_bytes = LensTestMemory(n, class_count, lens, options, threads),

@@ -42,9 +42,8 @@ std::size_t SnapshotBytes(const ModelDeclaration& declaration) {
   const std::size_t m = declaration.class_count;
   std::size_t bytes = kSmallStateBytes + WatchMemory(declaration.monitoring, m);
   for (const Lens& lens : declaration.lenses) {
-    bytes += RunningLens::MaxMemory(
-        lens, m, declaration.block_sizes,
-        lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
+    bytes +=
+        RunningLens::MaxMemory(lens, m, declaration.block_sizes, declaration.kernel.matrix.get());
   }
   if (declaration.max_pending > 0) bytes += 4 * m * sizeof(ClassCoverage);
   return bytes;

@@ -28,11 +28,7 @@ bool IsNonNegative(double value) { return std::isfinite(value) && value >= 0; }
 void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
   out.set_rejected_rows(bucket.rejected_rows);
   out.set_missing_labels(bucket.missing_labels);
-  if (bucket.pairs.count > 0) {
-    out.mutable_pairs()->set_count(bucket.pairs.count);
-    out.mutable_pairs()->set_mean(bucket.pairs.mean);
-    out.mutable_pairs()->set_m2(bucket.pairs.m2);
-  }
+  if (bucket.pairs.count > 0) PutMoments(bucket.pairs, *out.mutable_pairs());
   for (std::size_t i = 0; i < bucket.reliability.bins.size(); ++i) {
     const RunningReliability::Bin& bin = bucket.reliability.bins[i];
     if (bin.count == 0) continue;
@@ -57,8 +53,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
 bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
   out.rejected_rows = stored.rejected_rows();
   out.missing_labels = stored.missing_labels();
-  out.pairs = {
-      .count = stored.pairs().count(), .mean = stored.pairs().mean(), .m2 = stored.pairs().m2()};
+  out.pairs = GetMoments(stored.pairs());
   out.reliability.brier = stored.brier();
   out.reliability.log_loss = stored.log_loss();
   if (out.rejected_rows < 0 || out.missing_labels < 0 || out.pairs.count < 0 ||

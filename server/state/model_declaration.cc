@@ -63,9 +63,8 @@ std::size_t MaxWarmup(std::size_t class_count, std::size_t lenses) {
 
 // Maximum number of bytes that the running estimators of a lens hold.
 std::size_t LensMemory(const ModelDeclaration& declaration, const Lens& lens) {
-  return RunningLens::MaxMemory(
-      lens, declaration.class_count, declaration.block_sizes,
-      lens.kind() == Lens::Kind::kCanonical ? declaration.kernel.matrix.get() : nullptr);
+  return RunningLens::MaxMemory(lens, declaration.class_count, declaration.block_sizes,
+                                declaration.kernel.matrix.get());
 }
 
 // Collects the violations in a declaration.
@@ -176,8 +175,8 @@ class Checker {
       } else if (std::find(declaration_.lenses.begin(), declaration_.lenses.end(), *lens) !=
                  declaration_.lenses.end()) {
         Violate(field, "is ", lens->name(),
-                lens->kind() == Lens::Kind::kCanonical ? ", which is always present"
-                                                       : " again, expected distinct lenses");
+                lens->is_canonical() ? ", which is always present"
+                                     : " again, expected distinct lenses");
       } else {
         declaration_.lenses.push_back(*std::move(lens));
       }
@@ -232,9 +231,8 @@ class Checker {
     std::size_t bytes = 0;
     for (const Lens& lens : declaration_.lenses) {
       bytes += LensMemory(declaration_, lens);
-      sum += RunningLens::OperationsPerRow(
-          lens, declaration_.class_count, declaration_.block_sizes,
-          lens.kind() == Lens::Kind::kCanonical ? declaration_.kernel.matrix.get() : nullptr);
+      sum += RunningLens::OperationsPerRow(lens, declaration_.class_count, declaration_.block_sizes,
+                                           declaration_.kernel.matrix.get());
     }
     if (bytes > kMaxSnapshotBytes) {
       Violate("model.block_sizes", "need with these lenses ", bytes, " bytes, expected at most ",
@@ -525,7 +523,7 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
         convert::BandwidthToProto(declaration.kernel.rule.bandwidth, declaration.warmup);
   }
   for (const Lens& lens : declaration.lenses) {
-    if (lens.kind() != Lens::Kind::kCanonical) *model.add_lenses() = convert::ToProto(lens);
+    if (!lens.is_canonical()) *model.add_lenses() = convert::ToProto(lens);
   }
   for (const std::size_t block_size : declaration.block_sizes) {
     model.add_block_sizes(static_cast<std::int32_t>(block_size));

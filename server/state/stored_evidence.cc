@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/state/evidence_watch.h"
 #include "server/state/model_monitor.h"
+#include "server/state/stored_numbers.h"
 
 namespace calibd::server {
 namespace {
@@ -28,16 +29,6 @@ void Put(const RunningMaximum& maximum, store::v1::RunningMaximum& out) {
 
 RunningMaximum Get(const store::v1::RunningMaximum& stored) {
   return {.log_value = stored.log_value(), .at = stored.at()};
-}
-
-void Put(const RunningMoments& moments, store::v1::Moments& out) {
-  out.set_count(moments.count);
-  out.set_mean(moments.mean);
-  out.set_m2(moments.m2);
-}
-
-RunningMoments Get(const store::v1::Moments& stored) {
-  return {.count = stored.count(), .mean = stored.mean(), .m2 = stored.m2()};
 }
 
 void Put(const PastState& past, store::v1::PastState& out) {
@@ -77,7 +68,7 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.cusum_maximum, *out.mutable_cusum_maximum());
   out.set_pair_sum(state.pair_sum);
   out.set_square_sum(state.square_sum);
-  Put(state.projections, *out.mutable_projections());
+  PutMoments(state.projections, *out.mutable_projections());
   out.set_projection_variance(state.projection_variance);
   Put(state.all, *out.mutable_all());
   Put(state.recent, *out.mutable_recent());
@@ -110,7 +101,7 @@ EvidenceState Get(const store::v1::EvidenceState& stored) {
   state.cusum_maximum = Get(stored.cusum_maximum());
   state.pair_sum = stored.pair_sum();
   state.square_sum = stored.square_sum();
-  state.projections = Get(stored.projections());
+  state.projections = GetMoments(stored.projections());
   state.projection_variance = stored.projection_variance();
   state.all = Get(stored.all());
   state.recent = Get(stored.recent());
@@ -219,8 +210,8 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
   const ClassEvidence::State class_evidence = class_evidence_.Save();
   out.mutable_class_evidence()->set_count(class_evidence.count);
   Put(class_evidence.inverses, *out.mutable_class_evidence()->mutable_inverses());
-  const FeatureNullSquares::State squares = null_squares_.Save();
-  Put(squares.moments, *out.mutable_null_squares());
+  const FeatureNullSquares::State& squares = null_squares_.Save();
+  PutMoments(squares.moments, *out.mutable_null_squares());
   Put(squares.previous, *out.mutable_null_squares_previous());
 }
 
@@ -246,7 +237,7 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
     }
   }
   if (!null_squares_.Restore({.count = stored.evidence().count(),
-                              .moments = Get(stored.null_squares()),
+                              .moments = GetMoments(stored.null_squares()),
                               .previous = Get(stored.null_squares_previous())})) {
     return absl::InvalidArgumentError("the squares under the null hypothesis are impossible");
   }

@@ -15,27 +15,17 @@
 namespace calibd::server {
 namespace {
 
-void ToProto(const RunningMoments& moments, store::v1::Moments& out) {
-  out.set_count(moments.count);
-  out.set_mean(moments.mean);
-  out.set_m2(moments.m2);
-}
-
-RunningMoments FromProto(const store::v1::Moments& moments) {
-  return {.count = moments.count(), .mean = moments.mean(), .m2 = moments.m2()};
-}
-
 RunningLens::State FromProto(const store::v1::LensState& stored) {
   RunningLens::State state;
   for (const store::v1::BlockState& block : stored.blocks()) {
     state.blocks.push_back(
-        {.moments = FromProto(block.moments()),
+        {.moments = GetMoments(block.moments()),
          .block_sum = block.block_sum(),
          .pending_probabilities = {block.pending_probabilities().begin(),
                                    block.pending_probabilities().end()},
          .pending_labels = {block.pending_labels().begin(), block.pending_labels().end()}});
   }
-  state.null_squares = FromProto(stored.null_squares());
+  state.null_squares = GetMoments(stored.null_squares());
   state.previous_probabilities.assign(stored.previous_probabilities().begin(),
                                       stored.previous_probabilities().end());
   return state;
@@ -126,14 +116,14 @@ store::v1::ModelState StrandState::Save() const {
     const RunningLens::State running = lens.running->Save();
     for (const RunningBlockSkce::State& block : running.blocks) {
       store::v1::BlockState& stored = *out.add_blocks();
-      ToProto(block.moments, *stored.mutable_moments());
+      PutMoments(block.moments, *stored.mutable_moments());
       stored.set_block_sum(block.block_sum);
       stored.mutable_pending_probabilities()->Add(block.pending_probabilities.begin(),
                                                   block.pending_probabilities.end());
       stored.mutable_pending_labels()->Add(block.pending_labels.begin(),
                                            block.pending_labels.end());
     }
-    ToProto(running.null_squares, *out.mutable_null_squares());
+    PutMoments(running.null_squares, *out.mutable_null_squares());
     out.mutable_previous_probabilities()->Add(running.previous_probabilities.begin(),
                                               running.previous_probabilities.end());
   }

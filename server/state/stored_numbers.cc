@@ -86,4 +86,14 @@ absl::Status CheckStoredNumbers(const Message& message) {
   return absl::OkStatus();
 }
 
+void PutMoments(const RunningMoments& moments, store::v1::Moments& out) {
+  out.set_count(moments.count);
+  out.set_mean(moments.mean);
+  out.set_m2(moments.m2);
+}
+
+RunningMoments GetMoments(const store::v1::Moments& stored) {
+  return {.count = stored.count(), .mean = stored.mean(), .m2 = stored.m2()};
+}
+
 }  // namespace calibd::server

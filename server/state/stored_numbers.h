@@ -4,6 +4,8 @@
 #include <google/protobuf/message.h>
 
 #include "absl/status/status.h"
+#include "calibd/core/running_skce.h"
+#include "calibd/store/v1/store.pb.h"
 
 namespace calibd::server {
 
@@ -11,6 +13,9 @@ namespace calibd::server {
 // or times in [0, 2^53], so that their sums do not overflow. `dropped_rows`, which clients report,
 // only has to be >= 0. Errors: InvalidArgument naming the field and its value.
 [[nodiscard]] absl::Status CheckStoredNumbers(const google::protobuf::Message& message);
+
+void PutMoments(const RunningMoments& moments, store::v1::Moments& out);
+[[nodiscard]] RunningMoments GetMoments(const store::v1::Moments& stored);
 
 }  // namespace calibd::server
 

@@ -256,7 +256,7 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
     lenses.push_back(*std::move(lens));
   }
   for (Lens& lens : lenses) {
-    if (lens.kind() == Lens::Kind::kCanonical) continue;
+    if (lens.is_canonical()) continue;
     const KernelSpec own = KernelOfLens(lens, kernel);
     options.lenses.push_back({.lens = std::move(lens), .kernel = own});
   }

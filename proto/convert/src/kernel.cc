@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -88,6 +89,20 @@ BandwidthRule FromProto(const v1::BandwidthRule& proto) {
   return rule;
 }
 
+void Put(const CanonicalLens& /*lens*/, v1::Lens& out) { out.mutable_canonical(); }
+void Put(const TopLabelLens& /*lens*/, v1::Lens& out) { out.mutable_top_label(); }
+void Put(const ClassWiseLens& /*lens*/, v1::Lens& out) { out.mutable_class_wise(); }
+void Put(const OneClassLens& lens, v1::Lens& out) {
+  out.mutable_one_class()->set_class_index(static_cast<std::int32_t>(lens.k));
+}
+void Put(const TopKLens& lens, v1::Lens& out) {
+  out.mutable_top_k()->set_k(static_cast<std::int32_t>(lens.k));
+}
+void Put(const GroupedLens& lens, v1::Lens& out) {
+  out.mutable_grouped()->mutable_group_of_class()->Add(lens.group_of_class.begin(),
+                                                       lens.group_of_class.end());
+}
+
 }  // namespace
 
 absl::StatusOr<Lens> FromProto(const v1::Lens& proto, std::size_t class_count) {
@@ -123,28 +138,7 @@ absl::StatusOr<Lens> FromProto(const v1::Lens& proto, std::size_t class_count) {
 
 v1::Lens ToProto(const Lens& lens) {
   v1::Lens proto;
-  switch (lens.kind()) {
-    case Lens::Kind::kCanonical:
-      proto.mutable_canonical();
-      break;
-    case Lens::Kind::kTopLabel:
-      proto.mutable_top_label();
-      break;
-    case Lens::Kind::kClassWise:
-      if (lens.is_one_class()) {
-        proto.mutable_one_class()->set_class_index(static_cast<std::int32_t>(lens.k()));
-      } else {
-        proto.mutable_class_wise();
-      }
-      break;
-    case Lens::Kind::kTopK:
-      proto.mutable_top_k()->set_k(static_cast<std::int32_t>(lens.k()));
-      break;
-    case Lens::Kind::kGrouped:
-      proto.mutable_grouped()->mutable_group_of_class()->Add(lens.group_of_class().begin(),
-                                                             lens.group_of_class().end());
-      break;
-  }
+  std::visit([&proto](const auto& kind) { Put(kind, proto); }, lens.kind());
   return proto;
 }
 

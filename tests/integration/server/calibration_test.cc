@@ -297,7 +297,7 @@ TEST_F(CalibrationTest, EachLensEqualsTheOfflineEvaluation) {
     EXPECT_EQ(result.p_value(), offline->test.p_value);
     EXPECT_EQ(result.noise_floor_unbiased().upper_quantile(),
               offline->null_moments.Unbiased().upper_quantile);
-    EXPECT_EQ(result.classes_size(), lens.kind() == Lens::Kind::kClassWise ? 10 : 0);
+    EXPECT_EQ(result.classes_size(), lens == Lens::ClassWise() ? 10 : 0);
     EXPECT_GE(result.kce_lower_bound(), 0);
     EXPECT_GT(result.kce_upper_bound(), std::sqrt(result.skce_biased()));
   }

@@ -5,6 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/generator.h"
@@ -116,6 +121,26 @@ TEST(LensTest, ErrorsNameTheInvalidLens) {
   EXPECT_THAT(error(Lens::Grouped({0, -1, 1, 0})), HasSubstr("groups[1] is -1"));
   EXPECT_THAT(error(Lens::Grouped({0, 9, 1, 0})), HasSubstr("groups[1] is 9"));
   EXPECT_THAT(error(Lens::Grouped({})), HasSubstr("has 0 entries"));
+}
+
+TEST(LensTest, EveryKindIsNamedAndWrittenInOneWay) {
+  const std::vector<std::pair<std::string, std::string>> written = {
+      {"canonical", "canonical"},   {"top_label", "top_label"}, {"class_wise", "class_wise"},
+      {"class:3", "class_wise[3]"}, {"top_k:5", "top_k[5]"},    {"grouped:0/1/0", "grouped"}};
+  ASSERT_EQ(written.size(), std::variant_size_v<Lens::Kind>);
+  std::set<absl::string_view> blind_spots;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    const auto lens = Lens::Parse(written[i].first);
+    ASSERT_TRUE(lens.ok()) << lens.status();
+    EXPECT_EQ(lens->kind().index(), i);
+    EXPECT_EQ(lens->name(), written[i].second);
+    EXPECT_TRUE(blind_spots.insert(BlindSpot(lens->name())).second) << lens->name();
+  }
+  EXPECT_EQ(Lens::Parse("grouped:0/1/0").value(), Lens::Grouped({0, 1, 0}));
+  EXPECT_EQ(Lens::Parse("class:3").value(), Lens::OneClass(3));
+  EXPECT_EQ(Lens::Syntax(),
+            "canonical, top_label, class_wise, class:K, top_k:K, or grouped:G0/G1/... with the "
+            "group of each class");
 }
 
 TEST(LensTest, BoundHolds) {

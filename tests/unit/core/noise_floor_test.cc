@@ -172,7 +172,7 @@ TEST(RunningLensTest, EqualsTheBlockEstimatorAndTheNullMomentsOfConsecutivePairs
     }
     EXPECT_NEAR(blocks[1].moments.mean, ten / 450, 1e-13);
     EXPECT_EQ(blocks[1].pending, 1u);
-    if (lens.kind() == Lens::Kind::kTopK) continue;  // where the label goes depends on the row
+    if (lens == Lens::TopK(2)) continue;  // where the label goes depends on the row
     NullMoments moments;
     for (std::size_t i = 1; i < 101; ++i) {
       const auto term = [&](std::int32_t a, std::int32_t b) {

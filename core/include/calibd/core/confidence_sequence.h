@@ -59,8 +59,10 @@ struct WitnessNorm {
   double square_sum = 0;
 };
 
-// An upper confidence sequence K_t of KCE for the same kernel phi'phi as L_t; K_t is never below
-// L_t.
+// An upper confidence sequence K_t of KCE for the same kernel phi'phi as L_t. For one process, K_t
+// is never below L_t, at any levels: |A_t| >= <A_t, A_{t-1}> / |A_{t-1}| = |A_{t-1}| + u_t, and so
+// the mean of u_t is at most |A_t| / t. For combined parts, whose sums A may cancel, K_t may be
+// below L_t.
 //   K_t = |A|_F / t + c X / t,  sum_j w_j exp(l_j X - psi(l_j) t s_t / c^2) = 2 / alpha_1
 //   c = 2 sqrt 2,  psi(l) = e^l - 1 - l,  l_j = 3 2^-j,  w_j as above,
 // where s_t is the upper confidence sequence at alpha / 10 of the mean of |d_i|^2, which is in [0,

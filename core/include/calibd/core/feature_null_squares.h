@@ -26,7 +26,7 @@ class FeatureNullSquares {
   void Add(const PredictionBatch& batch) noexcept;
 
   // The count is the sum of the weights of the pairs.
-  [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
+  [[nodiscard]] const RunningMoments& moments() const noexcept { return state_.moments; }
 
   struct State {
     // Number of predictions, >= 0.
@@ -35,18 +35,13 @@ class FeatureNullSquares {
     // The first prediction of an incomplete pair: m values, or empty.
     std::vector<double> previous;
   };
-  [[nodiscard]] State Save() const;
+  [[nodiscard]] const State& Save() const noexcept { return state_; }
   // Returns false, and leaves this object unchanged, when the state is invalid for it.
-  [[nodiscard]] bool Restore(const State& state);
+  [[nodiscard]] bool Restore(State state);
 
  private:
-  // True when the next prediction belongs to a pair.
-  [[nodiscard]] bool NextIsOfPair() const noexcept;
-
   std::shared_ptr<const RandomFeatures> features_;
-  std::int64_t count_ = 0;
-  RunningMoments moments_;
-  std::vector<double> previous_;
+  State state_;
   std::vector<double> mapped_;
 };
 

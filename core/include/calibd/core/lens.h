@@ -5,13 +5,54 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd {
+
+// The whole vector: m classes, one part.
+struct CanonicalLens {
+  friend bool operator==(const CanonicalLens&, const CanonicalLens&) = default;
+};
+// Lenses through which each part is a number in [0, 1].
+struct ScalarLens {
+  friend bool operator==(const ScalarLens&, const ScalarLens&) = default;
+};
+// c = max_k g_k (the first on ties), b = [y = argmax]: the two classes "right" and "wrong" with (c,
+// 1 - c), weight 1/2, so that h = (b - c)(b' - c') k(c, c'), the term of MMCE^2 (Kumar, Sarawagi &
+// Jain, ICML 2018). Looks only at the largest probability.
+struct TopLabelLens : ScalarLens {};
+// Each class k against the rest: m parts of two classes, (g_k, 1 - g_k), weight 1/2, so that h =
+// sum_k ([y = k] - g_k)([y' = k] - g'_k) k(g_k, g'_k). Cannot detect errors in the joint
+// distribution of classes.
+struct ClassWiseLens : ScalarLens {};
+// One class of the class-wise lens: one part. k: 0-based.
+struct OneClassLens : ScalarLens {
+  std::size_t k = 0;
+
+  friend bool operator==(const OneClassLens&, const OneClassLens&) = default;
+};
+// The k largest probabilities, descending (the first class on ties), and the rest: k + 1 classes.
+// Cannot detect confusion within the rest, or which classes have the largest probabilities. k: at
+// least 1, and less than the number of classes.
+struct TopKLens {
+  std::size_t k = 0;
+
+  friend bool operator==(const TopKLens&, const TopKLens&) = default;
+};
+// Probabilities summed over groups of classes. group_of_class: for each class its group, 0-based
+// without gaps, at least two groups. Cannot detect errors within a group.
+struct GroupedLens {
+  std::vector<std::int32_t> group_of_class;
+
+  friend bool operator==(const GroupedLens&, const GroupedLens&) = default;
+};
 
 // A lens selects the aspect of a prediction that is tested. It maps a labelled prediction to one or
 // more labelled predictions over fewer classes, whose terms are summed and weighted:
@@ -21,44 +62,35 @@ namespace calibd {
 // Table 2.
 class Lens {
  public:
-  enum class Kind {
-    // The whole vector: m classes, one part.
-    kCanonical,
-    // c = max_k g_k (the first on ties), b = [y = argmax]: the two classes "right" and "wrong" with
-    // (c, 1 - c), weight 1/2, so that h = (b - c)(b' - c') k(c, c'), the term of MMCE^2 (Kumar,
-    // Sarawagi & Jain, ICML 2018). Looks only at the largest probability.
-    kTopLabel,
-    // Each class k against the rest: m parts of two classes, (g_k, 1 - g_k), weight 1/2, so that h
-    // = sum_k ([y = k] - g_k)([y' = k] - g'_k) k(g_k, g'_k). Cannot detect errors in the joint
-    // distribution of classes.
-    kClassWise,
-    // The k largest probabilities, descending (the first class on ties), and the rest: k + 1
-    // classes. Cannot detect confusion within the rest, or which classes have the largest
-    // probabilities.
-    kTopK,
-    // Probabilities summed over given groups of classes. Cannot detect errors within a group.
-    kGrouped,
-  };
+  // The table in lens.cc has a row with the names of each kind.
+  using Kind =
+      std::variant<CanonicalLens, TopLabelLens, ClassWiseLens, OneClassLens, TopKLens, GroupedLens>;
 
-  [[nodiscard]] static Lens Canonical() { return Lens(Kind::kCanonical); }
-  [[nodiscard]] static Lens TopLabel() { return Lens(Kind::kTopLabel); }
-  [[nodiscard]] static Lens ClassWise() { return Lens(Kind::kClassWise); }
-  // One class of the class-wise lens: one part. k: 0-based.
-  [[nodiscard]] static Lens OneClass(std::size_t k);
-  // k: at least 1, and less than the number of classes.
-  [[nodiscard]] static Lens TopK(std::size_t k);
-  // group_of_class: for each class its group, 0-based without gaps, at least two groups.
-  [[nodiscard]] static Lens Grouped(std::vector<std::int32_t> group_of_class);
+  [[nodiscard]] static Lens Canonical() { return Lens(CanonicalLens()); }
+  [[nodiscard]] static Lens TopLabel() { return Lens(TopLabelLens()); }
+  [[nodiscard]] static Lens ClassWise() { return Lens(ClassWiseLens()); }
+  [[nodiscard]] static Lens OneClass(std::size_t k) { return Lens(OneClassLens{{}, k}); }
+  [[nodiscard]] static Lens TopK(std::size_t k) { return Lens(TopKLens{k}); }
+  [[nodiscard]] static Lens Grouped(std::vector<std::int32_t> group_of_class) {
+    return Lens(GroupedLens{std::move(group_of_class)});
+  }
+  // Reads a lens as Syntax() says, e.g. "top_k:5". Errors: InvalidArgument quoting `text`.
+  // Whether the lens fits a model is not known here.
+  [[nodiscard]] static absl::StatusOr<Lens> Parse(absl::string_view text);
+  // How a lens is written, for help texts and errors.
+  [[nodiscard]] static std::string Syntax();
 
   // Errors: InvalidArgument if the lens does not fit a model of m classes.
   [[nodiscard]] absl::Status Check(std::size_t class_count) const;
 
-  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  [[nodiscard]] const Kind& kind() const noexcept { return kind_; }
+  [[nodiscard]] bool is_canonical() const noexcept {
+    return std::holds_alternative<CanonicalLens>(kind_);
+  }
   // "canonical", "top_label", "class_wise", "class_wise[3]", "top_k[5]", "grouped".
   [[nodiscard]] std::string name() const;
   // True if the lens reduces a prediction to a number in [0, 1]. The kernel's distance is then
-  // c - c'
-  // , and kScalarBandwidth is the customary bandwidth.
+  // |c - c'|, and kScalarBandwidth is the customary bandwidth.
   [[nodiscard]] bool is_scalar() const noexcept;
   [[nodiscard]] std::size_t parts(std::size_t class_count) const noexcept;
   // The number of classes of each part.
@@ -72,27 +104,19 @@ class Lens {
   void Reduce(std::span<const double> g, std::int32_t y, std::span<double> probabilities,
               std::span<std::int32_t> labels, std::span<std::uint32_t> order) const noexcept;
   [[nodiscard]] std::size_t ScratchSize(std::size_t class_count) const noexcept {
-    return kind_ == Kind::kTopK ? class_count : 0;
+    return std::holds_alternative<TopKLens>(kind_) ? class_count : 0;
   }
-  // k of a top_k lens; the groups of a grouped lens.
-  [[nodiscard]] std::size_t k() const noexcept { return k_; }
-  [[nodiscard]] std::span<const std::int32_t> group_of_class() const noexcept {
-    return group_of_class_;
-  }
-  // The class of OneClass.
-  [[nodiscard]] bool is_one_class() const noexcept { return one_class_; }
 
   friend bool operator==(const Lens&, const Lens&) = default;
 
  private:
-  explicit Lens(Kind kind) : kind_(kind) {}
+  explicit Lens(Kind kind) : kind_(std::move(kind)) {}
 
   Kind kind_;
-  // k of kTopK; the class of OneClass.
-  std::size_t k_ = 0;
-  bool one_class_ = false;
-  std::vector<std::int32_t> group_of_class_;
 };
+
+// What a lens cannot detect, as the end of a sentence. name: Lens::name().
+[[nodiscard]] absl::string_view BlindSpot(absl::string_view name) noexcept;
 
 // Bandwidth of the scalar lenses, in units of |c - c'|, as in Kumar et al. 2018.
 inline constexpr double kScalarBandwidth = 0.4;

@@ -59,8 +59,8 @@ class RunningLens {
   // In the order of the block sizes.
   [[nodiscard]] std::vector<RunningBlock> Blocks() const;
   // Upper bound of the bytes that this object holds, without its kernel, and the approximate number
-  // of multiplications for each observation, for resource limits. matrix: the kernel if it is
-  // matrix-valued.
+  // of multiplications for each observation, for resource limits. matrix: the kernel of the
+  // canonical lens if it is matrix-valued; other lenses do not use it.
   [[nodiscard]] static std::size_t MaxMemory(const Lens& lens, std::size_t class_count,
                                              std::span<const std::size_t> block_sizes,
                                              const MatrixKernel* matrix = nullptr);

@@ -93,15 +93,15 @@ class RunningBlockSkce {
   template <typename Term>
   void AddPairs(const PredictionBatch& batch, const Term& term,
                 RunningMoments* completed = nullptr) noexcept {
-    bool completes = !pending_labels_.empty();
-    RunningMoments moments = moments_;
+    bool completes = !state_.pending_labels.empty();
+    RunningMoments moments = state_.moments;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const double value = term(i);
       if (completes) moments.Add(value);
       if (completes && completed != nullptr) completed->Add(value);
       completes = !completes;
     }
-    moments_ = moments;
+    state_.moments = moments;
     SetPending(batch.rows(batch.size() - 1, completes ? 1 : 0));
   }
 
@@ -113,14 +113,14 @@ class RunningBlockSkce {
   // The mutable state of the estimator.
   struct State {
     RunningMoments moments;
-    // Terms among the observations of the incomplete block.
+    // Weighted sum of the terms among the observations of the incomplete block.
     double block_sum = 0;
     // The observations of the incomplete block, each with parts x class_count probabilities and one
     // label for each part.
     std::vector<double> pending_probabilities;
     std::vector<std::int32_t> pending_labels;
   };
-  [[nodiscard]] State Save() const;
+  [[nodiscard]] const State& Save() const noexcept { return state_; }
   // Restores a state that was saved by an object with equal arguments of Create. Later observations
   // then give the same bits. Errors: InvalidArgument if the state is invalid for such an object;
   // this object is then unchanged.
@@ -128,9 +128,11 @@ class RunningBlockSkce {
 
   [[nodiscard]] std::size_t block_size() const noexcept { return block_size_; }
   // Moments of the values of the complete blocks. The mean is the estimate.
-  [[nodiscard]] const RunningMoments& moments() const noexcept { return moments_; }
+  [[nodiscard]] const RunningMoments& moments() const noexcept { return state_.moments; }
   // Number of observations in the incomplete block, < block_size.
-  [[nodiscard]] std::size_t pending() const noexcept { return pending_labels_.size() / parts_; }
+  [[nodiscard]] std::size_t pending() const noexcept {
+    return state_.pending_labels.size() / parts_;
+  }
   // Upper bound of the bytes that this object holds, without its kernel. rank: that of a
   // matrix-valued kernel, else 0.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t block_size, std::size_t class_count,
@@ -143,7 +145,7 @@ class RunningBlockSkce {
   // h of the pending observation i and this one, whose projected residual is in projected_.
   [[nodiscard]] double Term(std::size_t i, std::span<const double> g,
                             std::span<const std::int32_t> labels) const noexcept;
-  // Adds the terms of all `waiting` pending observations to block_sum_. Requires one part and a
+  // Adds the terms of all `waiting` pending observations to the block sum. Requires one part and a
   // real-valued kernel.
   void AddTermsTogether(std::span<const double> g, std::int32_t y, std::size_t waiting) noexcept;
   // rows: fewer than block_size. Requires one part.
@@ -157,11 +159,7 @@ class RunningBlockSkce {
   RunningKernel kernel_;
   std::size_t parts_;
   double weight_;
-  RunningMoments moments_;
-  // Terms among the observations of the incomplete block.
-  double block_sum_ = 0;
-  std::vector<double> pending_probabilities_;
-  std::vector<std::int32_t> pending_labels_;
+  State state_;
   // Projected residuals for a matrix-valued kernel, see MatrixKernel::Project: of the pending
   // observations and of the current one.
   std::vector<double> pending_projected_;
