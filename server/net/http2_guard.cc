@@ -22,7 +22,7 @@ constexpr std::size_t kMaxEndedCalls = 128;
 constexpr std::size_t kFrameOverhead = 384;
 constexpr std::chrono::seconds kRetryAfter{1};
 
-// Content of the GOAWAY with which the relay closes a connection.
+// Content of the GOAWAY frame with which the relay closes a connection.
 struct Goodbye {
   std::uint32_t error_code;
   const char* text;
@@ -36,7 +36,7 @@ constexpr std::array<Goodbye, RelayStatistics::kCloseReasons.size()> kGoodbyes{{
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many cancelled calls"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many control frames"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "the client reads nothing"},
-    {NGHTTP2_ENHANCE_YOUR_CALM, "no memory for unread answers"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "no memory for unread responses"},
     {NGHTTP2_ENHANCE_YOUR_CALM, "too many connections"},
     {NGHTTP2_NO_ERROR, "no call was made"},
     {NGHTTP2_NO_ERROR, "the connection makes room for another"},
