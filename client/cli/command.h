@@ -76,6 +76,13 @@ template <typename Call>
 // Converts "NAME" or "NAME@VERSION" of the command line to the name of the model on the server.
 [[nodiscard]] std::string ModelArgument(std::string_view argument);
 
+// The model, which is created with default settings if there is none of its name.
+[[nodiscard]] absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client,
+                                                         const v1::Model& model);
+
+// Waits for a time. False if a stop was requested before its end.
+bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& stop);
+
 // Prints to standard output. JSON ends with a newline.
 void PrintJson(const Json& json);
 void Print(std::string_view text);

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "command.h"
-#include "duration_option.h"
 #include "kernel_option.h"
 #include "lens_option.h"
+#include "time_option.h"
 
 namespace calibd::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/text.h"
-#include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
 #include "lens_option.h"
+#include "time_option.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {

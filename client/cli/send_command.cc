@@ -81,10 +81,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     model.set_name(name);
     model.set_class_count(static_cast<std::int32_t>(input.class_count));
     for (const std::string& class_name : options.class_names) model.add_class_names(class_name);
-    const auto existing = client->GetModel(name);
-    CALIBD_ASSIGN_OR_RETURN(const auto created, absl::IsNotFound(existing.status())
-                                                    ? client->CreateModel(model)
-                                                    : existing);
+    CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;

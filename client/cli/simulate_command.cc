@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <iostream>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -110,11 +108,9 @@ absl::Status EnsureModel(client::Client& client, const std::string& name,
   v1::Model model;
   model.set_name(name);
   model.set_class_count(class_count);
-  auto existing = client.GetModel(name);
-  if (absl::IsNotFound(existing.status())) existing = client.CreateModel(model);
-  if (!existing.ok()) return existing.status();
-  if (existing->class_count() == class_count) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing->class_count(),
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model existing, GetOrCreateModel(client, model));
+  if (existing.class_count() == class_count) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing.class_count(),
                                                     " classes, the generator ", class_count,
                                                     ": set --classes"));
 }
@@ -137,10 +133,6 @@ void TellRepetition(const std::string& name, std::int64_t observations_before,
 absl::Status SendAll(const Context& context, const SimulateOptions& options, Generator& generator,
                      ReportedStream& stream) {
   ProgressBar bar("simulating", "rows", static_cast<double>(options.n));
-  // Never notified: waits end by their deadline or by the stop.
-  std::mutex mutex;
-  std::condition_variable_any waiting;
-  std::unique_lock lock(mutex);
   const Clock::time_point started = Clock::now();
   for (std::int64_t sent = 0; sent < options.n;) {
     std::int64_t due = options.n;
@@ -149,8 +141,9 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
       due = std::min(due, static_cast<std::int64_t>(elapsed.count() * options.rate));
     }
     if (due <= sent) {
-      waiting.wait_for(lock, context.stop, kTick, [] { return false; });
-      if (context.stop.stop_requested()) return absl::CancelledError("the stream was cancelled");
+      if (!WaitUnlessStopped(kTick, context.stop)) {
+        return absl::CancelledError("the stream was cancelled");
+      }
       continue;
     }
     PredictionSet set;

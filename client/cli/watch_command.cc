@@ -1,17 +1,15 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <iostream>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "command.h"
-#include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
+#include "time_option.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {
@@ -124,15 +122,6 @@ absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& m
   return ExitCode::kOk;
 }
 
-// Waits for the interval; returns false if the command must end.
-bool WaitInterval(std::chrono::milliseconds interval, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  changed.wait_for(lock, stop, interval, [] { return false; });
-  return !stop.stop_requested();
-}
-
 // Shows the changes of all models since `shown`, and updates `shown`.
 void ShowChanges(const v1::ListVerdictsResponse& verdicts,
                  std::map<std::string, std::string>& shown, WatchView& view) {
@@ -175,7 +164,7 @@ absl::StatusOr<ExitCode> WatchAll(const Context& context, std::chrono::milliseco
     } else {
       ShowChanges(*verdicts, shown, view);
     }
-  } while (std::cout && WaitInterval(interval, context.stop));
+  } while (std::cout && WaitUnlessStopped(interval, context.stop));
   return ExitCode::kOk;
 }
 
