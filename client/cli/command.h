@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "CLI/App.hpp"
 #include "absl/status/status.h"
@@ -102,6 +103,18 @@ template <typename T>
 
 // Makes `run` the action of the command. run: returns the exit code, or the error for Fail.
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run);
+
+// Adds a command that runs with the returned options, which it owns.
+template <typename Options>
+std::pair<CLI::App*, Options*> AddCommand(CLI::App& app, Context& context, const char* name,
+                                          const char* description,
+                                          absl::StatusOr<ExitCode> (*run)(const Context& context,
+                                                                          const Options& options)) {
+  auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand(name, description);
+  SetRun(*command, context, [run, &context, options] { return run(context, *options); });
+  return {command, options.get()};
+}
 
 }  // namespace calibd::cli
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -183,9 +182,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
 }  // namespace
 
 void AddSimulateCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<SimulateOptions>();
-  CLI::App* const command = app.add_subcommand(
-      "simulate", "Stream simulated predictions whose calibration is known, to try calibd");
+  const auto [command, options] = AddCommand<SimulateOptions>(
+      app, context, "simulate",
+      "Stream simulated predictions whose calibration is known, to try calibd", Run);
   command->footer(
       "A prediction is drawn from Dirichlet(alpha); its label from beta with probability pi, else "
       "from the prediction itself. M1: pi = 0 (calibrated); M2: pi = 0.5, always the first class; "
@@ -223,7 +222,6 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
                       "a model counts again");
   command->add_option("--classes", options->class_count, "number of classes; default 10")
       ->check(CLI::Range(static_cast<int>(kMinClassCount), static_cast<int>(kMaxClassCount)));
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -3,7 +3,6 @@
 
 #include <iostream>
 #include <map>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -183,9 +182,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const WatchCommandOptions& 
 }  // namespace
 
 void AddWatchCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<WatchCommandOptions>();
-  CLI::App* const command =
-      app.add_subcommand("watch", "Show the state of a model, or of all models, and every change");
+  const auto [command, options] = AddCommand<WatchCommandOptions>(
+      app, context, "watch", "Show the state of a model, or of all models, and every change", Run);
   command->footer(
       "On a terminal the screen is redrawn at each change. Otherwise each change is a line; with "
       "--output json it is an object on one line.\n"
@@ -195,7 +193,6 @@ void AddWatchCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--interval", options->interval,
       "shortest time between two updates: a number and a unit, 0.1s to 1h; default 1s");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli
