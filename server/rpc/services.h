@@ -18,12 +18,13 @@ namespace calibd::server {
   grpc::ServerUnaryReactor* Name(grpc::CallbackServerContext* context,                           \
                                  const v1::Name##Request* request, v1::Name##Response* response) \
       override {                                                                                 \
-    return server_.Serve(k##Name, *context, *request, response);                                 \
+    return server_.Serve<UnaryCall, v1::Name##Response>(k##Name, *context, *request, response);  \
   }
 #define CALIBD_STREAM_CALL(Name)                                                                  \
   grpc::ServerWriteReactor<v1::Name##Response>* Name(grpc::CallbackServerContext* context,        \
                                                      const v1::Name##Request* request) override { \
-    return server_.Serve(k##Name, *context, *request);                                            \
+    return server_.Serve<ResponseStream, v1::Name##Response>(k##Name, *context, *request,         \
+                                                             nullptr);                            \
   }
 
 class ModelService final : public v1::ModelService::CallbackService {
