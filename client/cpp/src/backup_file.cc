@@ -75,9 +75,7 @@ absl::Status BackupFile::Begin() {
   size_ = 0;
   complete_ = false;
   XXH3_64bits_reset(hash_.get());
-  if (ftruncate(file_, 0) != 0 || lseek(file_, 0, SEEK_SET) != 0) {
-    return WriteError(part_);
-  }
+  if (ftruncate(file_, 0) != 0 || lseek(file_, 0, SEEK_SET) != 0) return WriteError(part_);
   return absl::OkStatus();
 }
 
@@ -105,9 +103,7 @@ absl::Status BackupFile::Complete(const v1::BackupResponse::Complete& complete) 
 }
 
 absl::StatusOr<std::int64_t> BackupFile::Keep() {
-  if (!complete_) {
-    return absl::DataLossError("the server ended the backup before it was complete");
-  }
+  if (!complete_) return absl::DataLossError("the server ended the backup before it was complete");
   if (link(part_.c_str(), path_.c_str()) != 0) {
     return errno == EEXIST ? ExistsError(path_) : WriteError(path_);
   }
