@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/util/time_util.h"
 
 namespace calibd::server {
 namespace {
@@ -82,8 +83,8 @@ absl::Status DrainingError() {
 
 absl::Status WithRetryDelay(absl::Status status, std::chrono::milliseconds delay) {
   rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(delay.count() / 1000);
-  retry.mutable_retry_delay()->set_nanos(static_cast<int>(delay.count() % 1000) * 1000000);
+  *retry.mutable_retry_delay() =
+      google::protobuf::util::TimeUtil::MillisecondsToDuration(delay.count());
   status.SetPayload(kRetryInfoUrl, absl::Cord(retry.SerializeAsString()));
   return status;
 }

@@ -3,7 +3,6 @@
 #include <toml++/toml.h>
 
 #include <CLI/CLI.hpp>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -14,9 +13,11 @@
 #include <system_error>
 #include <type_traits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/errors.h"
 #include "server/http/http_hosts.h"
 #include "server/listen_address.h"
@@ -27,14 +28,6 @@ namespace calibd::server {
 namespace {
 
 constexpr int kUsageError = 2;
-
-std::string EnvironmentName(const std::string& flag) {
-  std::string name = "CALIBD_";
-  for (const char c : flag) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
 
 // Declares one setting as flag, environment variable and key.
 template <typename T>
@@ -53,7 +46,8 @@ CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value, const s
                  : "";
     });
   }
-  return option->envname(EnvironmentName(flag));
+  return option->envname(
+      absl::StrCat("CALIBD_", absl::AsciiStrToUpper(absl::StrReplaceAll(flag, {{"-", "_"}}))));
 }
 
 template <typename T>
@@ -102,7 +96,10 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddOption(
       app, "http-hosts", options.http_hosts,
       "Names by which HTTP clients reach this server, separated by commas. A request is refused "
-      "with 403 unless its Host header is one of these names, an IP address or localhost");
+      "with 403 unless its Host header is one of these names, an IP address or localhost")
+      ->check([](const std::string& list) {
+        return std::string(ParseHttpHosts(list).status().message());
+      });
   AddOption(
       app, "insecure-allow-remote", options.insecure_allow_remote,
       "Allow addresses other than loopback; without this calibd refuses to start on them. There "
@@ -117,7 +114,10 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddOption(app, "reflection", options.reflection,
             "Serve gRPC server reflection, for tools such as grpcurl (default: off)");
   AddOption(app, "data-dir", options.data_dir,
-            "Folder of the store, created if missing; only one calibd at a time may use it");
+            "Folder of the store, created if missing; only one calibd at a time may use it")
+      ->check([](const std::string& folder) {
+        return folder.empty() ? "the value is empty, expected the folder of the store" : "";
+      });
   AddOption(app, "ready-file", options.ready_file,
             "File to which calibd writes {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} once "
             "it serves");
@@ -260,13 +260,6 @@ void CheckAddress(const char* flag, const std::string& text, bool allow_remote) 
   }
 }
 
-// Throws CLI::ValidationError.
-void CheckHttpHosts(const std::string& list) {
-  if (const auto hosts = ParseHttpHosts(list); !hosts.ok()) {
-    throw CLI::ValidationError("--http-hosts", std::string(hosts.status().message()));
-  }
-}
-
 // Requires that both addresses are valid. Throws CLI::ValidationError.
 void CheckAddressesDiffer(const Options& options) {
   const auto grpc = *ParseListenAddress(options.listen);
@@ -277,14 +270,6 @@ void CheckAddressesDiffer(const Options& options) {
     throw CLI::ValidationError("--http-listen",
                                absl::StrCat(options.http_listen, " and --listen ", options.listen,
                                             " overlap; choose another port for one of them"));
-  }
-}
-
-// Throws CLI::ValidationError.
-void CheckDataDir(const std::string& folder) {
-  if (folder.empty()) {
-    throw CLI::ValidationError("--data-dir",
-                               "the value is empty, expected the folder of the store");
   }
 }
 
@@ -344,8 +329,6 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
         options.insecure_allow_remote || invocation.command == Command::kHealthcheck;
     CheckAddress("--listen", options.listen, allow_remote);
     CheckAddress("--http-listen", options.http_listen, allow_remote);
-    CheckHttpHosts(options.http_hosts);
-    CheckDataDir(options.data_dir);
     if (invocation.command == Command::kServe) {
       CheckAddressesDiffer(options);
       CheckShares(app, options);

@@ -1,6 +1,8 @@
 #include "command.h"
 
+#include <condition_variable>
 #include <iostream>
+#include <mutex>
 #include <utility>
 
 // These headers define what CLI11's other headers declare, for the whole library.
@@ -55,6 +57,20 @@ std::string ModelArgument(std::string_view argument) {
   const std::size_t at = argument.find('@');
   if (at == std::string_view::npos) return client::ModelName(argument);
   return client::ModelName(argument.substr(0, at), argument.substr(at + 1));
+}
+
+absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client, const v1::Model& model) {
+  auto existing = client.GetModel(model.name());
+  return absl::IsNotFound(existing.status()) ? client.CreateModel(model) : existing;
+}
+
+bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& stop) {
+  // Nobody notifies: the wait ends by its time or by the stop.
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
 }
 
 void PrintJson(const Json& json) { std::cout << json.dump(2) << '\n'; }

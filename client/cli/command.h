@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "CLI/App.hpp"
 #include "absl/status/status.h"
@@ -76,6 +77,13 @@ template <typename Call>
 // Converts "NAME" or "NAME@VERSION" of the command line to the name of the model on the server.
 [[nodiscard]] std::string ModelArgument(std::string_view argument);
 
+// The model, which is created with default settings if there is none of its name.
+[[nodiscard]] absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client,
+                                                         const v1::Model& model);
+
+// Waits for a time. False if a stop was requested before its end.
+bool WaitUnlessStopped(std::chrono::milliseconds time, const std::stop_token& stop);
+
 // Prints to standard output. JSON ends with a newline.
 void PrintJson(const Json& json);
 void Print(std::string_view text);
@@ -95,6 +103,18 @@ template <typename T>
 
 // Makes `run` the action of the command. run: returns the exit code, or the error for Fail.
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run);
+
+// Adds a command that runs with the returned options, which it owns.
+template <typename Options>
+std::pair<CLI::App*, Options*> AddCommand(CLI::App& app, Context& context, const char* name,
+                                          const char* description,
+                                          absl::StatusOr<ExitCode> (*run)(const Context& context,
+                                                                          const Options& options)) {
+  auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand(name, description);
+  SetRun(*command, context, [run, &context, options] { return run(context, *options); });
+  return {command, options.get()};
+}
 
 }  // namespace calibd::cli
 

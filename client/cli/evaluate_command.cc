@@ -1,6 +1,5 @@
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <random>
 #include <thread>
@@ -154,7 +153,7 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   return Report(context, evaluation, std::nullopt, options.fail_on);
 }
 
-absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, EvaluateOptions& options,
+absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
                                        const v1::EvaluateRequest& request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   Input input;
@@ -163,7 +162,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, EvaluateOptions& 
     return absl::FailedPreconditionError(
         absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed"));
   }
-  OfflineOptions& offline = options.offline;
+  OfflineOptions offline = options.offline;
   CALIBD_RETURN_IF_ERROR(
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
   offline.request = request;
@@ -178,7 +177,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, EvaluateOptions& 
   return Report(context, evaluation, dropped, options.fail_on);
 }
 
-absl::StatusOr<ExitCode> Run(const Context& context, EvaluateOptions& options) {
+absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
   if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
     return UsageFault(*fault);
   }
@@ -191,13 +190,13 @@ absl::StatusOr<ExitCode> Run(const Context& context, EvaluateOptions& options) {
 }  // namespace
 
 void AddEvaluateCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<EvaluateOptions>();
+  const auto [command, options] = AddCommand<EvaluateOptions>(
+      app, context, "evaluate",
+      "Compute all estimates and tests for predictions in files (no server "
+      "needed) or for a model's newest observations",
+      Run);
   OfflineOptions& offline = options->offline;
   offline.threads = std::max(1U, std::thread::hardware_concurrency());
-  CLI::App* const command =
-      app.add_subcommand("evaluate",
-                         "Compute all estimates and tests for predictions in files (no server "
-                         "needed) or for a model's newest observations");
   command->footer(
       "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
       "          calibctl evaluate --model resnet18\n"
@@ -267,7 +266,6 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                    "a row is valid when |sum - 1| is at most this; default 0.001")
       ->check(CLI::Range(1e-12, 0.1));
   AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

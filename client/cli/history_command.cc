@@ -1,4 +1,3 @@
-#include <memory>
 #include <string>
 
 #include "command.h"
@@ -54,8 +53,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& optio
 }  // namespace
 
 void AddHistoryCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<HistoryOptions>();
-  CLI::App* const command = app.add_subcommand("history", "Show a model's calibration over time");
+  const auto [command, options] = AddCommand<HistoryOptions>(
+      app, context, "history", "Show a model's calibration over time", Run);
   command->footer(
       "Minutes are kept for 2 days, hours for 60 days, days for 1000 days.\n"
       "Examples: calibctl history resnet18 --from 7d\n"
@@ -70,7 +69,6 @@ void AddHistoryCommand(CLI::App& app, Context& context) {
       "--to", options->to,
       "as --from; buckets that begin at or after this time are left out; default: now");
   command->add_flag("--csv", options->csv, "print comma-separated values");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <memory>
 #include <span>
 
 #include "command.h"
@@ -55,9 +54,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LabelOptions& options
 }  // namespace
 
 void AddLabelCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<LabelOptions>();
-  CLI::App* const command =
-      app.add_subcommand("label", "Send the labels of predictions that were sent earlier with ids");
+  const auto [command, options] = AddCommand<LabelOptions>(
+      app, context, "label", "Send the labels of predictions that were sent earlier with ids", Run);
   command->footer(
       "The model needs a label grace (calibctl model create --label-grace). A label that cannot "
       "be used is counted and is not an error: its prediction is unknown, it arrived too late, or "
@@ -76,7 +74,6 @@ void AddLabelCommand(CLI::App& app, Context& context) {
   command->add_flag("--header", options->file.header, "the first line holds names; skip it");
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer; default: a random one");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -1,9 +1,12 @@
+#include <signal.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <thread>
 
 #include "command.h"
-#include "interrupt.h"
 
 namespace {
 
@@ -20,12 +23,32 @@ constexpr char kFooter[] =
     "  calibctl test resnet18\n"
     "`calibctl COMMAND --help` documents each command.";
 
+// Converts the first SIGINT or SIGTERM to a stop request; the second one ends the process. Call it
+// once, before any thread starts: all threads inherit the blocked signals.
+std::stop_token StopOnInterrupt() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::stop_source source;
+  // Runs until the process ends, and owns everything that it uses.
+  std::thread([signals, source]() mutable {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    source.request_stop();
+    sigwait(&signals, &signal);
+    std::_Exit(128 + signal);
+  }).detach();
+  return source.get_token();
+}
+
 int Run(int argc, char** argv) {
   using calibd::cli::Context;
   using calibd::cli::ExitCode;
 
   Context context;
-  context.stop = calibd::cli::StopOnInterrupt();
+  context.stop = StopOnInterrupt();
 
   CLI::App app("calibctl tells whether the probabilities of a classifier can be trusted.",
                "calibctl");

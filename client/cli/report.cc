@@ -10,8 +10,8 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/lens.h"
-#include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
+#include "time_option.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,10 +80,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     model.set_name(name);
     model.set_class_count(static_cast<std::int32_t>(input.class_count));
     for (const std::string& class_name : options.class_names) model.add_class_names(class_name);
-    const auto existing = client->GetModel(name);
-    CALIBD_ASSIGN_OR_RETURN(const auto created, absl::IsNotFound(existing.status())
-                                                    ? client->CreateModel(model)
-                                                    : existing);
+    CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
@@ -110,9 +106,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
 }  // namespace
 
 void AddSendCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<SendOptions>();
-  CLI::App* const command = app.add_subcommand(
-      "send", "Send the predictions in files, with their labels or with ids, to a model");
+  const auto [command, options] = AddCommand<SendOptions>(
+      app, context, "send",
+      "Send the predictions in files, with their labels or with ids, to a model", Run);
   command->footer(
       "Every row is counted exactly once, even if the connection breaks. Running the command again "
       "counts the rows again, except those whose ids the server knows.\n"
@@ -134,7 +130,6 @@ void AddSendCommand(CLI::App& app, Context& context) {
       ->delimiter(',');
   command->add_flag("--create", options->create,
                     "create the model with default settings if there is none");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -1,4 +1,3 @@
-#include <memory>
 
 #include "command.h"
 #include "fail_on.h"
@@ -31,9 +30,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
 }  // namespace
 
 void AddShowCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<ShowOptions>();
-  CLI::App* const command = app.add_subcommand(
-      "show", "Show the verdict on a model's calibration and the running estimates");
+  const auto [command, options] = AddCommand<ShowOptions>(
+      app, context, "show", "Show the verdict on a model's calibration and the running estimates",
+      Run);
   command->footer(
       "The verdict and its evidence stay valid however often you look at them. --fail-on uses "
       "p-values, which are valid for one look.\n"
@@ -43,7 +42,6 @@ void AddShowCommand(CLI::App& app, Context& context) {
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddFailOnOptions(*command, options->fail_on,
                    "the smallest of the k p-values shown, against the level divided by k");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -1,9 +1,6 @@
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <iostream>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -110,11 +107,9 @@ absl::Status EnsureModel(client::Client& client, const std::string& name,
   v1::Model model;
   model.set_name(name);
   model.set_class_count(class_count);
-  auto existing = client.GetModel(name);
-  if (absl::IsNotFound(existing.status())) existing = client.CreateModel(model);
-  if (!existing.ok()) return existing.status();
-  if (existing->class_count() == class_count) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing->class_count(),
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model existing, GetOrCreateModel(client, model));
+  if (existing.class_count() == class_count) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(name, " has ", existing.class_count(),
                                                     " classes, the generator ", class_count,
                                                     ": set --classes"));
 }
@@ -137,10 +132,6 @@ void TellRepetition(const std::string& name, std::int64_t observations_before,
 absl::Status SendAll(const Context& context, const SimulateOptions& options, Generator& generator,
                      ReportedStream& stream) {
   ProgressBar bar("simulating", "rows", static_cast<double>(options.n));
-  // Never notified: waits end by their deadline or by the stop.
-  std::mutex mutex;
-  std::condition_variable_any waiting;
-  std::unique_lock lock(mutex);
   const Clock::time_point started = Clock::now();
   for (std::int64_t sent = 0; sent < options.n;) {
     std::int64_t due = options.n;
@@ -149,8 +140,9 @@ absl::Status SendAll(const Context& context, const SimulateOptions& options, Gen
       due = std::min(due, static_cast<std::int64_t>(elapsed.count() * options.rate));
     }
     if (due <= sent) {
-      waiting.wait_for(lock, context.stop, kTick, [] { return false; });
-      if (context.stop.stop_requested()) return absl::CancelledError("the stream was cancelled");
+      if (!WaitUnlessStopped(kTick, context.stop)) {
+        return absl::CancelledError("the stream was cancelled");
+      }
       continue;
     }
     PredictionSet set;
@@ -190,9 +182,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SimulateOptions& opti
 }  // namespace
 
 void AddSimulateCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<SimulateOptions>();
-  CLI::App* const command = app.add_subcommand(
-      "simulate", "Stream simulated predictions whose calibration is known, to try calibd");
+  const auto [command, options] = AddCommand<SimulateOptions>(
+      app, context, "simulate",
+      "Stream simulated predictions whose calibration is known, to try calibd", Run);
   command->footer(
       "A prediction is drawn from Dirichlet(alpha); its label from beta with probability pi, else "
       "from the prediction itself. M1: pi = 0 (calibrated); M2: pi = 0.5, always the first class; "
@@ -230,7 +222,6 @@ void AddSimulateCommand(CLI::App& app, Context& context) {
                       "a model counts again");
   command->add_option("--classes", options->class_count, "number of classes; default 10")
       ->check(CLI::Range(static_cast<int>(kMinClassCount), static_cast<int>(kMaxClassCount)));
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

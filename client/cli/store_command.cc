@@ -1,5 +1,3 @@
-#include <memory>
-
 #include "absl/strings/str_cat.h"
 #include "command.h"
 
@@ -41,15 +39,13 @@ absl::StatusOr<ExitCode> Verify(const Context& context) {
 }  // namespace
 
 void AddStoreCommands(CLI::App& app, Context& context) {
-  auto path = std::make_shared<std::string>();
-  CLI::App* const backup =
-      app.add_subcommand("backup", "Copy the server's store to a file while it serves");
+  const auto [backup, path] = AddCommand(
+      app, context, "backup", "Copy the server's store to a file while it serves", Backup);
   backup->footer(
       "The file is created only if the copy is complete. To restore it, put it as calibd.db into "
       "an empty folder and start calibd with --data-dir of that folder.\n"
       "Example: calibctl backup calibd-2026-01-31.db");
   backup->add_option("FILE", *path, "file to create")->required();
-  SetRun(*backup, context, [path, &context] { return Backup(context, *path); });
 
   CLI::App* const verify = app.add_subcommand(
       "verify",

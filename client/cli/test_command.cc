@@ -1,4 +1,3 @@
-#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/lens.h"
@@ -58,9 +57,9 @@ absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options)
 }  // namespace
 
 void AddTestCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<TestOptions>();
-  CLI::App* const command = app.add_subcommand(
-      "test", "Run the quadratic bootstrap test on a model's newest observations");
+  const auto [command, options] = AddCommand<TestOptions>(
+      app, context, "test", "Run the quadratic bootstrap test on a model's newest observations",
+      Run);
   command->footer(
       "Ctrl-C also stops the test on the server.\n"
       "Example: calibctl test resnet18 --fail-on miscalibration --significance-level 0.01");
@@ -82,7 +81,6 @@ void AddTestCommand(CLI::App& app, Context& context) {
                     "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");
   AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

@@ -1,17 +1,58 @@
 #include "time_option.h"
 
-#include <string>
+#include <charconv>
+#include <cmath>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "duration_option.h"
+#include "absl/strings/str_format.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace calibd::cli {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+struct Unit {
+  char name;
+  double seconds;
+};
+constexpr Unit kUnits[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+// The maximum that fits into an integer of nanoseconds. The server has its own limits.
+constexpr double kMaxSeconds = 9e9;
+
+}  // namespace
+
+absl::StatusOr<google::protobuf::Duration> ParseDuration(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  double number = 0;
+  const auto [parsed, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc() && end - parsed == 1) {
+    for (const Unit& unit : kUnits) {
+      const double seconds = number * unit.seconds;
+      // Written so that NaN is refused.
+      if (*parsed != unit.name || !(seconds >= 1e-9 && seconds <= kMaxSeconds)) continue;
+      return TimeUtil::NanosecondsToDuration(std::llround(seconds * 1e9));
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", std::string(text.substr(0, 40)),
+                   "' is not a duration, expected a number > 0 followed by its unit s, m, h or d "
+                   "(seconds, minutes, hours, days), such as 60s or 1.5h"));
+}
+
+std::string ShortDuration(const google::protobuf::Duration& duration) {
+  const double seconds = static_cast<double>(TimeUtil::DurationToNanoseconds(duration)) * 1e-9;
+  for (const Unit& unit : kUnits) {
+    if (seconds >= unit.seconds || unit.name == 's') {
+      return absl::StrFormat("%.6g%c", seconds / unit.seconds, unit.name);
+    }
+  }
+  return {};
+}
 
 absl::StatusOr<google::protobuf::Timestamp> ParseTime(std::string_view text,
                                                       const google::protobuf::Timestamp& now) {
-  using google::protobuf::util::TimeUtil;
   constexpr std::size_t kDateLength = 10;
   google::protobuf::Timestamp time;
   const std::string full =

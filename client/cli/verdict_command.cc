@@ -1,5 +1,3 @@
-#include <memory>
-
 #include "command.h"
 #include "verdict_report.h"
 
@@ -57,36 +55,31 @@ absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOp
 }  // namespace
 
 void AddVerdictCommands(CLI::App& app, Context& context) {
-  auto list = std::make_shared<ListOptions>();
-  CLI::App* command = app.add_subcommand(
-      "list", "Show the verdicts of all models, and the models that e-BH rejects");
-  command
-      ->add_option("--false-discovery-rate", list->false_discovery_rate,
+  const auto [list, list_options] =
+      AddCommand(app, context, "list",
+                 "Show the verdicts of all models, and the models that e-BH rejects", ListVerdicts);
+  list->add_option("--false-discovery-rate", list_options->false_discovery_rate,
                    "level of e-BH over all models: the expected share of calibrated models among "
                    "the rejected ones; default 0.05")
       ->check(CLI::Range(1e-9, 0.25));
-  SetRun(*command, context, [list, &context] { return ListVerdicts(context, *list); });
 
-  auto model = std::make_shared<std::string>();
-  command = app.add_subcommand("alarms", "Show a model's alarms, newest first");
-  command->add_option("MODEL", *model, "name, or NAME@VERSION")->required();
-  SetRun(*command, context, [model, &context] { return ListAlarms(context, *model); });
+  const auto [alarms, model] =
+      AddCommand(app, context, "alarms", "Show a model's alarms, newest first", ListAlarms);
+  alarms->add_option("MODEL", *model, "name, or NAME@VERSION")->required();
 
-  auto acknowledge = std::make_shared<AcknowledgeOptions>();
-  command = app.add_subcommand("acknowledge",
-                               "Acknowledge an alarm. After an evidence alarm the watch restarts, "
-                               "after a drift alarm the drift detectors restart");
+  const auto [command, options] =
+      AddCommand(app, context, "acknowledge",
+                 "Acknowledge an alarm. After an evidence alarm the watch restarts, after a drift "
+                 "alarm the drift detectors restart",
+                 Acknowledge);
   command->footer("Example: calibctl acknowledge resnet18 1 --note \"recalibrated, T = 1.7\"");
-  command->add_option("MODEL", acknowledge->model, "name, or NAME@VERSION")->required();
-  command
-      ->add_option("ALARM", acknowledge->alarm,
-                   "number of the alarm, as shown by `calibctl alarms`")
+  command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
+  command->add_option("ALARM", options->alarm, "number of the alarm, as shown by `calibctl alarms`")
       ->required()
       ->check(CLI::PositiveNumber);
   command->add_option(
-      "--note", acknowledge->note,
+      "--note", options->note,
       "a note of at most 500 bytes that is kept with the alarm, such as what was done and by whom");
-  SetRun(*command, context, [acknowledge, &context] { return Acknowledge(context, *acknowledge); });
 }
 
 }  // namespace calibd::cli

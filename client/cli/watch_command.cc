@@ -1,17 +1,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <iostream>
 #include <map>
-#include <memory>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "command.h"
-#include "duration_option.h"
 #include "google/protobuf/util/time_util.h"
+#include "time_option.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {
@@ -124,15 +121,6 @@ absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& m
   return ExitCode::kOk;
 }
 
-// Waits for the interval; returns false if the command must end.
-bool WaitInterval(std::chrono::milliseconds interval, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  changed.wait_for(lock, stop, interval, [] { return false; });
-  return !stop.stop_requested();
-}
-
 // Shows the changes of all models since `shown`, and updates `shown`.
 void ShowChanges(const v1::ListVerdictsResponse& verdicts,
                  std::map<std::string, std::string>& shown, WatchView& view) {
@@ -175,7 +163,7 @@ absl::StatusOr<ExitCode> WatchAll(const Context& context, std::chrono::milliseco
     } else {
       ShowChanges(*verdicts, shown, view);
     }
-  } while (std::cout && WaitInterval(interval, context.stop));
+  } while (std::cout && WaitUnlessStopped(interval, context.stop));
   return ExitCode::kOk;
 }
 
@@ -194,9 +182,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const WatchCommandOptions& 
 }  // namespace
 
 void AddWatchCommand(CLI::App& app, Context& context) {
-  auto options = std::make_shared<WatchCommandOptions>();
-  CLI::App* const command =
-      app.add_subcommand("watch", "Show the state of a model, or of all models, and every change");
+  const auto [command, options] = AddCommand<WatchCommandOptions>(
+      app, context, "watch", "Show the state of a model, or of all models, and every change", Run);
   command->footer(
       "On a terminal the screen is redrawn at each change. Otherwise each change is a line; with "
       "--output json it is an object on one line.\n"
@@ -206,7 +193,6 @@ void AddWatchCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--interval", options->interval,
       "shortest time between two updates: a number and a unit, 0.1s to 1h; default 1s");
-  SetRun(*command, context, [options, &context] { return Run(context, *options); });
 }
 
 }  // namespace calibd::cli

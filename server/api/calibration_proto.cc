@@ -69,7 +69,7 @@ void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_
   provenance.set_first_observation(first_observation);
   provenance.set_last_observation(last_observation);
   provenance.set_class_count(static_cast<std::int32_t>(declaration.class_count));
-  SetProto(time, *provenance.mutable_compute_time());
+  *provenance.mutable_compute_time() = ToTimestamp(time);
   provenance.set_valid_for_repeated_looks(false);
   provenance.set_version(kVersion);
 }
@@ -83,7 +83,7 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
   response.set_rejected_rows(snapshot.rejected_rows);
   response.set_dropped_rows(snapshot.dropped_rows);
   if (snapshot.last_observation_time.has_value()) {
-    SetProto(*snapshot.last_observation_time, *response.mutable_last_observation_time());
+    *response.mutable_last_observation_time() = ToTimestamp(*snapshot.last_observation_time);
   }
   if (snapshot.label_coverage.has_value()) {
     DescribeLabelCoverage(model, *snapshot.label_coverage, *response.mutable_label_coverage());

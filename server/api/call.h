@@ -1,7 +1,6 @@
 #ifndef CALIBD_SERVER_API_CALL_H_
 #define CALIBD_SERVER_API_CALL_H_
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,8 +17,6 @@ struct CallContext {
   const char* method = "";
   // The caller's address in the form of the transport, such as "ipv4:127.0.0.1:50312".
   std::string caller;
-  // The transport cancels the call at this time.
-  std::chrono::system_clock::time_point deadline;
 };
 
 // One call. No function blocks. Thread-safe.

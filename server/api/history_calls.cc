@@ -10,23 +10,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "calibd/core/status_macros.h"
+#include "google/protobuf/util/time_util.h"
 #include "server/api/reliability_proto.h"
 #include "server/errors.h"
 
 namespace calibd::server {
 namespace {
 
+using google::protobuf::util::TimeUtil;
 using std::chrono::seconds;
 using std::chrono::sys_seconds;
 
 constexpr std::int32_t kMaxHistoryPage = 1000;
-// Range of google.protobuf.Timestamp in seconds since 1970: the years 1 to 9999.
-constexpr std::int64_t kLeastTimestamp = -62135596800;
-constexpr std::int64_t kGreatestTimestamp = 253402300799;
 
 // Rounds the timestamp up to whole seconds.
 absl::StatusOr<sys_seconds> CheckTime(const char* field, const google::protobuf::Timestamp& time) {
-  if (time.seconds() < kLeastTimestamp || time.seconds() > kGreatestTimestamp || time.nanos() < 0 ||
+  if (time.seconds() < TimeUtil::kTimestampMinSeconds ||
+      time.seconds() > TimeUtil::kTimestampMaxSeconds || time.nanos() < 0 ||
       time.nanos() > 999999999) {
     return InvalidFieldError(field, absl::StrCat("is ", time.seconds(), " s and ", time.nanos(),
                                                  " ns, expected a time in the years 1..9999"));

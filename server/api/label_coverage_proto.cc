@@ -1,7 +1,6 @@
 #include "server/api/label_coverage_proto.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -11,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "calibd/core/missing_labels.h"
 #include "calibd/core/running_reliability.h"
-#include "server/api/proto_time.h"
+#include "google/protobuf/util/time_util.h"
 
 namespace calibd::server {
 namespace {
@@ -176,8 +175,8 @@ void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::Labe
   proto.set_pending_labelled(coverage.pending_labelled());
   const std::int64_t oldest_us = model.oldest_pending_time_us();
   if (oldest_us != 0) {
-    SetProto(ModelSnapshot::Time(std::chrono::microseconds(oldest_us)),
-             *proto.mutable_oldest_pending_time());
+    *proto.mutable_oldest_pending_time() =
+        google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(oldest_us);
   }
   proto.set_matured(coverage.matured);
   proto.set_missing(coverage.missing);

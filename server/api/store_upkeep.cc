@@ -1,6 +1,11 @@
 #include "server/api/store_upkeep.h"
 
+#include <xxhash.h>
+
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +21,7 @@ constexpr int kNiceness = 10;
 // Maximum number of finished copies on disk.
 constexpr std::size_t kMaxCopies = 2;
 constexpr std::chrono::seconds kUpkeepRetryDelay{5};
+constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 // A copy whose client has taken nothing for this time may be replaced by another one.
 constexpr std::chrono::seconds kPatience{5};
 
@@ -34,6 +40,84 @@ OnProgress SendProgress(const Reply<Response>& reply, const std::atomic<bool>& d
 }
 
 }  // namespace
+
+// Sends a finished copy of the store and then its size and hash, at the pace at which the client
+// reads. No thread waits for the client. Lives until the call ends.
+class CopySender final : public std::enable_shared_from_this<CopySender> {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // readers: the threads that read the copy; must outlive the call.
+  CopySender(std::unique_ptr<StoreCopy> copy, Reply<v1::BackupResponse> stream,
+             ThreadPool& readers);
+
+  void Start();
+  // Ends the call and frees the copy at once, even if the client does not read the error.
+  void End(const absl::Status& status) { stream_->End(status); }
+
+  // The time at which the client last took a chunk.
+  [[nodiscard]] Clock::time_point last_taken() const noexcept { return last_taken_; }
+
+ private:
+  void PostNext();
+  // Runs on a reading thread. Errors: those of StoreCopy::Read.
+  absl::Status SendNext();
+
+  const std::unique_ptr<StoreCopy> copy_;
+  const Reply<v1::BackupResponse> stream_;
+  ThreadPool& readers_;
+  std::atomic<Clock::time_point> last_taken_;
+  // The following members belong to the posted task. At most one task is posted at a time.
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+  std::vector<char> chunk_;
+  std::int64_t sent_bytes_ = 0;
+};
+
+CopySender::CopySender(std::unique_ptr<StoreCopy> copy, Reply<v1::BackupResponse> stream,
+                       ThreadPool& readers)
+    : copy_(std::move(copy)),
+      stream_(std::move(stream)),
+      readers_(readers),
+      last_taken_(Clock::now()),
+      hash_(XXH3_createState(), XXH3_freeState),
+      chunk_(kChunkBytes) {
+  if (hash_ == nullptr) throw std::bad_alloc();
+  XXH3_64bits_reset(hash_.get());
+}
+
+void CopySender::Start() {
+  // A progress message may still be in flight; whichever event comes later sends the first chunk.
+  stream_->OnTaken([self = shared_from_this()] {
+    self->last_taken_ = Clock::now();
+    self->PostNext();
+  });
+  PostNext();
+}
+
+void CopySender::PostNext() {
+  readers_.Post([self = shared_from_this()] {
+    self->stream_->Guard(Stage::kProgress, [&] { return self->SendNext(); });
+  });
+}
+
+absl::Status CopySender::SendNext() {
+  if (!stream_->idle()) return absl::OkStatus();
+  const absl::StatusOr<std::size_t> size =
+      copy_->Read(static_cast<std::uint64_t>(sent_bytes_), chunk_);
+  if (!size.ok()) return size.status();
+  v1::BackupResponse response;
+  if (*size == 0) {
+    response.mutable_complete()->set_size_bytes(sent_bytes_);
+    response.mutable_complete()->set_hash(XXH3_64bits_digest(hash_.get()));
+    stream_->SendLast(std::move(response));
+    return absl::OkStatus();
+  }
+  XXH3_64bits_update(hash_.get(), chunk_.data(), *size);
+  sent_bytes_ += static_cast<std::int64_t>(*size);
+  response.set_data(chunk_.data(), *size);
+  stream_->Send(std::move(response));
+  return absl::OkStatus();
+}
 
 StoreUpkeep::StoreUpkeep(const ModelRegistry& registry, CommitQueue& commits, Health& health)
     : registry_(registry),

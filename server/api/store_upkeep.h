@@ -9,13 +9,14 @@
 
 #include "calibd/v1/store_service.pb.h"
 #include "server/api/call.h"
-#include "server/api/copy_sender.h"
 #include "server/api/health.h"
 #include "server/executor/thread_pool.h"
 #include "server/ingest/commit_queue.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
+
+class CopySender;
 
 // Backups and verifications, computed on a thread of their own once the models are recovered. One
 // copy or verification is computed at a time. Sending a result does not delay the next computation.

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -36,7 +35,7 @@ void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock
   proto.set_model(declaration.name.ToString());
   proto.set_observations(snapshot->observations);
   if (snapshot->last_observation_time.has_value()) {
-    SetProto(*snapshot->last_observation_time, *proto.mutable_last_observation_time());
+    *proto.mutable_last_observation_time() = ToTimestamp(*snapshot->last_observation_time);
   }
   if (snapshot->monitor.has_value()) {
     DescribeVerdict(model, *snapshot, now, *proto.mutable_verdict());

@@ -262,7 +262,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
     proto.set_status(v1::Verdict::STATUS_DRIFTED);
   } else if (proto.stale()) {
     proto.set_status(v1::Verdict::STATUS_STALE);
-    SetProto(stale_since, *proto.mutable_since());
+    *proto.mutable_since() = ToTimestamp(stale_since);
     proto.set_since_observation(snapshot.observations);
   } else if (!monitor.watch.has_value() ||
              monitor.watch->reading.count < monitoring.min_observations) {
@@ -271,7 +271,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
     proto.set_status(v1::Verdict::STATUS_NOT_REJECTED);
   }
   if (alarm != nullptr) {
-    SetProto(alarm->raise_time, *proto.mutable_since());
+    *proto.mutable_since() = ToTimestamp(alarm->raise_time);
     proto.set_since_observation(alarm->observation);
   }
   if (monitor.watch.has_value()) {
@@ -373,7 +373,7 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
 void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
   proto.set_id(alarm.id);
   proto.set_kind(static_cast<v1::Alarm::Kind>(alarm.kind));
-  SetProto(alarm.raise_time, *proto.mutable_raise_time());
+  *proto.mutable_raise_time() = ToTimestamp(alarm.raise_time);
   proto.set_observation(alarm.observation);
   proto.set_log10_value(alarm.log10_value);
   proto.set_threshold(alarm.threshold);
@@ -382,7 +382,7 @@ void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
   proto.set_gap(alarm.gap);
   NameFamilies(alarm.family_share, *proto.mutable_evidence_families());
   if (alarm.acknowledge_time.has_value()) {
-    SetProto(*alarm.acknowledge_time, *proto.mutable_acknowledge_time());
+    *proto.mutable_acknowledge_time() = ToTimestamp(*alarm.acknowledge_time);
   }
   proto.set_note(alarm.note);
 }

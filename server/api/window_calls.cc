@@ -12,10 +12,10 @@
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/status_macros.h"
+#include "google/protobuf/util/time_util.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
 #include "server/api/progress_sender.h"
-#include "server/api/proto_time.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -26,6 +26,11 @@ constexpr std::int32_t kDefaultReplicates = 1000;
 std::uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
+}
+
+google::protobuf::Duration Since(std::chrono::steady_clock::time_point start) {
+  return google::protobuf::util::TimeUtil::NanosecondsToDuration(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
 }
 
 // An InvalidArgument error from a status whose message begins with the field and a space.
@@ -134,7 +139,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
     v1::QuadraticTestResult& proto = *result->mutable_result();
     convert::ToProto(lens, options.kernel, options.precision, tested, proto);
     Describe(*model, sample, threads, lens, *proto.mutable_provenance());
-    SetProto(std::chrono::steady_clock::now() - start, *proto.mutable_elapsed());
+    *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
   return Submit(parts_.jobs, std::move(job), reply, result);
@@ -180,7 +185,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                  *proto.mutable_lenses(i)->mutable_result()->mutable_provenance());
       }
     }
-    SetProto(std::chrono::steady_clock::now() - start, *proto.mutable_elapsed());
+    *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
   return Submit(parts_.jobs, std::move(job), reply, result);

@@ -126,10 +126,10 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
   std::unique_ptr<HttpEndpoint> result(new HttpEndpoint(max_connections, std::move(handlers)));
   CALIBD_ASSIGN_OR_RETURN(tcp::acceptor acceptor, Listen(result->context_, endpoint));
   result->address_ = FormatAddress(acceptor.local_endpoint());
-  result->listener_ = Listener::Start(
-      std::move(acceptor), [raw = result.get()](tcp::socket socket, const std::string& peer) {
-        raw->OnConnection(std::move(socket), peer);
-      });
+  Listener::Start(std::move(acceptor),
+                  [raw = result.get()](tcp::socket socket, const std::string& peer) {
+                    raw->OnConnection(std::move(socket), peer);
+                  });
   result->thread_ = std::thread([raw = result.get()] { raw->Run(); });
   return result;
 }

@@ -42,7 +42,6 @@ class HttpEndpoint {
   // Destroying the context destroys the sessions, which refer to the members above.
   ConnectionSlots slots_;
   boost::asio::io_context context_{1};
-  std::shared_ptr<Listener> listener_;
   std::string address_;
   std::thread thread_;
 };

@@ -19,18 +19,19 @@ constexpr std::size_t kSettingBytes = 6;
 
 std::uint32_t Byte(char c) { return static_cast<unsigned char>(c); }
 
-void AppendUint32(std::string& bytes, std::uint32_t value) {
+// In network byte order.
+std::string Uint32(std::uint32_t value) {
+  std::string bytes;
   for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>((value >> shift) & 0xffU);
+  return bytes;
 }
 
 std::string Frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream_id,
                   std::string_view payload) {
-  std::string frame;
-  AppendUint32(frame, (static_cast<std::uint32_t>(payload.size()) << 8U) | type);
+  std::string frame = Uint32((static_cast<std::uint32_t>(payload.size()) << 8U) | type);
   frame += static_cast<char>(flags);
-  AppendUint32(frame, stream_id);
-  frame += payload;
-  return frame;
+  frame += Uint32(stream_id);
+  return frame.append(payload);
 }
 
 // Encodes a status message for a header as gRPC does.
@@ -91,15 +92,11 @@ std::optional<std::uint32_t> FindSetting(std::string_view payload, std::uint16_t
 }
 
 std::string RstStreamFrame(std::uint32_t stream_id, std::uint32_t error_code) {
-  std::string payload;
-  AppendUint32(payload, error_code);
-  return Frame(NGHTTP2_RST_STREAM, NGHTTP2_FLAG_NONE, stream_id, payload);
+  return Frame(NGHTTP2_RST_STREAM, NGHTTP2_FLAG_NONE, stream_id, Uint32(error_code));
 }
 
 std::string WindowUpdateFrame(std::uint32_t stream_id, std::uint32_t increment) {
-  std::string payload;
-  AppendUint32(payload, increment);
-  return Frame(NGHTTP2_WINDOW_UPDATE, NGHTTP2_FLAG_NONE, stream_id, payload);
+  return Frame(NGHTTP2_WINDOW_UPDATE, NGHTTP2_FLAG_NONE, stream_id, Uint32(increment));
 }
 
 std::string EndStreamFrame(std::uint32_t stream_id) {
@@ -108,11 +105,8 @@ std::string EndStreamFrame(std::uint32_t stream_id) {
 
 std::string GoAwayFrame(std::uint32_t last_stream_id, std::uint32_t error_code,
                         std::string_view debug_text) {
-  std::string payload;
-  AppendUint32(payload, last_stream_id);
-  AppendUint32(payload, error_code);
-  payload += debug_text;
-  return Frame(NGHTTP2_GOAWAY, NGHTTP2_FLAG_NONE, 0, payload);
+  const std::string payload = Uint32(last_stream_id) + Uint32(error_code);
+  return Frame(NGHTTP2_GOAWAY, NGHTTP2_FLAG_NONE, 0, payload + std::string(debug_text));
 }
 
 std::string StatusFrame(std::uint32_t stream_id, const absl::Status& status,

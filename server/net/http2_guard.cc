@@ -1,12 +1,12 @@
 #include "server/net/http2_guard.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
-#include "server/net/goodbye.h"
 
 namespace calibd::server {
 namespace {
@@ -21,6 +21,27 @@ constexpr std::size_t kMaxEndedCalls = 128;
 // arrays fragment the heap.
 constexpr std::size_t kFrameOverhead = 384;
 constexpr std::chrono::seconds kRetryAfter{1};
+
+// Content of the GOAWAY frame with which the relay closes a connection.
+struct Goodbye {
+  std::uint32_t error_code;
+  const char* text;
+};
+// In the order of CloseReason.
+constexpr std::array<Goodbye, RelayStatistics::kCloseReasons.size()> kGoodbyes{{
+    {NGHTTP2_PROTOCOL_ERROR, "invalid HTTP/2"},
+    {NGHTTP2_FRAME_SIZE_ERROR, "frame too large"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "header block larger than 16 KiB"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "too many open calls"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "too many cancelled calls"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "too many control frames"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "the client reads nothing"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "no memory for unread responses"},
+    {NGHTTP2_ENHANCE_YOUR_CALM, "too many connections"},
+    {NGHTTP2_NO_ERROR, "no call was made"},
+    {NGHTTP2_NO_ERROR, "the connection makes room for another"},
+    {NGHTTP2_NO_ERROR, "the server is shutting down"},
+}};
 
 absl::Status Exhausted(std::string_view reason, std::string_view message) {
   return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, reason, message),
@@ -502,7 +523,7 @@ void Http2Guard::Close(CloseReason reason, Output& output) {
 }
 
 std::string Http2Guard::GoAway(CloseReason reason) const {
-  const Goodbye goodbye = GoodbyeOf(reason);
+  const Goodbye& goodbye = kGoodbyes[static_cast<std::size_t>(reason)];
   return GoAwayFrame(std::min(last_call_, last_served_), goodbye.error_code, goodbye.text);
 }
 

@@ -20,10 +20,9 @@ constexpr std::chrono::seconds kWarningInterval{10};
 
 }  // namespace
 
-std::shared_ptr<Listener> Listener::Start(tcp::acceptor acceptor, OnConnection on_connection) {
-  std::shared_ptr<Listener> listener(new Listener(std::move(acceptor), std::move(on_connection)));
-  listener->Accept();
-  return listener;
+void Listener::Start(tcp::acceptor acceptor, OnConnection on_connection) {
+  // The handler of the pending operation owns it.
+  std::shared_ptr<Listener>(new Listener(std::move(acceptor), std::move(on_connection)))->Accept();
 }
 
 Listener::Listener(tcp::acceptor acceptor, OnConnection on_connection)
@@ -31,32 +30,22 @@ Listener::Listener(tcp::acceptor acceptor, OnConnection on_connection)
       retry_(acceptor_.get_executor()),
       on_connection_(std::move(on_connection)) {}
 
-void Listener::Stop() {
-  boost::system::error_code ignored;
-  acceptor_.close(ignored);
-  retry_.cancel();
-}
-
 void Listener::Accept() {
   acceptor_.async_accept(
       [self = shared_from_this()](const boost::system::error_code& error, tcp::socket socket) {
-        // The connection was accepted before the port was closed.
-        if (!self->acceptor_.is_open()) return;
         if (error) {
           self->RetryAfter(error);
           return;
         }
         self->HandOver(std::move(socket));
-        if (self->acceptor_.is_open()) self->Accept();
+        self->Accept();
       });
 }
 
 void Listener::HandOver(tcp::socket socket) {
   boost::system::error_code error;
   const tcp::endpoint peer = socket.remote_endpoint(error);
-  if (error) {
-    return;  // The peer has disconnected.
-  }
+  if (error) return;  // The peer has disconnected.
   try {
     on_connection_(std::move(socket), PeerAddress(peer.address()));
   } catch (const std::exception& failure) {
@@ -71,9 +60,8 @@ void Listener::RetryAfter(const boost::system::error_code& error) {
     spdlog::warn("no connection can be accepted for now: {}", error.message());
   }
   retry_.expires_after(kRetryDelay);
-  retry_.async_wait([self = shared_from_this()](const boost::system::error_code& /*cancelled*/) {
-    if (self->acceptor_.is_open()) self->Accept();
-  });
+  retry_.async_wait(
+      [self = shared_from_this()](const boost::system::error_code& /*none*/) { self->Accept(); });
 }
 
 std::string PeerAddress(const boost::asio::ip::address& address) {

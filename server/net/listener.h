@@ -10,9 +10,9 @@
 
 namespace calibd::server {
 
-// Accepts connections until it is stopped. If the process has no free file descriptors, connections
-// wait in the system's queue until there are some. Everything runs on the thread that runs the
-// acceptor's io_context.
+// Accepts connections until the acceptor's io_context is destroyed. If the process has no free file
+// descriptors, connections wait in the system's queue until there are some. Everything runs on the
+// thread that runs the io_context.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   // peer: the address by which connections are counted, see PeerAddress. The socket belongs to the
@@ -21,13 +21,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
       std::function<void(boost::asio::ip::tcp::socket socket, const std::string& peer)>;
 
   // acceptor: must be listening.
-  static std::shared_ptr<Listener> Start(boost::asio::ip::tcp::acceptor acceptor,
-                                         OnConnection on_connection);
+  static void Start(boost::asio::ip::tcp::acceptor acceptor, OnConnection on_connection);
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
-
-  // Closes the port; no further connection is handed over. Call it on the io_context's thread.
-  void Stop();
 
  private:
   Listener(boost::asio::ip::tcp::acceptor acceptor, OnConnection on_connection);

@@ -53,9 +53,7 @@ void Relay::Add(tcp::socket socket, const std::string& address) {
   socket.set_option(tcp::no_delay(true), error);
   const tcp protocol = peer.protocol();
   const int fd = socket.release(error);
-  if (error) {
-    return;  // The peer has disconnected.
-  }
+  if (error) return;  // The peer has disconnected.
   RelayConnection::Socket client(worker.context(), protocol, fd);
   client.non_blocking(true, error);
   const auto connection =

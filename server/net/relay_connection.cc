@@ -83,18 +83,18 @@ void RelayWorker::WaitForTick() {
     if (error) return;
     // First, so that the ticks continue whatever happens in this one.
     WaitForTick();
-    // A copy, because closed connections leave the set.
-    const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
-                                                                    connections_.end());
-    for (const std::shared_ptr<RelayConnection>& connection : connections) connection->Tick();
+    ForEachConnection(&RelayConnection::Tick);
   });
+}
+
+void RelayWorker::ForEachConnection(void (RelayConnection::*step)()) {
+  // A copy, because closed connections leave the set.
+  for (const auto& connection : std::unordered_set(connections_)) (*connection.*step)();
 }
 
 void RelayWorker::BeginDrain() {
   draining_ = true;
-  const std::vector<std::shared_ptr<RelayConnection>> connections(connections_.begin(),
-                                                                  connections_.end());
-  for (const std::shared_ptr<RelayConnection>& connection : connections) connection->BeginDrain();
+  ForEachConnection(&RelayConnection::BeginDrain);
 }
 
 RelayConnection::RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared,
@@ -307,28 +307,22 @@ void RelayConnection::Wait() {
   }
 }
 
+template <typename Step>
+void RelayConnection::WaitFor(Side& side, Socket::wait_type event, bool& waits, const Step& step) {
+  if (waits) return;
+  waits = true;
+  side.socket.async_wait(event, [self = shared_from_this(), &waits, step](const error_code& error) {
+    waits = false;
+    if (!error) self->RunStep(step);
+  });
+}
+
 void RelayConnection::WaitToRead(Side& side, void (RelayConnection::*read)()) {
-  if (side.waits_to_read) return;
-  side.waits_to_read = true;
-  side.socket.async_wait(Socket::wait_read,
-                         [self = shared_from_this(), &side, read](const error_code& error) {
-                           side.waits_to_read = false;
-                           if (!error) {
-                             self->RunStep([&] { ((*self).*read)(); });
-                           }
-                         });
+  WaitFor(side, Socket::wait_read, side.waits_to_read, [this, read] { (this->*read)(); });
 }
 
 void RelayConnection::WaitToWrite(Side& side) {
-  if (side.waits_to_write) return;
-  side.waits_to_write = true;
-  side.socket.async_wait(Socket::wait_write,
-                         [self = shared_from_this(), &side](const error_code& error) {
-                           side.waits_to_write = false;
-                           if (!error) {
-                             self->RunStep([&] { self->SendPending(side); });
-                           }
-                         });
+  WaitFor(side, Socket::wait_write, side.waits_to_write, [this, &side] { SendPending(side); });
 }
 
 void RelayConnection::BeginClosing() {

@@ -45,6 +45,7 @@ class RelayWorker {
 
   void Run();
   void WaitForTick();
+  void ForEachConnection(void (RelayConnection::*step)());
 
   boost::asio::io_context context_{1};
   boost::asio::steady_timer tick_{context_};
@@ -107,6 +108,8 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   void Deliver();
   void SendOutput();
   void Wait();
+  template <typename Step>
+  void WaitFor(Side& side, Socket::wait_type event, bool& waits, const Step& step);
   void WaitToRead(Side& side, void (RelayConnection::*read)());
   void WaitToWrite(Side& side);
   // Runs a step; an exception closes the connection.

@@ -27,29 +27,12 @@ struct CallServer {
   Api& api;
   CallMemory& memory;
 
-  // Serves a unary call. Extra: nothing, or the model.
-  template <typename Request, typename Response, typename... Extra>
-  grpc::ServerUnaryReactor* Serve(
-      const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,
-      const grpc::CallbackServerContext& context, const Request& request,
-      Response* response) const {
-    return Start<UnaryCall<Response>>(method, context, request, response);
-  }
-
-  // Serves a call whose response is a stream.
-  template <typename Request, typename Response, typename... Extra>
-  grpc::ServerWriteReactor<Response>* Serve(
-      const Method<absl::Status (Api::*)(const Request&, const Reply<Response>&, Extra...)>& method,
-      const grpc::CallbackServerContext& context, const Request& request) const {
-    return Start<ResponseStream<Response>>(method, context, request,
-                                           static_cast<Response*>(nullptr));
-  }
-
- private:
-  template <typename Reactor, typename AnyMethod, typename Request, typename Response>
-  Reactor* Start(const AnyMethod& method, const grpc::CallbackServerContext& context,
-                 const Request& request, Response* response) const {
-    const auto call = std::make_shared<Reactor>(method.name, memory, context, response);
+  // Reactor: UnaryCall or ResponseStream. response: of a unary call, else null.
+  template <template <typename> typename Reactor, typename Response, typename AnyMethod,
+            typename Request>
+  Reactor<Response>* Serve(const AnyMethod& method, const grpc::CallbackServerContext& context,
+                           const Request& request, Response* response) const {
+    const auto call = std::make_shared<Reactor<Response>>(method.name, memory, context, response);
     call->KeepAlive(call);
     api.Serve(method, request, Reply<Response>(call));
     FreeRequest(request);

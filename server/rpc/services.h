@@ -14,30 +14,27 @@ namespace calibd::server {
 
 // gRPC's services. Each of their methods calls the API's method of the same name.
 
+#define CALIBD_UNARY_CALL(Name)                                                                  \
+  grpc::ServerUnaryReactor* Name(grpc::CallbackServerContext* context,                           \
+                                 const v1::Name##Request* request, v1::Name##Response* response) \
+      override {                                                                                 \
+    return server_.Serve<UnaryCall, v1::Name##Response>(k##Name, *context, *request, response);  \
+  }
+#define CALIBD_STREAM_CALL(Name)                                                                  \
+  grpc::ServerWriteReactor<v1::Name##Response>* Name(grpc::CallbackServerContext* context,        \
+                                                     const v1::Name##Request* request) override { \
+    return server_.Serve<ResponseStream, v1::Name##Response>(k##Name, *context, *request,         \
+                                                             nullptr);                            \
+  }
+
 class ModelService final : public v1::ModelService::CallbackService {
  public:
   explicit ModelService(const CallServer& server) : server_(server) {}
 
-  grpc::ServerUnaryReactor* CreateModel(grpc::CallbackServerContext* context,
-                                        const v1::CreateModelRequest* request,
-                                        v1::CreateModelResponse* response) override {
-    return server_.Serve(kCreateModel, *context, *request, response);
-  }
-  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
-                                     const v1::GetModelRequest* request,
-                                     v1::GetModelResponse* response) override {
-    return server_.Serve(kGetModel, *context, *request, response);
-  }
-  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
-                                       const v1::ListModelsRequest* request,
-                                       v1::ListModelsResponse* response) override {
-    return server_.Serve(kListModels, *context, *request, response);
-  }
-  grpc::ServerUnaryReactor* DeleteModel(grpc::CallbackServerContext* context,
-                                        const v1::DeleteModelRequest* request,
-                                        v1::DeleteModelResponse* response) override {
-    return server_.Serve(kDeleteModel, *context, *request, response);
-  }
+  CALIBD_UNARY_CALL(CreateModel)
+  CALIBD_UNARY_CALL(GetModel)
+  CALIBD_UNARY_CALL(ListModels)
+  CALIBD_UNARY_CALL(DeleteModel)
 
  private:
   const CallServer server_;
@@ -48,11 +45,7 @@ class IngestService final : public v1::IngestService::CallbackService {
   IngestService(const CallServer& server, const StreamLimits& limits)
       : server_(server), limits_(limits) {}
 
-  grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
-                                    const v1::ObserveRequest* request,
-                                    v1::ObserveResponse* response) override {
-    return server_.Serve(kObserve, *context, *request, response);
-  }
+  CALIBD_UNARY_CALL(Observe)
   grpc::ServerBidiReactor<v1::StreamObservationsRequest, v1::StreamObservationsResponse>*
   StreamObservations(grpc::CallbackServerContext* context) override {
     return ObservationStream::Begin(server_, limits_, *context);
@@ -67,38 +60,13 @@ class CalibrationService final : public v1::CalibrationService::CallbackService 
  public:
   explicit CalibrationService(const CallServer& server) : server_(server) {}
 
-  grpc::ServerUnaryReactor* GetCalibration(grpc::CallbackServerContext* context,
-                                           const v1::GetCalibrationRequest* request,
-                                           v1::GetCalibrationResponse* response) override {
-    return server_.Serve(kGetCalibration, *context, *request, response);
-  }
-  grpc::ServerUnaryReactor* AcknowledgeAlarm(grpc::CallbackServerContext* context,
-                                             const v1::AcknowledgeAlarmRequest* request,
-                                             v1::AcknowledgeAlarmResponse* response) override {
-    return server_.Serve(kAcknowledgeAlarm, *context, *request, response);
-  }
-  grpc::ServerUnaryReactor* ListVerdicts(grpc::CallbackServerContext* context,
-                                         const v1::ListVerdictsRequest* request,
-                                         v1::ListVerdictsResponse* response) override {
-    return server_.Serve(kListVerdicts, *context, *request, response);
-  }
-  grpc::ServerUnaryReactor* GetHistory(grpc::CallbackServerContext* context,
-                                       const v1::GetHistoryRequest* request,
-                                       v1::GetHistoryResponse* response) override {
-    return server_.Serve(kGetHistory, *context, *request, response);
-  }
-  grpc::ServerWriteReactor<v1::RunTestResponse>* RunTest(
-      grpc::CallbackServerContext* context, const v1::RunTestRequest* request) override {
-    return server_.Serve(kRunTest, *context, *request);
-  }
-  grpc::ServerWriteReactor<v1::EvaluateResponse>* Evaluate(
-      grpc::CallbackServerContext* context, const v1::EvaluateRequest* request) override {
-    return server_.Serve(kEvaluate, *context, *request);
-  }
-  grpc::ServerWriteReactor<v1::WatchCalibrationResponse>* WatchCalibration(
-      grpc::CallbackServerContext* context, const v1::WatchCalibrationRequest* request) override {
-    return server_.Serve(kWatchCalibration, *context, *request);
-  }
+  CALIBD_UNARY_CALL(GetCalibration)
+  CALIBD_UNARY_CALL(AcknowledgeAlarm)
+  CALIBD_UNARY_CALL(ListVerdicts)
+  CALIBD_UNARY_CALL(GetHistory)
+  CALIBD_STREAM_CALL(RunTest)
+  CALIBD_STREAM_CALL(Evaluate)
+  CALIBD_STREAM_CALL(WatchCalibration)
 
  private:
   const CallServer server_;
@@ -108,18 +76,15 @@ class StoreService final : public v1::StoreService::CallbackService {
  public:
   explicit StoreService(const CallServer& server) : server_(server) {}
 
-  grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
-                                                       const v1::BackupRequest* request) override {
-    return server_.Serve(kBackup, *context, *request);
-  }
-  grpc::ServerWriteReactor<v1::VerifyResponse>* Verify(grpc::CallbackServerContext* context,
-                                                       const v1::VerifyRequest* request) override {
-    return server_.Serve(kVerify, *context, *request);
-  }
+  CALIBD_STREAM_CALL(Backup)
+  CALIBD_STREAM_CALL(Verify)
 
  private:
   const CallServer server_;
 };
+
+#undef CALIBD_UNARY_CALL
+#undef CALIBD_STREAM_CALL
 
 }  // namespace calibd::server
 

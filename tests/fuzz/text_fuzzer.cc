@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "duration_option.h"
 #include "fuzz/require.h"
 #include "lens_option.h"
 #include "server/api/page.h"

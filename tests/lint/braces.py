@@ -1,7 +1,8 @@
 """Fails when a lone statement has braces although it fits on the line of its condition.
 
 clang-tidy (readability-braces-around-statements) finds the opposite: a statement on a line of its
-own without braces. The macros of GoogleTest hide an `else` and keep their braces.
+own without braces. The macros of GoogleTest hide an `else`, CALIBD_ASSIGN_OR_RETURN
+is several statements: they keep their braces.
 """
 import re
 import sys
@@ -10,7 +11,7 @@ from sources import ROOT, project_files, report
 
 LINE_LENGTH = 100  # ColumnLimit in .clang-format
 LONE_STATEMENT = re.compile(
-    r"^( *)((?:if|for|while) (?:constexpr )?\([^\n]*\)) \{\n *((?! |if|for|while|EXPECT_|ASSERT_)[^\n{}/]*;)\n\1\}\n(?! *else)",
+    r"^( *)((?:if|for|while) (?:constexpr )?\([^\n]*\)) \{\n *((?! |if|for|while|EXPECT_|ASSERT_|CALIBD_ASSIGN_)[^\n{}/]*;)\n\1\}\n(?! *else)",
     re.MULTILINE)
 
 

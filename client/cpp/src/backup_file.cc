@@ -3,18 +3,22 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <new>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace calibd::client {
 namespace {
+
+constexpr char kPartSuffix[] = ".part";
+
+absl::Status ExistsError(const std::string& path) {
+  return absl::AlreadyExistsError(absl::StrCat(path, " exists; a backup is a new file"));
+}
 
 // A full disk is not retried, because each attempt makes the server copy its store.
 absl::Status WriteError(const std::string& path) {
@@ -39,96 +43,75 @@ absl::Status SyncFolder(const std::string& path) {
 
 }  // namespace
 
-struct BackupFile::State {
-  ~State() {
-    if (file >= 0) {
-      // Removed while it is still locked: another process may take an unlocked file.
-      std::error_code error;
-      std::filesystem::remove(part, error);
-      close(file);
-    }
-  }
+BackupFile::BackupFile(const std::string& path, int file)
+    : path_(path),
+      part_(path + kPartSuffix),
+      file_(file),
+      hash_(XXH3_createState(), XXH3_freeState) {}
 
-  std::string path;
-  std::string part;
-  int file = -1;
-  std::int64_t size = 0;
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash{XXH3_createState(), XXH3_freeState};
-  bool complete = false;
-};
-
-BackupFile::BackupFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
-BackupFile::~BackupFile() = default;
-BackupFile::BackupFile(BackupFile&&) noexcept = default;
-
-absl::StatusOr<BackupFile> BackupFile::Create(const std::string& path) {
+BackupFile::~BackupFile() {
+  // Removed while it is still locked: another process may take an unlocked file.
   std::error_code error;
-  if (std::filesystem::exists(path, error)) {
-    return absl::AlreadyExistsError(absl::StrCat(path, " exists; a backup is a new file"));
-  }
-  auto state = std::make_unique<State>();
-  if (state->hash == nullptr) throw std::bad_alloc();
-  state->path = path;
-  state->part = path + ".part";
-  const int file = open(state->part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0) return WriteError(state->part);
+  std::filesystem::remove(part_, error);
+  close(file_);
+}
+
+absl::StatusOr<std::unique_ptr<BackupFile>> BackupFile::Create(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return ExistsError(path);
+  const std::string part = path + kPartSuffix;
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) return WriteError(part);
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     close(file);
-    return absl::AlreadyExistsError(
-        absl::StrCat(state->part, " is being written by another process"));
+    return absl::AlreadyExistsError(absl::StrCat(part, " is being written by another process"));
   }
-  state->file = file;
-  return BackupFile(std::move(state));
+  std::unique_ptr<BackupFile> result(new BackupFile(path, file));
+  if (result->hash_ == nullptr) throw std::bad_alloc();
+  return result;
 }
 
 absl::Status BackupFile::Begin() {
-  state_->size = 0;
-  state_->complete = false;
-  XXH3_64bits_reset(state_->hash.get());
-  if (ftruncate(state_->file, 0) != 0 || lseek(state_->file, 0, SEEK_SET) != 0) {
-    return WriteError(state_->part);
-  }
+  size_ = 0;
+  complete_ = false;
+  XXH3_64bits_reset(hash_.get());
+  if (ftruncate(file_, 0) != 0 || lseek(file_, 0, SEEK_SET) != 0) return WriteError(part_);
   return absl::OkStatus();
 }
 
 absl::Status BackupFile::Append(const std::string& data) {
-  XXH3_64bits_update(state_->hash.get(), data.data(), data.size());
-  state_->size += static_cast<std::int64_t>(data.size());
+  XXH3_64bits_update(hash_.get(), data.data(), data.size());
+  size_ += static_cast<std::int64_t>(data.size());
   for (std::size_t done = 0; done < data.size();) {
-    const ssize_t count = write(state_->file, data.data() + done, data.size() - done);
+    const ssize_t count = write(file_, data.data() + done, data.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return WriteError(state_->part);
+    if (count < 0) return WriteError(part_);
     done += static_cast<std::size_t>(count);
   }
   return absl::OkStatus();
 }
 
 absl::Status BackupFile::Complete(const v1::BackupResponse::Complete& complete) {
-  if (complete.size_bytes() != state_->size ||
-      complete.hash() != XXH3_64bits_digest(state_->hash.get())) {
-    return absl::DataLossError(absl::StrCat("the backup arrived damaged: ", state_->size,
+  if (complete.size_bytes() != size_ || complete.hash() != XXH3_64bits_digest(hash_.get())) {
+    return absl::DataLossError(absl::StrCat("the backup arrived damaged: ", size_,
                                             " bytes were received, ", complete.size_bytes(),
                                             " were sent, or their checksums differ"));
   }
-  if (fsync(state_->file) != 0) return WriteError(state_->part);
-  state_->complete = true;
+  if (fsync(file_) != 0) return WriteError(part_);
+  complete_ = true;
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::int64_t> BackupFile::Keep() {
-  if (!state_->complete) {
-    return absl::DataLossError("the server ended the backup before it was complete");
+  if (!complete_) return absl::DataLossError("the server ended the backup before it was complete");
+  if (link(part_.c_str(), path_.c_str()) != 0) {
+    return errno == EEXIST ? ExistsError(path_) : WriteError(path_);
   }
-  if (link(state_->part.c_str(), state_->path.c_str()) != 0) {
-    return errno == EEXIST ? absl::AlreadyExistsError(
-                                 absl::StrCat(state_->path, " exists; a backup is a new file"))
-                           : WriteError(state_->path);
-  }
-  if (absl::Status status = SyncFolder(state_->path); !status.ok()) {
-    unlink(state_->path.c_str());
+  if (absl::Status status = SyncFolder(path_); !status.ok()) {
+    unlink(path_.c_str());
     return status;
   }
-  return state_->size;
+  return size_;
 }
 
 }  // namespace calibd::client

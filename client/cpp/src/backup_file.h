@@ -1,6 +1,8 @@
 #ifndef CALIBD_CLIENT_SRC_BACKUP_FILE_H_
 #define CALIBD_CLIENT_SRC_BACKUP_FILE_H_
 
+#include <xxhash.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,10 +18,10 @@ namespace calibd::client {
 class BackupFile {
  public:
   // Errors: AlreadyExists, Unavailable.
-  [[nodiscard]] static absl::StatusOr<BackupFile> Create(const std::string& path);
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<BackupFile>> Create(const std::string& path);
   ~BackupFile();
-  BackupFile(BackupFile&&) noexcept;
-  BackupFile& operator=(BackupFile&&) = delete;
+  BackupFile(const BackupFile&) = delete;
+  BackupFile& operator=(const BackupFile&) = delete;
 
   // Truncates the file and starts again. Errors, here and below: Unavailable if the file cannot be
   // written.
@@ -31,10 +33,14 @@ class BackupFile {
   [[nodiscard]] absl::StatusOr<std::int64_t> Keep();
 
  private:
-  struct State;
-  explicit BackupFile(std::unique_ptr<State> state);
+  BackupFile(const std::string& path, int file);
 
-  std::unique_ptr<State> state_;
+  const std::string path_;
+  const std::string part_;
+  const int file_;
+  std::int64_t size_ = 0;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+  bool complete_ = false;
 };
 
 }  // namespace calibd::client

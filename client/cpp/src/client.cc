@@ -352,11 +352,12 @@ absl::StatusOr<v1::Evaluation> Client::Evaluate(const v1::EvaluateRequest& reque
 
 absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
                                             const LongCallOptions& options) {
-  absl::StatusOr<BackupFile> file = BackupFile::Create(path);
-  if (!file.ok()) return file.status();
+  const auto created = BackupFile::Create(path);
+  if (!created.ok()) return created.status();
+  BackupFile& file = **created;
   Progress progress(options);
   const auto attempt = [&](grpc::ClientContext& context, int /*attempt*/) {
-    if (absl::Status begun = file->Begin(); !begun.ok()) return begun;
+    if (absl::Status begun = file.Begin(); !begun.ok()) return begun;
     const auto reader = impl_->store->Backup(&context, v1::BackupRequest());
     v1::BackupResponse response;
     absl::Status written;
@@ -364,9 +365,9 @@ absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
       if (response.has_progress()) {
         progress.Tell(response.progress().fraction());
       } else if (response.has_complete()) {
-        written = file->Complete(response.complete());
+        written = file.Complete(response.complete());
       } else {
-        written = file->Append(response.data());
+        written = file.Append(response.data());
       }
     }
     if (!written.ok()) context.TryCancel();
@@ -376,7 +377,7 @@ absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
   if (absl::Status status = impl_->Retry(options.timeout, options.stop, attempt); !status.ok()) {
     return status;
   }
-  return file->Keep();
+  return file.Keep();
 }
 
 absl::StatusOr<v1::Verification> Client::Verify(const LongCallOptions& options) {
@@ -387,10 +388,8 @@ absl::StatusOr<v1::Verification> Client::Verify(const LongCallOptions& options) 
 
 absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(
     std::string_view name, const StreamOptions& options) {
-  auto impl = ObservationStream::Impl::Open(impl_->ingest, std::string(name), options,
-                                            impl_->options.call_timeout, impl_->options.stop);
-  if (!impl.ok()) return impl.status();
-  return std::unique_ptr<ObservationStream>(new ObservationStream(*std::move(impl)));
+  return StreamImpl::Open(impl_->ingest, std::string(name), options, impl_->options.call_timeout,
+                          impl_->options.stop);
 }
 
 std::string ModelName(std::string_view model, std::string_view version) {

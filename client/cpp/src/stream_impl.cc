@@ -90,19 +90,20 @@ absl::Status CheckOptions(const StreamOptions& options) {
 
 }  // namespace
 
-ObservationStream::Impl::Impl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model,
-                              StreamOptions options)
+StreamImpl::StreamImpl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model,
+                       StreamOptions options)
     : stub_(std::move(stub)),
       model_(std::move(model)),
       options_(std::move(options)),
       last_progress_(Clock::now()) {}
 
-absl::StatusOr<std::unique_ptr<ObservationStream::Impl>> ObservationStream::Impl::Open(
+absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
     std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
     std::chrono::milliseconds open_timeout, const std::stop_token& stop) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   if (options.producer_id.empty()) options.producer_id = RandomProducerId();
-  std::unique_ptr<Impl> impl(new Impl(std::move(stub), std::move(model), std::move(options)));
+  std::unique_ptr<StreamImpl> impl(
+      new StreamImpl(std::move(stub), std::move(model), std::move(options)));
   impl->connection_thread_ = std::thread([raw = impl.get()] { raw->RunConnections(); });
   const std::stop_callback cancel(stop, [raw = impl.get()] { raw->Cancel(); });
 
@@ -123,17 +124,17 @@ absl::StatusOr<std::unique_ptr<ObservationStream::Impl>> ObservationStream::Impl
   return impl;
 }
 
-ObservationStream::Impl::~Impl() {
+StreamImpl::~StreamImpl() {
   Cancel();
   if (connection_thread_.joinable()) connection_thread_.join();
 }
 
-void ObservationStream::Impl::Cancel() {
+void StreamImpl::Cancel() {
   const Lock lock(mutex_);
   if (!finished_) Fail(absl::CancelledError("the stream was cancelled"));
 }
 
-void ObservationStream::Impl::Fail(absl::Status status) {
+void StreamImpl::Fail(absl::Status status) {
   if (failure_.ok()) failure_ = std::move(status);
   if (context_ != nullptr) context_->TryCancel();
   changed_.notify_all();
@@ -142,8 +143,8 @@ void ObservationStream::Impl::Fail(absl::Status status) {
 // --- the caller's thread ---
 
 template <typename T>
-absl::Status ObservationStream::Impl::Send(PredictionKind kind, std::span<const T> values,
-                                           std::span<const std::int32_t> labels) {
+absl::Status StreamImpl::SendLabelled(PredictionKind kind, std::span<const T> values,
+                                      std::span<const std::int32_t> labels) {
   if (values.size() % class_count_ != 0 || values.size() / class_count_ != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values and ", labels.size(),
                                                    " labels, expected ", class_count_,
@@ -153,9 +154,9 @@ absl::Status ObservationStream::Impl::Send(PredictionKind kind, std::span<const 
 }
 
 template <typename T>
-absl::Status ObservationStream::Impl::SendWithIds(PredictionKind kind, std::span<const T> values,
-                                                  std::span<const std::string> ids,
-                                                  std::span<const std::int32_t> labels) {
+absl::Status StreamImpl::SendNamed(PredictionKind kind, std::span<const T> values,
+                                   std::span<const std::string> ids,
+                                   std::span<const std::int32_t> labels) {
   if (values.size() % class_count_ != 0 || values.size() / class_count_ != ids.size() ||
       (!labels.empty() && labels.size() != ids.size())) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -166,9 +167,9 @@ absl::Status ObservationStream::Impl::SendWithIds(PredictionKind kind, std::span
 }
 
 template <typename T>
-absl::Status ObservationStream::Impl::SendRows(PredictionKind kind, std::span<const T> values,
-                                               std::span<const std::string> ids,
-                                               std::span<const std::int32_t> labels) {
+absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values,
+                                  std::span<const std::string> ids,
+                                  std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   const std::size_t n = values.size() / class_count_;
   const auto row = [&](std::size_t i) {
@@ -202,20 +203,29 @@ absl::Status ObservationStream::Impl::SendRows(PredictionKind kind, std::span<co
   return failure_;
 }
 
-template absl::Status ObservationStream::Impl::Send<double>(PredictionKind, std::span<const double>,
-                                                            std::span<const std::int32_t>);
-template absl::Status ObservationStream::Impl::Send<float>(PredictionKind, std::span<const float>,
-                                                           std::span<const std::int32_t>);
-template absl::Status ObservationStream::Impl::SendWithIds<double>(PredictionKind,
-                                                                   std::span<const double>,
-                                                                   std::span<const std::string>,
-                                                                   std::span<const std::int32_t>);
-template absl::Status ObservationStream::Impl::SendWithIds<float>(PredictionKind,
-                                                                  std::span<const float>,
-                                                                  std::span<const std::string>,
-                                                                  std::span<const std::int32_t>);
+absl::Status StreamImpl::Send(PredictionKind kind, std::span<const double> values,
+                              std::span<const std::int32_t> labels) {
+  return SendLabelled(kind, values, labels);
+}
 
-absl::Status ObservationStream::Impl::SetGroup(std::string_view value) {
+absl::Status StreamImpl::Send(PredictionKind kind, std::span<const float> values,
+                              std::span<const std::int32_t> labels) {
+  return SendLabelled(kind, values, labels);
+}
+
+absl::Status StreamImpl::SendWithIds(PredictionKind kind, std::span<const double> values,
+                                     std::span<const std::string> ids,
+                                     std::span<const std::int32_t> labels) {
+  return SendNamed(kind, values, ids, labels);
+}
+
+absl::Status StreamImpl::SendWithIds(PredictionKind kind, std::span<const float> values,
+                                     std::span<const std::string> ids,
+                                     std::span<const std::int32_t> labels) {
+  return SendNamed(kind, values, ids, labels);
+}
+
+absl::Status StreamImpl::SetGroup(std::string_view value) {
   if (const auto fault = value.empty() ? std::nullopt : FindGroupFault(value)) {
     return absl::InvalidArgumentError(absl::StrCat(fault->field, " ", fault->description));
   }
@@ -223,8 +233,8 @@ absl::Status ObservationStream::Impl::SetGroup(std::string_view value) {
   return absl::OkStatus();
 }
 
-absl::Status ObservationStream::Impl::Label(std::span<const std::string> ids,
-                                            std::span<const std::int32_t> labels) {
+absl::Status StreamImpl::Label(std::span<const std::string> ids,
+                               std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (ids.size() != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(ids.size(), " ids and ", labels.size(),
@@ -252,7 +262,7 @@ absl::Status ObservationStream::Impl::Label(std::span<const std::string> ids,
 }
 
 template <typename Row>
-absl::Status ObservationStream::Impl::Add(const Row& row, std::int64_t row_number) {
+absl::Status StreamImpl::Add(const Row& row, std::int64_t row_number) {
   // A batch is sent when the next row needs room, not when it is full. The last batch is therefore
   // still here and can carry the count of dropped rows.
   if (builder_->NeedsNewBatch(row)) {
@@ -262,7 +272,7 @@ absl::Status ObservationStream::Impl::Add(const Row& row, std::int64_t row_numbe
   return absl::OkStatus();
 }
 
-absl::Status ObservationStream::Impl::CheckOpen() const {
+absl::Status StreamImpl::CheckOpen() const {
   const Lock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (finishing_) return absl::FailedPreconditionError("the stream was finished");
@@ -270,7 +280,7 @@ absl::Status ObservationStream::Impl::CheckOpen() const {
 }
 
 template <typename Done>
-absl::Status ObservationStream::Impl::WaitFor(Lock& lock, const Done& done) {
+absl::Status StreamImpl::WaitFor(Lock& lock, const Done& done) {
   while (!done() && failure_.ok()) {
     const Clock::time_point deadline = last_progress_ + options_.stall_timeout;
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout &&
@@ -284,7 +294,7 @@ absl::Status ObservationStream::Impl::WaitFor(Lock& lock, const Done& done) {
   return failure_;
 }
 
-absl::Status ObservationStream::Impl::PushBatch() {
+absl::Status StreamImpl::PushBatch() {
   Lock lock(mutex_);
   if (absl::Status status = WaitFor(lock, [&] { return !window_->full(); }); !status.ok()) {
     return status;
@@ -297,13 +307,13 @@ absl::Status ObservationStream::Impl::PushBatch() {
   return absl::OkStatus();
 }
 
-absl::Status ObservationStream::Impl::Flush() {
+absl::Status StreamImpl::Flush() {
   if (!builder_->empty()) return PushBatch();
   const Lock lock(mutex_);
   return failure_;
 }
 
-absl::StatusOr<StreamCounts> ObservationStream::Impl::Finish() {
+absl::StatusOr<StreamCounts> StreamImpl::Finish() {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (absl::Status status = Flush(); !status.ok()) return status;
   {
@@ -320,12 +330,12 @@ absl::StatusOr<StreamCounts> ObservationStream::Impl::Finish() {
   return counts();
 }
 
-StreamCounts ObservationStream::Impl::counts() const {
+StreamCounts StreamImpl::counts() const {
   const Lock lock(mutex_);
   return counts_;
 }
 
-std::vector<RejectedBatch> ObservationStream::Impl::TakeRejected() {
+std::vector<RejectedBatch> StreamImpl::TakeRejected() {
   const Lock lock(mutex_);
   std::vector<RejectedBatch> taken(std::make_move_iterator(rejected_.begin()),
                                    std::make_move_iterator(rejected_.end()));
@@ -335,7 +345,7 @@ std::vector<RejectedBatch> ObservationStream::Impl::TakeRejected() {
 
 // --- the connection thread ---
 
-void ObservationStream::Impl::RunConnections() {
+void StreamImpl::RunConnections() {
   Backoff backoff(std::random_device{}());
   for (;;) {
     const Clock::time_point started = Clock::now();
@@ -357,7 +367,7 @@ void ObservationStream::Impl::RunConnections() {
   }
 }
 
-absl::Status ObservationStream::Impl::RunConnection() {
+absl::Status StreamImpl::RunConnection() {
   grpc::ClientContext context;
   {
     const Lock lock(mutex_);
@@ -380,7 +390,7 @@ absl::Status ObservationStream::Impl::RunConnection() {
   return status;
 }
 
-bool ObservationStream::Impl::OpenOn(GrpcStream& stream) {
+bool StreamImpl::OpenOn(GrpcStream& stream) {
   v1::StreamObservationsRequest request;
   auto& open = *request.mutable_open();
   open.set_model(model_);
@@ -395,7 +405,7 @@ bool ObservationStream::Impl::OpenOn(GrpcStream& stream) {
   return false;
 }
 
-absl::Status ObservationStream::Impl::HandleOpened(const v1::StreamObservationsResponse& response) {
+absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& response) {
   if (!response.has_opened()) {
     return absl::InternalError("the server answered Open with another message than Opened");
   }
@@ -431,7 +441,7 @@ absl::Status ObservationStream::Impl::HandleOpened(const v1::StreamObservationsR
   return absl::OkStatus();
 }
 
-void ObservationStream::Impl::WriteTo(GrpcStream& stream) {
+void StreamImpl::WriteTo(GrpcStream& stream) {
   v1::StreamObservationsRequest finish;
   bool finish_written = false;
   Lock lock(mutex_);
@@ -466,7 +476,7 @@ void ObservationStream::Impl::WriteTo(GrpcStream& stream) {
 
 // --- the reader thread ---
 
-void ObservationStream::Impl::ReadFrom(GrpcStream& stream) {
+void StreamImpl::ReadFrom(GrpcStream& stream) {
   v1::StreamObservationsResponse response;
   while (stream.Read(&response)) {
     const Lock lock(mutex_);
@@ -480,7 +490,7 @@ void ObservationStream::Impl::ReadFrom(GrpcStream& stream) {
   changed_.notify_all();
 }
 
-absl::Status ObservationStream::Impl::Handle(const v1::StreamObservationsResponse& response) {
+absl::Status StreamImpl::Handle(const v1::StreamObservationsResponse& response) {
   switch (response.message_case()) {
     case v1::StreamObservationsResponse::kAck:
       return Settle(response.ack().sequence());
@@ -495,7 +505,7 @@ absl::Status ObservationStream::Impl::Handle(const v1::StreamObservationsRespons
   return absl::InternalError("the server sent a message that is not expected in a stream");
 }
 
-absl::Status ObservationStream::Impl::Settle(std::int64_t sequence) {
+absl::Status StreamImpl::Settle(std::int64_t sequence) {
   const auto settled = window_->Acknowledge(sequence);
   if (!settled.ok()) return settled.status();
   counts_.accepted_rows += settled->accepted_rows;
@@ -505,8 +515,7 @@ absl::Status ObservationStream::Impl::Settle(std::int64_t sequence) {
   return absl::OkStatus();
 }
 
-absl::Status ObservationStream::Impl::HandleRejected(
-    const v1::StreamObservationsResponse::Rejected& message) {
+absl::Status StreamImpl::HandleRejected(const v1::StreamObservationsResponse::Rejected& message) {
   const auto batch = window_->Reject(message.sequence());
   if (!batch.ok()) return batch.status();
   if (*batch == nullptr) return absl::OkStatus();
@@ -532,8 +541,7 @@ absl::Status ObservationStream::Impl::HandleRejected(
   return absl::OkStatus();
 }
 
-absl::Status ObservationStream::Impl::HandleFinished(
-    const v1::StreamObservationsResponse::Finished& message) {
+absl::Status StreamImpl::HandleFinished(const v1::StreamObservationsResponse::Finished& message) {
   // Finished settles what no acknowledgement has settled yet.
   if (absl::Status status = Settle(message.last_sequence()); !status.ok()) return status;
   const v1::LabelCounts& labels = message.labels();

@@ -27,30 +27,33 @@ namespace calibd::client {
 // The caller's thread checks rows and fills batches. The connection thread opens connections one
 // after another and writes to them. A reader thread per connection handles the server's messages.
 // The threads share the fields below the mutex.
-class ObservationStream::Impl {
+class StreamImpl final : public ObservationStream {
  public:
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Impl>> Open(
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<ObservationStream>> Open(
       std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
       std::chrono::milliseconds open_timeout, const std::stop_token& stop);
-  ~Impl();
+  ~StreamImpl() override;
 
-  template <typename T>
-  [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const T> values,
-                                  std::span<const std::int32_t> labels);
-  template <typename T>
-  [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const T> values,
-                                         std::span<const std::string> ids,
-                                         std::span<const std::int32_t> labels);
-  [[nodiscard]] absl::Status SetGroup(std::string_view value);
-  [[nodiscard]] absl::Status Label(std::span<const std::string> ids,
-                                   std::span<const std::int32_t> labels);
-  [[nodiscard]] absl::Status Flush();
-  [[nodiscard]] absl::StatusOr<StreamCounts> Finish();
-  void Cancel();
-  [[nodiscard]] StreamCounts counts() const;
-  [[nodiscard]] std::vector<RejectedBatch> TakeRejected();
-  [[nodiscard]] std::size_t class_count() const { return class_count_; }
-  [[nodiscard]] const std::string& producer_id() const { return options_.producer_id; }
+  absl::Status Send(PredictionKind kind, std::span<const double> values,
+                    std::span<const std::int32_t> labels) override;
+  absl::Status Send(PredictionKind kind, std::span<const float> values,
+                    std::span<const std::int32_t> labels) override;
+  absl::Status SendWithIds(PredictionKind kind, std::span<const double> values,
+                           std::span<const std::string> ids,
+                           std::span<const std::int32_t> labels) override;
+  absl::Status SendWithIds(PredictionKind kind, std::span<const float> values,
+                           std::span<const std::string> ids,
+                           std::span<const std::int32_t> labels) override;
+  absl::Status SetGroup(std::string_view value) override;
+  absl::Status Label(std::span<const std::string> ids,
+                     std::span<const std::int32_t> labels) override;
+  absl::Status Flush() override;
+  absl::StatusOr<StreamCounts> Finish() override;
+  void Cancel() override;
+  StreamCounts counts() const override;
+  std::vector<RejectedBatch> TakeRejected() override;
+  std::size_t class_count() const override { return class_count_; }
+  const std::string& producer_id() const override { return options_.producer_id; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -58,7 +61,8 @@ class ObservationStream::Impl {
   using GrpcStream = grpc::ClientReaderWriterInterface<v1::StreamObservationsRequest,
                                                        v1::StreamObservationsResponse>;
 
-  Impl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options);
+  StreamImpl(std::shared_ptr<v1::IngestService::Stub> stub, std::string model,
+             StreamOptions options);
 
   // Connection thread.
   void RunConnections();
@@ -80,6 +84,13 @@ class ObservationStream::Impl {
 
   // Caller's thread. PushBatch waits for room.
   [[nodiscard]] absl::Status CheckOpen() const;
+  template <typename T>
+  [[nodiscard]] absl::Status SendLabelled(PredictionKind kind, std::span<const T> values,
+                                          std::span<const std::int32_t> labels);
+  template <typename T>
+  [[nodiscard]] absl::Status SendNamed(PredictionKind kind, std::span<const T> values,
+                                       std::span<const std::string> ids,
+                                       std::span<const std::int32_t> labels);
   // Spans of n elements; ids or labels may be empty.
   template <typename T>
   [[nodiscard]] absl::Status SendRows(PredictionKind kind, std::span<const T> values,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +20,22 @@ namespace {
 constexpr int kMaxMatrixTerms = 16;
 // The eigenvalues are computed on the calling thread, which takes some milliseconds.
 constexpr std::size_t kMaxMatrixEntries = 16384;
+
+constexpr std::pair<v1::Distance, Distance> kDistances[] = {
+    {v1::DISTANCE_TOTAL_VARIATION, Distance::kTotalVariation},
+    {v1::DISTANCE_CITYBLOCK, Distance::kCityblock},
+    {v1::DISTANCE_EUCLIDEAN, Distance::kEuclidean},
+    {v1::DISTANCE_SQUARED_EUCLIDEAN, Distance::kSquaredEuclidean}};
+
+// Sets the family in a v1.Kernel or a v1.MatrixKernel.Term.
+template <typename Proto>
+void SetFamily(Distance distance, Proto& proto) {
+  if (distance == Distance::kSquaredEuclidean) {
+    proto.mutable_gaussian();
+  } else {
+    proto.mutable_exponential()->set_distance(convert::ToProto(distance));
+  }
+}
 
 // The distance of an exponential kernel, which must not be the squared Euclidean distance.
 absl::StatusOr<Distance> ExponentialDistance(const std::string& field,
@@ -173,20 +190,12 @@ absl::StatusOr<KernelSpec> FromProto(const v1::Kernel& kernel, const v1::Bandwid
 v1::Kernel KernelToProto(const KernelSpec& spec) {
   v1::Kernel proto;
   if (spec.matrix == nullptr) {
-    if (spec.rule.distance == Distance::kSquaredEuclidean) {
-      proto.mutable_gaussian();
-    } else {
-      proto.mutable_exponential()->set_distance(ToProto(spec.rule.distance));
-    }
+    SetFamily(spec.rule.distance, proto);
     return proto;
   }
   for (const MatrixKernel::Term& term : spec.matrix->terms()) {
     v1::MatrixKernel::Term& out = *proto.mutable_matrix()->add_terms();
-    if (term.kernel.distance() == Distance::kSquaredEuclidean) {
-      out.mutable_gaussian();
-    } else {
-      out.mutable_exponential()->set_distance(ToProto(term.kernel.distance()));
-    }
+    SetFamily(term.kernel.distance(), out);
     out.set_bandwidth(term.kernel.bandwidth());
     out.mutable_matrix()->Add(term.matrix.begin(), term.matrix.end());
   }
@@ -214,34 +223,18 @@ v1::BandwidthRule BandwidthToProto(const BandwidthRule& rule, std::size_t observ
 }
 
 absl::StatusOr<Distance> FromProto(v1::Distance proto) {
-  switch (proto) {
-    case v1::DISTANCE_UNSPECIFIED:
-    case v1::DISTANCE_TOTAL_VARIATION:
-      return Distance::kTotalVariation;
-    case v1::DISTANCE_CITYBLOCK:
-      return Distance::kCityblock;
-    case v1::DISTANCE_EUCLIDEAN:
-      return Distance::kEuclidean;
-    case v1::DISTANCE_SQUARED_EUCLIDEAN:
-      return Distance::kSquaredEuclidean;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("is ", static_cast<int>(proto), ", expected a value of calibd.v1.Distance"));
+  if (proto == v1::DISTANCE_UNSPECIFIED) return Distance::kTotalVariation;
+  for (const auto& [wire, distance] : kDistances) {
+    if (wire == proto) return distance;
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("is ", static_cast<int>(proto), ", expected a value of calibd.v1.Distance"));
 }
 
 v1::Distance ToProto(Distance distance) {
-  switch (distance) {
-    case Distance::kTotalVariation:
-      return v1::DISTANCE_TOTAL_VARIATION;
-    case Distance::kCityblock:
-      return v1::DISTANCE_CITYBLOCK;
-    case Distance::kEuclidean:
-      return v1::DISTANCE_EUCLIDEAN;
-    case Distance::kSquaredEuclidean:
-      return v1::DISTANCE_SQUARED_EUCLIDEAN;
-  }
-  return v1::DISTANCE_UNSPECIFIED;
+  return std::find_if(std::begin(kDistances), std::end(kDistances),
+                      [distance](const auto& pair) { return pair.second == distance; })
+      ->first;
 }
 
 }  // namespace calibd::convert

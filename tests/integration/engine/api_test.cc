@@ -27,7 +27,7 @@ template <typename Response>
 class RecordingSink final : public server::Sink<Response> {
  public:
   explicit RecordingSink(const char* method)
-      : server::Sink<Response>({.method = method, .caller = "test", .deadline = {}}) {}
+      : server::Sink<Response>({.method = method, .caller = "test"}) {}
 
   bool Send(Response response) override {
     const std::lock_guard lock(mutex_);

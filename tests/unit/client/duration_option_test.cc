@@ -1,9 +1,8 @@
-#include "duration_option.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "google/protobuf/util/time_util.h"
+#include "time_option.h"
 
 namespace calibd::cli {
 namespace {

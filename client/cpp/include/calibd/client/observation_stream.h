@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -141,7 +140,7 @@ struct StreamCounts {
 class ObservationStream {
  public:
   // Ends the stream, without Finish if it was not called.
-  ~ObservationStream();
+  virtual ~ObservationStream() = default;
   ObservationStream(const ObservationStream&) = delete;
   ObservationStream& operator=(const ObservationStream&) = delete;
 
@@ -149,56 +148,53 @@ class ObservationStream {
   // Rows are buffered until a batch is full, Flush or Finish. Blocks while there are too many
   // unacknowledged batches. Errors: InvalidArgument naming the first invalid rows (no row was
   // accepted); or the error that ended the stream.
-  [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const double> values,
-                                  std::span<const std::int32_t> labels);
-  [[nodiscard]] absl::Status Send(PredictionKind kind, std::span<const float> values,
-                                  std::span<const std::int32_t> labels);
+  [[nodiscard]] virtual absl::Status Send(PredictionKind kind, std::span<const double> values,
+                                          std::span<const std::int32_t> labels) = 0;
+  [[nodiscard]] virtual absl::Status Send(PredictionKind kind, std::span<const float> values,
+                                          std::span<const std::int32_t> labels) = 0;
 
   // Like Send, with an id of 1 to 128 bytes of UTF-8 for each row, chosen by the caller. labels:
   // one for each row, or empty if they come later. The server ignores a row with a known id.
-  [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const double> values,
-                                         std::span<const std::string> ids,
-                                         std::span<const std::int32_t> labels = {});
-  [[nodiscard]] absl::Status SendWithIds(PredictionKind kind, std::span<const float> values,
-                                         std::span<const std::string> ids,
-                                         std::span<const std::int32_t> labels = {});
+  [[nodiscard]] virtual absl::Status SendWithIds(PredictionKind kind,
+                                                 std::span<const double> values,
+                                                 std::span<const std::string> ids,
+                                                 std::span<const std::int32_t> labels = {}) = 0;
+  [[nodiscard]] virtual absl::Status SendWithIds(PredictionKind kind, std::span<const float> values,
+                                                 std::span<const std::string> ids,
+                                                 std::span<const std::int32_t> labels = {}) = 0;
 
   // Sets the value of the model's group tag, 1 to 64 bytes of printable UTF-8, for all later rows
   // of Send and SendWithIds; empty (the default): no value. Alternating between rows with and
   // without a value makes batches small. Errors: InvalidArgument, after which nothing has changed.
-  [[nodiscard]] absl::Status SetGroup(std::string_view value);
+  [[nodiscard]] virtual absl::Status SetGroup(std::string_view value) = 0;
 
   // Accepts the labels, in [0, class_count()), of predictions that were sent with these ids, on
   // this stream or another. Buffers, blocks and fails like Send. A label that the server cannot use
   // is not an error: see LabelCounts.
-  [[nodiscard]] absl::Status Label(std::span<const std::string> ids,
-                                   std::span<const std::int32_t> labels);
+  [[nodiscard]] virtual absl::Status Label(std::span<const std::string> ids,
+                                           std::span<const std::int32_t> labels) = 0;
 
   // Sends the buffered rows, without waiting for the acknowledgement.
-  [[nodiscard]] absl::Status Flush();
+  [[nodiscard]] virtual absl::Status Flush() = 0;
 
   // Sends the buffered rows and returns when both sides agree that every batch was counted or
   // rejected. The stream has then ended.
-  [[nodiscard]] absl::StatusOr<StreamCounts> Finish();
+  [[nodiscard]] virtual absl::StatusOr<StreamCounts> Finish() = 0;
 
   // Ends the stream: blocked and later calls return CANCELLED.
-  void Cancel();
+  virtual void Cancel() = 0;
 
-  [[nodiscard]] StreamCounts counts() const;
+  [[nodiscard]] virtual StreamCounts counts() const = 0;
 
   // The batches rejected since the last call, at most 100 of them; counts() includes
   // all.
-  [[nodiscard]] std::vector<RejectedBatch> TakeRejected();
+  [[nodiscard]] virtual std::vector<RejectedBatch> TakeRejected() = 0;
 
-  [[nodiscard]] std::size_t class_count() const;
-  [[nodiscard]] const std::string& producer_id() const;
+  [[nodiscard]] virtual std::size_t class_count() const = 0;
+  [[nodiscard]] virtual const std::string& producer_id() const = 0;
 
- private:
-  friend class Client;
-  class Impl;
-  explicit ObservationStream(std::unique_ptr<Impl> impl);
-
-  std::unique_ptr<Impl> impl_;
+ protected:
+  ObservationStream() = default;
 };
 
 }  // namespace calibd::client
