@@ -155,7 +155,7 @@ void DeclareOptions(CLI::App& app, Options& options) {
       app, "disk-bytes", options.disk_bytes, kSharedDiskBytes + LeastModelDisk(),
       "Disk space that the store may need: what all models reserve, and 512 MiB that they "
       "share. A new model that exceeds it is refused; models in the store are always recovered. "
-      "A deleted model returns its part, but calibd.db does not shrink: its space is reused, so "
+      "A deleted model returns its part, but the database does not shrink: its space is reused, so "
       "that the files may take up to twice as much");
   AddDisk(app, "model-disk-bytes", options.model_disk_bytes, LeastModelDisk(),
           "Disk space that a new model may reserve. The default of max_pending takes at most a "

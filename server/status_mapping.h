@@ -11,7 +11,7 @@ namespace calibd::server {
 // Converts an error to its wire form. Every error gets an ErrorInfo. Message and details together
 // stay below 4 KiB, because clients see larger trailers as INTERNAL. The message of a store error
 // (DISK_FULL, STORE_FAILED, STORE_DAMAGED) goes to the log, at most every 10 s; the client gets a
-// message without paths and SQL.
+// message without paths and statements.
 [[nodiscard]] rpc::Status ToRpcStatus(const absl::Status& status);
 
 // Logs the exception that is being handled and where it was caught, and returns the error for the

@@ -174,9 +174,8 @@ absl::Status StoreUpkeep::MakeCopy(const Reply<v1::BackupResponse>& reply, Turn&
 }
 
 absl::StatusOr<std::unique_ptr<StoreCopy>> StoreUpkeep::Copy(const OnProgress& progress) {
-  const absl::StatusOr<std::shared_ptr<StoreView>> view = commits_.OpenView();
-  if (!view.ok()) return view.status();
-  return (*view)->Copy(progress);
+  CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<StoreView> view, commits_.OpenView());
+  return view->Copy(progress);
 }
 
 absl::Status StoreUpkeep::AdmitCopy() {

@@ -159,7 +159,7 @@ std::size_t CommitQueue::Commit(Operations operations) {
   }
   if (!status.ok()) Undo(operations);
   HandleError(status);
-  // What a client does about it is the same as after any failure of the store: it tries again.
+  // UNAVAILABLE makes clients retry, as after any failure of the store.
   PassOn(operations, outcome == Outcome::kFenced ? FailedBefore(status) : status);
   Maintain(outcome);
   return operations.size();

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/ingest/model_writes.h"
@@ -44,13 +45,12 @@ absl::Status MatureWrite::Append(Store& store) {
   auto next_run = matured_.runs.begin();
   const absl::Status read = store.ReadBatches(log_ids, [&](std::string_view data) -> absl::Status {
     const PredictionTracker::Matured::Run& run = *next_run++;
-    const absl::StatusOr<LogRow> row = DecodeRow(data, m);
-    if (!row.ok()) return row.status();
-    const auto* const predictions = row->As<PredictionsRow>();
+    CALIBD_ASSIGN_OR_RETURN(const LogRow row, DecodeRow(data, m));
+    const auto* const predictions = row.As<PredictionsRow>();
     if (predictions == nullptr || predictions->ids.size() != run.labels.size()) {
       return MakeError(
           absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-          absl::StrCat("batch ", run.log_id, " of the log holds ", row->tracked_ids().size(),
+          absl::StrCat("batch ", run.log_id, " of the log holds ", row.tracked_ids().size(),
                        " predictions, expected ", run.labels.size()));
     }
     Add(*predictions, run.labels, matured);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/errors.h"
 #include "server/ingest/row_codec.h"
@@ -211,10 +212,9 @@ class Verifier final : public StoreContents {
 }  // namespace
 
 absl::StatusOr<v1::Verification> VerifyStore(CommitQueue& commits, const OnProgress& progress) {
-  const absl::StatusOr<std::shared_ptr<StoreView>> view = commits.OpenView();
-  if (!view.ok()) return view.status();
+  CALIBD_ASSIGN_OR_RETURN(const std::shared_ptr<StoreView> view, commits.OpenView());
   Verifier verifier;
-  if (absl::Status status = (*view)->Verify(verifier, progress); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(view->Verify(verifier, progress));
   return verifier.Finish();
 }
 

@@ -22,9 +22,9 @@ namespace calibd::server {
 // Bytes that each prediction of max_pending adds to DiskUse.
 [[nodiscard]] std::size_t DiskUsePerPending(const ModelDeclaration& declaration) noexcept;
 
-// Bytes of disk that the models share, included in every sum of reserved bytes: the write-ahead
-// log, and six files of the log of 64 MiB each. Files are removed only when there are more than
-// four, one more is being filled, and one is kept for reuse.
+// Bytes of disk that the models share, included in every sum of reserved bytes: six files of the
+// log of 64 MiB each, and changes of the catalog that are not in their place yet. Files are removed
+// only when there are more than four, one more is being filled, and one is kept for reuse.
 inline constexpr std::size_t kSharedDiskBytes = std::size_t{512} << 20;
 
 }  // namespace calibd::server

@@ -45,7 +45,7 @@ constexpr double kMaxBandwidthWork = 2e9;
 // Maximum number of multiplications of the running estimators of all lenses per received
 // probability. The largest batch then takes a writer thread a second or two.
 constexpr double kMaxOperationsPerProbability = 4000;
-// Maximum size of a snapshot in bytes. The store holds it as one value, and SQLite's limit is 1e9
+// Maximum size of a snapshot in bytes. A store holds it as one value, which must be below 1e9
 // bytes.
 constexpr std::size_t kMaxSnapshotBytes = 900000000;
 constexpr std::size_t kWindowChunkBytes = std::size_t{1} << 20;

@@ -5,6 +5,8 @@ proto/text -> nothing;
 server -> core, proto, proto/text; client/cpp -> proto, proto/text, xxhash; client/cli -> client/cpp, core; nobody -> tests. core also has no I/O,
 no clock, no threads and no log. Inside server: rpc, http -> api -> ingest, compute -> state -> executor,
 ingest -> store, and nobody but rpc knows of gRPC. No header includes itself, directly or through others.
+Only server.cc, which opens the store, and tests of server/store/local know that implementation of a
+store: no other file includes its headers, and no other file of server names SQLite or its files.
 """
 import graphlib
 import re
@@ -54,7 +56,7 @@ API = ("server/api/", "server/http/", *GRPC)
 SERVER_FORBIDDEN = {
     "server/executor/": ("server/state/", "server/ingest/", "server/compute/",
                          "server/observability/", *API),
-    "server/store/": ("server/state/", "server/ingest/", "server/compute/",
+    "server/store/": ("server/executor/", "server/state/", "server/ingest/", "server/compute/",
                       "server/observability/", *API),
     "server/state/": ("server/store/", "server/ingest/", "server/compute/",
                       "server/observability/", *API),
@@ -67,6 +69,15 @@ SERVER_FORBIDDEN = {
     "server/http/": ("server/state/", "server/ingest/", "server/compute/", *GRPC),
     "server/rpc/": ("server/http/",),
 }
+
+LOCAL_STORE = "server/store/local/"
+# Files that open a store in a folder, and tests of it.
+KNOWS_LOCAL_STORE = re.compile(
+    LOCAL_STORE + r"|server/server\.cc$|tests/integration/(store|engine)/|tests/support/sealed_database\."
+    r"|tests/unit/server/(log_files|log_upgrade|store\w*|wal_check)_test\.cc$"
+    r"|tests/fuzz/log_fuzzer\.cc$|tests/benchmark/ingest_benchmark\.cc$")
+# What the interface of the stores hides.
+LOCAL_WORDS = re.compile(r"sqlite|\bSQL\b|calibd\.db|write-ahead|checkpoint|\bWAL\b|wal_", re.IGNORECASE)
 
 
 def is_standard(header):
@@ -113,6 +124,20 @@ def violations(path, text, siblings=()):
     return found
 
 
+def store_leaks(path, text):
+    """Places where a file that must not know the local store names it."""
+    if KNOWS_LOCAL_STORE.match(path):
+        return []
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = INCLUDE.match(line)
+        if match and (match.group(1) or "").startswith(LOCAL_STORE):
+            found.append(f"{path}:{number}: only server.cc and tests of {LOCAL_STORE} may include its headers")
+        elif path.startswith("server/") and (word := LOCAL_WORDS.search(line)):
+            found.append(f"{path}:{number}: {word.group()} belongs into {LOCAL_STORE}")
+    return found
+
+
 def cycles(headers):
     """A cycle of includes, if there is one, among `headers`: the text of each by its path."""
     # core/include/calibd/core/skce.h is included as calibd/core/skce.h, core/src/rng.h as rng.h.
@@ -133,10 +158,11 @@ def cycles(headers):
 def main():
     problems = []
     headers = {}
-    for file in project_files(*(layer for layer in RULES)):
+    for file in project_files(*(layer for layer in RULES), "tests"):
         if file.suffix in SOURCE_SUFFIXES:
             path = str(file.relative_to(ROOT))
             text = file.read_text()
+            problems += store_leaks(path, text)
             problems += violations(path, text,
                                    siblings={header.name for header in file.parent.glob("*.h")})
             if file.suffix == ".h":

@@ -52,6 +52,19 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(len(layering.cycles({"core/src/c.h": include_b, b: '#include "c.h"'})), 1)
         self.assertEqual(len(layering.cycles({a: '#include "server/b.h"', "server/b.h": include_a})), 1)
 
+    def test_only_the_composition_and_its_tests_know_the_local_store(self):
+        include = '#include "server/store/local/sqlite.h"'
+        for path in ("server/api/store_upkeep.cc", "server/store/store.h", "server/main.cc",
+                     "tests/unit/server/decode_test.cc", "client/cli/main.cc"):
+            self.assertEqual(len(layering.store_leaks(path, include)), 1, path)
+        for path in ("server/store/local/local_store.h", "server/server.cc",
+                     "tests/integration/store/crash_test.cc", "tests/unit/server/store_test.cc"):
+            self.assertEqual(layering.store_leaks(path, include), [], path)
+        for line in ("// Waits for a checkpoint.", 'path + "/calibd.db"', "sqlite3_open();", "// In SQL."):
+            self.assertEqual(len(layering.store_leaks("server/ingest/recovery.cc", line)), 1, line)
+            self.assertEqual(layering.store_leaks("tests/unit/server/decode_test.cc", line), [], line)
+        self.assertEqual(layering.store_leaks("server/state/model.cc", "// The store walks."), [])
+
     def test_server_includes_no_client(self):
         self.check("server/rpc/ingest.cc", '#include "calibd/client/client.h"', 1)
         self.check("server/rpc/ingest.cc", '#include "calibd/core/skce.h"', 0)

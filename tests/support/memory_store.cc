@@ -185,9 +185,9 @@ absl::Status MemoryStore::Commit() {
 
 absl::Status MemoryStore::InsertModel(std::int64_t id, const v1::Model& declaration) {
   catalog_->next_model_id = std::max(catalog_->next_model_id, id + 1);
-  return catalog_->models.try_emplace(id, MemoryDisk::Model{declaration.SerializeAsString()}).second
-             ? absl::OkStatus()
-             : absl::UnavailableError(absl::StrCat("there is a model ", id));
+  const auto [model, is_new] = catalog_->models.try_emplace(id);
+  model->second.declaration = declaration.SerializeAsString();
+  return is_new ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("there is a model ", id));
 }
 
 absl::Status MemoryStore::DeleteModel(std::int64_t id) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "calibd/core/status_macros.h"
 #include "server/store/local/database_state.h"
 #include "server/store/local/file.h"
 #include "server/store/local/local_view.h"
@@ -136,15 +137,13 @@ absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::Copy(const OnProgress& pro
 
 absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::MakeCopy(const std::string& path,
                                                                const OnProgress& progress) const {
-  if (!begun_.ok()) return begun_;
-  absl::Status status =
-      CopyDatabase(database_, path, [&](double done) { return progress(done / 2); });
-  if (!status.ok()) return status;
-  status = AddLog(extents_, path, [&](double done) { return progress(0.5 + done / 2); });
-  if (!status.ok()) return status;
-  absl::StatusOr<File> file = File::Open(path, O_RDONLY | O_CLOEXEC, "send a backup");
-  if (!file.ok()) return file.status();
-  return std::make_unique<LocalCopy>(*std::move(file));
+  CALIBD_RETURN_IF_ERROR(begun_);
+  CALIBD_RETURN_IF_ERROR(
+      CopyDatabase(database_, path, [&](double done) { return progress(done / 2); }));
+  CALIBD_RETURN_IF_ERROR(
+      AddLog(extents_, path, [&](double done) { return progress(0.5 + done / 2); }));
+  CALIBD_ASSIGN_OR_RETURN(File file, File::Open(path, O_RDONLY | O_CLOEXEC, "send a backup"));
+  return std::make_unique<LocalCopy>(std::move(file));
 }
 
 void RemoveUnfinishedCopy(const std::string& folder) {

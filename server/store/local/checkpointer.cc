@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "calibd/core/status_macros.h"
 #include "server/failpoint.h"
 
 namespace calibd::server {
@@ -16,12 +17,10 @@ constexpr int kCheckpointPages = 2000;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Start(const std::string& path) {
-  absl::StatusOr<Database> database = Database::OpenExisting(path);
-  if (!database.ok()) return database.status();
+  CALIBD_ASSIGN_OR_RETURN(Database database, Database::OpenExisting(path));
   // Until it has read, a connection does not know of the write-ahead log and moves nothing.
-  const absl::Status read = database->QueryInteger("SELECT count(*) FROM sqlite_master").status();
-  if (!read.ok()) return read;
-  return std::unique_ptr<Checkpointer>(new Checkpointer(*std::move(database)));
+  CALIBD_RETURN_IF_ERROR(database.QueryInteger("SELECT count(*) FROM sqlite_master").status());
+  return std::unique_ptr<Checkpointer>(new Checkpointer(std::move(database)));
 }
 
 Checkpointer::Checkpointer(Database database) : database_(std::move(database)) {

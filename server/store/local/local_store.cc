@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/store/local/disk_room.h"
@@ -68,16 +69,12 @@ LocalStore::~LocalStore() = default;
 
 absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& folder,
                                                              std::uint64_t segment_bytes) {
-  absl::StatusOr<File> lock = LockFolder(folder);
-  if (!lock.ok()) return lock.status();
-  absl::StatusOr<StoreParts> parts = OpenStore(folder, segment_bytes);
-  if (!parts.ok()) return parts.status();
+  CALIBD_ASSIGN_OR_RETURN(File lock, LockFolder(folder));
+  CALIBD_ASSIGN_OR_RETURN(StoreParts parts, OpenStore(folder, segment_bytes));
   std::unique_ptr<LocalStore> store(
-      new LocalStore(DatabasePath(folder), *std::move(lock), *std::move(parts)));
-  if (absl::Status status = store->Prepare(); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<Checkpointer>> checkpointer = Checkpointer::Start(store->path_);
-  if (!checkpointer.ok()) return checkpointer.status();
-  store->checkpointer_ = *std::move(checkpointer);
+      new LocalStore(DatabasePath(folder), std::move(lock), std::move(parts)));
+  CALIBD_RETURN_IF_ERROR(store->Prepare());
+  CALIBD_ASSIGN_OR_RETURN(store->checkpointer_, Checkpointer::Start(store->path_));
   RemoveUnfinishedCopy(folder);
   return store;
 }
@@ -289,7 +286,7 @@ absl::Status LocalStore::CommitLog() {
 }
 
 absl::Status LocalStore::BeginWrite() {
-  if (absl::Status status = checkpointer_->status(); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(checkpointer_->status());
   StoreMark mark = file_.mark();
   if (!mark.clean) return absl::OkStatus();
   mark.clean = false;
@@ -434,30 +431,27 @@ absl::Status LocalStore::DeleteHistory(const HistorySeries& series, std::int64_t
 
 absl::Status LocalStore::ReadHistory(const HistorySeries& series, const HistoryRange& range,
                                      const VisitHistory& visit) const {
-  const absl::StatusOr<Database> database = OpenSnapshot();
-  return database.ok() ? server::ReadHistory(*database, series, range, visit) : database.status();
+  CALIBD_ASSIGN_OR_RETURN(const Database database, OpenSnapshot());
+  return server::ReadHistory(database, series, range, visit);
 }
 
 absl::StatusOr<std::optional<HistorySeries>> LocalStore::NextHistory(
     const HistorySeries& after) const {
-  const absl::StatusOr<Database> database = OpenSnapshot();
-  if (!database.ok()) return database.status();
-  return NextSeries(*database, after);
+  CALIBD_ASSIGN_OR_RETURN(const Database database, OpenSnapshot());
+  return NextSeries(database, after);
 }
 
 absl::StatusOr<Database> LocalStore::OpenSnapshot() const {
-  absl::StatusOr<Database> database = Database::OpenExisting(path_);
-  if (!database.ok()) return database.status();
-  if (absl::Status status = database->Execute("BEGIN"); !status.ok()) return status;
+  CALIBD_ASSIGN_OR_RETURN(Database database, Database::OpenExisting(path_));
+  CALIBD_RETURN_IF_ERROR(database.Execute("BEGIN"));
   return database;
 }
 
 absl::Status LocalStore::ReadBatches(std::span<const std::int64_t> log_ids,
                                      const VisitData& visit) {
   for (const std::int64_t log_id : log_ids) {
-    const absl::StatusOr<std::string> data = ReadBatch(log_id);
-    absl::Status status = data.ok() ? visit(*data) : data.status();
-    if (!status.ok()) return status;
+    CALIBD_ASSIGN_OR_RETURN(const std::string data, ReadBatch(log_id));
+    CALIBD_RETURN_IF_ERROR(visit(data));
   }
   return absl::OkStatus();
 }
@@ -484,9 +478,8 @@ absl::Status LocalStore::Checkpoint() {
 }
 
 absl::StatusOr<std::unique_ptr<StoreView>> LocalStore::OpenView() {
-  absl::StatusOr<Database> database = OpenSnapshot();
-  if (!database.ok()) return database.status();
-  return std::make_unique<LocalView>(*this, *std::move(database));
+  CALIBD_ASSIGN_OR_RETURN(Database database, OpenSnapshot());
+  return std::make_unique<LocalView>(*this, std::move(database));
 }
 
 absl::StatusOr<bool> LocalStore::Maintain(bool refused) {
@@ -533,7 +526,7 @@ std::string LocalStore::folder() const {
 absl::Status LocalStore::Close() {
   if (!recovered_ || database_.handle() == nullptr) return absl::OkStatus();
   checkpointer_->Stop();
-  if (absl::Status status = checkpointer_->status(); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(checkpointer_->status());
   checkpointer_.reset();
   statements_.reset();
   sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);

@@ -64,7 +64,7 @@ TEST_P(UnknownOutcomeTest, ABatchWithoutAnAnswerCountsOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Outcomes, UnknownOutcomeTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Durable" : "NotDurable"; });
+                         [](const auto& test) { return test.param ? "Durable" : "NotDurable"; });
 
 TEST_F(OutcomeTest, AFencedOwnerWritesNothingAndTheNextOneGoesOn) {
   Start();

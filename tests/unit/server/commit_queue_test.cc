@@ -150,8 +150,8 @@ TEST_P(FatalOutcomeTest, NothingIsAcknowledgedOrWrittenAfterIt) {
 
 INSTANTIATE_TEST_SUITE_P(Outcomes, FatalOutcomeTest,
                          ::testing::Values(Outcome::kFenced, Outcome::kUnknown),
-                         [](const auto& info) {
-                           return info.param == Outcome::kFenced ? "Fenced" : "Unknown";
+                         [](const auto& test) {
+                           return test.param == Outcome::kFenced ? "Fenced" : "Unknown";
                          });
 
 TEST_F(CommitQueueTest, AnErrorOfAWriteIsAsThatOfTheCommit) {

@@ -551,7 +551,7 @@ TEST_P(StoreConformanceTest, AViewShowsOneMomentOrIsNotImplemented) {
 INSTANTIATE_TEST_SUITE_P(Stores, StoreConformanceTest,
                          ::testing::Values(Implementation{"Local", &Make<LocalDisk>},
                                            Implementation{"Memory", &Make<MemoryDisk>}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(OutcomeTest, FollowsFromTheStatus) {
   EXPECT_EQ(OutcomeOf(absl::OkStatus()), Outcome::kCommitted);
