@@ -144,7 +144,7 @@ std::size_t CommitQueue::Commit(Operations operations) {
   const bool to_catalog = std::ranges::any_of(operations, [](const auto& operation) {
     return operation->target() == Operation::Target::kCatalog;
   });
-  // A transaction without content is no commit, and says nothing about the room.
+  // A transaction without content is not a commit, and shows nothing about the free space.
   bool has_content = to_catalog;
   absl::Status status;
   {
@@ -216,7 +216,7 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
   absl::flat_hash_map<const Strand*, std::size_t> group_of;
   const auto post_groups = [&] {
     for (auto& [strand, group] : groups) {
-      // Keeps the strand while it is used: the task may be its last owner and end at once.
+      // Keeps the strand alive: the task may be its last owner and end at once.
       const std::shared_ptr<Operation> owner = group.front();
       strand->Post([this, group = std::move(group)]() mutable { Apply(group); });
     }
@@ -224,11 +224,11 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
     group_of.clear();
   };
   for (std::shared_ptr<Operation>& operation : operations) {
-    // What is committed must come to count.
+    // Committed rows must be applied.
     HandleError(Guard([&] {
       Strand* const strand = operation->strand();
       if (strand == nullptr) {
-        // What it posts to a strand comes after the operations before it.
+        // Tasks that Finish posts to a strand run after the operations before it.
         post_groups();
         operation->Finish(*store_, committed);
         Apply(Operations(&operation, 1));
@@ -239,7 +239,7 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
         groups[place->second].second.push_back(std::move(operation));
       }
     }));
-    // Its memory is freed before others are let in.
+    // Freed before more rows are accepted.
     operation.reset();
   }
   HandleError(Guard(post_groups));

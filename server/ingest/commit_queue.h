@@ -19,8 +19,8 @@
 
 namespace calibd::server {
 
-// A write, and what follows from it. CommitQueue calls the functions in the order in which they are
-// declared here; none is called from two threads at once.
+// A write and its consequences. CommitQueue calls the functions in the order of their declarations,
+// never on two threads at once.
 class Operation {
  public:
   // Which part of the store Write writes to.
@@ -33,23 +33,23 @@ class Operation {
 
   [[nodiscard]] virtual Target target() const noexcept = 0;
 
-  // ---- On the storage thread
+  // ---- On the storage thread.
 
   // Writes, as a part of a transaction. An error fails the whole transaction.
   [[nodiscard]] virtual absl::Status Write(Store& /*store*/) { return absl::OkStatus(); }
-  // Takes back what Write did in memory. Called if the transaction failed, for the newest operation
-  // first; also if Write was not called.
+  // Undoes the changes of Write in memory. Called if the transaction failed, in reverse order of
+  // posting, also if Write was not called.
   virtual void Undo() {}
   // Called after the commit, or with the error, in the order of posting.
   virtual void Finish(Store& /*store*/, const absl::Status& /*committed*/) {}
 
-  // ---- On the strand; without one on the storage thread. In the order of posting.
+  // ---- On the strand, or on the storage thread if there is no strand. In the order of posting.
 
   [[nodiscard]] virtual Strand* strand() noexcept { return nullptr; }
-  // Does to the state in memory what was written. May throw bad_alloc, and then the store fails:
-  // only a start can apply it.
+  // Applies the written change to the state in memory. May throw bad_alloc; the store then fails,
+  // because only a start can apply it.
   virtual void Apply() {}
-  // Makes the state visible. Called once for the operations of a transaction on a strand.
+  // Makes the state visible. Called once for all operations of a transaction on the same strand.
   virtual void Publish() {}
   virtual void Answer() {}
 };
@@ -63,9 +63,10 @@ class Operation {
 // every operation fails.
 class CommitQueue {
  public:
-  // store: nobody else uses it from the first operation on. on_failure: on the storage thread.
+  // store: nobody else may use it after the first operation. on_failure: called on the storage
+  // thread.
   CommitQueue(std::unique_ptr<Store> store, std::function<void(const absl::Status&)> on_failure);
-  // Stop().
+  // Calls Stop().
   ~CommitQueue();
   CommitQueue(const CommitQueue&) = delete;
   CommitQueue& operator=(const CommitQueue&) = delete;
@@ -122,7 +123,7 @@ class CommitQueue {
   using Operations = std::span<std::shared_ptr<Operation>>;
 
   void Run();
-  // The operations of the first transaction, which come before the rest.
+  // Removes and returns the operations of the first transaction.
   [[nodiscard]] static Operations FirstTransaction(Operations operations);
   // Commits a transaction and passes its operations on. Takes only as many as make a log
   // transaction of a good size; returns how many.
@@ -133,7 +134,7 @@ class CommitQueue {
   void Undo(Operations operations);
   // Finishes the operations and passes them to their strands.
   void PassOn(Operations operations, const absl::Status& committed);
-  // On their strand.
+  // Runs on the strand of the operations.
   void Apply(Operations operations);
   void Count(const absl::Status& committed, bool to_catalog,
              std::chrono::duration<double> duration);

@@ -38,7 +38,7 @@ class Verifier final : public StoreContents {
              " is invalid: ", std::string(checked.status().message()));
       return;
     }
-    // All declarations are in memory at once, and the names of the classes are not needed.
+    // All declarations are in memory at once, and the class names are not needed.
     checked->class_names.clear();
     models_.emplace(
         id, CheckedModel{.name = checked->name.ToString(), .declaration = *std::move(checked)});
@@ -50,7 +50,7 @@ class Verifier final : public StoreContents {
     }
   }
 
-  // Restores a temporary state from the snapshot, to see whether it is readable.
+  // Restores the snapshot to a temporary state to check that it is readable.
   void AddSnapshot(const StoredSnapshot& snapshot) override {
     CheckedModel* const model = FindModel(snapshot.model_id, "a snapshot");
     if (model == nullptr) return;

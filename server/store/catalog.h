@@ -16,7 +16,7 @@ namespace calibd::server {
 
 struct StoredModel {
   std::int64_t id = 0;
-  // As the model was created, create_time set.
+  // As at the creation of the model, with create_time set.
   v1::Model declaration;
   // A store.v1.ModelState: the newest snapshot, of all batches up to snapshot_log_id. Empty before
   // the first one.

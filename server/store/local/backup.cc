@@ -15,7 +15,7 @@
 namespace calibd::server {
 namespace {
 
-// Pages copied in one step, between two checks for cancellation.
+// Number of pages that are copied in one step, between two checks for cancellation.
 constexpr int kPagesPerStep = 1024;
 
 struct FinishBackup {
@@ -54,7 +54,7 @@ absl::StatusOr<absl::flat_hash_set<std::int64_t>> ReadModelIds(const Database& d
   return ids;
 }
 
-// Writes the batches of the extents that are needed.
+// Writes the needed batches of the extents.
 absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
                            const absl::flat_hash_set<std::int64_t>& model_ids, std::int64_t end,
                            TableWriter& log, const OnProgress& progress) {
@@ -76,12 +76,12 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
   return absl::OkStatus();
 }
 
-// Makes a store of the copy: with what is needed of the extents, and an id of its own.
+// Makes the copy a store of its own: adds the needed batches of the extents and a new id.
 absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::string& copy,
                     const OnProgress& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
   if (!to.ok()) return to.status();
-  // Nobody has the copy before it is complete.
+  // The copy need not be durable before it is complete.
   absl::Status status =
       to->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN IMMEDIATE");
   if (!status.ok()) return status;
@@ -97,7 +97,8 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
   absl::StatusOr<TableWriter> log =
       TableWriter::Prepare(*to, Table::kLog, &state->sum(Table::kLog));
   if (!log.ok()) return log.status();
-  // What a retirement that is under way has copied of the oldest segment is in that too.
+  // A retirement in progress may have copied a part of the oldest segment, whose batches are added
+  // from the segment.
   status = log->RunDelete(remove->Bind(1, extents.front().first_log_id));
   const LogFiles::Extent& newest = extents.back();
   state->first_log_id = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());

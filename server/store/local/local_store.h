@@ -109,9 +109,9 @@ class LocalStore final : public Store {
   [[nodiscard]] std::vector<LogFiles::Extent> extents() const { return log_->extents(); }
   // Checks that the file `store` is as it was written. Errors: DataLoss.
   [[nodiscard]] absl::Status CheckMark() const;
-  // Pages of the write-ahead log after the newest commit.
+  // Number of pages in the write-ahead log after the newest commit.
   [[nodiscard]] int wal_pages() const noexcept { return wal_pages_; }
-  // Moves all of the write-ahead log into the database, and begins it anew.
+  // Copies the complete write-ahead log into the database, so that it starts anew.
   [[nodiscard]] absl::Status Checkpoint();
 
  private:
@@ -133,7 +133,7 @@ class LocalStore final : public Store {
   const std::string path_;
   const File lock_;
   Database database_;
-  // As it is in the transaction, and as it was after the newest commit.
+  // The state within the transaction, and after the newest commit.
   DatabaseState state_;
   DatabaseState committed_;
   StoreFile file_;
@@ -142,8 +142,8 @@ class LocalStore final : public Store {
   std::unique_ptr<LogFiles> log_;
   std::optional<LostTail> lost_tail_;
   bool recovered_ = false;
-  // Batches below this are in the database: those before the oldest file, and those of it that
-  // were copied.
+  // Batches below this id are in the database: those of removed files, and the copied ones of the
+  // oldest file.
   std::int64_t copied_until_ = 0;
   // Batches that the pending writes release.
   std::vector<std::int64_t> released_;

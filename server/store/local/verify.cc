@@ -82,7 +82,7 @@ class Verifier {
   }
 
   absl::Status CheckFile() {
-    // The check is one statement: the progress handler can stop it.
+    // The check is a single statement; the progress handler can stop it.
     sqlite3_progress_handler(
         database_.handle(), kInstructions,
         [](void* self) { return static_cast<Verifier*>(self)->GoOn() ? 0 : 1; }, this);
@@ -169,7 +169,7 @@ class Verifier {
       fraction_ = ++read / all;
     };
     absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
-      // A retirement that is under way may already have copied part of the oldest segment.
+      // An interrupted retirement may already have copied a part of the oldest segment.
       if (row.Integer(0) >= first) return;
       read_batch({.log_id = row.Integer(0),
                   .model_id = row.Integer(1),

@@ -63,7 +63,7 @@ std::string Reason(const grpc::Status& status);
 // Draws n observations of M2 over m classes.
 PredictionSet Draw(std::size_t n, std::size_t class_count = 10, std::uint64_t seed = 1);
 
-// One call of StreamObservations.
+// Makes one call of StreamObservations.
 class ObservationCall {
  public:
   explicit ObservationCall(ServiceClient& client);
