@@ -18,12 +18,12 @@
 namespace calibd::server {
 namespace {
 
-// A log transaction takes no more batches from this size on.
+// Size of a log transaction from which no further batch is added to it.
 constexpr std::size_t kTransactionBytes = std::size_t{8} << 20;
-// Between two checks whether a full store has room.
+// Delay between two checks whether a full store has room.
 constexpr std::chrono::seconds kRoomInterval{1};
 
-// The status that the function returns, if it returns one, or its exception as a status.
+// Returns the status of the function, if it returns one, or of the exception that it threw.
 template <typename Function>
 absl::Status Guard(const Function& function) {
   try {
@@ -113,7 +113,7 @@ void CommitQueue::Run() {
       changed_.notify_all();
       const auto has_work = [this] { return stopping_ || !queue_.empty() || maintains_; };
       changed_.wait(lock, [&] { return has_work() || log_full_ || catalog_full_; });
-      // A full store is checked again and again.
+      // A full store is checked repeatedly.
       changed_.wait_for(lock, kRoomInterval, has_work);
       if (queue_.empty() && stopping_) return;
       operations.swap(queue_);
@@ -159,7 +159,7 @@ std::size_t CommitQueue::Commit(Operations operations) {
   }
   if (!status.ok()) Undo(operations);
   HandleError(status);
-  // What a client does about it is the same as after any failure of the store: it tries again.
+  // Clients treat this like any other failure of the store: they retry.
   PassOn(operations, outcome == Outcome::kFenced ? FailedBefore(status) : status);
   Maintain(outcome);
   return operations.size();
@@ -262,10 +262,10 @@ absl::StatusOr<std::shared_ptr<StoreView>> CommitQueue::OpenView() {
   const auto done = std::make_shared<std::promise<View>>();
   std::future<View> result = done->get_future();
   Call([this, done](Store& store, const absl::Status& committed) {
-    // A view must not show another store than the one that is written.
+    // The view must show the store that is being written.
     absl::Status status = store.CheckInPlace();
     if (!status.ok()) Fail(status);
-    // A store without room can be read.
+    // A store without room can still be read.
     if (OutcomeOf(committed) != Outcome::kRefused) status.Update(committed);
     done->set_value(status.ok() ? store.OpenView() : status);
   });

@@ -131,7 +131,8 @@ class Verifier final : public StoreContents {
     if (result_.problems_size() < kMostProblems) result_.add_problems(absl::StrCat(parts...));
   }
 
-  // Null, and reported, if there is no such model. what: belongs to the model.
+  // Returns null and reports a problem if there is no such model. what: the data that belongs to
+  // the model.
   CheckedModel* FindModel(std::int64_t id, const char* what) {
     const auto model = models_.find(id);
     if (model == models_.end()) {

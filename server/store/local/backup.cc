@@ -24,7 +24,7 @@ struct FinishBackup {
 
 absl::Status Stopped() { return absl::CancelledError("the backup was stopped"); }
 
-// from: in a read transaction, which holds one state of the database for all steps.
+// from: must be in a read transaction, which shows the same state of the database for all steps.
 absl::Status CopyDatabase(const Database& from, const std::string& copy,
                           const OnProgress& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
@@ -129,7 +129,7 @@ class LocalCopy final : public StoreCopy {
 absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::Copy(const OnProgress& progress) const {
   const std::string path = CopyPath(folder_);
   absl::StatusOr<std::unique_ptr<StoreCopy>> copy = MakeCopy(path, progress);
-  // Without a name, the copy is gone with its last user or the process.
+  // A file without a name disappears with its last user or the process.
   std::error_code error;
   std::filesystem::remove(path, error);
   return copy;

@@ -15,9 +15,9 @@
 
 namespace calibd::server {
 
-// Each row of a HistorySeries names the start of the row before it, and a row of `history_spans`
-// says where the series begins and ends and what its rows sum up to. A reader of a part of a series
-// therefore notices a lost row.
+// Each row of a HistorySeries names the start of the row before it. A row of `history_spans` stores
+// the first and the last start of the series, and the sum of its rows. A reader of any part of a
+// series therefore detects lost rows.
 
 // The row of `history_spans` for a series with at least one row.
 struct HistorySpan {
@@ -51,9 +51,9 @@ class HistoryChain {
   std::int64_t from_s_;
 };
 
-// Visits the rows of a series that start in the range, in order. The caller holds a read
-// transaction. Errors: those of sqlite.h; DataLoss when a row is damaged or missing,
-// or if all are read, when they do not match their sum; those of visit.
+// Visits the rows of a series that start in the range, in order. The caller must hold a read
+// transaction. Errors: those of sqlite.h; DataLoss if a row is damaged or missing, or if all rows
+// are read and do not match their sum; those of visit.
 [[nodiscard]] absl::Status ReadHistory(const Database& database, const HistorySeries& series,
                                        const HistoryRange& range, const VisitHistory& visit);
 // Returns the series that follows `after` in the order of model ids and resolutions; unset if

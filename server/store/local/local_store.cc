@@ -22,11 +22,11 @@ constexpr std::size_t kMostDeleted = 1024;
 constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
 // Delay between two attempts to make room on a full disk.
 constexpr std::chrono::seconds kFullDiskInterval{1};
-// With more pages of 4 KiB in the write-ahead log than this, it is moved between two commits: the
-// Checkpointer does not keep up.
+// If the write-ahead log has more pages of 4 KiB than this, because the Checkpointer does not keep
+// up, a checkpoint is made between two commits.
 constexpr int kMostPages = 32000;
 
-// Says which batches a tail of the log held.
+// Describes the batches in a tail of the log.
 std::string Describe(const LogTail& tail) {
   const std::string batches =
       tail.end_log_id <= tail.first_log_id ? absl::StrCat("batches from ", tail.first_log_id, " on")
@@ -225,7 +225,7 @@ absl::Status LocalStore::ReadCursors(
 
 absl::Status LocalStore::ReadLog(const VisitBatch& visit_batch) {
   const VisitBatch visit = [&](const StoredBatch& batch) {
-    // The id of a deleted model was given out too.
+    // The id of a deleted model was issued too.
     return batch.model_id < next_model_id()
                ? visit_batch(batch)
                : DamageError(path_, absl::StrCat("is older than the log: batch ", batch.log_id,
@@ -476,7 +476,7 @@ absl::StatusOr<std::string> LocalStore::ReadBatch(std::int64_t log_id) {
 
 absl::Status LocalStore::Checkpoint() {
   Failpoint("checkpoint");
-  // Commits do not wait for a reader, such as a backup.
+  // Does not wait for readers such as a backup, because commits would wait too.
   sqlite3_busy_timeout(database_.handle(), 0);
   absl::Status status = database_.Checkpoint(SQLITE_CHECKPOINT_RESTART);
   sqlite3_busy_timeout(database_.handle(), kBusyTimeoutMs);
@@ -493,7 +493,7 @@ absl::StatusOr<bool> LocalStore::Maintain(bool refused) {
   absl::Status status = checkpointer_->status();
   const auto now = std::chrono::steady_clock::now();
   if (wal_pages_ > kMostPages || (refused && now - checkpoint_at_ >= kFullDiskInterval)) {
-    // This gives room on a full disk: the pages go where they have their place.
+    // On a full disk, a checkpoint frees space: the pages move to their places in the database.
     checkpoint_at_ = now;
     status.Update(Checkpoint());
   }
