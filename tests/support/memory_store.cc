@@ -185,7 +185,10 @@ absl::Status MemoryStore::Commit() {
 
 absl::Status MemoryStore::InsertModel(std::int64_t id, const v1::Model& declaration) {
   catalog_->next_model_id = std::max(catalog_->next_model_id, id + 1);
-  return catalog_->models.try_emplace(id, MemoryDisk::Model{declaration.SerializeAsString()}).second
+  return catalog_->models
+                 .try_emplace(id, MemoryDisk::Model{.declaration = declaration.SerializeAsString(),
+                                                    .snapshot = {}})
+                 .second
              ? absl::OkStatus()
              : absl::UnavailableError(absl::StrCat("there is a model ", id));
 }
