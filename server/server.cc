@@ -47,7 +47,7 @@ constexpr std::chrono::seconds kCheckFilesInterval{2};
 
 }  // namespace
 
-// In the order of construction: later parts use earlier ones.
+// The parts are in the order of construction: later ones use earlier ones.
 struct Server::Parts {
   Parts(const Options& the_options, std::unique_ptr<Store> the_store, Events the_events)
       : options(the_options),

@@ -25,9 +25,9 @@ class Health {
   [[nodiscard]] bool StartServing();
   void StartDraining() { phase_ = Phase::kDraining; }
 
-  // Logs damage of the store. calibd goes on after damage in data that it reads, because the data
-  // that it computes with was checked at the start; CommitQueue::Fail ends it after a file was
-  // removed or replaced. The same damage is reported with and without the folder.
+  // Logs damage of the store. calibd continues after damage in data that it reads later, because
+  // the data with which it computes was checked at the start; CommitQueue::Fail ends it after a
+  // file was removed or replaced. The same damage is reported with and without the folder.
   void ReportDamage(const absl::Status& damage);
   [[nodiscard]] const std::atomic<bool>& damaged() const noexcept { return damaged_; }
 

@@ -34,7 +34,7 @@ absl::StatusOr<ModelDeclaration> Check(const ApiParts& parts, const v1::Model& d
   return CheckStoredDeclaration(again, parts.model_memory_bytes);
 }
 
-// The error of a deletion as the client sees it.
+// Returns the error of a deletion in the form for the client.
 absl::Status DeletionError(const absl::Status& deleted) {
   return !absl::IsResourceExhausted(deleted)
              ? deleted

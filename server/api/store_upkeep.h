@@ -25,8 +25,8 @@ class StoreUpkeep {
   // Damage that a copy or verification finds is reported to health.
   StoreUpkeep(const ModelRegistry& registry, CommitQueue& commits, Health& health);
 
-  // Errors: Unavailable; ResourceExhausted while another runs. The call also ends with those of
-  // CommitQueue::OpenView, such as Unimplemented.
+  // Errors: Unavailable; ResourceExhausted while another computation runs. The call may also end
+  // with the errors of CommitQueue::OpenView, such as Unimplemented.
   [[nodiscard]] absl::Status Backup(const Reply<v1::BackupResponse>& reply);
   [[nodiscard]] absl::Status Verify(const Reply<v1::VerifyResponse>& reply);
 

@@ -90,7 +90,7 @@ absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Respons
   };
   CALIBD_ASSIGN_OR_RETURN(std::shared_ptr<WindowJobs::Job> job,
                           jobs.Submit(std::move(request), std::move(watcher)));
-  // Tells the client that the call is accepted.
+  // This empty message tells the client that the call is accepted.
   Response accepted;
   accepted.mutable_progress();
   reply->Send(std::move(accepted));

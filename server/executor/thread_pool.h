@@ -28,7 +28,7 @@ class ThreadPool {
   // Runs the queued tasks and the tasks that they post, then joins the threads.
   void Stop();
 
-  // Returns false, and destroys the task, when all threads have ended.
+  // Returns false, and destroys the task, if all threads have ended.
   bool Post(std::function<void()> task);
 
   // Calls body(0) .. body(count - 1) once each, on the calling thread and on idle threads of the

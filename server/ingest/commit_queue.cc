@@ -18,12 +18,12 @@
 namespace calibd::server {
 namespace {
 
-// A log transaction takes no more batches from this size on.
+// Size of a log transaction from which no further batch is added to it.
 constexpr std::size_t kTransactionBytes = std::size_t{8} << 20;
-// Between two checks whether a full store has room.
+// Delay between two checks whether a full store has room.
 constexpr std::chrono::seconds kRoomInterval{1};
 
-// The status that the function returns, if it returns one, or its exception as a status.
+// Returns the status of the function, if it returns one, or of the exception that it threw.
 template <typename Function>
 absl::Status Guard(const Function& function) {
   try {
@@ -113,7 +113,7 @@ void CommitQueue::Run() {
       changed_.notify_all();
       const auto has_work = [this] { return stopping_ || !queue_.empty() || maintains_; };
       changed_.wait(lock, [&] { return has_work() || log_full_ || catalog_full_; });
-      // A full store is checked again and again.
+      // A full store is checked repeatedly.
       changed_.wait_for(lock, kRoomInterval, has_work);
       if (queue_.empty() && stopping_) return;
       operations.swap(queue_);
@@ -144,7 +144,7 @@ std::size_t CommitQueue::Commit(Operations operations) {
   const bool to_catalog = std::ranges::any_of(operations, [](const auto& operation) {
     return operation->target() == Operation::Target::kCatalog;
   });
-  // A transaction without content is no commit, and says nothing about the room.
+  // A transaction without content is not a commit, and shows nothing about the free space.
   bool has_content = to_catalog;
   absl::Status status;
   {
@@ -216,7 +216,7 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
   absl::flat_hash_map<const Strand*, std::size_t> group_of;
   const auto post_groups = [&] {
     for (auto& [strand, group] : groups) {
-      // Keeps the strand while it is used: the task may be its last owner and end at once.
+      // Keeps the strand alive: the task may be its last owner and end at once.
       const std::shared_ptr<Operation> owner = group.front();
       strand->Post([this, group = std::move(group)]() mutable { Apply(group); });
     }
@@ -224,11 +224,11 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
     group_of.clear();
   };
   for (std::shared_ptr<Operation>& operation : operations) {
-    // What is committed must come to count.
+    // Committed rows must be applied.
     HandleError(Guard([&] {
       Strand* const strand = operation->strand();
       if (strand == nullptr) {
-        // What it posts to a strand comes after the operations before it.
+        // Tasks that Finish posts to a strand run after the operations before it.
         post_groups();
         operation->Finish(*store_, committed);
         Apply(Operations(&operation, 1));
@@ -239,7 +239,7 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
         groups[place->second].second.push_back(std::move(operation));
       }
     }));
-    // Its memory is freed before others are let in.
+    // Freed before more rows are accepted.
     operation.reset();
   }
   HandleError(Guard(post_groups));
@@ -262,10 +262,10 @@ absl::StatusOr<std::shared_ptr<StoreView>> CommitQueue::OpenView() {
   const auto done = std::make_shared<std::promise<View>>();
   std::future<View> result = done->get_future();
   Call([this, done](Store& store, const absl::Status& committed) {
-    // A view must not show another store than the one that is written.
+    // The view must show the store that is being written.
     absl::Status status = store.CheckInPlace();
     if (!status.ok()) Fail(status);
-    // A store without room can be read.
+    // A store without room can still be read.
     if (OutcomeOf(committed) != Outcome::kRefused) status.Update(committed);
     done->set_value(status.ok() ? store.OpenView() : status);
   });

@@ -19,11 +19,11 @@
 
 namespace calibd::server {
 
-// A write, and what follows from it. CommitQueue calls the functions in the order in which they are
-// declared here; none is called from two threads at once.
+// A write and its consequences. CommitQueue calls the functions in the order of their declarations,
+// never on two threads at once.
 class Operation {
  public:
-  // Which part of the store Write writes to.
+  // The part of the store to which Write writes.
   enum class Target { kNone, kLog, kCatalog };
 
   Operation() = default;
@@ -33,47 +33,48 @@ class Operation {
 
   [[nodiscard]] virtual Target target() const noexcept = 0;
 
-  // ---- On the storage thread
+  // ---- On the storage thread.
 
   // Writes, as a part of a transaction. An error fails the whole transaction.
   [[nodiscard]] virtual absl::Status Write(Store& /*store*/) { return absl::OkStatus(); }
-  // Takes back what Write did in memory. Called if the transaction failed, for the newest operation
-  // first; also if Write was not called.
+  // Undoes the changes of Write in memory. Called if the transaction failed, in reverse order of
+  // posting, also if Write was not called.
   virtual void Undo() {}
   // Called after the commit, or with the error, in the order of posting.
   virtual void Finish(Store& /*store*/, const absl::Status& /*committed*/) {}
 
-  // ---- On the strand; without one on the storage thread. In the order of posting.
+  // ---- On the strand, or on the storage thread if there is no strand. In the order of posting.
 
   [[nodiscard]] virtual Strand* strand() noexcept { return nullptr; }
-  // Does to the state in memory what was written. May throw bad_alloc, and then the store fails:
-  // only a start can apply it.
+  // Applies the written change to the state in memory. May throw bad_alloc; the store then fails,
+  // because only a start can apply it.
   virtual void Apply() {}
-  // Makes the state visible. Called once for the operations of a transaction on a strand.
+  // Makes the state visible. Called once for all operations of a transaction on the same strand.
   virtual void Publish() {}
   virtual void Answer() {}
 };
 
 // Makes operations durable in the order of posting. One thread, the storage thread, takes all
-// pending operations. Consecutive operations with the same target are one transaction. After its
+// pending operations. Consecutive operations with the same target form one transaction. After its
 // commit, they are passed to their strands. Thread-safe.
 //
-// A refused transaction fails its operations and nothing else. After a fenced or unknown outcome
-// the store has failed: nothing more is written, on_failure is called once with the status, and
-// every operation fails.
+// A refused transaction fails only its own operations. After a fenced or unknown outcome the store
+// has failed: nothing more is written, on_failure is called once with the status, and every
+// operation fails.
 class CommitQueue {
  public:
-  // store: nobody else uses it from the first operation on. on_failure: on the storage thread.
+  // store: nobody else may use it after the first operation. on_failure: called on the storage
+  // thread.
   CommitQueue(std::unique_ptr<Store> store, std::function<void(const absl::Status&)> on_failure);
-  // Stop().
+  // Calls Stop().
   ~CommitQueue();
   CommitQueue(const CommitQueue&) = delete;
   CommitQueue& operator=(const CommitQueue&) = delete;
 
-  // Unbounded: the callers limit what they post.
+  // The queue is unbounded, so callers must bound what they post.
   void Post(std::shared_ptr<Operation> operation);
-  // Calls this on the storage thread when all operations posted before are committed or have
-  // failed. The status is that of its transaction, to which it adds nothing.
+  // Calls the function on the storage thread when all operations posted before are committed or
+  // have failed. The status is that of its transaction, to which it adds nothing.
   using Callback = std::function<void(Store&, const absl::Status&)>;
   void Call(Callback callback);
   // Fails the store, as an unknown outcome does: committed rows cannot be applied, or the store was
@@ -85,19 +86,19 @@ class CommitQueue {
   // are posted later are dropped.
   void Stop();
 
-  // A view of the store after all transactions so far. Waits for the storage thread, which also
-  // destroys the view. The view must be released before this stops.
-  // Errors: those of Store::OpenView; DataLoss if the store was removed or replaced, and then it
-  // fails; Unavailable if it failed before.
+  // Returns a view of the store after all transactions so far. Waits for the storage thread, which
+  // also destroys the view. The view must be released before the queue stops. Errors: those of
+  // Store::OpenView; DataLoss if the store was removed or replaced, after which it has failed;
+  // Unavailable if it failed before.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<StoreView>> OpenView();
 
-  // Checks whether there is room, so that a start without room says so before the first write
-  // fails. After the log is read, before the first Post.
+  // Checks whether there is room, so that a start without room reports it before the first write
+  // fails. Call it after the log was read and before the first Post.
   void CheckRoomAtStart();
 
-  // What is refused now. kLog and kCatalog: the newest transaction of that kind found no room, and
-  // there has been none since; or the start found none. With kCatalog the log still takes batches,
-  // in the room that it has of its own.
+  // The writes that are refused now. kLog and kCatalog: the newest transaction of that kind, or the
+  // start, found no room, and there has been none since. With kCatalog the log still accepts
+  // batches, in the space that it has allocated.
   enum class Refusal { kNothing, kCatalog, kLog, kEverything };
   [[nodiscard]] Refusal refusal() const;
 
@@ -109,23 +110,22 @@ class CommitQueue {
     std::array<std::int64_t, kBuckets.size() + 1> buckets{};
     double seconds = 0;
     std::int64_t failed_commits = 0;
-    // Operations that are pending or being written.
+    // Number of operations that are pending or being written.
     std::size_t queued = 0;
     Store::Sizes sizes;
   };
   [[nodiscard]] Statistics statistics() const;
 
  private:
-  // The store is no longer full when it has room for so many bytes, or for the batches that did not
-  // fit.
+  // The store is not full if it has room for this many bytes, or for the batches that did not fit.
   static constexpr std::uint64_t kLeastRoom = std::uint64_t{1} << 20;
   using Operations = std::span<std::shared_ptr<Operation>>;
 
   void Run();
-  // The operations of the first transaction, which come before the rest.
+  // Removes and returns the operations of the first transaction.
   [[nodiscard]] static Operations FirstTransaction(Operations operations);
-  // Commits a transaction and passes its operations on. Takes only as many as make a log
-  // transaction of a good size; returns how many.
+  // Commits a transaction and passes its operations on. Limits the number of appended operations by
+  // the size of the transaction; returns the number.
   std::size_t Commit(Operations operations);
   // Writes and commits. Leaves out operations that would make the transaction too large.
   // has_content: set if anything was appended.
@@ -133,15 +133,15 @@ class CommitQueue {
   void Undo(Operations operations);
   // Finishes the operations and passes them to their strands.
   void PassOn(Operations operations, const absl::Status& committed);
-  // On their strand.
+  // Runs on the strand of the operations.
   void Apply(Operations operations);
   void Count(const absl::Status& committed, bool to_catalog,
              std::chrono::duration<double> duration);
-  // The store's upkeep after a transaction with this outcome.
+  // Does the store's upkeep after a transaction with this outcome.
   void Maintain(Outcome outcome);
   // Checks whether a full store has room again. At most once in kRoomInterval.
   void CheckRoom();
-  // Fail, if the outcome is fenced or unknown.
+  // Calls Fail if the outcome is fenced or unknown.
   void HandleError(const absl::Status& status);
 
   const std::unique_ptr<Store> store_;

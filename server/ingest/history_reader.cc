@@ -84,7 +84,7 @@ bool HistoryReader::CheckNextSeries() {
   const absl::StatusOr<std::optional<HistorySeries>> next = store_.NextHistory(checked_);
   absl::Status status = next.status();
   if (absl::IsDataLoss(status)) {
-    // The list of the series is damaged, so none of them can be found any more.
+    // The list of the series is damaged, so no further series can be found.
     on_damage_(status);
     return false;
   }
@@ -93,7 +93,7 @@ bool HistoryReader::CheckNextSeries() {
     status = store_.ReadHistory(
         **next, {},
         [](std::int64_t /*start_s*/, std::string_view /*data*/) { return absl::OkStatus(); });
-    // After any other error it is read again.
+    // After any other error, the series is read again.
     if (status.ok() || absl::IsDataLoss(status)) checked_ = **next;
   }
   if (absl::IsDataLoss(status)) on_damage_(status);

@@ -280,7 +280,7 @@ class Recoverer {
     });
   }
 
-  // Replays the log: on return, all of it is counted.
+  // Replays the log. On return, all rows are applied.
   absl::Status ReadLog() {
     absl::Status status =
         store_.ReadLog([this](const StoredBatch& batch) { return ReadBatch(batch); });

@@ -39,7 +39,7 @@ class Verifier final : public StoreContents {
              " is invalid: ", std::string(checked.status().message()));
       return;
     }
-    // All declarations are in memory at once, and the names of the classes are not needed.
+    // All declarations are in memory at once, and the class names are not needed.
     checked->class_names.clear();
     models_.emplace(
         id, CheckedModel{.name = checked->name.ToString(), .declaration = *std::move(checked)});
@@ -51,7 +51,7 @@ class Verifier final : public StoreContents {
     }
   }
 
-  // Restores a temporary state from the snapshot, to see whether it is readable.
+  // Restores the snapshot to a temporary state to check that it is readable.
   void AddSnapshot(const StoredSnapshot& snapshot) override {
     CheckedModel* const model = FindModel(snapshot.model_id, "a snapshot");
     if (model == nullptr) return;
@@ -132,7 +132,8 @@ class Verifier final : public StoreContents {
     if (result_.problems_size() < kMostProblems) result_.add_problems(absl::StrCat(parts...));
   }
 
-  // Null, and reported, if there is no such model. what: belongs to the model.
+  // Returns null and reports a problem if there is no such model. what: the data that belongs to
+  // the model.
   CheckedModel* FindModel(std::int64_t id, const char* what) {
     const auto model = models_.find(id);
     if (model == models_.end()) {

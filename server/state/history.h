@@ -58,7 +58,7 @@ struct HistoryBucket {
 
 // Serializes the bucket as a store.v1.HistoryBucket.
 [[nodiscard]] std::string EncodeHistoryBucket(const HistoryBucket& bucket);
-// Errors: DataLoss when `data` is not a valid store.v1.HistoryBucket.
+// Errors: DataLoss if `data` is not a valid store.v1.HistoryBucket.
 [[nodiscard]] absl::StatusOr<HistoryBucket> DecodeHistoryBucket(std::string_view data);
 
 // The calibration of a model in buckets of a minute, an hour and a day, by the times of the rows of
@@ -97,7 +97,7 @@ class History {
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
   [[nodiscard]] RunningMoments& pairs() noexcept { return minute().pairs; }
 
-  // Closed buckets that are not known to be stored, in the order in which they closed.
+  // Closed buckets that may not be stored yet, in the order in which they closed.
   [[nodiscard]] const std::vector<Entry>& waiting() const noexcept { return waiting_; }
   // Drops the first `count` pending buckets, which are stored.
   void DropWaiting(std::size_t count) noexcept;

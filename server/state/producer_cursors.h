@@ -56,9 +56,9 @@ class ProducerCursors {
     // The hash of sequence number s is at index s % kRememberedContents.
     std::array<std::uint64_t, kRememberedContents> content_hashes{};
   };
-  // Replays the position in a log row: a batch with this number, or, without a hash, only that the
-  // producer was opened. Rows that the cursor already includes change nothing. Returns false when
-  // earlier numbers are missing.
+  // Replays the position in a row of the log: a batch with this number, or, without a hash, only
+  // the opening of the producer. Rows that the cursor already includes change nothing. Returns
+  // false if earlier numbers are missing.
   [[nodiscard]] bool Replay(const ProducerPosition& position,
                             std::optional<std::uint64_t> content_hash);
 

@@ -16,10 +16,10 @@ namespace calibd::server {
 
 struct StoredModel {
   std::int64_t id = 0;
-  // As the model was created, create_time set.
+  // As at the creation of the model, with create_time set.
   v1::Model declaration;
-  // A store.v1.ModelState: the newest snapshot, of all batches up to snapshot_log_id. Empty before
-  // the first one.
+  // A store.v1.ModelState: the newest snapshot, which covers all batches up to snapshot_log_id.
+  // Empty before the first one.
   std::string snapshot;
   std::int64_t snapshot_log_id = 0;
   // Batches with lower ids are not needed, as of the snapshot.
@@ -42,7 +42,7 @@ struct StoredSnapshot {
   std::int64_t log_id = 0;
   std::string_view data;
   std::int64_t first_log_id = 0;
-  // 0: no prediction has matured; a former value is kept then.
+  // 0: no prediction has matured; a previous value is kept then.
   std::int64_t matured_log_id = 0;
 };
 
@@ -72,33 +72,33 @@ struct HistoryRange {
 };
 using VisitHistory = std::function<absl::Status(std::int64_t start_s, std::string_view data)>;
 
-// The catalog of a store: models, positions of their producers, snapshots of their state, and
+// The catalog of a store: models, cursors of their producers, snapshots of their state, and
 // histories. All writes between Begin and Commit are one transaction. Errors: see Store.
 class StoreCatalog {
  public:
   virtual ~StoreCatalog() = default;
 
-  // ---- The start. An error of a visitor ends the reading.
+  // ---- The start. An error that a visitor returns ends the reading.
 
-  // By id, ascending.
+  // Visits the models by ascending id.
   [[nodiscard]] virtual absl::Status ReadModels(
       const std::function<absl::Status(const StoredModel&)>& visit) = 0;
   [[nodiscard]] virtual absl::Status ReadCursors(
       const std::function<absl::Status(const StoredCursor&)>& visit) = 0;
-  // Higher than the ids of all models that ever existed.
+  // Greater than the ids of all models so far.
   [[nodiscard]] virtual std::int64_t next_model_id() const = 0;
 
   // ---- Writing
 
   [[nodiscard]] virtual absl::Status Begin() = 0;
-  // Makes the writes since Begin durable, all or none: see OutcomeOf in store.h.
+  // Makes all writes since Begin durable, or none: see OutcomeOf in store.h.
   [[nodiscard]] virtual absl::Status Commit() = 0;
 
-  // The id was never used before.
+  // id: must never have been used before.
   [[nodiscard]] virtual absl::Status InsertModel(std::int64_t id, const v1::Model& declaration) = 0;
   // Deletes the model with its cursors, snapshot and history, but not its batches.
   [[nodiscard]] virtual absl::Status DeleteModel(std::int64_t id) = 0;
-  // These replace a row with the same key, if there is one.
+  // Each of these functions replaces the row with the same key, if there is one.
   [[nodiscard]] virtual absl::Status PutCursor(const StoredCursor& cursor) = 0;
   [[nodiscard]] virtual absl::Status PutSnapshot(const StoredSnapshot& snapshot) = 0;
   [[nodiscard]] virtual absl::Status PutHistory(const StoredBucket& bucket) = 0;
@@ -106,13 +106,13 @@ class StoreCatalog {
   [[nodiscard]] virtual absl::Status DeleteHistory(const HistorySeries& series,
                                                    std::int64_t before_s) = 0;
 
-  // ---- Histories, on any thread, beside the writes
+  // ---- Histories, on any thread, also during writes
 
   // Visits the committed buckets that start in the range, in order.
   [[nodiscard]] virtual absl::Status ReadHistory(const HistorySeries& series,
                                                  const HistoryRange& range,
                                                  const VisitHistory& visit) const = 0;
-  // The first series that is greater than `after` and has a bucket; unset if there is none.
+  // Returns the first series that is greater than `after` and has a bucket; unset if there is none.
   [[nodiscard]] virtual absl::StatusOr<std::optional<HistorySeries>> NextHistory(
       const HistorySeries& after) const = 0;
 };

@@ -23,7 +23,7 @@ struct StoredBatch {
   // A store.v1.LogRow.
   std::string_view data;
 };
-// An error ends the reading.
+// An error that it returns ends the reading.
 using VisitBatch = std::function<absl::Status(const StoredBatch&)>;
 using VisitData = std::function<absl::Status(std::string_view data)>;
 
@@ -36,34 +36,33 @@ struct LostTail {
     std::string data;
   };
 
-  // Where it is and which batches it held, for the server's log.
+  // Its place and its batches, for the server's log.
   std::string description;
-  // All of it was durable, so it was damaged later.
+  // True if all of it was durable, and was therefore damaged later.
   bool was_durable = false;
   // The batches that were found.
   std::vector<Batch> batches{};
 };
 
-// The log of a store: batches in the order in which they count. Ids of batches rise; there may be
-// gaps between them. The id of a committed batch is never used again, but that of a batch that was
-// rolled back may be.
-//
-// Errors of a store: see Store.
+// The log of a store: batches in the order in which they are applied. Ids ascend, and there may be
+// gaps between them. The id of a committed batch is never reused; that of a batch that was rolled
+// back may be. Errors: see Store.
 class StoreLog {
  public:
   virtual ~StoreLog() = default;
 
   // ---- The start
 
-  // Visits the committed batches in order, including released ones that are not deleted yet. Called
-  // once, after ReadModels, before anything else here. Errors also: those of visit.
+  // Visits the committed batches in order, including released ones that are not deleted yet. Call
+  // it once, after ReadModels and before any other function of the log. Errors: also those of
+  // visit.
   [[nodiscard]] virtual absl::Status ReadLog(const VisitBatch& visit) = 0;
-  // Everything that was read is consistent; releases these batches. Only after this does Close say
-  // that the store is whole.
+  // Call it when everything that was read is consistent; releases these batches. Only after this
+  // call, Close marks the store as undamaged.
   virtual void FinishRecovery(std::span<const std::int64_t> unneeded_log_ids) = 0;
   // Unreadable data after the last batch. Known after ReadLog.
   [[nodiscard]] virtual const std::optional<LostTail>& lost_tail() const = 0;
-  // No batch that was ever committed has a higher id. Known after ReadLog.
+  // No committed batch has a higher id. Known after ReadLog.
   [[nodiscard]] virtual std::int64_t last_log_id() const = 0;
 
   // ---- Writing
@@ -73,17 +72,18 @@ class StoreLog {
                                    std::string data) = 0;
   // Size of the appended batches that are neither committed nor rolled back; 0 without any.
   [[nodiscard]] virtual std::size_t appended_bytes() const = 0;
-  // Makes the appended batches durable, all or none: see OutcomeOf in store.h.
+  // Makes all appended batches durable, or none: see OutcomeOf in store.h.
   [[nodiscard]] virtual absl::Status CommitLog() = 0;
 
-  // Visits the data of these batches in the order of log_ids. They are needed, or appended.
+  // Visits the data of these batches in the order of log_ids. The batches must be needed or
+  // appended.
   [[nodiscard]] virtual absl::Status ReadBatches(std::span<const std::int64_t> log_ids,
                                                  const VisitData& visit) = 0;
 
-  // These committed batches are not needed once the current transaction commits, of the log or of
-  // the catalog. The store deletes them when it suits it.
+  // Releases committed batches once the current transaction, of the log or of the catalog, commits.
+  // The store deletes them at a time of its choice.
   virtual void ReleaseBatches(std::span<const std::int64_t> log_ids) = 0;
-  // The same, whether the current transaction commits or not.
+  // Releases committed batches whether or not the current transaction commits.
   virtual void DropBatches(std::span<const std::int64_t> log_ids) = 0;
 };
 

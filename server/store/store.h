@@ -21,8 +21,8 @@ enum class Outcome {
   kUnknown,
 };
 
-// The outcome of a transaction that ended with this status: that of CommitLog or Commit, or the
-// first error of a write in it. After any error the transaction must be rolled back.
+// Returns the outcome of a transaction that ended with this status, which is that of CommitLog or
+// Commit, or the first error of a write in it. After any error the transaction must be rolled back.
 [[nodiscard]] inline Outcome OutcomeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -48,9 +48,9 @@ class Store : public StoreLog, public StoreCatalog, public StoreMaintenance {
  public:
   // Undoes the writes of the current transaction. Must follow any error in it.
   virtual void Rollback() = 0;
-  // Ends the use of the store in order: the next start expects it to be exactly as it is now.
-  // Between transactions, after FinishRecovery, and only if nothing failed. Only the destructor may
-  // follow.
+  // Ends the use of the store properly: the next start expects exactly the current state. Call it
+  // between transactions, after FinishRecovery, and only if nothing failed. Only the destructor may
+  // be called afterwards.
   [[nodiscard]] virtual absl::Status Close() = 0;
 };
 

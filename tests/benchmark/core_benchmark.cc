@@ -1,4 +1,4 @@
-// Google Benchmark of core. `tests/benchmark/run` pairs each row with its baseline.
+// Google Benchmark of core. `tests/benchmark/run` compares each row with its baseline.
 #include <benchmark/benchmark.h>
 #ifdef CALIBD_WITH_OPENBLAS
 #include <cblas.h>
@@ -107,7 +107,7 @@ void Bootstrap(benchmark::State& state) {
   for (auto _ : state) {
     benchmark::DoNotOptimize(BootstrapTest(batch, MakeKernel(), {.replicates = 1000}, control));
   }
-  // The multiplications of the tiles with the counts alone, n^2 replicates / 2 of them.
+  // Only the multiplications of the tiles by the counts, n^2 replicates / 2 of them.
   state.counters["flop/s"] =
       benchmark::Counter(1e4 * 1e4 * 1000, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["memory"] = static_cast<double>(
@@ -121,7 +121,7 @@ BENCHMARK(Bootstrap)
     ->UseRealTime();
 
 #ifdef CALIBD_WITH_OPENBLAS
-// The most that a matrix product can do, for Bootstrap to be held against.
+// The maximum speed of a matrix product, for comparison with Bootstrap.
 void SgemmPeak(benchmark::State& state) {
   constexpr int kSize = 1024;
   std::vector<float> a(kSize * kSize, 0.5F);
@@ -150,7 +150,7 @@ void RunningBlocks(benchmark::State& state) {
 }
 BENCHMARK(RunningBlocks)->ArgNames({"b", "m"})->Args({2, 10})->Args({100, 10})->Args({2, 1000});
 
-// What the history counts of each prediction.
+// The statistics that the history counts for each prediction.
 void Reliability(benchmark::State& state) {
   const PredictionSet& set = Predictions(2000, static_cast<std::size_t>(state.range(0)));
   RunningReliability running;
@@ -169,7 +169,7 @@ void EvidenceAdd(benchmark::State& state) {
     for (std::size_t i = 0; i < 2048; i += rows) process.Add(batch.rows(i, rows));
   }
   state.SetItemsProcessed(2048 * static_cast<std::int64_t>(state.iterations()));
-  // Shown as seconds a prediction.
+  // Shown as seconds per prediction.
   state.counters["each"] = benchmark::Counter(
       2048, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
   state.counters["memory"] = static_cast<double>(EvidenceProcess::MaxMemory(m));

@@ -1,5 +1,5 @@
-// Google Benchmark of what the engine does with a batch, in one process and thread, as
-// seconds a prediction.
+// Google Benchmark of the engine's work for a batch, in one process and thread, as seconds per
+// prediction.
 #include <benchmark/benchmark.h>
 
 #include <optional>
@@ -15,7 +15,7 @@
 namespace calibd::server {
 namespace {
 
-// Not watched.
+// A model without monitoring.
 ModelDeclaration Declaration(std::size_t class_count) {
   ModelDeclaration declaration;
   declaration.name = {"benchmark", ""};
@@ -83,8 +83,8 @@ BENCHMARK_CAPTURE(Counting, canonical, Lens::Canonical(), 2, false)->Apply(SetSh
 BENCHMARK_CAPTURE(Counting, blocks_of_100, Lens::Canonical(), 100, false)->Apply(SetShapes);
 BENCHMARK_CAPTURE(Counting, top_label, Lens::TopLabel(), 2, false)->Apply(SetShapes);
 BENCHMARK_CAPTURE(Counting, class_wise, Lens::ClassWise(), 2, false)->Apply(SetShapes);
-// What the watch costs is the difference from `canonical`: evidence, that of each class, scores,
-// the search for rows that came before.
+// The cost of the watch is the difference from `canonical`: evidence, class evidence, scores, and
+// the detection of repeated rows.
 BENCHMARK_CAPTURE(Counting, watched, Lens::Canonical(), 2, true)->Apply(SetShapes);
 
 template <typename Float>

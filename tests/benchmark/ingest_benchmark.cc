@@ -1,7 +1,7 @@
-// What durable ingestion costs: calibd beside a gRPC server that only acknowledges, and the
-// store's commits beside a file that is appended to and synced. Each is measured in turn with
-// its baseline, round by round, as what a machine and its disk give changes from second to
-// second. Takes some 5 GB of TMPDIR while it runs.
+// The cost of durable ingestion: calibd compared with a gRPC server that only acknowledges, and the
+// store's commits compared with a file that is appended to and synced. Each measurement alternates
+// with its baseline, because the speed of a machine and its disk changes from second to second.
+// Needs about 5 GB in TMPDIR.
 #include <fcntl.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/server_credentials.h>
@@ -54,7 +54,7 @@ using Response = v1::StreamObservationsResponse;
 
 constexpr char kModel[] = "models/benchmark";
 constexpr std::size_t kClassCount = 10;
-// The work of one commit.
+// Size of one commit.
 constexpr std::size_t kBlobBytes = 40 << 10;
 
 [[noreturn]] void Die(const std::string& what) {
@@ -71,7 +71,7 @@ double PerSecond(std::int64_t count, Clock::duration duration) {
 }
 
 // Serves with gRPC alone, without calibd's relay, until it is killed. The limits are calibd's,
-// those of the environment too.
+// including those from the environment.
 int RunNoOpServer(const std::string& ready_file) {
   const std::array<const char*, 3> arguments{"no-op-server", "--listen", "127.0.0.1:0"};
   const auto parsed = server::ParseOptions(arguments.size(), arguments.data());
@@ -92,13 +92,13 @@ int RunNoOpServer(const std::string& ready_file) {
   while (true) pause();
 }
 
-// A producer's stream that keeps as many batches in flight as the server allows, for a time.
+// A producer's stream that keeps the maximum number of batches in flight, for a limited time.
 class Producer final : public grpc::ClientBidiReactor<Request, Response> {
  public:
-  // The batch to be sent with this number; none ends the stream before its time.
+  // Returns the batch with this number; null ends the stream early.
   using MakeBatch = std::function<Request*(std::int64_t sequence)>;
 
-  // duration: after it the stream is finished.
+  // duration: the time after which the stream is finished.
   Producer(v1::IngestService::Stub& stub, const std::string& model, MakeBatch make_batch,
            Seconds duration)
       : make_batch_(std::move(make_batch)), duration_(duration) {
@@ -110,7 +110,7 @@ class Producer final : public grpc::ClientBidiReactor<Request, Response> {
     StartCall();
   }
 
-  // Batches a second, from the server's Opened to its Finished.
+  // Returns batches per second, from Opened to Finished.
   double Wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return done_; });
@@ -180,7 +180,7 @@ class Producer final : public grpc::ClientBidiReactor<Request, Response> {
   bool finished_ = false;
   bool done_ = false;
   grpc::Status status_;
-  // None may be in flight before Opened.
+  // No batch may be in flight before Opened.
   std::int64_t max_in_flight_ = -1;
   std::int64_t first_sequence_ = 0;
   std::int64_t next_sequence_ = 0;

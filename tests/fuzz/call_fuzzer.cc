@@ -1,5 +1,5 @@
-// Calls of every method over a real connection to the real server. Whatever is called, the server
-// goes on, says what was wrong, and answers without a NaN.
+// Calls of every method over a real connection to the real server. After any call the server still
+// runs, reports what was wrong, and its responses contain no NaN.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <grpcpp/create_channel.h>
@@ -40,7 +40,7 @@ server::Options OptionsFor(const TemporaryFolder& folder) {
   options.listen = "127.0.0.1:0";
   options.http_listen = "127.0.0.1:0";
   options.data_dir = folder.path() / "data";
-  // So that no input takes long.
+  // Small limits, so that no input takes long.
   options.max_models = 8;
   options.model_memory_bytes = std::int64_t{1} << 20;
   options.state_memory_bytes = std::int64_t{4} << 20;
@@ -73,7 +73,7 @@ class ServedModels {
   [[nodiscard]] std::string data_folder() const { return folder_.path().string(); }
   [[nodiscard]] std::string Metrics() const { return HttpGet(http_address_, "/metrics").body; }
 
-  // So that the next input finds the server as this one did.
+  // So that the server is in the same state for the next input.
   void DeleteAll() const {
     grpc::ClientContext context;
     v1::ListModelsResponse listed;
@@ -104,7 +104,7 @@ std::string PathOf(const MethodDescriptor& method) {
   return "/" + method.service()->full_name() + "/" + method.name();
 }
 
-// The methods of the API by the type of their requests, which no two share.
+// The methods of the API by the types of their requests, which are all different.
 const std::map<std::string, const MethodDescriptor*>& Methods() {
   static const auto methods = [] {
     std::map<std::string, const MethodDescriptor*> found;
@@ -121,11 +121,11 @@ const std::map<std::string, const MethodDescriptor*>& Methods() {
   return methods;
 }
 
-// A call as it is on the wire.
+// A call on the wire.
 struct WireCall {
   std::string path;
   std::vector<std::string> messages;
-  // Unset when the path is not one of the API's.
+  // Unset if the path does not belong to the API.
   const MethodDescriptor* method = nullptr;
 };
 
@@ -156,7 +156,7 @@ WireCall ToWire(const fuzz::Call& call) {
   return wire;
 }
 
-// One call, its steps one after another.
+// One call, whose steps run one after another.
 class GenericCall {
  public:
   explicit GenericCall(const std::string& path) {
@@ -211,7 +211,7 @@ class GenericCall {
 
 void CheckResponse(const WireCall& call, const std::string& data) {
   if (call.method == nullptr) {
-    return;  // Of the health service, say.
+    return;  // For example, a method of the health service.
   }
   const std::unique_ptr<Message> response(
       MessageFactory::generated_factory()->GetPrototype(call.method->output_type())->New());
@@ -223,7 +223,7 @@ void CheckStatus(const WireCall& call, const grpc::Status& status) {
   static const std::set<grpc::StatusCode> unexpected = {
       grpc::UNKNOWN, grpc::INTERNAL, grpc::DATA_LOSS, grpc::DEADLINE_EXCEEDED, grpc::UNAVAILABLE};
   Require(!unexpected.contains(status.error_code()), call.path + ": " + status.error_message());
-  // gRPC itself answers what it cannot parse with UNIMPLEMENTED and nothing else.
+  // gRPC itself answers a request that it cannot parse with UNIMPLEMENTED and without details.
   Require(
       status.ok() || !status.error_message().empty() || status.error_code() == grpc::UNIMPLEMENTED,
       "an error says what was wrong");
@@ -240,13 +240,13 @@ void Perform(const WireCall& wire) {
   while (const std::optional<std::string> response = call.Read()) {
     CheckResponse(wire, *response);
     if (wire.method != nullptr && wire.method->name() == "WatchCalibration") {
-      call.Cancel();  // It would go on for ever.
+      call.Cancel();  // It would never end.
     }
   }
   CheckStatus(wire, call.Finish());
 }
 
-// Prometheus refuses all of the metrics otherwise.
+// Otherwise Prometheus would refuse all metrics.
 void CheckMetrics() {
   for (const char c : Served().Metrics()) {
     Require(c == '\n' || static_cast<unsigned char>(c) >= ' ',

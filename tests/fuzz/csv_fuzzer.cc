@@ -1,4 +1,4 @@
-// Readers of CSV. The first byte of an input says which one and with which options.
+// The readers of CSV. The first byte of an input selects the reader and its options.
 #include <cstdint>
 #include <sstream>
 #include <string>

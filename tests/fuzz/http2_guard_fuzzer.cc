@@ -1,6 +1,7 @@
-// The guard of HTTP/2 connections: an input is what client and server send, and the time between.
-// What passes does not depend on how it is cut into pieces, is what was sent unless a call or the
-// connection was ended or a GOAWAY refused later calls, and all memory is returned.
+// The guard of HTTP/2 connections. An input consists of the bytes of client and server, and the
+// time between them. The output does not depend on how the input is divided into pieces. It equals
+// the input unless a call or the connection was ended or a GOAWAY refused later calls. All memory
+// is released.
 #include <nghttp2/nghttp2.h>
 #include <spdlog/spdlog.h>
 
@@ -26,11 +27,11 @@ using testing::Require;
 constexpr std::string_view kPreface = NGHTTP2_CLIENT_MAGIC;
 constexpr std::size_t kMemory = std::size_t{4} << 20;
 constexpr std::size_t kMaxTimes = 1100;
-// Of what is sent at once.
+// Maximum number of pieces of the bytes that are sent at once.
 constexpr std::size_t kMaxPieces = 500;
 constexpr std::size_t kMaxZeros = 100'000;
 constexpr std::size_t kMaxSent = std::size_t{4} << 20;
-// What the guard may keep until more comes: of a preface or of a frame header.
+// Number of bytes that the guard may keep until more arrive: of a preface or a frame header.
 constexpr std::size_t kMaxKept = 24;
 
 std::string Uint32(std::uint32_t value) {
@@ -80,7 +81,7 @@ std::string ToBytes(const Http2Connection::Frame& frame) {
   return bytes;
 }
 
-// Whether a frame of this type begins after so many bytes.
+// Returns whether a frame of this type begins after this many bytes.
 bool HasFrame(std::string_view bytes, std::size_t after, std::uint8_t type) {
   FrameReader reader;
   std::string_view rest = bytes;
@@ -96,7 +97,7 @@ bool HasFrame(std::string_view bytes, std::size_t after, std::uint8_t type) {
 // One connection through the guard.
 class Connection {
  public:
-  // piece: so many bytes are passed on at once, more of what has many.
+  // piece: number of bytes that are passed on at once; larger for long inputs.
   Connection(bool restricted, std::size_t piece) : piece_(piece) {
     guard_ = std::make_unique<Http2Guard>(
         shared_, peer_, [restricted] { return restricted; }, now_);
@@ -110,7 +111,7 @@ class Connection {
     }
   }
 
-  // Ends it, and checks what must hold then.
+  // Ends the connection, and checks what must be true then.
   void Finish() {
     if (guard_->closed()) {
       const std::string client = to_client;
@@ -179,7 +180,7 @@ class Connection {
     std::string_view rest = bytes;
     const std::size_t size = std::max(piece_, bytes.size() / kMaxPieces);
     while (!rest.empty()) {
-      // A copy of its own, so that reading beyond it is noticed.
+      // A separate copy, so that reading beyond its end is detected.
       const std::string piece(rest.substr(0, size));
       rest.remove_prefix(piece.size());
       client ? guard_->FromClient(piece, now_, output_) : guard_->FromServer(piece, now_, output_);
@@ -216,7 +217,7 @@ class Connection {
   Http2Guard::Time now_{std::chrono::hours(1)};
   Http2Guard::Output output_;
   std::unique_ptr<Http2Guard> guard_;
-  // The size of to_server then.
+  // The size of to_server at that time.
   std::optional<std::size_t> retired_at_;
 };
 
@@ -233,7 +234,7 @@ CALIBD_FUZZ_MESSAGE(calibd::fuzz::Http2Connection, input) {
   pieces.Play(input);
   Require(whole.closed() == pieces.closed() && whole.to_client == pieces.to_client,
           "what reaches the client does not depend on the pieces");
-  // Of a frame for which the connection is closed, some bytes may have passed.
+  // Some bytes of a frame that closes the connection may have passed.
   Require(whole.to_server == pieces.to_server ||
               (whole.closed() && (whole.to_server.starts_with(pieces.to_server) ||
                                   pieces.to_server.starts_with(whole.to_server))),

@@ -1,6 +1,6 @@
-// HTTP requests: an input is what a connection sends. All answers are well-formed, and those to
-// valid requests do not depend on how the input is cut into pieces. (In pieces, the parser may
-// notice another fault of a malformed request first, or none before its end.)
+// HTTP requests. An input consists of the bytes of a connection. All responses are well-formed, and
+// those to valid requests do not depend on how the input is divided into pieces. (In pieces, the
+// parser may report a different fault of a malformed request, or none before its end.)
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
@@ -33,7 +33,7 @@ const HttpHandlers& Handlers() {
   return handlers;
 }
 
-// As it is sent.
+// Returns the response in its wire format.
 std::string Serialize(HttpResponse response, bool keep_alive, bool head) {
   FinishResponse(response, keep_alive, head);
   http::response_serializer<http::string_body> serializer(response);
@@ -58,8 +58,8 @@ void CheckWellFormed(const std::string& answer, bool head) {
   Require(!error && parser.is_done() && used == answer.size(), "an answer is well-formed");
 }
 
-// The answer to the request at the start of the input, which it takes away; unset when it is
-// incomplete or malformed. Input comes in pieces of so many bytes.
+// Removes the request at the start of the input and returns the response to it; unset if the
+// request is incomplete or malformed. piece: the number of bytes that the parser gets at a time.
 std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bool restricted) {
   HttpParser parser;
   LimitRequest(parser);
@@ -91,7 +91,7 @@ std::optional<std::string> Answer(std::string_view& input, std::size_t piece, bo
   const bool keep_alive = request.keep_alive() && response.result() == http::status::ok;
   std::string answer = Serialize(std::move(response), keep_alive, head);
   CheckWellFormed(answer, head);
-  // What was read too far belongs to the next request.
+  // Bytes that were read too far belong to the next request.
   input = keep_alive ? std::string_view(input.data() - buffer.size(), input.size() + buffer.size())
                      : std::string_view();
   return answer;
@@ -113,7 +113,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   for (const bool restricted : {false, true}) {
     const std::vector<std::string> whole = AnswerAll(input, size, restricted);
-    // Beast applies the limit of a header to what is incomplete alone.
+    // Beast applies the limit of a header only to incomplete headers.
     if (size <= kMaxHttpHeaderBytes) {
       Require(AnswerAll(input, 1, restricted) == whole, "answers do not depend on the pieces");
       Require(AnswerAll(input, 7, restricted) == whole, "answers do not depend on the pieces");

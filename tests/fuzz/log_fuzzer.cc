@@ -1,6 +1,7 @@
-// The log's files: an input says what is committed and how the files are damaged afterwards.
-// What is read then is what was committed, except for a last frame that is reported, or the damage
-// is noticed. With hashes made to fit the damage, nothing is required but an orderly error.
+// The files of the log. An input describes commits and later damage to the files. The batches that
+// are read afterwards are the committed ones, except for a last frame that is reported; otherwise
+// the damage must be detected. If the hashes are recomputed after the damage, only a proper error
+// is required.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -51,7 +52,7 @@ void Store(const Structure& structure, std::uint64_t offset, std::string& bytes)
   std::memcpy(bytes.data() + offset, &structure, sizeof(structure));
 }
 
-// Makes the hashes of the frame fit its contents. Returns where the next one begins.
+// Recomputes the hashes of the frame. Returns the offset of the next frame.
 std::uint64_t FixFrame(std::uint64_t offset, std::uint64_t salt, std::string& bytes) {
   auto frame = Load<LogFrameHeader>(bytes, offset);
   std::string headers;
@@ -162,7 +163,7 @@ class Log {
     for (const DamagedLog::Damage& one : damage) DoDamage(one, segments_);
   }
 
-  // False when the damage was noticed.
+  // Returns false if the damage was detected.
   bool Read() {
     std::size_t read = 0;
     const absl::Status status = Open([&](const StoredBatch& batch) {
@@ -184,7 +185,7 @@ class Log {
     return true;
   }
 
-  // Reads single batches, and goes on.
+  // Reads single batches, and appends further ones.
   void Use() {
     for (std::int64_t id = log_->first_log_id(); id < log_->next_log_id(); ++id) {
       const absl::StatusOr<std::string> data = log_->ReadBatch(id);

@@ -21,7 +21,7 @@ constexpr int kMaxDepth = 6;
 constexpr int kMaxChanges = 4;
 constexpr std::size_t kMaxAddedBytes = 64;
 
-// The message and all that are set within it.
+// Adds the message and all messages in its fields.
 void Collect(Message& message, std::vector<Message*>& out) {
   out.push_back(&message);
   const Reflection& reflection = *message.GetReflection();
@@ -115,7 +115,7 @@ bool MessageMutator::ChangeSingular(Message& message, const Field& field, int de
     return true;
   }
   if (present) {
-    return false;  // What is in it is drawn by itself.
+    return false;  // Its contents are drawn separately.
   }
   Message& added = *reflection.MutableMessage(&message, &field);
   for (std::size_t i = Below(3); i > 0; --i) ChangeField(added, depth + 1);

@@ -29,11 +29,12 @@ class MessageMutator {
   std::size_t Below(std::size_t bound);
   bool OneIn(std::size_t n) { return Below(n) == 0; }
   void ChangeOnce(Message& message);
-  // False if there is nothing to change in the field that was drawn.
+  // Returns false if nothing can be changed in the field that was drawn.
   bool ChangeField(Message& message, int depth);
   bool ChangeSingular(Message& message, const Field& field, int depth);
   bool ChangeRepeated(Message& message, const Field& field, int depth);
-  // index: of a repeated field, its size to append; -1 for a singular field.
+  // index: for a repeated field; its size means that an element is appended. -1 for a singular
+  // field.
   void ChangeScalar(Message& message, const Field& field, int index);
 
   template <typename Number>

@@ -1,4 +1,4 @@
-// Readers of NumPy files: each input is read as predictions and as labels.
+// The readers of NumPy files: each input is read as predictions and as labels.
 #include <cstdint>
 #include <sstream>
 #include <string>

@@ -7,7 +7,7 @@
 
 namespace calibd::testing {
 
-// Ends the process when the condition does not hold, so that libFuzzer saves the input.
+// Ends the process if the condition is false, so that libFuzzer saves the input.
 inline void Require(bool condition, std::string_view what) {
   if (!condition) {
     std::cerr << "not so: " << what << std::endl;

@@ -1,6 +1,6 @@
-// What the store holds of a model: an input is restored as a start does it, more is observed, and
-// what calibd then answers is computed. Invalid blobs are DATA_LOSS, answers hold no NaN, and what
-// is saved can be restored.
+// The stored data of a model. An input is restored as at a start, more observations are added, and
+// the responses are computed. Invalid data gives DATA_LOSS, responses contain no NaN, and the saved
+// state can be restored.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -29,9 +29,9 @@ using testing::Require;
 
 constexpr std::size_t kModelMemoryBytes = std::size_t{8} << 20;
 constexpr std::size_t kMaxProducers = 4;
-// No model comes to sums whose squares are not finite.
+// No model reaches sums whose squares are not finite.
 constexpr double kGreatestReal = 1e100;
-// Of rows, whose times are checked with their frames: the year 2255.
+// For rows, whose times are checked together with their frames: the year 2255.
 constexpr std::int64_t kGreatestTime = (std::int64_t{1} << 53) - 1;
 // 2026-01-01.
 constexpr microseconds kNow{1'767'225'600'000'000};
@@ -42,7 +42,7 @@ std::unique_ptr<Model> MakeModel(const ModelDeclaration& declaration) {
                                  nullptr);
 }
 
-// A row of the log, as a start reads it. False when the start would end there.
+// Replays a row of the log as at a start. Returns false if the start would end there.
 bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Model& model) {
   const auto row = DecodeRow(data, model.declaration().class_count);
   if (!row.ok()) {
@@ -104,7 +104,7 @@ v1::Observations ValidObservations(const ModelDeclaration& declaration) {
   return observations;
 }
 
-// What clients send, if it is valid.
+// Adds observations from a client, if they are valid.
 void Observe(const v1::Observations& observations, std::int64_t log_id, Model& model) {
   const LogRow row = Decode(observations, model.declaration());
   if (row.As<ObservationsRow>() != nullptr) {
@@ -125,7 +125,7 @@ void DescribeLenses(const ModelSnapshot& snapshot) {
   }
 }
 
-// As GetCalibration.
+// Like GetCalibration.
 void DescribeCalibration(Model& model) {
   model.Publish();
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
@@ -149,7 +149,7 @@ void DescribeCalibration(Model& model) {
   DescribeLenses(*snapshot);
 }
 
-// As GetHistory.
+// Like GetHistory.
 void DescribeHistory(const fuzz::StoredModel& input, const Model& model) {
   for (const HistoryResolution resolution : kHistoryResolutions) {
     std::vector<History::Entry> entries;

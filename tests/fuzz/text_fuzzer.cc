@@ -1,5 +1,5 @@
 // Short texts from clients and command lines: names, page tokens, addresses, durations, times,
-// lenses, bins. The first byte of an input says which one; what is accepted must survive being
+// lenses, bins. The first byte of an input selects the kind. Accepted text must survive being
 // written and read again.
 #include <cstdint>
 #include <string>

@@ -19,14 +19,14 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
 
-// Most inputs that libFuzzer tries while it shrinks one are no messages.
+// Most inputs that libFuzzer tries while it shrinks an input are not messages.
 class IgnoreErrors final : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int /*line*/, google::protobuf::io::ColumnNumber /*column*/,
                 const std::string& /*message*/) override {}
 };
 
-// Returns its size; 0 when there is no room for it.
+// Returns the size of the text; 0 if there is no room for it.
 std::size_t Print(const Message& message, std::uint8_t* out, std::size_t max_size) {
   TextFormat::Printer printer;
   printer.SetUseShortRepeatedPrimitives(true);

@@ -9,12 +9,12 @@
 
 namespace calibd::testing {
 
-// False when the text is not such a message.
+// Returns false if the text is not such a message.
 [[nodiscard]] bool ParseText(const std::uint8_t* data, std::size_t size,
                              google::protobuf::Message& message);
 
-// The functions of libFuzzer that mutate and combine inputs, over messages in text form. scratch:
-// of the inputs' type, its content is overwritten.
+// The functions of libFuzzer that mutate and combine inputs, for messages in text format. scratch:
+// has the inputs' type; its content is overwritten.
 [[nodiscard]] std::size_t MutateText(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                      unsigned seed, google::protobuf::Message& scratch);
 [[nodiscard]] std::size_t CrossOverTexts(const std::uint8_t* data1, std::size_t size1,
@@ -22,7 +22,7 @@ namespace calibd::testing {
                                          std::uint8_t* out, std::size_t max_size, unsigned seed,
                                          google::protobuf::Message& scratch);
 
-// Whether no real of the message is a NaN or has a greater magnitude.
+// Returns true if no real in the message is NaN or has a larger magnitude.
 [[nodiscard]] bool HasRealsWithin(const google::protobuf::Message& message, double greatest);
 [[nodiscard]] inline bool IsFinite(const google::protobuf::Message& message) {
   return HasRealsWithin(message, std::numeric_limits<double>::max());
@@ -30,8 +30,8 @@ namespace calibd::testing {
 
 }  // namespace calibd::testing
 
-// Defines a fuzz target whose inputs are messages of this type in protobuf's text form, which
-// people can read and write. The body follows, as that of a function void(const Type& input).
+// Defines a fuzz target whose inputs are messages of this type in protobuf's text format, which
+// people can read and write. It is followed by the body of a function void(const Type& input).
 #define CALIBD_FUZZ_MESSAGE(Type, input)                                                          \
   static void FuzzMessage(const Type& input);                                                     \
   extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {             \

@@ -1,5 +1,5 @@
-// Every instruction set that this CPU has gives the same evidence as scalar code, and sums
-// over a long stream do not drift.
+// Every instruction set of this CPU gives the same evidence as scalar code, and sums over a long
+// stream do not drift.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -71,7 +71,7 @@ TEST(EvidencePrecisionTest, AMillionPredictionsDoNotDrift) {
   for (std::size_t i = 0; i < kTimes; ++i) process.Add(set.view());
   const EvidenceState state = process.Save();
 
-  // What one pass adds, in long double.
+  // The sums that one pass adds, in long double.
   testing::ReferenceExperts reference(*features, kDefaultTolerance);
   std::vector<long double> log_w(kExpertCount);
   long double square_sum = 0;
@@ -96,13 +96,13 @@ TEST(EvidencePrecisionTest, AMillionPredictionsDoNotDrift) {
   expect_all(state.all.class_expected, reference.class_expected());
   EXPECT_NEAR(state.square_sum / static_cast<double>(kTimes * square_sum), 1, 1e-11);
   EXPECT_EQ(state.count, static_cast<std::int64_t>(kDistinct * kTimes));
-  // Experts that bet the same whatever the past: the sum of a million logarithms.
+  // Experts whose bets do not depend on the past: the sum of a million logarithms.
   for (std::size_t j = 0; j < kExpertCount; ++j) {
     const ExpertKind kind = kExperts[j].kind;
     if (kind != ExpertKind::kPower && kind != ExpertKind::kUniformShare) continue;
     EXPECT_NEAR(state.log_e[j] / static_cast<double>(kTimes * log_w[j]), 1, 1e-10) << j;
   }
-  // The estimate is that of the sums themselves.
+  // The estimate follows from the sums.
   long double norm2 = 0;
   for (const double value : state.all.witness) norm2 += static_cast<long double>(value) * value;
   const long double n = kDistinct * kTimes;

@@ -1,4 +1,4 @@
-// Every instruction set that this CPU has gives the bits of the scalar terms.
+// Every instruction set of this CPU gives the bits of the scalar terms.
 #include "pair_terms.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::ForEachTarget;
 constexpr Distance kDistances[] = {Distance::kTotalVariation, Distance::kCityblock,
                                    Distance::kEuclidean, Distance::kSquaredEuclidean};
 
-// Some predictions are certain, right or wrong, and one has a zero with a sign.
+// Some predictions are certain, right or wrong, and one contains a negative zero.
 PredictionSet Predictions(std::size_t n, std::size_t m) {
   PredictionSet set;
   Generator::Create(GeneratorSpec::M2(m), n + m)->Draw(n, set);

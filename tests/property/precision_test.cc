@@ -1,5 +1,5 @@
-// float32 against float64, as a fraction of the standard deviation of the estimate under
-// the null hypothesis: what matters for a decision, also where the estimate is near 0.
+// float32 compared with float64, as a fraction of the standard deviation of the estimate under the
+// null hypothesis. This is what matters for a decision, also for estimates near 0.
 #include <gtest/gtest.h>
 
 #include <cmath>

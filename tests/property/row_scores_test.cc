@@ -1,4 +1,4 @@
-// Every instruction set that this CPU has gives the same bits, in whatever company a row comes.
+// Every instruction set of this CPU gives the same bits, whatever the other rows are.
 #include "row_scores.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(RowScoresTest, EqualTheirDefinitions) {
   });
 }
 
-// From the floor to above 1, and close to 1 on both sides where the logarithm is small.
+// From the floor to above 1, and on both sides of 1, where the logarithm is small.
 TEST(RowScoresTest, LogLossIsExactToThreeUlp) {
   std::vector<double> values{
       0, kLogLossFloor,          0.5,   std::sqrt(0.5), std::nextafter(1.0, 0),

@@ -9,7 +9,7 @@
 
 namespace calibd::testing {
 
-// Runs body once with each instruction set that this CPU has, and without any.
+// Runs body once with each instruction set of this CPU, and once without any.
 template <typename Body>
 void ForEachTarget(const Body& body) {
   hwy::SetSupportedTargetsForTest(0);

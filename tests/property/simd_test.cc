@@ -1,4 +1,4 @@
-// Every instruction set that this CPU has gives the same estimates as scalar code.
+// Every instruction set of this CPU gives the same estimates as scalar code.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -74,7 +74,7 @@ TEST(SimdTest, EveryTargetAgreesWithScalarCode) {
           EXPECT_NEAR(simd.float64.biased, scalar.float64.biased, 1e-12 * scale);
           EXPECT_NEAR(simd.float32.unbiased, scalar.float32.unbiased, 1e-5 * scale);
           EXPECT_NEAR(simd.float32.biased, scalar.float32.biased, 1e-5 * scale);
-          // The same draws, of H in single precision.
+          // The draws are equal; H is in single precision.
           const double spread = scalar.bootstrap.replicate_standard_deviation;
           EXPECT_NEAR(simd.bootstrap.statistic, scalar.bootstrap.statistic, 1e-12 * scale);
           EXPECT_NEAR(simd.bootstrap.replicate_mean, scalar.bootstrap.replicate_mean,
@@ -92,8 +92,8 @@ TEST(SimdTest, EveryTargetAgreesWithScalarCode) {
 }
 
 TEST(SimdTest, HostilePredictionsStayFinite) {
-  // Every row equal; one-hot rows; one class never seen; m = 1000 with n = 2; a tiny and a
-  // huge bandwidth.
+  // All rows equal; certain predictions; one class that never occurs; m = 1000 with n = 2; a tiny
+  // and a huge bandwidth.
   std::vector<PredictionSet> sets(3);
   for (int i = 0; i < 40; ++i) {
     sets[0].probabilities.insert(sets[0].probabilities.end(), {0.2, 0.3, 0.5});

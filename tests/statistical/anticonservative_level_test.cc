@@ -1,9 +1,8 @@
-// The size of the tests that reject calibrated models too often, on the reference
-// model M1 with n = 250, m = 10 (Widmann et al. 2019, Sec. 7) at level .05: their
-// caveats say so, and these tests hold the caveats to it. Seeds are fixed. The number
-// of rejections in S simulations is Binomial(S, size). A measured size of S0 = 1000
-// simulations (4000 for the CME test) and a new one differ by less than 5 standard
-// deviations of their difference but with probability 1e-6.
+// The size of the tests that reject calibrated models too often, on the reference model M1 with n =
+// 250, m = 10 (Widmann et al. 2019, Sec. 7) at level .05. Their caveats state it, and these tests
+// check the caveats. Seeds are fixed. The number of rejections in S simulations is Binomial(S,
+// size). The probability that a measured size of S0 = 1000 simulations (4000 for the CME test) and
+// a new one differ by more than 5 standard deviations of their difference is 1e-6.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,7 +57,7 @@ TEST(AnticonservativeLevelTest, CmeTestRejectsTooOftenAtFewObservations) {
 }
 
 TEST(AnticonservativeLevelTest, CmeTestNearsItsLevelWithObservations) {
-  // Chi-square is right to within .01 here.
+  // Chi-square is accurate to .01 here.
   constexpr int kSimulations = 300;
   EXPECT_NEAR(CmeRejectionRate(GeneratorSpec::M1(), 4000, kSimulations), kLevel,
               0.01 + 5 * std::sqrt(kLevel * (1 - kLevel) / kSimulations));
@@ -79,8 +78,8 @@ TEST(AnticonservativeLevelTest, ConsistencyResamplingDetectsMiscalibration) {
 }
 
 TEST(AnticonservativeLevelTest, ConsistencyResamplingRejectsMoreOftenWithFinerBins) {
-  // Most of ten bins a class hold one observation. Rows drawn twice then share a bin,
-  // so that fewer bins of replicates are off: each sample is rejected.
+  // Most of the ten bins per class hold one observation. Rows that are drawn twice then share a
+  // bin, so that fewer bins of a replicate deviate, and every sample is rejected.
   EXPECT_GE(ConsistencyRejectionRate(UniformBins{10}, 50), 0.95);
   constexpr int kSimulations = 300;
   const double coarse = ConsistencyRejectionRate(UniformBins{2}, kSimulations);

@@ -33,7 +33,7 @@ inline PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_
   return set;
 }
 
-// Labels from g^(1/T), normalised: the model is overconfident for T > 1.
+// Draws labels from g^(1/T), normalised: the model is over-confident for T > 1.
 inline void LabelAtTemperature(PredictionSet& set, double temperature, std::size_t first,
                                std::uint64_t seed) {
   std::mt19937_64 rng(seed);
@@ -51,7 +51,7 @@ inline void RoundProbabilities(PredictionSet& set, int decimals) {
   for (double& value : set.probabilities) value = std::round(value * unit) / unit;
 }
 
-// The kernel of a stream whose bandwidth is the median of its first 500 predictions.
+// The kernel for a stream, with the median of its first 500 predictions as bandwidth.
 inline Kernel MedianKernel(const PredictionSet& warmup) {
   return *Kernel::ExponentialTotalVariation(
       *MedianBandwidth(warmup.probabilities, warmup.class_count));
@@ -61,7 +61,7 @@ inline std::shared_ptr<const RandomFeatures> FeaturesOf(const GeneratorSpec& spe
   return *RandomFeatures::Create(KernelOf(spec), spec.alpha.size());
 }
 
-// First prediction at which `reached` holds, counted from 1, or n + 1.
+// The first prediction at which `reached` is true, counted from 1, or n + 1.
 template <typename Reached>
 std::size_t FirstTime(const PredictionSet& set,
                       const std::shared_ptr<const RandomFeatures>& features,
@@ -78,7 +78,7 @@ inline bool EvidenceCrossed(const EvidenceReading& reading) {
   return reading.maximum.log_value >= -std::log(kLevel);
 }
 
-// Share of streams in which E >= 20 after any of their predictions. stream(i): the i-th.
+// The share of streams with E >= 20 after any of their predictions. stream(i): returns stream i.
 template <typename Stream>
 double AlarmRate(const std::shared_ptr<const RandomFeatures>& features, int simulations,
                  double tolerance, const Stream& stream) {

@@ -1,7 +1,7 @@
 // What the evidence promises, however often one looks: false alarms, run lengths, coverage.
-// How soon it finds what is wrong is in monitoring_page_test.cc. Seeds are fixed. With S
-// simulations a count at rate p is Binomial(S, p); bounds are 5 standard deviations away, a
-// false-failure probability below 1e-6. CALIBD_TEST_REPETITIONS multiplies the simulations.
+// monitoring_page_test.cc measures how soon errors are detected. Seeds are fixed. With S
+// simulations a count at rate p is Binomial(S, p); bounds are 5 standard deviations away, which
+// gives a false-failure probability below 1e-6. CALIBD_TEST_REPETITIONS multiplies the simulations.
 #include "calibd/core/evidence.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ using testing::LabelAtTemperature;
 using testing::Margin;
 using testing::Repeated;
 
-// Kept with the test's report.
+// Adds the value to the report of the test.
 void Record(const std::string& name, double value) {
   ::testing::Test::RecordProperty(name, std::to_string(value));
 }
@@ -58,8 +58,9 @@ TEST(EvidenceLevelTest, FalseAlarmsStayBelowTheLevelWhenPolledAtEveryPrediction)
       ++models;
     }
   }
-  // All models together are 1800 streams: at the rate of .03 that a mixture over experts has, whose
-  // wealth is shared, the level is 5 standard deviations away, and a rate of .07 would be found.
+  // All models together are 1800 streams. A mixture over experts has a rate of .03, because its
+  // wealth is shared; the level is 5 standard deviations above it, and a rate of .07 would be
+  // detected.
   EXPECT_LE(sum / models, kLevel);
 }
 
@@ -81,7 +82,7 @@ Mean MeanOf(const std::vector<std::size_t>& values) {
 
 TEST(DriftLevelTest, AverageRunLengthsAreAtLeastThePromisedOnes) {
   constexpr double kRunLength = 300;
-  // Runs are cut off, which makes their mean smaller.
+  // Runs are truncated, which makes their mean smaller.
   constexpr std::size_t kLongest = 1500;
   const double threshold = DriftThreshold(kRunLength);
   for (const std::size_t m : {2u, 10u}) {
@@ -105,14 +106,14 @@ TEST(DriftLevelTest, AverageRunLengthsAreAtLeastThePromisedOnes) {
     Record("cusum_m" + std::to_string(m), c.mean);
     EXPECT_GE(r.mean + 5 * r.error, kRunLength) << "m=" << m;
     EXPECT_GE(c.mean + 5 * c.error, kRunLength) << "m=" << m;
-    // Shiryaev-Roberts grows by 1 a prediction where nothing is bet: it does alarm, sooner or
-    // later, and so is not merely silent.
+    // Without bets, Shiryaev-Roberts increases by 1 per prediction: it raises an alarm sooner or
+    // later.
     EXPECT_LE(r.mean, 4 * kRunLength) << "m=" << m;
   }
 }
 
 TEST(DriftPowerTest, AChangeIsDetectedSoonAfterALongCalibratedPeriod) {
-  // Measured: 87 predictions in the median after 3000 without a change.
+  // Measured: 87 predictions (median) after 3000 without a change.
   constexpr std::size_t kCalm = 3000;
   const double threshold = DriftThreshold(1e6);
   const auto features = FeaturesOf(GeneratorSpec::M1());
@@ -137,7 +138,8 @@ TEST(ConfidenceSequenceTest, HoldsAtAllPredictionsSimultaneously) {
   some.pi = 0.3;
   for (const GeneratorSpec& spec : {GeneratorSpec::M1(), some, GeneratorSpec::M3()}) {
     const auto features = FeaturesOf(spec);
-    // KCE from so many that it is known to a percent; SKCE is 0 for the calibrated model.
+    // KCE from so many observations that it is accurate to a percent; the SKCE of the calibrated
+    // model is 0.
     auto many = *EvidenceProcess::Create(features);
     many.Add(Draw(spec, 50000, 7).view());
     const double kce = spec.pi == 0 ? 0 : std::sqrt(*many.Read().skce_unbiased);
@@ -174,8 +176,9 @@ TEST(ConfidenceSequenceTest, HoldsAtAllPredictionsSimultaneously) {
     const double allowed = kLevel + Margin(kLevel, simulations);
     EXPECT_LE(static_cast<double>(missed_above) / simulations, allowed) << model;
     EXPECT_LE(static_cast<double>(missed_below) / simulations, allowed) << model;
-    // The bounds are of use: the lower one leaves zero behind; |d|^2 is .9 and less in the mean,
-    // and 4 sqrt(.9 / 1500) is what log log n and a level of .05 make of its root.
+    // The bounds are useful: the lower one exceeds zero. The mean of
+    // d
+    // ^2 is at most .9, and log log n and a level of .05 make its root 4 sqrt(.9 / 1500).
     if (spec.pi == 1) {
       EXPECT_EQ(above_zero, simulations);
     }
@@ -183,8 +186,8 @@ TEST(ConfidenceSequenceTest, HoldsAtAllPredictionsSimultaneously) {
   }
 }
 
-// Of two classes: always the same prediction, `confidence` for class 0, and one in 1 / error
-// labels is of class 1.
+// Two classes: always the same prediction, `confidence` for class 0; one in 1 / error labels is
+// class 1.
 PredictionSet DrawConfident(double confidence, double error, std::size_t n, std::uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::bernoulli_distribution is_wrong(error);
@@ -220,8 +223,8 @@ TEST(ConfidenceSequenceTest, TheLowerBoundHoldsForConfidentModelsThatAreCalibrat
   }
 }
 
-// Share of streams whose upper bound of the SKCE, from the blocks of 2, is ever below it.
-// useful: what is left of the bound's distance at the end. draw(i): the i-th stream.
+// The share of streams whose upper bound of the SKCE, from blocks of size 2, is ever below it.
+// useful: the maximum distance of the bound at the end. draw(i): returns stream i.
 template <typename DrawStream>
 double UpperMissRate(const Kernel& kernel, double skce, double useful, const DrawStream& draw) {
   const int simulations = Repeated(300);
@@ -248,14 +251,16 @@ TEST(ConfidenceSequenceTest, TheUpperBoundHoldsAtAllBlocksSimultaneously) {
   const auto stream = [](const GeneratorSpec& spec) {
     return [spec](std::uint64_t seed) { return Draw(spec, 4000, seed); };
   };
-  // 2000 values whose deviation is below 1 bound their mean to .08.
+  // 2000 values with a standard deviation below 1 determine their mean to .08.
   const double useful = 0.08 + 5 / std::sqrt(2000);
-  // Calibrated: 0 whatever the kernel is.
+  // For a calibrated model it is 0 with any kernel.
   const double calibrated =
       UpperMissRate(KernelOf(GeneratorSpec::M1()), 0, useful, stream(GeneratorSpec::M1()));
   Record("calibrated", calibrated);
   EXPECT_LE(calibrated, allowed);
-  // With a kernel of 1 everywhere (but for 1e-9) SKCE = |E d|^2, and E d = pi (beta - E g).
+  // With a kernel that is 1 everywhere (up to 1e-9), SKCE =
+  // E d
+  // ^2, and E d = pi (beta - E g).
   const GeneratorSpec spec = GeneratorSpec::M2();
   double skce = 0;
   for (std::size_t k = 0; k < spec.beta.size(); ++k) {
@@ -269,7 +274,7 @@ TEST(ConfidenceSequenceTest, TheUpperBoundHoldsAtAllBlocksSimultaneously) {
 }
 
 TEST(ConfidenceSequenceTest, TheUpperBoundHoldsForConfidentModelsThatErr) {
-  // While no error was seen all values are about equal.
+  // While there was no error, all values are nearly equal.
   const double allowed = kLevel + Margin(kLevel, Repeated(300));
   struct Case {
     double confidence;
@@ -290,7 +295,11 @@ TEST(ConfidenceSequenceTest, TheUpperBoundOfKceHoldsForConfidentModelsThatErr) {
   const int simulations = Repeated(100);
   for (const auto& [confidence, error] : std::vector<std::pair<double, double>>{
            {0.95, 0.1}, {0.99, 0.05}, {0.999, 0.01}, {1, 0.01}}) {
-    // Of one prediction |phi| = 1, and so KCE = |E d|.
+    // For a single prediction
+    // phi
+    // = 1, and therefore KCE =
+    // E d
+    // .
     const double kce = std::numbers::sqrt2 * (error - (1 - confidence));
     int missed = 0;
     for (int i = 0; i < simulations; ++i) {
@@ -324,12 +333,12 @@ TEST(ProjectionTestTest, HasItsLevelAtOneLook) {
     }
   }
   Record("size", static_cast<double>(rejected) / simulations);
-  // A martingale central limit: the size at n = 500 may be off by .01.
+  // By a martingale central limit theorem; the size at n = 500 may deviate by .01.
   EXPECT_NEAR(static_cast<double>(rejected) / simulations, kLevel,
               Margin(kLevel, simulations) + 0.01);
 }
 
-// A stream dealt out to 8 replicas, prediction by prediction.
+// Distributes a stream over 8 replicas, prediction by prediction.
 std::vector<EvidenceState> DealOut(const PredictionSet& set,
                                    const std::shared_ptr<const RandomFeatures>& features) {
   constexpr std::size_t kParts = 8;
@@ -395,7 +404,7 @@ TEST(CombinedEvidenceTest, FalseAlarmsOfCombinedPartsStayBelowTheLevel) {
   EXPECT_LE(static_cast<double>(alarms) / simulations, kLevel + Margin(kLevel, simulations));
 }
 
-// How many of `rejected` from `first` on, as a share of all that are.
+// The share of rejected hypotheses from `first` on among all rejected ones.
 double FalseShare(const std::vector<bool>& rejected, std::size_t first) {
   const auto all = std::count(rejected.begin(), rejected.end(), true);
   const auto of_null =
@@ -404,8 +413,8 @@ double FalseShare(const std::vector<bool>& rejected, std::size_t first) {
 }
 
 TEST(EbhTest, KeepsTheFalseDiscoveryRateUnderTheWorstDependence) {
-  // With probability alpha, spread over the sizes k, k hypotheses at random have e = K / (alpha k)
-  // and all others 0: each mean is 1, and the false discovery rate is alpha, not less.
+  // With probability alpha, distributed over the sizes k, k random hypotheses have e = K / (alpha
+  // k) and all others 0. Each mean is then 1, and the false discovery rate is exactly alpha.
   constexpr std::size_t kHypotheses = 8;
   constexpr double kAlpha = 0.2;
   const int simulations = Repeated(40000);
@@ -420,7 +429,7 @@ TEST(EbhTest, KeepsTheFalseDiscoveryRateUnderTheWorstDependence) {
       const std::size_t k = 1 + rng() % kHypotheses;
       std::shuffle(order.begin(), order.end(), rng);
       for (std::size_t j = 0; j < k; ++j) {
-        // A hair more, so that rounding does not decide.
+        // Slightly more, so that rounding does not decide.
         log10_e[order[j]] = std::log10(kHypotheses / (kAlpha * static_cast<double>(k))) + 1e-12;
       }
     }
@@ -430,8 +439,8 @@ TEST(EbhTest, KeepsTheFalseDiscoveryRateUnderTheWorstDependence) {
 }
 
 TEST(EbhTest, FindsTheMiscalibratedModelsAmongManyAndFewOthers) {
-  // 20 models, of which the first 5 are wrong, and the rest see the same labels of the same
-  // predictions: their e-values are equal.
+  // 20 models, of which the first 5 are miscalibrated. The others have the same predictions and
+  // labels, and therefore equal e-values.
   constexpr std::size_t kWrong = 5;
   const auto features = FeaturesOf(GeneratorSpec::M1());
   const int simulations = Repeated(100);
@@ -478,11 +487,11 @@ TEST(ClassEvidenceLevelTest, FalseAlarmsOfEachClassStayBelowTheLevelWhenPolled) 
         for (std::size_t k = 0; k < m; ++k) {
           alarm[k] = alarm[k] || log10_e[k] >= -std::log10(kLevel);
         }
-        // At any one look the share of false ones is bounded: here at the last.
+        // The share of false rejections is bounded at any one look: here the last one.
         const std::vector<bool> rejected = RejectedByEbh(log10_e, kLevel);
         rejects = std::count(rejected.begin(), rejected.end(), true) > 0;
       }
-      // One class stands for all, as classes of one stream depend on each other.
+      // One class represents all, because the classes of a stream depend on each other.
       if (alarm[static_cast<std::size_t>(i) % m]) ++alarms;
       if (rejects) ++rejecting;
     }
@@ -494,8 +503,9 @@ TEST(ClassEvidenceLevelTest, FalseAlarmsOfEachClassStayBelowTheLevelWhenPolled) 
 }
 
 TEST(ClassEvidencePowerTest, FindsTheMiscalibratedClassesAndFewOthers) {
-  // Three in ten labels of class 3 are called class 0; all other classes come as predicted. And
-  // class 1 of two is predicted too boldly, as often as it comes.
+  // Three in ten labels of class 3 are predicted as class 0; all other frequencies are as
+  // predicted. Also two classes, where the predictions of class 1 are too bold but have the right
+  // mean.
   const int simulations = Repeated(100);
   RunningMoments false_share;
   int found = 0;
@@ -532,8 +542,8 @@ TEST(ClassEvidencePowerTest, FindsTheMiscalibratedClassesAndFewOthers) {
 }
 
 TEST(EvidenceLongRunTest, StaysFiniteAndItsSumsDoNotDriftAway) {
-  // Of two classes: predictions of the generator, every other printed with three decimals, one
-  // in 100 that is certain, one in 100000 that is certain and wrong.
+  // Two classes: predictions of the generator, every other one rounded to three decimals, one in
+  // 100 certain, and one in 100000 certain and wrong.
   const auto predictions = static_cast<std::size_t>(Repeated(1'000'000));
   constexpr std::size_t kCompared = 1'000'000;
   constexpr std::size_t kStep = 1000;
@@ -577,7 +587,7 @@ TEST(EvidenceLongRunTest, StaysFiniteAndItsSumsDoNotDriftAway) {
                     std::pow((y == 1 ? 1 : 0) - static_cast<long double>(g[1]), 2);
     }
     if (n + kStep != kCompared) continue;
-    // Each sum is right to 1e-12 a prediction.
+    // Each sum is accurate to 1e-12 per prediction.
     constexpr double kAllowed = 1e-12 * kCompared;
     const EvidenceState state = process.Save();
     ASSERT_EQ(state.all.weight, 1);

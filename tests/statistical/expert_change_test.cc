@@ -1,5 +1,5 @@
-// The level holds over a change of the experts, at whatever prediction it comes. The bound is 5
-// standard deviations above the level, as in evidence_test.cc.
+// The level is kept when the experts change, at any prediction. The bound is 5 standard deviations
+// above the level, as in evidence_test.cc.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -23,7 +23,7 @@ using testing::Margin;
 using testing::Repeated;
 
 // A stream over 50 versions. Each version replaces the experts that have lost by new ones, which
-// start with 1, and keeps those that have won: the choice that looks at the past in the worst way.
+// start with 1, and keeps those that have won: the worst choice that looks at the past.
 bool AlarmsOverVersions(const std::shared_ptr<const RandomFeatures>& features,
                         const PredictionSet& set) {
   constexpr std::size_t kVersions = 50;

@@ -1,7 +1,6 @@
-// How often the confidence statements on the SKCE hold what it is, on the miscalibrated
-// reference models with n = 250, m = 10 (Widmann et al. 2019, Sec. 7). Seeds are fixed; a
-// bound is 5 standard deviations of the binomial share away, a false-failure probability
-// below 1e-6.
+// The coverage of the confidence statements about the SKCE, on the miscalibrated reference models
+// with n = 250, m = 10 (Widmann et al. 2019, Sec. 7). Seeds are fixed. A bound is 5 standard
+// deviations of the binomial share away, which gives a false-failure probability below 1e-6.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +23,7 @@ TEST(IntervalCoverageTest, HoldsTheSkceOfM2AndM3) {
   constexpr int kSimulations = 2000;
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.9);
   for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
-    // Of so many that its own error is a small part of what a sample of 250 is off by.
+    // From so many observations that its error is small compared with that of a sample of 250.
     PredictionSet many;
     Generator::Create(spec, 501)->Draw(10000, many);
     const double skce = EstimateQuadraticSkce(many.view(), kernel)->unbiased;
@@ -42,11 +41,11 @@ TEST(IntervalCoverageTest, HoldsTheSkceOfM2AndM3) {
       const double estimate = EstimateQuadraticSkce(batch, kernel)->biased;
       if (std::abs(std::sqrt(estimate) - std::sqrt(skce)) > radius) ++outside_deviation;
     }
-    // Edgeworth: the normal bound of 125 pairs is off by .006 for a skewness up to 2.
+    // Edgeworth: the error of the normal bound with 125 pairs is .006 for a skewness up to 2.
     EXPECT_NEAR(static_cast<double>(below_lower_bound) / kSimulations, 1 - kConfidence,
                 Margin(kConfidence, kSimulations) + 0.006)
         << "pi = " << spec.pi;
-    // Holds for every distribution, and so is wide.
+    // Valid for every distribution, and therefore wide.
     EXPECT_EQ(outside_deviation, 0) << "pi = " << spec.pi;
   }
 }

@@ -1,7 +1,7 @@
-// The level and the power of the quadratic bootstrap test as lenses and a matrix-valued
-// kernel see the reference models with n = 250, m = 10 (Widmann et al. 2019, Sec. 7).
-// Seeds are fixed; a bound is 5 standard deviations of the binomial share away, a
-// false-failure probability below 1e-6.
+// The level and the power of the quadratic bootstrap test with lenses and a matrix-valued kernel,
+// on the reference models with n = 250, m = 10 (Widmann et al. 2019, Sec. 7). Seeds are fixed. A
+// bound is 5 standard deviations of the binomial share away, which gives a false-failure
+// probability below 1e-6.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -39,7 +39,7 @@ std::vector<Lens> Lenses() {
           Lens::Grouped({0, 1, 1, 1, 1, 1, 1, 1, 1, 2})};
 }
 
-// Neighbouring classes bear on each other; and a second term that leaves none out.
+// A kernel that couples neighbouring classes, and a second term that includes all classes.
 KernelSpec MatrixValued() {
   constexpr std::size_t kM = 10;
   std::vector<double> neighbours(kM * kM);
@@ -61,7 +61,7 @@ TEST(LensLevelTest, QuadraticTestHasItsLevelOnM1WithEachLens) {
   constexpr int kSimulations = 500;
   for (const Lens& lens : Lenses()) {
     SCOPED_TRACE(lens.name());
-    // The bootstrap is asymptotic: at n = 250 it may miss the level by .01 either way.
+    // The bootstrap is asymptotic: at n = 250 the level may deviate by .01 in either direction.
     EXPECT_NEAR(RejectionRate(GeneratorSpec::M1(), lens, {}, kSimulations, 401), kLevel,
                 Margin(kLevel, kSimulations) + 0.01);
   }
@@ -71,7 +71,7 @@ TEST(LensLevelTest, QuadraticTestHasItsLevelOnM1WithEachLens) {
 }
 
 TEST(LensLevelTest, QuadraticTestDetectsM2WithEachLens) {
-  // A power of .99 would show at least this. Each of these lenses sees the first class.
+  // A power of .99 would show at least this. Each of these lenses includes the first class.
   constexpr int kSimulations = 100;
   const double least = 0.99 - Margin(0.99, kSimulations);
   for (const Lens& lens : Lenses()) {
@@ -84,7 +84,7 @@ TEST(LensLevelTest, QuadraticTestDetectsM2WithEachLens) {
 }
 
 TEST(LensLevelTest, GroupsCannotDetectConfusionWithinAGroup) {
-  // Each label moves to the next class of its group: predictions are right about groups alone.
+  // Each label moves to the next class of its group: the predictions are right only about groups.
   constexpr int kSimulations = 500;
   const auto swap_in_group = [](PredictionSet& set) {
     for (std::int32_t& label : set.labels) label = label < 5 ? (label + 1) % 5 : label;

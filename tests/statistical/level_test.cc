@@ -39,7 +39,7 @@ double Quadratic(const PredictionBatch& batch, const Kernel& kernel, std::uint64
   return BootstrapTest(batch, kernel, {.replicates = 199, .seed = seed})->p_value;
 }
 
-// Share of simulated samples on which p <= level.
+// The share of simulated samples with p <= level.
 double RejectionRate(const GeneratorSpec& spec, int simulations, std::uint64_t seed,
                      const PValue& p_value) {
   auto generator = Generator::Create(spec, seed);
@@ -57,7 +57,7 @@ double RejectionRate(const GeneratorSpec& spec, int simulations, std::uint64_t s
 TEST(LevelTest, LinearTestHasItsLevelOnM1) {
   constexpr int kSimulations = 4000;
   const double rate = RejectionRate(GeneratorSpec::M1(), kSimulations, 101, Linear);
-  // Edgeworth: the size at N = 125 pairs is off by skewness / (6 sqrt N) (z^2 - 1) phi(z),
+  // Edgeworth: the error of the size at N = 125 pairs is skewness / (6 sqrt N) (z^2 - 1) phi(z),
   // which is below .006 for a skewness up to 2.
   EXPECT_NEAR(rate, kLevel, Margin(kLevel, kSimulations) + 0.006);
 }
@@ -65,7 +65,7 @@ TEST(LevelTest, LinearTestHasItsLevelOnM1) {
 TEST(LevelTest, QuadraticTestHasItsLevelOnM1) {
   constexpr int kSimulations = 1000;
   const double rate = RejectionRate(GeneratorSpec::M1(), kSimulations, 102, Quadratic);
-  // The bootstrap is asymptotic: at n = 250 it may miss the level by .01 either way.
+  // The bootstrap is asymptotic: at n = 250 the level may deviate by .01 in either direction.
   EXPECT_NEAR(rate, kLevel, Margin(kLevel, kSimulations) + 0.01);
 }
 
@@ -75,13 +75,13 @@ TEST(LevelTest, BlockTestHasItsLevelOnM1) {
     return BlockPValue(10, batch, kernel);
   };
   const double rate = RejectionRate(GeneratorSpec::M1(), kSimulations, 108, block);
-  // 25 blocks: the skewness of a block's estimate, up to 2, moves the size by .015, and
-  // Student's t with 24 degrees of freedom in the place of the normal by .007.
+  // 25 blocks: the skewness of a block's estimate, up to 2, changes the size by .015, and Student's
+  // t with 24 degrees of freedom instead of the normal distribution by .007.
   EXPECT_NEAR(rate, kLevel, Margin(kLevel, kSimulations) + 0.022);
 }
 
 TEST(LevelTest, DistributionFreeBoundsNeverRejectUnderM1) {
-  // Each holds for every n: the chance of a rejection is at most .05, and far less here.
+  // Valid for every n: the probability of a rejection is at most .05, and far less here.
   const auto smallest = [](const PredictionBatch& batch, const Kernel& kernel, std::uint64_t) {
     const auto skce = EstimateQuadraticSkce(batch, kernel);
     const double bound = Kernel::DistributionFreeBound();
@@ -106,7 +106,7 @@ TEST(PowerTest, QuadraticTestDetectsM2AndM3) {
   }
 }
 
-// The tests of the SKCE on the same samples, and how often each rejects.
+// The number of rejections by each test of the SKCE on the same samples.
 struct PowerOfTests {
   int biased_bound = 0;
   int unbiased_bound = 0;
@@ -159,7 +159,7 @@ TEST(PowerTest, QuadraticTestHasTheMostPowerOnM2AndM3) {
 }
 
 TEST(PowerTest, TheOrderIsStrictForWeakMiscalibration) {
-  // Three labels in ten ignore the prediction.
+  // Three in ten labels ignore the prediction.
   constexpr int kSimulations = 300;
   GeneratorSpec spec = GeneratorSpec::M3();
   spec.pi = 0.3;

@@ -1,7 +1,7 @@
-// The numbers that docs/monitoring.md shows are measured: by these simulations, with ten times
-// as many streams. What is measured here must agree with the page within the error of both,
-// 5 standard deviations of a binomial count. CALIBD_TEST_REPETITIONS multiplies the simulations;
-// --gtest_output=xml:FILE keeps what they measure.
+// Measures the numbers in docs/monitoring.md: the page's numbers come from these simulations with
+// ten times as many streams. The measurements here must agree with the page within the error of
+// both, 5 standard deviations of a binomial count. CALIBD_TEST_REPETITIONS multiplies the
+// simulations; --gtest_output=xml:FILE stores the measurements.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,11 +37,11 @@ using testing::MedianKernel;
 using testing::Repeated;
 using testing::RoundProbabilities;
 
-// How many times as many streams as here the page's numbers are of.
+// The page's numbers are from this many times as many streams as here.
 constexpr int kPageRepetitions = 10;
 
-// The rows of the table after the line <!-- measured: NAME -->: the first cell of each, and the
-// others as numbers. Decoration around a number is left out.
+// Returns the rows of the table after the line <!-- measured: NAME -->, by their first cell, with
+// the other cells as numbers. Text around a number is ignored.
 std::map<std::string, std::vector<double>> Table(const std::string& name) {
   std::ifstream page(CALIBD_MONITORING_PAGE);
   EXPECT_TRUE(page) << CALIBD_MONITORING_PAGE;
@@ -49,7 +49,7 @@ std::map<std::string, std::vector<double>> Table(const std::string& name) {
   std::string line;
   while (std::getline(page, line) && line != "<!-- measured: " + name + " -->") {
   }
-  // Heads and rule.
+  // The header and the separator.
   std::getline(page, line);
   std::getline(page, line);
   while (std::getline(page, line) && line.rfind("| ", 0) == 0) {
@@ -66,7 +66,7 @@ std::map<std::string, std::vector<double>> Table(const std::string& name) {
   return table;
 }
 
-// The first number of a row.
+// Returns the first number of a row.
 double OnPage(const std::map<std::string, std::vector<double>>& table, const std::string& row,
               std::size_t column = 0) {
   const auto found = table.find(row);
@@ -79,7 +79,7 @@ double OnPage(const std::map<std::string, std::vector<double>>& table, const std
 
 void ExpectSameRate(double measured, double on_page, int simulations, const std::string& what) {
   ::testing::Test::RecordProperty(what, std::to_string(measured));
-  // Both are estimates of one rate, and the page rounds to .01.
+  // Both are estimates of the same rate, and the page rounds to .01.
   const double rate = std::clamp((measured + on_page) / 2, 1.0 / simulations, 0.5);
   const double variance = rate * (1 - rate) * (1 + 1.0 / kPageRepetitions) / simulations;
   EXPECT_NEAR(measured, on_page, 5 * std::sqrt(variance) + 0.005) << what;
@@ -93,7 +93,7 @@ TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
   const std::vector<std::size_t> looks = {100, 500, 1000, 2000, 5000, 10000, 20000};
   const int p_streams = Repeated(300);
   const int e_streams = Repeated(100);
-  // Of each number of looks[], streams that alarmed until then.
+  // For each number in looks[], the number of streams with an alarm until then.
   std::vector<int> p_alarms(looks.size());
   std::vector<int> e_alarms(looks.size());
   for (int i = 0; i < p_streams; ++i) {
@@ -129,8 +129,8 @@ TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
   }
 }
 
-// on_page: a median. It must lie between the order statistics of `times` that are 5 standard
-// deviations of a binomial count around the middle one.
+// on_page: a median. It must be between the order statistics of `times` that are 5 standard
+// deviations of a binomial count from the middle one.
 void ExpectSameMedian(std::vector<std::size_t> times, double on_page, const std::string& what) {
   std::sort(times.begin(), times.end());
   const auto n = static_cast<double>(times.size());
@@ -143,9 +143,10 @@ void ExpectSameMedian(std::vector<std::size_t> times, double on_page, const std:
 }
 
 TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
-  // An oracle that knows the alternative, and bets its likelihood ratio, needs 1, 2 and 25 in
-  // the median for the first three. Who must bet on other alternatives too needs more: of the
-  // second row 2 is out of reach. The other targets hold by a factor of 1.3.
+  // An oracle that knows the alternative and bets its likelihood ratio needs 1, 2 and 25
+  // predictions (median) for the first three rows. A bettor who must consider other alternatives
+  // too needs more: 2 cannot be reached for the second row. The other targets have a margin of a
+  // factor of 1.3.
   const auto table = Table("detection");
   GeneratorSpec one_in_twenty = GeneratorSpec::M2();
   one_in_twenty.pi = 0.05;
@@ -155,7 +156,7 @@ TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
     double temperature;
     std::size_t longest;
     int simulations;
-    // What the median may be.
+    // The maximum median.
     double most;
   };
   const std::vector<Case> cases = {
@@ -174,13 +175,13 @@ TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
       if (one.temperature != 1) LabelAtTemperature(set, one.temperature, 0, seed);
       times.push_back(FirstTime(set, features, EvidenceCrossed));
     }
-    // Of ten times as many streams, and so the better estimate.
+    // From ten times as many streams, and therefore the better estimate.
     EXPECT_LE(OnPage(table, one.name), one.most) << one.name;
     ExpectSameMedian(std::move(times), OnPage(table, one.name), one.name);
   }
 }
 
-// Rows of `set` in the order of `rows`.
+// Returns the rows of `set` with the indices `rows`, in this order.
 PredictionSet Select(const PredictionSet& set, const std::vector<std::size_t>& rows) {
   PredictionSet selected;
   selected.class_count = set.class_count;
@@ -219,7 +220,8 @@ TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
     ::testing::Test::RecordProperty(
         network + "_not_found",
         std::to_string(std::count(times.begin(), times.end(), set->labels.size() + 1)));
-    // The third is off by so little that ten thousand predictions do not always show it.
+    // The error of the third network is so small that ten thousand predictions do not always reveal
+    // it.
     if (network != "googlenet") {
       EXPECT_LE(*std::max_element(times.begin(), times.end()), set->labels.size() / 5) << network;
     }
@@ -241,7 +243,7 @@ TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays
     RoundProbabilities(set, decimals);
     return set;
   };
-  // Labels of class 0 are 500 predictions late, and count as they come.
+  // Labels of class 0 are 500 predictions late, and are counted when they arrive.
   const auto as_they_arrive = [&](int i) {
     const PredictionSet set = drawn(i, kN + 500);
     std::vector<std::size_t> rows;
@@ -252,7 +254,7 @@ TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays
     rows.resize(kN);
     return Select(set, rows);
   };
-  // One in `share` of the labels of class 0 never comes.
+  // One in `share` labels of class 0 never arrives.
   const auto missing = [&](int i, std::size_t share) {
     const PredictionSet set = calibrated(i);
     std::vector<std::size_t> rows;
@@ -262,7 +264,7 @@ TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays
     }
     return Select(set, rows);
   };
-  // One in `share` counts twice.
+  // One in `share` predictions is counted twice.
   const auto twice = [&](int i, std::size_t share) {
     const PredictionSet set = calibrated(i);
     std::vector<std::size_t> rows;
@@ -288,7 +290,7 @@ TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays
     }
     return set;
   };
-  // One label in 100 is a random one.
+  // One in 100 labels is random.
   const auto wrong_labels = [&](int i) {
     PredictionSet set = calibrated(i);
     for (std::size_t row = static_cast<std::size_t>(i) % 100; row < kN; row += 100) {

@@ -1,4 +1,4 @@
-// The noise floor against simulation: labels drawn anew from fixed predictions.
+// The noise floor compared with simulations that draw new labels from fixed predictions.
 #include "calibd/core/noise_floor.h"
 
 #include <gtest/gtest.h>
@@ -37,8 +37,8 @@ struct Simulated {
   }
 };
 
-// 2000 draws: the share above a 95 % quantile has standard error .0049. The Gamma
-// approximation may be off by .01 more.
+// 2000 draws: the share above a 95 % quantile has a standard error of .0049. The Gamma
+// approximation may deviate by another .01.
 TEST(NoiseFloorTest, MatchesACalibratedModel) {
   constexpr int kDraws = 2000;
   constexpr std::size_t kN = 300;
@@ -92,7 +92,7 @@ TEST(NoiseFloorTest, BlockFloorIsTheSpreadOfTheBlockEstimator) {
     for (std::size_t i = 0; i < 400; ++i) running->Add(fresh.view().row(i), fresh.labels[i]);
     blocks.values.push_back(running->moments().mean);
   }
-  // The predictions are drawn anew too: the floor of one sample varies by a few percent.
+  // New predictions are drawn too: the floor of one sample varies by a few percent.
   EXPECT_NEAR(blocks.StandardDeviation() / floor.standard_deviation, 1, 0.2);
 }
 

@@ -1,7 +1,7 @@
-// How often the bands of reliability diagrams hold what they should, on the calibrated
-// model M1 (Widmann et al. 2019, Sec. 7). Seeds are fixed. The share of S simulations
-// in which a band of coverage c holds is Binomial(S, c) / S: a bound is 5 standard
-// deviations away, a false-failure probability below 1e-6.
+// The coverage of the bands of reliability diagrams, on the calibrated model M1 (Widmann et al.
+// 2019, Sec. 7). Seeds are fixed. The number of S simulations in which a band with coverage c
+// contains the value is Binomial(S, c): a bound is 5 standard deviations away, which gives a
+// false-failure probability below 1e-6.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,11 +46,11 @@ double CorpCoverage(const GeneratorSpec& spec, std::size_t n, int simulations) {
 }
 
 TEST(ReliabilityBandTest, CorpBandHasItsLevelUnderCalibration) {
-  // At least the level at every n; ties among regressions can only add to it.
+  // At least the level at every n; ties among the regressions can only increase the coverage.
   EXPECT_GE(CorpCoverage(GeneratorSpec::M1(), 20, 3000), kLevel - Margin(3000));
   const double coverage = CorpCoverage(GeneratorSpec::M1(), 250, 3000);
   EXPECT_GE(coverage, kLevel - Margin(3000));
-  // And is no wider than that takes: with n = 250 ties are rare.
+  // The band is not wider than necessary: ties are rare with n = 250.
   EXPECT_LE(coverage, kLevel + Margin(3000) + 0.02);
 }
 
@@ -71,12 +71,12 @@ TEST(ReliabilityBandTest, BinnedBandsHaveTheirLevelUnderCalibration) {
       }
     }
   }
-  // Labels are independent given the predictions, and so are bins.
+  // The labels are independent given the predictions, and so are the bins.
   EXPECT_GE(static_cast<double>(in_consistency_band) / bins, kLevel - Margin(bins));
 }
 
 TEST(ReliabilityBandTest, ConfidenceIntervalsContainTheTrueFrequency) {
-  // Of a single bin, where the labels' probability is the same for all.
+  // A single bin in which all labels have the same probability.
   auto generator = Generator::Create({{1000, 1000}, 1, {0.3, 0.7}}, 203);
   constexpr int kSimulations = 3000;
   int inside = 0;

@@ -1,6 +1,7 @@
-// How often a bin or a class of a calibrated model stands out: of S simulations with probability p
+// How often a bin or a class of a calibrated model stands out. In S simulations the number is
 // Binomial(S, p), where p is at most kStandOutLevel by Bennett's inequality and Bonferroni. Seeds
-// are fixed; a bound is 5 standard deviations away, a false-failure probability below 1e-6.
+// are fixed; a bound is 5 standard deviations away, which gives a false-failure probability below
+// 1e-6.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,9 @@ namespace calibd {
 namespace {
 
 struct Shares {
-  // Of the simulations, with a place that stands out, and with one of |Z| >= 2.
+  // Shares of the simulations in which a place stands out, and in which one has
+  // Z
+  // >= 2.
   double stands_out = 0;
   double two_deviations = 0;
 };
@@ -47,14 +50,14 @@ TEST(StandOutTest, PlacesOfACalibratedModelRarelyStandOut) {
   constexpr int kSimulations = 400;
   const double bound = kStandOutLevel + testing::Margin(kStandOutLevel, kSimulations);
   for (const std::size_t m : {std::size_t{2}, std::size_t{5}, std::size_t{20}}) {
-    // Nearly certain predictions, where Z is far from normal, and flat ones.
+    // Nearly certain predictions, for which Z is far from normal, and uniform ones.
     for (const double alpha : {0.02, 0.1, 1.0}) {
       for (const std::size_t n : {std::size_t{30}, std::size_t{1000}}) {
         GeneratorSpec spec = GeneratorSpec::M1(m);
         spec.alpha.assign(m, alpha);
         const Shares shares = Simulate(spec, n, kSimulations);
         EXPECT_LE(shares.stands_out, bound) << m << " " << alpha << " " << n;
-        // So much for two deviations.
+        // This shows how often two standard deviations are exceeded.
         if (m == 5 && n == 1000) {
           EXPECT_GE(shares.two_deviations, 0.3);
         }

@@ -13,7 +13,7 @@ namespace {
 using server::MakeError;
 using server::Outcome;
 
-// An owner's ids are above those of all owners before it, as those of a store on several machines.
+// The ids of an owner are above those of all earlier owners, as in a store on several machines.
 constexpr int kOwnerShift = 40;
 constexpr std::int64_t kIdStep = 7;
 

@@ -14,8 +14,8 @@
 
 namespace calibd::testing {
 
-// What memory stores keep. It outlives them as a disk does: a store that is opened on it finds what
-// former ones committed.
+// The contents of memory stores. It outlives them like a disk: a store that is opened on it finds
+// what earlier ones committed.
 class MemoryDisk {
  private:
   friend class MemoryStore;
@@ -52,14 +52,15 @@ class MemoryDisk {
   Catalog catalog_;                    // guarded by mutex_
 };
 
-// A store in memory, whose transactions end as a test wants. There are gaps between all of its log
-// ids, as a store on several machines has them. Opening a second one on a disk fences the first.
+// A store in memory whose transactions have the outcomes that a test sets. There are gaps between
+// all log ids, as in a store on several machines. Opening a second store on the same disk fences
+// the first.
 class MemoryStore final : public server::Store {
  public:
   explicit MemoryStore(std::shared_ptr<MemoryDisk> disk);
 
-  // The next transaction that is committed has this outcome instead. durable: for kUnknown, whether
-  // it is committed in truth.
+  // Sets the outcome of the next committed transaction. durable: for kUnknown, whether it is really
+  // committed.
   void SetNextOutcome(server::Outcome outcome, bool durable = false);
 
   [[nodiscard]] absl::Status ReadLog(const server::VisitBatch& visit) override;
@@ -95,7 +96,7 @@ class MemoryStore final : public server::Store {
       const server::HistorySeries& after) const override;
 
   [[nodiscard]] const std::vector<std::string>& warnings() const override { return warnings_; }
-  // Unimplemented.
+  // Returns Unimplemented.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<server::StoreView>> OpenView() override;
   [[nodiscard]] absl::StatusOr<bool> Maintain(bool /*refused*/) override { return false; }
   [[nodiscard]] absl::Status CheckRoom(std::uint64_t /*bytes*/) const override {
@@ -110,19 +111,20 @@ class MemoryStore final : public server::Store {
   [[nodiscard]] absl::Status Close() override { return absl::OkStatus(); }
 
  private:
-  // Decides the outcome of a transaction, and applies it if it is durable. disk_->mutex_ is held.
+  // Determines the outcome of a transaction, and applies it if it is durable. Requires
+  // disk_->mutex_ to be held.
   template <typename Apply>
   absl::Status EndTransaction(const Apply& apply);
-  // disk_->mutex_ is held.
+  // Requires disk_->mutex_ to be held.
   void EraseReleased();
 
   const std::shared_ptr<MemoryDisk> disk_;
-  // Which of the stores of the disk this is, from 1 on.
+  // The number of this store among the stores of the disk, from 1 on.
   const std::int64_t owner_;
   std::int64_t next_log_id_;
   std::map<std::int64_t, MemoryDisk::Batch> appended_;
   std::vector<std::int64_t> released_;
-  // The catalog with the writes since Begin.
+  // The catalog including the writes since Begin.
   std::optional<MemoryDisk::Catalog> catalog_;
   server::Outcome next_outcome_ = server::Outcome::kCommitted;
   bool next_is_durable_ = true;

@@ -16,7 +16,7 @@
 namespace calibd::server {
 namespace {
 
-// Pages copied in one step, between two checks for cancellation.
+// Number of pages that are copied in one step, between two checks for cancellation.
 constexpr int kPagesPerStep = 1024;
 
 struct FinishBackup {
@@ -25,7 +25,7 @@ struct FinishBackup {
 
 absl::Status Stopped() { return absl::CancelledError("the backup was stopped"); }
 
-// from: in a read transaction, which holds one state of the database for all steps.
+// from: must be in a read transaction, which shows the same state of the database for all steps.
 absl::Status CopyDatabase(const Database& from, const std::string& copy,
                           const OnProgress& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
@@ -55,7 +55,7 @@ absl::StatusOr<absl::flat_hash_set<std::int64_t>> ReadModelIds(const Database& d
   return ids;
 }
 
-// Writes the batches of the extents that are needed.
+// Writes the needed batches of the extents.
 absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
                            const absl::flat_hash_set<std::int64_t>& model_ids, std::int64_t end,
                            TableWriter& log, const OnProgress& progress) {
@@ -77,12 +77,12 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
   return absl::OkStatus();
 }
 
-// Makes a store of the copy: with what is needed of the extents, and an id of its own.
+// Makes the copy a store of its own: adds the needed batches of the extents and a new id.
 absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::string& copy,
                     const OnProgress& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
   if (!to.ok()) return to.status();
-  // Nobody has the copy before it is complete.
+  // The copy need not be durable before it is complete.
   absl::Status status =
       to->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN IMMEDIATE");
   if (!status.ok()) return status;
@@ -98,7 +98,8 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
   absl::StatusOr<TableWriter> log =
       TableWriter::Prepare(*to, Table::kLog, &state->sum(Table::kLog));
   if (!log.ok()) return log.status();
-  // What a retirement that is under way has copied of the oldest segment is in that too.
+  // A retirement in progress may have copied a part of the oldest segment, whose batches are added
+  // from the segment.
   status = log->RunDelete(remove->Bind(1, extents.front().first_log_id));
   const LogFiles::Extent& newest = extents.back();
   state->first_log_id = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
@@ -129,7 +130,7 @@ class LocalCopy final : public StoreCopy {
 absl::StatusOr<std::unique_ptr<StoreCopy>> LocalView::Copy(const OnProgress& progress) const {
   const std::string path = CopyPath(folder_);
   absl::StatusOr<std::unique_ptr<StoreCopy>> copy = MakeCopy(path, progress);
-  // Without a name, the copy is gone with its last user or the process.
+  // A file without a name disappears with its last user or the process.
   std::error_code error;
   std::filesystem::remove(path, error);
   return copy;

@@ -18,7 +18,7 @@ constexpr int kCheckpointPages = 2000;
 
 absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Start(const std::string& path) {
   CALIBD_ASSIGN_OR_RETURN(Database database, Database::OpenExisting(path));
-  // Until it has read, a connection does not know of the write-ahead log and moves nothing.
+  // A connection does not know of the write-ahead log, and copies nothing, until it has read.
   CALIBD_RETURN_IF_ERROR(database.QueryInteger("SELECT count(*) FROM sqlite_master").status());
   return std::unique_ptr<Checkpointer>(new Checkpointer(std::move(database)));
 }
@@ -57,7 +57,7 @@ void Checkpointer::Run() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      // The first commit after all of the write-ahead log was moved begins it anew.
+      // After a complete checkpoint, the next commit starts the write-ahead log anew.
       changed_.wait(lock, [&] {
         done_at = std::min(done_at, wal_pages_);
         return stopping_ || wal_pages_ - done_at > kCheckpointPages;

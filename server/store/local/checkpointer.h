@@ -13,22 +13,22 @@
 
 namespace calibd::server {
 
-// Moves the write-ahead log of a database into the database, on a thread of its own and through a
-// connection of its own, while commits go on. Thread-safe.
+// Copies the write-ahead log of a database into the database, on its own thread and through its own
+// connection, while commits continue. Thread-safe.
 class Checkpointer {
  public:
-  // path: of the database, which exists. Errors: those of sqlite.h.
+  // path: of an existing database. Errors: those of sqlite.h.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Checkpointer>> Start(const std::string& path);
   // Stop().
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // A commit was made, after which the write-ahead log has this many pages.
+  // Call it after each commit. wal_pages: size of the write-ahead log.
   void OnCommit(int wal_pages);
-  // The first error, after which no checkpoint is made; a full disk is no error.
+  // The first error, after which no checkpoint is made; a full disk is not an error.
   [[nodiscard]] absl::Status status() const;
-  // Waits for a checkpoint that is under way, and starts no other one.
+  // Waits for the running checkpoint, and starts no further one.
   void Stop();
 
  private:

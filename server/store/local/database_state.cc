@@ -13,7 +13,7 @@ constexpr std::int64_t kStoreRow = 1;
 
 Table SummedTable(std::size_t index) { return static_cast<Table>(index); }
 
-// tables_sum: of the rows of `tables`, as the row of `store` has it.
+// tables_sum: the checksum sum of the rows of `tables`, as stored in the row of `store`.
 absl::Status ReadStore(const Database& database, DatabaseState& state, std::uint64_t& tables_sum) {
   absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, Table::kStore, "");
   if (!rows.ok()) return rows.status();
@@ -31,7 +31,7 @@ absl::Status ReadStore(const Database& database, DatabaseState& state, std::uint
   return absl::OkStatus();
 }
 
-// The row of `tables` for a table.
+// Returns the row of `tables` for a table.
 std::array<ColumnValue, 3> RowOf(Table table, const TableSum& sum) {
   return {std::string_view(InfoOf(table).name), sum.rows, static_cast<std::int64_t>(sum.sum)};
 }

@@ -16,15 +16,16 @@ namespace calibd::server {
 // The database's record of its own state: the row of `store` and the rows of `tables`.
 struct DatabaseState {
   StoreId id;
-  // Grows by one with each transaction.
+  // Increases by one with each transaction.
   std::int64_t commit_number = 0;
-  // Above the ids of all models ever.
+  // Greater than all model ids so far.
   std::int64_t next_model_id = 1;
   // The id of the first batch of the oldest segment; batches below it are in `log`.
   std::int64_t first_log_id = 1;
-  // The database is a store by itself: a new one or a backup, whose other files are not made yet.
+  // True if the database is a store by itself: a new one or a backup, whose other files do not
+  // exist yet.
   bool complete = false;
-  // By Table.
+  // Indexed by Table.
   std::array<TableSum, kSummedTables> sums{};
 
   [[nodiscard]] TableSum& sum(Table table) noexcept {
@@ -35,16 +36,16 @@ struct DatabaseState {
   }
 };
 
-// Errors: those of sqlite.h; DataLoss when a row is damaged or missing.
+// Errors: those of sqlite.h; DataLoss if a row is damaged or missing.
 [[nodiscard]] absl::StatusOr<DatabaseState> ReadState(const Database& database);
 
-// Writes the state within transactions of its caller. Errors: those of sqlite.h.
+// Writes the state within the caller's transactions. Errors: those of sqlite.h.
 class StateWriter {
  public:
   [[nodiscard]] static absl::StatusOr<StateWriter> Prepare(const Database& database);
-  // committed: the state that the database holds; sums that did not change are not written.
+  // committed: the state that the database holds; unchanged sums are not written.
   [[nodiscard]] absl::Status Write(const DatabaseState& state, const DatabaseState& committed);
-  // Writes all of it.
+  // Writes the complete state.
   [[nodiscard]] absl::Status WriteAll(const DatabaseState& state);
 
  private:

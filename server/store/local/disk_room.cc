@@ -11,7 +11,7 @@ absl::Status CheckDiskRoom(const std::string& folder, std::uint64_t bytes) {
   const std::string path = folder + "/room";
   const absl::StatusOr<File> file = File::Open(path, O_RDWR | O_CREAT | O_TRUNC, "make");
   if (!file.ok()) return file.status();
-  // Without its name it is gone when it is closed, whatever happens to this process.
+  // A file without a name disappears when it is closed, whatever happens to this process.
   unlink(path.c_str());
   const int error = posix_fallocate(file->get(), 0, static_cast<off_t>(bytes));
   return error == 0 ? absl::OkStatus() : FileError(path, "write", error);

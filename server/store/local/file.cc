@@ -118,7 +118,7 @@ absl::Status File::CheckInPlace() const {
 }
 
 iovec Piece(const void* data, std::size_t size) {
-  // It is only read.
+  // The memory is only read.
   return {.iov_base = const_cast<void*>(data), .iov_len = size};
 }
 

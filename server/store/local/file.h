@@ -17,10 +17,11 @@ namespace calibd::server {
 
 // True if the errno value means a full disk, or EFBIG: the process may not write so large a file.
 [[nodiscard]] bool IsFull(int error);
-// ResourceExhausted when the disk is full, else Unavailable. action: what failed, such as "read".
+// ResourceExhausted if the disk is full, else Unavailable. action: the action that failed, such as
+// "read".
 [[nodiscard]] absl::Status FileError(const std::string& path, std::string_view action, int error);
-// DataLoss. reason: what the file "has" or "is". remedy: what may help before a backup is
-// restored.
+// Returns a DataLoss error. reason: what the file "has" or "is". remedy: what may help before a
+// backup is restored.
 [[nodiscard]] absl::Status DamageError(const std::string& path, std::string_view reason,
                                        std::string_view remedy = "");
 // Remedies for a file that is missing or in the place of another one.
@@ -28,10 +29,10 @@ inline constexpr std::string_view kPutFileBack = "put the file back";
 inline constexpr std::string_view kPutRightFileBack =
     "move it away and put the right file in its place, if there is one";
 
-// An open file of the store, that closes itself. Errors: FileError.
+// An open file of the store. The destructor closes it. Errors: FileError.
 class File {
  public:
-  // flags: of open(2). action: what cannot be done without it.
+  // flags: of open(2). action: the action that fails without the file, for the error.
   [[nodiscard]] static absl::StatusOr<File> Open(std::string path, int flags,
                                                  std::string_view action);
   ~File();
@@ -41,18 +42,19 @@ class File {
   [[nodiscard]] int get() const noexcept { return descriptor_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  // Returns how many bytes were read: fewer than `size` at the end of the file.
+  // Returns the number of bytes read, which is less than `size` at the end of the file.
   [[nodiscard]] absl::StatusOr<std::size_t> Read(char* data, std::size_t size,
                                                  std::uint64_t offset) const;
-  // Writes the pieces one behind the other, and uses them up.
+  // Writes the pieces one after another, and modifies the span.
   [[nodiscard]] absl::Status Write(std::span<iovec> pieces, std::uint64_t offset) const;
-  // A failed sync is never tried again, as what the disk holds is unknown: so the error is
-  // Unavailable, even if the disk is full.
+  // A failed sync is never retried, because the contents of the disk are unknown then. The error is
+  // therefore Unavailable, even if the disk is full.
   [[nodiscard]] absl::Status SyncData() const;
   // Also syncs the file's metadata.
   [[nodiscard]] absl::Status Sync() const;
   [[nodiscard]] absl::Status Rename(std::string path);
-  // DataLoss if it was removed or replaced since it was opened: what is written to it is lost then.
+  // DataLoss if the file was removed or replaced since it was opened: data written to it would be
+  // lost.
   [[nodiscard]] absl::Status CheckInPlace() const;
 
  private:
@@ -66,7 +68,7 @@ class File {
 // A piece of memory for File::Write.
 [[nodiscard]] iovec Piece(const void* data, std::size_t size);
 
-// Makes the names of the files in it durable.
+// Makes the names of the files in the folder durable.
 [[nodiscard]] absl::Status SyncFolder(const std::string& path);
 
 }  // namespace calibd::server

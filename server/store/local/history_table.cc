@@ -83,7 +83,7 @@ absl::Status ReadHistory(const Database& database, const HistorySeries& series,
   absl::StatusOr<bool> row = rows->Next();
   for (; row.ok() && *row; row = rows->Next()) {
     absl::Status status = chain.Add(rows->Integer(2), rows->Integer(3));
-    // The first row after the range is read too: it tells whether the last one before it is there.
+    // The first row after the range is read too, because it shows whether the row before it exists.
     const bool behind = rows->Integer(2) >= range.end_s;
     if (status.ok() && !behind) status = visit(rows->Integer(2), rows->Blob(4));
     if (!status.ok() || behind) return status;
@@ -113,7 +113,7 @@ absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database
 }
 
 struct HistoryTable::Statements {
-  // Number and checksum sum of the rows of the series that is being written.
+  // Row count and checksum sum of the series that is being written.
   TableSum sum;
   std::optional<TableWriter> spans;
   std::optional<TableWriter> rows;
@@ -228,7 +228,7 @@ absl::Status HistoryTable::DeleteBefore(const HistorySeries& series, std::int64_
 }
 
 absl::Status HistoryTable::DeleteModel(std::int64_t model_id) {
-  // The sum of the rows goes with the row of the series.
+  // The sum of the rows is deleted with the row of the series.
   absl::Status status = statements_->rows->RunDelete(statements_->delete_rows->Bind(1, model_id));
   status.Update(statements_->spans->RunDelete(statements_->delete_spans->Bind(1, model_id)));
   return status;

@@ -15,11 +15,11 @@
 
 namespace calibd::server {
 
-// Each row of a HistorySeries names the start of the row before it, and a row of `history_spans`
-// says where the series begins and ends and what its rows sum up to. A reader of a part of a series
-// therefore notices a lost row.
+// Each row of a HistorySeries names the start of the row before it. A row of `history_spans` stores
+// the first and the last start of the series, and the sum of its rows. A reader of any part of a
+// series therefore detects lost rows.
 
-// What `history_spans` holds of a series, which has at least one row.
+// The row of `history_spans` for a series with at least one row.
 struct HistorySpan {
   // Starts of the first and the last row, in seconds since 1970.
   std::int64_t oldest_s = 0;
@@ -30,15 +30,15 @@ struct HistorySpan {
 // The start before the first row of a series.
 inline constexpr std::int64_t kNoRow = std::numeric_limits<std::int64_t>::min();
 
-// Checks that rows of a series, read in order from some start on, are complete. Errors: DataLoss.
+// Checks that the rows of a series, read in order from any start, are complete. Errors: DataLoss.
 class HistoryChain {
  public:
-  // span: unset if the series has none. from_s: the start from which the rows are read.
+  // span: unset if the series has none. from_s: the rows are read from this start on.
   HistoryChain(HistorySeries series, std::optional<HistorySpan> span, std::int64_t from_s) noexcept
       : series_(series), span_(span), last_s_(kNoRow), from_s_(from_s) {}
 
   [[nodiscard]] absl::Status Add(std::int64_t start_s, std::int64_t previous_s);
-  // No row follows those that were added.
+  // Call it after the last row.
   [[nodiscard]] absl::Status End() const;
 
  private:
@@ -46,14 +46,14 @@ class HistoryChain {
 
   HistorySeries series_;
   std::optional<HistorySpan> span_;
-  // Start of the row that was added last, kNoRow before the first one.
+  // Start of the row that was added last; kNoRow before the first one.
   std::int64_t last_s_;
   std::int64_t from_s_;
 };
 
-// Visits the rows of a series that start in the range, in order. The caller holds a read
-// transaction. Errors: those of sqlite.h; DataLoss when a row is damaged or missing,
-// or if all are read, when they do not match their sum; those of visit.
+// Visits the rows of a series that start in the range, in order. The caller must hold a read
+// transaction. Errors: those of sqlite.h; DataLoss if a row is damaged or missing, or if all rows
+// are read and do not match their sum; those of visit.
 [[nodiscard]] absl::Status ReadHistory(const Database& database, const HistorySeries& series,
                                        const HistoryRange& range, const VisitHistory& visit);
 // Returns the series that follows `after` in the order of model ids and resolutions; unset if
@@ -61,10 +61,10 @@ class HistoryChain {
 [[nodiscard]] absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database,
                                                                       const HistorySeries& after);
 
-// Writes both tables, within transactions of its caller. Errors: those of sqlite.h, and DataLoss.
+// Writes both tables within the caller's transactions. Errors: those of sqlite.h, and DataLoss.
 class HistoryTable {
  public:
-  // spans_sum: of `history_spans`; outlives this.
+  // spans_sum: the sum of `history_spans`; must outlive this object.
   [[nodiscard]] static absl::StatusOr<HistoryTable> Prepare(const Database& database,
                                                             TableSum& spans_sum);
   ~HistoryTable();
@@ -74,7 +74,7 @@ class HistoryTable {
   // Replaces the row with the same start, if there is one.
   [[nodiscard]] absl::Status Put(const HistorySeries& series, std::int64_t start_s,
                                  std::string_view data);
-  // Deletes the rows that start before this.
+  // Deletes the rows that start before this time.
   [[nodiscard]] absl::Status DeleteBefore(const HistorySeries& series, std::int64_t before_s);
   [[nodiscard]] absl::Status DeleteModel(std::int64_t model_id);
 
@@ -82,7 +82,7 @@ class HistoryTable {
   struct Statements;
   explicit HistoryTable(std::unique_ptr<Statements> statements);
 
-  // Makes the row after this one name it as the row before.
+  // Updates the link in the row after this one, so that it names this row as its predecessor.
   [[nodiscard]] absl::Status LinkNext(const HistorySeries& series, std::int64_t start_s);
   [[nodiscard]] absl::Status PutSpan(const HistorySeries& series, const HistorySpan& span);
 

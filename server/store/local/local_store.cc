@@ -17,17 +17,17 @@
 namespace calibd::server {
 namespace {
 
-// Rows that one transaction deletes besides what it is for.
+// Number of rows that a transaction deletes in addition to its own writes.
 constexpr std::size_t kMostDeleted = 1024;
-// Bytes that are copied at a time from a file of the log.
+// Number of bytes that are copied from a file of the log at a time.
 constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
-// Between two attempts to make room on a full disk.
+// Delay between two attempts to make room on a full disk.
 constexpr std::chrono::seconds kFullDiskInterval{1};
-// With more pages of 4 KiB in the write-ahead log than this, it is moved between two commits: the
-// Checkpointer does not keep up.
+// If the write-ahead log has more pages of 4 KiB than this, because the Checkpointer does not keep
+// up, a checkpoint is made between two commits.
 constexpr int kMostPages = 32000;
 
-// Says which batches a tail of the log held.
+// Describes the batches in a tail of the log.
 std::string Describe(const LogTail& tail) {
   const std::string batches =
       tail.end_log_id <= tail.first_log_id ? absl::StrCat("batches from ", tail.first_log_id, " on")
@@ -136,7 +136,7 @@ class RowsOfModels {
     has_row_ = row.ok() && *row;
     return row.status();
   }
-  // After the last model.
+  // Call it after the last model.
   [[nodiscard]] absl::Status Check(const DatabaseState& state) const {
     return has_row_ ? DatabaseDamage(absl::StrCat("has a row in table ", InfoOf(table_).name,
                                                   " of model ", rows_.Integer(0),
@@ -222,7 +222,7 @@ absl::Status LocalStore::ReadCursors(
 
 absl::Status LocalStore::ReadLog(const VisitBatch& visit_batch) {
   const VisitBatch visit = [&](const StoredBatch& batch) {
-    // The id of a deleted model was given out too.
+    // The id of a deleted model was issued too.
     return batch.model_id < next_model_id()
                ? visit_batch(batch)
                : DamageError(path_, absl::StrCat("is older than the log: batch ", batch.log_id,
@@ -240,7 +240,7 @@ absl::Status LocalStore::ReadLog(const VisitBatch& visit_batch) {
     }
     last_id = log->Integer(0);
     if (last_id >= log_->first_log_id()) {
-      // A retirement that did not end copied it from the segment, which is still there.
+      // An interrupted retirement copied it from the segment, which still exists.
       continue;
     }
     absl::Status status = visit({.log_id = log->Integer(0),
@@ -297,8 +297,8 @@ void LocalStore::Mark() noexcept {
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);
-  // The mark covers committed data only. An outdated mark is harmless: the next start can check
-  // less.
+  // The mark describes only committed data. An outdated mark is harmless: the next start can only
+  // check less.
   static_cast<void>(file_.Write(mark, /*durable=*/false));
 }
 
@@ -366,7 +366,7 @@ absl::StatusOr<bool> LocalStore::Retire() {
   const std::int64_t end = log_->first_log_id_after_oldest();
   std::int64_t copied_until = copied_until_;
   if (status.ok() && copied_until_ == log_->first_log_id()) {
-    // What another process copied before its end is copied again: it may not be needed any more.
+    // Rows that an earlier process copied are copied again, because they may no longer be needed.
     status = statements_->log->RunDelete(statements_->delete_copied->Bind(1, copied_until_));
   }
   if (status.ok()) {
@@ -470,7 +470,7 @@ absl::StatusOr<std::string> LocalStore::ReadBatch(std::int64_t log_id) {
 
 absl::Status LocalStore::Checkpoint() {
   Failpoint("checkpoint");
-  // Commits do not wait for a reader, such as a backup.
+  // Does not wait for readers such as a backup, because commits would wait too.
   sqlite3_busy_timeout(database_.handle(), 0);
   absl::Status status = database_.Checkpoint(SQLITE_CHECKPOINT_RESTART);
   sqlite3_busy_timeout(database_.handle(), kBusyTimeoutMs);
@@ -486,7 +486,7 @@ absl::StatusOr<bool> LocalStore::Maintain(bool refused) {
   absl::Status status = checkpointer_->status();
   const auto now = std::chrono::steady_clock::now();
   if (wal_pages_ > kMostPages || (refused && now - checkpoint_at_ >= kFullDiskInterval)) {
-    // This gives room on a full disk: the pages go where they have their place.
+    // On a full disk, a checkpoint frees space: the pages move to their places in the database.
     checkpoint_at_ = now;
     status.Update(Checkpoint());
   }
@@ -531,14 +531,14 @@ absl::Status LocalStore::Close() {
   statements_.reset();
   sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   database_ = Database();
-  // SQLite does not sync the removal of the write-ahead log, which must not come back after the
-  // mark.
+  // SQLite does not sync the removal of the write-ahead log, which must not reappear after the mark
+  // is written.
   absl::Status status = SyncFolder(folder());
   if (!status.ok()) return status;
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);
-  // The last connection leaves no write-ahead log behind. Another process may have one still.
+  // The last connection removes the write-ahead log. Another process may still have a connection.
   mark.clean = !HasWal(path_);
   return mark == file_.mark() ? absl::OkStatus() : file_.Write(mark, /*durable=*/true);
 }

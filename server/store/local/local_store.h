@@ -24,18 +24,16 @@
 
 namespace calibd::server {
 
-// A store in a folder, which one process holds at a time; FORMAT.md describes it. The log is
-// written to files of its own (LogFiles). Everything else, and what is still needed of older log
-// files, is in an SQLite database. The log is never behind the database.
-//
-// Everything that is read is checked. Errors: those of Store, sqlite.h and LogFiles.
+// A store in a folder, which one process at a time may hold; FORMAT.md describes it. The log is
+// written to its own files (LogFiles). Everything else, and the needed rows of removed log files,
+// is in an SQLite database. The log is never behind the database. Everything that is read is
+// checked. Errors: those of Store, sqlite.h and LogFiles.
 class LocalStore final : public Store {
  public:
   // Opens the store of a folder. Creates it if neither the folder nor any file of a store exists;
-  // upgrades an older one. segment_bytes: see LogFiles.
-  // Errors also: FailedPrecondition when another process holds the folder, the database belongs to
-  // another program, or a newer calibd wrote it. DataLoss when files are missing, or belong to
-  // different stores; then nothing has changed.
+  // upgrades an older one. segment_bytes: see LogFiles. Errors: also FailedPrecondition if another
+  // process holds the folder, the database belongs to another program, or a newer calibd wrote it;
+  // DataLoss if files are missing or belong to different stores, after which nothing has changed.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LocalStore>> Open(
       const std::string& folder, std::uint64_t segment_bytes = LogFiles::kSegmentBytes);
   ~LocalStore() override;
@@ -99,19 +97,19 @@ class LocalStore final : public Store {
   // The path of the database.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::string folder() const;
-  // Removes the oldest file of the log if it is time for it, step by step, each at most a
-  // transaction: what is needed of it is first written to the database. Between transactions.
+  // Retires the oldest file of the log if it should be retired, in steps of at most one
+  // transaction: first the needed rows are copied into the database. Call it between transactions.
   // Returns whether there is more to do at once.
   [[nodiscard]] absl::StatusOr<bool> Retire();
-  // The files of the log stay as they are, except for appended batches, until ReleaseLog.
+  // Until ReleaseLog, the files of the log change only by appended batches.
   void HoldLog() noexcept { log_->Hold(); }
   void ReleaseLog() { log_->Release(); }
   [[nodiscard]] std::vector<LogFiles::Extent> extents() const { return log_->extents(); }
-  // Checks that the file `store` is as it was written. Errors: DataLoss.
+  // Checks that the file `store` has the content that was written. Errors: DataLoss otherwise.
   [[nodiscard]] absl::Status CheckMark() const;
-  // Pages of the write-ahead log after the newest commit.
+  // Number of pages in the write-ahead log after the newest commit.
   [[nodiscard]] int wal_pages() const noexcept { return wal_pages_; }
-  // Moves all of the write-ahead log into the database, and begins it anew.
+  // Copies the complete write-ahead log into the database, so that it starts anew.
   [[nodiscard]] absl::Status Checkpoint();
 
  private:
@@ -121,19 +119,20 @@ class LocalStore final : public Store {
   [[nodiscard]] absl::Status Prepare();
   [[nodiscard]] absl::Status CheckHistorySpans() const;
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id);
-  // Must precede every write: the store is no longer closed in order. Errors also: those of the
-  // background checkpoint.
+  // Call it before every write: it records that the store is no longer closed properly. Errors:
+  // also those of the background checkpoint.
   [[nodiscard]] absl::Status BeginWrite();
-  // Writes to the file `store` how far the store has come.
+  // Writes the position of the store to the file `store`.
   void Mark() noexcept;
   void ApplyReleased() { DropBatches(std::exchange(released_, {})); }
-  // A connection whose reads all have the same state of the database, from the first one on.
+  // Returns a connection whose reads all show the same state of the database, beginning with the
+  // first read.
   [[nodiscard]] absl::StatusOr<Database> OpenSnapshot() const;
 
   const std::string path_;
   const File lock_;
   Database database_;
-  // As it is in the transaction, and as it was after the newest commit.
+  // The state within the transaction, and after the newest commit.
   DatabaseState state_;
   DatabaseState committed_;
   StoreFile file_;
@@ -142,8 +141,8 @@ class LocalStore final : public Store {
   std::unique_ptr<LogFiles> log_;
   std::optional<LostTail> lost_tail_;
   bool recovered_ = false;
-  // Batches below this are in the database: those before the oldest file, and those of it that
-  // were copied.
+  // Batches below this id are in the database: those of removed files, and the copied ones of the
+  // oldest file.
   std::int64_t copied_until_ = 0;
   // Batches that the pending writes release.
   std::vector<std::int64_t> released_;

@@ -15,18 +15,19 @@ namespace calibd::server {
 
 class LocalStore;
 
-// A view of a store in a folder: a read transaction of its own connection, and the files of the
-// log, which it holds. While it exists, the write-ahead log is not begun anew and no file of the
-// log is removed.
+// A view of a store in a folder: a read transaction on its own connection, and the files of the
+// log, which it holds. While it exists, the write-ahead log only grows and no file of the log is
+// removed.
 class LocalView final : public StoreView {
  public:
-  // database: with a deferred transaction.
+  // database: must have a deferred transaction.
   LocalView(LocalStore& store, Database database);
   ~LocalView() override;
   LocalView(const LocalView&) = delete;
   LocalView& operator=(const LocalView&) = delete;
 
-  // The copy is one database, which holds what is needed of the log. Commits go on meanwhile.
+  // The copy is a single database that contains the needed rows of the log. Commits continue
+  // meanwhile.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<StoreCopy>> Copy(
       const OnProgress& progress) const override;
   // Memory: O(1) rows.
@@ -40,14 +41,14 @@ class LocalView final : public StoreView {
   LocalStore& store_;
   const std::string folder_;
   mutable Database database_;
-  // Whether the read transaction could begin.
+  // The status of the beginning of the read transaction.
   absl::Status begun_;
-  // LocalStore::CheckMark.
+  // The result of LocalStore::CheckMark.
   absl::Status mark_;
   std::vector<LogFiles::Extent> extents_;
 };
 
-// Removes what an earlier process left of a copy that it did not finish.
+// Removes the incomplete copy of an earlier process.
 void RemoveUnfinishedCopy(const std::string& folder);
 
 }  // namespace calibd::server

@@ -14,7 +14,8 @@
 namespace calibd::server {
 namespace {
 
-// With more segments than this, the oldest is removed once most bytes of the log are not needed.
+// If there are more segments than this, the oldest is removed once most bytes of the log are not
+// needed.
 constexpr std::size_t kFewSegments = 4;
 
 absl::Status RemoveIfThere(const std::string& path) {
@@ -52,7 +53,7 @@ absl::Status LogFiles::OpenAll(const Options& options) {
   if (ids->empty() && options.first_log_id == 0 && mark_.newest_segment == 0) return AddSegment(0);
   for (const std::int64_t id : *ids) {
     if (id < options.first_log_id) {
-      // Another process began to remove it.
+      // Another process had begun to remove it.
       if (absl::Status status = RemoveLeftover(LogSegment::PathOf(folder_, id), mark_.id);
           !status.ok()) {
         return status;
@@ -88,7 +89,7 @@ absl::Status LogFiles::Read(const VisitBatch& visit) {
   SumWritten();
   absl::Status status = CheckEnd();
   const LogSegment& newest = segments_.back();
-  // A frame that was not acknowledged may not be durable yet.
+  // A frame that was never acknowledged may not be durable yet.
   return status.ok() && !newest.empty() ? newest.Sync() : status;
 }
 
@@ -151,7 +152,7 @@ absl::Status LogFiles::AddSegment(std::uint64_t frame_bytes) {
   if (!segment.ok()) return segment.status();
   if (absl::Status status = segment->Publish(folder_); !status.ok()) return status;
   if (!segments_.empty() && segments_.back().empty()) {
-    // It was too small for its first frame, and had the same name.
+    // The previous segment was too small for its first frame, and the new one has the same name.
     segments_.pop_back();
   }
   segments_.push_back(*std::move(segment));

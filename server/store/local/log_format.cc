@@ -14,7 +14,7 @@
 namespace calibd::server {
 namespace {
 
-// Size of one read while frames are looked for.
+// Number of bytes that are read at a time when frames are searched.
 constexpr std::size_t kSearchBytes = std::size_t{1} << 20;
 
 bool IsZero(std::string_view data) {
@@ -85,7 +85,7 @@ bool ParseFrame(std::string_view frame, std::uint64_t salt, std::vector<FrameBat
     BatchHeader& header = headers.emplace_back();
     std::memcpy(&header, frame.data() + place, sizeof(header));
     batches.push_back({.place = place, .batch = *batch});
-    // The size of a frame is a multiple of the alignment too.
+    // The size of a frame is a multiple of the alignment.
     const std::uint64_t end = place + sizeof(header) + header.bytes;
     if (!IsZero(frame.substr(end, LogAligned(end) - end))) return false;
     place = LogAligned(end);

@@ -18,11 +18,11 @@
 
 namespace calibd::server {
 
-// Structures of the log files; FORMAT.md describes them. The files hold these structures as they
-// are in memory.
+// Structures of the log files, as FORMAT.md describes them. In the files they have the same layout
+// as in memory.
 static_assert(std::endian::native == std::endian::little);
 
-// Frames and batches begin at multiples of it.
+// Frames and batches begin at multiples of this number.
 inline constexpr std::uint64_t kLogAlignment = 8;
 
 constexpr std::uint64_t LogAligned(std::uint64_t bytes) {
@@ -37,8 +37,8 @@ struct SegmentHeader {
   std::uint64_t version = kVersion;
   std::int64_t first_log_id = 0;
   std::uint64_t size = 0;
-  // Seed of the hashes in this segment: no bytes of another segment, or of an earlier use of the
-  // file, are taken for a frame of it.
+  // Seed of the hashes in this segment, so that bytes of another segment, or of an earlier use of
+  // the file, are never accepted as a frame.
   std::uint64_t salt = 0;
   StoreId store_id{};
   std::uint64_t hash = 0;  // of everything before it
@@ -52,21 +52,21 @@ struct LogFrameHeader {
   std::uint64_t magic = kMagic;
   std::int64_t first_log_id = 0;
   std::uint64_t batches = 0;
-  // Size of the frame with this header, a multiple of kLogAlignment.
+  // Size of the frame including this header, a multiple of kLogAlignment.
   std::uint64_t bytes = 0;
   std::uint64_t batches_hash = 0;  // of the batch headers
   std::uint64_t hash = 0;          // of everything before it
 
   [[nodiscard]] std::uint64_t Hash(std::uint64_t salt) const;
-  // True if this is a valid frame header at a place with room for `room` bytes.
+  // True if this is a valid frame header, and the frame fits into `room` bytes.
   [[nodiscard]] bool IsValid(std::uint64_t salt, std::uint64_t room) const;
 };
 
 struct BatchHeader {
   std::int64_t model_id = 0;
   std::int64_t time_us = 0;
-  std::uint64_t bytes = 0;  // of the data that follow
-  std::uint64_t hash = 0;   // of the log id, what is before it and the data
+  std::uint64_t bytes = 0;  // of the following data
+  std::uint64_t hash = 0;   // of the log id, the fields before it and the data
 
   [[nodiscard]] std::uint64_t Hash(std::int64_t log_id, std::string_view data,
                                    std::uint64_t salt) const;
@@ -75,11 +75,12 @@ struct BatchHeader {
 static_assert(sizeof(SegmentHeader) == 64 && sizeof(LogFrameHeader) == 48 &&
               sizeof(BatchHeader) == 32);
 
-// Zeros that stand after a frame, as far as the file has room for them, until the next frame is
-// written. So what a power cut left of a frame is told from what an earlier use of the file left.
+// Number of zero bytes that follow a frame, as far as the file has room, until the next frame is
+// written. They distinguish the remains of an interrupted write from those of an earlier use of the
+// file.
 inline constexpr std::uint64_t kTerminatorBytes = sizeof(LogFrameHeader);
 
-// The batches of a frame that is to be written.
+// The batches of a frame to be written.
 class LogFrame {
  public:
   struct Batch {
@@ -94,7 +95,7 @@ class LogFrame {
   void Clear() noexcept;
 
   [[nodiscard]] const std::vector<Batch>& batches() const noexcept { return batches_; }
-  // Size in the file; 0 without batches.
+  // Size of the frame in the file; 0 without batches.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -109,17 +110,17 @@ struct FrameBatch {
   StoredBatch batch;
 };
 
-// Reads the batches of a frame that begins with a valid header. False, with any batches, if the
-// rest is not what was written. The batches' data are views of `frame`.
+// Parses the batches of a frame that begins with a valid header. Returns false, possibly after some
+// batches, if the rest differs from what was written. The data of the batches are views of `frame`.
 [[nodiscard]] bool ParseFrame(std::string_view frame, std::uint64_t salt,
                               std::vector<FrameBatch>& batches);
 
-// The batch at the beginning of `data`, which is at most as long as what may belong to it; unset
-// if it is not there as it was written.
+// Returns the batch at the beginning of `data`, which contains at most the bytes that may belong to
+// it; unset if they differ from what was written.
 [[nodiscard]] std::optional<StoredBatch> ParseBatch(std::string_view data, std::int64_t log_id,
                                                     std::uint64_t salt);
 
-// Reads a structure of the file; all of it is zero if the file ends before it does.
+// Reads a structure from the file; all zeros if the file ends before its end.
 template <typename Structure>
 [[nodiscard]] absl::StatusOr<Structure> ReadStructure(const File& file, std::uint64_t offset) {
   Structure structure;
@@ -130,17 +131,18 @@ template <typename Structure>
   return structure;
 }
 
-// Errors: DataLoss when it is damaged; FailedPrecondition when a newer calibd wrote it.
+// Errors: DataLoss if it is damaged; FailedPrecondition if a newer calibd wrote it.
 [[nodiscard]] absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file);
 
-// The bytes of the frame at an offset, before `end`, of which only the header is checked. Empty
-// if there is no valid header of a frame that begins with this batch, or the file is too short.
+// Returns the bytes of the frame at an offset, which ends before `end`. Checks only the header.
+// Returns an empty result if there is no valid header of a frame that begins with this batch, or
+// the file is too short.
 [[nodiscard]] absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offset,
                                      std::uint64_t end, std::int64_t first_log_id,
                                      std::string& frame);
 
-// Id of the first batch of the first frame that begins anywhere in [offset, size); unset if there
-// is none.
+// Returns the first batch id of the first frame that begins in [offset, size); unset if there is
+// none.
 [[nodiscard]] absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file,
                                                                     std::uint64_t salt,
                                                                     std::uint64_t offset,

@@ -25,7 +25,7 @@ namespace calibd::server {
 namespace {
 
 constexpr std::array<char, kTerminatorBytes> kZeros{};
-// On a full disk a segment is as small as this.
+// Minimum size of a segment, used on a full disk.
 constexpr std::uint64_t kLeastSegmentBytes = 4096;
 
 std::uint64_t RandomSalt() {
@@ -75,8 +75,7 @@ absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, const I
   const std::uint64_t least = std::max(kLeastSegmentBytes, sizeof(SegmentHeader) + frame_bytes);
   size = std::max(size, least);
   struct stat status {};
-  // A file that was written before needs no change of the file system's own data when it is
-  // written again.
+  // Rewriting a file that was written before does not change the file system's metadata.
   const bool reused = stat(spare.c_str(), &status) == 0 &&
                       static_cast<std::uint64_t>(status.st_size) == size &&
                       std::rename(spare.c_str(), path.c_str()) == 0;
@@ -85,7 +84,7 @@ absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, const I
   int error = posix_fallocate(file->get(), 0, static_cast<off_t>(size));
   while (IsFull(error) && size > least) {
     size = std::max(size / 2 / kLogAlignment * kLogAlignment, least);
-    // Some of it may have been taken.
+    // Some of the space may have been allocated.
     error = ftruncate(file->get(), 0) != 0
                 ? errno
                 : posix_fallocate(file->get(), 0, static_cast<off_t>(size));
@@ -191,7 +190,7 @@ absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
     end = end_ + frame->bytes;
     tail.end_log_id = tail.first_log_id + static_cast<std::int64_t>(frame->batches);
   }
-  // Without the header of the frame, batches are found by their own hashes.
+  // Without the header of the frame, the batches are found by their own hashes.
   std::string data;
   std::int64_t log_id = tail.first_log_id;
   for (std::uint64_t place = end_ + sizeof(LogFrameHeader); place + sizeof(BatchHeader) <= end;) {
@@ -217,7 +216,7 @@ absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
 }
 
 absl::Status LogSegment::Append(const LogFrame& frame) {
-  // Written from where they are, as a copy of them would take as long as the write.
+  // The pieces are written without copying them, because a copy would take as long as the write.
   LogFrameHeader header;
   std::vector<BatchHeader> batches;
   batches.reserve(frame.batches().size());
@@ -242,7 +241,7 @@ absl::Status LogSegment::Append(const LogFrame& frame) {
   pieces.push_back(
       Piece(kZeros.data(), std::min<std::uint64_t>(kZeros.size(), size_ - end_ - frame.bytes())));
 #ifdef CALIBD_FAILPOINTS
-  // The split lets a test end the process as by a power cut during the write.
+  // Written in two parts, so that a test can end the process during the write, like a power cut.
   const std::size_t first = pieces.size() / 2;
 #else
   const std::size_t first = 0;

@@ -14,31 +14,31 @@
 
 namespace calibd::server {
 
-// Data at the end of the log that cannot be read as a frame. Either its write was cut short, and so
-// was never acknowledged, or it was damaged later.
+// Data at the end of the log that cannot be read as a frame. Either its write was interrupted, and
+// it was never acknowledged, or it was damaged later.
 struct LogTail {
   struct Batch {
     std::int64_t log_id = 0;
     std::int64_t model_id = 0;
-    // True if the batch is as it was written. If false, the other fields may be wrong.
+    // True if the batch is undamaged. If false, the other fields may be wrong.
     bool intact = false;
     // A store.v1.LogRow.
     std::string data;
   };
 
   std::string path;
-  // Where it begins in the file.
+  // Offset at which it begins in the file.
   std::uint64_t offset = 0;
-  // Ids of its first batch and of the batch after it, as far as they can be told.
+  // Ids of its first batch and of the batch after it, as far as they can be determined.
   std::int64_t first_log_id = 0;
   std::int64_t end_log_id = 0;
-  // All of it had been written to the disk: it was damaged later.
+  // True if all of it had been written to the disk, and was therefore damaged later.
   bool was_durable = false;
   // The batches that can be found.
   std::vector<Batch> batches{};
 };
 
-// One file of the log, in the form that FORMAT.md describes, and which of its batches are still
+// One file of the log in the format of FORMAT.md, with the information which of its batches are
 // needed. Not thread-safe. Errors: those of LogFiles.
 class LogSegment {
  public:
@@ -47,33 +47,34 @@ class LogSegment {
     std::int64_t first_log_id = 0;
   };
 
-  // A new segment of `size` bytes, more if frames of frame_bytes in total need them, less if the
-  // disk has no room for them. It is no part of the log before Publish.
+  // Creates a segment of `size` bytes; more if frames of frame_bytes in total need it, less if the
+  // disk has no room. It does not belong to the log before Publish.
   [[nodiscard]] static absl::StatusOr<LogSegment> Create(const std::string& folder,
                                                          const Identity& identity,
                                                          std::uint64_t size,
                                                          std::uint64_t frame_bytes);
-  // Renames the file to its final name, and replaces a segment that has it. On return the name is
-  // durable, and so is what was synced before.
+  // Renames the file to its final name, replacing a segment of this name. Afterwards the name and
+  // everything that was synced before are durable.
   [[nodiscard]] absl::Status Publish(const std::string& folder);
-  // An existing segment, of which only the header is read. Errors also: DataLoss when it is not the
-  // segment that its name and the store say.
+  // Opens an existing segment and reads only its header. Errors: also DataLoss if it is not the
+  // segment that its name and the store require.
   [[nodiscard]] static absl::StatusOr<LogSegment> Open(const std::string& folder,
                                                        const Identity& identity);
-  // Where the segment that begins with this batch is.
+  // Path of the segment that begins with this batch.
   [[nodiscard]] static std::string PathOf(const std::string& folder, std::int64_t first_log_id);
-  // Ids of the first batches of the segments in the folder, by their names, ascending.
+  // Returns the first batch ids of the segments in the folder, from their names, ascending.
   [[nodiscard]] static absl::StatusOr<std::vector<std::int64_t>> List(const std::string& folder);
-  // Where a segment is before Publish.
+  // Path of a segment before Publish.
   [[nodiscard]] static std::string UnfinishedPath(const std::string& folder);
 
   // Reads frames from the end on, up to the first invalid one or this offset, and moves the end
-  // behind them. All of their batches count as needed.
+  // behind them. All of their batches are marked as needed.
   [[nodiscard]] absl::Status ReadFrames(std::uint64_t end, const VisitBatch& visit);
-  // For the newest segment, after ReadFrames: DataLoss if a valid frame follows an invalid one.
+  // For the newest segment, after ReadFrames: returns DataLoss if a valid frame follows an invalid
+  // one.
   [[nodiscard]] absl::Status CheckEnd() const;
-  // For the newest segment, after ReadFrames: what was written after its end; unset if nothing was.
-  // durable_end_log_id: the batches before it had been written.
+  // For the newest segment, after ReadFrames: returns what was written after its end; unset if
+  // nothing was. durable_end_log_id: the batches before this id had been written.
   [[nodiscard]] absl::StatusOr<std::optional<LogTail>> ReadTail(
       std::int64_t durable_end_log_id) const;
   // True if nothing was written after the end.
@@ -84,31 +85,31 @@ class LogSegment {
   [[nodiscard]] bool HasRoom(const LogFrame& frame) const noexcept {
     return size_ - end_ >= frame.bytes();
   }
-  // Appends the frame, which is not empty; there is room for it. Sync makes it durable.
+  // Appends a non-empty frame, for which there must be room. Sync makes it durable.
   [[nodiscard]] absl::Status Append(const LogFrame& frame);
 
-  // batch: its data are in `data`. Errors also: DataLoss when it is not as it was written.
+  // batch: a view of `data`. Errors: also DataLoss if the batch differs from what was written.
   [[nodiscard]] absl::Status ReadBatch(std::int64_t log_id, std::string& data,
                                        StoredBatch& batch) const;
 
-  // Does nothing for a batch that is not in it, or not needed.
+  // Does nothing if the segment does not contain the batch, or the batch is not needed.
   void MarkUnneeded(std::int64_t log_id) noexcept;
 
-  // Removes the file; with for_reuse keeps it for the next segment that is created.
+  // Removes the file. With for_reuse, keeps it for the next segment that is created.
   [[nodiscard]] absl::Status Remove(const std::string& folder, bool for_reuse) const;
 
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
   [[nodiscard]] bool empty() const noexcept { return places_.empty(); }
   [[nodiscard]] std::int64_t first_log_id() const noexcept { return first_log_id_; }
-  // Id of the first batch of its last frame; that of the next batch without frames.
+  // Id of the first batch of the last frame; without frames, of the next batch.
   [[nodiscard]] std::int64_t last_frame_log_id() const noexcept { return last_frame_log_id_; }
-  // Id of the batch after its last one.
+  // Id of the batch after the last one.
   [[nodiscard]] std::int64_t end_log_id() const noexcept {
     return first_log_id_ + static_cast<std::int64_t>(places_.size());
   }
   // Size of the file.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  // Where the next frame goes.
+  // Offset of the next frame.
   [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
   // For each batch.
   [[nodiscard]] const std::vector<bool>& needed() const noexcept { return needed_; }
@@ -121,10 +122,10 @@ class LogSegment {
   [[nodiscard]] bool Holds(std::int64_t log_id) const noexcept {
     return log_id >= first_log_id_ && log_id < end_log_id();
   }
-  // Size of a batch with what stands before the next one.
+  // Number of bytes from this batch to the next one.
   [[nodiscard]] std::uint64_t bytes_of(std::size_t index) const noexcept;
   void AddPlace(std::uint64_t place);
-  // Behind a frame whose batches have their places.
+  // Moves the end behind a frame whose batches are already in places_.
   void MoveEnd(std::uint64_t frame_bytes);
   // Finds the batches of the tail.
   [[nodiscard]] absl::Status ReadTailBatches(LogTail& tail) const;

@@ -22,8 +22,8 @@
 namespace calibd::server {
 namespace {
 
-// Version 1. The header of a frame was as it is now, but its hash of the batch headers was one of
-// all that followed the header.
+// Version 1. The header of a frame was the same, except that the hash of the batch headers was a
+// hash of everything after the header.
 struct OldSegmentHeader {
   std::uint64_t magic = 0;
   std::uint64_t version = 0;
@@ -41,10 +41,11 @@ struct OldSegmentHeader {
 struct OldBatchHeader {
   std::int64_t model_id = 0;
   std::int64_t time_us = 0;
-  std::uint64_t bytes = 0;  // of the data that follow
+  std::uint64_t bytes = 0;  // of the following data
 };
 
-// Reads the batches of a frame whose header is valid. False if the rest is not what was written.
+// Parses the batches of a frame whose header is valid. Returns false if the rest differs from what
+// was written.
 bool ParseOldFrame(std::string_view data, std::uint64_t salt, LogFrame& frame) {
   LogFrameHeader frame_header;
   std::memcpy(&frame_header, data.data(), sizeof(frame_header));
@@ -71,7 +72,7 @@ bool ParseOldFrame(std::string_view data, std::uint64_t salt, LogFrame& frame) {
 // A segment of version 1.
 class OldSegment {
  public:
-  // Unset if the file is not of version 1.
+  // Unset if the file does not have version 1.
   static absl::StatusOr<std::optional<OldSegment>> Open(const std::string& path) {
     absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
     if (!file.ok()) return file.status();
@@ -89,8 +90,8 @@ class OldSegment {
 
   [[nodiscard]] const OldSegmentHeader& header() const noexcept { return header_; }
 
-  // Goes through the valid frames in order; then checks that the segment ends before the batch
-  // `next`, with which the next one begins, or that the log ends there. 0: there is no next one.
+  // Reads the valid frames in order. Then checks that the segment ends before the batch `next`,
+  // with which the next segment begins, or, if next is 0, that the log ends there.
   [[nodiscard]] absl::Status Read(std::int64_t next,
                                   const std::function<absl::Status(const LogFrame&)>& visit) const {
     std::uint64_t end = sizeof(OldSegmentHeader);
@@ -136,7 +137,7 @@ class OldSegment {
   OldSegmentHeader header_;
 };
 
-// Writes the batches of the old segment to a new one, which takes its place.
+// Writes the batches of the old segment to a new one, which replaces it.
 absl::Status Rewrite(const OldSegment& old, const std::string& folder, const StoreId& store_id,
                      std::int64_t next) {
   std::uint64_t bytes = 0;
@@ -171,7 +172,7 @@ absl::Status UpgradeSegments(const std::string& folder, const StoreId& store_id,
     const absl::StatusOr<std::optional<OldSegment>> old = OldSegment::Open(path);
     if (!old.ok()) return old.status();
     if (!old->has_value()) {
-      // Rewritten before, or not a segment: LogFiles checks that.
+      // It was rewritten before, or is not a segment: LogFiles checks this.
       continue;
     }
     if ((*old)->header().first_log_id != id) {

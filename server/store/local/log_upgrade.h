@@ -9,15 +9,15 @@
 
 namespace calibd::server {
 
-// Rewrites the log's files of version 1 (formats up to 3 of the store) as files of this version
-// that belong to the store: the same batches with the same ids. One file at a time, durable before
-// the next one; files that were rewritten before are left alone, so an upgrade that was
-// interrupted goes on. Before LogFiles::Open. Reads every old file twice.
+// Rewrites the log files of version 1 (store formats up to 3) as files of the current version that
+// belong to the store, with the same batches and ids. Each file is durable before the next one is
+// rewritten, and rewritten files are skipped, so an interrupted upgrade can be continued. Call it
+// before LogFiles::Open. Reads every old file twice.
 //
-// first_log_id: of the oldest segment; older ones are left alone.
+// first_log_id: of the oldest segment; older files are left unchanged.
 //
-// Errors: those of LogFiles. A full disk leaves the log as it is. An incomplete frame at the end of
-// the log is left out, as it was never acknowledged; other damage is DataLoss.
+// Errors: those of LogFiles. On a full disk, the log stays unchanged. An incomplete frame at the
+// end of the log is left out, because it was never acknowledged; other damage is DataLoss.
 [[nodiscard]] absl::Status UpgradeSegments(const std::string& folder, const StoreId& store_id,
                                            std::int64_t first_log_id);
 

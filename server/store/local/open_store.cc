@@ -25,18 +25,18 @@
 namespace calibd::server {
 namespace {
 
-// SQLite needs the file calibd.db-shm to read a database with a write-ahead log: 32 KiB for each
-// 16 MiB of the log. The rest is for the first files of a new store.
+// SQLite needs the file calibd.db-shm to read a database with a write-ahead log: 32 KiB per 16 MiB
+// of the log. The rest is for the first files of a new store.
 constexpr std::uint64_t kRoomToOpen = std::uint64_t{1} << 20;
 
-// Zero also when there is no such file.
+// Returns 0 if there is no such file.
 std::uintmax_t SizeOf(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   return error ? 0 : size;
 }
 
-// The name of a segment of the log in the folder; empty if there is none.
+// Returns the name of a segment in the folder; empty if there is none.
 absl::StatusOr<std::string> FindSegment(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> names;
@@ -50,7 +50,7 @@ absl::StatusOr<std::string> FindSegment(const std::string& folder) {
   return names.empty() ? "" : *std::min_element(names.begin(), names.end());
 }
 
-// A backup is a whole store in one file: other files in the folder belong to another store.
+// A backup is a complete store in one file: other files in the folder belong to another store.
 absl::Status BackupBesideError(const std::string& folder, std::string_view file) {
   return FolderError(folder,
                      absl::StrCat("holds a backup, calibd.db, and the file ", std::string(file),
@@ -58,7 +58,7 @@ absl::Status BackupBesideError(const std::string& folder, std::string_view file)
                                   "as calibd.db, and start calibd with --data-dir FOLDER"));
 }
 
-// Whether SQLite wrote the database without a write-ahead log, as it writes backups.
+// Whether SQLite wrote the database without a write-ahead log, as in backups.
 absl::StatusOr<bool> IsWithoutWal(const std::string& path) {
   // "File format write version" and "read version", see SQLite's file format.
   constexpr std::uint64_t kVersionsOffset = 18;
@@ -91,8 +91,8 @@ class Opening {
   }
 
  private:
-  // Changes nothing. SQLite would create a missing database, and delete the write-ahead log of an
-  // empty one.
+  // Changes nothing. SQLite would create a missing database, and would delete the write-ahead log
+  // of an empty one.
   absl::Status LookAtFiles() {
     absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder_);
     if (!file.ok()) return file.status();
@@ -131,7 +131,7 @@ class Opening {
     absl::StatusOr<Database> database = Database::Open(path_);
     if (!database.ok()) return database.status();
     database_ = *std::move(database);
-    // A start that fails leaves the files as they are: see Store::Close.
+    // If the start fails, the files stay as they are: see Store::Close.
     sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     // The database of another program is not changed.
     const absl::StatusOr<std::int64_t> version = CheckFormat(database_, folder_);

@@ -20,25 +20,25 @@ namespace calibd::server {
 // created or locked.
 [[nodiscard]] absl::StatusOr<File> LockFolder(const std::string& folder);
 
-// The files of a store that belong together.
+// The files of one store.
 struct StoreParts {
   Database database;
   DatabaseState state;
   StoreFile file;
   std::unique_ptr<LogFiles> log;
-  // What may be the end of a write that was cut short, or damage; one sentence each.
+  // Findings that may be an interrupted write or damage, one sentence each.
   std::vector<std::string> warnings;
 };
 
-// Opens the files of a store in a folder that this process holds, and checks that all of them are
-// there and are of one store. Creates them in a folder without any; makes the other files of a
-// database that is complete by itself; upgrades older formats. Errors: those of Store::Open.
+// Opens the files of a store in a folder that this process has locked, and checks that all of them
+// exist and belong to one store. Creates the files in an empty folder, creates the missing files of
+// a complete database, and upgrades older formats. Errors: those of Store::Open.
 [[nodiscard]] absl::StatusOr<StoreParts> OpenStore(const std::string& folder,
                                                    std::uint64_t segment_bytes);
 
-// The path of the database in the folder.
+// Returns the path of the database in the folder.
 [[nodiscard]] std::string DatabasePath(const std::string& folder);
-// Whether the database has a write-ahead log with anything in it.
+// Whether the database has a non-empty write-ahead log.
 [[nodiscard]] bool HasWal(const std::string& database_path);
 
 }  // namespace calibd::server

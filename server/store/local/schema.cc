@@ -18,7 +18,7 @@ namespace {
 // "cali", see the magic numbers of SQLite's file format.
 constexpr std::int64_t kApplicationId = 0x63616c69;
 
-// Step N makes version N + 1 of version N, up to version 3. They stay as they are.
+// Step N upgrades version N to N + 1, up to version 3. These statements never change.
 constexpr std::array kOldSteps{R"sql(
 CREATE TABLE models (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -66,7 +66,7 @@ CREATE TABLE history (
 ) WITHOUT ROWID;
 )sql"};
 
-// Makes the tables of version 4, whose rows have checksums and sums.
+// Creates the tables of version 4, whose rows have checksums and sums.
 class RowUpgrade {
  public:
   RowUpgrade(Database& database, const std::optional<StoreId>& id) : database_(database) {
@@ -75,7 +75,7 @@ class RowUpgrade {
     state_.commit_number = 1;
   }
 
-  // In an empty database.
+  // Requires an empty database.
   absl::Status Create() {
     absl::Status status = CreateTables();
     return status.ok() ? WriteState() : status;
@@ -130,7 +130,7 @@ class RowUpgrade {
       if (!status.ok()) return status;
     }
     state_.next_model_id = *model + 1;
-    // 0: there were no segments, or only the first, and the log goes on after the table.
+    // 0: there were no segments, or only the first one, and the log continues after the table.
     state_.first_log_id = *first == 0 ? *log + 1 : *first;
     return absl::OkStatus();
   }
@@ -185,7 +185,7 @@ class RowUpgrade {
   }
 
   absl::Status CopyLog() {
-    // What a segment that is still there holds was copied by a retirement that did not end.
+    // Leaves out rows that a segment still holds: an interrupted retirement copied them.
     return CopyRows(
         absl::StrCat("SELECT id, model_id, time_us, data FROM old_log WHERE id < ",
                      state_.first_log_id, " ORDER BY id")
@@ -217,7 +217,7 @@ class RowUpgrade {
   DatabaseState state_;
 };
 
-// DataLoss unless the statements that made the tables are exactly those of this version.
+// Returns DataLoss unless the statements that created the tables are exactly those of this version.
 absl::Status CheckTables(const Database& database) {
   absl::StatusOr<Statement> tables = Statement::Prepare(
       database, "SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'");

@@ -14,8 +14,8 @@
 namespace calibd::server {
 namespace {
 
-// Whether the files' newest errors are those of a quota, or of a limit of their size. (By the time
-// of sqlite3_system_errno the error may have been forgotten.)
+// Returns true if the newest errors of the files mean an exceeded quota or file size limit.
+// (sqlite3_system_errno may not have the error any more.)
 bool NoRoomIsWhatFailed(sqlite3* handle) {
   bool no_room = false;
   for (const int which : {SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_JOURNAL_POINTER}) {
@@ -31,13 +31,13 @@ bool NoRoomIsWhatFailed(sqlite3* handle) {
   return no_room;
 }
 
-// SQLite's reason, with that of the system if there is one.
+// Returns SQLite's reason, with that of the system if there is one.
 std::string ReasonOf(sqlite3* handle, int code) {
   const int error = handle == nullptr ? 0 : sqlite3_system_errno(handle);
   const bool has_error =
       error != 0 && ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN ||
                      (code & 0xff) == SQLITE_FULL);
-  // A step of a backup does not tell its connections of its error.
+  // A backup step does not report its error to its connections.
   const bool is_told = handle != nullptr && sqlite3_extended_errcode(handle) == code;
   return absl::StrCat(is_told ? sqlite3_errmsg(handle) : sqlite3_errstr(code),
                       has_error ? absl::StrCat(", ", std::strerror(error)) : "", " (SQLite ", code,
@@ -57,10 +57,10 @@ std::string ActionOf(sqlite3* handle, std::string_view sql) {
 absl::Status SqliteError(sqlite3* handle, int code, std::string_view action) {
   const std::string reason = ReasonOf(handle, code);
   const std::string message = absl::StrCat("the store cannot ", std::string(action), ": ", reason);
-  // Also what SQLite does not call a full disk.
+  // SQLite does not report these errors as a full disk.
   const bool full = (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE ||
                     (code == SQLITE_IOERR_WRITE && handle != nullptr && NoRoomIsWhatFailed(handle));
-  // What only a damaged file makes SQLite say.
+  // SQLite reports these errors only for a damaged file.
   const bool damaged = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB ||
                        (code & 0xff) == SQLITE_TOOBIG || code == SQLITE_IOERR_SHORT_READ ||
                        (code == SQLITE_ERROR && handle != nullptr &&
@@ -116,8 +116,8 @@ absl::Status Database::CheckInPlace() const {
   int moved = 0;
   sqlite3_file_control(handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
   if (moved != 0) return DamageError(path, kReason, kPutFileBack);
-  // SQLite does not tell whether the write-ahead log was moved, but it tells the size of the open
-  // file. The connection has not opened the file before it first reads.
+  // SQLite does not report that the write-ahead log was replaced, but it reports the size of the
+  // open file. A connection opens the file when it first reads.
   sqlite3_file* wal = nullptr;
   sqlite3_int64 size = 0;
   sqlite3_file_control(handle(), "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);

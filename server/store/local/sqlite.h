@@ -19,28 +19,29 @@ inline constexpr int kBusyTimeoutMs = 10000;
 
 // A connection to an SQLite database. Not thread-safe.
 //
-// Errors of this file: ResourceExhausted when the disk is full; DataLoss when the file is
-// damaged or no database; Unavailable when it cannot be read, written or locked. They say what
-// could not be done with which file, and the reasons of SQLite and of the system, but no statement.
+// Errors of this file: ResourceExhausted if the disk is full; DataLoss if the file is damaged or
+// not a database; Unavailable if it cannot be read, written or locked. Messages name the failed
+// action, the file, and the reasons of SQLite and of the system, but contain no statement.
 class Database {
  public:
-  // None: only to be assigned to.
+  // Has no connection; only for later assignment.
   Database() = default;
-  // Creates the file if there is none.
+  // Creates the file if it does not exist.
   [[nodiscard]] static absl::StatusOr<Database> Open(const std::string& path);
   // The same, but a missing file is an error.
   [[nodiscard]] static absl::StatusOr<Database> OpenExisting(const std::string& path);
 
-  // Statements without parameters and results.
+  // Executes statements without parameters and results.
   [[nodiscard]] absl::Status Execute(const char* sql);
-  // The one integer that a statement gives, such as a PRAGMA's.
+  // Returns the integer that a statement yields, such as a PRAGMA.
   [[nodiscard]] absl::StatusOr<std::int64_t> QueryInteger(const char* sql);
-  // DataLoss if the file or its write-ahead log was removed or replaced. Not in a transaction.
+  // DataLoss if the file or its write-ahead log was removed or replaced. Not allowed within a
+  // transaction.
   [[nodiscard]] absl::Status CheckInPlace() const;
   // Moves the write-ahead log into the database, as far as `mode` (SQLITE_CHECKPOINT_...) says and
   // other connections permit.
   [[nodiscard]] absl::Status Checkpoint(int mode);
-  // False after an error that ended the transaction by itself.
+  // False if an error has ended the transaction.
   [[nodiscard]] bool in_transaction() const noexcept;
 
   [[nodiscard]] sqlite3* handle() const noexcept { return handle_.get(); }
@@ -55,29 +56,31 @@ class Database {
   std::unique_ptr<sqlite3, Close> handle_;
 };
 
-// The error of a result code. handle: the connection, if there is one. action: what "the store
-// cannot" do.
+// Converts a result code to an error. handle: the connection, if there is one. action: what "the
+// store cannot" do.
 [[nodiscard]] absl::Status SqliteError(sqlite3* handle, int code, std::string_view action);
 
-// A prepared statement, run again and again. Bound text and blobs are not copied: they must
-// live until the statement has run.
+// A prepared statement that can be executed repeatedly. Bound text and blobs are not copied: they
+// must stay valid until the execution has ended.
 class Statement {
  public:
   [[nodiscard]] static absl::StatusOr<Statement> Prepare(const Database& database, const char* sql);
 
-  // The parameters, 1-based.
+  // Sets a parameter; indices start at 1.
   Statement& Bind(int index, std::int64_t value) noexcept;
   Statement& Bind(int index, const std::variant<std::int64_t, std::string_view>& value) noexcept;
   Statement& BindBlob(int index, std::string_view blob) noexcept;
 
-  // Runs it to the end and ignores its rows.
+  // Executes the statement to its end and ignores its rows.
   [[nodiscard]] absl::Status Run();
-  // Moves to the next row: true if there is one. After false it may be run again.
+  // Moves to the next row; returns false after the last one. The statement may then be executed
+  // again.
   [[nodiscard]] absl::StatusOr<bool> Next();
-  // Ends it before its last row, so that it may be run again.
+  // Ends the execution before the last row, so that the statement may be executed again.
   void Reset() noexcept { sqlite3_reset(statement_.get()); }
 
-  // Columns of the row, 0-based; views live until Next. type: SQLITE_INTEGER, SQLITE_BLOB, ...
+  // Columns of the row; indices start at 0, and views are valid until Next. type: SQLITE_INTEGER,
+  // SQLITE_BLOB, ...
   [[nodiscard]] int type(int column) const noexcept;
   [[nodiscard]] std::int64_t Integer(int column) const noexcept;
   [[nodiscard]] std::string_view Text(int column) const noexcept;

@@ -18,13 +18,13 @@
 namespace calibd::server {
 namespace {
 
-// The file begins with this structure as it is in memory.
+// The file begins with this structure in its memory layout.
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::uint64_t kStoreMagic = 0x65726f7473626c63;  // "clbstore"
 constexpr std::uint64_t kStoreVersion = 1;
-// One block of the file system, so that no write changes the size of the file. The mark takes
-// the first sector alone, which a disk writes as a whole or not at all.
+// One block of the file system, so that no write changes the size of the file. The mark occupies
+// only the first sector, which a disk writes atomically.
 constexpr std::size_t kStoreFileBytes = 4096;
 
 struct StoredMark {
@@ -94,7 +94,7 @@ absl::StatusOr<std::optional<StoreFile>> StoreFile::Open(const std::string& fold
 }
 
 absl::StatusOr<StoreFile> StoreFile::Create(const std::string& folder, const StoreMark& mark) {
-  // It gets its name when it is complete.
+  // The file gets its name when it is complete.
   const std::string unfinished = StoreFilePath(folder) + ".new";
   absl::StatusOr<File> file = File::Open(unfinished, O_RDWR | O_CREAT | O_TRUNC, "make");
   if (!file.ok()) return file.status();

@@ -13,7 +13,7 @@
 
 namespace calibd::server {
 
-// Tells one store from all others: 128 random bits, the same in all of its files.
+// The id of a store: 128 random bits, the same in all of its files.
 struct StoreId {
   std::array<char, 16> bytes{};
 
@@ -23,12 +23,13 @@ struct StoreId {
   friend bool operator==(const StoreId&, const StoreId&) = default;
 };
 
-// How far a store has come. A mark may be behind the store, but never ahead of it: it is written
-// after what it describes became durable. So a store that is behind its mark has lost something.
+// The position of a store. A mark may be behind the store, but never ahead of it, because it is
+// written after the data that it describes is durable. A store that is behind its mark has
+// therefore lost data.
 struct StoreMark {
   StoreId id{};
-  // The store was closed in order, without a write that failed, and nothing was written after this
-  // mark. It is exact then.
+  // True if the store was closed properly, no write had failed, and nothing was written after this
+  // mark. The mark is then exact.
   bool clean = false;
   // Commit number of the newest transaction of the database.
   std::int64_t commit = 0;
@@ -42,21 +43,21 @@ struct StoreMark {
   friend bool operator==(const StoreMark&, const StoreMark&) = default;
 };
 
-// The file `store` of a data folder, which holds the mark of its store. Not thread-safe.
-// Errors: those of File.
+// The file `store` of a data folder, which holds the mark of the store. Not thread-safe. Errors:
+// those of File.
 class StoreFile {
  public:
-  // Unset if there is no such file. Errors also: DataLoss when it is damaged or cut;
-  // FailedPrecondition when a newer calibd wrote it.
+  // Unset if there is no such file. Errors: also DataLoss if it is damaged or truncated;
+  // FailedPrecondition if a newer calibd wrote it.
   [[nodiscard]] static absl::StatusOr<std::optional<StoreFile>> Open(const std::string& folder);
-  // Makes the file; on return it is durable. There is none yet.
+  // Creates the file, which must not exist yet; afterwards it is durable.
   [[nodiscard]] static absl::StatusOr<StoreFile> Create(const std::string& folder,
                                                         const StoreMark& mark);
 
-  // The mark that was read or written last.
+  // The mark that was last read or written.
   [[nodiscard]] const StoreMark& mark() const noexcept { return mark_; }
-  // Replaces the mark in place. Without `durable` it is not synced: the end of the process loses
-  // nothing, and after a power cut an older mark may be read, which only weakens the checks.
+  // Replaces the mark in place. Without `durable` it is not synced: a kill loses nothing, and after
+  // a power cut an older mark may be read, which only weakens the checks.
   [[nodiscard]] absl::Status Write(const StoreMark& mark, bool durable);
   [[nodiscard]] absl::Status CheckInPlace() const { return file_.CheckInPlace(); }
 

@@ -14,10 +14,10 @@
 namespace calibd::server {
 namespace {
 
-// Checksums cover the bytes of numbers in memory.
+// Checksums include the bytes of numbers in memory.
 static_assert(std::endian::native == std::endian::little);
 
-// In the order of Table. The names of the columns may be changed only with the format.
+// In the order of Table. A change of column names is a change of the format.
 constexpr std::array<TableInfo, kTableCount> kTables{{
     {.name = "models",
      .columns = "id, declaration",
@@ -134,7 +134,7 @@ constexpr std::array<TableInfo, kTableCount> kTables{{
 ))sql"},
 }};
 
-// Describes the values of a key's columns: "model_id = 3, producer_id = 'p'".
+// Describes the values of the key columns: "model_id = 3, producer_id = 'p'".
 std::string DescribeKey(const TableInfo& info, const Statement& row) {
   std::string text;
   const std::vector<std::string> names = absl::StrSplit(info.columns, ", ");

@@ -16,8 +16,8 @@
 
 namespace calibd::server {
 
-// The tables of calibd.db. Every row carries a checksum of its table and its columns. FORMAT.md
-// describes them.
+// The tables of calibd.db, described in FORMAT.md. Every row has a checksum of its table and its
+// columns.
 enum class Table {
   kModels,
   kCursors,
@@ -25,7 +25,7 @@ enum class Table {
   kSnapshots,
   kLog,
   kHistorySpans,
-  // The tables above have their row count and sum in `tables`.
+  // The row counts and sums of the tables above are in `tables`.
   kHistory,  // the sums of its rows are in `history_spans`
   kTables,
   kStore,
@@ -35,19 +35,19 @@ inline constexpr std::size_t kTableCount = 9;
 
 struct TableInfo {
   const char* name;
-  // All but the checksum, which comes last; those of the key first.
+  // All columns except the checksum, which is the last one; the key columns come first.
   const char* columns;
   std::size_t column_count;
-  // A condition on the key's columns, which are its parameters.
+  // A condition on the key columns, which are its parameters.
   const char* key;
   std::size_t key_columns;
-  // The statement that creates it, as sqlite_master holds it.
+  // The statement that creates the table, as in sqlite_master.
   const char* create;
 };
 [[nodiscard]] const TableInfo& InfoOf(Table table) noexcept;
 
-// The number of rows of a table and the sum of their checksums, which does not depend on the
-// order: it shows that a row was lost, duplicated or brought in from an older version.
+// The number of rows of a table and the sum of their checksums, which does not depend on the order.
+// It reveals rows that were lost, duplicated, or replaced by older ones.
 struct TableSum {
   std::int64_t rows = 0;
   // Modulo 2^64.
@@ -60,25 +60,26 @@ struct TableSum {
 
 // An integer or a blob.
 using ColumnValue = std::variant<std::int64_t, std::string_view>;
-// values: all columns but the checksum.
+// values: all columns except the checksum.
 [[nodiscard]] std::uint64_t RowChecksum(Table table, std::span<const ColumnValue> values);
 
-// DataLoss: the database holds what it must not hold. reason: what calibd.db "has" or "is".
+// Returns DataLoss: the database has invalid content. reason: what calibd.db "has" or "is".
 [[nodiscard]] absl::Status DatabaseDamage(std::string_view reason);
-// DataLoss: the sums differ.
+// Returns DataLoss if the sums differ.
 [[nodiscard]] absl::Status CheckSum(Table table, const TableSum& expected, const TableSum& read);
 
 // Reads rows of a table and checks each of them.
 class CheckedRows {
  public:
-  // rest: what follows the name of the table in the statement, "WHERE id = ?1". The columns are
-  // those of TableInfo.
+  // rest: the part of the statement after the name of the table, such as "WHERE id = ?1". The
+  // columns are those of TableInfo.
   [[nodiscard]] static absl::StatusOr<CheckedRows> Select(const Database& database, Table table,
                                                           std::string_view rest);
   [[nodiscard]] Statement& statement() noexcept { return statement_; }
 
-  // Moves to the next row; false after the last one. Errors: DataLoss when the row does not match
-  // its checksum: then at_row() is true, and Next may be called again. Otherwise those of sqlite.h.
+  // Moves to the next row; returns false after the last one. Errors: DataLoss if the row does not
+  // match its checksum; then at_row() is true, and Next may be called again. Otherwise those of
+  // sqlite.h.
   [[nodiscard]] absl::StatusOr<bool> Next();
   [[nodiscard]] bool at_row() const noexcept { return at_row_; }
   // Columns of the row. Views are valid until Next.
@@ -87,7 +88,7 @@ class CheckedRows {
   }
   [[nodiscard]] std::string_view Blob(int column) const noexcept { return statement_.Blob(column); }
 
-  // Number and checksum sum of the rows read.
+  // Row count and checksum sum of the rows read so far.
   [[nodiscard]] const TableSum& sum() const noexcept { return sum_; }
 
  private:
@@ -99,13 +100,13 @@ class CheckedRows {
   bool at_row_ = false;
 };
 
-// Writes rows of a table with their checksums, and keeps the table's sum.
+// Writes rows of a table with their checksums, and updates the sum of the table.
 class TableWriter {
  public:
-  // sum: outlives this; null if nobody needs it.
+  // sum: must outlive this object; null if it is not needed.
   [[nodiscard]] static absl::StatusOr<TableWriter> Prepare(const Database& database, Table table,
                                                            TableSum* sum);
-  // values: all columns but the checksum. Errors also: Unavailable when there is a row with the
+  // values: all columns except the checksum. Errors: also Unavailable if there is a row with this
   // key.
   [[nodiscard]] absl::Status Insert(std::span<const ColumnValue> values);
   [[nodiscard]] absl::Status Insert(std::initializer_list<ColumnValue> values) {

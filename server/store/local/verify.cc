@@ -23,12 +23,12 @@ absl::Status VerificationStopped() { return absl::CancelledError("the verificati
 
 class Verifier {
  public:
-  // database: in a read transaction.
+  // database: must be in a read transaction.
   Verifier(std::string folder, Database& database, StoreContents& contents,
            const OnProgress& progress)
       : folder_(std::move(folder)), database_(database), contents_(contents), progress_(progress) {}
 
-  // begun, mark: what the view found.
+  // begun, mark: the results of the view.
   absl::Status Run(const absl::Status& begun, const absl::Status& mark,
                    const std::vector<LogFiles::Extent>& extents) {
     absl::Status status = Judge(begun);
@@ -56,7 +56,7 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Checks every row of a table, calls visit for each valid one, and compares the rows with the sum
+  // Checks every row of a table, calls visit for each valid row, and compares the rows with the sum
   // of the table, if it has one.
   template <typename Visit>
   absl::Status ReadTable(Table table, std::string_view rest, const Visit& visit) {
@@ -82,7 +82,7 @@ class Verifier {
   }
 
   absl::Status CheckFile() {
-    // The check is one statement: the progress handler can stop it.
+    // The check is a single statement; the progress handler can stop it.
     sqlite3_progress_handler(
         database_.handle(), kInstructions,
         [](void* self) { return static_cast<Verifier*>(self)->GoOn() ? 0 : 1; }, this);
@@ -169,7 +169,7 @@ class Verifier {
       fraction_ = ++read / all;
     };
     absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
-      // A retirement that is under way may already have copied part of the oldest segment.
+      // An interrupted retirement may already have copied a part of the oldest segment.
       if (row.Integer(0) >= first) return;
       read_batch({.log_id = row.Integer(0),
                   .model_id = row.Integer(1),
@@ -192,7 +192,7 @@ class Verifier {
   StoreContents& contents_;
   const OnProgress& progress_;
   DatabaseState state_;
-  // Of the log that was read.
+  // The fraction of the log that was read.
   double fraction_ = 0;
   bool stopped_ = false;
 };

@@ -17,8 +17,8 @@
 namespace calibd::server {
 namespace {
 
-// The format is described in https://www.sqlite.org/fileformat2.html#walformat. All of its numbers
-// are big-endian; the lowest bit of the magic number tells the byte order of the checksums.
+// The format is described in https://www.sqlite.org/fileformat2.html#walformat. All numbers are
+// big-endian; the lowest bit of the magic number gives the byte order of the checksums.
 constexpr std::uint32_t kWalMagic = 0x377f0682;
 constexpr std::size_t kWalHeaderBytes = 32;
 constexpr std::size_t kWalFrameHeaderBytes = 24;
@@ -42,7 +42,7 @@ struct WalPair {
   friend bool operator==(const WalPair&, const WalPair&) = default;
 };
 
-// Continues a checksum over more data, whole pairs of words.
+// Extends a checksum by more data, which consists of pairs of words.
 WalPair AddToChecksum(WalPair sum, std::span<const char> data, bool big_endian) {
   for (std::size_t i = 0; i < data.size(); i += 2 * sizeof(std::uint32_t)) {
     WalPair words;
@@ -62,7 +62,7 @@ struct WalHeader {
   WalPair salts;
   WalPair checksum;
 
-  // False if it is damaged.
+  // Returns false if the header is damaged.
   [[nodiscard]] bool Parse(std::span<const char> data) {
     const std::uint32_t magic = WordAt(data, 0);
     big_endian = (magic & 1) != 0;
@@ -96,7 +96,7 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
   std::string data(kWalFrameHeaderBytes + header.page_bytes, '\0');
   WalPair checksum = header.checksum;
   bool valid = true;
-  // As the frame before tells it.
+  // The values that the previous frame implies.
   WalPair previous = header.checksum;
   // True if a frame after the first invalid one ends a transaction.
   bool commit_after_damage = false;
@@ -121,8 +121,8 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
       ++contents.commits;
       contents.discarded_frames = 0;
     } else if (current) {
-      // A transaction is only begun when the one before it was synced. A frame that does not
-      // continue the commit is left over from a transaction that was discarded and written over.
+      // A transaction begins only after the previous one was synced. A frame that does not continue
+      // the commit is a remainder of a discarded transaction that was partly overwritten.
       if (commit_after_damage && continues) {
         return DamageError(file.path(), absl::StrCat("is damaged at ", first_invalid,
                                                      ": transactions follow that can be read"));
@@ -146,7 +146,7 @@ absl::StatusOr<WalContents> ReadWal(const std::string& path) {
   const absl::StatusOr<std::size_t> read = file->Read(data.data(), data.size(), 0);
   if (!read.ok()) return read.status();
   if (*read <= kWalHeaderBytes) {
-    // No frame was ever written: the header is synced before the first one.
+    // No frame was ever written: the header is synced before the first frame.
     return WalContents{};
   }
   WalHeader header;

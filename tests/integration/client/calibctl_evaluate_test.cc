@@ -1,4 +1,4 @@
-// calibctl as a process, where it needs no server: `evaluate`, help and usage.
+// calibctl as a process without a server: `evaluate`, help and usage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {
                                    .get<double>(),
                                *MeanTotalVariation(std::vector<double>(3, 0.1))),
             1e-12);
-  // A file: the identity gives what the kernel itself gives.
+  // A kernel from a file: the identity matrix gives the same as the scalar kernel.
   const std::string path = files.predictions() + ".kernel.json";
   std::ofstream(path) << R"({"matrix": {"terms": [{"gaussian": {}, "bandwidth": 0.5,
                             "matrix": [1, 0, 0, 0, 1, 0, 0, 0, 1]}]}})";

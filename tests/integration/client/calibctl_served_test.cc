@@ -32,7 +32,7 @@ class CalibctlServedTest : public ::testing::Test {
     arguments.insert(arguments.end(), {"--server", server_->grpc_address()});
     return std::make_unique<CalibctlRun>(arguments);
   }
-  // Runs to the end, which must be good, and returns the JSON.
+  // Runs calibctl, which must succeed, and returns the JSON.
   nlohmann::json RunJson(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--output", "json"});
     const auto run = Run(arguments);
@@ -43,7 +43,7 @@ class CalibctlServedTest : public ::testing::Test {
     return RunJson({"send", model, files.predictions(), files.labels(), "--label-base", "0"});
   }
 
-  // As the server's metrics say; -1 when they do not.
+  // From the server's metrics; -1 if they do not contain it.
   double RunningTests() {
     const std::string name = "\ncalibd_jobs_running ";
     const std::string body = HttpGet(server_->http_address(), "/metrics").body;
@@ -172,7 +172,7 @@ TEST_F(CalibctlServedTest, ShowsTheHistory) {
   const nlohmann::json estimate = EstimateOf(RunJson({"show", "m2"}).at("estimates"), 2);
   EXPECT_EQ(history.at("total").at("pairs"), estimate.at("block_count"));
   ExpectClose(history.at("total"), "skce", estimate, "skce", 1e-12);
-  // By default an hour each; the ends are cut off.
+  // By default the buckets are hours; incomplete ones at the ends are left out.
   EXPECT_EQ(RunJson({"history", "m2"}).at("resolution"), "hour");
   EXPECT_EQ(RunJson({"history", "m2", "--from", "2d"}).at("total").at("observations"), 2000);
   const nlohmann::json none = RunJson({"history", "m2", "--to", "2000-01-01"});
@@ -231,8 +231,7 @@ TEST_F(CalibctlServedTest, ShowPrintsTheServersSummaryOfTheVerdict) {
     ASSERT_EQ(text->exit_code(), 0);
     const std::string summary = shown.at("verdict").at("summary");
     EXPECT_THAT(text->output(), HasSubstr("\n" + summary + "\n"));
-    // A gap is written in the same words and rounded in the same way, by the server and by
-    // calibctl.
+    // The server and calibctl use the same words and rounding for a gap.
     for (const auto& alarm : shown.at("alarms")) {
       EXPECT_THAT(summary,
                   HasSubstr("(" + convert::GapText(alarm.at("gap")) + " on average then)"));
@@ -333,7 +332,7 @@ TEST_F(CalibctlServedTest, EvaluateOfAModelEqualsThatOfItsFile) {
     for (nlohmann::json& lens : result->at("lenses")) lens.at("result").erase("provenance");
   }
   EXPECT_EQ(file, model);
-  // Without being told, the lenses of the declaration.
+  // By default, the lenses of the declaration are used.
   const nlohmann::json declared = RunJson({"evaluate", "--model", "m", "--replicates", "99"});
   EXPECT_EQ(declared.at("lenses").size(), 2u);
   EXPECT_EQ(declared.at("lenses").at(1).at("lens"), "grouped");
@@ -349,7 +348,7 @@ TEST_F(CalibctlServedTest, CtrlCCancelsTheTestOnTheServerToo) {
   EXPECT_EQ(test->exit_code(std::chrono::seconds(20)), 1);
   EXPECT_THAT(test->error(), HasSubstr("cancelled"));
   EXPECT_TRUE(WaitFor([&] { return RunningTests() == 0; }));
-  // The server is free for the next one.
+  // The server can run the next test.
   RunJson({"test", "big", "--replicates", "99", "--window", "100"});
 }
 

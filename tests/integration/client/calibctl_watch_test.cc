@@ -61,14 +61,14 @@ class CalibctlWatchTest : public ::testing::Test {
     return std::make_unique<CalibctlRun>(arguments);
   }
 
-  // The output of a run that must be good.
+  // Returns the output of a run that must succeed.
   std::string RunToEnd(const std::vector<std::string>& arguments) {
     const auto run = Run(arguments);
     EXPECT_EQ(run->exit_code(), 0) << run->error();
     return run->output();
   }
 
-  // Waits until the run has printed this.
+  // Waits until the run has printed this text.
   static ::testing::AssertionResult Prints(const CalibctlRun& run, const std::string& text) {
     if (WaitFor([&] { return run.output().find(text) != std::string::npos; })) {
       return ::testing::AssertionSuccess();
@@ -106,7 +106,7 @@ TEST_F(CalibctlWatchTest, PrintsALinePerChangeAcrossARestartUntilCtrlC) {
   ASSERT_TRUE(Prints(*watch, "n = 110, log10 e-value "));
   ASSERT_TRUE(watch->Interrupt());
   EXPECT_EQ(watch->exit_code(), 0) << watch->error();
-  // Each change once.
+  // Each change is printed once.
   std::vector<std::string> lines = Lines(watch->output());
   const auto of_50 = [](const std::string& line) {
     return line.find("n = 50,") != std::string::npos;
@@ -131,7 +131,7 @@ TEST_F(CalibctlWatchTest, PrintsAJsonObjectPerLine) {
 }
 
 TEST_F(CalibctlWatchTest, DrawsAScreenOnATerminal) {
-  // script gives it a terminal of its own.
+  // script provides a terminal.
   const ChildProcess terminal(
       {"script", "-qec",
        CALIBD_BIN_DIR "/calibctl watch m --interval 0.1s --server " + server_->grpc_address(),
@@ -174,7 +174,7 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
 
   const auto alarms = Run({"alarms", "m", "--output", "json"});
   ASSERT_EQ(alarms->exit_code(), 0) << alarms->error();
-  // Of the evidence and, newest first, of drift.
+  // One alarm of the evidence and, before it, one of drift.
   ASSERT_EQ(alarms->json().at("alarms").size(), 2u);
   EXPECT_EQ(alarms->json().at("alarms").at(0).at("kind"), "drift");
   const auto evidence = Run({"acknowledge", "m", "1", "--note", "recalibrated"});
@@ -182,7 +182,7 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   EXPECT_THAT(evidence->output(),
               HasSubstr("models/m: alarm 1 (evidence) is acknowledged since 20"));
   EXPECT_THAT(RunToEnd({"show", "m"}), ::testing::StartsWith("models/m: DRIFTED since 20"));
-  // Once acknowledged, the note stays.
+  // After the first acknowledgement, the note does not change.
   const auto again = Run({"acknowledge", "m", "1", "--note", "no", "--output", "json"});
   ASSERT_EQ(again->exit_code(), 0) << again->error();
   EXPECT_EQ(again->json().at("alarm").at("note"), "recalibrated");
@@ -198,10 +198,10 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   EXPECT_EQ(Run({"acknowledge", "m", "0"})->exit_code(), 2);
 }
 
-// Answers with what a test says, a model a page.
+// Answers with the results that a test sets, one model per page.
 class VerdictServer final : public v1::CalibrationService::Service {
  public:
-  // Observations of models m0, m1, ..., of which the first is rejected.
+  // Sets the observations of models m0, m1, ..., of which the first is rejected.
   void Set(const std::vector<std::int64_t>& observations) {
     const std::lock_guard lock(mutex_);
     observations_ = observations;
@@ -212,7 +212,7 @@ class VerdictServer final : public v1::CalibrationService::Service {
     return rate_;
   }
 
-  // Until the client goes.
+  // Waits until the client disconnects.
   grpc::Status GetCalibration(grpc::ServerContext* context,
                               const v1::GetCalibrationRequest* /*request*/,
                               v1::GetCalibrationResponse* /*response*/) override {

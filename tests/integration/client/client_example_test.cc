@@ -1,4 +1,4 @@
-// The SDK's example does what the page says that shows it.
+// The SDK's examples do what the README says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The SDK against the real server through a network that breaks.
+// The SDK against the real server, over a network that breaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -55,7 +55,8 @@ absl::StatusOr<StreamCounts> SendAll(Client& client, const std::string& name,
   return (*stream)->Finish();
 }
 
-// The running estimate equals, bit for bit, that of the rows counted once in order.
+// Expects that the running estimate equals, bit for bit, the one of the rows counted once and in
+// order.
 void ExpectCountedOnceInOrder(const v1::GetCalibrationResponse& calibration,
                               const PredictionSet& set) {
   EXPECT_EQ(calibration.observations(), static_cast<std::int64_t>(set.labels.size()));
@@ -100,7 +101,7 @@ TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNotAnError) {
     const std::size_t found = body.find(series);
     return found == std::string::npos ? 0 : std::stoi(body.substr(found + series.size()));
   };
-  // The idle connection of the client is among the first three that make room.
+  // The client's idle connection is among the first three that are evicted.
   const auto crowd_out = [&] {
     const int before = evicted();
     std::vector<int> others;
@@ -124,8 +125,8 @@ TEST_F(ClientResumeTest, CountsEachRowOnceForAnyCutOfTheConnection) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  // A first connection that breaks within the handshake is Connect's error, not
-  // the stream's. 3000 rows are about 260 kB.
+  // If the first connection breaks within the handshake, Connect fails instead of the stream. 3000
+  // rows are about 260 kB.
   std::uniform_int_distribution<std::int64_t> first(1000, 200000);
   std::uniform_int_distribution<std::int64_t> next(0, 100000);
   std::int64_t reconnects = 0;

@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr double kBandwidth = 0.5;
-// Longer than a test takes, for what must not mature.
+// Longer than a test, for predictions that must not mature.
 constexpr std::chrono::milliseconds kLongGrace{3600 * 1000};
 
 PredictionSet Draw(std::size_t n, std::uint64_t seed) {
@@ -75,7 +75,7 @@ class DelayedLabelsTest : public ::testing::Test {
     return stream.ok() ? *std::move(stream) : nullptr;
   }
 
-  // Sends with ids, labels later, in a stream of its own.
+  // Sends predictions with ids, without labels, on a stream of its own.
   StreamCounts Send(const std::string& name, const PredictionSet& set,
                     const std::vector<std::string>& ids) {
     const auto stream = Open(*direct_, name);
@@ -129,7 +129,7 @@ class DelayedLabelsTest : public ::testing::Test {
 };
 
 TEST_F(DelayedLabelsTest, LabelsFromASecondStreamAreCountedInTheOrderOfThePredictions) {
-  // Long enough for the labels to come in time on a busy machine.
+  // Long enough that the labels arrive in time on a busy machine.
   CreateModel("m", std::chrono::seconds(5));
   const PredictionSet set = Draw(500, 1);
   std::vector<std::string> ids = Ids(500);
@@ -386,7 +386,7 @@ TEST_F(DelayedLabelsTest, CalibctlSendsNoMoreThanMaxPendingAtOnce) {
   const auto sent =
       Run({"send", "m", Write("predictions.csv", predictions), "--ids", Write("ids.csv", ids)});
   ASSERT_EQ(sent->exit_code(), 0) << sent->error();
-  // It was asked again, with no connection broken.
+  // The call was repeated, without a broken connection.
   EXPECT_THAT(sent->output(), HasSubstr("50 rows accepted, 0 duplicates (since the stream was "
                                         "opened again), 0 rejected"));
   EXPECT_EQ(Coverage("m").predictions(), 50);

@@ -1,4 +1,4 @@
-// Clients that call all the time while the server evicts their connections.
+// Clients that call continuously while the server evicts their connections.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@
 namespace calibd::testing {
 namespace {
 
-// Makes one call after the other on a thread of its own.
+// Makes one call after another on its own thread.
 class Caller {
  public:
   // call: returns the error, empty if it succeeded.
@@ -36,7 +36,7 @@ class Caller {
 
   [[nodiscard]] int ended() const { return ended_; }
   [[nodiscard]] bool failed() const { return failed_; }
-  // Stops it. Returns the first error.
+  // Stops the calls. Returns the first error.
   std::string Stop() {
     thread_.request_stop();
     thread_.join();
@@ -60,8 +60,8 @@ class EvictionTest : public ::testing::Test {
     ASSERT_NE(server_, nullptr);
   }
 
-  // Opens a connection too many, for which the server evicts an idle one, and closes it. The server
-  // has closed it too when this returns: it stands in no client's way any more.
+  // Opens one connection too many, for which the server evicts an idle one, and closes it. On
+  // return the server has closed it too.
   void Evict() {
     const int fd = ConnectTo(server_->grpc_address());
     ASSERT_GE(fd, 0);
@@ -70,7 +70,7 @@ class EvictionTest : public ::testing::Test {
     close(fd);
   }
 
-  // Each caller makes a call from its beginning to its end. Returns whether all of them succeed.
+  // Each caller makes a complete call. Returns whether all calls succeed.
   bool AllMakeACall() {
     std::vector<int> before;
     for (const auto& caller : callers_) before.push_back(caller->ended());
@@ -94,13 +94,13 @@ class EvictionTest : public ::testing::Test {
     return found == std::string::npos ? 0 : std::stoi(body.substr(found + series.size()));
   }
 
-  // A refused call is repeated once: its caller must have succeeded before the next eviction.
+  // A refused call is repeated once, so each caller must have succeeded before the next eviction.
   void ExpectNoErrors(int rounds) {
     for (int i = 0; i < rounds && AllMakeACall(); ++i) Evict();
     for (const auto& caller : callers_) {
       EXPECT_EQ(caller->Stop(), "");
     }
-    // In some rounds no connection was idle.
+    // In some rounds, no connection was idle.
     EXPECT_GE(Evicted(), rounds / 4);
   }
 

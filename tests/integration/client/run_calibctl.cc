@@ -22,7 +22,7 @@ std::string ReadFile(const std::filesystem::path& path) {
 }  // namespace
 
 CalibctlRun::CalibctlRun(const std::vector<std::string>& arguments) {
-  // The shell parts the two outputs and is replaced by calibctl.
+  // The shell separates the two outputs, and is then replaced by calibctl.
   std::vector<std::string> command = {"env",
                                       "-u",
                                       "CALIBD_SERVER",
@@ -49,7 +49,7 @@ nlohmann::json CalibctlRun::json() const {
 }
 
 bool CalibctlRun::Interrupt() {
-  // Whoever waits for a signal has blocked it first.
+  // A process that waits for a signal has blocked it before.
   const std::string status = "/proc/" + std::to_string(process_->pid()) + "/status";
   const bool ready = WaitFor([&] {
     std::ifstream file(status);
@@ -110,7 +110,7 @@ void ExpectLinear(const nlohmann::json& estimates, const nlohmann::json& expecte
     ExpectClose(linear, "standard_deviation", expected, "h_pairs_sd");
   }
   if (expected.contains("p_ul")) ExpectClose(linear, "p_value", expected, "p_ul");
-  // A deviation of 0 has no z.
+  // With a deviation of 0, z is unset.
   if (!expected.contains("z_ul")) return;
   if (expected.at("z_ul").is_number()) {
     ExpectClose(linear, "z", expected, "z_ul");

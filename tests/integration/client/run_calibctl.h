@@ -12,19 +12,19 @@
 
 namespace calibd::testing {
 
-// calibctl run as a process, as a script would, with an environment of its own.
+// Runs calibctl as a process with an environment of its own, like a script.
 class CalibctlRun {
  public:
   explicit CalibctlRun(const std::vector<std::string>& arguments);
 
-  // -1 when it does not end in time.
+  // Returns -1 if it does not end in time.
   int exit_code(std::chrono::milliseconds deadline = std::chrono::seconds(120));
-  // Standard output and standard error, once it has ended.
+  // Standard output and standard error; available once it has ended.
   [[nodiscard]] std::string output() const;
   [[nodiscard]] std::string error() const;
-  // The output as JSON; null when it is none.
+  // The output as JSON; null if it is not JSON.
   [[nodiscard]] nlohmann::json json() const;
-  // SIGINT, once calibctl is ready for it. False when it does not come to be.
+  // Sends SIGINT once calibctl is ready for it. Returns false if it does not become ready.
   bool Interrupt();
 
  private:
@@ -32,10 +32,10 @@ class CalibctlRun {
   std::unique_ptr<ChildProcess> process_;
 };
 
-// Predictions in files, as users have them.
+// Predictions in files.
 class PredictionFiles {
  public:
-  // Numbers are printed so that they read back as the same doubles.
+  // Numbers are printed so that they can be read back as the same doubles.
   PredictionFiles(const PredictionSet& set, int label_base);
 
   [[nodiscard]] std::string predictions() const { return folder_.path() / "predictions.csv"; }
@@ -45,18 +45,19 @@ class PredictionFiles {
   TemporaryFolder folder_;
 };
 
-// |actual[actual_key] - expected[expected_key]|, relative, at most the tolerance.
+// Expects that the relative difference of actual[actual_key] and expected[expected_key] is at most
+// the tolerance.
 void ExpectClose(const nlohmann::json& actual, const char* actual_key,
                  const nlohmann::json& expected, const char* expected_key,
                  double tolerance = 1e-10);
 
-// What the reference says of the quadratic estimators, and of the estimates over
-// blocks of 2, `estimates` being calibctl's list.
+// Compares with the reference values of the quadratic estimators, and of the estimates over blocks
+// of 2. estimates: the list that calibctl prints.
 void ExpectQuadratic(const nlohmann::json& quadratic, const nlohmann::json& expected);
 void ExpectLinear(const nlohmann::json& estimates, const nlohmann::json& expected);
-// The estimate over blocks of `block_size` in the list.
+// Returns the estimate for this block size in the list.
 nlohmann::json EstimateOf(const nlohmann::json& estimates, int block_size);
-// Linear, blocks of 10 and of 100.
+// Compares the linear estimate and those over blocks of 10 and 100.
 void ExpectCifar10Estimates(const nlohmann::json& estimates, const nlohmann::json& expected);
 
 }  // namespace calibd::testing

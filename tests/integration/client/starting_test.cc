@@ -1,4 +1,4 @@
-// While a server recovers its models, it is reachable and says so; clients wait and continue.
+// While a server recovers its models, it is reachable but not ready, and clients wait.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ constexpr std::uint32_t kNotServing = 2;
 constexpr char kModel[] = "models/m";
 constexpr std::int64_t kRows = 300;
 
-// Refused for now, and how long to wait is said.
+// Expects an error with a retry delay.
 void ExpectStarting(const grpc::Status& status) {
   EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE) << status.error_message();
   EXPECT_EQ(Reason(status), "STARTING");
@@ -46,7 +46,7 @@ void ExpectStarting(const grpc::Status& status) {
   EXPECT_GT(retry.retry_delay().nanos() + retry.retry_delay().seconds(), 0);
 }
 
-// A server with a model and a log, started again and held up where it reads them.
+// A server with a model and a log, which is restarted and blocked while it reads them.
 class StartingTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -67,7 +67,7 @@ class StartingTest : public ::testing::Test {
     std::ofstream(hold_) << "held\n";
   }
 
-  // point: of the recovery, where it waits until Release.
+  // point: the failpoint of the recovery that blocks until Release.
   void Restart(const std::string& point) {
     server_->Kill();
     server_ = ServerProcess::Launch(
@@ -83,7 +83,7 @@ class StartingTest : public ::testing::Test {
   [[nodiscard]] HttpAnswer Http(const std::string& target) const {
     return HttpGet(http_address_, target);
   }
-  // How many calls of a method were refused.
+  // Returns how many calls of a method were refused.
   [[nodiscard]] int Refused(const std::string& method) const {
     const std::string text = Http("/metrics").body;
     const std::size_t at = text.find("grpc_method=\"" + method + "\",grpc_code=\"Unavailable\"} ");
@@ -189,7 +189,7 @@ TEST_F(StartingTest, IsReachableButNotReadyUntilItServes) {
 }
 
 TEST_F(StartingTest, ClientsWaitAndContinue) {
-  // One that fails at once, were it not for the server's word.
+  // This client would fail at once without the server's retry delay.
   auto client = Client::Connect(grpc_address_, {.max_attempts = 1});
   ASSERT_TRUE(client.ok());
   auto stream = (*client)->OpenStream(kModel, {.producer_id = "p", .max_rows_per_batch = 10});
@@ -202,7 +202,8 @@ TEST_F(StartingTest, ClientsWaitAndContinue) {
   Restart("recovery_batch");
   ASSERT_TRUE(send().ok());
   auto finished = std::async(std::launch::async, [&] { return (*stream)->Finish(); });
-  // One that comes now: what failed for the other while nothing listened is not held against it.
+  // A client that connects now must not be affected by failures of the other client before the
+  // server was listening.
   auto newcomer = Client::Connect(grpc_address_, {.max_attempts = 1});
   ASSERT_TRUE(newcomer.ok()) << newcomer.status();
   auto model = std::async(std::launch::async, [&] { return (*newcomer)->GetModel(kModel); });
@@ -246,7 +247,7 @@ TEST_F(StartingTest, ASignalEndsTheRecoveryProperly) {
 }
 
 TEST_F(StartingTest, AFailedRecoveryEndsTheProcessWithoutServing) {
-  // A declaration of no classes.
+  // An invalid declaration without classes.
   server_->Kill();
   {
     v1::Model none;
@@ -270,7 +271,7 @@ TEST_F(StartingTest, AFailedRecoveryEndsTheProcessWithoutServing) {
 TEST_F(StartingTest, TheLogIsReadAfterThePortsAreOpen) {
   server_->Kill();
   {
-    // In the second of three frames.
+    // Damages the second of three frames.
     std::fstream log(data_ + "/log-0000000000000001",
                      std::ios::in | std::ios::out | std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(log), {}};
@@ -278,7 +279,7 @@ TEST_F(StartingTest, TheLogIsReadAfterThePortsAreOpen) {
     log.seekp(static_cast<std::streamoff>(middle));
     log.put(static_cast<char>(bytes[middle] ^ 1));
   }
-  // With the first batch; what is after it is read when that goes on.
+  // Blocks at the first batch; the rest is read later.
   Restart("recovery_batch");
   EXPECT_EQ(ServiceClient(grpc_address_).CheckHealth("").serving, kNotServing);
   Release();

@@ -1,4 +1,4 @@
-// The functions of the API without a transport: a sink that records what it is given.
+// The functions of the API without a transport: a sink records the messages.
 #include "server/api/api.h"
 
 #include <gmock/gmock.h>
@@ -60,13 +60,13 @@ class RecordingSink final : public server::Sink<Response> {
     on_end_ = std::move(on_end);
   }
 
-  // The status with which the call ended.
+  // Waits for the end of the call and returns its status.
   absl::Status Await() {
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [this] { return status_.has_value(); });
     return *status_;
   }
-  // The last message, once the call has ended well.
+  // Returns the last message after the call has ended successfully.
   Response Answered() {
     EXPECT_TRUE(Await().ok()) << Await();
     return messages_.empty() ? Response() : messages_.back();
@@ -145,7 +145,7 @@ TEST_F(ApiTest, ServesAModelFromItsCreationToItsDeletion) {
   get.set_model("models/m");
   EXPECT_EQ(Call(server::kGetCalibration, get)->Answered().observations(), 200);
 
-  // A stream, which ends when the model is deleted.
+  // A stream that ends when the model is deleted.
   v1::WatchCalibrationRequest watch;
   watch.set_model("models/m");
   const auto watching = Call(server::kWatchCalibration, watch);

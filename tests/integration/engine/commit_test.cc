@@ -1,4 +1,4 @@
-// A writer that stalls, a transaction that fails, and the write-ahead log.
+// A stalled writer, failed transactions, and the write-ahead log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(StalledWriterTest, HoldsAtMostTheQueueAndSettlesEverythingAfterwards) {
 
   std::atomic<int> notified = 0;
   std::mutex mutex;
-  // By producer, what was acknowledged, in its order.
+  // The acknowledged batches of each producer, in order.
   std::vector<std::vector<std::int64_t>> settled(kProducers);
   std::vector<std::int64_t> submitted(kProducers);
   const auto count = [&] {
@@ -67,11 +67,12 @@ TEST(StalledWriterTest, HoldsAtMostTheQueueAndSettlesEverythingAfterwards) {
     for (std::thread& producer : producers) producer.join();
     EXPECT_EQ(count(), 0U);
     EXPECT_GE(engine.ingestor().queued_bytes(), kMiB);
-    // Each exceeds it by the batch it held when there was room, decoded and encoded.
+    // Each producer exceeds the limit by the batch that it held when there was room, decoded and
+    // encoded.
     constexpr std::size_t kBatchBytes = 2 * kRows * (4 * sizeof(double) + 8) + 100;
     EXPECT_LE(engine.ingestor().queued_bytes(), kMiB + kProducers * kBatchBytes);
     EXPECT_FALSE(engine.ingestor().HasRoom([&] { ++notified; }));
-    // Flush ends when all is written.
+    // Flush returns when everything is written.
     EXPECT_EQ(engine.commits().statistics().queued, [&] {
       std::size_t operations = 1;
       for (const std::int64_t one : submitted) operations += static_cast<std::size_t>(one);
@@ -110,14 +111,14 @@ class FailedCommitTest : public ::testing::Test {
                                         labels_ += settlement.labels;
                                       });
   }
-  // Of the log, as when the disk is full.
+  // Makes the log fail like a full disk.
   void PostFailure() {
     PostToLog(engine_->commits(),
               {.write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); }});
   }
 
   static constexpr int kSubmissions = 7;
-  // One transaction of all that there is, with a failure before the k-th if k < kSubmissions + 1.
+  // One transaction with all submissions, and a failure before the k-th one if k <= kSubmissions.
   void RunTransaction(int failure) {
     kinds_.clear();
     labels_ = {};
@@ -131,7 +132,7 @@ class FailedCommitTest : public ::testing::Test {
       };
       step([&] { Submit("p", 1, MakeBatch(*model_, 10, 1)); });
       step([&] { Submit("p", 2, MakeBatch(*model_, 6, 2, MakeIds("c", 6))); });
-      // Of predictions that were there, and that have just come.
+      // Labels of predictions that existed before, and of new ones.
       step([&] {
         std::vector<std::string> ids = MakeIds("b", 3);
         ids.push_back("c0");
@@ -141,7 +142,7 @@ class FailedCommitTest : public ::testing::Test {
       step([&] {
         engine_->ingestor().Mature(model_, [this](bool written) { matured_ = written; });
       });
-      // Some known, some new.
+      // Some ids are known, some are new.
       step([&] { Submit("known", 2, MakeBatch(*model_, 8, 3, MakeIds("c", 8))); });
       step([&] { Submit("q", 2, MakeLabels(*model_, MakeIds("c", 3), 2)); });
       if (k == failure) PostFailure();
@@ -277,7 +278,7 @@ TEST(CommitQueueTest, FreesFinishedOperationsBeforeItWritesMore) {
   std::optional<bool> gone;
   {
     const Blocker blocker(engine.commits());
-    // Taken together, and two transactions.
+    // Taken from the queue together, but two transactions.
     PostToLog(engine.commits(), {.write = [held](Store& /*store*/) { return absl::OkStatus(); }});
     held.reset();
     PostToCatalog(engine.commits(), {.write = [&](Store& /*store*/) {
@@ -296,7 +297,7 @@ TEST(CheckpointTest, TheWriteAheadLogIsCheckpointedDuringCommits) {
   std::uintmax_t written = 0;
   std::uintmax_t longest = 0;
   for (int round = 0; round < 18; ++round) {
-    // More than begins a checkpoint, in several commits.
+    // More than the size at which a checkpoint begins, in several commits.
     for (int i = 0; i < 10; ++i) {
       PostToCatalog(engine.commits(), {.write = [id = round * 10 + i + 1](Store& store) {
                       return store.PutSnapshot({.model_id = id,
@@ -309,11 +310,11 @@ TEST(CheckpointTest, TheWriteAheadLogIsCheckpointedDuringCommits) {
       written += kMiB;
     }
     longest = std::max(longest, std::filesystem::file_size(database + "-wal"));
-    // All but what does not yet begin a checkpoint.
+    // Everything except pages for which no checkpoint begins yet.
     EXPECT_TRUE(WaitFor([&] { return std::filesystem::file_size(database) > written - 9 * kMiB; }))
         << round << ": " << std::filesystem::file_size(database);
   }
-  // It is begun anew, at the latest with 32000 pages of 4 KiB.
+  // The log is restarted at the latest at 32000 pages of 4 KiB.
   EXPECT_GE(written, 180 * kMiB);
   EXPECT_LT(longest, 160 * kMiB);
   EXPECT_FALSE(engine.failed());

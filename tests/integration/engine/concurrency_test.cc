@@ -1,4 +1,4 @@
-// Everything at once: producers of two models, models that come and go, readers.
+// Concurrent producers of two models, creations and deletions of models, and readers.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -26,10 +26,10 @@ constexpr int kClasses = 60;
 constexpr char kPlain[] = "models/plain";
 constexpr char kAwaiting[] = "models/awaiting";
 
-// What settlements said, together.
+// Sums over the settlements.
 class Tally {
  public:
-  // For the next batch that is submitted.
+  // Returns the callback for the next submitted batch.
   std::function<void(Settlement)> Expect() {
     ++submitted_;
     return [this](Settlement settlement) {
@@ -49,7 +49,7 @@ class Tally {
         },
         std::chrono::seconds(60)));
   }
-  // After WaitForAll.
+  // Valid after WaitForAll.
   [[nodiscard]] std::int64_t submitted() const { return submitted_; }
   [[nodiscard]] std::int64_t count(Settlement::Kind kind) { return kinds_[kind]; }
   [[nodiscard]] std::int64_t accepted_rows() const { return accepted_rows_; }
@@ -72,8 +72,8 @@ struct Tallies {
   Tally labels;
 };
 
-// Of observations, each third batch sent twice; of predictions, each fourth batch; of labels,
-// each fifth.
+// Sends every third batch of observations, every fourth of predictions and every fifth of labels
+// twice.
 void Produce(Engine& engine, int producer, Tallies& tallies) {
   const std::shared_ptr<Model> plain = engine.Find(kPlain);
   const std::shared_ptr<Model> awaiting = engine.Find(kAwaiting);
@@ -87,12 +87,12 @@ void Produce(Engine& engine, int producer, Tallies& tallies) {
     }
     const std::vector<std::string> ids = MakeIds(name + "-" + std::to_string(i) + "-", kRows);
     const LogRow predictions = MakeBatch(*awaiting, kRows, static_cast<std::uint64_t>(i), ids);
-    // The same ids under another number: the first count.
+    // The same ids under another number: only the first ones count.
     for (int times = i % 4 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().OpenAndSubmit(awaiting, {{name, 1, ++sequence}}, predictions,
                                       tallies.predictions.Expect());
     }
-    // Labels of one half, without a position.
+    // Labels for one half of the predictions, without a position.
     const std::vector<std::string> half(ids.begin(), ids.begin() + kRows / 2);
     for (int times = i % 5 == 0 ? 2 : 1; times > 0; --times) {
       engine.ingestor().Submit(awaiting, std::nullopt, MakeLabels(*awaiting, half),
@@ -102,7 +102,8 @@ void Produce(Engine& engine, int producer, Tallies& tallies) {
   }
 }
 
-// Creates, feeds and deletes models: of a name that others use too, and of its own.
+// Creates models, sends to them and deletes them: under a name that others use too, and under its
+// own.
 void ComeAndGo(Engine& engine, std::uint64_t seed, Tally& tally) {
   for (std::uint64_t i = 0; i < 15; ++i) {
     const bool own = i % 2 == 1;
@@ -122,7 +123,7 @@ void ComeAndGo(Engine& engine, std::uint64_t seed, Tally& tally) {
   }
 }
 
-// What queries and metrics read, until told to end. What it saw never went back.
+// Reads what queries and metrics read, until stopped. Counts must never decrease.
 void Read(Engine& engine, const std::atomic<bool>& ends) {
   std::map<std::int64_t, std::int64_t> observations;
   while (!ends) {
@@ -168,9 +169,9 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
   const std::vector<std::string> producers{"p0", "p1", "p2", "p3"};
   std::map<std::string, Engine::State> before;
   {
-    // Small files of the log, so that they come and go meanwhile.
+    // Small log files, so that some are created and removed during the test.
     Engine engine(folder.path(), {.segment_bytes = std::uint64_t{256} << 10});
-    // With some snapshots.
+    // Small enough that snapshots are written.
     v1::Model plain = Declare(kPlain, kClasses);
     plain.set_window(1000);
     ASSERT_TRUE(engine.CreateModel(plain).ok());
@@ -193,7 +194,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
     for (Tally& tally : fleeting) {
       tally.WaitForAll();
       EXPECT_GE(tally.count(Settlement::Kind::kAccepted), 14);
-      // Where the other thread had deleted it.
+      // The other thread had deleted the model.
       EXPECT_EQ(tally.count(Settlement::Kind::kAccepted) + tally.count(Settlement::Kind::kRefused),
                 tally.submitted());
     }
@@ -207,7 +208,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
     EXPECT_EQ(tallies.predictions.accepted_rows(), kAllRows);
     EXPECT_EQ(tallies.predictions.duplicate_rows(), kAllRows / 4);
     EXPECT_EQ(tallies.labels.count(Settlement::Kind::kAccepted), kAll + kAll / 5);
-    // On a slow machine some are late.
+    // On a slow machine some labels are late.
     const server::LabelCounts& labels = tallies.labels.labels();
     EXPECT_EQ(labels.matched + labels.repeated + labels.late, (kAllRows + kAllRows / 5) / 2);
     EXPECT_GT(labels.matched, 0);

@@ -1,4 +1,4 @@
-// What a declaration reserves of the disk bounds what the store takes of it.
+// The disk space that a declaration reserves limits the space that the store uses for it.
 #include "server/state/disk_use.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ using server::Model;
 using server::Settlement;
 
 constexpr std::uint64_t kSegment = std::uint64_t{256} << 10;
-// Before files of the log are given back, with those that are being filled and kept for later.
+// The size before files of the log are removed, including one that is being filled and one that is
+// kept for reuse.
 constexpr std::uint64_t kSharedLog = 6 * kSegment;
 constexpr std::chrono::seconds kGrace{10};
 
@@ -46,12 +47,12 @@ class DiskUseTest : public ::testing::Test {
   }
   void Mature() {
     clock_.Move(kGrace);
-    // Up to one transaction's worth each time.
+    // Each call matures at most one transaction.
     for (int i = 0; i < 50 && model_->snapshot()->label_coverage->pending() > 0; ++i) {
       ASSERT_TRUE(engine_->Mature(model_));
     }
   }
-  // What the log and the database take, without the write-ahead log, which the models share.
+  // Returns the size of the log and the database, without the write-ahead log, which models share.
   [[nodiscard]] std::uint64_t OnDisk() const {
     std::uint64_t bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
@@ -75,7 +76,7 @@ TEST_F(DiskUseTest, BoundsPendingPredictions) {
   constexpr int kPending = 2000;
   Create(1000, kPending);
   std::uint64_t most = 0;
-  // As many again are remembered after they matured.
+  // The same number of ids stays known after the predictions have matured.
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < kPending / 100; ++i) {
       ASSERT_NO_FATAL_FAILURE(
@@ -102,7 +103,7 @@ TEST_F(DiskUseTest, BoundsPredictionsThatAreSentOneByOne) {
   }
   const auto written =
       static_cast<std::uint64_t>(engine_->commits().statistics().sizes.log_bytes - before);
-  // They count twice, and so do as many that matured.
+  // They count twice, and so do as many matured ones.
   const std::size_t reserved = kPending * server::DiskUsePerPending(model_->declaration());
   EXPECT_LE(4 * written, reserved);
   EXPECT_GE(4 * 4 * written, reserved);
@@ -110,7 +111,7 @@ TEST_F(DiskUseTest, BoundsPredictionsThatAreSentOneByOne) {
   RecordProperty("reserved", std::to_string(reserved));
 }
 
-// Although model_ still holds the model.
+// The reservation is released although model_ still refers to the model.
 TEST_F(DiskUseTest, ADeletionIsAnsweredAfterTheReservationIsReleased) {
   Create(4, 10);
   EXPECT_GT(engine_->registry().reserved_disk_bytes(), server::kSharedDiskBytes);

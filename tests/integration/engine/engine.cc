@@ -34,7 +34,7 @@ std::unique_ptr<Store> OpenOrAbort(const std::string& folder, std::uint64_t segm
   return *std::move(store);
 }
 
-// Without a message it is one word, which threads share as they do an integer.
+// A status without a message is one word and can be shared by threads like an integer.
 absl::Status Bare(const absl::Status& status) { return absl::Status(status.code(), ""); }
 
 }  // namespace
@@ -52,7 +52,7 @@ Blocker::Blocker(CommitQueue& commits) {
 void FailTransaction(CommitQueue& commits, const std::function<void()>& post) {
   const Blocker blocker(commits);
   post();
-  // The blocker itself is one.
+  // The blocker itself is one operation.
   EXPECT_TRUE(WaitFor([&] { return commits.statistics().queued == 2; }));
   PostToCatalog(commits,
                 {.write = [](Store& /*store*/) { return absl::ResourceExhaustedError(""); }});
@@ -156,8 +156,8 @@ Engine::State Engine::StateOf(const std::shared_ptr<Model>& model,
                               const std::vector<std::string>& producers) {
   State state;
   Signal done;
-  // Through the storage thread and then the strand, as all that came before: in a transaction
-  // after theirs. In `done`, as that may fail.
+  // Goes through the storage thread and then the strand, in a later transaction than everything
+  // before. Posted in `done`, because the transaction may fail.
   PostToCatalog(commits_, {.finish = [&](const absl::Status& /*status*/) {
                   if (const auto& tracker = model->storage_state().tracker; tracker.has_value()) {
                     state.pending = tracker->pending();

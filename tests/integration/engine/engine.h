@@ -26,7 +26,7 @@
 
 namespace calibd::testing {
 
-// Clocks that stand until they are moved.
+// Clocks that stand still until they are moved.
 class FakeClock {
  public:
   [[nodiscard]] server::Clock clock() {
@@ -34,7 +34,7 @@ class FakeClock {
             .steady = [this] { return std::chrono::steady_clock::time_point(steady_.load()); }};
   }
   void MoveWall(std::chrono::seconds by) { wall_ = wall_.load() + by; }
-  // Both, as time passes.
+  // Moves both clocks, like passing time.
   void Move(std::chrono::seconds by) {
     MoveWall(by);
     MoveSteady(by);
@@ -46,11 +46,11 @@ class FakeClock {
   std::atomic<std::chrono::steady_clock::duration> steady_{std::chrono::hours(1)};
 };
 
-// Something that others wait for.
+// An event for which others wait.
 class Signal {
  public:
   void Set() {
-    // Under the lock: whoever waits may destroy this once it is released.
+    // With the lock held: a waiting thread may destroy this object once it is released.
     const std::lock_guard lock(mutex_);
     set_ = true;
     changed_.notify_all();
@@ -66,7 +66,7 @@ class Signal {
   bool set_ = false;
 };
 
-// Holds up the storage thread: what is posted meanwhile comes into one transaction.
+// Blocks the storage thread, so that operations posted meanwhile form one transaction.
 class Blocker {
  public:
   explicit Blocker(server::CommitQueue& commits);
@@ -79,8 +79,8 @@ class Blocker {
   std::shared_ptr<Signal> release_ = std::make_shared<Signal>();
 };
 
-// One transaction that fails as when the disk is full, with what `post` posts, once, to the
-// storage thread.
+// Runs a transaction that fails as on a full disk. `post` posts its operations to the storage
+// thread; called once.
 void FailTransaction(server::CommitQueue& commits, const std::function<void()>& post);
 
 // The parts of calibd that count, over a store, without a transport.
@@ -89,16 +89,16 @@ class Engine {
   struct Options {
     server::Clock clock{};
     std::size_t queue_bytes = std::size_t{64} << 20;
-    // Whether what time makes due happens by itself.
+    // Whether work that is due by time starts by itself.
     bool matures = true;
     std::uint64_t segment_bytes = server::LogFiles::kSegmentBytes;
   };
 
-  // Aborts the test when the folder cannot be opened or read.
+  // Aborts the test if the folder cannot be opened or read.
   explicit Engine(const std::filesystem::path& folder) : Engine(folder, Options{}) {}
   Engine(const std::filesystem::path& folder, const Options& options);
   Engine(std::unique_ptr<server::Store> store, const Options& options);
-  // As the server ends, but for what its drain stores.
+  // Ends like the server, except that no snapshots are stored.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -108,38 +108,38 @@ class Engine {
   [[nodiscard]] server::Ingestor& ingestor() { return ingestor_; }
   [[nodiscard]] server::ModelRegistry& registry() { return registry_; }
   [[nodiscard]] const server::Recovery& recovery() const { return recovery_; }
-  // The store failed.
+  // True if the store failed.
   [[nodiscard]] bool failed() const { return *failed_; }
 
-  // As CreateModel and DeleteModel of the service, when they are on disk.
+  // Like the calls CreateModel and DeleteModel; return when the change is on disk.
   absl::Status CreateModel(const v1::Model& model);
   absl::Status DeleteModel(const std::string& name);
-  // Null if there is none.
+  // Returns null if there is no such model.
   [[nodiscard]] std::shared_ptr<server::Model> Find(const std::string& name) const;
 
-  // Waits for what becomes of it.
+  // Submits a batch and waits for its settlement.
   server::Settlement Submit(const std::shared_ptr<server::Model>& model,
                             std::optional<server::ProducerPosition> position, server::LogRow batch);
-  // Whether it was written; what is due has matured then, up to one transaction's worth.
+  // Matures due predictions, up to one transaction. Returns whether the write was committed.
   bool Mature(const std::shared_ptr<server::Model>& model);
-  // Nothing becomes due by time from here on.
+  // From now on, nothing becomes due by time.
   void StopDueWork() { due_work_->Stop(); }
 
-  // What a model is after all that was submitted.
+  // The state of a model after everything that was submitted.
   struct State {
-    // Serialized, as a snapshot would be.
+    // Serialized like a snapshot.
     std::string saved;
     std::size_t window = 0;
-    // Of its tracker.
+    // Number of pending predictions in the tracker.
     std::size_t pending = 0;
     std::chrono::microseconds next_due{};
-    // As published; empty without a label_grace.
+    // The published counts; empty without a label_grace.
     std::vector<server::PendingCounts> pending_by_class;
     std::map<std::string, std::int64_t> last_sequences;
 
     friend bool operator==(const State&, const State&) = default;
   };
-  // producers: whose sequences are asked for.
+  // producers: those whose sequences are returned.
   [[nodiscard]] State StateOf(const std::shared_ptr<server::Model>& model,
                               const std::vector<std::string>& producers = {});
 
@@ -148,7 +148,7 @@ class Engine {
   server::ModelRegistry registry_;
   server::Recovery recovery_;
   server::LogClock clock_;
-  // That of commits_.
+  // The store of commits_.
   server::Store& store_;
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
   server::CommitQueue commits_;
@@ -156,19 +156,19 @@ class Engine {
   std::unique_ptr<server::DueWork> due_work_;
 };
 
-// A model with a fixed bandwidth. grace: 0 for none.
+// Returns the declaration of a model with a fixed bandwidth. grace: 0 for no label_grace.
 v1::Model Declare(const std::string& name, int class_count = 4,
                   std::chrono::milliseconds grace = std::chrono::milliseconds(0));
 
-// A valid batch of n rows, the same for the same arguments. ids: of the predictions if not
-// empty, which come without labels then.
+// Returns a valid batch of n rows; equal arguments give equal batches. ids: if not empty, the ids
+// of the predictions, which then have no labels.
 server::LogRow MakeBatch(const server::Model& model, std::size_t n, std::uint64_t seed,
                          const std::vector<std::string>& ids = {});
 server::LogRow MakeInvalidBatch(const server::Model& model);
-// All of this class.
+// Returns labels that are all of this class.
 server::LogRow MakeLabels(const server::Model& model, const std::vector<std::string>& ids,
                           std::int32_t label = 1);
-// prefix0, prefix1, ...
+// Returns prefix0, prefix1, ...
 std::vector<std::string> MakeIds(const std::string& prefix, std::size_t n);
 
 }  // namespace calibd::testing

@@ -1,4 +1,4 @@
-// The history of a model: what is counted, snapshots, the database and starts together.
+// The history of a model together with counting, snapshots, the database and restarts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class HistoryTest : public ::testing::Test {
   }
 
   void Submit(LogRow batch) { engine_->Submit(model_, std::nullopt, std::move(batch)); }
-  // All that has been posted is written and known to be.
+  // Waits until everything that was posted is written and applied.
   void Settle() { static_cast<void>(engine_->StateOf(model_)); }
 
   absl::StatusOr<Buckets> TryRead(HistoryResolution resolution,
@@ -89,7 +89,7 @@ void ExpectSame(const Buckets& a, const Buckets& b) {
   }
 }
 
-// Batches of changing size with rejected ones between them, over minutes and hours.
+// Submits batches of varying size with rejected ones between them, over minutes and hours.
 void SubmitSome(const std::function<void(LogRow)>& submit, const Model& model, int batches,
                 FakeClock& clock) {
   for (int i = 0; i < batches; ++i) {
@@ -103,9 +103,9 @@ void SubmitSome(const std::function<void(LogRow)>& submit, const Model& model, i
 TEST_F(HistoryTest, FollowsFromTheLogAcrossAnyNumberOfRestarts) {
   Start();
   Create();
-  // Some snapshots on the way: 1024 rows each.
+  // Several snapshots are written meanwhile: one per 1024 rows.
   SubmitSome([this](LogRow batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
-  // Beside it: what the same rows make of a model that is never started again.
+  // For comparison: a model with the same rows that is never restarted.
   server::ThreadPool pool("test", 0);
   Model plain(1, model_->declaration(), {}, 10, pool, nullptr);
   {
@@ -145,7 +145,7 @@ TEST_F(HistoryTest, ReadsTheBucketsThatBeginInTheRange) {
     clock_.MoveWall(minutes(1));
   }
   EXPECT_EQ(Read(kMinute).size(), 100U);
-  // In the database, waiting, and open.
+  // Buckets in the database, pending ones, and the open ones.
   for (const std::size_t from : {0U, 10U, 95U, 99U}) {
     for (const std::size_t to : {from + 1, from + 3, std::size_t{100}}) {
       const sys_seconds end = to < 100 ? starts[to] : sys_seconds::max();
@@ -178,7 +178,7 @@ TEST_F(HistoryTest, IsKeptForItsRetention) {
   Start();
   Create();
   std::map<HistoryResolution, std::vector<sys_seconds>> starts;
-  // An observation in the first minute of each third hour.
+  // An observation in the first minute of every third hour.
   for (int i = 0; i < 8 * 70; ++i) {
     const auto now = clock_.clock().wall();
     for (const HistoryResolution resolution : server::kHistoryResolutions) {
@@ -194,14 +194,14 @@ TEST_F(HistoryTest, IsKeptForItsRetention) {
   Settle();
   const auto expect = [&](HistoryResolution resolution, seconds kept) {
     const Buckets buckets = Read(resolution);
-    // What is not kept goes with a snapshot, of which there is one at least in 33 buckets.
+    // Old buckets are deleted with a snapshot, of which there is at least one per 33 buckets.
     const sys_seconds newest = starts[resolution].back();
     const std::vector<sys_seconds>& all = starts[resolution];
     ASSERT_FALSE(buckets.empty());
     EXPECT_EQ(buckets.back().start, newest);
     EXPECT_LE(buckets.front().start, std::max(newest - kept, all.front()));
     EXPECT_GE(buckets.front().start, std::max(newest - kept - 33 * hours(3), all.front()));
-    // None is missing in between.
+    // No bucket is missing in between.
     const auto first = std::find(all.begin(), all.end(), buckets.front().start);
     ASSERT_NE(first, all.end());
     EXPECT_EQ(static_cast<std::size_t>(all.end() - first), buckets.size());
@@ -217,7 +217,7 @@ TEST_F(HistoryTest, AMistakenStepOfTheWallClockDestroysNothing) {
   Start();
   Create();
   std::uint64_t rows = 0;
-  // A row in each of so many minutes.
+  // Submits a row in each of this many minutes.
   const auto submit = [&](int count) {
     for (int i = 0; i < count; ++i) {
       Submit(MakeBatch(*model_, 1, ++rows));
@@ -232,7 +232,7 @@ TEST_F(HistoryTest, AMistakenStepOfTheWallClockDestroysNothing) {
     clock_.MoveWall(-step);
     submit(40);
   }
-  // Standing still it ends no minute.
+  // While the wall clock stands still, no minute ends.
   clock_.MoveSteady(minutes(20));
   Submit(MakeBatch(*model_, 1, ++rows));
   Submit(MakeBatch(*model_, 1, ++rows));
@@ -295,7 +295,7 @@ TEST_F(HistoryTest, NothingIsLostWhenASnapshotFails) {
   EXPECT_EQ(StoredRows(), 0);
   const Buckets all = Read(kMinute);
   ASSERT_EQ(all.size(), History::kMostWaiting + 2);
-  // Tried again after a second; with all that waits.
+  // The snapshot is retried after a second, with all pending buckets.
   clock_.MoveSteady(server::LogRetention::kRetryInterval);
   EXPECT_TRUE(WaitFor([this] {
     Submit(MakeInvalidBatch(*model_));

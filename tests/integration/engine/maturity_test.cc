@@ -1,4 +1,4 @@
-// When predictions mature: told by a clock that does not jump, also from one process to the next.
+// The time of maturation: it follows a clock that does not jump, also from one process to the next.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -37,12 +37,12 @@ TEST(LogClockTest, AcceptsAStepOfTheWallClockAfterSomeTime) {
     const server::LogClock clock(fake.clock());
     const std::int64_t begin = clock.wall_us();
     const auto passed = [&] { return std::chrono::microseconds(clock.wall_us() - begin); };
-    // A small one at once.
+    // A small step is accepted at once.
     fake.MoveWall(hours(1));
     EXPECT_EQ(passed(), hours(1));
     fake.MoveWall(hours(-1));
     EXPECT_EQ(passed(), hours(0));
-    // One that is taken back, and then one that is not.
+    // First a step that is undone, then one that stays.
     fake.MoveWall(step);
     EXPECT_EQ(passed(), hours(0));
     fake.Move(hours(1) - seconds(1));
@@ -70,7 +70,7 @@ class MaturityTest : public ::testing::Test {
       model_ = engine_->Find("models/m");
     }
   }
-  // And starts again after this time of the wall clock. The steady clock begins elsewhere.
+  // Restarts after this time of the wall clock. The steady clock begins at another value.
   void Restart(seconds after) {
     const Engine::State before = engine_->StateOf(model_);
     model_.reset();
@@ -101,7 +101,7 @@ class MaturityTest : public ::testing::Test {
     return engine_->Submit(model_, std::nullopt, std::move(batch));
   }
 
-  // Has mature what is due; how many have in all.
+  // Matures due predictions; returns the total number of matured ones.
   std::int64_t Matured() {
     EXPECT_TRUE(engine_->Mature(model_));
     return model_->snapshot()->label_coverage->matured;
@@ -123,7 +123,7 @@ TEST_F(MaturityTest, AJumpOfTheWallClockHasNoEffect) {
   clock_.MoveWall(-401 * kDay);
   EXPECT_EQ(Matured(), 0);
   EXPECT_EQ(Label("b", 1).matched, 1);
-  // It stands still from here on.
+  // From here on, the clock stands still.
   clock_.MoveSteady(kGrace - seconds(1));
   EXPECT_EQ(Matured(), 0);
   Predict("c", 2);
@@ -149,7 +149,7 @@ TEST_F(MaturityTest, TheThreadFollowsTheSteadyClock) {
   clock_.MoveWall(400 * kDay);
   clock_.MoveSteady(kGrace - seconds(1));
   const auto matured = [this] { return model_->snapshot()->label_coverage->matured; };
-  // By the wall clock all of them are due.
+  // By the wall clock, all of them would be due.
   EXPECT_TRUE(WaitFor([&] { return matured() > 0; }));
   EXPECT_EQ(matured(), 5);
   clock_.MoveSteady(seconds(1));
@@ -163,14 +163,14 @@ TEST_F(MaturityTest, AWallClockSetBackBetweenTwoProcessesDelaysNothing) {
   Predict("b", 3);
   EXPECT_EQ(Label("a", 2).matched, 2);
   Restart(-kDay);
-  // As of the newest row of the log: nothing has passed since, as far as one can know.
+  // The time of the newest row of the log: as far as can be known, no time has passed since.
   EXPECT_EQ(engine_->recovery().elapsed, seconds(6));
   EXPECT_EQ(Matured(), 0);
   EXPECT_EQ(Label("a", 3).matched, 1);
   Predict("c", 1);
   clock_.MoveSteady(seconds(4));
   EXPECT_EQ(Matured(), 4);
-  // The rows of the log are not in the order of the wall clock now.
+  // Now the rows of the log are not in the order of the wall clock.
   Restart(seconds(1));
   EXPECT_EQ(Matured(), 4);
   clock_.MoveSteady(seconds(5));

@@ -1,4 +1,4 @@
-// What the log keeps, and for how long: its size follows what is needed.
+// The size of the log follows the needed rows.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ class RetentionTest : public ::testing::Test {
     ASSERT_EQ(engine_->Submit(model, {{"p", 1, ++sequences_[model->id()]}}, std::move(batch)).kind,
               Settlement::Kind::kAccepted);
   }
-  // Files of the log.
+  // Number of files of the log.
   [[nodiscard]] std::size_t Files() const {
     std::size_t files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
@@ -47,7 +47,7 @@ class RetentionTest : public ::testing::Test {
     }
     return files;
   }
-  // What is the same after a restart.
+  // Expects the same state after a restart.
   void ExpectTheSameAfterARestart() {
     const Engine::State idle = engine_->StateOf(idle_, {"p"});
     const Engine::State busy = engine_->StateOf(busy_, {"p"});
@@ -80,17 +80,18 @@ TEST_F(RetentionTest, AnIdleModelKeepsNoFile) {
   busy_ = engine_->Find("models/busy");
   for (int i = 0; i < 3; ++i) Submit(idle_, MakeBatch(*idle_, 100, static_cast<std::uint64_t>(i)));
   std::size_t most = 0;
-  // 20 MB or so, in files of 128 KiB.
+  // About 20 MB, in files of 128 KiB.
   for (int i = 0; i < 100; ++i) {
     Submit(busy_, MakeBatch(*busy_, kRows, static_cast<std::uint64_t>(i)));
     most = std::max(most, Files());
   }
-  // Up to two snapshots' worth of batches, one of which is under way: each has its own file.
+  // At most two snapshots' worth of batches, one of which is being written. Each batch has its own
+  // file.
   EXPECT_LT(most, 20U);
   EXPECT_EQ(idle_->snapshot()->window.size(), 300U);
   ExpectTheSameAfterARestart();
   EXPECT_EQ(idle_->snapshot()->window.size(), 300U);
-  // The cursors of both go on.
+  // The cursors of both producers continue.
   Submit(idle_, MakeBatch(*idle_, 10, 7));
   Submit(busy_, MakeBatch(*busy_, 10, 7));
   ExpectTheSameAfterARestart();
@@ -101,14 +102,14 @@ TEST_F(RetentionTest, AnIdleModelKeepsNoFile) {
 TEST_F(RetentionTest, ForgottenPredictionsStayForgotten) {
   constexpr std::chrono::seconds kGrace{10};
   Start();
-  // A snapshot, without which nothing is forgotten, follows on 1024 rows.
+  // A snapshot, without which nothing is forgotten, is due after 1024 rows.
   v1::Model model = Declare("models/idle", 100, kGrace);
   model.set_max_pending(60);
   Create(model, 200);
   Create(Declare("models/busy"), 100);
   idle_ = engine_->Find("models/idle");
   busy_ = engine_->Find("models/busy");
-  // Each id comes again and again, and is new when it was forgotten.
+  // Each id is used repeatedly, and is new after it was forgotten.
   for (int round = 0; round < 300; ++round) {
     const std::vector<std::string> ids = MakeIds("id" + std::to_string(round % 30) + "-", 50);
     const Settlement settlement = engine_->Submit(
@@ -121,7 +122,7 @@ TEST_F(RetentionTest, ForgottenPredictionsStayForgotten) {
     clock_.MoveSteady(2 * kGrace);
     clock_.MoveWall(2 * kGrace);
     ASSERT_TRUE(engine_->Mature(idle_));
-    // After the snapshot that the one before may have made.
+    // The previous call may have written a snapshot.
     ASSERT_TRUE(engine_->Mature(idle_));
     if (round % 50 == 49) {
       const auto before = *idle_->snapshot()->label_coverage;
@@ -154,7 +155,7 @@ TEST_F(RetentionTest, ADeletedModelsFilesAreRemovedEvenOnAFullDisk) {
   ASSERT_GE(Files(), 30U);
   Signal release;
   busy_->strand().Post([&release] { release.Wait(); });
-  // Answered after the strand, which is held up.
+  // Answered after the strand, which is blocked.
   absl::Status deleted;
   std::thread deletion([&] { deleted = engine_->DeleteModel("models/busy"); });
   EXPECT_TRUE(WaitFor([this] { return engine_->Find("models/busy") == nullptr; }));

@@ -1,4 +1,4 @@
-// The end of the process while a file of the log comes or goes: all is there once.
+// The process ends while a file of the log is created or removed: everything is counted once.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -20,7 +20,7 @@ constexpr int kClasses = 50;
 constexpr std::int64_t kBatches = 60;
 const Engine::Options kOptions{.matures = false, .segment_bytes = std::uint64_t{64} << 10};
 
-// An idle model, and one whose batches fill many files.
+// Sends to an idle model, and to one whose batches fill many files.
 void SubmitAll(Engine& engine) {
   for (const char* const name : {"models/idle", "models/busy"}) {
     v1::Model model = Declare(name, kClasses);
@@ -43,7 +43,7 @@ class RetireFailpointTest : public ::testing::TestWithParam<std::tuple<const cha
 
 TEST_P(RetireFailpointTest, EveryBatchIsCountedOnce) {
   const auto [point, at] = GetParam();
-  // The process that ends is this test, started once more.
+  // The process that ends is this test, started again.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   constexpr char kFolder[] = "CALIBD_TEST_FOLDER";
   std::optional<TemporaryFolder> own;
@@ -62,7 +62,7 @@ TEST_P(RetireFailpointTest, EveryBatchIsCountedOnce) {
   unsetenv(kFolder);
   Engine whole(folder / "whole", kOptions);
   SubmitAll(whole);
-  // What was settled is known, the rest comes now.
+  // Settled batches are duplicates, the others are counted now.
   for (int start = 0; start < 2; ++start) {
     Engine engine(folder / "dies", kOptions);
     SubmitAll(engine);
@@ -70,7 +70,7 @@ TEST_P(RetireFailpointTest, EveryBatchIsCountedOnce) {
       const std::shared_ptr<Model> model = engine.Find(name);
       Engine::State now = engine.StateOf(model, {"p"});
       Engine::State expected = whole.StateOf(whole.Find(name), {"p"});
-      // But for when they came.
+      // Equal except for the arrival times.
       store::v1::ModelState saved;
       for (std::string* const one : {&now.saved, &expected.saved}) {
         ASSERT_TRUE(saved.ParseFromString(*one));
@@ -88,8 +88,8 @@ TEST_P(RetireFailpointTest, EveryBatchIsCountedOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, RetireFailpointTest,
-                         // Before the copy, before its commit, before the file goes; and with a new
-                         // file before its first frame.
+                         // Before the copy, before its commit, before the file is removed; and with
+                         // a new file before its first frame.
                          ::testing::Combine(::testing::Values("retire", "segment", "torn"),
                                             ::testing::Values(1, 2, 3, 4, 5, 6, 20)),
                          [](const auto& parameter) {

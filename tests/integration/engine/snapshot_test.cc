@@ -1,4 +1,4 @@
-// When snapshots of models are stored, so that a start has little to replay.
+// When snapshots of models are stored, which leaves little to replay for a start.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using server::LogRetention;
 using server::Model;
 
 constexpr std::size_t kFew = 10;
-// More than any snapshot waits for.
+// More than the number of rows after which a snapshot is due.
 constexpr std::size_t kMany = 20000;
 
 class SnapshotTest : public ::testing::Test {
@@ -31,7 +31,7 @@ class SnapshotTest : public ::testing::Test {
       ASSERT_TRUE(engine_->CreateModel(model).ok());
     }
   }
-  // matures: as Engine::Options.
+  // matures: see Engine::Options.
   void Start(bool matures = true) {
     engine_.reset();
     engine_.emplace(folder_.path(), Engine::Options{.clock = clock_.clock(), .matures = matures});
@@ -56,7 +56,7 @@ TEST_F(SnapshotTest, AnIdleModelGetsASnapshotInTime) {
   clock_.Move(std::chrono::seconds(1));
   Submit("models/a", kFew);
   clock_.Move(LogRetention::kSnapshotInterval - std::chrono::seconds(1));
-  // Each pass looks at all models, so the pass that stored b found that a was not due.
+  // Each pass examines all models, so the pass that stored b found that a was not due.
   ASSERT_TRUE(AwaitStored("models/b"));
   EXPECT_EQ(StoredTime("models/a"), 0);
   clock_.Move(std::chrono::seconds(1));
@@ -79,7 +79,7 @@ TEST_F(SnapshotTest, ReplayedRowsGetASnapshotWithoutAnotherBatch) {
   Start();
   EXPECT_EQ(engine_->recovery().replayed_rows, kFew);
   EXPECT_TRUE(WaitFor([&] {
-    // From when the start was noticed.
+    // Counted from the time when the start was noticed.
     clock_.Move(LogRetention::kSnapshotInterval);
     return StoredTime("models/a") != 0;
   }));
@@ -96,12 +96,12 @@ TEST_F(SnapshotTest, OneThatBecomesDueDuringAnotherFollows) {
   for (int i = 0; i < 2; ++i) {
     engine_->ingestor().Submit(model, std::nullopt, MakeBatch(*model, kMany, 1),
                                [&settled](const server::Settlement&) { ++settled; });
-    // A transaction of its own, and so a task of its own on the strand.
+    // In a transaction of its own, and therefore in a separate task of the strand.
     engine_->commits().Flush();
   }
   release.Set();
   ASSERT_TRUE(WaitFor([&] { return settled == 2; }));
-  // Each flushed when the strand has posted it.
+  // Each is flushed after the strand has posted it.
   for (int i = 0; i < 4; ++i) static_cast<void>(engine_->StateOf(model));
   Start();
   EXPECT_EQ(engine_->recovery().replayed_rows, 0);
@@ -130,7 +130,7 @@ TEST_F(SnapshotTest, AStopStoresAsManySnapshotsAsTimeAllows) {
                           std::chrono::steady_clock::now() + time);
   };
   {
-    // None ends in time: as many as are begun at once are.
+    // None of them completes in time; as many as may run at once were started.
     const Blocker blocker(engine_->commits());
     EXPECT_EQ(store(std::chrono::seconds(0)), 3U);
   }
@@ -140,7 +140,7 @@ TEST_F(SnapshotTest, AStopStoresAsManySnapshotsAsTimeAllows) {
   EXPECT_NE(StoredTime("models/b"), 0);
   Start();
   EXPECT_EQ(engine_->recovery().replayed_rows, 0);
-  // With nothing to store.
+  // There is nothing to store.
   const std::int64_t stored = StoredTime("models/a");
   clock_.Move(std::chrono::seconds(1));
   store(std::chrono::seconds(60));

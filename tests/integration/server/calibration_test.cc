@@ -340,7 +340,7 @@ TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
     EXPECT_EQ(calibration.lenses(1).estimates(b).noise_floor().upper_quantile(),
               block.noise_floor->upper_quantile);
   }
-  // A test of a declared lens has its running bandwidth and says how that was chosen.
+  // A test of a declared lens uses its running bandwidth and reports how it was chosen.
   v1::RunTestRequest request = TestRequest("models/m", 99);
   request.mutable_lens()->mutable_top_k()->set_k(3);
   v1::QuadraticTestResult result;
@@ -472,22 +472,22 @@ TEST_F(CalibrationTest, CancelStopsTheTest) {
   client_->CreateFixed("models/m", 10);
   Stream("models/m", Draw(10000), 1000);
   {
-    // Takes minutes if it is not stopped.
+    // Takes minutes unless it is stopped.
     CallContext context;
     const auto reader = client_->calibration->RunTest(&context, TestRequest("models/m", 20000));
     v1::RunTestResponse response;
     while (reader->Read(&response) && response.progress().fraction() == 0) {
     }
-    // There is no room for a second one now.
+    // There is no room for a second test now.
     v1::QuadraticTestResult result;
     EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "TOO_MANY_JOBS");
     context.TryCancel();
     const auto cancelled = std::chrono::steady_clock::now();
-    // There is, as soon as the first has stopped.
+    // There is room as soon as the first one has stopped.
     v1::RunTestRequest small = TestRequest("models/m", 99);
     small.set_window(2);
     EXPECT_TRUE(WaitFor([&] { return client_->RunTest(small, &result).ok(); }));
-    // The promise is 100 ms; the rest is for a busy machine and the second test.
+    // The promise is 100 ms; the rest allows for a busy machine and the second test.
     EXPECT_LT(std::chrono::steady_clock::now() - cancelled, std::chrono::seconds(30));
     while (reader->Read(&response)) {
     }
@@ -528,7 +528,7 @@ TEST_F(CalibrationTest, EqualPredictionsGiveABandwidthError) {
   EXPECT_EQ(calibration.estimates_size(), 0);
   v1::QuadraticTestResult result;
   EXPECT_EQ(Reason(client_->RunTest(TestRequest("models/m", 99), &result)), "NO_BANDWIDTH");
-  // A lens with a bandwidth of its own can be tested all the same.
+  // A lens with its own bandwidth can be tested nevertheless.
   v1::RunTestRequest request = TestRequest("models/m", 99);
   request.mutable_lens()->mutable_top_label();
   EXPECT_TRUE(client_->RunTest(request, &result).ok());

@@ -86,14 +86,14 @@ class DelayedLabelsTest : public ::testing::Test {
                                      values.begin());
   }
 
-  // Of these rows, by predicted class.
+  // Counts these rows by predicted class.
   std::vector<std::int64_t> CountPredicted(const std::vector<std::size_t>& rows) const {
     std::vector<std::int64_t> counts(kClasses);
     for (const std::size_t i : rows) ++counts[static_cast<std::size_t>(Predicted(i))];
     return counts;
   }
 
-  // A count of each predicted class; 0 of one that is not told of.
+  // The count of each predicted class; 0 for a class that is not reported.
   static std::vector<std::int64_t> OfClasses(const v1::LabelCoverage& coverage,
                                              std::int64_t (PredictedClass::*count)() const) {
     std::vector<std::int64_t> counts(kClasses);
@@ -112,7 +112,7 @@ class DelayedLabelsTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
-// SKCE_ul of these rows of the set in this order.
+// SKCE_ul of these rows of the set, in this order.
 double Recomputed(const PredictionSet& set, const std::vector<std::size_t>& rows) {
   auto running =
       RunningBlockSkce::Create(2, kClasses, *Kernel::ExponentialTotalVariation(kBandwidth));
@@ -153,7 +153,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   EXPECT_EQ(answer.observations(), static_cast<std::int64_t>(labelled.size()));
   ASSERT_GT(answer.estimates_size(), 0);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
-  // Labels are late from now on.
+  // From now on labels are late.
   EXPECT_EQ(Observe(Labels({3, 10, 17, 24, 31})).labels().late(), 5);
   EXPECT_THAT(Coverage().warnings(), ::testing::Contains(HasSubstr("longer label_grace")));
 }
@@ -258,7 +258,7 @@ TEST_F(DelayedLabelsTest, EveryLabelAndIdHasOneOutcome) {
   server_->Kill();
   Start();
   expect_counts();
-  // Still known.
+  // The ids are still known.
   EXPECT_EQ(Observe(Predictions(0, 15)).duplicate_rows(), 15);
   EXPECT_EQ(Observe(Labels({1})).labels().repeated(), 1);
 }
@@ -275,7 +275,7 @@ TEST_F(DelayedLabelsTest, AStreamCarriesBothAndReportsTheirOutcomes) {
   labels.mutable_batch()->set_sequence(2);
   *labels.mutable_batch()->mutable_labels() = Labels({0, 5, 200}).labels();
   ASSERT_TRUE(call.Send(labels));
-  // Sent again, it counts once.
+  // A repeated batch counts once.
   ASSERT_TRUE(call.Send(labels));
   Request bad;
   bad.mutable_batch()->set_sequence(3);
@@ -306,7 +306,7 @@ TEST_F(DelayedLabelsTest, TooManyPendingPredictionsAreRefusedUntilSomeMature) {
   EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "PENDING_FULL");
   EXPECT_THAT(refused.error_message(), HasSubstr("max_pending, 30: they are accepted when"));
-  // No time would help.
+  // This batch can never be accepted.
   const grpc::Status too_large = client_->Observe(Predictions(30, 31), &response);
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(too_large), "PENDING_FULL");
@@ -361,7 +361,7 @@ TEST_F(DelayedLabelsTest, PredictionsThatMatureWhileTheServerIsDownCountAfterThe
   const auto answer = client_->GetCalibration(kModel);
   EXPECT_EQ(answer.observations(), 50);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
-  // And not again.
+  // And they are not counted again.
   server_->Kill();
   Start();
   const auto after = client_->GetCalibration(kModel);

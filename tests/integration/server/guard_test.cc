@@ -1,5 +1,5 @@
-// An exception in any entry of a call ends that call alone. Each is thrown once, in a server of its
-// own, and then the same call is made again.
+// An exception in any entry of a call ends only this call. Each exception is thrown once, in a
+// server of its own, and then the same call is repeated.
 #include "server/api/guard.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ constexpr int kClasses = 3;
 // One call of any method with one request; reads all responses.
 class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // messages: after which the client cancels; unset: it reads to the end.
+  // messages: the number of messages after which the client cancels; unset: it reads to the end.
   AnyCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& path,
           const std::string& request, std::optional<int> messages)
       : stub_(channel), messages_(messages) {
@@ -78,7 +78,7 @@ class AnyCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
   std::optional<grpc::Status> status_;
 };
 
-// The requests that need more than the name of a model. StreamObservations has none.
+// The requests of methods that need more than the name of a model. StreamObservations has none.
 std::map<std::string, std::string> Requests() {
   v1::CreateModelRequest create;
   create.mutable_model()->set_name("models/created");
@@ -102,7 +102,7 @@ std::map<std::string, std::string> Requests() {
           {"AcknowledgeAlarm", acknowledge.SerializeAsString()}};
 }
 
-// The request of any other method: the model's name if it has a field for it.
+// The request of any other method: sets the model's name if there is a field for it.
 std::string DefaultRequest(const RpcMethod& method) {
   const google::protobuf::MethodDescriptor* const descriptor =
       google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(method.service + "." +
@@ -151,7 +151,7 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
     client_.emplace(server_->grpc_address());
   }
 
-  // One call of StreamObservations.
+  // Makes one call of StreamObservations.
   grpc::Status Stream(Stage stage) {
     const std::string producer = "stream-" + std::to_string(++streams_);
     ObservationCall call(*client_);
@@ -161,7 +161,7 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
       return call.Await();
     }
     if (stage == Stage::kEnd) {
-      // Ends the older one.
+      // Fences the older stream.
       ObservationCall newer(*client_);
       newer.Open(kModel, producer, 1);
       return call.Await();
@@ -185,7 +185,7 @@ class GuardTest : public ::testing::TestWithParam<RpcMethod> {
         .Await();
   }
 
-  // Without an exception.
+  // Makes the call without an exception.
   grpc::Status CallAsUsual() {
     return Call(Stage::kStart,
                 GetParam().method == "WatchCalibration" ? std::optional(1) : std::nullopt);
@@ -211,11 +211,11 @@ TEST_P(GuardTest, AnExceptionInAnyEntryEndsOnlyThatCall) {
       return server_->process().Output().find(line) != std::string::npos;
     };
     if (stage == Stage::kCancel) {
-      // A call may have ended when it is cancelled.
+      // The call may have ended before it is cancelled.
       EXPECT_TRUE(WaitFor([&] { return Call(stage, 0), reached(); }));
     } else {
       const grpc::Status status = Call(stage, std::nullopt);
-      // An answer that is complete by then is sent.
+      // A response that is complete by then is sent.
       const bool may_succeed = stage == Stage::kDone || (stage == Stage::kWritten && usual == 0);
       if (!may_succeed || !status.ok()) {
         EXPECT_EQ(status.error_code(), grpc::INTERNAL);
@@ -223,7 +223,7 @@ TEST_P(GuardTest, AnExceptionInAnyEntryEndsOnlyThatCall) {
       }
       EXPECT_TRUE(WaitFor(reached));
     }
-    // What was computed for the call that ended may go on for a moment.
+    // The computation of the ended call may continue for a moment.
     EXPECT_TRUE(WaitFor([&] { return CallAsUsual().error_code() == usual; }));
   }
 }

@@ -67,7 +67,7 @@ class GetHistoryTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
-// What a bucket is, from its observations alone.
+// Expects the values of a bucket that follow from its observations.
 void ExpectBucketOf(const v1::HistoryBucket& bucket, const PredictionSet& set, double bandwidth) {
   const PredictionBatch all = set.view();
   const auto n = static_cast<double>(all.size());
@@ -101,7 +101,7 @@ void ExpectBucketOf(const v1::HistoryBucket& bucket, const PredictionSet& set, d
 TEST_F(GetHistoryTest, ContainsTheCountedObservationsAfterAKillAndAfterAStop) {
   client_->CreateFixed("models/m", kClasses);
   const PredictionSet set = Draw(4999, kClasses);
-  // Over several snapshots.
+  // Across several snapshots.
   for (std::size_t done = 0; done < set.labels.size();) {
     const std::size_t rows = std::min<std::size_t>(77, set.labels.size() - done);
     Observe(set.view().rows(done, rows));

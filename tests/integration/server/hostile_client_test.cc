@@ -52,7 +52,7 @@ class HostileClientTest : public ::testing::Test {
   std::optional<ServiceClient> client_;
 };
 
-// Reads until the peer closes, at most this long. Nothing when it does not close.
+// Reads until the peer closes, but at most this long. Returns nothing if it does not close.
 std::optional<std::string> ReadToEnd(int fd, std::chrono::seconds deadline) {
   const timeval timeout{.tv_sec = deadline.count(), .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -85,7 +85,7 @@ TEST_F(HostileClientTest, MessagesAreAcceptedUpToTheLimit) {
   *request.mutable_observations() = ToProto(set.view().rows(0, 131));
   constexpr std::size_t kLimit = 1 << 20;
   ASSERT_LT(request.ByteSizeLong(), kLimit);
-  // Up to the limit exactly, with class names that the model does not have.
+  // Fills the request exactly up to the limit with class names that the model does not have.
   request.mutable_observations()->add_class_names("");
   while (request.ByteSizeLong() < kLimit) {
     request.mutable_observations()->mutable_class_names(0)->append(
@@ -105,7 +105,7 @@ TEST_F(HostileClientTest, CompressedMessagesAreRefusedWithoutExpandingThem) {
   context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
   v1::ObserveRequest request;
   request.set_model("models/m");
-  // Zeros, which a thousandth of the bytes can carry.
+  // Zeros compress to a thousandth of their size.
   request.mutable_observations()->mutable_probabilities()->mutable_values()->Resize(16 << 20, 0);
   v1::ObserveResponse response;
   EXPECT_EQ(client_->ingest->Observe(&context, request, &response).error_code(),
@@ -142,7 +142,7 @@ TEST_F(HostileClientTest, BrokenMessageDoesNotLookLikeAFinishedStream) {
   ASSERT_EQ(call.Open("models/m", "p"), 1);
   ASSERT_TRUE(call.SendBatch(1, Draw(10).view()));
   ASSERT_TRUE(call.ReadAck(1));
-  // A string that is no UTF-8 does not parse.
+  // A string that is not UTF-8 cannot be parsed.
   Request request;
   request.mutable_open()->set_model("\xff");
   call.Send(request);
@@ -178,7 +178,7 @@ TEST_F(HostileClientTest, HttpAcceptsOnlySmallAndFastGetRequests) {
   const std::string head = Http(address, "HEAD /healthz HTTP/1.1" + end);
   EXPECT_THAT(head, HasSubstr("Content-Length: 3"));
   EXPECT_THAT(head, ::testing::EndsWith("\r\n\r\n"));
-  // A header that never ends is closed.
+  // A connection with an endless header is closed.
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(Http(address, "GET /metrics HTTP/1.1\r\nX: "), "");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));

@@ -1,4 +1,4 @@
-// The HTTP endpoint against peers that misbehave.
+// The HTTP endpoint with misbehaving peers.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,8 +37,8 @@ class HttpTest : public ::testing::Test {
   }
 
   // Connects from this address of the loopback network and sends the text. Connections stay open.
-  // small_buffers: the system keeps 150 kB of answers that are not read, not megabytes, because it
-  // sizes the buffer of the sender by the size of a segment.
+  // small_buffers: the system buffers only 150 kB of unread responses instead of megabytes, because
+  // it sizes the buffer of the sender by the segment size.
   int SendFrom(const char* source, const std::string& text, bool small_buffers = false) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     sockets_.push_back(fd);
@@ -61,13 +61,13 @@ class HttpTest : public ::testing::Test {
     return fd;
   }
 
-  // Whether the server keeps this connection, on which it has sent nothing.
+  // Returns whether the server keeps this connection, on which it has sent nothing.
   static bool IsOpen(int fd) {
     char byte = 0;
     return recv(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
   }
 
-  // An address as /proc/net/tcp has it.
+  // Formats an address as in /proc/net/tcp.
   static std::string ProcAddress(const sockaddr_in& address) {
     std::array<char, 14> text{};
     std::snprintf(text.data(), text.size(), "%08X:%04X", address.sin_addr.s_addr,
@@ -75,8 +75,9 @@ class HttpTest : public ::testing::Test {
     return text.data();
   }
 
-  // Bytes that the server has sent to this socket and the system could not deliver yet. A port
-  // alone would not do: connections of other addresses and to other servers may have the same.
+  // Returns the number of bytes that the server has sent to this socket and the system could not
+  // deliver yet. The port alone is not enough: connections of other addresses and to other servers
+  // may have the same port.
   static std::string UndeliveredBytes(int fd) {
     sockaddr_in client{};
     sockaddr_in server{};
@@ -94,7 +95,7 @@ class HttpTest : public ::testing::Test {
     return "";
   }
 
-  // Waits until the server seems to be able to send no more answers to this socket.
+  // Waits until the server seems unable to send more responses to this socket.
   static bool AnswersStopComing(int fd) {
     std::string before;
     int same = 0;
@@ -120,10 +121,10 @@ class HttpTest : public ::testing::Test {
 
 TEST_F(HttpTest, HalfSentRequestsDoNotKeepHealthChecksOut) {
   Start();
-  // On a slow machine the half-sent requests may time out first: then they proved nothing.
+  // On a slow machine the half-sent requests may time out first, and would then prove nothing.
   EXPECT_TRUE(WaitFor([&] {
     int newest = -1;
-    // Twice as many as there may be, from three addresses, among them that of the health check.
+    // Twice the allowed number, from three addresses, including that of the health check.
     for (int i = 0; i < 44; ++i) {
       for (const char* source : {"127.0.0.1", "127.0.0.3", "127.0.0.2"}) {
         newest = SendFrom(source, "GET /healthz HTTP/1.1\r\nHost: ");
@@ -147,16 +148,16 @@ TEST_F(HttpTest, AnAddressAtItsLimitLosesItsOwnConnections) {
 }
 
 TEST_F(HttpTest, HealthChecksWorkDespiteAPeerThatDoesNotRead) {
-  // One connection for each address.
+  // One connection per address.
   Start({"--max-http-connections", "2"});
   std::string requests;
   for (int i = 0; i < 500; ++i) requests += "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const auto is_refused = [this] {
     return HttpGet(server_->http_address(), "/metrics").status == 503;
   };
-  // A connection whose answers are not read is busy once the sockets hold no more. Before that it
-  // may be idle when another one comes, which has it closed, and it times out after some seconds.
-  // So it kept its place all the time only if others are refused before and after the checks.
+  // A connection whose responses are not read is busy once the sockets are full. Before that it may
+  // be idle when another one arrives, which evicts it; and it times out after some seconds. It
+  // therefore kept its place the whole time only if others are refused before and after the checks.
   EXPECT_TRUE(WaitFor(
       [&] {
         const int busy = SendFrom("127.0.0.1", requests, /*small_buffers=*/true);

@@ -229,7 +229,7 @@ TEST_F(IngestTest, InvalidBatchesAreRejectedWholeAndTheStreamContinues) {
     request.mutable_batch()->set_sequence(++sequence);
     *request.mutable_batch()->mutable_observations() = ToProto(set_.view().rows(10, 10));
     bad.change(*request.mutable_batch()->mutable_observations());
-    // Sent again it is rejected again in the same way.
+    // A repeated invalid batch is rejected in the same way.
     std::vector<std::string> rejections;
     for (int repeat = 0; repeat < 2; ++repeat) {
       ASSERT_TRUE(call.Send(request));
@@ -252,7 +252,7 @@ TEST_F(IngestTest, InvalidBatchesAreRejectedWholeAndTheStreamContinues) {
   const v1::GetCalibrationResponse calibration = client_->GetCalibration(kModel);
   EXPECT_EQ(calibration.observations(), 50);
   EXPECT_EQ(calibration.rejected_rows(), 50);
-  // The good batches alone give the same state.
+  // The valid batches alone give the same state.
   client_->CreateFixed("models/good", 10);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     v1::ObserveRequest request = ObserveRequest(0, 10);

@@ -38,7 +38,7 @@ TEST(LifecycleTest, ReportsHealthForEachServiceByName) {
 }
 
 TEST(LifecycleTest, HealthcheckOfNoServerFails) {
-  // Port 1 belongs to no one here.
+  // Nobody listens on port 1 here.
   const FinishedRun run = RunCalibd({"healthcheck", "--listen", "127.0.0.1:1"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.output, HasSubstr("127.0.0.1:1"));
@@ -138,8 +138,8 @@ TEST(LifecycleTest, DrainEndsWatchesAndNoSilentClientDelaysIt) {
   ASSERT_NE(server, nullptr);
   ServiceClient client(server->grpc_address());
   client.CreateFixed("models/m", 10);
-  // A watcher of the health service keeps its call open until the end. The
-  // messages are wire-compatible: a string, a varint, each with number 1.
+  // A watcher of the health service keeps its call open until the end. The messages are
+  // wire-compatible: a string and a varint, each with field number 1.
   grpc::TemplatedGenericStub<google::protobuf::StringValue, google::protobuf::UInt32Value> stub(
       client.channel);
   CallContext context;
@@ -178,7 +178,7 @@ TEST(LifecycleTest, SecondSignalEndsTheProcessAtOnce) {
   const auto server = ServerProcess::Start({"--drain-seconds", "60", "--compute-threads", "1"});
   ASSERT_NE(server, nullptr);
   server->process().Signal(SIGTERM);
-  // Whether the drain is over by then or not.
+  // Works whether or not the drain is over by then.
   const auto code = server->Terminate();
   ASSERT_TRUE(code.has_value());
   EXPECT_LE(*code, 1);

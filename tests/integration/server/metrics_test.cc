@@ -79,9 +79,9 @@ TEST_F(MetricsTest, MonitoringIsExported) {
   EXPECT_THAT(text, HasSubstr("calibd_watch_observations{model=\"m\",version=\"\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("calibd_log10_e_value{model=\"m\",version=\"\"} 0\n"));
   EXPECT_THAT(text, Not(HasSubstr("calibd_effect_skce{")));
-  // Unless declared, a day.
+  // The default is a day.
   EXPECT_THAT(text, HasSubstr("calibd_stale_after_seconds{model=\"m\",version=\"\"} 86400\n"));
-  // None was: since the model's creation.
+  // No observation was counted, so this is the time of the model's creation.
   EXPECT_THAT(text, HasSubstr("calibd_last_counted_timestamp_seconds{model=\"m\",version=\"\"} "));
   Observe("models/m", Draw(500));
   text = Scrape();
@@ -135,7 +135,7 @@ TEST_F(MetricsTest, GroupsAreExported) {
   EXPECT_THAT(text, Not(HasSubstr("asia")));
 }
 
-// The metrics that the expressions of the alert rules name.
+// Returns the metrics in the expressions of the alert rules.
 std::set<std::string> MetricsOfAlertRules() {
   std::set<std::string> names;
   std::ifstream rules(CALIBD_ALERT_RULES);
@@ -179,7 +179,7 @@ TEST_F(MetricsTest, AnEmptyStoreIsSmall) {
     ASSERT_NE(at, std::string::npos) << part;
     const double bytes = std::stod(text.substr(at + series.size()));
     EXPECT_GT(bytes, 0) << part;
-    // The database has its tables, and its write-ahead log what made them.
+    // The database contains its tables, and the write-ahead log what created them.
     EXPECT_LT(bytes, part == "log" ? 1000 : 1 << 20) << part;
   }
 }
@@ -242,7 +242,7 @@ TEST_F(MetricsTest, PrometheusScrapesAndAnswers) {
                            "--storage.tsdb.path=" + (folder.path() / "tsdb").string(),
                            "--web.listen-address=127.0.0.1:0"},
                           folder.path() / "output.txt");
-  // It logs the port that it got.
+  // The log names the port that it got.
   std::string address;
   ASSERT_TRUE(WaitFor([&] {
     const std::string output = prometheus.Output();

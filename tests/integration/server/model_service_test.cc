@@ -40,7 +40,7 @@ TEST_F(ModelServiceTest, CreatingIsIdempotentForAnEqualDeclaration) {
   v1::Model again;
   ASSERT_TRUE(client_->Create(Declared("models/a"), &again).ok());
   EXPECT_EQ(again.create_time().nanos(), created.create_time().nanos());
-  // With the defaults written out it is the same declaration.
+  // With the defaults written out, the declaration is the same.
   ASSERT_TRUE(client_->Create(created, &again).ok());
 
   v1::Model different = Declared("models/a");
@@ -117,7 +117,8 @@ TEST_F(ModelServiceTest, DeclarationsReserveMemoryUntilTheyAreDeleted) {
 }
 
 TEST_F(ModelServiceTest, DeclarationsReserveDiskUntilTheyAreDeleted) {
-  // A declaration of 10 classes and 10000 observations reserves some 30 MB, and all share 512 MiB.
+  // A declaration of 10 classes and 10000 observations reserves about 30 MB, and all models share
+  // 512 MiB.
   constexpr double kShared = 512 << 20;
   Start({"--disk-bytes", "616870912"});
   int created = 0;
@@ -165,7 +166,7 @@ TEST_F(ModelServiceTest, MaxPendingFollowsTheDiskAndStaysAsItWasDeclared) {
   client_.reset();
   ASSERT_EQ(server_->Terminate(), 0);
 
-  // With limits that it does not fit any more, it is declared as before.
+  // The model stays declared as before under limits that it does not fit any more.
   Start({"--data-dir", data, "--disk-bytes", "600000000", "--model-disk-bytes", "30000000"});
   v1::Model again;
   const grpc::Status status = client_->Create(model, &again);

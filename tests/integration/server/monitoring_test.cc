@@ -1,5 +1,5 @@
-// What is watched of a model all the time: verdict, alarms and their acknowledgement, over the
-// wire and over restarts.
+// The continuous monitoring of a model: verdict, alarms and their acknowledgement, over the wire
+// and across restarts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   EXPECT_TRUE(answer.verdict().has_since());
   EXPECT_GT(answer.verdict().evidence_families_size(), 0);
 
-  // The numbers are those of the rows.
+  // The numbers follow from the rows.
   auto process = EvidenceProcess::Create(
       *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(kBandwidth), kClasses));
   process->Add(bad.view());
@@ -141,7 +141,7 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   EXPECT_EQ(alarm.observation(), answer.verdict().since_observation());
   EXPECT_EQ(alarm.raise_time().ShortDebugString(), answer.verdict().since().ShortDebugString());
 
-  // Neither calibrated data nor a restart take it back.
+  // Neither calibrated data nor a restart withdraws the alarm.
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 1000));
   const v1::GetCalibrationResponse before = Answer();
   server_->Kill();
@@ -160,7 +160,7 @@ TEST_F(MonitoringTest, ReportsDirectionAndPlace) {
   v1::Model model = Declared();
   for (const char* name : {"a", "b", "c", "d"}) model.add_class_names(name);
   Create(model);
-  // Labels are the first class half of the time.
+  // Half of the labels are the first class.
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 2000);
   Send(bad, 500);
   double confidence = 0;
@@ -220,7 +220,7 @@ TEST_F(MonitoringTest, ReportsDirectionAndPlace) {
     EXPECT_EQ(scores.bins(static_cast<int>(b)).observations(), reliability.bins[b].count);
   }
 
-  // The interval holds the estimate, which is above what noise makes.
+  // The interval contains the estimate, which is above the noise floor.
   const v1::EffectSize& effect = answer.watch().effect_size();
   EXPECT_GT(effect.noise_floor(), 0);
   EXPECT_GT(effect.skce(), 5 * effect.noise_floor());
@@ -237,7 +237,7 @@ TEST_F(MonitoringTest, TheWatchCoversOnlyItsObservations) {
   const PredictionSet good = DrawFrom(GeneratorSpec::M1(kClasses), 2000, 4);
   Send(good, 500);
   const v1::GetCalibrationResponse answer = Answer();
-  // The same as that of a model which saw these alone.
+  // Equal to the watch of a model that received only these rows.
   v1::Model other = Declared();
   other.set_name("models/other");
   Create(other);
@@ -318,7 +318,7 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   v1::Model loose = Declared();
   loose.set_row_sum_tolerance(0.01);
   Create(loose);
-  // Of more rows than are screened; none is nearly certain, as such ones are often equal.
+  // More rows than are screened. No row is nearly certain, because such rows are often equal.
   GeneratorSpec flat = GeneratorSpec::M1(kClasses);
   flat.alpha.assign(kClasses, 1);
   const auto warning_of = [&](double unit) {
@@ -408,7 +408,7 @@ TEST_F(MonitoringTest, ErrorsOfAnAcknowledgementNameTheField) {
 
 TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   v1::Model model = Declared();
-  // Far from what the evidence reaches in these few.
+  // Far above the evidence of these few observations.
   model.mutable_monitoring()->set_significance_level(1e-9);
   model.mutable_monitoring()->set_average_run_length(1e4);
   Create(model);
@@ -435,7 +435,7 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
   EXPECT_NEAR(answer.watch().drift().log10_statistic(), 0, 1e-12);
-  // The evidence goes on.
+  // The evidence continues.
   EXPECT_EQ(answer.watch().first_observation(), 1);
 }
 
@@ -445,7 +445,7 @@ TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.alarms_size(), 2);
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
-  // What then remains of it is not called a change.
+  // The remaining drift alarm is not described as a change.
   ASSERT_TRUE(Acknowledge(1, "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
@@ -463,7 +463,7 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   EXPECT_EQ(answer.verdict().since_observation(), 200);
   EXPECT_THAT(answer.verdict().summary(), HasSubstr("No observation was counted for 0.3 s"));
   EXPECT_GE(answer.verdict().since().seconds(), answer.last_observation_time().seconds());
-  // An alarm is said before it.
+  // An alarm takes precedence.
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));
   ASSERT_TRUE(WaitFor([&] { return Answer().verdict().stale(); }));
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
@@ -522,8 +522,8 @@ TEST_F(MonitoringTest, PredictionsAreMonitoredWhenTheyMature) {
 }
 
 TEST_F(MonitoringTest, DifferencesBelowTheToleranceAreNoEvidence) {
-  // Probabilities that were printed with two digits: 0.995 becomes 1, and every other label is
-  // infinite evidence.
+  // Probabilities with two decimal digits: 0.995 becomes 1, and every other label is infinite
+  // evidence.
   v1::Model strict = Declared();
   strict.mutable_monitoring()->set_tolerance(1e-9);
   Create(strict);
@@ -553,7 +553,7 @@ class GroupsTest : public MonitoringTest {
     return model;
   }
 
-  // values: one a row, or one for all.
+  // values: one per row, or one for all.
   grpc::Status SendGrouped(const PredictionSet& set, const std::vector<std::string>& values,
                            const std::string& id_prefix = "") {
     v1::ObserveRequest request;
@@ -573,7 +573,7 @@ TEST_F(GroupsTest, TheMiscalibratedOneIsFound) {
   for (const char* region : {"us", "asia"}) {
     ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M1(kClasses), 500, 7), {region}).ok());
   }
-  // Too few to be tested, however bad.
+  // Too few observations to be tested, however bad.
   ASSERT_TRUE(SendGrouped(DrawFrom(GeneratorSpec::M2(kClasses), 49), {"moon"}).ok());
   const auto expect = [&] {
     const v1::GetCalibrationResponse answer = Answer();
@@ -597,7 +597,7 @@ TEST_F(GroupsTest, TheMiscalibratedOneIsFound) {
               answer.groups(0).watch().effect_size().skce());
   };
   expect();
-  // As before after a start.
+  // After a restart, the groups are the same.
   server_->Kill();
   Start();
   expect();
@@ -611,7 +611,7 @@ TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
   std::vector<std::string> values;
   for (int i = 0; i < 60; ++i) values.push_back(i % 3 == 0 ? "eu" : i % 3 == 1 ? "us" : "asia");
   ASSERT_TRUE(SendGrouped(set, values, "x").ok());
-  // Those that are known are not taken again, whatever their value.
+  // Known predictions are not counted again, whatever their value.
   ASSERT_TRUE(SendGrouped(set, {"mars"}, "x").ok());
   ASSERT_TRUE(WaitFor([&] { return Answer().observations() == 60; }));
   const v1::GetCalibrationResponse answer = Answer();
@@ -680,7 +680,7 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
   EXPECT_EQ(all.models(1).watch().DebugString(), b.watch().DebugString());
   EXPECT_EQ(all.models(1).verdict().DebugString(), b.verdict().DebugString());
 
-  // Pages say the same of all.
+  // All pages show the same test.
   v1::ListVerdictsRequest request;
   request.set_page_size(3);
   v1::ListVerdictsResponse page;
@@ -688,7 +688,7 @@ TEST_F(MonitoringTest, ListsTheVerdictsOfAllModels) {
   EXPECT_EQ(page.models_size(), 3);
   EXPECT_EQ(page.rejected_models(), 1);
   request.set_page_token(page.next_page_token());
-  // All of them as they were at the first.
+  // All models are as they were at the first page.
   ASSERT_TRUE(client_->Delete("models/b").ok());
   v1::ListVerdictsResponse last;
   ASSERT_TRUE(list(request, &last).ok());

@@ -1,4 +1,4 @@
-// Two producers to one model, one of which loses its connection at random bytes.
+// Two producers for one model, one of which loses its connection at random bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ PredictionBatch Batch(const PredictionSet& set, std::int64_t sequence) {
   return set.view().rows(static_cast<std::size_t>(sequence - 1) * kRows, kRows);
 }
 
-// Sends what is not acknowledged until everything is, over as many connections
-// as it takes. Returns how many.
+// Sends unacknowledged batches until all are acknowledged, over as many connections as necessary.
+// Returns the number of connections.
 int SendAll(const std::string& address, const std::string& producer, const PredictionSet& set) {
   int connections = 0;
   for (bool finished = false; !finished && connections < 100; ++connections) {
@@ -39,7 +39,7 @@ int SendAll(const std::string& address, const std::string& producer, const Predi
     ObservationCall call(client);
     const std::optional<std::int64_t> next = call.Open(kModel, producer);
     if (!next.has_value()) continue;
-    // From one number earlier: a batch that was settled may be sent again.
+    // From one number earlier: a settled batch may be sent again.
     std::int64_t last = *next - 1;
     for (std::int64_t i = std::max<std::int64_t>(1, *next - 1); i <= kBatches; ++i) {
       if (!call.SendBatch(i, Batch(set, i))) break;
@@ -63,7 +63,7 @@ TEST(ReconnectTest, EveryBatchIsCountedOnceWhenAConnectionBreaksAtRandomBytes) {
   const PredictionSet broken = Draw(kRows * kBatches, kClasses, 2);
 
   TcpProxy proxy(server->grpc_address());
-  // All of the batches are about 100 kB.
+  // All batches together are about 100 kB.
   proxy.CutAfter(std::uniform_int_distribution<std::int64_t>(500, 90000)(random));
   std::thread steady_producer([&] { SendAll(server->grpc_address(), "steady", steady); });
   const int connections = SendAll(proxy.address(), "broken", broken);
@@ -75,7 +75,7 @@ TEST(ReconnectTest, EveryBatchIsCountedOnceWhenAConnectionBreaksAtRandomBytes) {
   EXPECT_EQ(calibration.observations(), static_cast<std::int64_t>(2 * kRows) * kBatches);
   EXPECT_EQ(calibration.rejected_rows(), 0);
 
-  // In whatever order the two were interleaved, the window holds every batch once.
+  // Regardless of how the two were interleaved, the window contains every batch once.
   v1::RunTestRequest request;
   request.set_model(kModel);
   request.set_replicates(99);

@@ -1,5 +1,4 @@
-// What clients can do at the edge of the rpc layer: odd methods, odd text, answers that are never
-// read.
+// Edge cases of the rpc layer: invalid methods, invalid text, unread responses.
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -56,7 +55,7 @@ class RpcEdgeTest : public ::testing::Test {
 
   std::string Scrape() const { return HttpGet(server_->http_address(), "/metrics").body; }
 
-  // The value of a metric without labels.
+  // Returns the value of a metric without labels.
   std::int64_t Metric(const std::string& name) const {
     const std::string text = "\n" + Scrape();
     const std::size_t at = text.find("\n" + name + " ");
@@ -96,7 +95,7 @@ TEST_F(RpcEdgeTest, InventedMethodsDoNotGrowTheScrape) {
     ASSERT_EQ(Call(path).error_code(), grpc::UNIMPLEMENTED);
   }
   const std::string text = Scrape();
-  // Counters have more digits, and the process used more of everything.
+  // Counters have more digits, and the process has used more of everything.
   EXPECT_LT(text.size(), before + 500);
   const TemporaryFolder folder;
   const std::string file = (folder.path() / "metrics.txt").string();
@@ -165,7 +164,7 @@ TEST_F(RpcEdgeTest, UnprintableTextIsRefusedWithItsCodePoint) {
   EXPECT_THAT(status.error_message(), HasSubstr("note has U+2029 at byte 4"));
 }
 
-// A connection that takes the least of each answer that is not read.
+// Returns a channel that buffers as little as possible of each unread response.
 std::shared_ptr<grpc::Channel> UnreadChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -174,7 +173,7 @@ std::shared_ptr<grpc::Channel> UnreadChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// A call whose client asks and never reads the answer.
+// A call whose client never reads the response.
 class UnreadCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   UnreadCall(Stub& stub, const std::string& path, const std::string& request) {
@@ -190,7 +189,7 @@ class UnreadCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
   UnreadCall(const UnreadCall&) = delete;
   UnreadCall& operator=(const UnreadCall&) = delete;
 
-  // Cancels the call if it has not ended, and returns how it ended.
+  // Cancels the call if it has not ended, and returns its status.
   grpc::Status Cancel() {
     if (!std::exchange(cancelled_, true)) {
       context_.TryCancel();
@@ -200,7 +199,7 @@ class UnreadCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
     changed_.wait(lock, [this] { return status_.has_value(); });
     return *status_;
   }
-  // Whether the server has begun to answer.
+  // Returns whether the server has begun to respond.
   bool answered() {
     const std::lock_guard lock(mutex_);
     return answered_;
@@ -230,7 +229,7 @@ TEST_F(RpcEdgeTest, UnreadResponsesStayWithinTheirBudget) {
   constexpr std::int64_t kBudget = std::int64_t{64} << 20;
   constexpr std::int64_t kBeside = std::int64_t{64} << 20;
   Start({"--call-memory-bytes", std::to_string(kBudget)});
-  // A page of some 1 MiB.
+  // A page of about 1 MiB.
   for (int i = 0; i < 5; ++i) {
     v1::Model model;
     model.set_name("models/m" + std::to_string(i));
@@ -253,7 +252,7 @@ TEST_F(RpcEdgeTest, UnreadResponsesStayWithinTheirBudget) {
   };
   grpc::Status status;
   ASSERT_EQ(list(status), 5);
-  // The server may be told only after the client that the answer was taken.
+  // The server may learn later than the client that the response was taken.
   EXPECT_TRUE(WaitFor([&] { return Metric("calibd_call_memory_bytes") == 0; }));
   const std::int64_t before = ResidentMemory();
   EXPECT_EQ(Metric("calibd_call_memory_limit_bytes"), kBudget);
@@ -277,7 +276,7 @@ TEST_F(RpcEdgeTest, UnreadResponsesStayWithinTheirBudget) {
 #ifndef __SANITIZE_ADDRESS__
     EXPECT_LT(grown, kBudget + kBeside);
 #endif
-    // Nothing else is kept from being answered.
+    // Other calls are still answered.
     EXPECT_EQ(client_->GetCalibration("models/m0").observations(), 0);
     list(status);
     EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
@@ -353,7 +352,7 @@ class MaintenanceTest : public RpcEdgeTest {
            bytes > (256 << 10);
   }
 
-  // The copies that have no name any more and are still on disk.
+  // Returns the number of copies without a name that are still on disk.
   int OpenCopies() const {
     int copies = 0;
     const std::string folder = "/proc/" + std::to_string(server_->process().pid()) + "/fd";

@@ -22,7 +22,7 @@ CallContext::CallContext() {
 
 ServiceClient::ServiceClient(const std::string& address) {
   grpc::ChannelArguments arguments;
-  // A connection of its own, even in a process that has one to this address.
+  // A separate connection, even if the process has one to this address.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   models = v1::ModelService::NewStub(channel);
@@ -111,8 +111,8 @@ grpc::Status ServiceClient::Evaluate(const v1::EvaluateRequest& request,
 }
 
 ServiceClient::Health ServiceClient::CheckHealth(const std::string& service) {
-  // These two have the wire form of the health service's messages: one string,
-  // one varint, each field number 1.
+  // These messages have the wire form of the health service's messages: one string and one varint,
+  // each with field number 1.
   google::protobuf::StringValue request;
   request.set_value(service);
   google::protobuf::UInt32Value response;

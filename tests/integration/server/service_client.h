@@ -20,29 +20,29 @@ namespace calibd::testing {
 using Request = v1::StreamObservationsRequest;
 using Response = v1::StreamObservationsResponse;
 
-// A ClientContext with a deadline that no healthy call reaches.
+// A ClientContext with a deadline that no normal call reaches.
 class CallContext : public grpc::ClientContext {
  public:
   CallContext();
 };
 
-// The API as it is on the wire, without the SDK: tests say what is sent and when.
+// The API on the wire, without the SDK: tests control what is sent and when.
 class ServiceClient {
  public:
   explicit ServiceClient(const std::string& address);
 
-  // Returns the status; the declaration as the server has it in *created.
+  // Returns the status, and the declaration on the server in *created.
   grpc::Status Create(const v1::Model& model, v1::Model* created = nullptr);
-  // A model of this many classes with a fixed bandwidth.
+  // Creates a model with this many classes and a fixed bandwidth.
   v1::Model CreateFixed(const std::string& name, int class_count, double bandwidth = 0.5);
   grpc::Status Delete(const std::string& name);
   grpc::Status Observe(const v1::ObserveRequest& request, v1::ObserveResponse* response = nullptr);
   v1::GetCalibrationResponse GetCalibration(const std::string& name);
-  // Runs to the end; the result if there was one.
+  // Runs to the end; returns the result, if there is one.
   grpc::Status RunTest(const v1::RunTestRequest& request, v1::QuadraticTestResult* result);
-  // As RunTest.
+  // Like RunTest.
   grpc::Status Evaluate(const v1::EvaluateRequest& request, v1::Evaluation* evaluation);
-  // Of the health service: 1 SERVING, 2 NOT_SERVING; the call's code if it fails.
+  // The health service: 1 SERVING, 2 NOT_SERVING; the status code if the call fails.
   struct Health {
     grpc::StatusCode code = grpc::OK;
     std::uint32_t serving = 0;
@@ -57,34 +57,34 @@ class ServiceClient {
 
 v1::Observations ToProto(const PredictionBatch& batch);
 
-// The ErrorInfo.reason of an error; empty without one.
+// Returns the ErrorInfo.reason of an error; empty if it has none.
 std::string Reason(const grpc::Status& status);
 
 // Draws n observations of M2 over m classes.
 PredictionSet Draw(std::size_t n, std::size_t class_count = 10, std::uint64_t seed = 1);
 
-// One call of StreamObservations.
+// Makes one call of StreamObservations.
 class ObservationCall {
  public:
   explicit ObservationCall(ServiceClient& client);
-  // Ends the call if it still goes on.
+  // Ends the call if it has not ended.
   ~ObservationCall();
   ObservationCall(const ObservationCall&) = delete;
   ObservationCall& operator=(const ObservationCall&) = delete;
 
-  // Sends Open and reads Opened: next_sequence, nothing if the stream ended.
+  // Sends Open and reads Opened. Returns next_sequence, or nothing if the stream ended.
   std::optional<std::int64_t> Open(const std::string& model, const std::string& producer,
                                    std::int64_t epoch = 0);
   bool Send(const Request& request);
   bool SendBatch(std::int64_t sequence, const PredictionBatch& batch);
   bool SendFinish(std::int64_t last_sequence);
-  // The next message; nothing when the stream has ended.
+  // Returns the next message, or nothing if the stream has ended.
   std::optional<Response> Read();
-  // Reads until `sequence` is acknowledged; each other message goes to on_other.
+  // Reads until `sequence` is acknowledged; passes every other message to on_other.
   bool ReadAck(std::int64_t sequence, const std::function<void(const Response&)>& on_other = {});
-  // Half-closes, reads to the end and returns the status.
+  // Half-closes the stream, reads to the end and returns the status.
   grpc::Status End();
-  // Reads to the end without half-closing.
+  // Reads to the end without half-closing, and returns the status.
   grpc::Status Await();
   void Cancel() { context_.TryCancel(); }
 

@@ -1,4 +1,4 @@
-// WatchCalibration as it is on the wire.
+// WatchCalibration on the wire.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ v1::WatchCalibrationRequest Request(std::int64_t after_revision = 0,
   return request;
 }
 
-// One call; a message that does not come in time ends it.
+// One call. It ends if a message does not arrive in time.
 class Watch {
  public:
   Watch(ServiceClient& client, const v1::WatchCalibrationRequest& request) {
@@ -54,7 +54,8 @@ class Watch {
     if (!reader_->Read(&response)) return std::nullopt;
     return response;
   }
-  // Reads until the model has so many observations; the last message. Revisions ascend.
+  // Reads until the model has this many observations; returns the last message. Revisions must
+  // increase.
   v1::WatchCalibrationResponse ReadUntil(std::int64_t observations) {
     v1::WatchCalibrationResponse last;
     while (auto response = Read()) {
@@ -65,7 +66,7 @@ class Watch {
     ADD_FAILURE() << "ended: " << End().error_message();
     return last;
   }
-  // Reads to the end; the status.
+  // Reads to the end and returns the status.
   grpc::Status End() {
     if (!ended_.has_value()) {
       while (Read()) {
@@ -128,7 +129,7 @@ TEST_F(WatchTest, SendsTheCurrentStateAndEveryChange) {
   ASSERT_TRUE(accepted.has_value());
   EXPECT_EQ(accepted->calibration().observations(), 10);
   EXPECT_GT(accepted->revision(), first->revision());
-  // But for the time, what GetCalibration says.
+  // Equal to GetCalibration, except for the time.
   v1::GetCalibrationResponse told = accepted->calibration();
   v1::GetCalibrationResponse asked = client_->GetCalibration(kModel);
   told.mutable_provenance()->clear_compute_time();
@@ -157,12 +158,12 @@ TEST_F(WatchTest, SendsNothingIfNothingChanges) {
   send(0, 1);
   Watch watch(*client_, Request());
   const std::int64_t revision = watch.ReadUntil(5).revision();
-  // Settled before: counted as such, and nothing else.
+  // A batch that was settled before is counted as a duplicate, and changes nothing else.
   send(0, 1);
   const auto resumed = Watch(*client_, Request(revision)).Read();
   ASSERT_TRUE(resumed.has_value());
   EXPECT_FALSE(resumed->has_calibration());
-  // Nor what is in the log and counts nothing: a producer that opens.
+  // A row that counts no observation, such as an opened producer, changes nothing either.
   {
     ObservationCall call(*client_);
     ASSERT_TRUE(call.Open(kModel, "q").has_value());
@@ -193,7 +194,7 @@ TEST_F(WatchTest, SendsAtMostOneMessageInAnInterval) {
     const auto response = watch.Read();
     if (!response.has_value()) break;
     ++messages;
-    // Never the same again.
+    // The same state is never sent twice.
     EXPECT_GT(response->calibration().observations(), observations);
     observations = response->calibration().observations();
   }
@@ -222,12 +223,12 @@ TEST_F(WatchTest, ResumesWithNothingMissedOrRepeated) {
   ASSERT_TRUE(change.has_value());
   EXPECT_EQ(change->calibration().observations(), 11);
 
-  // What happened in between comes at once.
+  // The changes in between are sent at once.
   const auto missed = Watch(*client_, Request(revision)).Read();
   ASSERT_TRUE(missed.has_value());
   EXPECT_EQ(missed->calibration().observations(), 11);
   EXPECT_EQ(missed->revision(), change->revision());
-  // Of a model that was created anew, or a store that was restored.
+  // A revision of a recreated model, or of a restored store.
   const auto unknown = Watch(*client_, Request(1'000'000)).Read();
   ASSERT_TRUE(unknown.has_value());
   EXPECT_EQ(unknown->calibration().observations(), 11);
@@ -235,7 +236,7 @@ TEST_F(WatchTest, ResumesWithNothingMissedOrRepeated) {
 
 TEST_F(WatchTest, ContinuesAcrossARestart) {
   StartWithModel();
-  // Some of it in a snapshot, the newest rows after it.
+  // Some rows are covered by a snapshot, the newest ones are not.
   for (int i = 0; i < 13; ++i) {
     ASSERT_TRUE(Observe(100).ok());
   }
@@ -278,7 +279,7 @@ TEST_F(WatchTest, SendsAVerdictThatBecomesStale) {
     EXPECT_GT(stale->revision(), fresh->revision());
     EXPECT_FALSE(Watch(*client_, Request(stale->revision())).Read()->has_calibration());
   }
-  // A client that was away meanwhile is told too.
+  // A client that was disconnected meanwhile gets the change too.
   const auto missed = Watch(*client_, Request(fresh->revision())).Read();
   ASSERT_TRUE(missed.has_value());
   EXPECT_TRUE(missed->calibration().verdict().stale() || fresh->calibration().verdict().stale());
@@ -353,7 +354,7 @@ TEST_F(WatchTest, EndsWhenTheServerDrains) {
   StartWithModel({"--drain-seconds", "10"});
   Watch watch(*client_, Request(0, std::chrono::hours(1)));
   ASSERT_TRUE(watch.Read().has_value());
-  // One after a broken call, which waits for a change.
+  // A call that resumes after a broken one waits for a change.
   const std::int64_t revision = Watch(*client_, Request()).Read()->revision();
   Watch resumed(*client_, Request(revision));
   ASSERT_TRUE(resumed.Read().has_value());
@@ -375,7 +376,7 @@ TEST_F(WatchTest, RefusesTooManyWatchersUntilSomeEnd) {
   const grpc::Status refused = StatusOf(Request());
   EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "TOO_MANY_WATCHERS");
-  // Clients wait for room.
+  // Clients wait until there is room.
   EXPECT_NE(refused.error_details().find("google.rpc.RetryInfo"), std::string::npos);
   first.reset();
   EXPECT_TRUE(WaitFor([&] { return Watch(*client_, Request()).Read().has_value(); }));
@@ -398,12 +399,12 @@ TEST_F(WatchTest, CancelledAtAnyTimeItLeavesNothingBehind) {
       std::minstd_rand random(static_cast<unsigned>(t + 1));
       for (int i = 0; i < kCalls; ++i) {
         Watch watch(client, Request());
-        // Before it has begun, while it is told the first time, or between two changes.
+        // Before it has begun, during the first message, or between two changes.
         const auto reads = random() % 3;
         for (unsigned k = 0; k < reads; ++k) watch.Read();
         watch.Cancel();
         const grpc::StatusCode code = watch.End().error_code();
-        // One before it may not have gone yet.
+        // A previous watcher may not have ended yet.
         EXPECT_TRUE(code == grpc::CANCELLED || code == grpc::RESOURCE_EXHAUSTED) << code;
       }
     });
@@ -411,7 +412,7 @@ TEST_F(WatchTest, CancelledAtAnyTimeItLeavesNothingBehind) {
   for (std::thread& thread : threads) thread.join();
   done = true;
   changes.join();
-  // All are gone: there is room for as many as there may be.
+  // All have ended: the maximum number of watchers is possible again.
   std::vector<std::unique_ptr<Watch>> watches;
   EXPECT_TRUE(WaitFor([&] {
     auto watch = std::make_unique<Watch>(*client_, Request());

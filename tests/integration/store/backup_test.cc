@@ -37,7 +37,7 @@ class BackupTest : public ::testing::Test {
     model.set_class_count(4);
     model.mutable_bandwidth()->set_fixed(0.5);
     model.set_window(3000);
-    // What takes little to count has few snapshots.
+    // A model that is cheap to count has few snapshots.
     model.add_block_sizes(2);
     model.mutable_monitoring()->set_disabled(true);
     ASSERT_TRUE(client_->CreateModel(model).ok());
@@ -61,7 +61,7 @@ class BackupTest : public ::testing::Test {
     return times;
   }
 
-  // Rows until `enough` says so; how many were acknowledged.
+  // Sends rows until `enough` returns true; returns the number of acknowledged rows.
   std::int64_t Send(const std::function<bool(std::int64_t)>& enough) {
     auto generator = Generator::Create(GeneratorSpec::M3(4), 5);
     auto stream = client_->OpenStream("models/m", {.producer_id = "p", .max_rows_per_batch = 50});
@@ -85,8 +85,8 @@ class BackupTest : public ::testing::Test {
     return {found->problems().begin(), found->problems().end()};
   }
 
-  // Ends the server, and begins anew with a backup of it: all of the log is in the database then.
-  // change: what is done to that first.
+  // Stops the server, and starts it with a backup of its store, whose log is completely in the
+  // database. change: statements that are executed on the backup first.
   void StartFromBackup(const std::vector<std::string>& changes) {
     ASSERT_TRUE(client_->Backup(backup_).ok());
     client_.reset();
@@ -191,11 +191,11 @@ TEST_F(BackupTest, AFailedBackupLeavesNoFile) {
 }
 
 TEST_F(BackupTest, ReportsInconsistencies) {
-  // A snapshot follows 16384 rows; later rows are not in it.
+  // A snapshot is due after 16384 rows; it does not cover later rows.
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 20000; }), 20000);
   ASSERT_EQ(Send([](std::int64_t rows) { return rows >= 500; }), 500);
   EXPECT_THAT(Problems(), IsEmpty());
-  // The server starts on these, but they are not as it left them.
+  // The server starts on these files, but they differ from those that it left.
   StartFromBackup({"UPDATE cursors SET last_sequence = last_sequence + 1000",
                    "DELETE FROM log WHERE id < (SELECT max(id) FROM log) - 3"});
   EXPECT_THAT(Problems(), ElementsAre(HasSubstr("ends with number 410 of producer \"p\""),
@@ -216,7 +216,7 @@ TEST_F(BackupTest, ADamagedLogFileIsReported) {
   EXPECT_EQ(HttpGet(server_->http_address(), "/readyz").status, 200);
   EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
               HasSubstr("\ncalibd_store_damaged 0\n"));
-  // Under its hands, as a failing disk does it.
+  // Damaged while the server runs, as by a failing disk.
   {
     std::fstream file(data_ + "/log-0000000000000001",
                       std::ios::in | std::ios::out | std::ios::binary);
@@ -231,7 +231,7 @@ TEST_F(BackupTest, ADamagedLogFileIsReported) {
   EXPECT_THAT(ready.body, HasSubstr("the store is damaged"));
   EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
               HasSubstr("\ncalibd_store_damaged 1\n"));
-  // The server's log has each of them once.
+  // The server's log contains each problem once.
   EXPECT_EQ(Problems(), problems);
   for (const std::string& problem : problems) {
     EXPECT_TRUE(WaitFor([&] { return TimesLogged(problem) > 0; })) << problem;
@@ -247,7 +247,7 @@ TEST_F(BackupTest, ADamagedPageIsReported) {
   ASSERT_NE(server_, nullptr);
   client_ = Connect(*server_);
   EXPECT_THAT(Problems(), IsEmpty());
-  // Under its hands, as a failing disk does it.
+  // Damaged while the server runs, as by a failing disk.
   {
     std::fstream file(data_ + "/calibd.db", std::ios::in | std::ios::out | std::ios::binary);
     const auto size = static_cast<std::streamoff>(std::filesystem::file_size(data_ + "/calibd.db"));

@@ -18,7 +18,7 @@
 namespace calibd::testing {
 namespace {
 
-// Every estimate of the answer is that of these observations.
+// Expects that every estimate in the answer follows from these observations.
 void ExpectEstimates(const v1::GetCalibrationResponse& answer, const PredictionSet& counted) {
   EXPECT_EQ(answer.observations(), static_cast<std::int64_t>(counted.labels.size()));
   ASSERT_GT(answer.estimates_size(), 0);
@@ -82,7 +82,7 @@ void NumberedCaller::SetPredictions(const PredictionSet& piece, std::size_t firs
 bool NumberedCaller::Call() {
   request_.mutable_producer()->set_sequence(request_.producer().sequence() + 1);
   grpc::Status status;
-  // A server that is starting says so at once.
+  // A starting server answers at once that it is starting.
   const auto call = [&] {
     grpc::ClientContext context;
     context.set_wait_for_ready(true);

@@ -11,7 +11,7 @@
 
 namespace calibd::testing {
 
-// Of the models that are judged.
+// Bandwidth of the models in these tests.
 inline constexpr double kBandwidth = 0.5;
 
 // Calls Observe under the next number until it is answered, whatever happens to the server.
@@ -19,11 +19,11 @@ class NumberedCaller {
  public:
   NumberedCaller(const std::string& address, const std::string& model, const std::string& producer);
 
-  // What is to be sent next.
+  // The next request.
   v1::ObserveRequest& request() { return request_; }
-  // Makes these rows what is sent next.
+  // Sets the rows of the next request.
   void SetObservations(const PredictionSet& piece);
-  // Likewise, as predictions with the ids first_id, first_id + 1, ... and without labels.
+  // The same for predictions with the ids first_id, first_id + 1, ... and without labels.
   void SetPredictions(const PredictionSet& piece, std::size_t first_id);
 
   bool Call();
@@ -35,13 +35,14 @@ class NumberedCaller {
 
 void Append(const PredictionSet& piece, PredictionSet& all);
 
-// Posts predictions whose ids are their numbers in `sent`, and after each batch those labels
-// that are to come, in another order.
+// Sends predictions whose ids are their numbers in `sent`, and after each batch the labels that
+// must arrive, in a different order.
 class LaterLabeller {
  public:
   LaterLabeller(const std::string& address, const std::string& model);
 
-  // One batch of predictions, and their labels. labelled: for each row.
+  // Sends one batch of predictions and then their labels. labelled: for each row, whether its label
+  // is sent.
   bool Post(const PredictionSet& piece, const std::vector<bool>& labelled);
 
   [[nodiscard]] const PredictionSet& sent() const { return sent_; }
@@ -54,18 +55,18 @@ class LaterLabeller {
   std::vector<bool> labelled_;
 };
 
-// The database is whole.
+// Expects an undamaged database.
 void ExpectIntegrity(const std::string& data);
 
-// Of a model with one producer, judged by what it sent: the log holds the newest batches, all
-// of the window at least, each once and in order; the answer is what all of them make, to
-// the bit. batches: how many there were.
+// For a model with one producer. Expects that the log contains the newest batches, at least the
+// whole window, each once and in order, and that the answer follows from all batches, to the bit.
+// batches: number of batches.
 void ExpectCountedAsSent(const std::string& data, const v1::GetCalibrationResponse& answer,
                          const PredictionSet& sent, std::int64_t batches, std::size_t window);
 
-// Of a model that takes labels later, with nothing that waits and all in its window: what
-// matured, in the order of the log, is what was sent, in its order, with its label or as
-// missing; and the answer is what it makes.
+// For a model with later labels, without pending predictions, whose window contains everything.
+// Expects that the matured predictions, in the order of the log, are those that were sent, each
+// with its label or as missing, and that the answer follows from them.
 void ExpectMaturedAsSent(const std::string& data, const v1::GetCalibrationResponse& answer,
                          const PredictionSet& sent, const std::vector<bool>& labelled);
 

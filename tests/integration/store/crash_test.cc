@@ -1,4 +1,4 @@
-// SIGKILL at random moments under load: every acknowledged batch is there, once.
+// SIGKILL at random moments under load: every acknowledged batch is counted once.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -27,7 +27,7 @@ using client::PredictionKind;
 
 constexpr std::size_t kClasses = 3;
 constexpr std::size_t kProducers = 4;
-// That a producer may send between two kills.
+// Number of rows that a producer may send between two kills.
 constexpr std::size_t kRowsPerLife = 300;
 constexpr std::size_t kWindow = 500000;
 
@@ -42,7 +42,7 @@ std::unique_ptr<Client> ConnectTo(const std::string& address) {
   return client.ok() ? *std::move(client) : nullptr;
 }
 
-// Which life of the server it is, for the producers to wait for the next.
+// The number of the current server process; producers wait for the next one.
 class Lives {
  public:
   void Begin() {
@@ -55,7 +55,7 @@ class Lives {
     over_ = true;
     changed_.notify_all();
   }
-  // False when there is none after `life`.
+  // Returns false if there is none after `life`.
   bool WaitForLifeAfter(int& life) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return over_ || life_ > life; });
@@ -76,7 +76,7 @@ PredictionSet NextPiece(Generator& generator, std::mt19937& random) {
   return piece;
 }
 
-// Sends pieces of a few rows as batches until the lives end. Returns all it has sent.
+// Sends pieces of a few rows as batches until the test ends. Returns everything that was sent.
 PredictionSet Stream(const std::string& address, std::size_t producer, Lives& lives,
                      std::latch& ready) {
   std::mt19937 random(static_cast<unsigned>(1000 + producer));
@@ -87,7 +87,7 @@ PredictionSet Stream(const std::string& address, std::size_t producer, Lives& li
       client->OpenStream("models/crash", {.producer_id = "producer-" + std::to_string(producer),
                                           .epoch = 1,
                                           .max_unacknowledged_batches = 8,
-                                          // It has to find the server between two kills, of
+                                          // The stream must find the server between two kills, of
                                           // which there may be thousands.
                                           .stall_timeout = std::chrono::hours(24)});
   EXPECT_TRUE(stream.ok()) << stream.status();
@@ -111,8 +111,8 @@ PredictionSet Stream(const std::string& address, std::size_t producer, Lives& li
   return sent;
 }
 
-// The same without the SDK: calls of one batch each, sent again under their number until they
-// are answered, so that a batch that was committed comes again when its answer was lost.
+// The same without the SDK: calls of one batch each, repeated under their number until they are
+// answered. A committed batch is therefore sent again if its response was lost.
 PredictionSet Observe(const std::string& address, std::size_t producer, Lives& lives,
                       std::latch& ready) {
   std::mt19937 random(static_cast<unsigned>(1000 + producer));
@@ -173,11 +173,11 @@ TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
   ASSERT_NE(client, nullptr);
   const auto answer = client->GetCalibration("models/crash");
   ASSERT_TRUE(answer.ok()) << answer.status();
-  // An idle client may take seconds to see that the server closes.
+  // An idle client may take seconds to notice that the server closes.
   client.reset();
   EXPECT_EQ(server->Terminate(), 0);
 
-  // The judge: the log in its order, against what each producer sent, and counted here.
+  // Compares the log, in its order, with the batches of each producer, counted here.
   const auto store = server::LocalStore::Open(data);
   ASSERT_TRUE(store.ok()) << store.status();
   auto running =
@@ -215,7 +215,7 @@ TEST(CrashTest, EveryAcknowledgedBatchIsCountedOnce) {
   EXPECT_EQ(answer->estimates(0).block_count(), running->moments().count);
 }
 
-// Posts predictions by id and labels most of them until the lives end.
+// Sends predictions by id and labels most of them, until the test ends.
 void PostAndLabel(LaterLabeller& caller, Lives& lives, std::latch& ready) {
   std::mt19937 random(77);
   auto generator = Generator::Create(GeneratorSpec::M2(kClasses), 78);
@@ -244,7 +244,7 @@ TEST(CrashTest, PredictionsAndTheirLaterLabelsCountOnce) {
   model.set_class_count(kClasses);
   model.mutable_bandwidth()->set_fixed(kBandwidth);
   model.set_window(kWindow);
-  // Short enough that some mature between two kills.
+  // Short enough that some predictions mature between two kills.
   model.mutable_label_grace()->set_nanos(400000000);
   ASSERT_TRUE(ConnectTo(address)->CreateModel(model).ok());
   Lives lives;

@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 constexpr hours kDay{24};
 constexpr hours kGrace = 20 * kDay;
-// Small, so that some of the first go while the store is made.
+// Small, so that some of the first segments are removed while the store is made.
 constexpr std::uint64_t kFirstSegmentBytes = std::uint64_t{32} << 10;
 // It has room for everything that is sent to the servers later.
 constexpr std::uint64_t kNewestSegmentBytes = std::uint64_t{384} << 10;
@@ -86,7 +86,7 @@ std::uintmax_t LargestLogFile(const std::filesystem::path& data) {
   return largest;
 }
 
-// The next numbered batch of observations.
+// Returns the next numbered batch of observations.
 v1::ObserveRequest Numbered(ServiceClient& client, const std::string& model,
                             const std::string& producer) {
   v1::ObserveRequest request;
@@ -145,7 +145,7 @@ void DamageStore::Make(std::uint64_t seed) {
   std::filesystem::copy(data, stopped());
 }
 
-// Makes what takes months, with a clock that the test moves.
+// Makes the parts of the store that would take months, with a clock that the test moves.
 void DamageStore::Fill(const std::filesystem::path& data, std::uint64_t seed) {
   const auto now = std::chrono::system_clock::now();
   questions_.newest_s = std::chrono::system_clock::to_time_t(now);
@@ -159,7 +159,7 @@ void DamageStore::Fill(const std::filesystem::path& data, std::uint64_t seed) {
       ASSERT_TRUE(engine.CreateModel(model).ok());
     }
     Producers producers(engine, seed);
-    // Its window outlives the file of the log that these batches are in.
+    // Its window outlives the log file that contains these batches.
     for (int i = 0; i < 3; ++i) producers.Send("models/idle", "early", 30);
     producers.Send("models/later", "poster", 40, MakeIds("old", 40));
     producers.Label("models/later", "labeller", MakeIds("old", 30));
@@ -184,7 +184,7 @@ void DamageStore::Fill(const std::filesystem::path& data, std::uint64_t seed) {
   while (LargestLogFile(data) < kNewestSegmentBytes) producers.Send("models/gone", "one", 100);
 }
 
-// Does the rest as clients do it, and kills the server.
+// Makes the rest as clients would, and kills the server.
 void DamageStore::Serve(const std::filesystem::path& data, std::uint64_t seed) {
   const auto server = ServerProcess::Start({"--data-dir", data.string()});
   ASSERT_NE(server, nullptr);
@@ -202,7 +202,7 @@ void DamageStore::Serve(const std::filesystem::path& data, std::uint64_t seed) {
   client.CreateFixed("models/fresh", 3);
   Observe(client, Observations(client, "models/fresh", 3, "only", 30, ++seed));
   v1::ObserveRequest solo;
-  // More rows than a snapshot waits for.
+  // More rows than a snapshot needs to be due.
   for (int i = 0; i < 8; ++i) {
     solo = Observations(client, "models/wide", kWideClasses, "solo", 150, ++seed);
     Observe(client, solo);

@@ -9,22 +9,22 @@
 
 namespace calibd::testing {
 
-// A store with a part of everything that calibd keeps: models that are watched, by group, with
-// alarms; histories of all resolutions; pending and matured predictions; producers; a
-// deleted model; several files of the log and rows of files that are gone. Its newest files are
-// some 100 KiB each, so that it is copied fast.
+// A store with everything that calibd stores: monitored models with groups and alarms; histories of
+// all resolutions; pending and matured predictions; producers; a deleted model; several files of
+// the log, and rows of removed files. Its newest files have about 100 KiB each, so that copying is
+// fast.
 class DamageStore {
  public:
-  // Once, before all else. seed: of the observations. Stores of different seeds have equal shapes:
-  // the same models, the same numbers of batches, in files of the same names. Takes some seconds.
-  // Fails the test when it cannot be made.
+  // Makes the store; call it once and first. seed: of the observations. Stores of different seeds
+  // have equal shapes: the same models, the same numbers of batches, and files with the same names.
+  // Takes some seconds. Fails the test if the store cannot be made.
   void Make(std::uint64_t seed);
 
   // A test must not change these folders.
   [[nodiscard]] std::filesystem::path killed() const { return folder_.path() / "killed"; }
   // The same store after a clean stop.
   [[nodiscard]] std::filesystem::path stopped() const { return folder_.path() / "stopped"; }
-  // The same store before its newest batches, after a clean stop and when it was killed.
+  // The same store before its newest batches, after a clean stop and after a kill.
   [[nodiscard]] std::filesystem::path earlier_stopped() const {
     return folder_.path() / "earlier_stopped";
   }

@@ -1,5 +1,5 @@
 // Damage to the files of a store: a server that starts on them gives the same answers as without
-// the damage, or says that data are lost.
+// the damage, or reports lost data.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,17 +28,17 @@ namespace {
 // ---- The oracle
 
 enum class Outcome {
-  // The start failed, named the file and changed nothing.
+  // The start failed, named the file, and changed nothing.
   kRefused,
   // Some answers were DATA_LOSS, and all others equal.
   kDataLoss,
-  // The newest frame of the log was cut, with a warning that names its batches.
+  // The newest frame of the log was discarded, with a warning that names its batches.
   kTailCut,
   // All answers were equal.
   kEqual,
   // An answer was different.
   kSilent,
-  // Another rule was broken.
+  // Another rule was violated.
   kFailed,
 };
 constexpr std::array<const char*, 6> kOutcomes{"refused", "data loss", "tail cut",
@@ -46,12 +46,12 @@ constexpr std::array<const char*, 6> kOutcomes{"refused", "data loss", "tail cut
 
 struct Finding {
   Outcome outcome = Outcome::kEqual;
-  // The output of the server, or what is wrong.
+  // The output of the server, or a description of the failure.
   std::string text;
 };
 
 struct Comparison {
-  // The first answer that is neither the expected one nor DATA_LOSS, empty without one.
+  // The first answer that is neither the expected one nor DATA_LOSS; empty if there is none.
   std::string difference;
   std::size_t data_losses = 0;
   // A call was not answered because the server ended.
@@ -85,12 +85,12 @@ Comparison Compare(const StoreAnswers& expected, const StoreAnswers& actual) {
 
 bool Names(const std::string& output, const std::vector<std::string>& files) {
   return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
-    // Errors of SQLite name the database alone.
+    // Errors of SQLite name only the database.
     return output.find(file.substr(0, file.find("-wal"))) != std::string::npos;
   });
 }
 
-// SQLite creates and removes empty write-ahead logs, which mean nothing.
+// SQLite creates and removes empty write-ahead logs, which are irrelevant.
 Folder WithoutEmptyWal(Folder folder) {
   if (const auto wal = folder.find("calibd.db-wal"); wal != folder.end() && wal->second.empty()) {
     folder.erase(wal);
@@ -98,7 +98,7 @@ Folder WithoutEmptyWal(Folder folder) {
   return folder;
 }
 
-// Whether a line of the log is a warning about this batch.
+// Returns whether a line of the log warns about this batch.
 bool WarnsOf(const std::string& output, std::int64_t log_id) {
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {
@@ -110,10 +110,10 @@ bool WarnsOf(const std::string& output, std::int64_t log_id) {
   return false;
 }
 
-// A store, and what a server that starts on it answers.
+// A store, and the answers of a server that starts on it.
 class Subject {
  public:
-  // Fails the test if a server answers differently the second time.
+  // Fails the test if a server gives different answers the second time.
   Subject(const std::filesystem::path& folder, const Questions& questions)
       : folder_(ReadFolder(folder)), questions_(questions), expected_(Answers(folder_)) {
     EXPECT_EQ(expected_.problems, std::vector<std::string>());
@@ -217,7 +217,7 @@ class Subject {
     return {Outcome::kTailCut, output};
   }
 
-  // A copy of a store that is known to be damaged must not look sound.
+  // The backup of a store with known damage must not look undamaged.
   [[nodiscard]] Finding JudgeBackup(const std::filesystem::path& backup) const {
     if (!std::filesystem::exists(backup)) return {Outcome::kDataLoss, ""};
     const TemporaryFolder folder;
@@ -234,14 +234,14 @@ class Subject {
   const Folder folder_;
   const Questions& questions_;
   const StoreAnswers expected_;
-  // The answers without the newest frame, and the log id of that frame's first batch.
+  // The answers without the newest frame, and the id of that frame's first batch.
   std::optional<StoreAnswers> cut_;
   std::int64_t cut_log_id_ = 0;
 };
 
 // ---- The trials
 
-// Counts the outcomes by file, and fails the test for those that must not be.
+// Counts the outcomes by file, and fails the test for forbidden ones.
 class Report {
  public:
   void Add(const Damage& damage, const Finding& finding) {
@@ -379,7 +379,7 @@ TEST_P(DamageTest, NoDamagedFileChangesAnAnswer) {
   ASSERT_NO_FATAL_FAILURE(twin.Make(1000));
   const Folder foreign = ReadFolder(GetParam() == End::kKill ? twin.killed() : twin.stopped());
   std::vector<DamagedFolder> damages = DamageFiles(subject_->folder(), earlier_, foreign);
-  // Write-ahead logs that were moved into the database long ago, or that belong to another one.
+  // Write-ahead logs that were checkpointed long ago, or that belong to another database.
   for (const auto& path : {store_.killed(), store_.earlier_killed(), twin.killed()}) {
     DamagedFolder stale{subject_->folder(), {"another calibd.db-wal", {"calibd.db-wal"}}};
     stale.folder["calibd.db-wal"] = ReadFile(path / "calibd.db-wal");

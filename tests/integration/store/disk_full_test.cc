@@ -1,4 +1,5 @@
-// A full disk: new batches are refused, reads go on, and when there is room so does all.
+// A full disk: new batches are refused, queries are answered, and everything works again when there
+// is room.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -18,7 +19,7 @@ namespace {
 using client::Client;
 using client::PredictionKind;
 
-// A file system of its own.
+// A small file system of its own.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::filesystem::path& path, int mebibytes = 4) : path_(path) {
@@ -32,7 +33,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
   [[nodiscard]] bool mounted() const { return mounted_; }
-  // Leaves so much of the room that is free now.
+  // Uses up the disk except for this many bytes.
   void LeaveFree(std::uintmax_t bytes) const {
     const std::uintmax_t free = std::filesystem::space(path_).available;
     ASSERT_GE(free, bytes);
@@ -47,7 +48,7 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-// A server over this folder whose disk is full at some time, and later is not.
+// A server whose disk becomes full and later has room again.
 class DiskFullTest : public ::testing::Test {
  protected:
   void Start(const std::filesystem::path& data) {
@@ -63,7 +64,7 @@ class DiskFullTest : public ::testing::Test {
     ASSERT_TRUE(client_->CreateModel(model).ok());
     Generator::Create(GeneratorSpec::M1(10), 1)->Draw(20000, set_);
   }
-  // Sends until batches are refused.
+  // Sends batches until they are refused.
   void FillUp() {
     auto stream = client_->OpenStream("models/m", {.producer_id = "p", .epoch = 1});
     ASSERT_TRUE(stream.ok());
@@ -85,7 +86,7 @@ class DiskFullTest : public ::testing::Test {
       return server_->process().Output().find(line) != std::string::npos;
     })) << server_->process().Output();
   }
-  // Says so without a path or a statement.
+  // Expects an error without a path or a statement.
   static void ExpectDiskFull(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_THAT(
@@ -95,7 +96,7 @@ class DiskFullTest : public ::testing::Test {
         std::string(status.message()),
         ::testing::Not(::testing::AnyOf(::testing::HasSubstr("/"), ::testing::HasSubstr("SQL"))));
   }
-  // A verification needs no room; what does says so.
+  // A verification needs no room; operations that need room say so.
   void ExpectUpkeepSaysWhatFailed() {
     const auto verified = client_->Verify();
     ASSERT_TRUE(verified.ok()) << verified.status();
@@ -105,12 +106,12 @@ class DiskFullTest : public ::testing::Test {
     EXPECT_THAT(std::string(backup.message()),
                 ::testing::HasSubstr("the backup was not made: the server first makes a copy"));
   }
-  // It finds out by itself, without a batch.
+  // The server notices by itself, without a batch.
   void ExpectReadyAgain() {
     EXPECT_TRUE(
         WaitFor([this] { return HttpGet(server_->http_address(), "/readyz").status == 200; }));
   }
-  // Models of 1000 classes, until one is refused. The database grows with each.
+  // Creates models of 1000 classes until one is refused. Each of them enlarges the database.
   absl::Status CreateLargeModels() {
     v1::Model large;
     large.set_class_count(1000);
@@ -174,7 +175,7 @@ TEST_F(DiskFullTest, RefusesBatchesButAnswersQueries) {
   ExpectTheSameAfterAKill(disk_path / "data");
 }
 
-// The log's newest file has its room already.
+// The space of the log's newest file is already allocated.
 TEST_F(DiskFullTest, AcceptsBatchesWhileTheLogHasRoom) {
   constexpr char kDatabaseFull[] =
       "models cannot be created or deleted, and batches are accepted only while the log's newest "
@@ -270,7 +271,7 @@ TEST_F(DiskFullTest, AFileSizeLimitIsAFullDisk) {
   ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, nullptr, &unlimited), 0);
   const rlimit limit{.rlim_cur = std::size_t{512} << 10, .rlim_max = unlimited.rlim_max};
   ASSERT_EQ(prlimit(server_->process().pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
-  // The log's files first, then the database's.
+  // First the files of the log, then the database.
   ASSERT_NO_FATAL_FAILURE(FillUp());
   const absl::Status created = CreateLargeModels();
   EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted)

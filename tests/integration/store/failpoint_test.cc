@@ -1,5 +1,5 @@
-// The end of calibd at the points where much is half done: every batch is there once, and the
-// state is what the batches make.
+// calibd ends at points where operations are incomplete: every batch is counted once, and the state
+// follows from the batches.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -34,7 +34,7 @@ struct Case {
   bool watched = true;
 };
 
-// Names the test.
+// Gives the test its name.
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.point; }
 
 std::string Variable(const std::string& point, int at) {
@@ -52,7 +52,7 @@ v1::Model Declared(int classes, std::size_t window, std::int32_t block_size = 10
   return model;
 }
 
-// A data folder with one model, and a server on it that ends at a point.
+// A data folder with one model, and a server on it that ends at a failpoint.
 class DyingServer {
  public:
   DyingServer(const v1::Model& model, const std::string& point, int at) {
@@ -70,14 +70,14 @@ class DyingServer {
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] const std::string& data() const { return data_; }
 
-  // Waits for its end, and starts it again without the point.
+  // Waits for its end, and starts it again without the failpoint.
   void AwaitEndAndRestart() {
     EXPECT_EQ(server_->WaitForExit(std::chrono::minutes(2)), kKilled);
     server_.reset();
     server_ = ServerProcess::Start({"--data-dir", data_, "--listen", address_});
   }
 
-  // What it answers when nothing waits, and the end.
+  // Returns its answer when nothing is pending, and stops it.
   v1::GetCalibrationResponse AnswerAndTerminate() {
     v1::GetCalibrationResponse answer;
     auto client = *Client::Connect(address_);
@@ -86,7 +86,7 @@ class DyingServer {
       if (response.ok()) answer = *response;
       return response.ok() && answer.label_coverage().pending() == 0;
     }));
-    // An idle client may take seconds to see that the server closes.
+    // An idle client may take seconds to notice that the server closes.
     client.reset();
     EXPECT_EQ(server_->Terminate(), 0);
     return answer;
@@ -134,16 +134,16 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(
             // Between a batch and its producer's cursor.
             Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
-            // Within the write of a frame.
+            // In the middle of writing a frame.
             Case{.point = "torn"},
-            // One is due every 1024 rows, and takes batches away that left the window.
+            // A snapshot is due every 1024 rows, and releases batches that left the window.
             Case{.point = "snapshot",
                  .classes = 100,
                  .rows_per_batch = 700,
                  .batches = 30,
                  .window = 1000},
-            // One begins every 2000 pages of 4 KiB. A snapshot, one every 260 rows where nothing
-            // is watched, holds an incomplete block of 260, 255, 250, ... rows of 8 KiB.
+            // A checkpoint begins every 2000 pages of 4 KiB. Without monitoring a snapshot is due
+            // every 260 rows, and holds an incomplete block of 260, 255, 250, ... rows of 8 KiB.
             Case{.point = "checkpoint",
                  .classes = 1000,
                  .rows_per_batch = 130,
@@ -194,11 +194,11 @@ INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 
 constexpr int kFormat = 4;
 
 struct UpgradePoint {
-  // The format that is there, 0 for none.
+  // The existing format, 0 for none.
   int format = 0;
   const char* point = "";
   int at = 0;
-  // What the database is of after the end there.
+  // The format of the database after the process ended there.
   int left = 0;
 };
 
@@ -207,13 +207,14 @@ class UpgradeFailpointTest : public ::testing::TestWithParam<UpgradePoint> {};
 std::vector<UpgradePoint> UpgradePoints() {
   std::vector<UpgradePoint> points;
   for (int format = 0; format < kFormat; ++format) {
-    // Before each step, and before and after the commit of them all. A new database is made in one.
+    // Before each step, and before and after the commit of all steps. A new database is created in
+    // one step.
     const int last = (format == 0 ? 1 : kFormat - format) + 2;
     for (int at = 1; at <= last; ++at) {
       points.push_back({format, "migration", at, at == last ? kFormat : format});
     }
   }
-  // The database is complete by itself, and gets its other files.
+  // The database is complete by itself, and its other files are created.
   for (const int format : {0, 1, 2}) {
     for (int at = 1; at <= 3; ++at) points.push_back({format, "first_start", at, kFormat});
   }
@@ -232,7 +233,7 @@ TEST_P(UpgradeFailpointTest, AnUpgradeThatEndsAnywhereCanBeContinued) {
   EXPECT_EQ(RunCalibd({"--data-dir", data}, {Variable(tested.point, tested.at)}).exit_code,
             kKilled);
   {
-    // Of a copy: who opens it tidies up what the end left behind.
+    // A copy, because opening it repairs what the end left behind.
     const std::string copy = (folder.path() / "copy").string();
     std::filesystem::copy(data, copy);
     EXPECT_EQ(version(copy), tested.left);

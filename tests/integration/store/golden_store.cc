@@ -39,7 +39,7 @@ nlohmann::json ToJson(const google::protobuf::RepeatedPtrField<v1::BlockEstimate
 nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
   auto classes = nlohmann::json::array();
   for (const auto& one : coverage.predicted_classes()) {
-    // Those of which all wait were not shown once.
+    // Earlier versions did not show classes with only pending predictions.
     if (one.matured() == 0) continue;
     classes.push_back({{"predicted_class", one.predicted_class()},
                        {"matured", one.matured()},
@@ -61,8 +61,7 @@ nlohmann::json ToJson(const v1::LabelCoverage& coverage) {
           {"predicted_classes", std::move(classes)}};
 }
 
-// The numbers of a file of the log of version 1, 8 bytes each: see
-// server/store/local/log_upgrade.cc.
+// The numbers of a log file of version 1, 8 bytes each: see server/store/local/log_upgrade.cc.
 class OldLogFile {
  public:
   explicit OldLogFile(const std::filesystem::path& path) : path_(path) {
@@ -70,7 +69,7 @@ class OldLogFile {
     bytes_.assign(std::istreambuf_iterator<char>(file), {});
   }
 
-  // Adds to the times of all batches so that the newest is now_us.
+  // Shifts the times of all batches so that the newest is now_us.
   void MoveTimes(std::int64_t now_us) {
     constexpr std::size_t kSalt = 32;
     std::int64_t newest_us = 0;
@@ -102,7 +101,7 @@ class OldLogFile {
     std::memcpy(&bytes_.at(offset), &value, sizeof(value));
   }
 
-  // Gives each batch the time that `visit` returns.
+  // Sets the time of each batch to the result of `visit`.
   void VisitTimes(const std::function<std::int64_t(std::int64_t)>& visit) {
     for (std::size_t frame = kHeader; frame < bytes_.size(); frame += Get(frame + kFrameBytes)) {
       std::size_t batch = frame + kHeader;
@@ -118,7 +117,7 @@ class OldLogFile {
   std::string bytes_;
 };
 
-// Adds to the times in the log of the present format so that the newest is now_us.
+// Shifts the times in a log of the current format so that the newest is now_us.
 void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
   const auto file = server::StoreFile::Open(folder.string());
   ASSERT_TRUE(file.ok() && file->has_value()) << file.status();
@@ -148,7 +147,7 @@ void MoveTimes(const std::filesystem::path& folder, std::int64_t now_us) {
   ASSERT_TRUE(written.ok()) << written;
 }
 
-// All that `actual` says is also in `expected`, which may say more.
+// Expects that everything in `actual` is also in `expected`, which may contain more.
 void ExpectIn(const nlohmann::json& expected, const nlohmann::json& actual,
               const std::string& where) {
   ASSERT_EQ(expected.is_structured(), actual.is_structured()) << where;
@@ -196,7 +195,7 @@ void CopyGoldenStore(int format, const std::filesystem::path& data) {
   ASSERT_TRUE(status.ok()) << status;
   if (std::filesystem::exists(data / kFirstLogFile)) {
     OldLogFile(data / kFirstLogFile).MoveTimes(now_us);
-    // It is kept without the room that nothing was written to.
+    // The file is kept in the repository without its unused space.
     std::filesystem::resize_file(data / kFirstLogFile, server::LogFiles::kSegmentBytes);
   }
 }

@@ -10,18 +10,18 @@
 
 namespace calibd::testing {
 
-// Databases kept as files, each made by the calibd of its format; since format 3 with a file of the
-// log. Beside each what that calibd answered, by model.
+// Stores of each format that are kept as files, made by the calibd of their time; since format 3
+// with a log file. Beside each are the answers of that calibd, by model.
 std::filesystem::path GoldenStore(int format, const std::string& suffix);
 
-// The log's file in the data folder of a store whose log begins with it.
+// The log file in the data folder of a store whose log begins with it.
 inline constexpr char kFirstLogFile[] = "log-0000000000000001";
 
-// Makes `data` a data folder with the database, as if it had been closed just now: what
-// waited in it still waits.
+// Makes `data` a data folder with this store, as if it had been closed just now: pending
+// predictions are still pending.
 void CopyGoldenStore(int format, const std::filesystem::path& data);
 
-// What of an answer is kept and compared: exact numbers, none that time changes.
+// The part of an answer that is kept and compared: exact numbers that do not depend on the time.
 nlohmann::json ToJson(const v1::GetCalibrationResponse& answer);
 
 void ExpectGoldenAnswers(int format, client::Client& client);

@@ -1,4 +1,4 @@
-// A long history on disk, as the real server answers with it.
+// A long history on disk, as the real server returns it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class HistoryStoreTest : public ::testing::Test {
     const absl::Status status = database->Execute(sql.c_str());
     ASSERT_TRUE(status.ok()) << status;
   }
-  // Minutes with 1, 2, 3, ... rejected rows.
+  // Stores minutes with 1, 2, 3, ... rejected rows.
   void PutMinutes(std::int64_t count) const {
     std::vector<std::string> inserts;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -93,7 +93,7 @@ TEST_F(HistoryStoreTest, PagesHoldEachBucketOnceAndInOrder) {
       ASSERT_LE(page.buckets_size(), page_size);
       ASSERT_TRUE(page.buckets_size() == page_size || page.next_page_token().empty());
       buckets.insert(buckets.end(), page.buckets().begin(), page.buckets().end());
-      // Of the range, whatever the page.
+      // The total covers the range on every page.
       EXPECT_EQ(page.total().rejected_rows(), kMinutes * (kMinutes + 1) / 2);
       EXPECT_EQ(page.total().observations(), 5);
       request.set_page_token(page.next_page_token());
@@ -147,7 +147,7 @@ TEST_F(HistoryStoreTest, ALongHistoryHasPagesAndDamageIsReported) {
   Execute(
       absl::StrCat("UPDATE history SET data = x'ff' WHERE start_s = ", 60 * (kFirstMinute + 2001)));
   Start();
-  // Found without anybody who reads it.
+  // Detected although nobody reads it.
   EXPECT_TRUE(WaitFor([this] {
     return HttpGet(server_->http_address(), "/readyz").body.find("the store is damaged") !=
            std::string::npos;

@@ -1,5 +1,5 @@
-// The k-th write or sync of the store fails: nothing that was acknowledged is lost, nothing
-// is counted twice, and the database is whole.
+// The k-th write or sync of the store fails: nothing that was acknowledged is lost, nothing is
+// counted twice, and the database is undamaged.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using client::PredictionKind;
 
 constexpr int kFaults = 50;
 
-// CALIBD_TEST_FAULT_STEP: every so many k instead.
+// CALIBD_TEST_FAULT_STEP: the distance between two values of k.
 int Step(int step) {
   const char* const given = std::getenv("CALIBD_TEST_FAULT_STEP");
   return given == nullptr ? step : std::max(1, std::atoi(given));
@@ -32,15 +32,15 @@ struct Outcome {
   bool started = false;
   std::int64_t acknowledged = 0;
   absl::Status status;
-  // Of the server, ended by SIGTERM if not by itself.
+  // Exit code of the server, which is ended by SIGTERM if it does not end by itself.
   std::optional<int> exit_code;
 };
 
-// Creates a model and sends batches of one row to a server with this fault.
+// Starts a server with this fault, creates a model and sends batches of one row.
 Outcome RunWithFault(const std::string& data, const std::string& fault) {
   setenv("LD_PRELOAD", CALIBD_IO_FAULT_LIBRARY, 1);
   setenv("CALIBD_IO_FAULT", fault.c_str(), 1);
-  // The sanitizer's library comes after the preloaded one.
+  // The sanitizer's library is loaded after the preloaded one.
   setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
   auto server = ServerProcess::Start({"--data-dir", data});
   unsetenv("LD_PRELOAD");
@@ -78,7 +78,7 @@ Outcome RunWithFault(const std::string& data, const std::string& fault) {
   return outcome;
 }
 
-// Batches 1, 2, ... of the producer are in the log, each once; how many.
+// Expects that the log contains batches 1, 2, ... of the producer, each once; returns their number.
 std::int64_t BatchesInTheLog(const std::string& data) {
   const auto store = server::LocalStore::Open(data);
   EXPECT_TRUE(store.ok()) << store.status();
@@ -99,11 +99,11 @@ std::int64_t BatchesInTheLog(const std::string& data) {
   return batches;
 }
 
-// Whether a fault of this call can have a call of a client fail. What is written short is written
-// on, and room for the log is made at the start.
+// Returns whether a fault of this system call can make a call of a client fail. A short write is
+// continued, and space for the log is allocated at the start.
 bool FailsCalls(const std::string& call) { return call != "short" && call != "room"; }
 
-// step: every so many k, as one that ends the server takes seconds of waiting.
+// step: the distance between two values of k, because a fault that ends the server takes seconds.
 void Sweep(const std::string& call, int error, int step) {
   int failed = 0;
   for (int k = 1; k <= kFaults; k += Step(step)) {
@@ -114,11 +114,11 @@ void Sweep(const std::string& call, int error, int step) {
     const Outcome outcome = RunWithFault(data, fault);
     const std::int64_t batches = BatchesInTheLog(data);
     EXPECT_GE(batches, outcome.acknowledged);
-    // On a slow machine the client may give up a server that goes on.
+    // On a slow machine the client may give up although the server continues.
     const bool slow = absl::IsDeadlineExceeded(outcome.status) && outcome.exit_code == 0;
     if (outcome.started && !outcome.status.ok() && !slow) {
       ++failed;
-      // A full disk is survived, all else ends the server.
+      // The server survives a full disk; any other error ends it.
       EXPECT_EQ(outcome.exit_code, absl::IsResourceExhausted(outcome.status) ? 0 : 1)
           << outcome.status;
     }
@@ -128,7 +128,7 @@ void Sweep(const std::string& call, int error, int step) {
     const auto answer = client->GetCalibration("models/m");
     EXPECT_EQ(answer.ok() ? answer->observations() : 0, batches);
   }
-  // The faults came, and while it served.
+  // The faults occurred, and while the server was serving.
   EXPECT_EQ(failed > 0, FailsCalls(call));
 }
 

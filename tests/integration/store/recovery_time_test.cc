@@ -1,4 +1,4 @@
-// How long the recovery of a large store takes.
+// The duration of the recovery of a large store.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,17 +22,17 @@ using server::LogRow;
 
 constexpr int kModels = 1000;
 constexpr int kClasses = 10;
-// Snapshots are made every 1024 rows or a few more, so with every second batch: the last one is
-// replayed. Every fourth model is monitored.
+// A snapshot is due every 1024 rows or a few more, and therefore after every second batch. The last
+// batch is replayed. Every fourth model is monitored.
 constexpr std::size_t kBatches = 11;
 constexpr int kRows = 910;
-// On a machine that does nothing else, the time it takes is below this. CPU time depends less on
-// what else runs there, but not nothing: the least of two starts counts.
+// On an otherwise idle machine, the recovery takes less than this. CPU time depends little on other
+// processes: the smaller of two measurements counts.
 constexpr double kMostCpuSeconds = 5;
 
 std::string NameOf(int model) { return "models/m" + std::to_string(model); }
 
-// In single precision, as most models give them.
+// In single precision, like the output of most models.
 LogRow MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
   const LogRow drawn = MakeBatch(model, kRows, seed);
   v1::Observations observations;
@@ -44,7 +44,7 @@ LogRow MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
   return Decode(observations, model.declaration());
 }
 
-// Ten million observations, each model's in batches that alternate with all others'.
+// Sends ten million observations; the batches of the models alternate.
 void Fill(const std::filesystem::path& folder) {
   Engine engine(folder, {.matures = false});
   std::vector<std::shared_ptr<server::Model>> models;
@@ -69,7 +69,7 @@ void Fill(const std::filesystem::path& folder) {
                       std::chrono::minutes(1)));
 }
 
-// The value of a metric without labels.
+// Returns the value of a metric without labels.
 double Value(const std::string& metrics, const std::string& name) {
   const std::size_t at = metrics.find("\n" + name + " ");
   return at == std::string::npos ? std::nan("") : std::stod(metrics.substr(at + name.size() + 2));

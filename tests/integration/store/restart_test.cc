@@ -48,7 +48,7 @@ class RestartTest : public ::testing::Test {
     EXPECT_EQ(counts->accepted_rows, static_cast<std::int64_t>(set.labels.size()));
   }
 
-  // The answer without what says when it was given.
+  // The answer without its time.
   std::string Answer(const std::string& model) {
     auto answer = client_->GetCalibration(model);
     EXPECT_TRUE(answer.ok()) << answer.status();
@@ -59,7 +59,7 @@ class RestartTest : public ::testing::Test {
     return answer->DebugString();
   }
 
-  // Expects that calibd does not start; what it says.
+  // Expects that calibd does not start; returns its output.
   std::string Refusal() {
     const FinishedRun run =
         RunCalibd({"--data-dir", data_, "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"});
@@ -105,7 +105,7 @@ TEST_F(RestartTest, AKilledServerRecoversItsState) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // Over several snapshots, and with batches after the newest one; in its warm-up.
+  // Across several snapshots, and with batches after the newest one; one model is in its warm-up.
   Send("models/lenses", Draw(10007, 1), 100);
   Send("models/matrix", Draw(4999, 2), 333);
   Send("models/young", Draw(123, 3), 10);
@@ -131,7 +131,7 @@ TEST_F(RestartTest, AKilledServerRecoversItsState) {
   // The window is the same.
   EXPECT_EQ(again->skce_unbiased(), test->skce_unbiased());
   EXPECT_EQ(again->p_value(), test->p_value());
-  // The warm-up goes on.
+  // The warm-up continues.
   Send("models/young", Draw(600, 4), 100);
   EXPECT_THAT(Answer("models/young"), HasSubstr("observations: 723"));
 }
@@ -191,7 +191,8 @@ TEST_F(RestartTest, DeletedModelsStayDeleted) {
 TEST_F(RestartTest, OnlyOneServerUsesAFolder) {
   Start();
   EXPECT_THAT(Refusal(), HasSubstr("is in use by another calibd"));
-  // Also if all files of the folder are removed. The first server must not end meanwhile.
+  // The folder stays locked even if all its files are removed. The first server must not end
+  // meanwhile.
   server_->process().Signal(SIGSTOP);
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(data_)) {
@@ -231,7 +232,7 @@ TEST_F(RestartTest, DamageIsNamedAndNothingIsReset) {
     file.seekp(at);
     file.put(byte);
   };
-  // In a batch, with others after it.
+  // In a batch that is followed by others.
   flip(10000);
   EXPECT_THAT(Refusal(), HasSubstr("log-0000000000000001 ends before batch 2 of the log"));
   flip(10000);
@@ -259,7 +260,7 @@ TEST_F(RestartTest, AfterAKillADamagedLastFrameIsReportedAndDiscarded) {
     std::ifstream file(path, std::ios::binary);
     bytes.assign(std::istreambuf_iterator<char>(file), {});
   }
-  // Among the probabilities of the last batch.
+  // Within the probabilities of the last batch.
   const std::size_t at = bytes.find_last_not_of('\0') - 200;
   bytes[at] = static_cast<char>(bytes[at] ^ 1);
   std::ofstream(path, std::ios::binary) << bytes;

@@ -1,5 +1,5 @@
-// A disk that does not answer: the server holds what its queue may and takes no more, nothing is
-// acknowledged, and when the disk answers all is counted once.
+// A disk that does not respond: the server accepts only as much as fits its queue, and acknowledges
+// nothing. When the disk responds, everything is counted once.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ constexpr std::size_t kClasses = 100;
 constexpr std::size_t kRows = 1000;
 constexpr std::int64_t kBatches = 120;
 
-// The number after `key` at the start of a line; -1 if there is none.
+// Returns the number after `key` at the start of a line; -1 if there is none.
 std::int64_t ValueOf(const std::string& key, const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -52,7 +52,7 @@ TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
   const std::filesystem::path stall = folder.path() / "stall";
   setenv("LD_PRELOAD", CALIBD_IO_FAULT_LIBRARY, 1);
   setenv("CALIBD_IO_STALL", stall.c_str(), 1);
-  // The sanitizer's library comes after the preloaded one.
+  // The sanitizer's library is loaded after the preloaded one.
   setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
   auto server = ServerProcess::Start({"--data-dir", (folder.path() / "data").string()});
   unsetenv("LD_PRELOAD");
@@ -64,7 +64,7 @@ TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
   model.set_name("models/m");
   model.set_class_count(kClasses);
   model.mutable_bandwidth()->set_fixed(0.5);
-  // Small beside the queue.
+  // Small in comparison with the queue.
   model.set_window(1000);
   ASSERT_TRUE(client->CreateModel(model).ok());
   PredictionSet set;
@@ -75,7 +75,7 @@ TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
         stream->Send(PredictionKind::kProbabilities, set.probabilities, set.labels);
     return status.ok() ? stream->Flush() : status;
   };
-  // All that has its first time has had it.
+  // Warms up everything that allocates memory once.
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(send().ok());
   }
@@ -93,7 +93,7 @@ TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
   });
   const std::int64_t limit = Metric(*server, "calibd_ingest_queue_limit_bytes");
   EXPECT_TRUE(WaitFor([&] { return Metric(*server, "calibd_ingest_queue_bytes") >= limit; }));
-  // What the connection still holds may come, and no more.
+  // The bytes that the connection still holds may arrive, but no more.
   std::int64_t queued = 0;
   auto same_since = std::chrono::steady_clock::now();
   EXPECT_TRUE(WaitFor([&] {
@@ -112,7 +112,7 @@ TEST(StallTest, AStalledDiskNeedsBoundedMemoryAndLosesNothing) {
 #endif
   EXPECT_EQ(stream->counts().accepted_rows, 3 * kRows);
   EXPECT_FALSE(ended);
-  // Queries go on.
+  // Queries are still answered.
   EXPECT_EQ(client->GetCalibration("models/m")->observations(), 3 * kRows);
 
   std::filesystem::remove(stall);

@@ -22,8 +22,8 @@ using google::protobuf::Message;
 constexpr char kAddedModel[] = "models/added";
 constexpr std::size_t kAddedRows = 100;
 
-// Removes what is different whenever the same question is asked: when the answer was computed, and
-// how long it took; with `all` every point in time.
+// Removes the time and the duration of a computation, which differ between equal requests; with
+// `all` also all other times.
 void ClearTimes(Message& message, bool all) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
@@ -45,7 +45,7 @@ void ClearTimes(Message& message, bool all) {
   }
 }
 
-// More pages than any undamaged list has: page tokens of a damaged one may lead in a circle.
+// More pages than any undamaged list has: page tokens of a damaged list may form a cycle.
 constexpr int kMostPages = 1000;
 
 class Interview {
@@ -74,7 +74,7 @@ class Interview {
     file.close();
     const grpc::Status status = reader->Finish();
     if (!status.ok()) std::filesystem::remove(path);
-    // Its size is not the same for all equal stores.
+    // The size may differ between equal stores.
     Put("backup", status, v1::BackupResponse());
   }
 
@@ -151,8 +151,8 @@ class Interview {
             ? failed_write_
             : client_.calibration->GetCalibration(&context, request, &response);
     if (written) {
-      // When new batches came is not the same on two servers. The scores are sums of the sums of
-      // minutes, whose last digits depend on that.
+      // The arrival times of new batches differ between two servers. The scores are sums of the
+      // sums of minutes, so their last digits depend on the times.
       ClearTimes(response, /*all=*/true);
       response.clear_scores();
     } else {
@@ -182,7 +182,7 @@ class Interview {
       const std::string of =
           " of " + model + ", " + v1::GetHistoryRequest::Resolution_Name(part.resolution);
       request.mutable_start_time()->set_seconds(0);
-      // Later than every bucket.
+      // After every bucket.
       request.mutable_end_time()->set_seconds(newest + 1000 * kDay);
       History(request, "history" + of);
       request.mutable_start_time()->set_seconds(part.begin_s);
@@ -206,7 +206,7 @@ class Interview {
     Put(question, status, all);
   }
 
-  // The result depends on everything that is in the window.
+  // The result depends on the whole window.
   void Test(const std::string& model) {
     v1::RunTestRequest request;
     request.set_model(model);
@@ -246,7 +246,7 @@ class Interview {
     Put(question, status, response);
   }
 
-  // It has the observations that are sent to it, and no others.
+  // The model has only the observations that are sent to it.
   void AddModel() {
     v1::Model model;
     model.set_name(kAddedModel);

@@ -12,13 +12,13 @@
 
 namespace calibd::testing {
 
-// What clients ask a server in order to compare its store with another one.
+// The questions that clients ask a server, to compare its store with another one.
 struct Questions {
-  // Declared or deleted; each answer of each is compared.
+  // Declared or deleted models; all answers about them are compared.
   std::vector<std::string> models;
-  // Of the newest observations in the history, in seconds since 1970.
+  // Time of the newest observations in the history, in seconds since 1970.
   std::int64_t newest_s = 0;
-  // The newest numbered batches, with their producers. They are sent again, which must count
+  // The newest numbered batches with their producers. They are sent again, which must count
   // nothing; then each producer sends one new batch.
   std::vector<v1::ObserveRequest> newest_batches;
   // Labels of predictions, most of which are pending, without a producer.
@@ -36,15 +36,15 @@ struct Answer {
 struct StoreAnswers {
   // By question.
   std::map<std::string, Answer> answers;
-  // What Verify answers.
+  // The answer of Verify.
   Answer verification;
   std::vector<std::string> problems;
 };
 
 // Asks all questions: first those that change nothing, then a backup, then those that write. Two
-// servers with equal stores give equal answers, whatever the time is. After a call that writes
-// fails, all later answers are its error.
-// backup: a file that does not exist; there is none afterwards if the backup failed.
+// servers with equal stores give equal answers at any time. After a call that writes fails, all
+// later answers are its error. backup: a file that does not exist; it does not exist afterwards if
+// the backup failed.
 StoreAnswers AskAll(const std::string& address, const Questions& questions,
                     const std::string& backup);
 

@@ -12,14 +12,14 @@
 namespace calibd::testing {
 namespace {
 
-// The header of an SQLite database is as long; those of the other files are shorter.
+// The header of an SQLite database has this length; those of the other files are shorter.
 constexpr std::uint64_t kHeaderBytes = 100;
 
 class FileDamages {
  public:
   explicit FileDamages(const Folder& sound) : sound_(sound) {}
 
-  // Puts the files of another folder in the place of these, or removes them where it has none.
+  // Replaces these files by those of another folder, or removes them if it does not have them.
   void Replace(const std::vector<std::string>& files, const Folder& by, const std::string& what) {
     Folder folder = sound_;
     std::string text = what + ":";
@@ -46,7 +46,7 @@ class FileDamages {
   std::vector<DamagedFolder> result_;
 };
 
-// The name of the segment that begins with this batch.
+// Returns the name of the segment that begins with this batch.
 std::string SegmentName(std::uint64_t first_log_id) {
   std::ostringstream name;
   name << "log-" << std::setw(16) << std::setfill('0') << std::hex << first_log_id;

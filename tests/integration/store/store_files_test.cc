@@ -1,5 +1,5 @@
-// Files of a store that are missing, empty, or of another store: calibd does not start, says which
-// file it is and what to do, and changes nothing.
+// Files of a store that are missing, empty, or of another store: calibd does not start, names the
+// file and says what to do, and changes nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ using ::testing::Not;
 
 constexpr char kSegment[] = "log-0000000000000001";
 
-// The size and the beginning of all files that calibd keeps. The shared memory holds no data, and
-// an empty write-ahead log is equivalent to a missing one.
+// The size and the beginning of all files of calibd. The shared memory holds no data, and an empty
+// write-ahead log is equivalent to a missing one.
 std::map<std::string, std::pair<std::uintmax_t, std::string>> Contents(
     const std::filesystem::path& folder) {
   constexpr std::size_t kRead = 1 << 20;
@@ -51,7 +51,8 @@ std::map<std::string, std::pair<std::uintmax_t, std::string>> Contents(
   return contents;
 }
 
-// What is done to the files, given the folder and another store's, and the file that is named.
+// Damages the files, given the folder and the folder of another store. file: the file that the
+// error names.
 struct Damage {
   const char* name;
   std::function<void(const std::filesystem::path&, const std::filesystem::path&)> apply;
@@ -94,7 +95,7 @@ std::vector<Damage> AllDamage() {
           {"ForeignSegment", replace(kSegment), kSegment}};
 }
 
-// Whether the server was killed, and the damage.
+// Parameters: whether the server was killed, and the damage.
 class StoreFilesTest : public ::testing::TestWithParam<std::tuple<bool, Damage>> {
  protected:
   // Makes a store with one model and some observations; returns the answer to it.
@@ -151,7 +152,7 @@ TEST_P(StoreFilesTest, IsRefusedAndNothingIsChanged) {
     EXPECT_THAT(run.output, Not(HasSubstr("serving")));
     EXPECT_TRUE(Contents(data) == before) << "a refused store was changed";
   }
-  // As it was, it goes on.
+  // With its own files, the store works again.
   std::filesystem::remove_all(data);
   std::filesystem::rename(kept, data);
   const auto server = ServerProcess::Start({"--data-dir", data.string()});
@@ -203,7 +204,7 @@ TEST(RemovedFileTest, EndsTheServer) {
   }
 }
 
-// They open the files by their names, and would otherwise find nothing wrong with a copy.
+// They open the files by name, and would otherwise not notice that a file was replaced by a copy.
 TEST(RemovedFileTest, IsDetectedByAVerificationAndABackup) {
   const std::string copy = "copy";
   for (const char* const file : {"calibd.db", "calibd.db-wal", kSegment}) {
@@ -226,7 +227,7 @@ TEST(RemovedFileTest, IsDetectedByAVerificationAndABackup) {
       };
       EXPECT_TRUE(run().ok());
       std::filesystem::copy_file(data / file, data / copy);
-      // Of the write-ahead log, SQLite tells only the size.
+      // SQLite reports only the size of the write-ahead log.
       std::filesystem::resize_file(data / copy, std::filesystem::file_size(data / copy) + 1);
       std::filesystem::rename(data / copy, data / file);
       EXPECT_TRUE(absl::IsDataLoss(run())) << file;
@@ -236,7 +237,7 @@ TEST(RemovedFileTest, IsDetectedByAVerificationAndABackup) {
   }
 }
 
-// While the server drains, no batch is acknowledged any more.
+// While the server drains, no batch is acknowledged.
 TEST(RemovedFileTest, NothingIsAcknowledgedAfterItsDetection) {
   const TemporaryFolder folder;
   const std::filesystem::path data = folder.path() / "data";

@@ -1,4 +1,4 @@
-// Databases of all formats: kept as files, made by the calibd of their time.
+// Upgrades from all formats. The stores are kept as files, made by the calibd of their time.
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class UpgradeTest : public ::testing::Test {
     EXPECT_LT(begin, end);
   }
 
-  // Starts twice, and expects the answers that are kept; the server goes on.
+  // Starts the server twice and expects the stored answers; the server stays running.
   void ExpectItGoesOn(int format) {
     CopyGoldenStore(format, data_);
     Start();
@@ -90,7 +90,7 @@ class UpgradeTest : public ::testing::Test {
 TEST_F(UpgradeTest, Format1IsUpgraded) {
   ExpectItGoesOn(1);
   {
-    // A producer goes on with its numbering.
+    // A producer continues its numbering.
     auto stream = client_->OpenStream("models/warming", {.producer_id = "c"});
     ASSERT_TRUE(stream.ok()) << stream.status();
   }
@@ -119,7 +119,7 @@ v1::ObserveRequest Observations(const std::string& model, std::int64_t sequence,
   return request;
 }
 
-// With these ids.
+// Returns predictions with these ids.
 v1::ObserveRequest Predictions(const std::string& model, std::int64_t sequence, int first_id,
                                int count) {
   v1::ObserveRequest request = Observations(model, sequence, static_cast<std::size_t>(count));
@@ -142,10 +142,10 @@ v1::ObserveRequest Labels(const std::string& model, std::int64_t sequence, int f
 
 class NumberedUpgradeTest : public UpgradeTest, public ::testing::WithParamInterface<int> {};
 
-// They were made by the same calls.
+// These stores were made by the same calls.
 TEST_P(NumberedUpgradeTest, Continues) {
   ExpectItGoesOn(GetParam());
-  // Pending predictions were not counted by class then.
+  // Pending predictions were not counted by class in these formats.
   const auto waiting = client_->GetCalibration("models/waiting");
   ASSERT_TRUE(waiting.ok()) << waiting.status();
   const v1::LabelCoverage& coverage = waiting->label_coverage();
@@ -158,7 +158,7 @@ TEST_P(NumberedUpgradeTest, Continues) {
   EXPECT_EQ(pending, 40);
   EXPECT_EQ(pending, coverage.pending());
   EXPECT_EQ(pending_labelled, coverage.pending_labelled());
-  // A batch that was settled is known, the next one counts, and what waited gets its label.
+  // A settled batch is known, the next one counts, and pending predictions get their labels.
   const auto last = nlohmann::json::parse(std::ifstream(GoldenStore(GetParam(), ".json")))
                         .value("/counted/last_sequence"_json_pointer, 1027);
   EXPECT_EQ(Observe(Observations("counted", last, 5)).duplicate_rows(), 5);
@@ -171,7 +171,7 @@ TEST_P(NumberedUpgradeTest, Continues) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4));
 
-// A model may need more memory today than it needed when it was declared.
+// A model may need more memory now than when it was declared.
 TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
   CopyGoldenStore(3, data_);
   const std::filesystem::path aside = folder_.path() / "aside";
@@ -222,8 +222,8 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
   Stop();
 }
 
-// Makes the database of the present format. CALIBD_TEST_WRITE_GOLDEN: puts it beside the
-// others, as long as no calibd with that format was released.
+// Makes the database of the current format. CALIBD_TEST_WRITE_GOLDEN: stores it beside the others,
+// while no calibd with that format was released.
 TEST_F(UpgradeTest, Format4IsCreated) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
@@ -245,7 +245,7 @@ TEST_F(UpgradeTest, Format4IsCreated) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // A snapshot is due after 1024 rows; some come after it.
+  // A snapshot is due after 1024 rows; some rows follow it.
   constexpr std::int64_t kOfSnapshot = 2;
   constexpr std::int64_t kLast = 5;
   for (std::int64_t sequence = 1; sequence <= kOfSnapshot; ++sequence) {
@@ -281,12 +281,12 @@ TEST_F(UpgradeTest, Format4IsCreated) {
   for (const std::string name : {"counted", "waiting", "matured"}) {
     answers[name] = ToJson(*client_->GetCalibration("models/" + name));
   }
-  // Beside the answer, to go on after it.
+  // Stored beside the answers, so that the test can continue the numbering.
   answers["counted"]["last_sequence"] = kLast;
   client_.reset();
   ingest_.reset();
-  // An orderly end would leave nothing after the snapshots. What is in the write-ahead log comes
-  // into the database by the first query.
+  // A proper stop would leave nothing after the snapshots. The first query brings the write-ahead
+  // log into the database.
   server_->Kill();
   EXPECT_GT(Query("SELECT log_id FROM snapshots WHERE model_id = 1"), 0);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1"), kOfSnapshot);

@@ -111,7 +111,7 @@ TEST(BatchBuilderTest, GroupsOfABatchMayDifferAndTakeBytes) {
   row.group = "us";
   EXPECT_FALSE(builder->NeedsNewBatch(row));
   builder->Add(row, 1);
-  // 204 bytes are for rows, and these take 48.
+  // 204 bytes are available for rows, and these ids and groups take 48.
   const std::string longest(64, 'x');
   row.group = longest;
   builder->Add(row, 2);

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A file as NumPy writes it: the header padded to 64 bytes.
+// Returns a file as NumPy writes it: the header is padded to 64 bytes.
 template <typename T>
 std::string Npy(const std::string& dict, const std::vector<T>& values, int major = 1) {
   std::string header = dict;
@@ -82,7 +82,7 @@ TEST(ReadNpyTest, RefusesOtherLayouts) {
 }
 
 TEST(ReadNpyTest, DoesNotTrustSizesInTheHeader) {
-  // 2^62 elements claimed, four there: an error, not an allocation.
+  // The header claims 2^62 elements, but there are four: an error, not an allocation.
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(1152921504606846975, 4)"), kFour)), HasSubstr("shape"));
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(100000000000, 10)"), kFour)), HasSubstr("ends before"));
   EXPECT_THAT(ErrorOf(Npy(Dict("<f8", "(99999999999999999999999, 10)"), kFour)),

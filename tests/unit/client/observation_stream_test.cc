@@ -36,7 +36,7 @@ absl::Status SendRow(ObservationStream& stream, const std::vector<double>& row =
   return stream.Send(PredictionKind::kProbabilities, row, kLabel);
 }
 
-// Packs BadRequest with one violation.
+// Returns a status with a BadRequest of one violation.
 rpc::Status Rejection(const std::string& field) {
   rpc::Status status;
   status.set_code(3);
@@ -222,8 +222,7 @@ TEST(ObservationStreamTest, BlocksWhileTooManyBatchesAreUnacknowledged) {
       EXPECT_TRUE(SendRow(*stream).ok());
     }
   });
-  // Four batches of one row are on their way and one row waits in the making: the
-  // sixth Send blocks.
+  // Four batches of one row are unacknowledged and one row is buffered: the sixth Send blocks.
   EXPECT_TRUE(WaitFor([&] { return sent >= 5 && read >= 4; }));
   EXPECT_EQ(sent, 5);
   go.set_value();
@@ -233,7 +232,7 @@ TEST(ObservationStreamTest, BlocksWhileTooManyBatchesAreUnacknowledged) {
   EXPECT_EQ(counts->accepted_rows, 20);
 }
 
-// What a server gets, until Finish or the end of the stream.
+// What a server receives until Finish or the end of the stream.
 struct Received {
   std::vector<std::string> contents;
   std::int64_t rows = 0;
@@ -399,7 +398,7 @@ TEST(ObservationStreamTest, ReportsRejectedLabelsByTheirOwnNumbers) {
 }
 
 TEST(ObservationStreamTest, KnowsOnlyTheOutcomesOfTheLastConnection) {
-  // The first connection breaks after it has taken both batches and acknowledged one.
+  // The first connection breaks after it has received both batches and acknowledged one.
   ScriptedServer server([](int attempt, Stream& stream) {
     Request request;
     if (attempt == 1) {

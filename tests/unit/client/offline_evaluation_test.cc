@@ -11,7 +11,7 @@ namespace {
 using calibd::testing::RelativeDifference;
 using nlohmann::json;
 
-// The reference computes in double too; it and core sum in different orders.
+// The reference computes in double too, but sums in a different order.
 constexpr double kTolerance = 1e-10;
 
 void ExpectEqual(double actual, const json& expected, const char* key,

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 class PredictionFileTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) {
-    // Tests run beside each other.
+    // Tests run in parallel.
     const std::string path =
         ::testing::TempDir() + "prediction_file_test_" + std::to_string(getpid()) + "_" + name;
     std::ofstream(path, std::ios::binary) << text;

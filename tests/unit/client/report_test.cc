@@ -95,8 +95,7 @@ TEST(ReportTest, DescribesLabelsThatComeLater) {
   coverage.set_pending(300);
   coverage.set_pending_labelled(150);
   coverage.set_pending_rate(300.0 / 1300);
-  EXPECT_THAT(DescribeCalibration(response),
-              HasSubstr("; 0 matured, 0 of them missing their label\n"));
+  EXPECT_THAT(DescribeCalibration(response), HasSubstr("; 0 matured, 0 of them without a label\n"));
   coverage.set_matured(1000);
   coverage.set_missing(40);
   coverage.set_missing_rate(0.04);

@@ -54,7 +54,7 @@ TEST(FindIdFaultTest, AcceptsOneTo128BytesOfUtf8) {
   EXPECT_FALSE(FindIdFault(std::string_view("\0", 1)).has_value());
   EXPECT_EQ(FindIdFault("")->description, "is of 0 bytes, expected 1 to 128");
   EXPECT_EQ(FindIdFault(std::string(129, 'x'))->description, "is of 129 bytes, expected 1 to 128");
-  // A lone continuation, overlong forms, surrogates, too large, cut off.
+  // A lone continuation byte, overlong forms, surrogates, too large code points, truncated ones.
   for (const char* id : {"\x80", "a\xff", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3",
                          "\xe2\x82", "\xf0\x9f\x98", "\xe2\x82\x41"}) {

@@ -9,13 +9,13 @@
 
 namespace calibd::client {
 
-// An ingest service that does what a test says: wrong, hostile or unlucky answers
-// that the real server does not give.
+// An ingest service that a test controls. It gives wrong, hostile or unlucky answers that the real
+// server does not give.
 class ScriptedServer final : public v1::IngestService::Service {
  public:
   using Stream =
       grpc::ServerReaderWriter<v1::StreamObservationsResponse, v1::StreamObservationsRequest>;
-  // One call of StreamObservations; Open was read already. attempt counts from 1.
+  // Serves one call of StreamObservations, after Open was read. attempt: counts from 1.
   using Script = std::function<grpc::Status(int attempt, Stream& stream)>;
 
   explicit ScriptedServer(Script script) : script_(std::move(script)) {}
@@ -28,7 +28,7 @@ class ScriptedServer final : public v1::IngestService::Service {
     return script_(++attempts_, *stream);
   }
 
-  // Answers for scripts. The model has two classes.
+  // Messages for scripts. The model has two classes.
   static void Opened(Stream& stream, std::int64_t next_sequence, std::int32_t rows = 2) {
     v1::StreamObservationsResponse response;
     auto& opened = *response.mutable_opened();

@@ -59,7 +59,7 @@ TEST(SendWindowTest, ResendsUnacknowledgedBatchesUnderTheirNumbers) {
   for (int i = 0; i < 4; ++i) window.Push(BatchOf(1));
   for (int i = 0; i < 3; ++i) (void)window.TakeNextToWrite();
   ASSERT_TRUE(window.Acknowledge(1).ok());
-  // The server has counted batch 2 too, but its acknowledgement was lost.
+  // The server has also counted batch 2, but its acknowledgement was lost.
   ASSERT_TRUE(window.Reopen(3).ok());
   EXPECT_EQ(window.TakeNextToWrite()->sequence(), 2);
   EXPECT_TRUE(window.last_taken_is_resent());

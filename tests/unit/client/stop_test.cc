@@ -1,4 +1,4 @@
-// ClientOptions::stop ends what a client waits for, whatever that is.
+// ClientOptions::stop ends every wait of a client.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -45,7 +45,7 @@ class ScriptedAnswers final : public v1::CalibrationService::Service {
 
 class StopTest : public ::testing::Test {
  protected:
-  // With time for everything but a stop.
+  // All timeouts are long, so that only a stop ends a wait.
   [[nodiscard]] ClientOptions Options() const {
     ClientOptions options;
     options.connect_timeout = minutes(10);
@@ -54,7 +54,7 @@ class StopTest : public ::testing::Test {
     return options;
   }
 
-  // Has wait() begin, stops it once started() holds, and expects that it ends by that.
+  // Starts wait(), stops the client once started() is true, and expects that wait() ends.
   void ExpectStops(const std::function<absl::Status()>& wait,
                    const std::function<bool()>& started) {
     auto status = std::async(std::launch::async, wait);
@@ -79,7 +79,7 @@ TEST_F(StopTest, EndsACallOnBothSides) {
   ExpectStops([&] { return (*client)->GetCalibration("models/m").status(); },
               [&] { return server.calls() == 1; });
   EXPECT_TRUE(WaitFor([&] { return cancelled.load(); }));
-  // No other is begun.
+  // No other call begins.
   EXPECT_TRUE(absl::IsCancelled((*client)->GetCalibration("models/m").status()));
   EXPECT_EQ(server.calls(), 1);
 }

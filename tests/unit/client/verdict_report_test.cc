@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// An answer about an over-confident model, as a server may give it with this status. The evidence
-// has crossed its threshold, with an e-value of 340, if there is an alarm.
+// A possible response about an over-confident model with this status. If there is an alarm, the
+// evidence has crossed its threshold with an e-value of 340.
 v1::GetCalibrationResponse Response(v1::Verdict::Status status) {
   v1::GetCalibrationResponse response;
   response.set_model("models/m");
@@ -155,9 +155,9 @@ TEST(VerdictReportTest, NamesTheFamiliesOnlyWithEvidence) {
 TEST(VerdictReportTest, TheHeadlineNamesOnlyWhatStandsOut) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   v1::Verdict& verdict = *response.mutable_verdict();
-  // Within two deviations.
+  // Within two standard deviations.
   verdict.mutable_direction()->set_gap_standard_deviation(0.021);
-  // The other bin has the larger z, of a single observation.
+  // The other bin has a larger z, from a single observation.
   verdict.mutable_whereabouts()->mutable_confidence_bins(0)->set_z(-9);
   EXPECT_THAT(
       DescribeVerdict(response),
@@ -168,9 +168,9 @@ TEST(VerdictReportTest, TheHeadlineNamesOnlyWhatStandsOut) {
   verdict.mutable_whereabouts()->mutable_classes(0)->set_stands_out(false);
   EXPECT_THAT(DescribeVerdict(response),
               AllOf(StartsWith("models/m: NOT REJECTED; n = 12480; SKCE +1.500000e-03\n"),
-                    HasSubstr("\nWhere: no class and no range of confidence is off by more than "
-                              "chance explains.\n"),
-                    Not(HasSubstr("ost off"))));
+                    HasSubstr("\nWhere: chance can explain the deviations of all classes and "
+                              "confidence ranges.\n"),
+                    Not(HasSubstr("argest deviation"))));
   for (const std::string& text : {DescribeScreen(response), ChangeLine(response)}) {
     EXPECT_THAT(text, AllOf(Not(HasSubstr("confident")), Not(HasSubstr("largest deviation"))));
   }
@@ -241,7 +241,7 @@ TEST(VerdictReportTest, LargeEvidenceIsAPowerOfTen) {
   response.mutable_watch()->mutable_evidence()->set_max_log10_e_value(412.34);
   response.mutable_watch()->mutable_evidence()->set_anytime_p_value(0);
   EXPECT_THAT(DescribeVerdict(response), AllOf(HasSubstr("reached 10^412.3 (log10 +412.34)"),
-                                               HasSubstr("of at most 10^-412.3, however")));
+                                               HasSubstr("is at most 10^-412.3, however")));
 }
 
 TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
@@ -388,7 +388,7 @@ TEST(VerdictReportTest, ABarReachesItsThreshold) {
 TEST(VerdictReportTest, TheEvidenceHasTheModelsObservationNumbers) {
   v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
   response.mutable_watch()->set_first_observation(601);
-  EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500: "));
+  EXPECT_THAT(DescribeVerdict(response), HasSubstr(" at observation 1500. "));
 }
 
 TEST(VerdictReportTest, AScreenHasRoomForItsStatus) {

@@ -1,4 +1,4 @@
-// Client::Watch against a server that does what a test says.
+// Client::Watch with a server that a test controls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using Writer = grpc::ServerWriter<v1::WatchCalibrationResponse>;
 
 class ScriptedWatches final : public v1::CalibrationService::Service {
  public:
-  // One call; attempt counts from 1.
+  // Serves one call. attempt: counts from 1.
   using Script = std::function<grpc::Status(int attempt, grpc::ServerContext&, Writer&)>;
 
   explicit ScriptedWatches(Script script) : script_(std::move(script)) {}
@@ -54,7 +54,7 @@ class ScriptedWatches final : public v1::CalibrationService::Service {
 
   Client& client() { return *client_; }
   [[nodiscard]] const std::string& address() const { return server_.address(); }
-  // Of the calls so far.
+  // The requests of the calls so far.
   std::vector<v1::WatchCalibrationRequest> requests() {
     const std::lock_guard lock(mutex_);
     return requests_;
@@ -79,7 +79,7 @@ TEST(ClientWatchTest, ResumesAfterTheNewestKnownChange) {
       case 2:
         return {grpc::UNAVAILABLE, "starting"};
       case 3:
-        // A clean end means as little.
+        // A clean end is treated in the same way.
         ScriptedWatches::Write(writer, 5, /*change=*/false);
         return grpc::Status::OK;
       default:
@@ -105,7 +105,7 @@ TEST(ClientWatchTest, ResumesAfterTheNewestKnownChange) {
       options);
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(revisions, ElementsAre(3, 5, 8));
-  // Once for each time that it was lost.
+  // Reported once for each lost connection.
   EXPECT_THAT(connections, ElementsAre("draining", "back", "the server ended the call", "back"));
   const auto requests = server.requests();
   ASSERT_EQ(requests.size(), 4u);
@@ -194,7 +194,7 @@ TEST(ClientWatchTest, WaitsForRoomAndResumesAfterTheTransportCutTheCall) {
   EXPECT_THAT(revisions, ElementsAre(4));
 }
 
-// Else a peer that vanished would not be noticed while there is nothing to tell.
+// Otherwise a client would not notice a disappeared server while there are no changes.
 TEST(ClientWatchTest, AnIdleCallIsPingedUntilItEnds) {
   ScriptedWatches server([](int, grpc::ServerContext& context, Writer& writer) -> grpc::Status {
     ScriptedWatches::Write(writer, 1);
@@ -210,7 +210,7 @@ TEST(ClientWatchTest, AnIdleCallIsPingedUntilItEnds) {
   const auto reader = stub->WatchCalibration(&context, v1::WatchCalibrationRequest());
   v1::WatchCalibrationResponse change;
   ASSERT_TRUE(reader->Read(&change));
-  // Of 17 bytes each, one a second at most.
+  // Pings have 17 bytes, and there is at most one per second.
   constexpr std::int64_t kPings = 6;
   const std::int64_t before = proxy.forwarded();
   EXPECT_TRUE(calibd::testing::WaitFor([&] { return proxy.forwarded() >= before + 17 * kPings; },
@@ -218,7 +218,7 @@ TEST(ClientWatchTest, AnIdleCallIsPingedUntilItEnds) {
   context.TryCancel();
 }
 
-// So that none waits for what failed for another.
+// A client must not wait because of another client's failure.
 TEST(ClientWatchTest, EachClientHasAConnectionOfItsOwn) {
   std::mutex mutex;
   std::set<std::string> peers;

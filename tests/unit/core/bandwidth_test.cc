@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The definition, with all n^2 distances held.
+// The definition, with all n^2 distances in memory.
 double BruteForceMedian(const std::vector<double>& predictions, std::size_t m) {
   const std::size_t n = predictions.size() / m;
   const std::span<const double> all(predictions);
@@ -68,12 +68,12 @@ TEST(MedianBandwidthTest, EqualsTheSortedMedianWithTies) {
 }
 
 TEST(MedianBandwidthTest, MeanOfTheMiddleTwoWithTwoPredictions) {
-  // Distances 0, 0, d, d: the middle two are 0 and d.
+  // The distances are 0, 0, d, d: the middle two are 0 and d.
   EXPECT_EQ(*MedianBandwidth(std::vector<double>{0.25, 0.75, 0.5, 0.5}, 2), 0.125);
 }
 
-// More distances lie near the median than are gathered, so that its digits are found
-// one after the other.
+// More distances are near the median than fit in memory, so its digits are determined one after
+// another.
 TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
   constexpr std::size_t kN = 16000;
   PredictionSet set = Draw(kN, 2, 11);
@@ -81,8 +81,9 @@ TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
   std::vector<double> sorted;
   for (std::size_t i = 0; i < kN; ++i) sorted.push_back(set.probabilities[2 * i]);
   std::sort(sorted.begin(), sorted.end());
-  // With m = 2 the distance is |p - q|: counts of pairs below and up to the median,
-  // up to the rounding of 1 - p.
+  // For m = 2 the distance is
+  // p - q
+  // : count the pairs below and up to the median, up to the rounding of 1 - p.
   const auto pairs_within = [&](double distance) {
     std::size_t pairs = 0;
     std::size_t first = 0;

@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, BinnedErrorCifar10Test,
                          [](const auto& network) { return std::string(network.param); });
 
 TEST(BinnedErrorTest, SupportsEveryDistance) {
-  // One bin; mean prediction (.5, .3, .2), label frequencies (0, 1, 0).
+  // One bin with mean prediction (.5, .3, .2) and label frequencies (0, 1, 0).
   const PredictionSet set{{0.5, 0.3, 0.2, 0.5, 0.3, 0.2}, {1, 1}, 3};
   const auto ece = [&](Distance distance) {
     return EstimateBinnedError(set.view(), UniformBins{10, distance})->ece;
@@ -202,7 +202,7 @@ TEST(BinnedErrorTest, DoesNotDependOnTheOrderOfRows) {
 }
 
 TEST(BinnedErrorTest, ClassWiseErrorOfTwoClassesIsTheSameForBoth) {
-  // Away from edges the bins of p and 1 - p mirror each other.
+  // Away from the edges, the bins of p and 1 - p are mirror images.
   const PredictionSet set{{0.91, 0.09, 0.33, 0.67, 0.86, 0.14, 0.31, 0.69}, {0, 0, 1, 1}, 2};
   const auto error = EstimateClassWiseError(set.view(), ClassWiseBins{10});
   ASSERT_EQ(error->size(), 2u);

@@ -20,7 +20,7 @@ PredictionSet Drawn(std::size_t n, std::size_t m, std::uint64_t seed = 1) {
   return set;
 }
 
-// By the header's formulas, of one class.
+// One class by the formulas of the header.
 double Reference(const PredictionSet& set, std::size_t k, double tolerance) {
   const double eps = tolerance / static_cast<double>(set.class_count);
   long double product = 1;
@@ -45,7 +45,7 @@ double Reference(const PredictionSet& set, std::size_t k, double tolerance) {
 
 TEST(ClassEvidenceTest, IsTheMixtureOfTheProducts) {
   for (const std::size_t m : {2U, 5U, 8U, 19U}) {
-    // Long enough for the products to be brought back.
+    // Long enough that the products are clamped.
     const PredictionSet set = Drawn(1500, m);
     ClassEvidence evidence(m, kTolerance);
     for (std::size_t k = 0; k < m; ++k) {
@@ -61,7 +61,7 @@ TEST(ClassEvidenceTest, IsTheMixtureOfTheProducts) {
 TEST(ClassEvidenceTest, NoBetGainsOnAverageUnderTheNullHypothesis) {
   constexpr double kWide = 1e-3;
   constexpr double kEps = kWide / 3;
-  // Rows that do not sum to 1, zeros, and certain ones.
+  // Rows that do not sum to 1, with zeros, and with certain predictions.
   const std::vector<std::vector<double>> rows = {{0.2, 0.3, 0.5},    {0.2, 0.3, 0.5009},
                                                  {0, 0.4, 0.6},      {1, 0, 0},
                                                  {0.1, 0.1, 0.7997}, {0.6, 0.3995, 0}};
@@ -79,7 +79,7 @@ TEST(ClassEvidenceTest, NoBetGainsOnAverageUnderTheNullHypothesis) {
       const double if_it_comes = e_value(static_cast<std::int32_t>(k));
       const double if_another = e_value(static_cast<std::int32_t>((k + 1) % 3));
       EXPECT_EQ(e_value(static_cast<std::int32_t>((k + 2) % 3)), if_another);
-      // The most and the least that the class may have where none has more than g + eps.
+      // The largest and smallest probability of the class if no class has more than g + eps.
       for (const double p :
            {std::min(1.0, g[k] + kEps), std::max(0.0, 1 - (sum - g[k]) - 2 * kEps)}) {
         const double mean = p * if_it_comes + (1 - p) * if_another;
@@ -125,14 +125,14 @@ TEST(ClassEvidenceTest, RefusesAnImpossibleState) {
 }
 
 TEST(ClassEvidenceTest, StaysFiniteForImpossibleLabels) {
-  // Always class 1, which was given 0; class 0, which was certain, never came.
+  // Always class 1, which has probability 0; class 0, which has probability 1, never occurs.
   ClassEvidence evidence(2, kTolerance);
   const std::vector<double> g = {1, 0};
   const std::int32_t y = 1;
   for (int i = 0; i < 10000; ++i) {
     evidence.Add({.probabilities = g, .labels = {&y, 1}, .class_count = 2});
   }
-  // Of one side each: 1e150 a sixth, of which the boldest bet won more since it was last cut.
+  // One side each: a sixth of 1e150, and the winnings of the boldest bet since the last clamping.
   for (const std::size_t k : {0U, 1U}) {
     EXPECT_GE(evidence.Log10EValue(k), 149) << k;
     EXPECT_LE(evidence.Log10EValue(k), 300) << k;
@@ -154,14 +154,14 @@ TEST(ClassEvidenceTest, AllLargeValuesEqualThoseOfTheSingleClasses) {
 }
 
 TEST(ClassEvidenceTest, FindsTheMiscalibratedClassAndItsSide) {
-  // Bold predictions, whose labels come from timid ones: sums per class are right.
+  // Predictions that are too bold: the sums per class are right.
   PredictionSet set;
   set.class_count = 2;
   ClassEvidence found(2, kTolerance);
   for (int i = 0; i < 500; ++i) {
     const double bold = i % 2 == 0 ? 0.95 : 0.05;
     set.probabilities.insert(set.probabilities.end(), {bold, 1 - bold});
-    // One in five is not what was said.
+    // One in five labels differs from the prediction.
     set.labels.push_back((i % 2 == 0) == (i / 2 % 5 != 0) ? 0 : 1);
   }
   found.Add(set.view());

@@ -38,7 +38,7 @@ TEST(CmeTestTest, MatchesTheSmallCases) {
       continue;
     }
     ASSERT_TRUE(result.ok()) << result.status();
-    // The reference's own rounding grows with the condition.
+    // The reference's own rounding error grows with the condition number.
     const double tolerance = 1e-12 * std::max(1.0, result->condition);
     EXPECT_LE(RelativeDifference(result->ucme, expected.at("UCME")), 1e-12);
     EXPECT_LE(RelativeDifference(result->condition, expected.at("cov_cond")), tolerance);
@@ -82,7 +82,7 @@ TEST(CmeTestTest, RefusesASingularCovariance) {
   const auto equal = CmeTest(Draw(40).view(), kernel, locations.view());
   EXPECT_EQ(equal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(equal.status().message()), HasSubstr("singular"));
-  // Certain and right predictions deviate nowhere.
+  // Certain and right predictions never deviate.
   const PredictionSet certain{{1, 0, 0, 1, 1, 0}, {0, 1, 0}, 2};
   EXPECT_EQ(CmeTest(certain.view(), kernel, DrawTestLocations(2, 2, 5)->view()).status().code(),
             absl::StatusCode::kFailedPrecondition);

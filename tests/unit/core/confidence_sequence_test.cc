@@ -24,7 +24,7 @@ double MixtureAt(double x, double squares, double largest_rate, const Psi& psi) 
   return sum;
 }
 
-// The sum of the header's formula at U_t, with psi as a series.
+// The sum in the header's formula at U_t, with psi as a series.
 double Wealth(const RunningMoments& values, double bound, double upper) {
   const auto t = static_cast<double>(values.count);
   const double squares = values.m2 + t * values.mean * values.mean;
@@ -115,7 +115,8 @@ TEST(KceUpperConfidenceSequenceTest, IsAtMostTheMaximumOfKceAndShrinksWithMoreOb
   };
   EXPECT_LT(at(4000, 0.05), at(1000, 0.05));
   EXPECT_LT(at(1000, 0.05), at(1000, 0.01));
-  // Like 1 / sqrt(t), but for log log t: what sums of calibrated models are, and sqrt(2 log(..) s).
+  // Decreases like 1 / sqrt(t), except for log log t: for sums of calibrated models, and for sqrt(2
+  // log(..) s).
   EXPECT_NEAR(at(1e8, 0.05) / at(1e6, 0.05), 0.1, 0.01);
   EXPECT_LT(at(1e8, 0.05), 6 * std::sqrt(0.3 / 1e8));
 }

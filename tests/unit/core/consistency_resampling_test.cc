@@ -51,18 +51,18 @@ TEST(ConsistencyTestTest, RejectsAModelWithALargeError) {
 }
 
 TEST(ConsistencyTestTest, FindsNothingIfNothingCanDeviate) {
-  // Certain and right: every replicate has error 0, which ties.
+  // Certain and right: every replicate has error 0, which is a tie.
   const PredictionSet certain{{1, 0, 0, 1, 1, 0}, {0, 1, 0}, 2};
   const auto result = ConsistencyTest(certain.view(), UniformBins{}, {.replicates = 99});
   EXPECT_EQ(result->p_value, 1);
   EXPECT_EQ(result->replicate_standard_deviation, 0);
-  // Certain and wrong: no replicate comes near.
+  // Certain and wrong: no replicate has such an error.
   const PredictionSet wrong{{1, 0, 0, 1}, {1, 0}, 2};
   EXPECT_EQ(ConsistencyTest(wrong.view(), TopLabelBins{}, {.replicates = 99})->p_value, 0.01);
 }
 
 TEST(ConsistencyTestTest, TheMeanOfTheReplicatesIsThatOfTheExactDistribution) {
-  // One row (1/2, 1/2) in one bin: TV of the replicate is 1/2, always.
+  // One row (1/2, 1/2) in one bin: the replicate's TV is always 1/2.
   const PredictionSet one{{0.5, 0.5}, {0}, 2};
   const auto single = ConsistencyTest(one.view(), UniformBins{1}, {.replicates = 99});
   EXPECT_DOUBLE_EQ(single->replicate_mean, 0.5);

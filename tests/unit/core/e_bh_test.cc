@@ -16,7 +16,9 @@ std::size_t Count(const std::vector<bool>& rejected) {
   return static_cast<std::size_t>(std::count(rejected.begin(), rejected.end(), true));
 }
 
-// The definition: the largest set of which each member has e >= K / (alpha |set|).
+// The definition: the largest set whose members all have e >= K / (alpha
+// set
+// ).
 std::size_t LargestSelfConsistentSet(const std::vector<double>& log10_e, double alpha) {
   std::size_t largest = 0;
   for (std::size_t k = 1; k <= log10_e.size(); ++k) {
@@ -35,7 +37,8 @@ TEST(EbhTest, WithOneHypothesisIsTheThresholdOfOne) {
 }
 
 TEST(EbhTest, ManyRejectionsLowerTheThreshold) {
-  // e = 25, 25, 25, 1 of four at .05: thresholds 80, 40, 26.7, 20; at .06: 66.7, 33.3, 22.2.
+  // e = 25, 25, 25, 1 for four hypotheses: thresholds at .05 are 80, 40, 26.7, 20; at .06 66.7,
+  // 33.3, 22.2.
   const std::vector<double> e{std::log10(25), 0, std::log10(25), std::log10(25)};
   EXPECT_EQ(RejectedByEbh(e, 0.05), (std::vector{false, false, false, false}));
   EXPECT_EQ(RejectedByEbh(e, 0.06), (std::vector{true, false, true, true}));

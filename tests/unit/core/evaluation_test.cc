@@ -89,7 +89,7 @@ TEST(EvaluateTest, ALensWithoutABandwidthGivesTheReasonAndTheOthersContinue) {
   PredictionSet set;
   set.class_count = 3;
   for (int i = 0; i < 20; ++i) {
-    // Rows that differ, and whose sums over the groups do not.
+    // Rows that differ, but have equal sums over the groups.
     const double p = i / 64.0;
     set.probabilities.insert(set.probabilities.end(), {p, 0.5 - p, 0.5});
     set.labels.push_back(i % 3);

@@ -35,7 +35,7 @@ void Append(PredictionSet& set, const std::vector<double>& g, std::int32_t y) {
   set.labels.push_back(y);
 }
 
-// Predictions of the reference models and, between them, what is at the edge of the valid.
+// Predictions of the reference models and, between them, predictions at the limits of validity.
 PredictionSet Mixed(std::size_t m, std::size_t n, std::uint64_t seed) {
   PredictionSet set = Draw(GeneratorSpec::M2(m), n / 2, seed);
   std::vector<double> one_hot(m);
@@ -106,7 +106,8 @@ TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
   }
 }
 
-// The largest sum_y p_y e_y over all p with p_y <= g_y + eps: as much as may be on the best.
+// The largest sum_y p_y e_y over all p with p_y <= g_y + eps: puts as much as possible on the best
+// labels.
 double WorstMean(std::span<const double> g, double eps, const std::vector<double>& e) {
   std::vector<std::size_t> order(g.size());
   std::iota(order.begin(), order.end(), 0);
@@ -159,8 +160,8 @@ TEST(EvidenceTest, NoExpertGainsOnAverageForAnyPastAndPrediction) {
           for (std::size_t j = 0; j < kExpertCount; ++j) {
             EXPECT_LE(WorstMean(g, eps, e[j]), 1 + 1e-12) << "expert " << j << " m " << m;
             EXPECT_LE(WorstMean(g, eps, recent[j]), 1 + 1e-12) << "expert " << j << " m " << m;
-            // Nothing is given away either: of the smoothed prediction the mean is 1 less
-            // the penalty.
+            // Nothing is lost either: under the smoothed prediction the mean is 1 minus the
+            // penalty.
             const double total = std::accumulate(g.begin(), g.end(), 0.0);
             double mean = 0;
             for (std::size_t y = 0; y < m; ++y) {
@@ -278,7 +279,7 @@ TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
 
 TEST(EvidenceTest, DoesNotDependOnTheBatches) {
   const std::size_t m = 11;
-  // Beyond the first time that the weights are brought back to 1.
+  // Long enough that the weights are rescaled once.
   const PredictionSet set = Draw(GeneratorSpec::M2(m), 16500, 4);
   const auto features = MakeFeatures(m);
   auto whole = *EvidenceProcess::Create(features);
@@ -293,7 +294,7 @@ TEST(EvidenceTest, DoesNotDependOnTheBatches) {
 }
 
 TEST(EvidenceTest, TheWeightsAreRescaledAndForgettingContinues) {
-  // 16384 predictions and a few more, against the formula that forgets at each step.
+  // A few more than 16384 predictions, compared with the formula that forgets at each step.
   const std::size_t m = 2;
   const auto features = MakeFeatures(m);
   const PredictionSet set = Draw(GeneratorSpec::M1(m), 16390, 4);
@@ -398,13 +399,13 @@ TEST(EvidenceTest, ToleranceIsCheckedAndCosts) {
               absl::StatusCode::kInvalidArgument);
   }
   auto process = *EvidenceProcess::Create(features, 0.3);
-  // With almost nothing past its tolerance, every prediction costs log 1.3.
+  // Without a past there are no bets, so every prediction costs the tolerance, log 1.3.
   process.Add(std::vector<double>{0.2, 0.3, 0.5}, 1);
   EXPECT_LT(process.Read().evidence.log10_e_value, 0);
 }
 
 TEST(EvidenceTest, CertainButWrongPredictionsAreFiniteEvidence) {
-  // Label 1 where its probability is 0: each is worth about log(1/eps), not infinity.
+  // Label 1 although its probability is 0: each is worth about log(1/eps), not infinity.
   const auto features = MakeFeatures(3);
   auto process = *EvidenceProcess::Create(features);
   double before = 0;
@@ -444,7 +445,7 @@ TEST(EvidenceTest, HostileStreamsStayFinite) {
     for (const std::size_t m : {2u, 10u, 1000u}) {
       auto process = *EvidenceProcess::Create(MakeFeatures(m, bandwidth), kMinTolerance);
       PredictionSet set = Draw(GeneratorSpec::M3(m), 200, m);
-      // Printed with three digits.
+      // Rounded to three digits.
       for (double& value : set.probabilities) value = std::round(value * 1000) / 1000;
       for (std::size_t i = 0; i < 100; ++i) {
         std::vector<double> g(m);
@@ -476,7 +477,7 @@ TEST(EvidenceTest, HostileStreamsStayFinite) {
 }
 
 TEST(EvidenceTest, LargeEvidenceStaysFinite) {
-  // A state as after 1e8 predictions.
+  // A state like the one after 1e8 predictions.
   const auto features = MakeFeatures(3);
   auto process = *EvidenceProcess::Create(features);
   process.Add(Draw(GeneratorSpec::M1(3), 100, 1).view());
@@ -545,7 +546,7 @@ TEST(CombineDisjointTest, EvidenceMultipliesByExpertAndDetectorsAreAveraged) {
   const EvidenceReading combined = *CombineDisjoint(parts);
   EXPECT_NEAR(combined.evidence.log10_e_value, std::log10(e), 1e-12);
   EXPECT_NEAR(combined.drift.shiryaev_roberts.log10_now, std::log10(r1), 1e-12);
-  // Features and residuals add: pairs across parts count too.
+  // Features and residuals add up: pairs across parts are included.
   EXPECT_NEAR(*combined.skce_unbiased, *whole.Read().skce_unbiased, 1e-14);
   EXPECT_EQ(combined.projections.count, 90);
 }
@@ -565,7 +566,7 @@ TEST(AverageLog10EValueTest, IsTheMeanAndDoesNotOverflow) {
 }
 
 TEST(EvidenceTest, MemoryIsThatOfTheSumsAndScratch) {
-  // 2 (128 + 48) doubles a class for the sums and 52 for scratch.
+  // 2 (128 + 48) doubles per class for the sums, and 52 for scratch.
   EXPECT_NEAR(static_cast<double>(EvidenceProcess::MaxMemory(1000)), 8e3 * (2 * 176 + 2 + 52),
               60e3);
 }

@@ -49,7 +49,7 @@ double EValue(const EvidenceState& state) {
   return std::exp(state.log_offset) * Mixture(state.priors, state.log_e);
 }
 
-// The saved state lacks the expert at this index: it is new in this version.
+// Removes the expert at this index from the saved state, as if it were new in this version.
 void TakeOut(std::size_t index, EvidenceState& state) {
   const auto at = static_cast<std::ptrdiff_t>(index);
   for (double& prior : state.priors) prior /= 1 - kPriors[index];
@@ -60,7 +60,7 @@ void TakeOut(std::size_t index, EvidenceState& state) {
   }
 }
 
-// The saved state has an expert that this version lacks, in front of the others.
+// Adds an expert that this version lacks to the saved state, in front of the others.
 void PutIn(EvidenceState& state) {
   for (double& prior : state.priors) prior *= 0.75;
   state.expert_ids.insert(state.expert_ids.begin(), kUnknownId);
@@ -110,7 +110,7 @@ TEST(ExpertChangeTest, TheEValueAndTheDetectorsAreContinuous) {
     SCOPED_TRACE(change.name);
     EvidenceState saved = StateAfter(40);
     change.apply(saved);
-    // Above the present value, so that it must carry over.
+    // Above the current value, so that it must carry over.
     saved.maximum = {.log_value = std::log(EValue(saved)) + 1, .at = 7};
     auto process = *EvidenceProcess::Create(Features());
     ASSERT_TRUE(process.Restore(saved).ok());
@@ -166,7 +166,7 @@ TEST(ExpertChangeTest, TheEValueGrowsAsTheNewMixtureDoes) {
       maximum = std::max(maximum, std::log(e_value));
       EXPECT_NEAR(process.Read().maximum.log_value, maximum, 1e-11);
     }
-    // The next version of the same experts continues with the same offset.
+    // The next version has the same experts and continues with the same offset.
     auto next = *EvidenceProcess::Create(Features());
     ASSERT_TRUE(next.Restore(process.Save()).ok());
     EXPECT_TRUE(next.Save() == process.Save());

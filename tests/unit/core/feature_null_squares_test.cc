@@ -26,7 +26,7 @@ PredictionSet Drawn(std::size_t n, std::size_t m, std::uint64_t seed = 1) {
   return set;
 }
 
-// E h^2 by all pairs of labels, each as likely as its prediction says.
+// E h^2 over all pairs of labels, weighted by the predictions.
 double BruteForce(const RandomFeatures& features, std::span<const double> a,
                   std::span<const double> b) {
   std::vector<double> phi_a(kFeatureCount);
@@ -64,7 +64,7 @@ TEST(FeatureNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
 }
 
 TEST(FeatureNullSquaresTest, ALaterPairHasTheWeightOfTheEightItRepresents) {
-  // Half of the predictions are uncertain and half, later ones, are certain, with squares of 0.
+  // The first half of the predictions is uncertain, the second half certain, with squares of 0.
   const auto features = Features(2);
   PredictionSet set;
   set.class_count = 2;
@@ -88,7 +88,7 @@ TEST(FeatureNullSquaresTest, DoesNotDependOnBatchesAndContinuesASavedState) {
   const PredictionSet set = Drawn(4300, 3);
   FeatureNullSquares whole(features);
   whole.Add(set.view());
-  // 2048 pairs, then each eighth of 102.
+  // 2048 pairs, then every eighth of 102.
   EXPECT_EQ(whole.moments().count, 2048 + 13 * 8);
   for (const std::size_t cut : {0U, 1U, 2U, 4095U, 4096U, 4097U, 4098U, 4111U, 4113U}) {
     FeatureNullSquares before(features);
@@ -113,11 +113,11 @@ TEST(FeatureNullSquaresTest, RefusesAnInvalidState) {
   EXPECT_EQ(squares.moments().count, 2);
 }
 
-// A calibrated model is above the noise floor one time in twenty: of 600 streams of 150
-// predictions 30, with a standard deviation of 5.3. The moments are estimated from half as many
-// pairs and a quantile of the limit is taken, which moves it by less than as much again. At 20
-// from the mean, which is 3.7 standard deviations, and 2.7 beside the rest, a correct floor fails
-// one seed in some thousand.
+// A calibrated model exceeds the noise floor one time in twenty: 30 of 600 streams of 150
+// predictions, with a standard deviation of 5.3. The moments are estimated from half as many pairs,
+// and the quantile is that of the limit; together they shift the mean by less than the same amount.
+// At a distance of 20 from the mean (3.7 standard deviations, or 2.7 with this shift), a correct
+// floor fails for about one seed in a thousand.
 TEST(FeatureNullSquaresTest, GivesTheNoiseFloorOfTheEstimate) {
   constexpr std::size_t kRows = 150;
   const auto features = Features(4);

@@ -28,7 +28,7 @@ TEST(GeneratorClosedFormsTest, MatchTheKnownErrors) {
 
 TEST(GeneratorClosedFormsTest, MatchTheKnownDistances) {
   EXPECT_NEAR(*MeanTotalVariation(std::vector<double>(10, 0.1)), 0.827401, 5e-7);
-  // Two uniform variables are 1/3 apart.
+  // Two uniform variables have a mean distance of 1/3.
   EXPECT_NEAR(*MeanTotalVariation(std::vector<double>{1, 1}), 1.0 / 3, 1e-14);
   // Beta(1/2, 1/2), the arcsine law: 4 / pi^2.
   EXPECT_NEAR(*MeanTotalVariation(std::vector<double>{0.5, 0.5}), 4 / (M_PI * M_PI), 1e-14);
@@ -45,7 +45,7 @@ TEST(GeneratorClosedFormsTest, MatchSimulation) {
     double error = 0;
     double distance = 0;
     for (std::size_t i = 0; i < kN; ++i) {
-      // Given g the labels' distribution is (1 - pi) g + pi beta.
+      // Given g, the labels have the distribution (1 - pi) g + pi beta.
       error += spec.pi * DistanceOf(Distance::kTotalVariation, set.view().row(i), spec.beta) / kN;
       if (i % 2 == 1) {
         distance +=
@@ -53,7 +53,8 @@ TEST(GeneratorClosedFormsTest, MatchSimulation) {
             (kN / 2);
       }
     }
-    // Values in [0, 1] deviate by at most 1/2: five standard errors of n/2 of them.
+    // Values in [0, 1] have a standard deviation of at most 1/2; five standard errors of n/2
+    // values.
     const double margin = 5 * 0.5 / std::sqrt(kN / 2.0);
     EXPECT_NEAR(*ExpectedCalibrationError(spec), error, margin);
     EXPECT_NEAR(*MeanTotalVariation(spec.alpha), distance, margin);

@@ -89,7 +89,7 @@ TEST(GeneratorTest, LabelsFollowTheModel) {
     excess += (m1.labels[i] == 0 ? 1 : 0) - m1.probabilities[10 * i];
   }
   EXPECT_LT(std::abs(excess), 5 * std::sqrt(kN / 4.0));
-  // Under M2 class 0 comes with probability .5 + .5 / 10, under M3 with 1 / 10.
+  // Class 0 has probability .5 + .5 / 10 under M2, and 1 / 10 under M3.
   for (const auto& [spec, share] :
        {std::pair{GeneratorSpec::M2(), 0.55}, std::pair{GeneratorSpec::M3(), 0.1}}) {
     const PredictionSet set = Draw(spec, 6, kN);

@@ -1,5 +1,5 @@
-// Inputs that are valid and at the edge of what is: no estimate may be NaN or infinite,
-// nothing may crash, and where there is no answer the error says why.
+// Valid inputs at the limits of validity: no estimate may be NaN or infinite, nothing may crash,
+// and a missing result comes with an error that gives the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ PredictionSet Make(std::size_t class_count, std::size_t n) {
   return set;
 }
 
-// Row i says class i % m with certainty; the label is `shift` classes further.
+// Row i predicts class i % m with certainty; the label is `shift` classes further.
 PredictionSet Certain(std::size_t m, std::size_t n, std::size_t shift) {
   PredictionSet set = Make(m, n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -58,7 +58,7 @@ std::vector<Hostile> Inputs() {
   }
   inputs.push_back({"two rows of very many classes", Drawn(100000, 2)});
   PredictionSet one_class = Drawn(10, 50);
-  one_class.labels.assign(50, 4);  // all others are never seen
+  one_class.labels.assign(50, 4);  // all other classes never occur
   inputs.push_back({"one class alone", one_class});
   PredictionSet tiny = Make(3, 30);
   for (std::size_t i = 0; i < 30; ++i) {
@@ -69,12 +69,12 @@ std::vector<Hostile> Inputs() {
   }
   inputs.push_back({"denormal", tiny});
   PredictionSet off = Drawn(4, 40);
-  for (double& p : off.probabilities) p *= 0.9995;  // sums that are just valid
+  for (double& p : off.probabilities) p *= 0.9995;  // sums that are barely valid
   inputs.push_back({"rows that sum to .9995", off});
   return inputs;
 }
 
-// What is finite of one result, for a message that says what is not.
+// Checks that the numbers of a result are finite, and names the others in a message.
 class Finite {
  public:
   void Add(const std::string& what, double value) {
@@ -170,7 +170,7 @@ TEST(HostileValuesTest, EverythingStaysFinite) {
       // A tiny bandwidth, an enormous one, and one in between.
       for (const double bandwidth : {1e-300, 0.5, 1e300}) kernels.emplace_back(distance, bandwidth);
     }
-    // They take long.
+    // These take long.
     if (batch.class_count > 1000) kernels.resize(1);
     for (const auto& [distance, bandwidth] : kernels) {
       options.lenses[0].kernel.rule.distance = distance;

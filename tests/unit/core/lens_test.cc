@@ -104,7 +104,7 @@ TEST(LensTest, GroupsSumProbabilities) {
   const auto grouped = ApplyLens(set.view(), Lens::Grouped({0, 1, 1, 0}));
   EXPECT_TRUE(ValidateBatch(grouped->parts[0].view(), 1e-12).ok());
   EXPECT_EQ(grouped->parts[0].labels[7], set.labels[7] == 1 || set.labels[7] == 2 ? 1 : 0);
-  // Groups of one class each are the canonical lens.
+  // Groups of one class each are equivalent to the canonical lens.
   const auto same = ApplyLens(set.view(), Lens::Grouped({0, 1, 2, 3}));
   EXPECT_EQ(same->parts[0].probabilities, set.probabilities);
   EXPECT_EQ(same->parts[0].labels, set.labels);
@@ -159,9 +159,12 @@ TEST(LensTest, BoundHolds) {
   }
 }
 
-// The recursion on a line against the tiles, which a Euclidean distance of the same
-// kernel values forces: |x - z|_2 = sqrt(2) |c - c'|, not seen as a line when a row is
-// off by more than rounding.
+// Compares the recursion on a line with the tiles. The tiles are used for a Euclidean distance with
+// the same kernel values,
+// x - z
+// _2 = sqrt(2)
+// c - c'
+// , because a row is off the line by more than rounding.
 TEST(LineTest, EqualsTheTiles) {
   for (const std::size_t n : {2u, 3u, 50u, 1000u}) {
     PredictionSet line = Draw(n, 2, n);
@@ -174,7 +177,7 @@ TEST(LineTest, EqualsTheTiles) {
     const auto slow = BootstrapTest(tiles.view(), MakeKernel(0.2), {.replicates = 200, .seed = 5});
     EXPECT_NEAR(fast->skce.biased, slow->skce.biased, 1e-12);
     EXPECT_NEAR(fast->skce.unbiased, slow->skce.unbiased, 1e-12);
-    // The tiles multiply in float32.
+    // The tiles are multiplied in float32.
     const double sd = slow->replicate_standard_deviation;
     EXPECT_NEAR(fast->replicate_mean, slow->replicate_mean, 1e-3 * sd);
     EXPECT_NEAR(fast->replicate_standard_deviation, sd, 1e-3 * sd);

@@ -10,7 +10,7 @@ namespace calibd {
 namespace {
 
 TEST(MissingLabelsTest, IsThePearsonTestOfATwoByTwoTable) {
-  // By hand: share 30/200; E of missing 15, of labelled 85; (20-15)^2/15 and so on.
+  // Computed by hand: share 30/200; E of missing 15, of labelled 85; (20-15)^2/15 and so on.
   const std::vector<LabelledCount> kinds{{.predictions = 100, .missing = 20},
                                          {.predictions = 100, .missing = 10}};
   const double statistic = 25.0 / 15 + 25.0 / 85 + 25.0 / 15 + 25.0 / 85;
@@ -56,7 +56,7 @@ TEST(MissingLabelsTest, KeepsItsLevelAndDetectsADifference) {
     }
     return rejected;
   };
-  // 100 expected with a standard deviation of 9.7; five of them.
+  // 100 are expected with a standard deviation of 9.7; the bound is five of them.
   EXPECT_NEAR(rejections({0.1, 0.1, 0.1, 0.1, 0.1}), 100, 49);
   EXPECT_GT(rejections({0.1, 0.1, 0.1, 0.1, 0.25}), 1950);
 }

@@ -1,4 +1,4 @@
-// The moments under labels drawn from the predictions, against sums over all labels.
+// Compares the moments under labels drawn from the predictions with sums over all labels.
 #include "calibd/core/noise_floor.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ PredictionSet Draw(std::size_t n, std::size_t m = kClasses) {
   return set;
 }
 
-// h of two observations as a lens sees them, part by part.
+// h of two observations after reduction by a lens, part by part.
 double Term(const Lens& lens, const Kernel& kernel, std::span<const double> g_i, std::int32_t y_i,
             std::span<const double> g_j, std::int32_t y_j) {
   PredictionSet pair{{g_i.begin(), g_i.end()}, {y_i, y_j}, g_i.size()};
@@ -133,7 +133,7 @@ TEST(NullMomentsTest, RandomPairsAreAccurateToTwoPercent) {
   EXPECT_NEAR(EstimateNullMoments(seen, kernel)->mean_square / (sum / pairs), 1, 0.02);
 }
 
-// Threads that compute at the same time must not share what they compute in.
+// Concurrent threads must not share scratch memory.
 TEST(NullMomentsTest, DoNotDependOnTheThreads) {
   const PredictionSet set = Draw(1000, 10);
   const Kernel kernel = *Kernel::ExponentialTotalVariation(0.4);
@@ -172,7 +172,7 @@ TEST(RunningLensTest, EqualsTheBlockEstimatorAndTheNullMomentsOfConsecutivePairs
     }
     EXPECT_NEAR(blocks[1].moments.mean, ten / 450, 1e-13);
     EXPECT_EQ(blocks[1].pending, 1u);
-    if (lens == Lens::TopK(2)) continue;  // where the label goes depends on the row
+    if (lens == Lens::TopK(2)) continue;  // the label's position depends on the row
     NullMoments moments;
     for (std::size_t i = 1; i < 101; ++i) {
       const auto term = [&](std::int32_t a, std::int32_t b) {
@@ -194,7 +194,7 @@ TEST(RunningLensTest, ReportsThePairsThatACallCompletes) {
     auto running = RunningLens::Create(lens, kClasses, kernel, sizes);
     ASSERT_TRUE(running.ok());
     std::size_t done = 0;
-    // Between two observations of a pair, and without a pair to complete.
+    // In the middle of a pair, and without a pair to complete.
     for (const std::size_t rows : {1U, 6U, 33U, 1U, 60U}) {
       RunningMoments pairs;
       running->Add(batch.rows(done, rows), &pairs);

@@ -47,8 +47,8 @@ TEST(RandomFeaturesTest, ProductsApproximateEachKernel) {
           squared += std::pow(Product(phi, i, j) - k, 2);
         }
       }
-      // The mean of 64 cosines has a deviation of at most 1/8; a wrong scale of the
-      // frequencies by 2 moves the kernel by .2 to .3.
+      // The mean of 64 cosines has a standard deviation of at most 1/8. Frequencies that are wrong
+      // by a factor of 2 would change the kernel by .2 to .3.
       EXPECT_LE(std::sqrt(squared / (kRows * kRows)), 0.125)
           << "m=" << m << " distance " << static_cast<int>(kernel.distance());
     }

@@ -1,5 +1,5 @@
-// Values of independent references: the small cases always, the networks of Widmann
-// et al. 2019 where their predictions are at hand.
+// Compares with values of independent references: the small cases always, the networks of Widmann
+// et al. 2019 if their predictions are available.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,7 +22,7 @@ RunningBlockSkce RunBlocks(std::size_t b, const PredictionBatch& batch, const Ke
   return running;
 }
 
-// The reference says +-inf where all values are equal; then we have no z.
+// The reference has +-inf if all values are equal; z is unset then.
 void ExpectZ(const std::optional<double>& z, const nlohmann::json& expected, double tolerance) {
   if (expected.is_string()) {
     EXPECT_FALSE(z.has_value());

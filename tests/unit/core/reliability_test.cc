@@ -53,7 +53,7 @@ TEST(BinnedReliabilityTest, MatchesValuesComputedByHand) {
   EXPECT_NEAR(BinomialMass(3, middle.confidence.lower, 2, 3), 0.05, 1e-12);
   EXPECT_NEAR(BinomialMass(3, middle.confidence.upper, 0, 2), 0.05, 1e-12);
   EXPECT_NEAR(middle.confidence.lower, 0.13535, 1e-5);
-  // Certain predictions leave no room.
+  // Certain predictions have bands without width.
   EXPECT_EQ(bins->back().consistency.lower, 1);
   EXPECT_EQ(bins->back().consistency.upper, 1);
   EXPECT_EQ(bins->back().confidence.upper, 1);
@@ -131,7 +131,7 @@ TEST(BinnedReliabilityTest, ErrorsNameTheInvalidValue) {
 }
 
 TEST(CorpReliabilityTest, PoolsViolatorsAndTies) {
-  // .3 (0), .5 twice (1, 0), .6 (0) violates, .8 (1).
+  // .3 (0), .5 twice (1, 0), .6 (0), which violates the order, .8 (1).
   const auto corp =
       EstimateCorpReliability({{0.8, 0.5, 0.3, 0.6, 0.5}, {1, 1, 0, 0, 0}}, {.replicates = 0});
   ASSERT_THAT(corp->blocks, SizeIs(3));
@@ -179,7 +179,7 @@ TEST(CorpReliabilityTest, GivesTheBandAtBothEndsAndAtMostAtBandPoints) {
   EXPECT_EQ(corp->band.back().prediction, corp->blocks.back().upper);
   const auto one = EstimateCorpReliability({{0.5, 0.5}, {1, 0}});
   EXPECT_THAT(one->band, SizeIs(1));
-  // Certain predictions leave no room.
+  // Certain predictions have bands without width.
   const auto certain = EstimateCorpReliability({{0, 1, 1}, {1, 1, 1}});
   EXPECT_EQ(certain->band.front().consistency.upper, 0);
   EXPECT_EQ(certain->band.back().consistency.lower, 1);

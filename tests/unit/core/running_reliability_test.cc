@@ -40,17 +40,17 @@ TEST(RunningReliabilityTest, HasTheScoresAndTheErrorOfTheWholeBatch) {
 }
 
 TEST(RunningReliabilityTest, OneObservationOrOneOfManyPlacesDoesNotStandOut) {
-  // 2 exp(-v h(t / v)) of t = 20 and v = 25 is 2 exp(-25 (1.8 log 1.8 - 0.8)) = 3.1e-3.
+  // 2 exp(-v h(t / v)) for t = 20 and v = 25 is 2 exp(-25 (1.8 log 1.8 - 0.8)) = 3.1e-3.
   EXPECT_TRUE(StandsOut(20, 25, 15));
   EXPECT_TRUE(StandsOut(-20, 25, 15));
   EXPECT_FALSE(StandsOut(20, 25, 17));
   EXPECT_FALSE(StandsOut(0, 0, 1));
   EXPECT_FALSE(StandsOut(1, 0, 1));
   EXPECT_FALSE(StandsOut(std::nan(""), 1, 1));
-  // With many it is a matter of Z: of 25 places sqrt(2 log(1000)) = 3.72.
+  // With many observations, Z decides: the threshold for 25 places is sqrt(2 log(1000)) = 3.72.
   EXPECT_FALSE(StandsOut(3.7e4, 1e8, 25));
   EXPECT_TRUE(StandsOut(3.74e4, 1e8, 25));
-  // A surprise of nine, and of ten.
+  // The same surprise with nine and with ten observations.
   EXPECT_FALSE((RunningReliability::Bin{9, 0, 8.9, 0.1}.StandsOut(25)));
   EXPECT_TRUE((RunningReliability::Bin{10, 0, 9.9, 0.1}.StandsOut(25)));
   EXPECT_TRUE((RunningClassFrequencies::Class{0, 9.9, 0.1}.StandsOut(25)));
@@ -83,7 +83,7 @@ TEST(RunningReliabilityTest, Edges) {
   RunningReliability running;
   EXPECT_EQ(running.ExpectedCalibrationError(), 0);
   EXPECT_EQ(running.Total().Z(), 0);
-  // Certain and right, certain and wrong, one more than 1 by rounding.
+  // Certain and right, certain and wrong, and one that exceeds 1 by rounding.
   const std::vector<double> rows{1, 0, 0, 1, 1 + 1e-4, 0};
   const std::vector<std::int32_t> labels{0, 0, 0};
   running.Add({rows, labels, 2});

@@ -26,7 +26,8 @@ void AddAll(const PredictionBatch& batch, RunningBlockSkce& running) {
 
 TEST(RunningMomentsTest, EqualsTwoPassAndMergesLikeTheWhole) {
   std::mt19937_64 rng(5);
-  std::normal_distribution<double> normal(1e6, 1);  // a large mean cancels in naive sums
+  std::normal_distribution<double> normal(1e6,
+                                          1);  // a large mean causes cancellation in naive sums
   std::vector<double> values(1001);
   double mean = 0;
   for (double& value : values) mean += (value = normal(rng)) / 1001;

@@ -24,8 +24,8 @@ PredictionSet Draw(const GeneratorSpec& spec, std::size_t n, std::uint64_t seed)
   return set;
 }
 
-// The score of the best nondecreasing recalibration, by the max-min formula over
-// distinct probabilities: an independent O(n^3) way to isotonic regression.
+// The score of the best nondecreasing recalibration by the max-min formula over distinct
+// probabilities: an independent O(n^3) method for isotonic regression.
 double IsotonicScore(const BinaryPredictions& predictions) {
   std::vector<double> distinct = predictions.probabilities;
   std::sort(distinct.begin(), distinct.end());
@@ -93,7 +93,7 @@ TEST(ScoresTest, StateSharpnessAndDirection) {
   EXPECT_DOUBLE_EQ(scores->accuracy, 0.5);
   EXPECT_DOUBLE_EQ(scores->confidence_minus_accuracy, 0.25);
   EXPECT_DOUBLE_EQ(scores->brier, (0.5 + 2) / 2);
-  // A class that was ruled out and came costs 52 ln 2 nats.
+  // A label with predicted probability 0 costs 52 ln 2 nats.
   EXPECT_DOUBLE_EQ(scores->log_loss, (std::log(2) + 52 * std::log(2)) / 2);
 }
 
@@ -119,7 +119,7 @@ void ExpectIdentity(const MurphyDecomposition& terms) {
 }
 
 TEST(MurphyDecompositionTest, MatchesValuesComputedByHand) {
-  // Bins {.1, .3} with one of two true, {.8} true.
+  // Bins {.1, .3} with one of two events, {.8} with an event.
   const BinaryPredictions predictions{{0.1, 0.3, 0.8}, {0, 1, 1}};
   const auto terms = DecomposeByBins(predictions, 2);
   EXPECT_DOUBLE_EQ(terms->score, (0.01 + 0.49 + 0.04) / 3);
@@ -166,7 +166,7 @@ TEST(CorpDecompositionTest, MatchesValuesComputedByHand) {
 }
 
 TEST(CorpDecompositionTest, PoolsTies) {
-  // Equal predictions cannot be told apart, whatever the order of their outcomes.
+  // Equal predictions are pooled, whatever the order of their outcomes.
   const auto terms = DecomposeCorp({{0.5, 0.5, 0.5, 0.5}, {0, 0, 1, 1}});
   EXPECT_DOUBLE_EQ(terms->miscalibration, 0);
   EXPECT_DOUBLE_EQ(terms->discrimination, 0);
@@ -215,7 +215,7 @@ TEST(CorpDecompositionTest, RecalibratesByIsotonicRegression) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     BinaryPredictions predictions =
         TopLabelPredictions(Draw(GeneratorSpec::M2(3), 40, seed).view());
-    // Two decimals, for ties.
+    // Two decimals, so that there are ties.
     for (double& p : predictions.probabilities) p = std::round(p * 20) / 20;
     const auto terms = DecomposeCorp(predictions);
     EXPECT_NEAR(terms->score - terms->miscalibration, IsotonicScore(predictions), 1e-13);

@@ -148,7 +148,7 @@ TEST(QuadraticSkceTest, CanBeCancelledHalfWay) {
 }
 
 TEST(QuadraticSkceTest, HostilePredictionsGiveFiniteEstimates) {
-  // One-hot predictions, all right, all wrong, all equal.
+  // Certain predictions: all right, all wrong, all equal.
   for (const std::int32_t label : {0, 1}) {
     PredictionSet set;
     set.class_count = 2;

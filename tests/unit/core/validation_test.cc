@@ -43,7 +43,7 @@ TEST(ValidationTest, NamesRowAndValue) {
   EXPECT_EQ(Check({0.5, 0.5}, {-1}), "labels[0] is -1, expected [0, 2)");
 }
 
-// Wherever the row is among others, which are checked several at a time.
+// At any position among other rows, because several rows are checked at a time.
 TEST(ValidationTest, FindsTheOnlyInvalidRow) {
   constexpr std::size_t kRows = 19;
   for (const std::size_t m : {2U, 3U, 10U}) {
@@ -63,7 +63,8 @@ TEST(ValidationTest, FindsTheOnlyInvalidRow) {
       PredictionSet changed = set;
       changed.labels[i] = static_cast<std::int32_t>(m);
       EXPECT_THAT(FindViolations(changed.view()), SizeIs(1));
-      // The tolerance holds to the last bit of the sum from the first class to the last.
+      // The sum is taken from the first class to the last, and the tolerance applies to its last
+      // bit.
       changed = set;
       const auto row = changed.probabilities.begin() + static_cast<std::ptrdiff_t>(i * m);
       *std::max_element(row, row + static_cast<std::ptrdiff_t>(m)) /= 2;

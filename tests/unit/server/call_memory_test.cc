@@ -36,7 +36,7 @@ TEST(CallMemoryTest, TwoLargeResponsesAlwaysFit) {
   EXPECT_TRUE(memory.Reserve(Owner(1, "192.0.2.1:1"), 3000).ok());
   EXPECT_TRUE(memory.Reserve(Owner(1, "192.0.2.1:1"), 3000).ok());
   EXPECT_FALSE(memory.Reserve(Owner(1, "192.0.2.1:1"), 3000).ok());
-  // Nothing is left for others either, and nothing was reserved in vain.
+  // Nothing is left for others either, and the refused reservation took nothing.
   EXPECT_FALSE(memory.Reserve(Owner(2, "192.0.2.2:1"), 3000).ok());
   EXPECT_EQ(budget.reserved(), 6000U);
 }

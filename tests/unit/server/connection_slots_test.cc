@@ -51,7 +51,7 @@ TEST_F(ConnectionSlotsTest, AnAddressAtItsLimitLosesItsLongestIdleConnection) {
   const SlotPtr a1 = Admit("a", "a1");
   const SlotPtr a2 = Admit("a", "a2");
   const SlotPtr a3 = Admit("a", "a3");
-  // A call makes it the one that became idle last.
+  // After a call, the connection is the one that became idle last.
   a1->SetIdle(false);
   a1->SetIdle(true);
   const SlotPtr a4 = Admit("a", "a4");
@@ -60,7 +60,7 @@ TEST_F(ConnectionSlotsTest, AnAddressAtItsLimitLosesItsLongestIdleConnection) {
 }
 
 TEST_F(ConnectionSlotsTest, EvictionDoesNotChangeWhichCallsAreServed) {
-  // A call may come before the connection learns that it is evicted.
+  // A call may begin before the connection learns that it is evicted.
   const SlotPtr a1 = AdmitBusy("a");
   const SlotPtr a2 = AdmitBusy("a");
   const SlotPtr a3 = Admit("a", "a3");
@@ -69,7 +69,7 @@ TEST_F(ConnectionSlotsTest, EvictionDoesNotChangeWhichCallsAreServed) {
   EXPECT_FALSE(a3->restricted());
   a3->SetIdle(false);
   EXPECT_FALSE(a3->restricted());
-  // One that served health checks only goes on to do so, also when there is room again.
+  // A connection restricted to health checks continues with them even if there is room again.
   SlotPtr b1 = AdmitBusy("b");
   const SlotPtr r1 = Admit("c", "r1");
   const SlotPtr r2 = Admit("c", "r2");
@@ -88,7 +88,7 @@ TEST_F(ConnectionSlotsTest, TheAddressWithTheMostIdleConnectionsLosesOne) {
   const SlotPtr d1 = Admit("d", "d1");
   EXPECT_FALSE(d1->restricted());
   EXPECT_THAT(closed_, ElementsAre("a1"));
-  // All have one idle connection now: that of b is the longest idle.
+  // Now all addresses have one idle connection; that of b has been idle longest.
   const SlotPtr e1 = Admit("e", "e1");
   EXPECT_FALSE(e1->restricted());
   EXPECT_THAT(closed_, ElementsAre("a1", "b1"));
@@ -99,7 +99,7 @@ TEST_F(ConnectionSlotsTest, BusyConnectionsAreNotEvicted) {
   const SlotPtr a2 = AdmitBusy("a");
   const SlotPtr a3 = AdmitBusy("a");
   const SlotPtr b1 = Admit("b", "b1");
-  // At its own limit, with nothing idle: the idle connection of another address stays.
+  // At its own limit and with nothing idle, the idle connection of another address stays.
   const SlotPtr a4 = Admit("a", "a4");
   EXPECT_TRUE(a4->restricted());
   EXPECT_THAT(closed_, IsEmpty());
@@ -128,7 +128,7 @@ TEST_F(ConnectionSlotsTest, ARestrictedConnectionBecomesRegularWhenThereIsRoom) 
   EXPECT_TRUE(restricted->restricted());
   busy.pop_back();
   EXPECT_FALSE(restricted->restricted());
-  // It is regular and idle, so it can be evicted, once.
+  // It is regular and idle, so it can be evicted, but only once.
   const SlotPtr d1 = AdmitBusy("d");
   EXPECT_FALSE(d1->restricted());
   EXPECT_THAT(closed_, ElementsAre("restricted"));
@@ -136,14 +136,14 @@ TEST_F(ConnectionSlotsTest, ARestrictedConnectionBecomesRegularWhenThereIsRoom) 
 
 TEST_F(ConnectionSlotsTest, EvictedConnectionsThatAreNotClosedAreBounded) {
   std::vector<SlotPtr> held;
-  // 4 regular ones, of which 3 for address a, and as many evicted ones as there are regular slots.
+  // 4 regular connections, 3 of them for address a, and as many evicted ones as regular slots.
   held.push_back(Admit("b", "b"));
   for (int i = 0; i < 7; ++i) {
     held.push_back(Admit("a", "a"));
     ASSERT_NE(held.back(), nullptr);
   }
   EXPECT_EQ(closed_.size(), 4U);
-  // 2 restricted ones.
+  // 2 restricted connections.
   for (int i = 0; i < 2; ++i) {
     held.push_back(Admit("a", "a"));
     ASSERT_NE(held.back(), nullptr);
@@ -151,7 +151,7 @@ TEST_F(ConnectionSlotsTest, EvictedConnectionsThatAreNotClosedAreBounded) {
   }
   EXPECT_EQ(Admit("a", "a"), nullptr);
   EXPECT_EQ(closed_.size(), 4U);
-  // One of the evicted ones was closed.
+  // One of the evicted connections was closed.
   held.erase(held.begin() + 1);
   EXPECT_NE(Admit("a", "a"), nullptr);
 }
@@ -176,7 +176,7 @@ TEST_F(ConnectionSlotsTest, DestroyedSlotsAreFree) {
   EXPECT_THAT(closed_, IsEmpty());
 }
 
-// For the thread sanitizer, and: as many connections as were evicted are told so.
+// For the thread sanitizer. Also checks that every evicted connection is told so.
 TEST_F(ConnectionSlotsTest, ThreadsMayShareThem) {
   ConnectionSlots slots({.total = 8, .per_address = 4, .reserve = 4});
   std::atomic<int> evicted = 0;
@@ -199,7 +199,7 @@ TEST_F(ConnectionSlotsTest, ThreadsMayShareThem) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(evicted.load(), 0);
-  // Everything is free again.
+  // All slots are free again.
   std::vector<SlotPtr> held;
   for (int i = 0; i < 8; ++i) {
     held.push_back(slots.Admit(std::to_string(i / 4), [] { ADD_FAILURE() << "evicted"; }));

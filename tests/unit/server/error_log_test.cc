@@ -26,7 +26,7 @@ class ErrorLogTest : public ::testing::Test {
   }
   ~ErrorLogTest() override { spdlog::set_default_logger(former_); }
 
-  // What was logged since the last call.
+  // Returns the lines that were logged since the last call.
   std::vector<std::string> Lines() {
     std::istringstream text(text_.str());
     text_.str("");

@@ -98,7 +98,7 @@ TEST_F(HistoryCallsTest, ARangeContainsItsSeconds) {
   request_.mutable_end_time()->set_seconds(120);
   EXPECT_EQ(Check()->range.start, sys_seconds(seconds(60)));
   EXPECT_EQ(Check()->range.end, sys_seconds(seconds(120)));
-  // A bucket that begins at 60 s is before it, one that begins at 120 s is not after it.
+  // A bucket that begins at 60 s is before the range, one that begins at 120 s is in it.
   request_.mutable_start_time()->set_nanos(1);
   request_.mutable_end_time()->set_nanos(1);
   EXPECT_EQ(Check()->range.start, sys_seconds(seconds(61)));

@@ -45,7 +45,7 @@ ModelDeclaration Watched() {
   return declaration;
 }
 
-// A row of a log: observations that count, rows that do not, labels that are missing.
+// A row of a log: counted observations, rejected rows, and missing labels.
 struct Row {
   Time time;
   std::size_t first = 0;
@@ -59,7 +59,7 @@ struct Stream {
   std::vector<Row> rows;
 };
 
-// Minutes with much and with nothing, gaps of hours and of days, and a clock that is set back.
+// Full and empty minutes, gaps of hours and of days, and a clock that is set back.
 Stream DrawStream(std::size_t row_count) {
   Stream stream;
   std::mt19937 random(7);
@@ -119,7 +119,7 @@ class Recorder {
         logged, 0,
         std::chrono::duration_cast<std::chrono::microseconds>(row.time.time_since_epoch()));
     const std::vector<Entry>& waiting = model_.strand_state().history().waiting();
-    // Some now and some later, as snapshots take them.
+    // Some now and some later, like snapshots.
     const std::size_t stored = waiting.size() / 2;
     stored_.insert(stored_.end(), waiting.begin(),
                    waiting.begin() + static_cast<std::ptrdiff_t>(stored));
@@ -129,7 +129,7 @@ class Recorder {
   [[nodiscard]] RunningReliability AllTime() const {
     return model_.strand_state().history().AllTime();
   }
-  // Of the resolution, ascending.
+  // The buckets of the resolution, ascending.
   [[nodiscard]] std::vector<Entry> Buckets(HistoryResolution resolution) const {
     std::vector<Entry> all;
     std::copy_if(stored_.begin(), stored_.end(), std::back_inserter(all),
@@ -140,7 +140,7 @@ class Recorder {
     return all;
   }
 
-  // One that goes on in another process; a snapshot stored what waited.
+  // A recorder that continues in another process; a snapshot has stored the pending buckets.
   [[nodiscard]] std::unique_ptr<Recorder> Restart() const {
     auto next = std::make_unique<Recorder>();
     const absl::Status restored = next->model_.strand_state().Restore(model_.strand_state().Save());
@@ -171,11 +171,11 @@ std::vector<Entry> BucketsOf(const Stream& stream, HistoryResolution resolution)
   return recorder.Buckets(resolution);
 }
 
-// The definition, number by number.
+// The expected numbers by their definition.
 struct Expected {
   std::int64_t rejected = 0;
   std::int64_t missing = 0;
-  // Of the stream.
+  // Indices of the observations in the stream.
   std::vector<std::size_t> observations;
 };
 
@@ -202,12 +202,12 @@ void ExpectBucket(const HistoryBucket& bucket, const Expected& expected, const P
     const auto top = static_cast<std::size_t>(std::max_element(g.begin(), g.end()) - g.begin());
     confidence += g[top];
     correct += top == y ? 1 : 0;
-    // Bins hold their upper edge.
+    // Bins include their upper edge.
     gap_of_bin[static_cast<int>(std::ceil(g[top] * 15))] += g[top] - (top == y ? 1 : 0);
     for (std::size_t k = 0; k < g.size(); ++k) {
       brier += (g[k] - (k == y ? 1 : 0)) * (g[k] - (k == y ? 1 : 0));
     }
-    // Each term is 36.04 at most.
+    // Each term is at most 36.04.
     log_loss -= std::log(std::max(g[y], std::ldexp(1, -52)));
     if (i % 2 == 1) {
       terms.push_back(SkceTerm(set.view().row(i - 1), set.labels[i - 1], g, set.labels[i], kernel));
@@ -237,7 +237,7 @@ void ExpectBucket(const HistoryBucket& bucket, const Expected& expected, const P
 TEST(HistoryTest, BucketsAreTheSumsOverTheirSpans) {
   const Stream stream = DrawStream(900);
   for (const HistoryResolution resolution : kHistoryResolutions) {
-    // A row counts in the latest minute that there was.
+    // A row counts in the latest minute so far.
     std::map<sys_seconds, Expected> expected;
     sys_seconds latest = sys_seconds::min();
     for (const Row& row : stream.rows) {
@@ -336,7 +336,7 @@ TEST(HistoryTest, DoesNotDependOnTheRowsOfAMinute) {
       single.rows.push_back({.time = row.time, .first = row.first + i, .count = 1});
     }
   }
-  // As many observations as follow each other in one minute.
+  // Merges consecutive rows of the same minute.
   Stream merged = stream;
   merged.rows.clear();
   for (const Row& row : stream.rows) {
@@ -429,7 +429,7 @@ TEST(HistoryTest, RecordsTheEvidenceAtTheEndOfEachSpan) {
   history.CountRejected(1);
   history.Advance(noon + minutes(1), mark(0.5));
   history.CountRejected(1);
-  // Its end, though much later; nothing was counted since.
+  // The end of the span, although much later; nothing was counted in between.
   history.Advance(noon + minutes(70), mark(0.75));
   EXPECT_EQ(history.waiting()[0].bucket.watch, mark(0.5));
   EXPECT_EQ(history.waiting()[1].bucket.watch, mark(0.75));
@@ -440,7 +440,7 @@ TEST(HistoryTest, RecordsTheEvidenceAtTheEndOfEachSpan) {
   history.CountRejected(1);
   EXPECT_EQ(history.View(HistoryResolution::kMinute, mark(3)).back().bucket.watch, mark(3));
   EXPECT_EQ(history.View(HistoryResolution::kDay, mark(3)).back().bucket.watch, mark(3));
-  // It was not watched any more, or not yet.
+  // The model was not monitored any more, or not yet.
   EXPECT_EQ(history.View(HistoryResolution::kDay, std::nullopt).back().bucket.watch, std::nullopt);
 }
 

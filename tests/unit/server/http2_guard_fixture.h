@@ -34,7 +34,7 @@ inline std::string Frame(std::uint8_t type, int flags, std::uint32_t id,
          static_cast<char>(flags) + Uint32(id) + std::string(payload);
 }
 
-// A field that is not indexed; up to 16 KiB each.
+// A field that is not indexed, of up to 16 KiB.
 inline std::string Literal(std::string_view name, std::string_view value) {
   const auto text = [](std::string_view bytes) {
     std::string length;
@@ -127,7 +127,7 @@ inline std::map<std::string, std::string> DecodeFields(std::string_view block) {
   return fields;
 }
 
-// The reason and the details of the gRPC status with which a call was ended.
+// The reason and the details of the gRPC status that ended a call.
 struct Ended {
   std::map<std::string, std::string> fields;
   std::string reason;
@@ -159,7 +159,7 @@ inline Ended ParseEnd(const ParsedFrame& frame) {
 
 class Http2GuardTest : public ::testing::Test {
  protected:
-  // One connection whose client has sent its preface.
+  // A connection whose client has sent its preface.
   struct Connection {
     explicit Connection(Http2GuardTest& the_test, std::shared_ptr<PeerLimits> peer = nullptr,
                         Http2Guard::Shared* shared = nullptr)
@@ -179,7 +179,7 @@ class Http2GuardTest : public ::testing::Test {
       guard.FromServer(bytes, test.now_, output);
       Take();
     }
-    // Lets time pass, with a tick a second.
+    // Lets time pass, with one tick per second.
     void Pass(std::chrono::seconds time) {
       for (std::chrono::seconds passed{0}; passed < time; ++passed) {
         test.now_ += std::chrono::seconds(1);

@@ -1,4 +1,4 @@
-// A connection that makes room for another, and calls that come after a GOAWAY.
+// A connection that makes room for another one, and calls that begin after a GOAWAY.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nghttp2/nghttp2.h>
@@ -24,7 +24,8 @@ class Http2GuardRetireTest : public Http2GuardTest {
     connection.guard.Retire(now_, connection.output);
     connection.Take();
   }
-  // The last calls that the GOAWAY frames to the client name. All of them have NO_ERROR.
+  // Returns the last calls that the GOAWAY frames to the client name. All of them must have
+  // NO_ERROR.
   static std::vector<std::uint32_t> LastCalls(const Connection& connection) {
     std::vector<std::uint32_t> calls;
     for (const ParsedFrame& frame : FramesOf(connection.to_client, NGHTTP2_GOAWAY)) {
@@ -83,11 +84,11 @@ TEST_F(Http2GuardRetireTest, NothingOfALaterCallReachesTheServer) {
                     Data(3, "\2" + Message(1) + "pp", NGHTTP2_FLAG_PADDED) +
                     Data(3, "", NGHTTP2_FLAG_END_STREAM) + Headers(5, block) + Reset(5));
   EXPECT_EQ(connection.to_server, "");
-  // The client gets the window back that its data used up.
+  // The client gets back the flow-control window that its data used up.
   EXPECT_EQ(connection.to_client, WindowUpdate(0, 15) + WindowUpdate(0, 9));
   EXPECT_EQ(connection.guard.open_calls(), 1);
   EXPECT_EQ(memory_.reserved(), 0);
-  // Frames of the connection pass, and those of the call that is served.
+  // Frames of the connection and those of the served call pass.
   const std::string others =
       Frame(NGHTTP2_PING, 0, 0, "12345678") + WindowUpdate(0, 24) + Data(1, Message(2));
   connection.Client(others);
@@ -113,7 +114,7 @@ TEST_F(Http2GuardRetireTest, TheEndOfARequestReachesTheServerWithoutItsTrailers)
   Retire(connection);
   connection.Clear();
   connection.Client(Headers(3, Request()));
-  // gRPC could not decode an entry of the table that came with the refused call.
+  // gRPC could not decode a table entry that the refused call added.
   connection.Client(Headers(1, Literal("x", "y"), NGHTTP2_FLAG_END_STREAM));
   EXPECT_EQ(connection.to_server, Data(1, "", NGHTTP2_FLAG_END_STREAM));
   connection.Server(kAnswer);
@@ -173,7 +174,7 @@ TEST_F(Http2GuardRetireTest, TheLastServedCallInGoAwaysNeverIncreases) {
   Connection drained(*this);
   drained.Client(Headers(1, Request()) + Headers(3, Request()));
   drained.Server(GoAway(0x7fffffff) + GoAway(1));
-  // gRPC ignores the call that its GOAWAY does not include.
+  // gRPC ignores the call that its GOAWAY excludes.
   EXPECT_EQ(drained.guard.open_calls(), 1);
   Retire(drained);
   EXPECT_THAT(LastCalls(drained), ElementsAre(0x7fffffff, 1, 1));

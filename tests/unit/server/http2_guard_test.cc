@@ -40,7 +40,7 @@ TEST_F(Http2GuardTest, PassesBytesUnchanged) {
 }
 
 TEST_F(Http2GuardTest, OutputDoesNotDependOnFragmentation) {
-  // Calls that are ended for two reasons, one of them inside a frame of the server.
+  // Calls that end for two reasons, one of them inside a frame of the server.
   const std::string from_client =
       std::string(kPreface) + Frame(NGHTTP2_SETTINGS, 0, 0) + Headers(1, Request()) +
       Frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_PADDED | NGHTTP2_FLAG_PRIORITY, 3,
@@ -63,7 +63,7 @@ TEST_F(Http2GuardTest, OutputDoesNotDependOnFragmentation) {
       while (!bytes.empty()) {
         const std::size_t size = std::min(cut > 0 ? cut : step, bytes.size());
         cut = 0;
-        // The guard may not depend on bytes of an earlier call.
+        // The guard must not keep references to the bytes of an earlier call.
         const auto copy = std::make_unique<std::string>(bytes.substr(0, size));
         client ? guard.FromClient(*copy, now_, output) : guard.FromServer(*copy, now_, output);
         for (const std::string_view piece : output.to_client.pieces()) to_client += piece;
@@ -111,7 +111,7 @@ TEST_F(Http2GuardTest, RefusesAMessageByItsDeclaredLength) {
             Reset(1, NGHTTP2_NO_ERROR));
   EXPECT_EQ(CallsEnded(CallEnd::kMessageTooLarge), 1);
   EXPECT_EQ(connection.guard.open_calls(), 2);
-  // A length of 4 GB, split, after a complete message, and with response headers sent.
+  // A length of 4 GB in two parts, after a complete message and after response headers.
   connection.Server(Headers(5, Literal(":status", "200")));
   connection.Clear();
   for (const char c : Message(2) + std::string(1, '\0') + "\xff\xff\xff\xff") {
@@ -137,8 +137,8 @@ TEST_F(Http2GuardTest, AnEndedCallNeitherSplitsHeadersNorReachesTheClientAgain) 
   ASSERT_EQ(Parse(connection.to_client).size(), 3);
   EXPECT_EQ(ParseEnd(Parse(connection.to_client)[1]).reason, "MESSAGE_TOO_LARGE");
   connection.Clear();
-  // What gRPC still sends: headers pass, as they change the compression; data does not, and gRPC
-  // gets the window back.
+  // Frames that gRPC still sends: headers pass, because they change the compression; data does not,
+  // and gRPC gets the window back.
   const std::string headers = Headers(1, Literal("x", "y"), NGHTTP2_FLAG_END_STREAM);
   connection.Server(Data(1, Message(20)) + Reset(1) + WindowUpdate(1, 5) + headers);
   EXPECT_EQ(connection.to_client, headers);
@@ -177,7 +177,7 @@ TEST_F(Http2GuardTest, BoundsHeaderBlocks) {
   entry[0] = '\x40';
   EXPECT_EQ(close_reason({Headers(1, entry + std::string(3, '\xbe'))}), "");
   EXPECT_EQ(close_reason({Headers(1, entry + std::string(4, '\xbe'))}), "header_block_too_large");
-  // Encoded bytes that decode to nothing: updates of the table's size.
+  // Encoded bytes that decode to nothing: size updates of the table.
   EXPECT_EQ(close_reason({Frame(NGHTTP2_HEADERS, 0, 1, std::string(16 << 10, '\x20')),
                           continuation("\x20")}),
             "header_block_too_large");
@@ -226,7 +226,7 @@ TEST_F(Http2GuardTest, BoundsResets) {
     }
   };
   {
-    // 500 a second are fine for as long as one likes, also after a burst.
+    // 500 per second are always allowed, also after a burst.
     Connection connection(*this);
     cancel(connection, 2000);
     now_ += seconds(2);
@@ -251,14 +251,15 @@ TEST_F(Http2GuardTest, BoundsResets) {
     EXPECT_EQ(connection.to_server, "");
   }
   {
-    // Those of the server count, unless they only say that it needs no more of a request.
+    // Resets by the server count, unless they only mean that it does not need the rest of a
+    // request.
     Connection connection(*this);
     for (int i = 0; i < 3000; ++i) connection.Server(Reset(1, NGHTTP2_NO_ERROR));
     EXPECT_FALSE(connection.guard.closed());
     for (int i = 0; i < 2001; ++i) connection.Server(Reset(1, NGHTTP2_REFUSED_STREAM));
     EXPECT_TRUE(connection.guard.closed());
   }
-  // The connections of one address together.
+  // The connections of one address share the limit.
   const auto peer = std::make_shared<PeerLimits>("127.0.0.2", kMemory);
   std::vector<std::unique_ptr<Connection>> connections;
   for (int i = 0; i < 4; ++i) {
@@ -299,7 +300,7 @@ TEST_F(Http2GuardTest, ReservesMessagesUntilTheServerHasReadThem) {
   EXPECT_GE(memory_.reserved(), declared);
   connection.Server(WindowUpdate(1, 1));
   EXPECT_EQ(memory_.reserved(), 0);
-  // A message that is under way stays reserved; the one before it does not.
+  // An incomplete message stays reserved; the complete one before it does not.
   connection.Client(Data(1, Message(5000) + Prefix(300)));
   connection.Server(Data(1, Message(1)));
   EXPECT_GE(memory_.reserved(), 300);
@@ -325,7 +326,8 @@ TEST_F(Http2GuardTest, SharesTheMemoryAmongConnectionsAndPeers) {
     return calls - 1;
   };
   std::vector<std::unique_ptr<Connection>> connections;
-  // An eighth of 64 MiB, less what frames take, for a connection; half for an address.
+  // The limit of a connection is an eighth of 64 MiB minus the overhead of frames; that of an
+  // address is half.
   int of_address = 0;
   for (int i = 0; i < 5; ++i) {
     connections.push_back(std::make_unique<Connection>(*this));
@@ -339,7 +341,7 @@ TEST_F(Http2GuardTest, SharesTheMemoryAmongConnectionsAndPeers) {
   EXPECT_EQ(ended.fields.at("grpc-status"), "8");
   EXPECT_EQ(ended.reason, "CALL_MEMORY_EXHAUSTED");
   EXPECT_TRUE(ended.retry);
-  // Other addresses, until the budget is used up.
+  // Other addresses use up the budget.
   int calls = of_address;
   for (const char* address : {"127.0.0.2", "127.0.0.3"}) {
     const auto peer = std::make_shared<PeerLimits>(address, kMemory / 2);
@@ -373,7 +375,7 @@ TEST_F(Http2GuardTest, EndsACallWhoseClientReadsNothing) {
   connection.Server(Headers(5, Literal(":status", "200")) + Data(5, std::string(100, 'd')));
   connection.Clear();
   connection.Pass(seconds(50));
-  // A slow reader: gRPC uses what the client allows at once.
+  // A slow reader: gRPC immediately uses the window that the client allows.
   connection.Client(WindowUpdate(5, 10));
   connection.Server(Data(5, "0123456789"));
   connection.Clear();
@@ -389,7 +391,7 @@ TEST_F(Http2GuardTest, EndsACallWhoseClientReadsNothing) {
   EXPECT_EQ(connection.guard.open_calls(), 2);
   connection.Pass(seconds(10));
   EXPECT_EQ(connection.guard.open_calls(), 1);
-  // Nothing waits for the last one.
+  // No bytes are waiting for the last call.
   connection.Pass(seconds(600));
   EXPECT_EQ(connection.guard.open_calls(), 1);
   EXPECT_EQ(CallsEnded(CallEnd::kClientReadsNothing), 2);
@@ -416,7 +418,7 @@ TEST_F(Http2GuardTest, EndsAMessageThatStaysIncomplete) {
   connection.Client(Headers(1, Request()) + Headers(3, Request()) + Headers(5, Request()) +
                     Headers(7, Request()));
   connection.Client(Data(1, Prefix(10)) + Data(3, std::string(1, '\0')) + Data(5, Message(10)));
-  // The server holds the client of this one back.
+  // The server makes the client of this call wait.
   connection.Client(Data(7, Prefix(kMaxMessage)));
   for (int i = 0; i < 4; ++i) connection.Client(Data(7, std::string(16000, 'm')));
   connection.Client(Data(7, std::string(65535 - 5 - 64000, 'm')));
@@ -481,7 +483,7 @@ TEST_F(Http2GuardTest, DrainsWhenTheLastCallHasEnded) {
   EXPECT_EQ(connection.guard.open_calls(), 1);
   connection.Server(Headers(1, Literal("grpc-status", "0"), NGHTTP2_FLAG_END_STREAM));
   EXPECT_TRUE(connection.guard.closed());
-  // A client that does not answer gRPC's first GOAWAY.
+  // A client that ignores gRPC's first GOAWAY.
   Connection idle(*this);
   idle.Client(Headers(1, Request()) + Reset(1));
   idle.guard.BeginDrain(now_, idle.output);

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The answer to these bytes, as the endpoint gives it; none if it closes the connection.
+// Returns the endpoint's response to these bytes, or nothing if it closes the connection.
 std::optional<HttpResponse> Answer(const std::string& bytes, bool restricted = false) {
   HttpParser parser;
   LimitRequest(parser);
@@ -77,7 +77,7 @@ TEST(HttpAnswerTest, IsReadyWhileItServesAndItsStoreAcceptsWrites) {
   EXPECT_THAT(health.Unready(), HasSubstr("the store is damaged"));
   health.StartDraining();
   EXPECT_EQ(health.Unready(), "draining");
-  // A recovery that ends meanwhile serves no calls.
+  // If a recovery ends after the drain has begun, no calls are served.
   EXPECT_FALSE(health.StartServing());
 }
 

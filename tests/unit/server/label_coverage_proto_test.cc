@@ -33,7 +33,7 @@ ModelDeclaration Declaration() {
 TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
-  // 3 k and 7 k mod 100 go through all classes; many classes miss as many.
+  // 3 k and 7 k mod 100 cover all classes; many classes have equal numbers of missing labels.
   for (const std::size_t with_predictions : {std::size_t{0}, std::size_t{7}, kClasses}) {
     auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
     for (std::size_t k = 0; k < with_predictions; ++k) {
@@ -81,13 +81,13 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   EXPECT_FALSE(none.has_unknown_rate());
   EXPECT_TRUE(none.warnings().empty());
 
-  // Of 20 labels that were not repeated.
+  // 20 labels that were not repeated.
   coverage.predictions = 40;
   coverage.matured = 10;
   coverage.missing = 4;
   coverage.labelled = 13;
   coverage.labels = {.matched = 12, .repeated = 9, .conflicting = 1, .late = 2, .unknown = 4};
-  // One that nothing has matured of, and one of 10 labels.
+  // A class without matured predictions, and one with 10 labels.
   (*classes)[3] = {.pending = {20, 0}};
   (*classes)[7] = {.pending = {10, 3}, .matured = 8, .missing = 4, .late = 2, .conflicting = 1};
   v1::LabelCoverage proto;
@@ -122,7 +122,7 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   pool.Stop();
 }
 
-// Of a model whose predictions are of these classes alone.
+// Describes a model whose predictions are of these classes only.
 v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
   ThreadPool pool("writer", 1);
   Model model(1, Declaration(), {}, 10, pool, nullptr);
@@ -155,7 +155,8 @@ TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsInAnyCase) {
 }
 
 TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyIfTheyDifferSubstantially) {
-  // Half a point, of so many that it is certain; and a class of too few to say.
+  // A difference of half a point with so many predictions that it is certain, and a class with too
+  // few predictions.
   v1::LabelCoverage proto = Describe({{.predictions = 10000000, .missing = 500000},
                                       {.predictions = 10000000, .missing = 550000},
                                       {.predictions = 1, .missing = 1}});

@@ -75,13 +75,13 @@ TEST_F(ListenerTest, ContinuesAfterAnException) {
 }
 
 TEST_F(ListenerTest, ContinuesAfterTheProcessHadNoDescriptors) {
-  // The warning tells that the listener has failed to accept.
+  // The warning shows that the listener has failed to accept.
   const auto log = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1);
   const auto logger_before = spdlog::default_logger();
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", log));
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  // The client has a descriptor already; the connection gets none.
+  // The client already has a descriptor; none is left for the accepted connection.
   const int client = socket(AF_INET, SOCK_STREAM, 0);
   ASSERT_GE(client, 0);
   clients_.push_back(client);

@@ -36,7 +36,7 @@ class LogFilesTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  // A frame of these batches.
+  // Writes a frame with these batches.
   void Write(const std::vector<std::string>& batches) {
     for (const std::string& data : batches) {
       log_->Append(7, 1000 + static_cast<std::int64_t>(data.size()), data);
@@ -45,7 +45,7 @@ class LogFilesTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  // Its ids and their data.
+  // Returns the ids and the data of all batches.
   std::vector<std::string> Read() const {
     std::vector<std::string> read;
     for (const LogFiles::Extent& extent : log_->extents()) {
@@ -67,7 +67,7 @@ class LogFilesTest : public ::testing::Test {
     name << "log-" << std::hex << std::setw(16) << std::setfill('0') << first;
     return folder_.path() / name.str();
   }
-  // Ids of the first batches of the segments.
+  // Returns the first batch ids of the segments.
   [[nodiscard]] std::vector<std::int64_t> Segments() const {
     std::vector<std::int64_t> firsts;
     for (const LogFiles::Extent& extent : log_->extents()) firsts.push_back(extent.first_log_id);
@@ -85,14 +85,14 @@ class LogFilesTest : public ::testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // In place, so that the test takes no disk space anew each time.
+  // Overwrites in place, so that the test does not allocate disk space each time.
   static void Overwrite(const std::filesystem::path& path, std::uint64_t at,
                         const std::string& bytes) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));
     file << bytes;
   }
-  // Notes how far the log has come, as the store does, and closes it.
+  // Records the position of the log, as the store does, and closes it.
   void Close(bool clean) {
     log_->Mark(mark_);
     mark_.clean = clean;
@@ -113,7 +113,7 @@ TEST_F(LogFilesTest, ContainsExactlyTheCommittedData) {
   EXPECT_EQ(*log_->ReadBatch(44), "taken back");
   log_->Rollback();
   EXPECT_EQ(log_->appended_bytes(), 0U);
-  // Nothing is no frame.
+  // A frame without batches is not written.
   ASSERT_TRUE(log_->Commit().ok());
   Write({"dddd"});
   EXPECT_EQ(*log_->ReadBatch(43), "ccc");
@@ -155,7 +155,7 @@ TEST_F(LogFilesTest, AFileTooSmallForItsFirstFrameIsReplaced) {
   EXPECT_THAT(Read(), ElementsAre("1:" + large, "2:y"));
 }
 
-// What any process that ended, or disk that lost its newest writes, may leave.
+// The state that any process that ended, or any disk that lost its newest writes, may leave.
 TEST_F(LogFilesTest, AnyPrefixOfTheBytesIsAPrefixOfTheFrames) {
   Open();
   std::mt19937 random(1);
@@ -165,7 +165,7 @@ TEST_F(LogFilesTest, AnyPrefixOfTheBytesIsAPrefixOfTheFrames) {
   for (int frame = 0; frame < 6; ++frame) {
     std::vector<std::string> data;
     for (std::size_t i = 0; i <= random() % 3; ++i) {
-      // Zeros at the end are as what was never written.
+      // Zeros at the end look like bytes that were never written.
       data.push_back(std::string(random() % 60, static_cast<char>('a' + frame)) +
                      std::string(random() % 20, '\0'));
       all.push_back(std::to_string(all.size() + 1) + ":" + data.back());
@@ -182,7 +182,7 @@ TEST_F(LogFilesTest, AnyPrefixOfTheBytesIsAPrefixOfTheFrames) {
     const std::string kept = bytes.substr(0, length) + std::string(kSegment - length, '\0');
     std::ofstream(PathOf(1), std::ios::binary) << kept;
     Open();
-    // A frame whose missing end is zeros anyway is whole.
+    // A frame whose missing end consists of zeros is complete.
     std::size_t frames = 0;
     while (frames + 1 < ends.size() &&
            kept.compare(0, ends[frames + 1], bytes, 0, ends[frames + 1]) == 0) {
@@ -193,7 +193,7 @@ TEST_F(LogFilesTest, AnyPrefixOfTheBytesIsAPrefixOfTheFrames) {
                     all.begin(), all.begin() + static_cast<std::ptrdiff_t>(batches[frames])))
         << length;
     if (length % 7 == 0) {
-      // It goes on from there, over what is left of the other frame.
+      // The log continues from there, over the remains of the other frame.
       Write({"new"});
       Open();
       ASSERT_EQ(Read().size(), batches[frames] + 1) << length;
@@ -213,14 +213,14 @@ TEST_F(LogFilesTest, DamageBeforeTheEndIsFound) {
   for (std::uint64_t at = ends[0]; at < ends[2]; ++at) {
     Flip(PathOf(1), at);
     const absl::Status status = TryOpen();
-    // Where a frame is filled up too.
+    // Also in the padding of a frame.
     ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << at << " " << status;
     ASSERT_THAT(std::string(status.message()),
                 HasSubstr(at < ends[1] ? "batches from 1 on cannot be read, but 2 can"
                                        : "batches from 2 on cannot be read, but 3 can"));
     Flip(PathOf(1), at);
   }
-  // The newest may not have been written to the end.
+  // The newest frame may be incomplete.
   for (std::uint64_t at = ends[2]; at < ends[3]; ++at) {
     Flip(PathOf(1), at);
     Open();
@@ -273,7 +273,7 @@ TEST_F(LogFilesTest, AnInterruptedCreationOrRemovalIsCompleted) {
   Write({std::string(kSegment / 2, 'x')});
   log_.reset();
   std::ofstream(folder() + "/log.new") << "half a file";
-  // Its removal is noted, but it is still there.
+  // Its removal is recorded, but the file still exists.
   Open(2);
   EXPECT_THAT(Segments(), ElementsAre(2));
   EXPECT_FALSE(std::filesystem::exists(PathOf(1)));
@@ -282,7 +282,7 @@ TEST_F(LogFilesTest, AnInterruptedCreationOrRemovalIsCompleted) {
 
 TEST_F(LogFilesTest, AReusedFileContainsNoOldBatches) {
   Open();
-  // Frames of one size: those of before stand where the new ones go.
+  // Frames of equal size: the old ones are where the new ones are written.
   const std::string quarter(kSegment / 5, 'x');
   std::int64_t id = 0;
   for (int i = 0; i < 8; ++i) Write({quarter + std::to_string(++id)});
@@ -294,7 +294,7 @@ TEST_F(LogFilesTest, AReusedFileContainsNoOldBatches) {
   Write({quarter + std::to_string(++id)});
   EXPECT_FALSE(std::filesystem::exists(folder() + "/log.spare"));
   EXPECT_THAT(Segments(), ElementsAre(5, 9));
-  // Here a frame of before is whole.
+  // Here an old frame is complete.
   Open(5);
   EXPECT_EQ(log_->next_log_id(), 10);
   EXPECT_EQ(Read().size(), 5U);
@@ -362,8 +362,8 @@ TEST_F(LogFilesTest, ExtentsCanBeReadAlone) {
   EXPECT_EQ(LogFiles::ReadExtent(extents[0], visit).code(), absl::StatusCode::kDataLoss);
 }
 
-// Every bit of a file of the log, after the server stopped or was killed: what is read is what was
-// written, or all but a last frame of which the log tells, or it is an error.
+// Flips every bit of a log file, after a stop or a kill. The batches that are read are those that
+// were written, or all but those of a last frame that is reported; otherwise there is an error.
 TEST_F(LogFilesTest, NoChangedBitChangesWhatIsRead) {
   segment_bytes_ = 4096;
   Open();
@@ -379,7 +379,7 @@ TEST_F(LogFilesTest, NoChangedBitChangesWhatIsRead) {
   int tails = 0;
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     const std::size_t at = bit / 8;
-    // Far behind the end, one bit stands for many.
+    // Far behind the end, one bit represents many.
     if (at > end + kTerminatorBytes && bit % 511 != 0) continue;
     Overwrite(PathOf(1), at, std::string(1, static_cast<char>(bytes[at] ^ (1 << (bit % 8)))));
     for (const bool clean : {false, true}) {
@@ -405,7 +405,7 @@ TEST_F(LogFilesTest, NoChangedBitChangesWhatIsRead) {
   EXPECT_GT(tails, 1000);
 }
 
-// What a failing disk or a power cut makes of a last frame: zeros, or any part of it.
+// What a failing disk or a power cut may make of a last frame: zeros, or any part of it.
 TEST_F(LogFilesTest, AMissingLastFrameIsReported) {
   Open();
   Write({"first"});
@@ -427,21 +427,21 @@ TEST_F(LogFilesTest, AMissingLastFrameIsReported) {
     EXPECT_TRUE(log_->tail()->was_durable);
     Overwrite(PathOf(1), 0, bytes);
   }
-  // More than the last frame is damage.
+  // Damage to more than the last frame is an error.
   Overwrite(PathOf(1), last - 8, std::string(end - last + 8, '\0'));
   const absl::Status more = TryOpen();
   EXPECT_EQ(more.code(), absl::StatusCode::kDataLoss) << more;
   EXPECT_THAT(std::string(more.message()),
               HasSubstr("batches 2 to 4 of the log were written but cannot be read"));
   Overwrite(PathOf(1), 0, bytes);
-  // After a proper stop, the frame had been written.
+  // After a proper stop, the frame must have been written.
   mark_.clean = true;
   Overwrite(PathOf(1), last, std::string(end - last, '\0'));
   const absl::Status stopped = TryOpen();
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDataLoss) << stopped;
   EXPECT_THAT(std::string(stopped.message()),
               HasSubstr("ends before batch 3 of the log, but it ended before batch 5"));
-  // The mark of a power cut may be older than the log.
+  // After a power cut, the mark may be older than the log.
   mark_ = {.id = mark_.id, .newest_segment = 1, .last_frame_log_id = 1, .end_log_id = 2};
   Open();
   EXPECT_EQ(log_->tail(), std::nullopt);
@@ -472,7 +472,7 @@ TEST_F(LogFilesTest, RemainsOfALastFrameAreFound) {
     }
     return found;
   };
-  // In the frame's header; in the data of the second batch; in the hash of the third.
+  // In the frame's header, in the data of the second batch, and in the hash of the third.
   EXPECT_THAT(intact(last), ElementsAre("2:second", "3:third", "4:fourth"));
   EXPECT_THAT(intact(last + 48 + 40 + 32), ElementsAre("2:second", "3:damaged uhird", "4:fourth"));
   EXPECT_THAT(intact(last + 48 + 40 + 40 + 24),
@@ -490,11 +490,11 @@ TEST_F(LogFilesTest, NewDataIsDistinguishedFromOldData) {
   Write({"small"});
   const std::uint64_t end = log_->extents().back().end;
   Close(false);
-  // A frame of before, cut by the new one, stands behind.
+  // An old frame, truncated by the new one, is behind it.
   EXPECT_NE(BytesOf(PathOf(9)).substr(end + kTerminatorBytes, 64), std::string(64, '\0'));
   Open(5);
   EXPECT_EQ(log_->tail(), std::nullopt);
-  // Anything that is written after it is told.
+  // Anything that is written behind the end is reported.
   Overwrite(PathOf(9), end + kTerminatorBytes - 1, "x");
   Open(5);
   ASSERT_TRUE(log_->tail().has_value());
@@ -505,7 +505,7 @@ TEST_F(LogFilesTest, NewDataIsDistinguishedFromOldData) {
 TEST_F(LogFilesTest, LeftoversAreNeverRead) {
   Open();
   Write({std::string(kSegment / 2, 'x')});
-  // A segment is made in the file that is kept for it, whatever that holds.
+  // A segment is created in the file that is kept for reuse, whatever it contains.
   std::ofstream(folder() + "/log.spare", std::ios::binary) << std::string(kSegment, '\xff');
   Write({std::string(kSegment / 2, 'y')});
   EXPECT_FALSE(std::filesystem::exists(folder() + "/log.spare"));
@@ -549,15 +549,15 @@ TEST_F(LogFilesTest, FilesInTheWrongPlaceAreNamed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
   };
-  // The newest is missing.
+  // The newest segment is missing.
   std::filesystem::rename(PathOf(3), kept);
   expect(PathOf(3).string() + " is missing: the log ends with " + PathOf(2).string());
-  // One is copied to its name.
+  // Another one is copied to its name.
   std::filesystem::copy_file(PathOf(2), PathOf(3));
   expect(PathOf(3).string() + " begins with batch 2 of the log, but its name says 3");
   std::filesystem::remove(PathOf(3));
   std::filesystem::rename(kept, PathOf(3));
-  // Two are swapped.
+  // Two segments are swapped.
   std::filesystem::rename(PathOf(1), kept);
   std::filesystem::rename(PathOf(2), PathOf(1));
   std::filesystem::rename(kept, PathOf(2));
@@ -585,8 +585,7 @@ TEST_F(LogFilesTest, AFileOfAnotherStoreIsNamedAndKept) {
   log_.reset();
   std::filesystem::copy_file(kept, PathOf(1), std::filesystem::copy_options::overwrite_existing);
   const std::string message = PathOf(1).string() + " belongs to another store; ";
-  // In the place of a file that is needed, of one that is being removed, and of one that is
-  // verified.
+  // In the place of a needed file, of one that is being removed, and of one that is verified.
   for (const absl::Status& status :
        {TryOpen(1), TryOpen(2),
         LogFiles::ReadExtent(extent, [](const StoredBatch& /*batch*/, bool /*needed*/) {

@@ -31,7 +31,7 @@ TEST(LogRetentionTest, KeepsTheWindow) {
   retention.Add(1, 4);
   retention.Add(2, 4);
   retention.Add(3, 4);
-  // Without the first there would be 8.
+  // Without the first snapshot there would be 8.
   EXPECT_THAT(Snapshot(retention), IsEmpty());
   retention.Add(4, 3);
   EXPECT_THAT(Snapshot(retention), ElementsAre(1));
@@ -83,7 +83,7 @@ TEST(LogRetentionTest, CoveredBatchesAreNeededOnlyForTheWindow) {
   retention.AddOld(4, 1);
   EXPECT_THAT(retention.TakeUnneededOld(), ElementsAre(1));
   EXPECT_EQ(retention.first_log_id(), 3);
-  // The window as of the snapshot is needed until there is another.
+  // The window at the time of the snapshot is needed until there is another one.
   retention.Add(5, 10);
   retention.Add(6, 0);
   EXPECT_THAT(retention.TakeUnneededOld(), IsEmpty());
@@ -116,7 +116,7 @@ TEST(LogRetentionTest, ASnapshotIsDueSomeTimeAfterTheFirstBatchItDoesNotCover) {
   retention.Add(3, 0);
   EXPECT_EQ(retention.SnapshotDueAt(kNow + 3 * kSecond), LogRetention::kNever);
   EXPECT_TRUE(retention.unstored());
-  // While the one before was under way.
+  // While the previous snapshot was being written.
   retention.EndSnapshot(true);
   EXPECT_EQ(retention.SnapshotDueAt(kNow + 9 * kSecond),
             kNow + 3 * kSecond + LogRetention::kSnapshotInterval);

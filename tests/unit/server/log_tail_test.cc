@@ -20,7 +20,7 @@ std::string DataOf(const std::string& producer) {
   return row.SerializeAsString();
 }
 
-// As rows were before LogRow.
+// Returns a row in the format before LogRow.
 std::string OldDataOf(const std::string& producer) {
   store::v1::LoggedBatch logged;
   logged.add_probabilities(0.25);
@@ -38,7 +38,7 @@ TEST(DescribeTailTest, NamesTheBatchesAndTheirProducers) {
   const std::string second = OldDataOf("second\n");
   tail.batches = {{.model_id = 7, .data = DataOf("first")},
                   {.model_id = 7, .data = DataOf("first")},
-                  // It ends within the field that follows the producer.
+                  // The data ends within the field after the producer.
                   {.model_id = 8, .data = second.substr(0, second.size() - 1)},
                   {.model_id = 7, .data = "\xff\xff"}};
   const std::string text = Describe(tail);

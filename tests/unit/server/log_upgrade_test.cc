@@ -36,7 +36,7 @@ void AppendNumber(std::uint64_t number, std::string& bytes) {
 
 using Frames = std::vector<std::vector<std::string>>;
 
-// A file of version 1, as calibd wrote it for formats up to 3.
+// Returns a file of version 1, as calibd wrote it for formats up to 3.
 std::string OldSegment(std::int64_t first_log_id, const Frames& frames) {
   std::string bytes = "clbadlog";
   for (const std::uint64_t number :
@@ -81,7 +81,7 @@ class LogUpgradeTest : public ::testing::Test {
     return {"1:a", "2:", "3:ccc", "4:" + std::string(500, 'd'), "5:e", "6:ff", "7:ggg", "8:h"};
   }
 
-  // What the log holds.
+  // Returns the contents of the log.
   [[nodiscard]] std::vector<std::string> Read(std::int64_t first_log_id = 1) const {
     auto log = LogFiles::Open(
         folder(),
@@ -126,7 +126,7 @@ TEST_F(LogUpgradeTest, KeepsEveryBatch) {
   ASSERT_TRUE(Upgrade().ok());
   EXPECT_EQ(Read(), ThreeSegments());
   const std::string bytes = BytesOf(4);
-  // What was rewritten is left alone.
+  // Rewritten files are skipped.
   ASSERT_TRUE(Upgrade().ok());
   EXPECT_EQ(BytesOf(4), bytes);
   EXPECT_EQ(Read(), ThreeSegments());
@@ -190,7 +190,7 @@ TEST_F(LogUpgradeTest, AnUnneededOldFileIsNotUpgraded) {
 TEST_F(LogUpgradeTest, AFullDiskChangesNothing) {
   WriteThreeSegments();
   const std::string bytes = BytesOf(1);
-  // A file that may not grow is as a full disk.
+  // A file that may not grow is like a full disk.
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlimit small{.rlim_cur = 100, .rlim_max = limit.rlim_max};
@@ -209,7 +209,7 @@ TEST_F(LogUpgradeTest, AFullDiskChangesNothing) {
 class KilledLogUpgradeTest : public LogUpgradeTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(KilledLogUpgradeTest, Continues) {
-  // The process that ends is this test, started once more, on the folder of the first.
+  // The process that ends is this test, started again on the folder of the first one.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   constexpr char kFolder[] = "CALIBD_TEST_FOLDER";
   if (std::getenv(kFolder) == nullptr) {
@@ -225,7 +225,7 @@ TEST_P(KilledLogUpgradeTest, Continues) {
       },
       ::testing::KilledBySignal(SIGKILL), "");
   unsetenv(kFolder);
-  // The end comes before and after each file gets its name.
+  // The process ends before and after each file gets its name.
   constexpr std::size_t kVersion = 8;
   EXPECT_EQ(BytesOf(1)[kVersion], GetParam() > 1 ? 2 : 1);
   EXPECT_EQ(BytesOf(4)[kVersion], GetParam() > 3 ? 2 : 1);

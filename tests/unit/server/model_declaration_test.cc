@@ -98,7 +98,7 @@ TEST(ModelDeclarationTest, StaleAfterIsAtLeastTwiceTheGraceByDefault) {
 }
 
 TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared) {
-  // The evidence of 1000 classes takes more than a quarter of 8 MiB.
+  // The evidence of 1000 classes needs more than a quarter of 8 MiB.
   v1::Model model = Declared(1000);
   const std::size_t memory = std::size_t{8} << 20;
   const auto unwatched = CheckDeclaration(model, memory);
@@ -112,7 +112,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared)
   EXPECT_LE(StateMemory(*watched), memory);
   EXPECT_LT(watched->window, unwatched->window);
 
-  // As many groups as a quarter holds.
+  // As many groups as fit into a quarter of the memory.
   model.set_class_count(100);
   model.mutable_monitoring()->set_group_tag("region");
   const auto grouped = CheckDeclaration(model, memory);
@@ -128,7 +128,7 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared)
   model.set_window(10);
   EXPECT_THAT(Refusal(model, memory), HasSubstr("model.monitoring of 100 classes takes "));
 
-  // One that was stored before monitoring, with a window that leaves no room.
+  // A model that was stored before monitoring existed, with a window that leaves no room.
   v1::Model full = Declared();
   full.set_window(5000);
   full.mutable_monitoring()->set_disabled(true);
@@ -208,7 +208,7 @@ TEST(ModelDeclarationTest, KernelsRulesAndLensesSurviveARoundTrip) {
     EXPECT_FALSE(*declaration == *CheckDeclaration(Declared(3), kMemory));
   }
   EXPECT_EQ(CheckDeclaration(models[0], kMemory)->warmup, 30);
-  // Neither has anything to choose from predictions.
+  // Neither chooses anything from predictions.
   EXPECT_EQ(CheckDeclaration(models[2], kMemory)->warmup, 0);
   EXPECT_EQ(CheckDeclaration(models[3], kMemory)->warmup, 0);
 }
@@ -254,7 +254,7 @@ TEST(ModelDeclarationTest, DefaultsShrinkToTheMemoryOfOneModel) {
 TEST(ModelDeclarationTest, MonitoringIsDisabledIfItDoesNotFitUnlessItIsDeclared) {
   for (const int class_count : {60000, 100000}) {
     v1::Model model = Declared(class_count);
-    // As calibctl sends it when no option is given.
+    // What calibctl sends without options.
     model.mutable_monitoring();
     const auto unwatched = CheckDeclaration(model, kMemory);
     ASSERT_TRUE(unwatched.ok()) << unwatched.status();
@@ -290,7 +290,7 @@ TEST(ModelDeclarationTest, DefaultMaxPendingFollowsTheDiskOfOneModel) {
     EXPECT_LE(declaration->max_pending * each, kDisk / 4);
     EXPECT_GT((declaration->max_pending + 1) * each, kDisk / 4);
     EXPECT_LE(DiskUse(*declaration), kDisk);
-    // What it declares is stored, and stays whatever the limit is later.
+    // The declaration is stored and stays valid, whatever the limit is later.
     const auto stored = CheckStoredDeclaration(ToProto(*declaration), kMemory);
     ASSERT_TRUE(stored.ok()) << stored.status();
     EXPECT_EQ(*stored, *declaration);
@@ -316,7 +316,7 @@ TEST(ModelDeclarationTest, ErrorsNameAMaxPendingThatFits) {
     std::size_t memory;
     std::size_t disk;
   };
-  // What is short: the disk; the disk, once the memory has made the window smaller; the memory.
+  // The limiting resource: the disk; the disk, after the memory has reduced the window; the memory.
   for (const Limits& limits :
        {Limits{2000, kMemory, kDisk}, Limits{1000, kMemory, kDisk / 2},
         Limits{10, std::size_t{64} << 20, kDisk}, Limits{1000, std::size_t{128} << 20, kDisk}}) {
@@ -402,7 +402,7 @@ TEST(ModelDeclarationTest, ErrorsNameFieldValueAndExpectation) {
               }),
               HasSubstr("model.kernel.matrix.terms[0].matrix has 0 values, expected 10 x 10"));
   EXPECT_THAT(RefusalAfter([](auto& m) {
-                // Nothing of 100000 x 100000 is taken before this is found out.
+                // The error is found before memory for 100000 x 100000 is allocated.
                 m.set_class_count(100000);
                 m.mutable_kernel()->mutable_matrix()->add_terms()->set_bandwidth(1);
               }),
@@ -443,7 +443,7 @@ TEST(ModelDeclarationTest, ClassNamesAreDistinctAndPrintable) {
   EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] has U+000A at byte 1"));
   model.set_class_names(1, "a\u202eb");
   EXPECT_THAT(Refusal(model), HasSubstr("model.class_names[1] has U+202E at byte 1"));
-  // A store may have one from a time in which it was allowed.
+  // A store may contain such a declaration from a time when it was allowed.
   EXPECT_TRUE(CheckStoredDeclaration(model, kMemory).ok());
 }
 

@@ -26,7 +26,7 @@ constexpr std::size_t kClasses = 3;
 
 Alarm::Time At(std::int64_t second) { return Alarm::Time(std::chrono::seconds(second)); }
 
-// The first alarm.
+// Acknowledges the first alarm.
 void Acknowledge(Model& model, const std::string& note, Alarm::Time time) {
   model.strand_state().Apply(
       testing::RowOf(AcknowledgedRow{.alarm_id = 1, .note = note}), 0,
@@ -55,7 +55,7 @@ ModelDeclaration Watched(std::size_t warmup = 0) {
   return declaration;
 }
 
-// A monitor that sees rows as a model's does, without the model.
+// A monitor that gets rows like a model's monitor, but without the model.
 class MonitorTest : public ::testing::Test {
  protected:
   void Begin() { monitor_.Begin(monitor_.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {}); }
@@ -169,7 +169,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_TRUE(evidence.skce_lower_bound.has_value());
   EXPECT_EQ(evidence.family_share, at_alarm.evidence.family_share);
   EXPECT_FALSE(evidence.acknowledge_time.has_value());
-  // Which row it was does not hang on the batches.
+  // The row at which the alarm is raised does not depend on the batches.
   ModelMonitor at_once{monitoring_, kClasses, 300};
   at_once.Begin(at_once.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
   at_once.Add(bad.view(), {});
@@ -184,7 +184,7 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   EXPECT_EQ(drift.observation, drift_at);
   EXPECT_DOUBLE_EQ(drift.threshold, std::log10(1e6 + 1));
 
-  // Good data take nothing back.
+  // Good data does not withdraw the alarm.
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 2000), 100);
   ASSERT_EQ(monitor_.Snapshot().alarms->size(), 2U);
   EXPECT_EQ(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->observation, evidence_at);
@@ -203,7 +203,7 @@ TEST_F(MonitorTest, MiscalibratedClassesAreRejectedAndShown) {
     EXPECT_EQ(one.log10_e_value, expected.Log10EValue(one.index));
     EXPECT_TRUE(one.rejected);
   }
-  // The state goes on with the same bits.
+  // The restored state continues with the same bits.
   store::v1::MonitorState stored;
   monitor_.Save(stored);
   ModelMonitor restored(monitoring_, kClasses, 300);
@@ -214,8 +214,8 @@ TEST_F(MonitorTest, MiscalibratedClassesAreRejectedAndShown) {
 }
 
 TEST_F(MonitorTest, ARejectedClassIsShownEvenIfItsFrequencyIsRight) {
-  // Of seven classes the first is predicted too boldly, and comes as often as predicted; the others
-  // deviate by chance.
+  // The predictions of the first of seven classes are too bold, but its frequency is as predicted;
+  // the others deviate by chance.
   constexpr std::size_t kM = 7;
   ModelMonitor monitor(monitoring_, kM, 300);
   monitor.Begin(monitor.Prepare(*Kernel::ExponentialTotalVariation(0.5), 1), {});
@@ -224,7 +224,7 @@ TEST_F(MonitorTest, ARejectedClassIsShownEvenIfItsFrequencyIsRight) {
   for (int i = 0; i < 1200; ++i) {
     const bool bold = i % 2 == 0;
     set.probabilities.push_back(bold ? 0.94 : 0.04);
-    // .7 of the time where .94 is said, and .3 where .04 is.
+    // .7 of the time if .94 is predicted, and .3 of the time if .04 is predicted.
     const bool comes = bold ? i % 20 < 14 : i % 20 > 13;
     for (std::size_t k = 1; k < kM; ++k) set.probabilities.push_back((bold ? 0.06 : 0.96) / 6);
     set.labels.push_back(comes ? 0 : 1 + i / 2 % 5);
@@ -267,7 +267,7 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   EXPECT_EQ(snapshot.watch->reading.maximum.log_value, 0);
   EXPECT_EQ(snapshot.watch->reliability.Total().count, 0);
 
-  // Neither again nor an unknown one.
+  // A second acknowledgement and an unknown alarm change nothing.
   monitor_.Acknowledge(1, "again", At(2000), observations_);
   monitor_.Acknowledge(77, "", At(2000), observations_);
   EXPECT_EQ(monitor_.Snapshot().FindAlarm(1)->note, "retrained");
@@ -281,7 +281,7 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
       *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses));
   process->Add(good.view());
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, process->Read().evidence.log10_e_value);
-  // And a new one may come.
+  // A new alarm can be raised.
   Send(DrawFrom(GeneratorSpec::M3(kClasses), 2000), 100);
   ASSERT_NE(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence), nullptr);
   EXPECT_GT(monitor_.Snapshot().FindActive(Alarm::Kind::kEvidence)->id, 1);
@@ -300,7 +300,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledge
   MonitorSnapshot snapshot = monitor_.Snapshot();
   EXPECT_EQ(snapshot.FindActive(Alarm::Kind::kDrift), nullptr);
   EXPECT_NEAR(snapshot.watch->reading.drift.shiryaev_roberts.log10_now, 0, 1e-12);
-  // The evidence goes on.
+  // The evidence continues.
   EXPECT_EQ(snapshot.watch->reading.count, before.count);
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, before.evidence.log10_e_value);
   const std::size_t alarms = snapshot.alarms->size();
@@ -313,7 +313,7 @@ TEST_F(MonitorTest, DriftAfterManyGoodObservationsRaisesOneAlarmUntilAcknowledge
 TEST_F(MonitorTest, KeepsTheNewestAndTheActiveAlarms) {
   Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 100);
-  // The drift alarm that comes with the first stays active all the time.
+  // The drift alarm that is raised with the first evidence alarm stays active all the time.
   std::int64_t acknowledged = 0;
   for (int i = 0; i < 120; ++i) {
     Send(bad, 100);
@@ -332,7 +332,7 @@ TEST_F(MonitorTest, KeepsTheNewestAndTheActiveAlarms) {
   EXPECT_EQ(snapshot.FindAlarm(1), nullptr);
 }
 
-// Rows with group values, in batches that carry one value a row, one for all, or none.
+// Rows with group values, in batches with one value per row, one for all rows, or none.
 class GroupTest : public ::testing::Test {
  protected:
   static ModelDeclaration Grouped(std::size_t warmup, std::size_t max_groups) {
@@ -347,14 +347,14 @@ class GroupTest : public ::testing::Test {
     std::uint64_t random = 1;
     for (std::size_t i = 0; i < 1000; ++i) {
       random = random * 6364136223846793005U + 1442695040888963407U;
-      // Runs of some rows; those from 400 on in a batch without values.
+      // Runs of some rows; the rows from 400 on are in a batch without values.
       values_.push_back(i >= 400 && i < 500   ? ""
                         : i >= 500 && i < 600 ? "b"
                                               : std::string(1, "abcde"[(random >> 40) % 5]));
     }
   }
 
-  // As one value a row, but for the batches that say it shorter.
+  // One value per row, except for batches with a shorter form.
   void Apply(Model& model, std::size_t first, std::size_t last) {
     std::vector<std::string> values(values_.begin() + static_cast<std::ptrdiff_t>(first),
                                     values_.begin() + static_cast<std::ptrdiff_t>(last));
@@ -366,7 +366,7 @@ class GroupTest : public ::testing::Test {
     model.strand_state().Decide(At(1));
   }
 
-  // The evidence of the rows from `first` on whose value is one of these.
+  // The evidence of the rows since `first` whose value is one of these.
   EvidenceReading Expected(double bandwidth, const std::vector<std::string>& values,
                            std::size_t first = 0) const {
     auto process = EvidenceProcess::Create(
@@ -389,7 +389,7 @@ TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
     std::size_t warmup;
     std::size_t batch;
   };
-  // In the last all rows of a group are gathered, more than are taken together.
+  // In the last case all rows of a group are gathered, which are more than are added together.
   for (const auto [warmup, batch] : {Case{0, 100}, {150, 100}, {0, 1000}}) {
     const double bandwidth =
         warmup == 0 ? 0.5 : *MedianBandwidth(set_.view().rows(0, warmup).probabilities, kClasses);

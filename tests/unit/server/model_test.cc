@@ -48,7 +48,7 @@ ModelDeclaration Declaration(std::size_t window, std::size_t warmup,
 
 class ModelTest : public ::testing::Test {
  protected:
-  // The state after the batches of these sizes, taken from set in order.
+  // Returns the state after batches of these sizes, taken from set in order.
   std::shared_ptr<const ModelSnapshot> StateAfter(const ModelDeclaration& declaration,
                                                   const PredictionSet& set,
                                                   const std::vector<std::size_t>& batches) {
@@ -247,7 +247,7 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   EXPECT_EQ((*waiting.classes)[1].conflicting, 1);
   EXPECT_EQ((*waiting.classes)[1].labelled(), 1);
 
-  // 0, 1 and one of 2 with their labels.
+  // The predictions of classes 0 and 1, and one of class 2, with their labels.
   MaturedRow matured;
   matured.values.probabilities = {0.5, 0.25, 0.25, 0, 1, 0, 0.25, 0.25, 0.5};
   matured.values.labels = {0, 1, 2};
@@ -316,7 +316,7 @@ TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowContinues) {
   EXPECT_FALSE(state->lenses[0].kernel.has_value());
   EXPECT_THAT(state->lenses[0].bandwidth_error, HasSubstr("fixed bandwidth"));
   EXPECT_TRUE(state->lenses[0].blocks.empty());
-  // What needs no median goes on.
+  // Lenses without a median continue.
   EXPECT_EQ(state->lenses[1].blocks[0].moments.count, 10);
   EXPECT_EQ(state->observations, 20);
   EXPECT_EQ(state->window.size(), 15U);

@@ -29,7 +29,7 @@ Options Parsed(const std::vector<const char*>& arguments) {
   return invocation == nullptr ? Options{} : invocation->options;
 }
 
-// What is printed when the arguments are refused with exit code 2.
+// Returns the output for arguments that are refused with exit code 2.
 std::string Refusal(const std::vector<const char*>& arguments) {
   ::testing::internal::CaptureStderr();
   const auto parsed = Parse(arguments);

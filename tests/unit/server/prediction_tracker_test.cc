@@ -44,7 +44,7 @@ class PredictionTrackerTest : public ::testing::Test {
     return tracker_.Label(elapsed, Ids(names), labels).counts;
   }
 
-  // Labels of the runs that mature.
+  // Returns the labels of the runs that mature.
   std::vector<std::vector<std::int32_t>> Mature(seconds elapsed, std::size_t max_rows = 1000) {
     std::vector<std::vector<std::int32_t>> labels;
     for (const auto& run : tracker_.Mature(elapsed, max_rows).runs) labels.push_back(run.labels);
@@ -79,7 +79,7 @@ TEST_F(PredictionTrackerTest, EachLabelHasOneOutcome) {
   EXPECT_EQ(counts.conflicting, 1);
   EXPECT_EQ(counts.unknown, 1);
   EXPECT_EQ(counts.late, 0);
-  // Late by its age, whether Mature was called or not.
+  // Late by its age, whether or not Mature was called.
   EXPECT_EQ(Label(seconds(100), {"b"}, {1}).late, 1);
   EXPECT_THAT(Mature(seconds(100)), ElementsAre(ElementsAre(1, PredictionTracker::kNoLabel)));
   EXPECT_EQ(Label(seconds(100), {"a", "d"}, {1, 1}).late, 1);
@@ -171,12 +171,12 @@ TEST_F(PredictionTrackerTest, TooManyMaturedIdsAreForgottenEarly) {
   Add(3, seconds(100), {"k"});
   static_cast<void>(Mature(seconds(200)));
   tracker_.SetSnapshot(3);
-  // Eleven matured ids, of which ten may stay; by age the first two could go as well.
+  // Eleven matured ids, of which ten may stay; by age the first two could be forgotten.
   EXPECT_THAT(tracker_.FindUnneeded(seconds(199), 100).log_ids, ElementsAre(1));
 }
 
-// The log as the store has it, and a tracker made from it after each step must do the same
-// as the one that lived through all of it; and so must one whose last step was taken back.
+// After each step, a tracker made from the log as the store has it must behave like the one that
+// made all steps; so must one whose last step was undone.
 TEST_F(PredictionTrackerTest, AStartRestoresIt) {
   struct Row {
     bool labels = false;

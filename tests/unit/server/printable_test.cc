@@ -49,7 +49,7 @@ TEST(PrintableTest, NamesTheCodePointAndItsPlace) {
 }
 
 TEST(PrintableTest, RefusesBytesThatAreNotUtf8) {
-  // A lone continuation, overlong forms, surrogates, too large, cut off.
+  // A lone continuation byte, overlong forms, surrogates, too large code points, truncated ones.
   for (const char* text : {"\x80", "\xff", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
                            "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3",
                            "\xe2\x82", "\xf0\x9f\x98", "\xe2\x82\x41"}) {

@@ -65,7 +65,7 @@ TEST_F(ProducerCursorsTest, AReplayAdvancesThemWithoutAGap) {
     cursors_.Advance(At(sequence, 0), static_cast<std::uint64_t>(sequence * 3));
   }
   EXPECT_EQ(*cursors_.Open("p", 4), 101);
-  // From a cursor of any moment, with some rows again that it knows.
+  // From the cursor at any time, including some rows that it already covers.
   for (const std::int64_t stored : {0, 1, 50, 99, 100}) {
     ProducerCursors replayed(1);
     ProducerCursors before(1);

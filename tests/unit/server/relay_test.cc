@@ -40,7 +40,7 @@ void Send(int socket, const std::string& bytes) {
             static_cast<ssize_t>(bytes.size()));
 }
 
-// Notes the peer of each call.
+// Records the peer of each call.
 class PeerService final : public v1::ModelService::Service {
  public:
   grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest* /*request*/,
@@ -72,7 +72,7 @@ class RelayTest : public ::testing::Test {
     endpoint_->StartServing();
   }
 
-  // A channel with a connection of its own.
+  // Returns a channel with its own connection.
   std::shared_ptr<grpc::Channel> Connect() {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -121,7 +121,7 @@ TEST_F(RelayTest, AnEvictedIdleConnectionCostsItsClientNoError) {
     ASSERT_TRUE(Call(channel).ok());
     const std::int64_t before = Closed(CloseReason::kEvicted);
     std::vector<int> others;
-    // Those that are idle for longer go first.
+    // Connections that have been idle longer are evicted first.
     ASSERT_TRUE(WaitFor([&] {
       others.push_back(ConnectTo(endpoint_->address()));
       return Closed(CloseReason::kEvicted) >= before + 2;

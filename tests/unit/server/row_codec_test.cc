@@ -30,7 +30,7 @@ LogRow Observations(RowValues values) {
 LogRow Observations() { return Observations(Values({0.25, 0.75, 0.5, 0.5})); }
 
 TEST(RowCodecTest, ARowIsReadAsItWasWritten) {
-  // The first are exact in single precision, the others are not.
+  // The first values are exact in single precision, the others are not.
   for (const auto& values :
        {std::vector<double>{0.25, 0.75, 0.5, 0.5}, std::vector<double>{0.1, 0.9, 0.5, 0.5}}) {
     LogRow row = Observations(Values(values));
@@ -63,7 +63,7 @@ TEST(RowCodecTest, SinglePrecisionNeedsHalfTheSpace) {
   EXPECT_GT(EncodeRow(Observations(values)).size(), 16000U);
 }
 
-// What is written by hand, as protobuf writes it.
+// The hand-written encoding equals that of protobuf.
 TEST(RowCodecTest, EncodesLikeProtobuf) {
   for (const std::size_t rows : {1U, 3U, 700U}) {
     for (const bool single : {false, true}) {
@@ -72,7 +72,7 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
       for (std::size_t i = 0; i < rows; ++i) {
         const double p = single ? 0.25 : 0.1;
         values.probabilities.insert(values.probabilities.end(), {p, 1 - p});
-        // Labels of one, two and three bytes.
+        // Labels that are encoded in one, two and three bytes.
         values.labels.push_back(static_cast<std::int32_t>((i * 7919) % 100000));
         values.group_values.push_back(std::string(i % 200, 'g'));
       }
@@ -93,7 +93,7 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
   }
 }
 
-// What is left of a row that was cut tells the producer.
+// The rest of a truncated row still names the producer.
 TEST(RowCodecTest, TheProducerComesFirst) {
   LogRow row = Observations();
   row.position = ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7};

@@ -36,13 +36,13 @@ TEST(RowScreenTest, CountsRepeatedRowsAmongTheNewest) {
   screen.Add(set.view().rows(30, 20));
   EXPECT_EQ(screen.counts().rows, 80);
   EXPECT_EQ(screen.counts().duplicates, 20);
-  // Another label is another row.
+  // With another label, the row is different.
   PredictionSet relabelled;
   Append(set.view().rows(0, 10), relabelled);
   for (std::int32_t& label : relabelled.labels) label = (label + 1) % 3;
   screen.Add(relabelled.view());
   EXPECT_EQ(screen.counts().duplicates, 20);
-  // Of the newest 100.
+  // Among the newest 100 rows.
   screen.Add(set.view().rows(60, 100));
   EXPECT_EQ(screen.counts().rows, 100);
   EXPECT_EQ(screen.counts().duplicates, 0);
@@ -60,7 +60,7 @@ TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyBatches) {
     Append(row, sent);
     screen.Add(row);
   }
-  // Each of the newest 64 that was among the 64 before it when it came.
+  // Rows among the newest 64 that were among the 64 rows before them when they were added.
   std::int64_t expected = 0;
   for (std::size_t i = 1000 - 64; i < 1000; ++i) {
     bool before = false;
@@ -94,7 +94,7 @@ TEST(RowScreenTest, DetectsARepeatedDataSetThatFitsTheWindow) {
 }
 
 TEST(RowScreenTest, OneNumberWithSixDigitsMayRepeatByChance) {
-  // Of two classes: 12000 draws among a million.
+  // Two classes: 12000 draws from a million values.
   PredictionSet set;
   set.class_count = 2;
   std::mt19937_64 random(5);
@@ -130,7 +130,7 @@ TEST(RowScreenTest, CountsTheDecimalDigits) {
           EXPECT_LE(count, 25) << digits << most;
         }
       }
-      // The same once more: what has four digits may be so by chance.
+      // Repeated once more: rows with four digits may be equal by chance.
       screen.Add(set.view().rows(250, 250));
       EXPECT_EQ(screen.counts().duplicates > 0, digits > 4) << digits;
     }
@@ -178,7 +178,7 @@ TEST(RowScreenTest, DetectsHardPredictions) {
   EXPECT_EQ(screen.counts().duplicates, 0);
   EXPECT_EQ(screen.counts().hard, 50);
   EXPECT_EQ(screen.counts().at_most_digits.front(), 50);
-  // They may be pushed out.
+  // The old rows may be removed.
   screen.Add(Drawn(50).view());
   EXPECT_EQ(screen.counts().hard, 0);
   EXPECT_EQ(screen.counts().at_most_digits.front(), 0);

@@ -1,4 +1,4 @@
-// Whatever is changed, lost or put in the wrong place is found before it is used.
+// Data that is changed, lost or in the wrong place is detected before it is used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ v1::Model Named(const std::string& name) {
   return model;
 }
 
-// Two rows or more in every table.
+// Fills every table with at least two rows.
 void Fill(LocalStore& store) {
   ASSERT_TRUE(store.Begin().ok());
   for (const std::int64_t id : {1, 2}) {
@@ -59,7 +59,7 @@ void Fill(LocalStore& store) {
     }
   }
   ASSERT_TRUE(store.Commit().ok());
-  // Into the database too: the first file of the log is retired, with some of it needed.
+  // Fills the database too: the first file of the log is retired, and some of its rows are needed.
   std::vector<std::int64_t> unneeded;
   for (int i = 0; i < 40; ++i) {
     const std::int64_t log_id = store.AppendBatch(1 + i % 2, 5, std::string(4000, 'x'));
@@ -77,7 +77,7 @@ void Fill(LocalStore& store) {
   ASSERT_TRUE(more.ok()) << more.status();
 }
 
-// What a start reads.
+// Reads what a start reads.
 absl::Status Start(LocalStore& store) {
   absl::Status status = store.ReadModels([](const StoredModel&) { return absl::OkStatus(); });
   if (status.ok()) {
@@ -117,20 +117,20 @@ class StoreDamageTest : public ::testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE(Start(**store).ok());
     ASSERT_NO_FATAL_FAILURE(Fill(**store));
-    // As it is after the end of the process.
+    // A copy of the files as they are after a kill.
     std::filesystem::copy(data_, killed_);
     const absl::Status closed = (*store)->Close();
     ASSERT_TRUE(closed.ok()) << closed;
   }
 
-  // A copy of the store that was closed in order, or of the one that was not.
+  // Returns a copy of the store that was closed properly, or of the one that was not.
   std::string Copy(bool killed = false) {
     const std::string copy = (folder_.path() / "copy").string();
     std::filesystem::remove_all(copy);
     std::filesystem::copy(killed ? killed_ : data_, copy);
     return copy;
   }
-  // A copy in which this was done to the database.
+  // Returns a copy whose database was changed by this statement.
   std::string Changed(const std::string& sql) {
     std::string copy = Copy();
     const absl::Status status = Database::Open(copy + "/calibd.db")->Execute(sql.c_str());
@@ -158,7 +158,7 @@ TEST_F(StoreDamageTest, EveryColumnOfEveryTableIsChecked) {
     const std::string where =
         absl::StrCat(" WHERE rowid IN (SELECT rowid FROM ", info.name, " LIMIT 1)");
     for (const std::string& column : columns) {
-      // One row; the last one where there are no row numbers.
+      // One row; the last one if the table has no row numbers.
       const bool has_rowid = !absl::StrContains(info.create, "WITHOUT ROWID");
       const std::string one =
           has_rowid ? where
@@ -195,7 +195,7 @@ TEST_F(StoreDamageTest, LostRowsAreDetected) {
 }
 
 TEST_F(StoreDamageTest, ReappearingAndOlderRowsAreDetected) {
-  // A row that was valid: of a model that was deleted since, and of an older cursor.
+  // A row that was valid once: of a model that was deleted since, or an older cursor.
   const std::string row = "(SELECT checksum FROM old.cursors WHERE producer_id = x'70' LIMIT 1)";
   {
     auto store = LocalStore::Open(data_, kSegment);
@@ -302,7 +302,7 @@ TEST_F(StoreDamageTest, AHistoryStaysLinkedAfterAnyWrite) {
     return found;
   };
   using Starts = std::vector<std::int64_t>;
-  // In place of one, in the middle, before the first, after the last.
+  // Replaces a row, and adds one in the middle, before the first and after the last.
   for (const std::int64_t start_s : {30, 35, 5, 70, 60, 5}) put(start_s);
   EXPECT_EQ(starts(), (Starts{5, 10, 20, 30, 35, 40, 50, 60, 70}));
   forget(30);
@@ -351,7 +351,7 @@ TEST_F(StoreDamageTest, MissingAndForeignFilesAreNamed) {
       copy = Copy(killed);
       std::filesystem::copy_file(other + "/" + file, copy + "/" + file,
                                  std::filesystem::copy_options::overwrite_existing);
-      // What the write-ahead log holds is the store's own.
+      // The write-ahead log belongs to the store.
       if (file == "calibd.db") std::filesystem::remove(copy + "/calibd.db-wal");
       ExpectDamage(OpenAndStart(copy), file);
     }
@@ -363,7 +363,7 @@ TEST_F(StoreDamageTest, ALostOrForeignWriteAheadLogIsDetected) {
   std::string copy = Copy(/*killed=*/true);
   std::filesystem::remove(copy + "/calibd.db-wal");
   ExpectDamage(OpenAndStart(copy), "calibd.db");
-  // Beside a store that was closed in order there is none.
+  // There is none beside a store that was closed properly.
   copy = Copy();
   std::filesystem::copy_file(killed_ + "/calibd.db-wal", copy + "/calibd.db-wal");
   ExpectDamage(OpenAndStart(copy), "calibd.db-wal");
@@ -385,7 +385,7 @@ TEST_F(StoreDamageTest, AnOlderDatabaseOfTheSameStoreIsRefused) {
 }
 
 TEST_F(StoreDamageTest, AFailedStartDoesNotMakeTheNextOneLessStrict) {
-  // The log is cut: it ends before it ended when the store was closed.
+  // The log is truncated: it ends earlier than when the store was closed.
   const std::string copy = Changed("DELETE FROM models");
   for (int i = 0; i < 2; ++i) {
     ExpectDamage(OpenAndStart(copy), "models");

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class StoreFileTest : public ::testing::Test {
  protected:
-  // The mark that is read.
+  // Returns the mark in the file.
   [[nodiscard]] absl::StatusOr<std::optional<StoreMark>> Read() const {
     const auto file = StoreFile::Open(folder());
     if (!file.ok()) return file.status();
@@ -44,7 +44,7 @@ class StoreFileTest : public ::testing::Test {
 
 TEST_F(StoreFileTest, ContainsTheLastMark) {
   EXPECT_EQ(*Read(), std::nullopt);
-  // What an interrupted Create leaves.
+  // The remains of an interrupted Create.
   std::ofstream(folder() + "/store.new") << "half";
   EXPECT_EQ(*Read(), std::nullopt);
   auto file = StoreFile::Create(folder(), mark_);

@@ -1,5 +1,5 @@
-// What the store's blobs are, byte by byte: the files in tests/golden/store hold what was
-// written once, and what calibd writes and reads is that for ever.
+// The bytes of the store's blobs: the files in tests/golden/store contain what was written once,
+// and calibd writes and reads these bytes for ever.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::filesystem::path GoldenFile(const std::string& name) {
   return std::filesystem::path(CALIBD_GOLDEN_DIR) / "store" / (name + ".hex");
 }
 
-// The bytes of the file: lines of hexadecimal digits.
+// Returns the bytes in the file, which has lines of hexadecimal digits.
 std::string ReadGolden(const std::string& name) {
   std::ifstream file(GoldenFile(name));
   EXPECT_TRUE(file.is_open()) << GoldenFile(name);
@@ -43,7 +43,8 @@ std::string ReadGolden(const std::string& name) {
   return absl::HexStringToBytes(digits);
 }
 
-// Expects that `encoded` is what the file holds; CALIBD_TEST_WRITE_GOLDEN: makes it so first.
+// Expects that `encoded` equals the contents of the file. CALIBD_TEST_WRITE_GOLDEN: writes the file
+// first.
 void ExpectGolden(const std::string& name, const std::string& encoded) {
   constexpr std::size_t kBytesPerLine = 48;
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
@@ -76,7 +77,7 @@ struct Row {
   LogRow row;
 };
 
-// Each kind.
+// One row of each kind.
 std::vector<Row> Rows() {
   const ProducerPosition position{.producer_id = "producer", .epoch = 3, .sequence = 70000};
   std::vector<Row> rows;
@@ -189,7 +190,7 @@ void ExpectSameRow(const LogRow& read, const LogRow& expected) {
   }
 }
 
-// batch_*: the form before LogRow.
+// batch_*: the format before LogRow.
 TEST(StoreFormatTest, OldRowsAreReadUnchanged) {
   for (const Row& one : Rows()) {
     for (const std::string prefix : {"row_", "batch_"}) {
@@ -233,7 +234,7 @@ store::v1::Moments Moments(std::int64_t count, double mean, double m2) {
   return moments;
 }
 
-// shown: what the lens shows of each row.
+// shown: each row after reduction by the lens.
 store::v1::LensState StateOfLens(double bandwidth, const std::vector<double>& shown) {
   store::v1::LensState lens;
   lens.set_bandwidth(bandwidth);
@@ -281,7 +282,7 @@ store::v1::ModelState State() {
   return state;
 }
 
-// Values that tell their places.
+// Values that identify their positions.
 void Fill(int count, double scale, google::protobuf::RepeatedField<double>& out) {
   for (int i = 0; i < count; ++i) out.Add(scale * (i % 5));
 }
@@ -346,7 +347,7 @@ store::v1::MonitorState MonitorOf17() {
   for (const double value : {0.25, 0.25, 0.5}) watch.add_null_squares_previous(value);
   store::v1::WatchState::ClassEvidence& classes = *watch.mutable_class_evidence();
   classes.set_count(7);
-  // 10 won by each bet of the lower side of class 1, and nothing by all others.
+  // Each bet of the lower side of class 1 has won a factor of 10, all others nothing.
   for (int i = 0; i < 36; ++i) classes.add_inverses(i < 18 && i % 3 == 1 ? 0.1 : 1);
   store::v1::Alarm& dealt_with = *monitor.add_alarms();
   dealt_with.set_id(4);
@@ -391,7 +392,7 @@ TEST(StoreFormatTest, MonitoredStatesAreWrittenUnchanged) {
   ExpectGolden("model_state_watched", model.strand_state().Save().SerializeAsString());
 }
 
-// Before states named their experts.
+// States from before experts had ids.
 TEST(StoreFormatTest, StatesWithoutExpertIdsHaveExperts1To34) {
   store::v1::ModelState golden;
   ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_watched_unnamed_experts")));
@@ -408,7 +409,7 @@ TEST(StoreFormatTest, StatesWithoutExpertIdsHaveExperts1To34) {
     EXPECT_EQ(evidence.log_e(j), id <= 34 ? before.log_e(id - 1) : 0) << id;
   }
   EXPECT_EQ(evidence.maximum().log_value(), before.maximum().log_value());
-  // As long as the experts are those of then, nothing changes.
+  // While the experts are the same, nothing changes.
   EXPECT_EQ(evidence.log_offset() == 0, evidence.expert_ids_size() == 34);
 }
 
@@ -490,7 +491,7 @@ TEST(StoreFormatTest, ClassEvidenceBeginsAfterAStateWithoutIt) {
   for (const DeviatingClass& one : model.snapshot()->monitor->watch->deviating_classes) {
     EXPECT_EQ(one.log10_e_value, 0);
   }
-  // But not from one that cannot be.
+  // An impossible state is refused.
   for (const bool too_many : {false, true}) {
     Model other(1, WatchedDeclaration(), {}, 10, pool, nullptr);
     *state.mutable_monitor() = MonitorOf17();
@@ -534,7 +535,7 @@ TEST(StoreFormatTest, OldStatesAreReadUnchanged) {
     EXPECT_EQ(lens.blocks[0].pending, 1U);
     EXPECT_EQ(lens.blocks[1].moments, (RunningMoments{2, 0.3 * bandwidth, 0.4}));
     EXPECT_EQ(lens.blocks[1].pending, 3U);
-    // Of 8 pairs.
+    // From 8 pairs.
     EXPECT_DOUBLE_EQ(lens.blocks[0].noise_floor->standard_deviation, std::sqrt(0.01 / 8));
   }
   const LabelCoverage& coverage = *state->label_coverage;
@@ -575,7 +576,7 @@ TEST(StoreFormatTest, ClassLabelCountsBeginAfterAStateWithoutThem) {
   EXPECT_EQ(classes[0].late, 0);
   EXPECT_EQ(classes[1].late, 2);
   EXPECT_EQ(classes[1].matured, 8);
-  // But not from one that cannot be.
+  // An impossible state is refused.
   state.mutable_label_coverage()->add_late(0);
   Model other(1, Declaration(), {}, 10, pool, nullptr);
   EXPECT_EQ(other.strand_state().Restore(state).code(), absl::StatusCode::kDataLoss);
@@ -625,7 +626,7 @@ TEST(StoreFormatTest, OpenHistoriesKeepTheirFormat) {
   EXPECT_EQ(open[0].bucket.pairs.count, 2);
 }
 
-// The hashes of what a producer sent as its batches 63 to 66: of each kind.
+// The hashes of a producer's batches 63 to 66, one of each kind.
 ProducerCursors::Cursor Cursor() {
   v1::Observations doubles;
   for (const double value : {0.1, 0.2, 0.7}) doubles.mutable_probabilities()->add_values(value);

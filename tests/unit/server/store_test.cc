@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What the log holds, by a connection and files of its own.
+// Reads the log with a separate connection and separate files.
 std::vector<StoredBatch> ReadLog(const LocalStore& store, std::deque<std::string>& data) {
   std::vector<StoredBatch> log;
   const auto add = [&](StoredBatch batch) {
@@ -211,14 +211,14 @@ TEST_F(RetirementTest, ReportsWrittenBytesInsteadOfFileSizes) {
   EXPECT_LT(one, empty + 5200);
   Open();
   EXPECT_EQ(store_->sizes().log_bytes, one);
-  // Over several files.
+  // Across several files.
   for (int i = 0; i < 50; ++i) Append(1, 5000);
   EXPECT_GE(store_->sizes().log_bytes, 51 * 5000);
   EXPECT_LT(store_->sizes().log_bytes, 51 * 5200);
 }
 
 TEST_F(RetirementTest, NeededRowsStayAndTheRestIsRemoved) {
-  // Every 20th is of an idle model and stays needed.
+  // Every 20th batch belongs to an idle model and stays needed.
   std::vector<std::int64_t> kept;
   std::int64_t most = 0;
   for (std::int64_t id = 1; id <= 500; ++id) {
@@ -249,7 +249,7 @@ TEST_F(RetirementTest, NeededRowsStayAndTheRestIsRemoved) {
     Open();
   }
   EXPECT_EQ(store_->last_log_id(), 500);
-  // Rows of the database go with its later transactions.
+  // Rows of the database are deleted with its later transactions.
   Release(kept);
   Release({});
   EXPECT_EQ(RowsOfTheDatabase(), 0);

@@ -56,7 +56,7 @@ TEST(StrandTest, TasksPostedAfterTheStopAreDestroyed) {
   auto strand = std::make_shared<Strand>(pool);
   pool.Stop();
   const std::weak_ptr<Strand> weak = strand;
-  // As a model's tasks do, it owns the strand that holds it.
+  // Like the tasks of a model, it owns the strand that holds it.
   strand->Post([strand] { FAIL() << "the pool has stopped"; });
   strand->Post([strand] { FAIL() << "the pool has stopped"; });
   strand.reset();

@@ -33,8 +33,8 @@ void WriteFile(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// Real logs, written by SQLite as the server uses it, and copied while they are open, as they are
-// after the end of a process.
+// Real logs that SQLite writes as the server uses it. They are copied while they are open, which is
+// their state after a kill.
 class WalCheckTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -48,11 +48,11 @@ class WalCheckTest : public ::testing::Test {
     const absl::Status status = database_.Execute(sql.c_str());
     ASSERT_TRUE(status.ok()) << status;
   }
-  // A transaction of at least so many pages.
+  // Commits a transaction of at least this many pages.
   void Insert(int pages) {
     Execute("INSERT INTO t (data) VALUES (randomblob(" + std::to_string(4090 * pages) + "))");
   }
-  // Moves all of the log into the database; the next transaction begins a new generation.
+  // Copies the complete log into the database; the next transaction begins a new generation.
   void Checkpoint() {
     ASSERT_EQ(sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_RESTART,
                                         nullptr, nullptr),
@@ -61,7 +61,7 @@ class WalCheckTest : public ::testing::Test {
 
   [[nodiscard]] std::string path() const { return folder_.path() / "calibd.db"; }
   [[nodiscard]] std::string Wal() const { return ReadFile(path() + "-wal"); }
-  // Frames of the log that belong to the present generation.
+  // Returns the number of frames that belong to the current generation.
   [[nodiscard]] static std::size_t CurrentFrames(const std::string& wal) {
     std::size_t frames = 0;
     while (kWalHeader + frames * kFrame < wal.size() &&
@@ -71,13 +71,13 @@ class WalCheckTest : public ::testing::Test {
     return frames;
   }
 
-  // What is found in a log beside a copy of the database.
+  // Checks a log beside a copy of the database.
   absl::StatusOr<WalContents> Check(const std::string& wal) {
     std::filesystem::copy_file(path(), copy(), std::filesystem::copy_options::overwrite_existing);
     WriteFile(copy() + "-wal", wal);
     return ReadWal(copy());
   }
-  // Rows that SQLite finds with the log that was checked last.
+  // Returns the number of rows that SQLite finds with the log that was checked last.
   [[nodiscard]] std::int64_t RowsOfCopy() const {
     auto database = Database::Open(copy());
     const absl::StatusOr<std::int64_t> rows =
@@ -91,7 +91,7 @@ class WalCheckTest : public ::testing::Test {
 };
 
 TEST_F(WalCheckTest, CountsTheTransactionsOfThisGeneration) {
-  // The pragma and the table.
+  // The pragma and the table are two transactions.
   const std::int64_t before = Check(Wal())->commits;
   EXPECT_GE(before, 1);
   for (int i = 0; i < 5; ++i) Insert(3);
@@ -129,8 +129,8 @@ TEST_F(WalCheckTest, ADamagedHeaderIsDamage) {
   }
 }
 
-// Wherever a bit changes, in a log with frames of an earlier generation too: what SQLite then
-// loses is an error, or it is noted that the end is not whole.
+// Flips every bit of a log that also has frames of an earlier generation. If SQLite loses
+// something, it must be an error, or the incomplete end must be reported.
 TEST_F(WalCheckTest, NoLossIsSilent) {
   for (int i = 0; i < 4; ++i) Insert(3);
   Checkpoint();
@@ -146,7 +146,7 @@ TEST_F(WalCheckTest, NoLossIsSilent) {
   int errors = 0;
   int notes = 0;
   for (std::size_t frame = 0; frame < frames + 1; ++frame) {
-    // All of the frame's header, and some of its page.
+    // The whole header of the frame, and a part of its page.
     for (int i = 0; i < 24 + 20; ++i) {
       const std::size_t at = kWalHeader + frame * kFrame +
                              (i < 24 ? static_cast<std::size_t>(i) : 24 + random() % kPage);
@@ -160,8 +160,8 @@ TEST_F(WalCheckTest, NoLossIsSilent) {
       }
       const std::int64_t left = RowsOfCopy();
       ASSERT_EQ(rows - left, whole->commits - contents->commits) << at;
-      // Each transaction has several frames: if the salts of all of them changed, nothing here
-      // would tell them from frames of an earlier generation.
+      // Each transaction has several frames: if the salts of all of them changed, they could not be
+      // distinguished from frames of an earlier generation.
       ASSERT_TRUE(left == rows || contents->discarded_frames > 0) << at;
       notes += left < rows ? 1 : 0;
     }
@@ -170,7 +170,7 @@ TEST_F(WalCheckTest, NoLossIsSilent) {
   EXPECT_GT(notes, 0);
 }
 
-// A power cut may leave any part of the last transaction that was not synced.
+// A power cut may leave any part of the last transaction, which was not synced.
 TEST_F(WalCheckTest, AnIncompleteLastTransactionIsNotDamage) {
   for (int i = 0; i < 4; ++i) Insert(6);
   Checkpoint();
@@ -198,8 +198,8 @@ TEST_F(WalCheckTest, AnIncompleteLastTransactionIsNotDamage) {
   EXPECT_GT(incomplete, 100);
 }
 
-// SQLite writes over what a power cut left of a transaction and keeps the salts. Frames of the
-// transaction that it did not reach are still there when the power is cut again.
+// SQLite overwrites the remains of a transaction after a power cut and keeps the salts. Frames that
+// it has not overwritten still exist at the next power cut.
 TEST_F(WalCheckTest, RemainsOfAPowerCutDoNotReappearAfterAnother) {
   for (int i = 0; i < 4; ++i) Insert(12);
   Checkpoint();
@@ -207,7 +207,7 @@ TEST_F(WalCheckTest, RemainsOfAPowerCutDoNotReappearAfterAnother) {
   const std::string before = Wal();
   Insert(8);
   const std::size_t begin = kWalHeader + CurrentFrames(before) * kFrame;
-  // The first frame of the newest transaction was not written, its commit was.
+  // The first frame of the newest transaction was not written, but its commit frame was.
   const auto lose_first_frame = [&](std::string wal) {
     return wal.replace(begin, kFrame, before, begin, kFrame);
   };
