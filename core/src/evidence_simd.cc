@@ -1,5 +1,5 @@
-// Above 600 lines: all kernels of the evidence are compiled together, once for each instruction set.
-// A second source would repeat Highway's scaffolding, the vector types, Exp and Sum.
+// Above 600 lines: all kernels of the evidence are compiled together, once for each instruction
+// set. A second source would repeat Highway's scaffolding, the vector types, Exp and Sum.
 #include "evidence_simd.h"
 
 #include <algorithm>
