@@ -452,6 +452,7 @@ TEST_P(StoreConformanceTest, TwoStoresInAProcessDoNotKnowOfEachOther) {
     ASSERT_TRUE(other->CommitLog().ok());
   }
   ASSERT_TRUE(other->Close().ok());
+  other.reset();
   other = other_disk->Open();
   Open();
   EXPECT_THAT(Start(*store_), ElementsAre("1:0:one", "1:1:one", "1:2:one"));
