@@ -142,7 +142,7 @@ TEST_P(FatalOutcomeTest, NothingIsAcknowledgedOrWrittenAfterIt) {
   queue_.Flush();
   EXPECT_EQ(events_.back(), "failed b");
   EXPECT_THAT(std::string(last_.message()),
-              HasSubstr("the store failed before: " + std::string(failures_.front().message())));
+              HasSubstr("the store failed earlier: " + std::string(failures_.front().message())));
   EXPECT_EQ(failures_.size(), 1U);
   queue_.Stop();
   EXPECT_TRUE(Log(disk_).empty());
