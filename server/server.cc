@@ -133,8 +133,7 @@ struct Server::Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  // Runs on a thread of its own, once both endpoints exist: recovers the models, then starts
-  // serving calls.
+  // Runs on its own thread once both endpoints exist: recovers the models, then starts serving.
   void RunRecovery() {
     pthread_setname_np(pthread_self(), "calibd-recover");
     const absl::Status status = Guarded("Recovery", Stage::kStart, [this]() -> absl::Status {

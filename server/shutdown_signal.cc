@@ -14,8 +14,7 @@ extern "C" void ExitNow(int /*signal*/) { _exit(1); }
 }  // namespace
 
 ShutdownSignal::ShutdownSignal() {
-  // The failed call itself reports that the connection is closed, or that the file may not grow
-  // (RLIMIT_FSIZE).
+  // The failed call itself reports a closed connection, or a file that may not grow (RLIMIT_FSIZE).
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   sigemptyset(&signals_);

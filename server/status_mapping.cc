@@ -60,8 +60,7 @@ std::string PublicMessage(const absl::Status& status) {
   return std::string(status.message());
 }
 
-// Cuts at the boundary of a UTF-8 character: a truncated character would make the message
-// unparsable.
+// Cuts between UTF-8 characters: a truncated one would make the message unparsable.
 std::string CutUtf8(std::string_view text, std::size_t max_length) {
   if (text.size() <= max_length) return std::string(text);
   std::size_t length = max_length;

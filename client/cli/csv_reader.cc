@@ -58,8 +58,7 @@ class LineReader {
   // Returns false at the end of the input.
   absl::StatusOr<bool> Next() {
     line_.clear();
-    // Reads character by character from the buffer: std::getline would load a line of any length
-    // into memory.
+    // Reads character by character from the buffer: std::getline would load lines of any length.
     std::streambuf& buffer = *input_.rdbuf();
     int c = buffer.sbumpc();
     if (c == std::char_traits<char>::eof()) return false;
@@ -95,8 +94,7 @@ std::string_view HeaderHint(std::size_t line, bool header) {
   return line == 1 && !header ? " (if the first line holds names, say --header)" : "";
 }
 
-// Reads the id at the start of a line and returns what is wrong with it, if anything. rest: the
-// rest of the line.
+// Reads the id at the start of a line and returns its fault, if any. rest: the rest of the line.
 std::optional<std::string> TakeId(std::string_view line, std::string& id, std::string_view& rest) {
   id.clear();
   const std::size_t first = std::min(line.find_first_not_of(" \t"), line.size());

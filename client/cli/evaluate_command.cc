@@ -60,8 +60,7 @@ std::size_t DropInvalidRows(Input& input, double row_sum_tolerance) {
   return dropped;
 }
 
-// Applies the softmax. A row that has no softmax stays unchanged, and is then not a valid row of
-// probabilities.
+// Applies the softmax. A row without a softmax stays unchanged, and is then invalid.
 absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
   const std::size_t m = input.class_count;
   if (!drop_invalid) {

@@ -11,8 +11,7 @@
 
 namespace calibd::cli {
 
-// Returns true if the input begins like a NumPy file. Does not move the position of a seekable
-// input.
+// True if the input begins like a NumPy file. Does not move the position of a seekable input.
 [[nodiscard]] bool LooksLikeNpy(std::istream& input);
 
 // Reads NumPy array files of format 1.0 and 2.0, little-endian, in C order. The header is not

@@ -27,8 +27,7 @@ struct InputOptions {
   bool drop_invalid = false;
 };
 
-// Adds the arguments and options of `input` except ids and groups to a command. input: must outlive
-// the command.
+// Adds the options of `input` except ids and groups to a command. input: must outlive the command.
 void AddInputOptions(CLI::App& command, InputOptions& input);
 
 // Returns what is wrong with the combination of options; unset if it is valid.
@@ -38,8 +37,7 @@ void AddInputOptions(CLI::App& command, InputOptions& input);
 struct Input {
   // n x class_count, row-major: probabilities or logits.
   std::vector<double> values;
-  // n labels, 0-based; empty if they come later. With drop_invalid, -1 means that the label is out
-  // of range.
+  // n labels, 0-based; empty if they come later. With drop_invalid, -1: out of range.
   std::vector<std::int32_t> labels;
   // n ids, or empty.
   std::vector<std::string> ids;

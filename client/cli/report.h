@@ -13,8 +13,7 @@ namespace calibd::cli {
 using convert::Json;
 using convert::ToJson;
 
-// Renders results as text for people. The JSON for programs comes from ToJson and is documented in
-// client/cli/OUTPUT.md.
+// Renders results as text for people. ToJson makes the JSON for programs, see client/cli/OUTPUT.md.
 
 // Number: six digits. PValue: a p-value; 0 is shown as too small for a double. Signed: seven digits
 // and a sign.
@@ -22,8 +21,7 @@ using convert::ToJson;
 [[nodiscard]] std::string PValue(double p);
 [[nodiscard]] std::string Signed(double value);
 
-// Formats a table whose first row is the header; the first column is aligned left, the others
-// right.
+// Formats a table with a header in the first row; the first column is aligned left, others right.
 [[nodiscard]] std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
 [[nodiscard]] std::string DescribeModels(const std::vector<v1::Model>& models);

@@ -22,8 +22,7 @@
 namespace calibd {
 namespace {
 
-// Maximum number of replicates in memory. More replicates are computed in several turns, each of
-// which recomputes H.
+// Maximum number of replicates in memory. More are computed in several turns, which recompute H.
 constexpr std::size_t kReplicatesPerTurn = 1024;
 // Number of replicates whose counts one thread draws at a time: a cache line of floats.
 constexpr std::size_t kReplicatesPerDraw = 16;
@@ -37,8 +36,7 @@ void DrawCounts(std::uint64_t seed, std::size_t replicate, std::span<std::uint32
   for (std::uint32_t i = 0; i < n; ++i) ++counts[rng.Below(n)];
 }
 
-// Calls body(first, count) until all `count` replicates are covered, a few consecutive ones per
-// call.
+// Calls body(first, count) for all `count` replicates, a few consecutive ones per call.
 void ForEachDraw(std::size_t count, const RunControl& control,
                  const std::function<void(std::size_t first, std::size_t count)>& body) {
   const std::size_t draws = (count + kReplicatesPerDraw - 1) / kReplicatesPerDraw;

@@ -9,8 +9,7 @@
 
 namespace calibd {
 
-// Draws a class with probabilities p, which sum to about 1. Never draws a class with probability 0.
-// Cost: O(m).
+// Draws a class with probabilities p of sum ~1, never one with probability 0. Cost: O(m).
 inline std::int32_t Categorical(std::span<const double> p, Rng& rng) noexcept {
   const double u = rng.Uniform();
   double cumulative = 0;

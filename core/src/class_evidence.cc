@@ -85,8 +85,7 @@ namespace {
 
 HWY_EXPORT(LowerSide);
 
-// Number of predictions after which products are clamped: one prediction changes a product by a
-// factor of at most 3.
+// Products are clamped after this many predictions: one changes a product by a factor of at most 3.
 constexpr std::int64_t kPeriod = 256;
 constexpr double kMostInverse = 1e150;
 

@@ -62,8 +62,7 @@ class Ingestor {
 
   [[nodiscard]] bool queue_full() const { return queue_.full(); }
   [[nodiscard]] std::size_t queued_bytes() const { return queue_.bytes(); }
-  // Returns true if the queue has room. Otherwise notify is called once on a writer thread when it
-  // has.
+  // True if the queue has room. Otherwise notify is called once on a writer thread when it has.
   [[nodiscard]] bool HasRoom(std::function<void()> notify) {
     return queue_.HasRoom(std::move(notify));
   }

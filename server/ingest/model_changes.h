@@ -15,8 +15,7 @@ namespace calibd::server {
 // Creation and deletion of models in the registry and on disk. registry and commits must outlive
 // the running operations. May throw bad_alloc, after which nothing has changed.
 
-// Returns the declaration with its defaults and create_time, as the API returns it and the store
-// holds it.
+// The declaration with its defaults and create_time, as the API returns it and the store holds it.
 [[nodiscard]] v1::Model Describe(const Model& model);
 
 // done: called on the storage thread when the model is on disk, also if it already was. created:

@@ -22,8 +22,7 @@ constexpr std::chrono::seconds kMemoryRetryDelay{1};
 // metadata and its queue entries.
 constexpr std::size_t kCallOverhead = std::size_t{8} << 10;
 
-// Returns the address by which connections are counted. A peer without an address counts by its
-// name.
+// The address by which connections are counted. A peer without an address counts by its name.
 std::string AddressOf(const std::string& grpc_peer) {
   const std::optional<std::string> name = ParsePeerName(grpc_peer);
   if (!name.has_value()) return grpc_peer;

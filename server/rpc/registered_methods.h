@@ -12,8 +12,7 @@ namespace calibd::server {
 // Returns the services of calibd's API.
 [[nodiscard]] std::vector<const google::protobuf::ServiceDescriptor*> ApiServices();
 
-// Returns the methods of the API, of the health service and, with reflection, of the reflection
-// service.
+// The methods of the API, of the health service and, with reflection, of the reflection service.
 [[nodiscard]] std::vector<RpcMethod> RegisteredMethods(bool reflection);
 
 }  // namespace calibd::server

@@ -13,8 +13,7 @@
 namespace calibd::server {
 namespace {
 
-// The files of the log hold up to twice the needed bytes, and pages of the database may be half
-// full.
+// Log files hold up to twice the needed bytes, and pages of the database may be half full.
 constexpr std::size_t kDiskFactor = 2;
 // Bytes of a row of the log without its values, if the row has its own batch and frame: the headers
 // of both with their padding, a producer id of 128 bytes, numbers, times and hashes, and the

@@ -57,8 +57,7 @@ class EvidenceWatch {
   EvidenceWatch(std::shared_ptr<const RandomFeatures> features, double tolerance,
                 const EvidenceMarks& marks, std::int64_t first_observation);
 
-  // The bits of the result do not depend on how a sequence is split into calls. Allocates no
-  // memory.
+  // The bits do not depend on how a sequence is split into calls. Allocates no memory.
   void Add(const PredictionBatch& batch) noexcept;
   void RestartDrift() noexcept { process_.RestartDrift(); }
 

@@ -7,8 +7,7 @@
 
 namespace calibd::server {
 
-// The values of the model's group tag for some rows: one per row, one for all rows, or none. A
-// view.
+// The values of the group tag for some rows: one per row, one for all, or none. A view.
 class GroupValues {
  public:
   GroupValues() = default;

@@ -109,8 +109,7 @@ class History {
   // Reliability diagram over all observations, as far back as stored states include them.
   [[nodiscard]] RunningReliability AllTime() const noexcept;
 
-  // Call it after the first row. Saves the open buckets; the closed ones are stored together with
-  // them.
+  // Call it after the first row. Saves the open buckets; closed ones are stored beside them.
   void Save(store::v1::HistoryState& out) const;
   // Restores a saved state. Call it before the first row. Errors: InvalidArgument.
   [[nodiscard]] absl::Status Restore(const store::v1::HistoryState& stored);
@@ -120,8 +119,7 @@ class History {
 
   // Start of the open minute, which determines the open hour and day; unset before the first row.
   std::optional<std::chrono::sys_seconds> start_;
-  // In the order of the resolutions. The hour does not include the open minute, the day does not
-  // include the open hour.
+  // In the order of the resolutions. The hour excludes the open minute, the day the open hour.
   std::array<HistoryBucket, kHistoryResolutions.size()> open_;
   // Reliability diagram over the closed days.
   RunningReliability earlier_;

@@ -16,8 +16,7 @@ struct ClassCoverage {
   std::int64_t matured = 0;
   // Matured predictions without a label.
   std::int64_t missing = 0;
-  // Labels that arrived after their prediction had matured, and labels that contradicted the known
-  // one.
+  // Labels that arrived after their prediction matured, and labels that contradicted the known one.
   std::int64_t late = 0;
   std::int64_t conflicting = 0;
 

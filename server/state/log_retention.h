@@ -27,13 +27,11 @@ class LogRetention {
   LogRetention(std::size_t window, std::size_t snapshot_rows)
       : window_(window), snapshot_rows_(snapshot_rows) {}
 
-  // Adds a batch that was applied. rows: 0 for a rejected batch, or for a row that only affects a
-  // producer's cursor.
+  // Adds a batch that was applied. rows: 0 if it was rejected, or only affects a producer's cursor.
   void Add(std::int64_t log_id, std::size_t rows);
   // Adds a batch that the newest snapshot covers. Call it before the first Add.
   void AddOld(std::int64_t log_id, std::size_t rows);
-  // Adds a batch that was applied and that the tracker of predictions needs. rows: number of rows
-  // in it.
+  // Adds a batch that was applied and that the tracker needs. rows: number of rows in it.
   void AddTracked(std::int64_t log_id, std::size_t rows);
   // Adds such a batch that the newest snapshot covers.
   void AddOldTracked(std::int64_t log_id) noexcept { last_log_id_ = log_id; }
@@ -85,8 +83,7 @@ class LogRetention {
   std::size_t new_rows_ = 0;
   std::size_t new_batches_ = 0;
   std::size_t new_rejected_ = 0;
-  // Batches that are not needed once the snapshot that is being written is stored, or the next one
-  // if it fails.
+  // Batches that are not needed once the snapshot being written, or the next one, is stored.
   std::vector<std::int64_t> unneeded_;
   bool under_way_ = false;
   bool failed_ = false;

@@ -96,8 +96,7 @@ struct AcknowledgedRow {
   std::string note;
 };
 
-// A row of the log. Its effect on the state of its model depends only on it and on the rows before
-// it.
+// A row of the log. Its effect on its model depends only on it and on the rows before it.
 struct LogRow {
   // The log never holds the default value.
   std::variant<OpenedRow, RejectedRow, ObservationsRow, PredictionsRow, LabelsRow, MaturedRow,

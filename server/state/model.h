@@ -32,8 +32,7 @@ struct StorageState {
 // thread-safe.
 class Model {
  public:
-  // id: the id in the store. reservation: kept until ReleaseReservation, or until the model is
-  // destroyed.
+  // id: the id in the store. reservation: kept until ReleaseReservation or the destruction.
   Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
         std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation);
 

@@ -307,8 +307,7 @@ class Checker {
     return monitoring;
   }
 
-  // By default, monitoring uses at most a quarter of the memory limit: the window is more
-  // important.
+  // By default, monitoring uses at most a quarter of the memory limit: the window matters more.
   void FillMonitoring() {
     Monitoring& monitoring = declaration_.monitoring;
     const std::size_t m = declaration_.class_count;

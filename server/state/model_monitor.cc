@@ -143,8 +143,7 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   const auto crosses = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold,
                            std::int64_t reached_at) {
     alarm.kind = kind;
-    // The two logarithms of a threshold may differ by rounding. The newest observation is used
-    // then.
+    // If the two logarithms of a threshold differ by rounding, the newest observation is used.
     alarm.observation =
         reached_at > 0 ? watch_->first_observation() - 1 + reached_at : observations;
     alarm.log10_value = maximum.log_value / std::numbers::ln10;

@@ -18,8 +18,7 @@ struct ModelName {
   [[nodiscard]] std::string ToString() const;
 };
 
-// field: the request field that holds the name, for the error. Errors: InvalidArgument
-// (BadRequest).
+// field: the request field that holds the name. Errors: InvalidArgument (BadRequest).
 [[nodiscard]] absl::StatusOr<ModelName> ParseModelName(std::string_view field,
                                                        std::string_view text);
 

@@ -26,8 +26,7 @@ class ModelRegistry {
  public:
   struct Limits {
     std::size_t max_models = 0;
-    // Maximum number of bytes that the declarations of all models together may reserve, including a
-    // new one.
+    // Maximum number of bytes that the declarations of all models may reserve, including a new one.
     std::size_t state_memory_bytes = 0;
     // The same for the disk, including kSharedDiskBytes.
     std::size_t disk_bytes = std::numeric_limits<std::size_t>::max();
@@ -42,8 +41,7 @@ class ModelRegistry {
   // the differences; ResourceExhausted.
   using Found = std::function<void(const std::shared_ptr<Model>& model, bool created)>;
   [[nodiscard]] absl::Status Create(ModelDeclaration declaration, const Found& found);
-  // Adds a model of the store, before FinishRestoring. Ids must ascend. The limits of new models do
-  // not apply.
+  // Adds a model of the store, before FinishRestoring. Ids must ascend. Limits do not apply.
   std::shared_ptr<Model> Restore(std::int64_t id, ModelDeclaration declaration,
                                  ModelSnapshot::Time create_time);
   // Makes new ids start at next_id, above all ids issued so far.
@@ -53,8 +51,7 @@ class ModelRegistry {
   [[nodiscard]] absl::Status CheckRestored() const;
   // Errors: Unavailable; NotFound.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const ModelName& name) const;
-  // Memory and disk of the model stay reserved until Model::ReleaseReservation, or until its last
-  // user destroys it.
+  // Its memory and disk stay reserved until Model::ReleaseReservation or its destruction.
   void Remove(const Model& model);
   // Returns up to `limit` models whose names come after `after`, ascending. Errors: Unavailable.
   [[nodiscard]] absl::StatusOr<std::vector<std::shared_ptr<Model>>> List(const std::string& after,

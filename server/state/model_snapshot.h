@@ -30,8 +30,7 @@ struct LensSnapshot {
 struct ModelSnapshot {
   using Time = std::chrono::system_clock::time_point;
 
-  // Number of accepted observations, warm-up included. Once the bandwidth is known, all of them are
-  // counted.
+  // Accepted observations, warm-up included. Once the bandwidth is known, all are counted.
   std::int64_t observations = 0;
   std::int64_t accepted_batches = 0;
   std::int64_t duplicate_batches = 0;

@@ -27,8 +27,7 @@ class MonitoringChecker {
   Monitoring Check(std::chrono::microseconds label_grace) {
     monitoring_.disabled = proto_.disabled();
     if (monitoring_.disabled) {
-      // The other fields have no meaning then. Ignoring them makes equal models have equal
-      // declarations.
+      // The other fields have no meaning then. Without them, equal models have equal declarations.
       return monitoring_;
     }
     CheckReal("significance_level", proto_.significance_level(), kMinLevel, kMaxLevel,

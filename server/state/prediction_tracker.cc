@@ -57,8 +57,7 @@ std::uint64_t PredictionTracker::first_pending() const noexcept {
 PredictionTracker::Labelling PredictionTracker::Label(Elapsed elapsed,
                                                       std::span<const PredictionId> ids,
                                                       std::span<const std::int32_t> labels) {
-  // Due predictions are treated as matured: whether a label is late must not depend on the load of
-  // the server.
+  // Due predictions count as matured: whether a label is late must not depend on the load.
   std::size_t due = matured_runs_;
   while (due < runs_.size() && elapsed - runs_[due].elapsed >= grace_) ++due;
   const std::uint64_t first_in_time =

@@ -73,8 +73,7 @@ class PredictionTracker {
 
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
   [[nodiscard]] std::size_t max_pending() const noexcept { return max_pending_; }
-  // Returns the ascending indices of the ids that are not known, for each id only its first
-  // occurrence.
+  // The ascending indices of the ids that are not known, for each id only its first occurrence.
   [[nodiscard]] std::vector<std::uint32_t> FindNew(std::span<const PredictionId> ids) const;
 
   // Adds a batch of predictions of the log. ids: new, at least one. At a start also ids that were
@@ -92,15 +91,13 @@ class PredictionTracker {
     // Ascending indices of the labels that matched.
     std::vector<std::uint32_t> matched;
   };
-  // Looks up each id. The label of a pending prediction that is younger than the grace at `elapsed`
-  // matches.
+  // Looks up each id. A label matches a pending prediction younger than the grace at `elapsed`.
   [[nodiscard]] Labelling Label(Elapsed elapsed, std::span<const PredictionId> ids,
                                 std::span<const std::int32_t> labels);
   // ids: the ids that matched.
   void UndoLabel(std::span<const PredictionId> ids);
 
-  // Records a batch of matched labels of the log, which is needed until all of its predictions have
-  // matured.
+  // Records a batch of matched labels of the log, needed until all of its predictions have matured.
   void KeepLabels(std::int64_t log_id, std::span<const PredictionId> ids);
   void UndoKeepLabels() noexcept { label_batches_.pop_back(); }
 
@@ -154,8 +151,7 @@ class PredictionTracker {
 
   // ---- For any thread
 
-  // The time at which Mature or FindUnneeded has something to do; Elapsed::max() if there is
-  // nothing.
+  // When Mature or FindUnneeded has something to do; Elapsed::max() if there is nothing.
   [[nodiscard]] Elapsed next_due() const noexcept { return Elapsed(next_due_us_.load()); }
   // Wall-clock time of the oldest pending prediction, in microseconds since 1970; 0 without pending
   // predictions.
@@ -191,8 +187,7 @@ class PredictionTracker {
 
   const Elapsed grace_;
   const std::size_t max_pending_;
-  // Entries have consecutive numbers in the order of the log; first_entry_ is the number of
-  // entries_.front().
+  // Entries have consecutive numbers in log order; first_entry_ is that of entries_.front().
   std::uint64_t first_entry_ = 0;
   std::deque<Entry> entries_;
   absl::flat_hash_map<PredictionId, std::uint64_t> index_;

@@ -20,8 +20,7 @@ struct ProducerPosition {
   std::int64_t sequence = 0;
 };
 
-// The cursors of the producers of one model, by which a batch is counted only once. Not
-// thread-safe.
+// The producers' cursors of one model, by which a batch counts only once. Not thread-safe.
 class ProducerCursors {
  public:
   // Number of the newest batches of a producer whose content hashes are kept. If one of these

@@ -60,8 +60,7 @@ void RowScreen::Add(const PredictionBatch& batch) noexcept {
         XXH3_64bits_withSeed(g.data(), g.size_bytes(), static_cast<XXH64_hash_t>(batch.labels[i])) &
         kHashMask;
     row.digits = DigitsOf(g) & 7U;
-    // Before the oldest row is removed, so that the repetition of a data set of exactly this many
-    // rows is detected.
+    // Before the oldest row is removed, so that a repeated data set of this many rows is detected.
     const auto equal = places_.find(std::uint64_t{row.hash});
     row.duplicate = equal != places_.end() && row.digits > few_digits ? 1 : 0;
     if (equal != places_.end()) places_.erase(equal);

@@ -92,8 +92,7 @@ class StrandState {
   [[nodiscard]] absl::StatusOr<LensState> RestoreLens(const Lens& lens,
                                                       const store::v1::LensState& stored) const;
   [[nodiscard]] bool warming_up() const noexcept { return lenses_.empty(); }
-  // Creates a watch that begins with the first observation, with the kernel of the canonical lens;
-  // null without a kernel.
+  // Creates a watch from the first observation on for the canonical lens; null without a kernel.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
       const std::vector<LensState>& lenses) const;
   // Counts observations in every lens.

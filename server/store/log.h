@@ -75,8 +75,7 @@ class StoreLog {
   // Makes all appended batches durable, or none: see OutcomeOf in store.h.
   [[nodiscard]] virtual absl::Status CommitLog() = 0;
 
-  // Visits the data of these batches in the order of log_ids. The batches must be needed or
-  // appended.
+  // Visits the data of these batches, which must be needed or appended, in the order of log_ids.
   [[nodiscard]] virtual absl::Status ReadBatches(std::span<const std::int64_t> log_ids,
                                                  const VisitData& visit) = 0;
 

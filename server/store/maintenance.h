@@ -43,8 +43,7 @@ class StoreContents {
                           std::string_view data) = 0;
   // In the order of the log.
   virtual void AddBatch(const StoredBatch& batch) = 0;
-  // Receives a problem as one sentence, at any time. model_id: the model to which it belongs; 0 if
-  // it is unknown.
+  // Receives a problem as one sentence, at any time. model_id: the affected model; 0 if unknown.
   virtual void AddProblem(std::int64_t model_id, std::string_view problem) = 0;
 };
 
@@ -68,8 +67,7 @@ class StoreMaintenance {
  public:
   virtual ~StoreMaintenance() = default;
 
-  // Findings at the opening of the store that may be an interrupted write or damage, one sentence
-  // each.
+  // Findings of the opening that may be an interrupted write or damage, one sentence each.
   [[nodiscard]] virtual const std::vector<std::string>& warnings() const = 0;
 
   // Returns the state after the newest transaction. The view must be destroyed before the store, on

@@ -23,8 +23,7 @@ class BackupFile {
   BackupFile(const BackupFile&) = delete;
   BackupFile& operator=(const BackupFile&) = delete;
 
-  // Truncates the file and starts again. Errors, here and below: Unavailable if the file cannot be
-  // written.
+  // Truncates the file and starts again. Errors, also below: Unavailable if it cannot be written.
   [[nodiscard]] absl::Status Begin();
   [[nodiscard]] absl::Status Append(const std::string& data);
   // Errors also: DataLoss when the received data differ from the sent data.

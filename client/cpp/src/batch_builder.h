@@ -14,8 +14,7 @@
 
 namespace calibd::client {
 
-// A batch to be sent: the message and the caller's number of each row. The rows are predictions or
-// labels by id.
+// A batch to be sent: the message and the caller's numbers of its predictions or labels by id.
 struct OutgoingBatch {
   v1::StreamObservationsRequest request;
   std::vector<std::int64_t> row_numbers;
@@ -49,8 +48,7 @@ struct LabelRow {
 // Gathers rows into batches that fit the server's limits. Not thread-safe.
 class BatchBuilder {
  public:
-  // max_rows: the caller's own limit, or 0. Errors: FailedPrecondition if not even one row fits
-  // into a message.
+  // max_rows: the caller's limit, or 0. Errors: FailedPrecondition if no row fits into a message.
   [[nodiscard]] static absl::StatusOr<BatchBuilder> Create(
       const v1::StreamObservationsResponse::Opened& limits, std::int32_t max_rows);
 

@@ -44,8 +44,7 @@ void WaitFor(std::chrono::milliseconds delay, const std::stop_token& stop) {
   changed.wait_for(lock, stop, delay, [] { return false; });
 }
 
-// Reports the progress of a long call. A retried call starts over, but the reported fraction never
-// decreases.
+// Reports the progress of a long call. The fraction never decreases, even if a retry starts over.
 class Progress {
  public:
   explicit Progress(const LongCallOptions& options) : options_(options) {}
@@ -128,8 +127,7 @@ struct Client::Impl {
     return absl::OkStatus();
   }
 
-  // Makes one call whose response is progress messages and then a result, to which take(response)
-  // points.
+  // Makes a call with progress messages and then a result, to which take(response) points.
   template <typename Response, typename Result, typename Start, typename Take>
   absl::StatusOr<Result> Long(const LongCallOptions& call_options, const Start& start,
                               const Take& take) const {

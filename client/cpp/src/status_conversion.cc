@@ -54,8 +54,7 @@ absl::Status FromRpcStatus(const rpc::Status& status) {
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   rpc::Status full;
-  // If the details cannot be read or belong to another status, only the call's own code and message
-  // are used.
+  // Details that cannot be read or belong to another status are ignored.
   if (!full.ParseFromString(status.error_details()) || full.code() != status.error_code()) {
     full.Clear();
   }

@@ -433,8 +433,7 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
                                                         opened_->class_count()));
     }
     if (absl::Status status = window_->Reopen(opened.next_sequence()); !status.ok()) return status;
-    // A new connection is not progress: a server that breaks every connection must not block a
-    // caller forever.
+    // No progress yet: a server that breaks every connection must not block a caller forever.
     ++counts_.reconnects;
   }
   changed_.notify_all();

@@ -22,8 +22,7 @@ struct DatabaseState {
   std::int64_t next_model_id = 1;
   // The id of the first batch of the oldest segment; batches below it are in `log`.
   std::int64_t first_log_id = 1;
-  // True if the database is a store by itself: a new one or a backup, whose other files do not
-  // exist yet.
+  // True for a new database or a backup, whose other files do not exist yet.
   bool complete = false;
   // Indexed by Table.
   std::array<TableSum, kSummedTables> sums{};

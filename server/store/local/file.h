@@ -17,8 +17,7 @@ namespace calibd::server {
 
 // True if the errno value means a full disk, or EFBIG: the process may not write so large a file.
 [[nodiscard]] bool IsFull(int error);
-// ResourceExhausted if the disk is full, else Unavailable. action: the action that failed, such as
-// "read".
+// ResourceExhausted if the disk is full, else Unavailable. action: what failed, such as "read".
 [[nodiscard]] absl::Status FileError(const std::string& path, std::string_view action, int error);
 // Returns a DataLoss error. reason: what the file "has" or "is". remedy: what may help before a
 // backup is restored.
@@ -53,8 +52,7 @@ class File {
   // Also syncs the file's metadata.
   [[nodiscard]] absl::Status Sync() const;
   [[nodiscard]] absl::Status Rename(std::string path);
-  // DataLoss if the file was removed or replaced since it was opened: data written to it would be
-  // lost.
+  // DataLoss if the file was removed or replaced since it was opened, which loses written data.
   [[nodiscard]] absl::Status CheckInPlace() const;
 
  private:

@@ -297,8 +297,7 @@ void LocalStore::Mark() noexcept {
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);
-  // The mark describes only committed data. An outdated mark is harmless: the next start can only
-  // check less.
+  // The mark describes only committed data. If it is outdated, the next start can only check less.
   static_cast<void>(file_.Write(mark, /*durable=*/false));
 }
 

@@ -125,8 +125,7 @@ class LocalStore final : public Store {
   // Writes the position of the store to the file `store`.
   void Mark() noexcept;
   void ApplyReleased() { DropBatches(std::exchange(released_, {})); }
-  // Returns a connection whose reads all show the same state of the database, beginning with the
-  // first read.
+  // Returns a connection whose reads all show the state of the database at the first read.
   [[nodiscard]] absl::StatusOr<Database> OpenSnapshot() const;
 
   const std::string path_;

@@ -14,8 +14,7 @@
 namespace calibd::server {
 namespace {
 
-// If there are more segments than this, the oldest is removed once most bytes of the log are not
-// needed.
+// With more segments than this, the oldest is removed once most bytes of the log are not needed.
 constexpr std::size_t kFewSegments = 4;
 
 absl::Status RemoveIfThere(const std::string& path) {

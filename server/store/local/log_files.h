@@ -47,8 +47,7 @@ class LogFiles {
     std::int64_t first_log_id = 0;
     // Id of the next batch, if there is no segment yet.
     std::int64_t next_log_id = 1;
-    // Contents of the file `store`: all segments have its id, and the log is at least as long as it
-    // says.
+    // The file `store`: all segments have its id, and the log is at least as long as it says.
     StoreMark mark{};
   };
   // Opens all segments, or creates the first one. The contents of existing segments are unknown
@@ -64,8 +63,7 @@ class LogFiles {
   [[nodiscard]] absl::Status Read(const VisitBatch& visit);
   // Unreadable data that Read found after the last valid frame. The next frame overwrites it.
   [[nodiscard]] const std::optional<LogTail>& tail() const noexcept { return tail_; }
-  // Writes the position of the log to the mark. Call it after Read, when the committed batches are
-  // durable.
+  // Writes the position of the log to the mark. Call it after Read, when all batches are durable.
   void Mark(StoreMark& mark) const noexcept;
 
   // Adds a batch to the next frame; returns its id.
@@ -76,8 +74,7 @@ class LogFiles {
   [[nodiscard]] absl::Status Commit();
   void Rollback() noexcept;
 
-  // Returns the data of one committed or appended batch. Errors: also DataLoss if it differs from
-  // what was written.
+  // Returns the data of a committed or appended batch. Errors: also DataLoss if it is damaged.
   [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id) const;
 
   // Ids of the oldest batch in the files, and of the next batch to be appended.
@@ -138,8 +135,7 @@ class LogFiles {
       : folder_(std::move(folder)), segment_bytes_(options.segment_bytes), mark_(options.mark) {}
 
   [[nodiscard]] absl::Status OpenAll(const Options& options);
-  // Checks that the segment continues at the current end of the log. former: the segment before it,
-  // if any.
+  // Checks that the segment continues the log at its end. former: the segment before it, if any.
   [[nodiscard]] absl::Status CheckFollows(const LogSegment* former,
                                           const LogSegment& segment) const;
   // Returns the error for a missing segment that begins with this batch.

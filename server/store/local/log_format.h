@@ -18,8 +18,7 @@
 
 namespace calibd::server {
 
-// Structures of the log files, as FORMAT.md describes them. In the files they have the same layout
-// as in memory.
+// Structures of the log files, see FORMAT.md. The files contain them in their memory layout.
 static_assert(std::endian::native == std::endian::little);
 
 // Frames and batches begin at multiples of this number.
@@ -141,8 +140,7 @@ template <typename Structure>
                                      std::uint64_t end, std::int64_t first_log_id,
                                      std::string& frame);
 
-// Returns the first batch id of the first frame that begins in [offset, size); unset if there is
-// none.
+// The first batch id of the first frame that begins in [offset, size); unset if there is none.
 [[nodiscard]] absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file,
                                                                     std::uint64_t salt,
                                                                     std::uint64_t offset,

@@ -70,8 +70,7 @@ class LogSegment {
   // Reads frames from the end on, up to the first invalid one or this offset, and moves the end
   // behind them. All of their batches are marked as needed.
   [[nodiscard]] absl::Status ReadFrames(std::uint64_t end, const VisitBatch& visit);
-  // For the newest segment, after ReadFrames: returns DataLoss if a valid frame follows an invalid
-  // one.
+  // For the newest segment after ReadFrames: DataLoss if a valid frame follows an invalid one.
   [[nodiscard]] absl::Status CheckEnd() const;
   // For the newest segment, after ReadFrames: returns what was written after its end; unset if
   // nothing was. durable_end_log_id: the batches before this id had been written.

@@ -44,8 +44,7 @@ struct OldBatchHeader {
   std::uint64_t bytes = 0;  // of the following data
 };
 
-// Parses the batches of a frame whose header is valid. Returns false if the rest differs from what
-// was written.
+// Parses the batches of a frame with a valid header. Returns false if the rest is damaged.
 bool ParseOldFrame(std::string_view data, std::uint64_t salt, LogFrame& frame) {
   LogFrameHeader frame_header;
   std::memcpy(&frame_header, data.data(), sizeof(frame_header));

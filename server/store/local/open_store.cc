@@ -91,8 +91,7 @@ class Opening {
   }
 
  private:
-  // Changes nothing. SQLite would create a missing database, and would delete the write-ahead log
-  // of an empty one.
+  // Changes nothing. SQLite would create a missing database, and delete the log of an empty one.
   absl::Status LookAtFiles() {
     absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder_);
     if (!file.ok()) return file.status();

@@ -35,8 +35,7 @@ class Database {
   [[nodiscard]] absl::Status Execute(const char* sql);
   // Returns the integer that a statement yields, such as a PRAGMA.
   [[nodiscard]] absl::StatusOr<std::int64_t> QueryInteger(const char* sql);
-  // DataLoss if the file or its write-ahead log was removed or replaced. Not allowed within a
-  // transaction.
+  // DataLoss if the file or its write-ahead log was removed or replaced. Not within a transaction.
   [[nodiscard]] absl::Status CheckInPlace() const;
   // Moves the write-ahead log into the database, as far as `mode` (SQLITE_CHECKPOINT_...) says and
   // other connections permit.
@@ -56,8 +55,7 @@ class Database {
   std::unique_ptr<sqlite3, Close> handle_;
 };
 
-// Converts a result code to an error. handle: the connection, if there is one. action: what "the
-// store cannot" do.
+// Converts a result code to an error. handle: the connection, if any. action: what failed.
 [[nodiscard]] absl::Status SqliteError(sqlite3* handle, int code, std::string_view action);
 
 // A prepared statement that can be executed repeatedly. Bound text and blobs are not copied: they
@@ -73,14 +71,12 @@ class Statement {
 
   // Executes the statement to its end and ignores its rows.
   [[nodiscard]] absl::Status Run();
-  // Moves to the next row; returns false after the last one. The statement may then be executed
-  // again.
+  // Moves to the next row; returns false after the last one, when it may be executed again.
   [[nodiscard]] absl::StatusOr<bool> Next();
   // Ends the execution before the last row, so that the statement may be executed again.
   void Reset() noexcept { sqlite3_reset(statement_.get()); }
 
-  // Columns of the row; indices start at 0, and views are valid until Next. type: SQLITE_INTEGER,
-  // SQLITE_BLOB, ...
+  // Columns of the row, from 0; views are valid until Next. type: SQLITE_INTEGER, SQLITE_BLOB, ...
   [[nodiscard]] int type(int column) const noexcept;
   [[nodiscard]] std::int64_t Integer(int column) const noexcept;
   [[nodiscard]] std::string_view Text(int column) const noexcept;

@@ -16,8 +16,7 @@
 
 namespace calibd::server {
 
-// The tables of calibd.db, described in FORMAT.md. Every row has a checksum of its table and its
-// columns.
+// The tables of calibd.db, see FORMAT.md. Every row has a checksum of its table and its columns.
 enum class Table {
   kModels,
   kCursors,
@@ -106,8 +105,7 @@ class TableWriter {
   // sum: must outlive this object; null if it is not needed.
   [[nodiscard]] static absl::StatusOr<TableWriter> Prepare(const Database& database, Table table,
                                                            TableSum* sum);
-  // values: all columns except the checksum. Errors: also Unavailable if there is a row with this
-  // key.
+  // values: all columns except the checksum. Errors: also Unavailable if the key exists.
   [[nodiscard]] absl::Status Insert(std::span<const ColumnValue> values);
   [[nodiscard]] absl::Status Insert(std::initializer_list<ColumnValue> values) {
     return Insert(std::span(values.begin(), values.size()));

@@ -44,8 +44,7 @@ class ClassEvidence {
 
   // log10 of the e-value of class k, at most 300.
   [[nodiscard]] double Log10EValue(std::size_t k) const noexcept;
-  // log10 of the e-values of all classes. Values below `least` may be returned as -inf, which is
-  // cheaper to compute.
+  // log10 of the e-values of all classes. Values below `least` may be -inf, which is cheaper.
   [[nodiscard]] std::vector<double> Log10EValues(double least) const;
 
   struct State {

@@ -39,8 +39,7 @@ enum class ExpertKind {
 };
 
 struct Expert {
-  // Identifies the expert in saved states: greater than 0, unique, and never used for another
-  // expert.
+  // Identifies the expert in saved states: > 0, unique, and never used for another expert.
   std::int32_t id;
   ExpertKind kind;
   // c, eta, theta, beta or pi.

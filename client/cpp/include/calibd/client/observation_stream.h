@@ -29,8 +29,7 @@ struct StreamOptions {
   // Names the producer to the server, which counts its batches once by this
   // name. ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$. Empty: a random one.
   std::string producer_id{};
-  // Counts the restarts of the producer, >= 0. A stream of a higher epoch fences those of lower
-  // ones.
+  // Counts the restarts of the producer, >= 0. A higher epoch fences streams of lower ones.
   std::int64_t epoch = 0;
   InvalidRows invalid_rows = InvalidRows::kReject;
   // Maximum number of rows in one message, within the server's limit. 0: that limit.
