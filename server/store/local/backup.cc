@@ -77,7 +77,7 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
   return absl::OkStatus();
 }
 
-// Makes the copy a store of its own: adds the needed batches of the extents and a new id.
+// Completes the copy as a store: adds the needed batches of the extents and gives it its own id.
 absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::string& copy,
                     const OnProgress& progress) {
   absl::StatusOr<Database> to = Database::Open(copy);
@@ -89,24 +89,18 @@ absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::str
   absl::StatusOr<DatabaseState> state = ReadState(*to);
   absl::StatusOr<StateWriter> writer = StateWriter::Prepare(*to);
   const absl::StatusOr<absl::flat_hash_set<std::int64_t>> model_ids = ReadModelIds(*to);
-  absl::StatusOr<Statement> remove =
-      Statement::Prepare(*to, "DELETE FROM log WHERE id >= ?1 RETURNING checksum");
-  for (const absl::Status& one :
-       {state.status(), writer.status(), model_ids.status(), remove.status()}) {
+  for (const absl::Status& one : {state.status(), writer.status(), model_ids.status()}) {
     if (!one.ok()) return one;
   }
   absl::StatusOr<TableWriter> log =
       TableWriter::Prepare(*to, Table::kLog, &state->sum(Table::kLog));
   if (!log.ok()) return log.status();
-  // A retirement in progress may have copied a part of the oldest segment, whose batches are added
-  // from the segment.
-  status = log->RunDelete(remove->Bind(1, extents.front().first_log_id));
   const LogFiles::Extent& newest = extents.back();
   state->first_log_id = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
   state->complete = true;
   state->id = StoreId::Random();
   ++state->commit_number;
-  if (status.ok()) status = InsertBatches(extents, *model_ids, state->first_log_id, *log, progress);
+  status = InsertBatches(extents, *model_ids, state->first_log_id, *log, progress);
   if (status.ok()) status = writer->WriteAll(*state);
   return status.ok() ? to->Execute("COMMIT") : status;
 }

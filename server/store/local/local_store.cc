@@ -17,10 +17,6 @@
 namespace calibd::server {
 namespace {
 
-// Number of rows that a transaction deletes in addition to its own writes.
-constexpr std::size_t kMostDeleted = 1024;
-// Number of bytes that are copied from a file of the log at a time.
-constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
 // Delay between two attempts to make room on a full disk.
 constexpr std::chrono::seconds kFullDiskInterval{1};
 // If the write-ahead log has more pages of 4 KiB than this, because the Checkpointer does not keep
@@ -47,11 +43,8 @@ struct LocalStore::Statements {
   std::optional<TableWriter> cursors;
   std::optional<TableWriter> maturity;
   std::optional<TableWriter> snapshots;
-  std::optional<TableWriter> log;
   std::optional<HistoryTable> history;
   std::optional<Statement> delete_cursors;
-  std::optional<Statement> delete_copied;
-  std::optional<CheckedRows> read_batch;
 };
 
 LocalStore::LocalStore(std::string path, File lock, StoreParts parts)
@@ -62,8 +55,7 @@ LocalStore::LocalStore(std::string path, File lock, StoreParts parts)
       committed_(parts.state),
       file_(std::move(parts.file)),
       warnings_(std::move(parts.warnings)),
-      log_(std::move(parts.log)),
-      copied_until_(log_->first_log_id()) {}
+      log_(std::move(parts.log)) {}
 
 LocalStore::~LocalStore() = default;
 
@@ -97,12 +89,9 @@ absl::Status LocalStore::Prepare() {
   keep(writer(Table::kCursors), statements_->cursors);
   keep(writer(Table::kMaturity), statements_->maturity);
   keep(writer(Table::kSnapshots), statements_->snapshots);
-  keep(writer(Table::kLog), statements_->log);
   keep(HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans)), statements_->history);
   keep(prepare("DELETE FROM cursors WHERE model_id = ?1 RETURNING checksum"),
        statements_->delete_cursors);
-  keep(prepare("DELETE FROM log WHERE id >= ?1 RETURNING checksum"), statements_->delete_copied);
-  keep(CheckedRows::Select(database_, Table::kLog, "WHERE id = ?1"), statements_->read_batch);
   sqlite3_wal_hook(
       database_.handle(),
       [](void* pages, sqlite3*, const char*, int count) {
@@ -220,38 +209,15 @@ absl::Status LocalStore::ReadCursors(
                   : row.status();
 }
 
-absl::Status LocalStore::ReadLog(const VisitBatch& visit_batch) {
-  const VisitBatch visit = [&](const StoredBatch& batch) {
+absl::Status LocalStore::ReadLog(const VisitBatch& visit) {
+  absl::Status status = log_->Read([&](const StoredBatch& batch) {
     // The id of a deleted model was issued too.
     return batch.model_id < next_model_id()
-               ? visit_batch(batch)
+               ? visit(batch)
                : DamageError(path_, absl::StrCat("is older than the log: batch ", batch.log_id,
                                                  " belongs to model ", batch.model_id,
                                                  ", which was created later"));
-  };
-  absl::StatusOr<CheckedRows> log = CheckedRows::Select(database_, Table::kLog, "ORDER BY id");
-  if (!log.ok()) return log.status();
-  std::int64_t last_id = 0;
-  absl::StatusOr<bool> row = log->Next();
-  for (; row.ok() && *row; row = log->Next()) {
-    if (log->Integer(0) <= last_id) {
-      return DatabaseDamage(absl::StrCat("has batch ", log->Integer(0), " of the log after batch ",
-                                         last_id, ": the rows of table log are out of order"));
-    }
-    last_id = log->Integer(0);
-    if (last_id >= log_->first_log_id()) {
-      // An interrupted retirement copied it from the segment, which still exists.
-      continue;
-    }
-    absl::Status status = visit({.log_id = log->Integer(0),
-                                 .model_id = log->Integer(1),
-                                 .time_us = log->Integer(2),
-                                 .data = log->Blob(3)});
-    if (!status.ok()) return status;
-  }
-  absl::Status status = row.status();
-  if (status.ok()) status = CheckSum(Table::kLog, committed_.sum(Table::kLog), log->sum());
-  if (status.ok()) status = log_->Read(visit);
+  });
   if (const std::optional<LogTail>& tail = log_->tail(); tail.has_value()) {
     lost_tail_ = LostTail{.description = Describe(*tail), .was_durable = tail->was_durable};
     for (const LogTail::Batch& batch : tail->batches) {
@@ -322,10 +288,6 @@ absl::Status LocalStore::Begin() {
 }
 
 absl::Status LocalStore::Commit() {
-  const std::size_t deleted = std::min(stale_.size(), kMostDeleted);
-  for (std::size_t i = 0; i < deleted; ++i) {
-    if (absl::Status status = statements_->log->Delete({stale_[i]}); !status.ok()) return status;
-  }
   ++state_.commit_number;
   absl::Status status = statements_->state->Write(state_, committed_);
   if (status.ok()) status = statements_->commit->Run();
@@ -333,7 +295,6 @@ absl::Status LocalStore::Commit() {
     committed_ = state_;
     checkpointer_->OnCommit(wal_pages_);
     Mark();
-    stale_.erase(stale_.begin(), stale_.begin() + static_cast<std::ptrdiff_t>(deleted));
     ApplyReleased();
   }
   return status;
@@ -343,12 +304,7 @@ void LocalStore::ReleaseBatches(std::span<const std::int64_t> log_ids) {
   released_.insert(released_.end(), log_ids.begin(), log_ids.end());
 }
 
-void LocalStore::DropBatches(std::span<const std::int64_t> log_ids) {
-  for (const std::int64_t log_id : log_ids) {
-    if (log_id < copied_until_) stale_.push_back(log_id);
-  }
-  log_->MarkUnneeded(log_ids);
-}
+void LocalStore::DropBatches(std::span<const std::int64_t> log_ids) { log_->MarkUnneeded(log_ids); }
 
 void LocalStore::Rollback() {
   released_.clear();
@@ -360,35 +316,24 @@ void LocalStore::Rollback() {
 
 absl::StatusOr<bool> LocalStore::Retire() {
   if (!log_->RetirementDue()) return false;
+  absl::Status status = BeginWrite();
+  if (status.ok()) status = log_->OldestIsUnneeded() ? RemoveOldest() : log_->Compact();
+  if (!status.ok()) return status;
+  return log_->RetirementDue();
+}
+
+absl::Status LocalStore::RemoveOldest() {
   Failpoint("retire");
   absl::Status status = Begin();
-  const std::int64_t end = log_->first_log_id_after_oldest();
-  std::int64_t copied_until = copied_until_;
-  if (status.ok() && copied_until_ == log_->first_log_id()) {
-    // Rows that an earlier process copied are copied again, because they may no longer be needed.
-    status = statements_->log->RunDelete(statements_->delete_copied->Bind(1, copied_until_));
-  }
-  if (status.ok()) {
-    const absl::StatusOr<std::int64_t> copied =
-        log_->ReadNeededOfOldest(copied_until_, kCopiedBytes, [&](const StoredBatch& batch) {
-          return statements_->log->Insert(
-              {batch.log_id, batch.model_id, batch.time_us, batch.data});
-        });
-    status = copied.status();
-    copied_until = copied.ok() ? *copied : copied_until;
-  }
-  if (status.ok() && copied_until == end) state_.first_log_id = end;
+  state_.first_log_id = log_->first_log_id_after_oldest();
   Failpoint("retire");
   if (status.ok()) status = Commit();
   if (!status.ok()) {
     Rollback();
     return status;
   }
-  copied_until_ = copied_until;
   Failpoint("retire");
-  if (copied_until_ == end) status = log_->RemoveOldest();
-  if (!status.ok()) return status;
-  return log_->RetirementDue();
+  return log_->RemoveOldest();
 }
 
 absl::Status LocalStore::InsertModel(std::int64_t id, const v1::Model& declaration) {
@@ -449,22 +394,10 @@ absl::StatusOr<Database> LocalStore::OpenSnapshot() const {
 absl::Status LocalStore::ReadBatches(std::span<const std::int64_t> log_ids,
                                      const VisitData& visit) {
   for (const std::int64_t log_id : log_ids) {
-    CALIBD_ASSIGN_OR_RETURN(const std::string data, ReadBatch(log_id));
+    CALIBD_ASSIGN_OR_RETURN(const std::string data, log_->ReadBatch(log_id));
     CALIBD_RETURN_IF_ERROR(visit(data));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> LocalStore::ReadBatch(std::int64_t log_id) {
-  if (log_id >= log_->first_log_id()) return log_->ReadBatch(log_id);
-  CheckedRows& batch = *statements_->read_batch;
-  batch.statement().Bind(1, log_id);
-  const absl::StatusOr<bool> row = batch.Next();
-  std::string data(row.ok() && *row ? batch.Blob(3) : std::string_view());
-  batch.statement().Reset();
-  if (!row.ok()) return row.status();
-  if (!*row) return DatabaseDamage(absl::StrCat("lacks batch ", log_id, " of the log"));
-  return data;
 }
 
 absl::Status LocalStore::Checkpoint() {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,9 +24,9 @@
 namespace calibd::server {
 
 // A store in a folder, which one process at a time may hold; FORMAT.md describes it. The log is
-// written to its own files (LogFiles). Everything else, and the needed rows of removed log files,
-// is in an SQLite database. The log is never behind the database. Everything that is read is
-// checked. Errors: those of Store, sqlite.h and LogFiles.
+// written to its own files (LogFiles), and everything else to an SQLite database. The log is never
+// behind the database. Everything that is read is checked. Errors: those of Store, sqlite.h and
+// LogFiles.
 class LocalStore final : public Store {
  public:
   // Opens the store of a folder. Creates it if neither the folder nor any file of a store exists;
@@ -97,9 +96,8 @@ class LocalStore final : public Store {
   // The path of the database.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::string folder() const;
-  // Retires the oldest file of the log if it should be retired, in steps of at most one
-  // transaction: first the needed rows are copied into the database. Call it between transactions.
-  // Returns whether there is more to do at once.
+  // Removes the oldest file of the log, or does a step of a compaction, if either is due. Between
+  // transactions. Returns whether there is more to do at once.
   [[nodiscard]] absl::StatusOr<bool> Retire();
   // Until ReleaseLog, the files of the log change only by appended batches.
   void HoldLog() noexcept { log_->Hold(); }
@@ -118,7 +116,8 @@ class LocalStore final : public Store {
 
   [[nodiscard]] absl::Status Prepare();
   [[nodiscard]] absl::Status CheckHistorySpans() const;
-  [[nodiscard]] absl::StatusOr<std::string> ReadBatch(std::int64_t log_id);
+  // Removes the oldest file of the log, none of whose batches is needed.
+  [[nodiscard]] absl::Status RemoveOldest();
   // Call it before every write: it records that the store is no longer closed properly. Errors:
   // also those of the background checkpoint.
   [[nodiscard]] absl::Status BeginWrite();
@@ -140,13 +139,8 @@ class LocalStore final : public Store {
   std::unique_ptr<LogFiles> log_;
   std::optional<LostTail> lost_tail_;
   bool recovered_ = false;
-  // Batches below this id are in the database: those of removed files, and the copied ones of the
-  // oldest file.
-  std::int64_t copied_until_ = 0;
   // Batches that the pending writes release.
   std::vector<std::int64_t> released_;
-  // Rows of the database that are not needed; later transactions delete them.
-  std::deque<std::int64_t> stale_;
   int wal_pages_ = 0;
   // When Maintain last made a checkpoint because the disk was full, and when it may retire again.
   std::chrono::steady_clock::time_point checkpoint_at_{};

@@ -15,9 +15,9 @@ namespace calibd::server {
 
 class LocalStore;
 
-// A view of a store in a folder: a read transaction on its own connection, and the files of the
-// log, which it holds. While it exists, the write-ahead log only grows and no file of the log is
-// removed.
+// A view of a store in a folder: a read transaction of its own connection, and the files of the
+// log, which it holds. While it exists, the write-ahead log is not begun anew and no file of the
+// log is removed or replaced.
 class LocalView final : public StoreView {
  public:
   // database: must have a deferred transaction.
@@ -26,7 +26,7 @@ class LocalView final : public StoreView {
   LocalView(const LocalView&) = delete;
   LocalView& operator=(const LocalView&) = delete;
 
-  // The copy is a single database that contains the needed rows of the log. Commits continue
+  // The copy is one database, which also holds the needed batches of the log. Commits go on
   // meanwhile.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<StoreCopy>> Copy(
       const OnProgress& progress) const override;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,15 +16,20 @@
 namespace calibd::server {
 namespace {
 
-// With more segments than this, the oldest is removed once most bytes of the log are not needed.
+// With more segments than this, some are compacted once most of their bytes are not needed.
 constexpr std::size_t kFewSegments = 4;
+// So many segments are compacted into one at most: their files are removed in one step.
+constexpr std::size_t kMostCompacted = 16;
+// Limits of the bytes that one step of a compaction copies.
+constexpr std::uint64_t kLeastCopied = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostCopied = std::uint64_t{8} << 20;
 
 absl::Status RemoveIfThere(const std::string& path) {
   return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus()
                                                       : FileError(path, "remove", errno);
 }
 
-// Removes a segment that is not needed, even if it is damaged, unless it belongs to another store.
+// Removes a segment that is not needed, even if it is damaged, but not one of another store.
 absl::Status RemoveLeftover(const std::string& path, const StoreId& store_id) {
   const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
   if (!file.ok()) return file.status();
@@ -43,16 +50,18 @@ absl::StatusOr<std::unique_ptr<LogFiles>> LogFiles::Open(const std::string& fold
 }
 
 absl::Status LogFiles::OpenAll(const Options& options) {
-  if (absl::Status status = RemoveIfThere(LogSegment::UnfinishedPath(folder_)); !status.ok()) {
-    return status;
+  for (const LogSegment::Kind kind : {LogSegment::Kind::kAppended, LogSegment::Kind::kCompacted}) {
+    if (absl::Status status = RemoveIfThere(LogSegment::UnfinishedPath(folder_, kind));
+        !status.ok()) {
+      return status;
+    }
   }
   const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder_);
   if (!ids.ok()) return ids.status();
   next_log_id_ = options.first_log_id != 0 ? options.first_log_id : options.next_log_id;
-  if (ids->empty() && options.first_log_id == 0 && mark_.newest_segment == 0) return AddSegment(0);
   for (const std::int64_t id : *ids) {
-    if (id < options.first_log_id) {
-      // Another process had begun to remove it.
+    if (id < next_log_id_) {
+      // A process that was killed was about to remove it, or to put it in front of the log.
       if (absl::Status status = RemoveLeftover(LogSegment::PathOf(folder_, id), mark_.id);
           !status.ok()) {
         return status;
@@ -62,18 +71,26 @@ absl::Status LogFiles::OpenAll(const Options& options) {
     absl::StatusOr<LogSegment> segment =
         LogSegment::Open(folder_, {.store_id = mark_.id, .first_log_id = id});
     if (!segment.ok()) return segment.status();
-    segments_.push_back(*std::move(segment));
+    if (segments_.empty() || id >= segments_.back().end_log_id()) {
+      segments_.push_back(*std::move(segment));
+    } else if (absl::Status status = segment->Remove(folder_, /*for_reuse=*/false); !status.ok()) {
+      // The compacted segment before it had replaced it.
+      return status;
+    }
+  }
+  if (segments_.empty() && options.first_log_id == 0 && mark_.newest_segment == 0) {
+    return AddSegment(0);
   }
   if (segments_.empty() || segments_.front().first_log_id() != next_log_id_) {
     return MissingError(next_log_id_, segments_.empty() ? "there is no file of the log"
                                                         : absl::StrCat("the log begins with ",
                                                                        segments_.front().path()));
   }
-  if (segments_.back().first_log_id() < mark_.newest_segment) {
-    return MissingError(mark_.newest_segment,
-                        absl::StrCat("the log ends with ", segments_.back().path()));
-  }
-  return absl::OkStatus();
+  const LogSegment& newest = segments_.back();
+  const std::int64_t expected = newest.compacted() ? newest.end_log_id() : mark_.newest_segment;
+  return newest.first_log_id() < expected
+             ? MissingError(expected, absl::StrCat("the log ends with ", newest.path()))
+             : absl::OkStatus();
 }
 
 absl::Status LogFiles::Read(const VisitBatch& visit) {
@@ -147,7 +164,8 @@ absl::Status LogFiles::MissingError(std::int64_t first_log_id, std::string_view 
 
 absl::Status LogFiles::AddSegment(std::uint64_t frame_bytes) {
   absl::StatusOr<LogSegment> segment = LogSegment::Create(
-      folder_, {.store_id = mark_.id, .first_log_id = next_log_id_}, segment_bytes_, frame_bytes);
+      folder_, LogSegment::Kind::kAppended, {.store_id = mark_.id, .first_log_id = next_log_id_},
+      segment_bytes_, frame_bytes);
   if (!segment.ok()) return segment.status();
   if (absl::Status status = segment->Publish(folder_); !status.ok()) return status;
   if (!segments_.empty() && segments_.back().empty()) {
@@ -169,10 +187,11 @@ absl::Status LogFiles::Commit() {
     if (absl::Status status = AddSegment(frame_.bytes()); !status.ok()) return status;
     Failpoint("segment");
   }
-  absl::Status status = segments_.back().Append(frame_);
+  absl::Status status = segments_.back().Append(next_log_id_, frame_);
   if (status.ok()) status = segments_.back().Sync();
   if (!status.ok()) return status;
   next_log_id_ = segments_.back().end_log_id();
+  appended_bytes_ += frame_.bytes();
   SumWritten();
   Rollback();
   return absl::OkStatus();
@@ -203,6 +222,7 @@ absl::StatusOr<std::string> LogFiles::ReadBatch(std::int64_t log_id) const {
 std::int64_t LogFiles::bytes() const noexcept {
   std::uint64_t bytes = 0;
   for (const LogSegment& segment : segments_) bytes += segment.size();
+  if (compaction_.has_value()) bytes += compaction_->target.size();
   return static_cast<std::int64_t>(bytes);
 }
 
@@ -223,7 +243,10 @@ void LogFiles::MarkUnneeded(std::span<const std::int64_t> log_ids) {
     unneeded_later_.insert(unneeded_later_.end(), log_ids.begin(), log_ids.end());
     return;
   }
-  for (const std::int64_t log_id : log_ids) segments_[Find(log_id)].MarkUnneeded(log_id);
+  for (const std::int64_t log_id : log_ids) {
+    segments_[Find(log_id)].MarkUnneeded(log_id);
+    if (compaction_.has_value()) compaction_->target.MarkUnneeded(log_id);
+  }
 }
 
 void LogFiles::Release() {
@@ -234,29 +257,158 @@ void LogFiles::Release() {
 }
 
 bool LogFiles::RetirementDue() const noexcept {
-  if (holders_ > 0 || segments_.size() < 2) return false;
-  if (segments_.front().needed_batches() == 0) return true;
+  if (holders_ > 0) return false;
+  if (compaction_.has_value() || OldestIsUnneeded()) return true;
+  if (segments_.size() <= kFewSegments) return false;
   std::uint64_t needed = 0;
-  for (const LogSegment& segment : segments_) needed += segment.needed_bytes();
-  return segments_.size() > kFewSegments && needed < static_cast<std::uint64_t>(bytes()) / 2;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i + 1 < segments_.size(); ++i) {
+    needed += segments_[i].needed_bytes();
+    bytes += segments_[i].size();
+  }
+  return needed < bytes / 2;
 }
 
-absl::StatusOr<std::int64_t> LogFiles::ReadNeededOfOldest(std::int64_t from_log_id,
-                                                          std::size_t max_bytes,
-                                                          const VisitBatch& visit) const {
-  const LogSegment& segment = segments_.front();
-  std::size_t bytes = 0;
-  std::string data;
-  std::int64_t log_id = std::max(from_log_id, segment.first_log_id());
-  for (; log_id < segment.end_log_id() && bytes < max_bytes; ++log_id) {
-    if (!segment.needed()[static_cast<std::size_t>(log_id - segment.first_log_id())]) continue;
-    StoredBatch batch;
-    absl::Status status = segment.ReadBatch(log_id, data, batch);
-    if (status.ok()) status = visit(batch);
-    if (!status.ok()) return status;
-    bytes += data.size();
+bool LogFiles::OldestIsUnneeded() const noexcept {
+  return !compaction_.has_value() && segments_.size() > 1 &&
+         segments_.front().needed_batches() == 0;
+}
+
+std::pair<std::size_t, std::size_t> LogFiles::FindCompaction(
+    std::uint64_t most_needed) const noexcept {
+  // The sequences are as long as possible, so that small segments do not accumulate.
+  std::pair<std::size_t, std::size_t> best;
+  std::uint64_t most_freed = 0;
+  std::uint64_t needed = 0;
+  std::uint64_t bytes = 0;
+  std::size_t begin = 0;
+  for (std::size_t end = 1; end < segments_.size(); ++end) {
+    needed += segments_[end - 1].needed_bytes();
+    bytes += segments_[end - 1].size();
+    for (; begin + 1 < end && (needed > most_needed || end - begin > kMostCompacted); ++begin) {
+      needed -= segments_[begin].needed_bytes();
+      bytes -= segments_[begin].size();
+    }
+    if (bytes - needed > most_freed) {
+      most_freed = bytes - needed;
+      best = {begin, end};
+    }
   }
-  return log_id;
+  return best;
+}
+
+absl::Status LogFiles::Compact() {
+  absl::Status status;
+  if (!compaction_.has_value()) {
+    status = BeginCompaction(segment_bytes_);
+    // A full disk may still have room for the needed batches of one segment.
+    if (absl::IsResourceExhausted(status)) status = BeginCompaction(0);
+  }
+  Failpoint("compact");
+  if (status.ok()) {
+    status = CopyNeeded(std::clamp(std::exchange(appended_bytes_, 0), kLeastCopied, kMostCopied));
+  }
+  if (status.ok() && compaction_->next_log_id == compaction_->end_log_id) {
+    status = FinishCompaction();
+  }
+  if (!status.ok()) {
+    compaction_.reset();
+    unlink(LogSegment::UnfinishedPath(folder_, LogSegment::Kind::kCompacted).c_str());
+  }
+  return status;
+}
+
+absl::Status LogFiles::BeginCompaction(std::uint64_t most_needed) {
+  const auto [begin, end] = FindCompaction(most_needed);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    // Each batch may become a frame.
+    bytes += segments_[i].needed_bytes() + segments_[i].needed_batches() * sizeof(LogFrameHeader);
+  }
+  const std::int64_t first_log_id = segments_[begin].first_log_id();
+  absl::StatusOr<CompactedSegment> target = CompactedSegment::Create(
+      folder_, {.store_id = mark_.id, .first_log_id = first_log_id}, bytes, bytes);
+  if (!target.ok()) return target.status();
+  appended_bytes_ = 0;
+  compaction_ = Compaction{.target = *std::move(target),
+                           .next_log_id = first_log_id,
+                           .end_log_id = segments_[end].first_log_id()};
+  return absl::OkStatus();
+}
+
+absl::Status LogFiles::CopyNeeded(std::uint64_t max_bytes) {
+  std::string data;
+  std::int64_t& log_id = compaction_->next_log_id;
+  for (std::uint64_t copied = 0; log_id < compaction_->end_log_id && copied < max_bytes;) {
+    const LogSegment& segment = segments_[Find(log_id)];
+    const std::optional<std::int64_t> needed = segment.NextNeeded(log_id);
+    if (needed.has_value()) {
+      StoredBatch batch;
+      absl::Status status = segment.ReadBatch(*needed, data, batch);
+      if (status.ok()) status = compaction_->target.Add(batch);
+      if (!status.ok()) return status;
+      copied += data.size();
+    }
+    log_id = needed.has_value() ? *needed + 1 : segment.end_log_id();
+  }
+  return compaction_->target.Sync();
+}
+
+absl::Status LogFiles::FinishCompaction() {
+  absl::StatusOr<LogSegment> segment =
+      compaction_->target.Publish(folder_, compaction_->end_log_id);
+  if (!segment.ok()) return segment.status();
+  const auto begin = segments_.begin() + static_cast<std::ptrdiff_t>(Find(segment->first_log_id()));
+  const auto end = segments_.begin() + static_cast<std::ptrdiff_t>(Find(segment->end_log_id()));
+  compaction_.reset();
+  // The first file got replaced by the new one.
+  const std::vector<LogSegment> replaced(std::move_iterator(begin + 1), std::move_iterator(end));
+  *begin = *std::move(segment);
+  segments_.erase(begin + 1, end);
+  SumWritten();
+  absl::Status status;
+  for (const LogSegment& one : replaced) {
+    status.Update(one.Remove(folder_, one.size() == segment_bytes_));
+    Failpoint("compact");
+  }
+  // If the names of the replaced files came back after a power cut, these must not have been
+  // reused.
+  if (status.ok() && !replaced.empty()) status = SyncFolder(folder_);
+  return status;
+}
+
+absl::Status LogFiles::Prepend(const std::function<absl::StatusOr<bool>(StoredBatch&)>& next) {
+  std::deque<LogSegment> segments;
+  std::optional<CompactedSegment> target;
+  const auto publish = [&](std::int64_t end_log_id) {
+    absl::StatusOr<LogSegment> segment = target->Publish(folder_, end_log_id);
+    target.reset();
+    if (segment.ok()) segments.push_back(*std::move(segment));
+    return segment.status();
+  };
+  StoredBatch batch;
+  absl::StatusOr<bool> more = next(batch);
+  for (; more.ok() && *more; more = next(batch)) {
+    if (batch.log_id >= first_log_id()) continue;
+    if (target.has_value() && !target->HasRoom(batch)) {
+      if (absl::Status status = publish(batch.log_id); !status.ok()) return status;
+    }
+    if (!target.has_value()) {
+      absl::StatusOr<CompactedSegment> created =
+          CompactedSegment::Create(folder_, {.store_id = mark_.id, .first_log_id = batch.log_id},
+                                   segment_bytes_, CompactedSegment::BatchBytes(batch.data.size()));
+      if (!created.ok()) return created.status();
+      target = *std::move(created);
+    }
+    if (absl::Status status = target->Add(batch); !status.ok()) return status;
+  }
+  if (!more.ok()) return more.status();
+  if (target.has_value()) {
+    if (absl::Status status = publish(first_log_id()); !status.ok()) return status;
+  }
+  segments_.insert(segments_.begin(), std::move_iterator(segments.begin()),
+                   std::move_iterator(segments.end()));
+  return absl::OkStatus();
 }
 
 absl::Status LogFiles::RemoveOldest() {
@@ -287,9 +439,11 @@ absl::Status LogFiles::ReadExtent(
   absl::StatusOr<LogSegment> segment = LogSegment::Open(
       extent.folder, {.store_id = extent.store_id, .first_log_id = extent.first_log_id});
   if (!segment.ok()) return segment.status();
+  std::size_t index = 0;
   absl::Status status = segment->ReadFrames(extent.end, [&](const StoredBatch& batch) {
-    const auto index = static_cast<std::size_t>(batch.log_id - extent.first_log_id);
-    return visit(batch, index < extent.needed.size() && extent.needed[index]);
+    const bool needed = index < extent.needed.size() && extent.needed[index];
+    ++index;
+    return visit(batch, needed);
   });
   if (status.ok() && segment->end() < extent.end) {
     return DamageError(segment->path(), absl::StrCat("is damaged at ", segment->end()));

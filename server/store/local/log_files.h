@@ -16,24 +16,25 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/store/local/log_compaction.h"
 #include "server/store/local/log_format.h"
 #include "server/store/local/log_segment.h"
 #include "server/store/local/store_file.h"
 
 namespace calibd::server {
 
-// The newest part of the log: a sequence of files (segments), described in FORMAT.md. The disk
-// space of a segment is allocated before it is written, so that an append needs one write and one
-// sync, and no change of the file system's metadata. Batches have consecutive ids. Each Commit
-// writes one frame, which is stored completely or not at all.
+// The log: a sequence of files (segments), which FORMAT.md describes. The disk space of a segment
+// is allocated before it is written, so that an append needs one write and one sync, and changes no
+// metadata of the file system. One Commit writes one frame, which is stored as a whole or not at
+// all, and whose batches have the next ids.
 //
-// For each batch, the log stores whether it is still needed. Segments are removed oldest first:
-// before RemoveOldest, the needed batches of the oldest segment must be copied elsewhere. Not
+// The log knows for each batch whether it is still needed. Segments with few needed batches are
+// compacted: their needed batches are copied to a new segment, which replaces them. Not
 // thread-safe.
 //
-// Errors: ResourceExhausted if the disk is full, and then nothing was written; DataLoss, with what
-// to do, if a file is damaged or missing; Unavailable if a file cannot be read or written, and then
-// the contents of the disk are unknown.
+// Errors: ResourceExhausted when the disk is full, and then nothing was written; DataLoss when
+// a file is damaged or missing, and it says what to do; Unavailable when a file cannot be read
+// or written: the contents of the disk are unknown then.
 class LogFiles {
  public:
   static constexpr std::uint64_t kSegmentBytes = std::uint64_t{64} << 20;
@@ -42,25 +43,29 @@ class LogFiles {
     // Size of a segment, at least 4096. A segment is larger if a frame needs more, and smaller if
     // the disk has less room.
     std::uint64_t segment_bytes = kSegmentBytes;
-    // Id of the first batch of the oldest segment; older segments are removed. 0: unknown, and
-    // there may be no segment yet.
+    // Id of the batch with which the oldest segment begins; older segments are removed. 0: there
+    // may be no segment yet, and next_log_id is this id.
     std::int64_t first_log_id = 0;
-    // Id of the next batch, if there is no segment yet.
     std::int64_t next_log_id = 1;
     // The file `store`: all segments have its id, and the log is at least as long as it says.
     StoreMark mark{};
   };
-  // Opens all segments, or creates the first one. The contents of existing segments are unknown
-  // before Read. Errors: also DataLoss for a segment that is missing or does not belong to this
-  // store.
+  // Opens all segments, or creates the first. Only their headers are read.
+  // Errors also: DataLoss for a segment that is missing or does not belong to this store.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LogFiles>> Open(const std::string& folder,
                                                                       const Options& options);
 
-  // Call it once, before everything else. Visits all committed batches in order, and finds the end
-  // of the log. Afterwards all of them are durable and marked as needed. If the end of the log
-  // cannot be read, the result is DataLoss if more than the last frame is affected or the store was
-  // closed properly; otherwise see tail.
+  // Must be called once, and before all functions below except Prepend: visits all committed
+  // batches in order, and finds the end of the log. On return they are durable and count as needed.
+  // An unreadable end of the log is DataLoss if it was more than the last frame, or the store was
+  // closed properly; else see tail.
   [[nodiscard]] absl::Status Read(const VisitBatch& visit);
+  // Before Read: puts batches in front of the log, into compacted segments. next: sets the next
+  // batch, in the order of ids, and returns false after the last one. Batches whose ids are not
+  // below first_log_id are ignored. After an error, or if the next Open is given a first_log_id
+  // from before this call, the log is as it was.
+  [[nodiscard]] absl::Status Prepend(const std::function<absl::StatusOr<bool>(StoredBatch&)>& next);
+
   // Unreadable data that Read found after the last valid frame. The next frame overwrites it.
   [[nodiscard]] const std::optional<LogTail>& tail() const noexcept { return tail_; }
   // Writes the position of the log to the mark. Call it after Read, when all batches are durable.
@@ -97,31 +102,33 @@ class LogFiles {
   // Marks committed batches as no longer needed. Ignores batches that are not in the files.
   void MarkUnneeded(std::span<const std::int64_t> log_ids);
 
-  // True if the oldest segment should be retired: none of its batches is needed, or many bytes of
-  // the segments are not needed. Always false while the files are held.
+  // True if the oldest segment can be removed, or others should be compacted: there are more than a
+  // few, and less than half of their bytes are needed. Always false while the files are held.
   [[nodiscard]] bool RetirementDue() const noexcept;
-  // Visits the needed batches of the oldest segment from this one on, until they have max_bytes or
-  // more. Returns the id to continue with; at the end, this is the first id of the next segment.
-  [[nodiscard]] absl::StatusOr<std::int64_t> ReadNeededOfOldest(std::int64_t from_log_id,
-                                                                std::size_t max_bytes,
-                                                                const VisitBatch& visit) const;
+  // True if no batch of the oldest segment is needed, and no compaction is under way.
+  [[nodiscard]] bool OldestIsUnneeded() const noexcept;
   [[nodiscard]] std::int64_t first_log_id_after_oldest() const noexcept {
     return segments_[1].first_log_id();
   }
   // The file may be reused for the next segment.
   [[nodiscard]] absl::Status RemoveOldest();
+  // A step of a compaction, when RetirementDue and not OldestIsUnneeded. It copies as many bytes as
+  // were appended since the last step, but at least 1 and at most 8 MiB, so that commits are not
+  // delayed and the log does not grow faster than it is compacted. After an error the log is as it
+  // was, and the next step begins a new compaction.
+  [[nodiscard]] absl::Status Compact();
 
-  // The committed part of a segment, which does not change while the files are held.
+  // The committed batches of a segment, which do not change while the files are held.
   struct Extent {
     std::string folder;
     StoreId store_id;
     std::int64_t first_log_id = 0;
-    // Offset of its end in the file.
+    // Offset of their end in the file.
     std::uint64_t end = 0;
-    // For each batch.
+    // For each batch, in the order of ids.
     std::vector<bool> needed;
   };
-  // While the files are held, no segment is removed, and all needed batches stay needed.
+  // While the files are held, no segment is removed or replaced, and needed batches stay needed.
   void Hold() noexcept { ++holders_; }
   void Release();
   [[nodiscard]] std::vector<Extent> extents() const;
@@ -146,12 +153,21 @@ class LogFiles {
   [[nodiscard]] absl::Status AddSegment(std::uint64_t frame_bytes);
   // Updates written_bytes.
   void SumWritten() noexcept;
-  // Index of the segment that would hold the batch.
+  // Index of the segment for this id.
   [[nodiscard]] std::size_t Find(std::int64_t log_id) const noexcept;
+
+  // Finds the adjacent segments that hold the most unneeded bytes, and at most this many needed
+  // ones unless it is a single segment. Returns the indices of the first, and after the last.
+  [[nodiscard]] std::pair<std::size_t, std::size_t> FindCompaction(
+      std::uint64_t most_needed) const noexcept;
+  [[nodiscard]] absl::Status BeginCompaction(std::uint64_t most_needed);
+  // Copies needed batches until they have max_bytes or more.
+  [[nodiscard]] absl::Status CopyNeeded(std::uint64_t max_bytes);
+  [[nodiscard]] absl::Status FinishCompaction();
 
   const std::string folder_;
   const std::uint64_t segment_bytes_;
-  // The mark when the log was opened.
+  // When the log was opened.
   const StoreMark mark_;
   // Oldest first; frames are appended to the newest.
   std::deque<LogSegment> segments_;
@@ -160,6 +176,17 @@ class LogFiles {
 
   // The frame that the next Commit writes.
   LogFrame frame_;
+
+  struct Compaction {
+    CompactedSegment target;
+    // The next batch to copy, or a missing or unneeded one before it.
+    std::int64_t next_log_id = 0;
+    // The target replaces all segments before the one that begins with this id.
+    std::int64_t end_log_id = 0;
+  };
+  std::optional<Compaction> compaction_;
+  // Since the last step of a compaction.
+  std::uint64_t appended_bytes_ = 0;
 
   std::atomic<std::int64_t> written_bytes_ = 0;
   int holders_ = 0;

@@ -27,6 +27,10 @@ std::uint64_t SegmentHeader::Hash() const {
   return XXH3_64bits(this, offsetof(SegmentHeader, hash));
 }
 
+std::uint64_t SegmentRange::Hash(std::uint64_t salt) const {
+  return XXH3_64bits_withSeed(this, offsetof(SegmentRange, hash), salt);
+}
+
 std::uint64_t LogFrameHeader::Hash(std::uint64_t salt) const {
   return XXH3_64bits_withSeed(this, offsetof(LogFrameHeader, hash), salt);
 }
@@ -100,7 +104,8 @@ absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file) {
   if (header.ok() && (header->magic != SegmentHeader::kMagic || header->hash != header->Hash())) {
     return DamageError(file.path(), "does not begin as a segment of the log");
   }
-  if (header.ok() && header->version != SegmentHeader::kVersion) {
+  if (header.ok() && header->version != SegmentHeader::kVersion &&
+      header->version != SegmentHeader::kCompactedVersion) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
                      absl::StrCat(file.path(), " was written by a newer calibd"));
   }
@@ -108,12 +113,14 @@ absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file) {
 }
 
 absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offset,
-                       std::uint64_t end, std::int64_t first_log_id, std::string& frame) {
+                       std::uint64_t end, std::int64_t least_log_id, std::int64_t most_log_id,
+                       std::string& frame) {
   frame.clear();
   if (offset + sizeof(LogFrameHeader) > end) return absl::OkStatus();
   const absl::StatusOr<LogFrameHeader> header = ReadStructure<LogFrameHeader>(file, offset);
   if (!header.ok()) return header.status();
-  if (!header->IsValid(salt, end - offset) || header->first_log_id != first_log_id) {
+  if (!header->IsValid(salt, end - offset) || header->first_log_id < least_log_id ||
+      header->first_log_id > most_log_id) {
     return absl::OkStatus();
   }
   frame.resize(header->bytes);

@@ -31,6 +31,8 @@ constexpr std::uint64_t LogAligned(std::uint64_t bytes) {
 struct SegmentHeader {
   static constexpr std::uint64_t kMagic = 0x676f6c6461626c63;  // "clbadlog"
   static constexpr std::uint64_t kVersion = 2;
+  // The ids of a compacted segment have gaps, and a SegmentRange follows its header.
+  static constexpr std::uint64_t kCompactedVersion = 3;
 
   std::uint64_t magic = kMagic;
   std::uint64_t version = kVersion;
@@ -43,6 +45,14 @@ struct SegmentHeader {
   std::uint64_t hash = 0;  // of everything before it
 
   [[nodiscard]] std::uint64_t Hash() const;
+};
+
+struct SegmentRange {
+  // The first id of the next segment: the batches before it that are missing are not needed.
+  std::int64_t end_log_id = 0;
+  std::uint64_t hash = 0;  // of everything before it
+
+  [[nodiscard]] std::uint64_t Hash(std::uint64_t salt) const;
 };
 
 struct LogFrameHeader {
@@ -71,12 +81,11 @@ struct BatchHeader {
                                    std::uint64_t salt) const;
 };
 
-static_assert(sizeof(SegmentHeader) == 64 && sizeof(LogFrameHeader) == 48 &&
-              sizeof(BatchHeader) == 32);
+static_assert(sizeof(SegmentHeader) == 64 && sizeof(SegmentRange) == 16 &&
+              sizeof(LogFrameHeader) == 48 && sizeof(BatchHeader) == 32);
 
-// Number of zero bytes that follow a frame, as far as the file has room, until the next frame is
-// written. They distinguish the remains of an interrupted write from those of an earlier use of the
-// file.
+// Zeros after the newest frame, as far as the file has room. They tell the remains of an incomplete
+// frame from the remains of an earlier use of the file.
 inline constexpr std::uint64_t kTerminatorBytes = sizeof(LogFrameHeader);
 
 // The batches of a frame to be written.
@@ -133,12 +142,12 @@ template <typename Structure>
 // Errors: DataLoss if it is damaged; FailedPrecondition if a newer calibd wrote it.
 [[nodiscard]] absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file);
 
-// Returns the bytes of the frame at an offset, which ends before `end`. Checks only the header.
-// Returns an empty result if there is no valid header of a frame that begins with this batch, or
-// the file is too short.
+// Reads the bytes of the frame at an offset before `end`, and checks only its header. `frame` is
+// empty if there is no valid header of a frame whose first id is between these two, or the file is
+// too short.
 [[nodiscard]] absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offset,
-                                     std::uint64_t end, std::int64_t first_log_id,
-                                     std::string& frame);
+                                     std::uint64_t end, std::int64_t least_log_id,
+                                     std::int64_t most_log_id, std::string& frame);
 
 // The first batch id of the first frame that begins in [offset, size); unset if there is none.
 [[nodiscard]] absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file,

@@ -35,15 +35,38 @@ std::uint64_t RandomSalt() {
 
 std::string SparePath(const std::string& folder) { return folder + "/log.spare"; }
 
+// Creates an empty file of `size` bytes, or fewer if the disk is full, but at least `least`.
+absl::StatusOr<File> CreateFile(const std::string& folder, const std::string& path,
+                                std::uint64_t& size, std::uint64_t least) {
+  const std::string spare = SparePath(folder);
+  struct stat status {};
+  // Writing to a file that was written before does not change the metadata of the file system.
+  const bool reused = stat(spare.c_str(), &status) == 0 &&
+                      static_cast<std::uint64_t>(status.st_size) == size &&
+                      std::rename(spare.c_str(), path.c_str()) == 0;
+  absl::StatusOr<File> file = File::Open(path, O_RDWR | (reused ? 0 : O_CREAT | O_TRUNC), "make");
+  if (!file.ok()) return file;
+  int error = posix_fallocate(file->get(), 0, static_cast<off_t>(size));
+  while (IsFull(error) && size > least) {
+    size = std::max(size / 2 / kLogAlignment * kLogAlignment, least);
+    // Some of it may have been taken.
+    error = ftruncate(file->get(), 0) != 0
+                ? errno
+                : posix_fallocate(file->get(), 0, static_cast<off_t>(size));
+  }
+  if (error == 0) return file;
+  unlink(path.c_str());
+  return FileError(path, "make", error);
+}
+
 }  // namespace
 
 LogSegment::LogSegment(File file, const SegmentHeader& header)
     : file_(std::move(file)),
-      first_log_id_(header.first_log_id),
+      header_(header),
       last_frame_log_id_(header.first_log_id),
-      salt_(header.salt),
-      size_(header.size),
-      end_(sizeof(SegmentHeader)) {}
+      next_log_id_(header.first_log_id),
+      end_(sizeof(SegmentHeader) + (compacted() ? sizeof(SegmentRange) : 0)) {}
 
 std::string LogSegment::PathOf(const std::string& folder, std::int64_t first_log_id) {
   return absl::StrCat(folder, "/log-", absl::Hex(first_log_id, absl::kZeroPad16));
@@ -66,34 +89,21 @@ absl::StatusOr<std::vector<std::int64_t>> LogSegment::List(const std::string& fo
   return ids;
 }
 
-std::string LogSegment::UnfinishedPath(const std::string& folder) { return folder + "/log.new"; }
+std::string LogSegment::UnfinishedPath(const std::string& folder, Kind kind) {
+  return folder + (kind == Kind::kCompacted ? "/log.compacted" : "/log.new");
+}
 
-absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, const Identity& identity,
-                                              std::uint64_t size, std::uint64_t frame_bytes) {
-  const std::string path = UnfinishedPath(folder);
-  const std::string spare = SparePath(folder);
-  const std::uint64_t least = std::max(kLeastSegmentBytes, sizeof(SegmentHeader) + frame_bytes);
+absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, Kind kind,
+                                              const Identity& identity, std::uint64_t size,
+                                              std::uint64_t frame_bytes) {
+  const std::uint64_t least = std::max(
+      kLeastSegmentBytes, sizeof(SegmentHeader) + sizeof(SegmentRange) + LogAligned(frame_bytes));
   size = std::max(size, least);
-  struct stat status {};
-  // Rewriting a file that was written before does not change the file system's metadata.
-  const bool reused = stat(spare.c_str(), &status) == 0 &&
-                      static_cast<std::uint64_t>(status.st_size) == size &&
-                      std::rename(spare.c_str(), path.c_str()) == 0;
-  absl::StatusOr<File> file = File::Open(path, O_RDWR | (reused ? 0 : O_CREAT | O_TRUNC), "make");
+  absl::StatusOr<File> file = CreateFile(folder, UnfinishedPath(folder, kind), size, least);
   if (!file.ok()) return file.status();
-  int error = posix_fallocate(file->get(), 0, static_cast<off_t>(size));
-  while (IsFull(error) && size > least) {
-    size = std::max(size / 2 / kLogAlignment * kLogAlignment, least);
-    // Some of the space may have been allocated.
-    error = ftruncate(file->get(), 0) != 0
-                ? errno
-                : posix_fallocate(file->get(), 0, static_cast<off_t>(size));
-  }
-  if (error != 0) {
-    unlink(path.c_str());
-    return FileError(path, "make", error);
-  }
-  SegmentHeader header{.first_log_id = identity.first_log_id,
+  SegmentHeader header{.version = kind == Kind::kCompacted ? SegmentHeader::kCompactedVersion
+                                                           : SegmentHeader::kVersion,
+                       .first_log_id = identity.first_log_id,
                        .size = size,
                        .salt = RandomSalt(),
                        .store_id = identity.store_id};
@@ -106,7 +116,7 @@ absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, const I
 }
 
 absl::Status LogSegment::Publish(const std::string& folder) {
-  absl::Status status = file_.Rename(PathOf(folder, first_log_id_));
+  absl::Status status = file_.Rename(PathOf(folder, first_log_id()));
   return status.ok() ? SyncFolder(folder) : status;
 }
 
@@ -132,27 +142,50 @@ absl::StatusOr<LogSegment> LogSegment::Open(const std::string& folder, const Ide
     return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ", header->size,
                                           ": it was cut"));
   }
-  return LogSegment(*std::move(file), *header);
+  LogSegment segment(*std::move(file), *header);
+  if (segment.compacted()) {
+    const absl::StatusOr<SegmentRange> range =
+        ReadStructure<SegmentRange>(segment.file_, sizeof(SegmentHeader));
+    if (!range.ok()) return range.status();
+    if (range->hash != range->Hash(header->salt)) {
+      return DamageError(path, "does not begin as a compacted segment of the log");
+    }
+    segment.range_ = *range;
+  }
+  return segment;
+}
+
+absl::Status LogSegment::Finish(std::int64_t end_log_id) {
+  range_.end_log_id = end_log_id;
+  range_.hash = range_.Hash(header_.salt);
+  header_.size = end_;
+  header_.hash = header_.Hash();
+  if (ftruncate(file_.get(), static_cast<off_t>(end_)) != 0) return FileError(path(), "cut", errno);
+  std::array<iovec, 2> pieces{Piece(&header_, sizeof(header_)), Piece(&range_, sizeof(range_))};
+  absl::Status status = file_.Write(pieces, 0);
+  return status.ok() ? file_.Sync() : status;
 }
 
 absl::Status LogSegment::ReadFrames(std::uint64_t end, const VisitBatch& visit) {
   std::string frame;
   std::vector<FrameBatch> batches;
   while (end_ < end) {
-    absl::Status status = ReadFrame(file_, salt_, end_, end, end_log_id(), frame);
-    if (!status.ok() || frame.empty() || !ParseFrame(frame, salt_, batches)) return status;
+    absl::Status status = ReadFrame(file_, header_.salt, end_, end, next_log_id_,
+                                    compacted() ? range_.end_log_id - 1 : next_log_id_, frame);
+    if (!status.ok()) return status;
+    if (frame.empty() || !ParseFrame(frame, header_.salt, batches) || batches.empty()) break;
     for (const FrameBatch& batch : batches) {
-      AddPlace(batch.place);
       if (status = visit(batch.batch); !status.ok()) return status;
     }
-    MoveEnd(frame.size());
+    AddFrame(batches.front().batch.log_id, batches, frame.size());
   }
-  return absl::OkStatus();
+  return compacted() && end_ < end ? DamageError(path(), absl::StrCat("is damaged at ", end_))
+                                   : absl::OkStatus();
 }
 
 absl::Status LogSegment::CheckEnd() const {
   const absl::StatusOr<std::optional<std::int64_t>> later =
-      FindFrame(file_, salt_, end_ + kLogAlignment, size_);
+      FindFrame(file_, header_.salt, end_ + kLogAlignment, size());
   if (!later.ok()) return later.status();
   if (later->has_value()) {
     return DamageError(path(), absl::StrCat("is damaged at ", end_, ": batches from ", end_log_id(),
@@ -164,7 +197,7 @@ absl::Status LogSegment::CheckEnd() const {
 absl::StatusOr<bool> LogSegment::IsTerminated() const {
   std::array<char, kTerminatorBytes> data{};
   const absl::StatusOr<std::size_t> read =
-      file_.Read(data.data(), std::min<std::uint64_t>(data.size(), size_ - end_), end_);
+      file_.Read(data.data(), std::min<std::uint64_t>(data.size(), size() - end_), end_);
   if (!read.ok()) return read.status();
   return data == kZeros;
 }
@@ -185,8 +218,8 @@ absl::StatusOr<std::optional<LogTail>> LogSegment::ReadTail(std::int64_t durable
 absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
   const absl::StatusOr<LogFrameHeader> frame = ReadStructure<LogFrameHeader>(file_, end_);
   if (!frame.ok()) return frame.status();
-  std::uint64_t end = size_;
-  if (frame->IsValid(salt_, size_ - end_) && frame->first_log_id == tail.first_log_id) {
+  std::uint64_t end = size();
+  if (frame->IsValid(header_.salt, size() - end_) && frame->first_log_id == tail.first_log_id) {
     end = end_ + frame->bytes;
     tail.end_log_id = tail.first_log_id + static_cast<std::int64_t>(frame->batches);
   }
@@ -202,7 +235,7 @@ absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
         !read.ok()) {
       return read.status();
     }
-    const bool intact = ParseBatch(data, log_id, salt_).has_value();
+    const bool intact = ParseBatch(data, log_id, header_.salt).has_value();
     if (!intact && log_id >= tail.end_log_id) break;
     tail.batches.push_back({.log_id = log_id,
                             .model_id = header->model_id,
@@ -215,31 +248,31 @@ absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
   return absl::OkStatus();
 }
 
-absl::Status LogSegment::Append(const LogFrame& frame) {
-  // The pieces are written without copying them, because a copy would take as long as the write.
+absl::Status LogSegment::Append(std::int64_t first_log_id, const LogFrame& frame) {
+  // The batches are not copied: that would take as long as the write.
   LogFrameHeader header;
   std::vector<BatchHeader> batches;
   batches.reserve(frame.batches().size());
   std::vector<iovec> pieces;
   pieces.reserve(2 + 3 * frame.batches().size());
   pieces.push_back(Piece(&header, sizeof(header)));
-  std::int64_t log_id = end_log_id();
+  std::int64_t log_id = first_log_id;
   for (const LogFrame::Batch& batch : frame.batches()) {
     const std::size_t size = batch.data.size();
     batches.push_back({.model_id = batch.model_id, .time_us = batch.time_us, .bytes = size});
-    batches.back().hash = batches.back().Hash(log_id++, batch.data, salt_);
+    batches.back().hash = batches.back().Hash(log_id++, batch.data, header_.salt);
     pieces.push_back(Piece(&batches.back(), sizeof(BatchHeader)));
     pieces.push_back(Piece(batch.data.data(), size));
     pieces.push_back(Piece(kZeros.data(), LogAligned(size) - size));
   }
-  header = {.first_log_id = end_log_id(),
+  header = {.first_log_id = first_log_id,
             .batches = batches.size(),
             .bytes = frame.bytes(),
-            .batches_hash =
-                XXH3_64bits_withSeed(batches.data(), batches.size() * sizeof(BatchHeader), salt_)};
-  header.hash = header.Hash(salt_);
+            .batches_hash = XXH3_64bits_withSeed(
+                batches.data(), batches.size() * sizeof(BatchHeader), header_.salt)};
+  header.hash = header.Hash(header_.salt);
   pieces.push_back(
-      Piece(kZeros.data(), std::min<std::uint64_t>(kZeros.size(), size_ - end_ - frame.bytes())));
+      Piece(kZeros.data(), std::min<std::uint64_t>(kZeros.size(), size() - end_ - frame.bytes())));
 #ifdef CALIBD_FAILPOINTS
   // Written in two parts, so that a test can end the process during the write, like a power cut.
   const std::size_t first = pieces.size() / 2;
@@ -252,21 +285,20 @@ absl::Status LogSegment::Append(const LogFrame& frame) {
   Failpoint("torn");
   if (status.ok()) status = file_.Write(std::span(pieces).subspan(first), end_ + first_bytes);
   if (!status.ok()) return status;
-  for (const LogFrame::Batch& batch : frame.batches()) AddPlace(batch.place);
-  MoveEnd(frame.bytes());
+  AddFrame(first_log_id, frame.batches(), frame.bytes());
   return absl::OkStatus();
 }
 
 absl::Status LogSegment::ReadBatch(std::int64_t log_id, std::string& data,
                                    StoredBatch& batch) const {
-  if (!Holds(log_id)) return DamageError(path(), absl::StrCat("does not hold batch ", log_id));
-  const auto index = static_cast<std::size_t>(log_id - first_log_id_);
-  const std::uint64_t place = places_[index] * kLogAlignment;
-  data.resize(bytes_of(index));
+  const std::optional<std::size_t> index = IndexOf(log_id);
+  if (!index.has_value()) return DamageError(path(), absl::StrCat("does not hold batch ", log_id));
+  const std::uint64_t place = places_[*index] * kLogAlignment;
+  data.resize(bytes_of(*index));
   const absl::StatusOr<std::size_t> read = file_.Read(data.data(), data.size(), place);
   if (!read.ok()) return read.status();
   const std::optional<StoredBatch> stored =
-      ParseBatch(std::string_view(data).substr(0, *read), log_id, salt_);
+      ParseBatch(std::string_view(data).substr(0, *read), log_id, header_.salt);
   if (!stored.has_value()) {
     return DamageError(path(), absl::StrCat("is damaged at ", place, ": batch ", log_id,
                                             " differs from what was written"));
@@ -276,13 +308,24 @@ absl::Status LogSegment::ReadBatch(std::int64_t log_id, std::string& data,
 }
 
 void LogSegment::MarkUnneeded(std::int64_t log_id) noexcept {
-  if (!Holds(log_id)) return;
-  const auto index = static_cast<std::size_t>(log_id - first_log_id_);
-  if (needed_[index]) {
-    needed_[index] = false;
-    --needed_batches_;
-    needed_bytes_ -= bytes_of(index);
+  const std::optional<std::size_t> index = IndexOf(log_id);
+  if (!index.has_value() || !needed_[*index]) return;
+  needed_[*index] = false;
+  --needed_batches_;
+  needed_bytes_ -= bytes_of(*index);
+}
+
+std::optional<std::int64_t> LogSegment::NextNeeded(std::int64_t log_id) const noexcept {
+  const std::size_t after = RunAfter(log_id);
+  for (std::size_t run = after == 0 ? 0 : after - 1; run < runs_.size(); ++run) {
+    const auto& [first_log_id, first] = runs_[run];
+    std::size_t index =
+        first + static_cast<std::size_t>(std::max<std::int64_t>(0, log_id - first_log_id));
+    for (; index < EndOfRun(run); ++index) {
+      if (needed_[index]) return first_log_id + static_cast<std::int64_t>(index - first);
+    }
   }
+  return std::nullopt;
 }
 
 absl::Status LogSegment::Remove(const std::string& folder, bool for_reuse) const {
@@ -298,16 +341,35 @@ std::uint64_t LogSegment::bytes_of(std::size_t index) const noexcept {
   return (index + 1 < places_.size() ? places_[index + 1] * kLogAlignment : end_) - begin;
 }
 
-void LogSegment::AddPlace(std::uint64_t place) {
-  places_.push_back(static_cast<std::uint32_t>((end_ + place) / kLogAlignment));
+std::size_t LogSegment::RunAfter(std::int64_t log_id) const noexcept {
+  const auto after =
+      std::upper_bound(runs_.begin(), runs_.end(), log_id,
+                       [](std::int64_t id, const Run& run) { return id < run.first_log_id; });
+  return static_cast<std::size_t>(after - runs_.begin());
 }
 
-void LogSegment::MoveEnd(std::uint64_t frame_bytes) {
-  last_frame_log_id_ = first_log_id_ + static_cast<std::int64_t>(needed_.size());
-  needed_batches_ += places_.size() - needed_.size();
+std::optional<std::size_t> LogSegment::IndexOf(std::int64_t log_id) const noexcept {
+  const std::size_t after = RunAfter(log_id);
+  if (after == 0) return std::nullopt;
+  const Run& run = runs_[after - 1];
+  const std::size_t index = run.index + static_cast<std::size_t>(log_id - run.first_log_id);
+  return index < EndOfRun(after - 1) ? std::optional(index) : std::nullopt;
+}
+
+template <typename Batches>
+void LogSegment::AddFrame(std::int64_t first_log_id, const Batches& batches, std::uint64_t bytes) {
+  if (runs_.empty() || first_log_id != next_log_id_) {
+    runs_.push_back({.first_log_id = first_log_id, .index = places_.size()});
+  }
+  for (const auto& batch : batches) {
+    places_.push_back(static_cast<std::uint32_t>((end_ + batch.place) / kLogAlignment));
+  }
+  last_frame_log_id_ = first_log_id;
+  next_log_id_ = first_log_id + static_cast<std::int64_t>(batches.size());
   needed_.resize(places_.size(), true);
-  needed_bytes_ += frame_bytes;
-  end_ += frame_bytes;
+  needed_batches_ += batches.size();
+  needed_bytes_ += bytes;
+  end_ += bytes;
 }
 
 }  // namespace calibd::server

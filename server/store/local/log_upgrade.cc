@@ -98,7 +98,8 @@ class OldSegment {
     std::string data;
     LogFrame frame;
     while (true) {
-      absl::Status status = ReadFrame(file_, header_.salt, end, header_.size, end_log_id, data);
+      absl::Status status =
+          ReadFrame(file_, header_.salt, end, header_.size, end_log_id, end_log_id, data);
       if (status.ok() && (data.empty() || !ParseOldFrame(data, header_.salt, frame))) {
         return CheckEnd(end, end_log_id, next);
       }
@@ -145,16 +146,18 @@ absl::Status Rewrite(const OldSegment& old, const std::string& folder, const Sto
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  absl::StatusOr<LogSegment> segment =
-      LogSegment::Create(folder, {.store_id = store_id, .first_log_id = old.header().first_log_id},
-                         old.header().size, bytes);
+  absl::StatusOr<LogSegment> segment = LogSegment::Create(
+      folder, LogSegment::Kind::kAppended,
+      {.store_id = store_id, .first_log_id = old.header().first_log_id}, old.header().size, bytes);
   if (!segment.ok()) return segment.status();
-  status = old.Read(next, [&segment](const LogFrame& frame) { return segment->Append(frame); });
+  status = old.Read(next, [&segment](const LogFrame& frame) {
+    return segment->Append(segment->end_log_id(), frame);
+  });
   if (status.ok()) status = segment->Sync();
   Failpoint("upgrade_segment");
   if (status.ok()) status = segment->Publish(folder);
   Failpoint("upgrade_segment");
-  if (!status.ok()) unlink(LogSegment::UnfinishedPath(folder).c_str());
+  if (!status.ok()) unlink(LogSegment::UnfinishedPath(folder, LogSegment::Kind::kAppended).c_str());
   return status;
 }
 

@@ -149,19 +149,11 @@ class Opening {
 
   absl::Status UpgradeDatabase() {
     if (version_ == kFormatVersion) return absl::OkStatus();
-    const bool is_new = version_ == 0;
-    const auto begin = std::chrono::steady_clock::now();
-    if (!is_new) {
+    if (version_ != 0) {
       spdlog::info("the store in {} is being upgraded from format {} to {}", folder_, version_,
                    kFormatVersion);
     }
-    absl::Status status = UpgradeFiles();
-    if (!is_new && status.ok()) {
-      spdlog::info("the store in {} was upgraded from format {} to {} in {:.3f} s", folder_,
-                   version_, kFormatVersion,
-                   std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    }
-    return status;
+    return version_ < kOldestWithTables ? UpgradeFiles() : absl::OkStatus();
   }
 
   absl::Status UpgradeFiles() {
@@ -237,7 +229,7 @@ class Opening {
   absl::Status MakeStoreFile() {
     if (file_.has_value()) return absl::OkStatus();
     state_.id = StoreId::Random();
-    absl::Status status = Write();
+    absl::Status status = Write("");
     Failpoint("first_start");
     if (!status.ok()) return status;
     absl::StatusOr<StoreFile> file =
@@ -260,20 +252,76 @@ class Opening {
     return absl::OkStatus();
   }
 
-  // All files exist now.
+  // All files exist now. A backup or an older store becomes a store of this version.
   absl::Status Complete() {
-    if (!state_.complete) return absl::OkStatus();
+    if (absl::Status status = MoveRows(); !status.ok()) return status;
+    if (!state_.complete && version_ >= kFormatVersion) return absl::OkStatus();
+    StoreMark mark = file_->mark();
+    const bool clean = std::exchange(mark.clean, false);
+    absl::Status status = clean ? file_->Write(mark, /*durable=*/true) : absl::OkStatus();
     state_.complete = false;
-    return Write();
+    state_.first_log_id = log_->first_log_id();
+    state_.sum(Table::kLog) = {};
+    Failpoint("move_rows");
+    if (status.ok()) {
+      status =
+          Write(absl::StrCat("DELETE FROM log; PRAGMA user_version = ", kFormatVersion).c_str());
+    }
+    Failpoint("move_rows");
+    if (status.ok() && version_ != 0 && version_ < kFormatVersion) {
+      spdlog::info(
+          "the store in {} was upgraded from format {} to {} in {:.3f} s", folder_, version_,
+          kFormatVersion,
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
+    }
+    return status.ok() && clean ? CloseAgain() : status;
   }
 
-  // Writes the state in a transaction.
-  absl::Status Write() {
+  // Copies the rows of the table `log` to segments.
+  absl::Status MoveRows() {
+    absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database_, Table::kLog, "ORDER BY id");
+    if (!rows.ok()) return rows.status();
+    return log_->Prepend([&](StoredBatch& batch) -> absl::StatusOr<bool> {
+      absl::StatusOr<bool> row = rows->Next();
+      if (!row.ok()) return row;
+      if (!*row) {
+        absl::Status status = CheckSum(Table::kLog, state_.sum(Table::kLog), rows->sum());
+        return status.ok() ? row : status;
+      }
+      if (rows->Integer(0) <= batch.log_id) {
+        return DatabaseDamage(absl::StrCat("has batch ", rows->Integer(0),
+                                           " of the log after batch ", batch.log_id,
+                                           ": the rows of table log are out of order"));
+      }
+      batch = {.log_id = rows->Integer(0),
+               .model_id = rows->Integer(1),
+               .time_us = rows->Integer(2),
+               .data = rows->Blob(3)};
+      return row;
+    });
+  }
+
+  // A store that was closed properly is so again, and the rest of this start can check as much.
+  absl::Status CloseAgain() {
+    sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+    database_ = Database();
+    absl::Status status = SyncFolder(folder_);
+    if (!status.ok()) return status;
+    StoreMark mark = file_->mark();
+    mark.commit = state_.commit_number;
+    mark.clean = !HasWal(path_);
+    status = file_->Write(mark, /*durable=*/true);
+    return status.ok() ? OpenDatabase() : status;
+  }
+
+  // Runs statements and writes the state in a transaction.
+  absl::Status Write(const char* statements) {
     ++state_.commit_number;
     absl::Status status = database_.Execute("BEGIN IMMEDIATE");
+    if (status.ok()) status = database_.Execute(statements);
     if (status.ok()) {
       absl::StatusOr<StateWriter> writer = StateWriter::Prepare(database_);
-      status = writer.ok() ? writer->Write(state_, state_) : writer.status();
+      status = writer.ok() ? writer->WriteAll(state_) : writer.status();
     }
     if (status.ok()) status = database_.Execute("COMMIT");
     if (!status.ok() && database_.in_transaction()) {
@@ -288,7 +336,9 @@ class Opening {
   std::optional<StoreFile> file_;
   // The name of the first segment that existed, empty if there was none.
   std::string segment_;
+  // The version of the database that existed, 0 if there was none.
   std::int64_t version_ = 0;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   Database database_;
   DatabaseState state_;
   std::unique_ptr<LogFiles> log_;

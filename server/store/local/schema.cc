@@ -18,7 +18,7 @@ namespace {
 // "cali", see the magic numbers of SQLite's file format.
 constexpr std::int64_t kApplicationId = 0x63616c69;
 
-// Step N upgrades version N to N + 1, up to version 3. These statements never change.
+// Step N makes version N + 1 from version N, up to version 3. They must never be changed.
 constexpr std::array kOldSteps{R"sql(
 CREATE TABLE models (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -66,7 +66,7 @@ CREATE TABLE history (
 ) WITHOUT ROWID;
 )sql"};
 
-// Creates the tables of version 4, whose rows have checksums and sums.
+// Makes the tables of version 4 and later, whose rows have checksums and sums.
 class RowUpgrade {
  public:
   RowUpgrade(Database& database, const std::optional<StoreId>& id) : database_(database) {
@@ -260,7 +260,7 @@ absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& 
   const absl::StatusOr<std::int64_t> version = database.QueryInteger("PRAGMA user_version");
   const absl::StatusOr<std::int64_t> tables =
       database.QueryInteger("SELECT count(*) FROM sqlite_master");
-  // The table `store` exists only in this format.
+  // The table `store` exists since that version.
   const absl::StatusOr<std::int64_t> own =
       database.QueryInteger("SELECT count(*) FROM sqlite_master WHERE name = 'store'");
   // Auto-vacuum moves pages; calibd never turns it on.
@@ -281,11 +281,11 @@ absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& 
   }
   const bool is_new = *tables == 0 && *application == 0;
   if (*application != (is_new ? 0 : kApplicationId) || *vacuum != 0 ||
-      (*version == kFormatVersion) != (*own == 1) || (*version <= 0) != is_new) {
+      (*version >= kOldestWithTables) != (*own == 1) || (*version <= 0) != is_new) {
     return DatabaseDamage(absl::StrCat("has a damaged header: application_id ", *application,
                                        ", user_version ", *version, ", auto_vacuum ", *vacuum));
   }
-  if (*version == kFormatVersion) {
+  if (*version >= kOldestWithTables) {
     if (absl::Status status = CheckTables(database); !status.ok()) return status;
   }
   return *version;
@@ -298,13 +298,13 @@ absl::Status Upgrade(Database& database, std::int64_t version, const std::option
     status = RowUpgrade(database, id).Create();
     version = kFormatVersion;
   }
-  for (; status.ok() && version < kFormatVersion; ++version) {
+  for (; status.ok() && version < kOldestWithTables; ++version) {
     Failpoint("migration");
     status = ApplyStep(database, version, id);
   }
   if (status.ok()) {
     status = database.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId,
-                                           "; PRAGMA user_version = ", kFormatVersion)
+                                           "; PRAGMA user_version = ", version)
                                   .c_str());
   }
   if (status.ok()) {

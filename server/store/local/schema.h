@@ -13,7 +13,7 @@
 namespace calibd::server {
 
 // The version of the format that FORMAT.md describes.
-inline constexpr std::int64_t kFormatVersion = 4;
+inline constexpr std::int64_t kFormatVersion = 5;
 
 // Returns the version of the database's format; 0 for a database without tables. Writes nothing.
 // Errors: those of sqlite.h; FailedPrecondition if the database belongs to another program, or a
@@ -21,9 +21,13 @@ inline constexpr std::int64_t kFormatVersion = 4;
 [[nodiscard]] absl::StatusOr<std::int64_t> CheckFormat(Database& database,
                                                        const std::string& folder);
 
-// Upgrades a database of an older version to the current one, in one transaction. id: the id of the
-// store, if there are segments of the log; otherwise the database gets a new id and is complete.
-// Errors: those of sqlite.h, after which nothing has changed. Cost: all rows are rewritten.
+// The oldest version with the tables of this one.
+inline constexpr std::int64_t kOldestWithTables = 4;
+
+// Creates the tables in a new database, or upgrades a database of a version below
+// kOldestWithTables to that version, in one transaction. id: of the store, if there are segments of
+// the log beside the database; otherwise the database gets its own id, and is complete.
+// Errors: those of sqlite.h; then nothing has changed. Cost: all rows are written again.
 [[nodiscard]] absl::Status Upgrade(Database& database, std::int64_t version,
                                    const std::optional<StoreId>& id);
 

@@ -157,30 +157,17 @@ class Verifier {
   }
 
   absl::Status ReadLog(const std::vector<LogFiles::Extent>& extents) {
-    const LogFiles::Extent& newest = extents.back();
-    const std::int64_t first = extents.front().first_log_id;
-    const std::int64_t end = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
-    const absl::StatusOr<std::int64_t> rows = database_.QueryInteger("SELECT count(*) FROM log");
-    if (!rows.ok()) return Judge(rows.status());
-    const double all = static_cast<double>(std::max<std::int64_t>(1, *rows + end - first));
+    std::size_t batches = 0;
+    for (const LogFiles::Extent& extent : extents) batches += extent.needed.size();
     double read = 0;
-    const auto read_batch = [&](const StoredBatch& batch) {
-      contents_.AddBatch(batch);
-      fraction_ = ++read / all;
-    };
-    absl::Status status = ReadTable(Table::kLog, "ORDER BY id", [&](const CheckedRows& row) {
-      // An interrupted retirement may already have copied a part of the oldest segment.
-      if (row.Integer(0) >= first) return;
-      read_batch({.log_id = row.Integer(0),
-                  .model_id = row.Integer(1),
-                  .time_us = row.Integer(2),
-                  .data = row.Blob(3)});
-    });
+    // Only a backup has rows in this table.
+    absl::Status status = ReadTable(Table::kLog, "", [](const CheckedRows& /*row*/) {});
     for (const LogFiles::Extent& extent : extents) {
       if (!status.ok()) break;
       status = Judge(LogFiles::ReadExtent(
           extent, [&](const StoredBatch& batch, bool /*needed*/) -> absl::Status {
-            read_batch(batch);
+            contents_.AddBatch(batch);
+            fraction_ = ++read / static_cast<double>(batches);
             return GoOn() ? absl::OkStatus() : VerificationStopped();
           }));
     }

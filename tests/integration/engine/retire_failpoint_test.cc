@@ -88,9 +88,10 @@ TEST_P(RetireFailpointTest, EveryBatchIsCountedOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, RetireFailpointTest,
-                         // Before the copy, before its commit, before the file is removed; and with
-                         // a new file before its first frame.
-                         ::testing::Combine(::testing::Values("retire", "segment", "torn"),
+                         // The steps of the removal of a file and of a compaction; a new file
+                         // before its first frame; an incomplete frame.
+                         ::testing::Combine(::testing::Values("retire", "compact", "segment",
+                                                              "torn"),
                                             ::testing::Values(1, 2, 3, 4, 5, 6, 20)),
                          [](const auto& parameter) {
                            return std::string(std::get<0>(parameter.param)) + "_" +

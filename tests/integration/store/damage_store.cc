@@ -8,6 +8,7 @@
 
 #include "integration/engine/engine.h"
 #include "integration/server/service_client.h"
+#include "integration/store/store_damage.h"
 #include "support/server_process.h"
 
 namespace calibd::testing {
@@ -86,7 +87,17 @@ std::uintmax_t LargestLogFile(const std::filesystem::path& data) {
   return largest;
 }
 
-// Returns the next numbered batch of observations.
+int CompactedSegments(const std::filesystem::path& data) {
+  int compacted = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(data)) {
+    const bool segment = entry.path().filename().string().starts_with("log-");
+    // The version of a segment.
+    if (segment && ReadFile(entry.path()).at(8) == 3) ++compacted;
+  }
+  return compacted;
+}
+
+// The next numbered batch of observations.
 v1::ObserveRequest Numbered(ServiceClient& client, const std::string& model,
                             const std::string& producer) {
   v1::ObserveRequest request;
@@ -143,6 +154,9 @@ void DamageStore::Make(std::uint64_t seed) {
     EXPECT_EQ(server->Terminate(), 0);
   }
   std::filesystem::copy(data, stopped());
+  for (const std::filesystem::path& folder : {killed(), stopped()}) {
+    EXPECT_GT(CompactedSegments(folder), 0) << folder;
+  }
 }
 
 // Makes the parts of the store that would take months, with a clock that the test moves.

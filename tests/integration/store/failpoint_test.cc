@@ -191,7 +191,9 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
 
-constexpr int kFormat = 4;
+constexpr int kFormat = 5;
+// Older formats are upgraded to it by statements, and then to the present one.
+constexpr int kOldestWithTables = 4;
 
 struct UpgradePoint {
   // The existing format, 0 for none.
@@ -207,16 +209,19 @@ class UpgradeFailpointTest : public ::testing::TestWithParam<UpgradePoint> {};
 std::vector<UpgradePoint> UpgradePoints() {
   std::vector<UpgradePoint> points;
   for (int format = 0; format < kFormat; ++format) {
-    // Before each step, and before and after the commit of all steps. A new database is created in
-    // one step.
-    const int last = (format == 0 ? 1 : kFormat - format) + 2;
-    for (int at = 1; at <= last; ++at) {
-      points.push_back({format, "migration", at, at == last ? kFormat : format});
+    // Before each step, and before and after the commit of them all. A new database is made in one.
+    const int made = format == 0 ? kFormat : kOldestWithTables;
+    const int last = (format == 0 ? 1 : made - format) + 2;
+    for (int at = 1; format < made && at <= last; ++at) {
+      points.push_back({format, "migration", at, at == last ? made : format});
     }
-  }
-  // The database is complete by itself, and its other files are created.
-  for (const int format : {0, 1, 2}) {
-    for (int at = 1; at <= 3; ++at) points.push_back({format, "first_start", at, kFormat});
+    // The rows of the log are in files, but still in the database too.
+    points.push_back({format, "move_rows", 1, made});
+    points.push_back({format, "move_rows", 2, kFormat});
+    // The database is complete by itself, and gets its other files.
+    for (int at = 1; format < 3 && at <= 3; ++at) {
+      points.push_back({format, "first_start", at, made});
+    }
   }
   for (int at = 1; at <= 2; ++at) points.push_back({3, "upgrade_segment", at, 3});
   return points;

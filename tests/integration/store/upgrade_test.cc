@@ -41,9 +41,9 @@ class UpgradeTest : public ::testing::Test {
   }
 
   void ExpectUpgradeIsLogged(int format) const {
-    const std::string formats = "from format " + std::to_string(format) + " to 4";
+    const std::string formats = "from format " + std::to_string(format) + " to 5";
     const std::string output = server_->process().Output();
-    if (format == 4) {
+    if (format == 5) {
       EXPECT_EQ(output.find("upgraded"), std::string::npos) << output;
       return;
     }
@@ -95,7 +95,7 @@ TEST_F(UpgradeTest, Format1IsUpgraded) {
     ASSERT_TRUE(stream.ok()) << stream.status();
   }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 4);
+  EXPECT_EQ(Query("PRAGMA user_version"), 5);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = x'61'"), 2);
 }
 
@@ -166,10 +166,10 @@ TEST_P(NumberedUpgradeTest, Continues) {
   EXPECT_EQ(Observe(Labels("waiting", 8, 15, 5)).labels().matched(), 5);
   EXPECT_EQ(Observe(Predictions("waiting", 9, 0, 1)).duplicate_rows(), 1);
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 4);
+  EXPECT_EQ(Query("PRAGMA user_version"), 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4, 5));
 
 // A model may need more memory now than when it was declared.
 TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
@@ -293,7 +293,7 @@ TEST_F(UpgradeTest, Format4IsCreated) {
   EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
     const auto keep = [&](const std::string& file, const std::string& suffix) {
-      std::filesystem::copy_file(data_ / file, GoldenStore(4, suffix),
+      std::filesystem::copy_file(data_ / file, GoldenStore(5, suffix),
                                  std::filesystem::copy_options::overwrite_existing);
     };
     keep("calibd.db", ".db");
@@ -306,8 +306,8 @@ TEST_F(UpgradeTest, Format4IsCreated) {
     ASSERT_TRUE(log.ok()) << log.status();
     const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
     ASSERT_TRUE((*log)->Read(visit).ok());
-    std::filesystem::resize_file(GoldenStore(4, ".log"), (*log)->extents().back().end);
-    std::ofstream(GoldenStore(4, ".json")) << answers.dump(1) << "\n";
+    std::filesystem::resize_file(GoldenStore(5, ".log"), (*log)->extents().back().end);
+    std::ofstream(GoldenStore(5, ".json")) << answers.dump(1) << "\n";
   }
 }
 

@@ -288,7 +288,7 @@ TEST_F(LogFilesTest, AReusedFileContainsNoOldBatches) {
   for (int i = 0; i < 8; ++i) Write({quarter + std::to_string(++id)});
   EXPECT_THAT(Segments(), ElementsAre(1, 5));
   log_->MarkUnneeded(std::vector<std::int64_t>{1, 2, 3, 4});
-  ASSERT_TRUE(log_->RetirementDue());
+  ASSERT_TRUE(log_->OldestIsUnneeded());
   ASSERT_TRUE(log_->RemoveOldest().ok());
   EXPECT_TRUE(std::filesystem::exists(folder() + "/log.spare"));
   Write({quarter + std::to_string(++id)});
@@ -325,7 +325,7 @@ TEST_F(LogFilesTest, TheOldestIsRetiredWhenNothingInItIsNeeded) {
   EXPECT_EQ(log_->next_log_id(), 7);
 }
 
-TEST_F(LogFilesTest, TheOldestIsRetiredWhenLittleIsNeeded) {
+TEST_F(LogFilesTest, SegmentsAreCompactedWhenLittleIsNeeded) {
   Open();
   const std::string third(kSegment / 3, 'x');
   for (int i = 0; i < 10; ++i) Write({third});
@@ -333,16 +333,7 @@ TEST_F(LogFilesTest, TheOldestIsRetiredWhenLittleIsNeeded) {
   EXPECT_FALSE(log_->RetirementDue());
   log_->MarkUnneeded(std::vector<std::int64_t>{2, 3, 4, 5, 6});
   EXPECT_TRUE(log_->RetirementDue());
-  std::vector<std::int64_t> needed;
-  const auto visit = [&](const StoredBatch& batch) {
-    EXPECT_EQ(batch.data, third);
-    EXPECT_EQ(batch.model_id, 7);
-    needed.push_back(batch.log_id);
-    return absl::OkStatus();
-  };
-  EXPECT_EQ(*log_->ReadNeededOfOldest(0, 1, visit), 2);
-  EXPECT_EQ(*log_->ReadNeededOfOldest(2, 1, visit), 3);
-  EXPECT_THAT(needed, ElementsAre(1));
+  EXPECT_FALSE(log_->OldestIsUnneeded());
 }
 
 TEST_F(LogFilesTest, ExtentsCanBeReadAlone) {

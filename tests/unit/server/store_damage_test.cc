@@ -9,8 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "server/store/local/database_state.h"
 #include "server/store/local/history_table.h"
 #include "server/store/local/local_store.h"
+#include "server/store/local/table.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {
@@ -59,7 +61,7 @@ void Fill(LocalStore& store) {
     }
   }
   ASSERT_TRUE(store.Commit().ok());
-  // Fills the database too: the first file of the log is retired, and some of its rows are needed.
+  // The first files of the log are compacted.
   std::vector<std::int64_t> unneeded;
   for (int i = 0; i < 40; ++i) {
     const std::int64_t log_id = store.AppendBatch(1 + i % 2, 5, std::string(4000, 'x'));
@@ -138,6 +140,30 @@ class StoreDamageTest : public ::testing::Test {
     return copy;
   }
 
+  // A backup of the store, which has rows in its table `log`.
+  std::string Backup() {
+    std::string backup = (folder_.path() / "backup").string();
+    std::filesystem::remove_all(backup);
+    std::filesystem::create_directory(backup);
+    std::filesystem::copy_file(data_ + "/calibd.db", backup + "/calibd.db");
+    const auto database = Database::Open(backup + "/calibd.db");
+    absl::StatusOr<DatabaseState> state = ReadState(*database);
+    auto log = TableWriter::Prepare(*database, Table::kLog, &state->sum(Table::kLog));
+    for (const std::int64_t id : {2, 5, 6}) {
+      EXPECT_TRUE(log->Insert({id, std::int64_t{1}, std::int64_t{5}, "row"}).ok());
+    }
+    state->complete = true;
+    EXPECT_TRUE(StateWriter::Prepare(*database)->WriteAll(*state).ok());
+    return backup;
+  }
+  // A backup in which this was done to the database.
+  std::string ChangedBackup(const std::string& sql) {
+    std::string backup = Backup();
+    const absl::Status status = Database::Open(backup + "/calibd.db")->Execute(sql.c_str());
+    EXPECT_TRUE(status.ok()) << sql << ": " << status;
+    return backup;
+  }
+
   testing::TemporaryFolder folder_;
   const std::string data_ = (folder_.path() / "data").string();
   const std::string killed_ = (folder_.path() / "killed").string();
@@ -146,6 +172,8 @@ class StoreDamageTest : public ::testing::Test {
 TEST_F(StoreDamageTest, AnUndamagedStoreStarts) {
   EXPECT_TRUE(OpenAndStart(Copy()).ok());
   EXPECT_TRUE(OpenAndStart(Copy(/*killed=*/true)).ok());
+  const std::string backup = Backup();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(OpenAndStart(backup).ok());
   EXPECT_TRUE(ReadRange(Copy(), kNoRow, kEnd).ok());
 }
 
@@ -163,10 +191,12 @@ TEST_F(StoreDamageTest, EveryColumnOfEveryTableIsChecked) {
       const std::string one =
           has_rowid ? where
                     : absl::StrCat(" WHERE checksum = (SELECT max(checksum) FROM ", info.name, ")");
-      const std::string folder =
-          Changed(absl::StrCat("UPDATE ", info.name, " SET ", column, " = CASE typeof(", column,
-                               ") WHEN 'integer' THEN ", column, " + 100 ELSE CAST(", column,
-                               " || 'x' AS BLOB) END", one));
+      const std::string change =
+          absl::StrCat("UPDATE ", info.name, " SET ", column, " = CASE typeof(", column,
+                       ") WHEN 'integer' THEN ", column, " + 100 ELSE CAST(", column,
+                       " || 'x' AS BLOB) END", one);
+      // Only a backup has rows in the table `log`.
+      const std::string folder = table == Table::kLog ? ChangedBackup(change) : Changed(change);
       SCOPED_TRACE(absl::StrCat(info.name, ".", column));
       absl::Status status = OpenAndStart(folder);
       if (table == Table::kHistory && status.ok()) {
@@ -187,8 +217,8 @@ TEST_F(StoreDamageTest, LostRowsAreDetected) {
     SCOPED_TRACE(table);
     const std::string rest =
         absl::StrCat(" WHERE checksum = (SELECT min(checksum) FROM ", table, ")");
-    ExpectDamage(OpenAndStart(Changed(absl::StrCat("DELETE FROM ", table, rest))), table);
-    ExpectDamage(OpenAndStart(Changed(absl::StrCat("DELETE FROM ", table))), table);
+    ExpectDamage(OpenAndStart(ChangedBackup(absl::StrCat("DELETE FROM ", table, rest))), table);
+    ExpectDamage(OpenAndStart(ChangedBackup(absl::StrCat("DELETE FROM ", table))), table);
   }
   ExpectDamage(OpenAndStart(Changed("DELETE FROM store")), "store");
   ExpectDamage(OpenAndStart(Changed("DELETE FROM tables WHERE name = x'6c6f67'")), "log");
@@ -239,11 +269,12 @@ TEST_F(StoreDamageTest, TheSchemaMustMatchExactly) {
   ExpectDamage(OpenAndStart(Changed("CREATE TABLE more (id)")), "more");
   ExpectDamage(OpenAndStart(Changed("ALTER TABLE log RENAME COLUMN data TO dota")), "log");
   ExpectDamage(OpenAndStart(Changed("PRAGMA application_id = 0")), "application_id");
+  ExpectDamage(OpenAndStart(Changed("INSERT INTO log VALUES (1, 1, 1, x'00', 1)")), "log");
   for (const int version : {-1, 0, 1, 2, 3}) {
     ExpectDamage(OpenAndStart(Changed(absl::StrCat("PRAGMA user_version = ", version))),
                  "user_version");
   }
-  EXPECT_EQ(OpenAndStart(Changed("PRAGMA user_version = 5")).code(),
+  EXPECT_EQ(OpenAndStart(Changed("PRAGMA user_version = 6")).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

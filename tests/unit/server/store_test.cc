@@ -1,10 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <csignal>
 #include <deque>
 #include <filesystem>
 
+#include "server/store/local/database_state.h"
 #include "server/store/local/local_store.h"
+#include "server/store/local/table.h"
 #include "support/temporary_folder.h"
 
 namespace calibd::server {
@@ -12,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Reads the log with a separate connection and separate files.
+// Reads the log from the files.
 std::vector<StoredBatch> ReadLog(const LocalStore& store, std::deque<std::string>& data) {
   std::vector<StoredBatch> log;
   const auto add = [&](StoredBatch batch) {
@@ -20,18 +25,7 @@ std::vector<StoredBatch> ReadLog(const LocalStore& store, std::deque<std::string
     log.push_back(batch);
     return absl::OkStatus();
   };
-  const std::vector<LogFiles::Extent> extents = store.extents();
-  const auto database = Database::Open(store.path());
-  auto rows = Statement::Prepare(
-      *database, "SELECT id, model_id, time_us, data FROM log WHERE id < ? ORDER BY id");
-  rows->Bind(1, extents.front().first_log_id);
-  while (*rows->Next()) {
-    static_cast<void>(add({.log_id = rows->Integer(0),
-                           .model_id = rows->Integer(1),
-                           .time_us = rows->Integer(2),
-                           .data = rows->Blob(3)}));
-  }
-  for (const LogFiles::Extent& extent : extents) {
+  for (const LogFiles::Extent& extent : store.extents()) {
     EXPECT_TRUE(LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool /*needed*/) {
                   return add(batch);
                 }).ok());
@@ -191,9 +185,6 @@ class RetirementTest : public StoreTest {
                     .ok());
     return found;
   }
-  std::int64_t RowsOfTheDatabase() {
-    return *Database::Open(folder_ + "/calibd.db")->QueryInteger("SELECT count(*) FROM log");
-  }
   std::vector<std::int64_t> Ids() const {
     std::vector<std::int64_t> ids;
     std::deque<std::string> data;
@@ -237,7 +228,7 @@ TEST_F(RetirementTest, NeededRowsStayAndTheRestIsRemoved) {
     most = std::max(most, store_->sizes().log_bytes);
   }
   EXPECT_LE(most, static_cast<std::int64_t>(6 * kSegment));
-  EXPECT_GT(RowsOfTheDatabase(), 15);
+  EXPECT_LE(std::filesystem::file_size(folder_ + "/calibd.db"), 200000U);
   for (int i = 0; i < 2; ++i) {
     const std::vector<std::int64_t> ids = Ids();
     EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
@@ -249,10 +240,10 @@ TEST_F(RetirementTest, NeededRowsStayAndTheRestIsRemoved) {
     Open();
   }
   EXPECT_EQ(store_->last_log_id(), 500);
-  // Rows of the database are deleted with its later transactions.
   Release(kept);
-  Release({});
-  EXPECT_EQ(RowsOfTheDatabase(), 0);
+  while (*store_->Retire()) {
+  }
+  EXPECT_GT(Ids().front(), kept.front());
 }
 
 TEST_F(RetirementTest, NothingIsRetiredWhileTheLogIsHeld) {
@@ -267,6 +258,70 @@ TEST_F(RetirementTest, NothingIsRetiredWhileTheLogIsHeld) {
   while (*store_->Retire()) {
   }
   EXPECT_EQ(store_->extents().size(), 1U);
+}
+
+// Rows in the table `log`, as calibd of format 4 kept the needed batches of removed files there.
+class LogRowsTest : public RetirementTest {
+ protected:
+  void SetUp() override {
+    RetirementTest::SetUp();
+    for (std::int64_t id = 1; id <= 100; ++id) {
+      Append(1, 3000);
+      if (id < 40) Release({id});
+    }
+    while (*store_->Retire()) {
+    }
+    store_->FinishRecovery({});
+    ASSERT_TRUE(store_->Close().ok());
+    store_.reset();
+    auto database = Database::Open(folder_ + "/calibd.db");
+    absl::StatusOr<DatabaseState> state = ReadState(*database);
+    first_log_id_ = state->first_log_id;
+    ASSERT_GT(first_log_id_, 10);
+    auto log = TableWriter::Prepare(*database, Table::kLog, &state->sum(Table::kLog));
+    // The last is also in the files: its file was not removed yet.
+    for (const std::int64_t id : {2L, 3L, 7L, first_log_id_}) {
+      ASSERT_TRUE(log->Insert({id, std::int64_t{1}, id + 1000, "row"}).ok());
+    }
+    ASSERT_TRUE(StateWriter::Prepare(*database)->WriteAll(*state).ok());
+    ASSERT_TRUE(database->Execute("PRAGMA user_version = 4").ok());
+  }
+
+  std::int64_t first_log_id_ = 0;
+};
+
+TEST_F(LogRowsTest, MoveToTheFiles) {
+  std::vector<std::int64_t> expected{2, 3, 7};
+  for (std::int64_t id = first_log_id_; id <= 100; ++id) expected.push_back(id);
+  for (int i = 0; i < 3; ++i) {
+    Open();
+    EXPECT_EQ(Ids(), expected);
+    EXPECT_EQ(DataOf(3), "row");
+    EXPECT_EQ(DataOf(first_log_id_), std::string(3000, 'x'));
+  }
+  EXPECT_EQ(*Database::Open(folder_ + "/calibd.db")->QueryInteger("SELECT count(*) FROM log"), 0);
+  EXPECT_EQ(*Database::Open(folder_ + "/calibd.db")->QueryInteger("PRAGMA user_version"), 5);
+  EXPECT_EQ(std::ranges::count(Log(*store_), "7:1:row"), 1);
+}
+
+TEST_F(LogRowsTest, AStoreThatWasClosedProperlyStaysSo) {
+  { ASSERT_TRUE(LocalStore::Open(folder_, kSegment).ok()); }
+  EXPECT_TRUE((*StoreFile::Open(folder_))->mark().clean);
+  Open();
+}
+
+TEST_F(LogRowsTest, AFullDiskChangesNothing) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit small{.rlim_cur = 2000, .rlim_max = limit.rlim_max};
+  auto* const former = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status status = LocalStore::Open(folder_, kSegment).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::signal(SIGXFSZ, former);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  Open();
+  EXPECT_EQ(Ids().front(), 2);
 }
 
 TEST_F(StoreTest, CheckpointsLoseNothing) {
