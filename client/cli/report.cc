@@ -246,7 +246,7 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
 std::string DescribeRunningScores(const v1::RunningScores& scores, std::int64_t observations) {
   return absl::StrFormat(
       "Scores: Brier %.4f, log loss %.4f, ECE %.4f, of %s %d observations; the ECE of a calibrated "
-      "model is above 0 too, the more the fewer they are.\n",
+      "model is above 0 too, and larger with fewer observations.\n",
       scores.brier_score(), scores.log_loss(), scores.ece(),
       scores.observations() == observations ? "all" : "the newest", scores.observations());
 }

@@ -78,7 +78,8 @@ TEST(ReportTest, ShowsTheNumberOfObservationsOfTheScores) {
   EXPECT_THAT(
       DescribeCalibration(response),
       HasSubstr("Scores: Brier 0.2500, log loss 0.5000, ECE 0.0625, of all 12480 observations; "
-                "the ECE of a calibrated model is above 0 too, the more the fewer they are.\n"));
+                "the ECE of a calibrated model is above 0 too, and larger with fewer "
+                "observations.\n"));
   scores.set_observations(480);
   EXPECT_THAT(DescribeCalibration(response), HasSubstr("of the newest 480 observations;"));
   EXPECT_EQ(ToJson(response).at("scores").at("observations"), 480);
