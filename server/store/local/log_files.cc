@@ -381,8 +381,13 @@ absl::Status LogFiles::Prepend(const std::function<absl::StatusOr<bool>(StoredBa
   std::deque<LogSegment> segments;
   std::optional<CompactedSegment> target;
   const auto publish = [&](std::int64_t end_log_id) {
+    const std::int64_t first = target->first_log_id();
     absl::StatusOr<LogSegment> segment = target->Publish(folder_, end_log_id);
     target.reset();
+    // Read expects segments whose frames are not read yet.
+    if (segment.ok()) {
+      segment = LogSegment::Open(folder_, {.store_id = mark_.id, .first_log_id = first});
+    }
     if (segment.ok()) segments.push_back(*std::move(segment));
     return segment.status();
   };

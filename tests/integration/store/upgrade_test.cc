@@ -224,7 +224,7 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
 
 // Makes the database of the current format. CALIBD_TEST_WRITE_GOLDEN: stores it beside the others,
 // while no calibd with that format was released.
-TEST_F(UpgradeTest, Format4IsCreated) {
+TEST_F(UpgradeTest, Format5IsCreated) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;

@@ -502,6 +502,13 @@ TEST_F(PrependTest, PutsBatchesBeforeTheLog) {
   ASSERT_TRUE(Prepend(rows_.size() + 1).ok());
   first_log_id_ = log_->first_log_id();
   EXPECT_EQ(first_log_id_, 5);
+  Batches visited;
+  ASSERT_TRUE(log_->Read([&](const StoredBatch& batch) {
+                    visited[batch.log_id] = std::string(batch.data);
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_EQ(visited, needed_);
   Open();
   EXPECT_EQ(read_, needed_);
   ExpectNeededAreRead();
