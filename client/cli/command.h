@@ -77,7 +77,7 @@ template <typename Call>
 // Converts "NAME" or "NAME@VERSION" of the command line to the name of the model on the server.
 [[nodiscard]] std::string ModelArgument(std::string_view argument);
 
-// The model, which is created with default settings if there is none of its name.
+// Returns the model; creates it with default settings if it does not exist.
 [[nodiscard]] absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client,
                                                          const v1::Model& model);
 

@@ -16,7 +16,7 @@ void AddFailOnOptions(CLI::App& command, FailOnOptions& options, const std::stri
       command
           .add_option("--fail-on", options.what,
                       "\"miscalibration\": exit with 3 when the model is found miscalibrated, and "
-                      "with 1 when there is too little data to tell. Decides by " +
+                      "with 1 when there is too little data to tell. The decision uses " +
                           basis)
           ->check(CLI::IsMember({"miscalibration"}));
   command

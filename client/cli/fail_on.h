@@ -35,12 +35,12 @@ struct Decision {
   [[nodiscard]] ExitCode exit_code() const;
 };
 
-// Decides by the running estimates: rejects if the smallest of their k p-values is at most level /
+// Uses the running estimates: rejects if the smallest of their k p-values is at most level /
 // k (Bonferroni), which keeps the error rate at the level.
 [[nodiscard]] Decision Decide(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
     const FailOnOptions& options);
-// Decides by the bootstrap test: rejects if p is at most the level.
+// Uses the bootstrap test: rejects if p is at most the level.
 [[nodiscard]] Decision Decide(const v1::QuadraticTestResult& result, const FailOnOptions& options);
 
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:

@@ -12,7 +12,6 @@
 #include "calibd/core/lens.h"
 #include "google/protobuf/util/time_util.h"
 #include "time_option.h"
-#include "verdict_report.h"
 
 namespace calibd::cli {
 namespace {
@@ -437,9 +436,9 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
 }
 
 std::string DescribeCalibration(const v1::GetCalibrationResponse& response) {
-  std::string text = DescribeVerdict(response);
-  absl::StrAppendFormat(&text, "\n%d observations accepted, %d rows rejected, %d dropped",
-                        response.observations(), response.rejected_rows(), response.dropped_rows());
+  std::string text =
+      absl::StrFormat("%d observations accepted, %d rows rejected, %d dropped",
+                      response.observations(), response.rejected_rows(), response.dropped_rows());
   if (response.has_last_observation_time()) {
     absl::StrAppend(&text, ", newest at ", TimeUtil::ToString(response.last_observation_time()));
   }

@@ -32,6 +32,7 @@ using convert::ToJson;
 [[nodiscard]] std::string DescribeQuadratic(const v1::QuadraticTestResult& result);
 // Describes how many predictions got their labels, and what may make the estimates false.
 [[nodiscard]] std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage);
+// Describes the running estimates and what they were computed from, without the verdict.
 [[nodiscard]] std::string DescribeCalibration(const v1::GetCalibrationResponse& response);
 
 // Returns the complete report: a summary in sentences, lenses side by side, estimates, scores,

@@ -129,7 +129,7 @@ void AddSendCommand(CLI::App& app, Context& context) {
                    "the classes in the order of the columns, a,b,c; checked against the model's")
       ->delimiter(',');
   command->add_flag("--create", options->create,
-                    "create the model with default settings if there is none");
+                    "create the model with default settings if it does not exist");
 }
 
 }  // namespace calibd::cli

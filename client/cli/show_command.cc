@@ -1,6 +1,8 @@
 
 #include "command.h"
 #include "fail_on.h"
+#include "report.h"
+#include "verdict_report.h"
 
 namespace calibd::cli {
 namespace {
@@ -21,7 +23,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options)
     if (decision.has_value()) json["decision"] = ToJson(*decision);
     PrintJson(json);
   } else {
-    Print(DescribeCalibration(response));
+    Print(DescribeVerdict(response) + "\n" + DescribeCalibration(response));
     if (decision.has_value()) Print(decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
@@ -41,7 +43,7 @@ void AddShowCommand(CLI::App& app, Context& context) {
       "Example: calibctl show resnet18 --output json");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddFailOnOptions(*command, options->fail_on,
-                   "the smallest of the k p-values shown, against the level divided by k");
+                   "the smallest of the k p-values shown, and the level divided by k");
 }
 
 }  // namespace calibd::cli

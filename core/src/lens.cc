@@ -28,7 +28,7 @@ std::optional<Lens> WithNumber(const Parameters& parameters) {
   return kMake(static_cast<std::size_t>(parameters[0]));
 }
 
-// What a kind of lens is called.
+// Names of a kind of lens.
 struct Entry {
   // In answers and metrics. A number and a closing bracket follow an open one.
   absl::string_view name;

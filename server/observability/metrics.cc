@@ -281,7 +281,9 @@ constexpr FamilyRow<RunningBlock> kBlockRows[] = {
        out.Add(LowerConfidenceBound(block.moments, kConfidenceLevel));
      }},
     {"calibd_estimate_samples", Gauge,
-     "Number of observations behind calibd_skce and calibd_test_p_value with the same labels.",
+     "Number of observations from which calibd_skce and calibd_test_p_value with the same labels "
+     "are "
+     "computed.",
      [](auto& block, auto& out) {
        out.Add(static_cast<double>(block.moments.count) * static_cast<double>(block.block_size));
      }},

@@ -37,7 +37,7 @@ enum class Outcome {
 }
 
 // Keeps what must survive the end of the process. A transaction writes either batches of the log
-// (CommitLog) or the catalog (Begin, Commit); neither commits ahead of the transactions before it.
+// (CommitLog) or the catalog (Begin, Commit). No transaction is durable before an earlier one is.
 // A process may open several stores; one thread at a time may use each of them, except for the
 // functions that say otherwise.
 //

@@ -2,6 +2,7 @@
 // monitoring_page_test.cc measures how soon errors are detected. Seeds are fixed. With S
 // simulations a count at rate p is Binomial(S, p); bounds are 5 standard deviations away, which
 // gives a false-failure probability below 1e-6. CALIBD_TEST_REPETITIONS multiplies the simulations.
+// Above 600 lines: each promise has a simulation of its own.
 #include "calibd/core/evidence.h"
 
 #include <gtest/gtest.h>

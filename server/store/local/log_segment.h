@@ -131,7 +131,7 @@ class LogSegment {
   // Batches with consecutive ids.
   struct Run {
     std::int64_t first_log_id = 0;
-    // Of its first batch.
+    // Index of its first batch in the segment.
     std::size_t index = 0;
   };
 
@@ -155,7 +155,7 @@ class LogSegment {
 
   File file_;
   SegmentHeader header_;
-  // Of a compacted segment.
+  // Set in a compacted segment.
   SegmentRange range_;
   std::int64_t last_frame_log_id_ = 0;
   // Id of the batch after the last one.

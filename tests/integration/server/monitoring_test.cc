@@ -1,5 +1,5 @@
 // The continuous monitoring of a model: verdict, alarms and their acknowledgement, over the wire
-// and across restarts.
+// and across restarts. Above 600 lines: all tests share a fixture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

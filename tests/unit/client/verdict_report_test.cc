@@ -419,7 +419,7 @@ TEST(VerdictReportTest, ShowGivesAReasonAndAWarningOnce) {
   response.mutable_insufficient_data()->set_reason(response.bandwidth_error());
   response.mutable_label_coverage()->add_warnings("labels are missing");
   const auto expect_once = [&] {
-    const std::string text = DescribeCalibration(response);
+    const std::string text = DescribeVerdict(response) + DescribeCalibration(response);
     EXPECT_EQ(times(text, "the median is zero"), 1) << text;
     EXPECT_EQ(times(text, "WARNING: labels are missing\n"), 1) << text;
     EXPECT_THAT(text, Not(HasSubstr("0 more needed")));
@@ -438,10 +438,11 @@ TEST(VerdictReportTest, ShowGivesAReasonAndAWarningOnce) {
               HasSubstr("Not enough data: 60 observations, 40 more needed"));
 }
 
-TEST(VerdictReportTest, ShowBeginsWithTheVerdict) {
-  const std::string text = DescribeCalibration(Response(v1::Verdict::STATUS_NOT_REJECTED));
-  EXPECT_THAT(text, StartsWith("models/m: NOT REJECTED; n = 12480; "));
-  EXPECT_THAT(text, HasSubstr("\n12480 observations accepted, 0 rows rejected, 0 dropped\n"));
+TEST(VerdictReportTest, TheEstimatesFollowTheVerdict) {
+  const v1::GetCalibrationResponse response = Response(v1::Verdict::STATUS_NOT_REJECTED);
+  EXPECT_THAT(DescribeVerdict(response), StartsWith("models/m: NOT REJECTED; n = 12480; "));
+  EXPECT_THAT(DescribeCalibration(response),
+              StartsWith("12480 observations accepted, 0 rows rejected, 0 dropped\n"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Segments whose batches are mostly not needed are compacted: no needed batch is lost or read
-// twice, and damage to a compacted segment is found.
+// twice, and damage to a compacted segment is found. Above 600 lines: all tests share the fixture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

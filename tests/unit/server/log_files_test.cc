@@ -1,3 +1,4 @@
+// Above 600 lines: all tests share the fixture that writes and damages files of the log.
 #include "server/store/local/log_files.h"
 
 #include <gmock/gmock.h>

@@ -29,7 +29,7 @@ class Disk {
  public:
   virtual ~Disk() = default;
   virtual std::unique_ptr<Store> Open() = 0;
-  // The next transaction of the catalog finds no room. `store` is on this disk.
+  // The next transaction finds no room for 1 MiB. `store` is on this disk.
   virtual void Fill(Store& store) = 0;
   // There is room again.
   virtual void Free() = 0;
@@ -89,8 +89,9 @@ v1::Model Named(const std::string& name) {
   return model;
 }
 
-// A start: what it reads of the log, as "model:time:data".
-std::vector<std::string> Start(Store& store, std::vector<std::int64_t>* log_ids = nullptr) {
+// Starts a store as the server does. Returns the rows of the log as "model:time:data".
+std::vector<std::string> Start(Store& store, std::vector<std::int64_t>* log_ids = nullptr,
+                               const std::vector<std::int64_t>& unneeded = {}) {
   std::vector<std::string> log;
   EXPECT_TRUE(store.ReadModels([](const StoredModel&) { return absl::OkStatus(); }).ok());
   EXPECT_TRUE(store
@@ -101,7 +102,7 @@ std::vector<std::string> Start(Store& store, std::vector<std::int64_t>* log_ids 
                     return absl::OkStatus();
                   })
                   .ok());
-  store.FinishRecovery({});
+  store.FinishRecovery(unneeded);
   return log;
 }
 
@@ -171,6 +172,16 @@ std::int64_t Append(Store& store, std::int64_t model_id, const std::string& data
   return log_id;
 }
 
+// Appends batches that are not needed, enough that a store deletes what it can.
+void Churn(Store& store) {
+  for (int i = 0; i < 200; ++i) {
+    store.DropBatches(std::vector{Append(store, 1, std::string(3000, 'y'))});
+    absl::StatusOr<bool> more = true;
+    while (more.ok() && *more) more = store.Maintain(/*refused=*/false);
+    ASSERT_TRUE(more.ok()) << more.status();
+  }
+}
+
 class StoreConformanceTest : public ::testing::TestWithParam<Implementation> {
  protected:
   void SetUp() override {
@@ -230,7 +241,7 @@ TEST_P(StoreConformanceTest, CommittedBatchesAreReadInTheOrderOfTheirIds) {
   EXPECT_GT(Append(*store_, 1, "c"), log_ids.back());
 }
 
-TEST_P(StoreConformanceTest, WhatIsNotCommittedLeavesNothingBehind) {
+TEST_P(StoreConformanceTest, UncommittedWritesLeaveNothingBehind) {
   Append(*store_, 1, "kept");
   store_->AppendBatch(1, 10, "rolled back");
   store_->Rollback();
@@ -322,12 +333,32 @@ TEST_P(StoreConformanceTest, ABatchWhoseReleaseIsRolledBackStays) {
   const std::int64_t log_id = Append(*store_, 1, std::string(3000, 'x'));
   store_->ReleaseBatches(std::vector{log_id});
   store_->Rollback();
-  for (int i = 0; i < 200; ++i) {
-    store_->DropBatches(std::vector{Append(*store_, 1, std::string(3000, 'y'))});
-    while (*store_->Maintain(/*refused=*/false)) {
-    }
-  }
+  Churn(*store_);
   EXPECT_THAT(Data(*store_, {log_id}), ElementsAre(std::string(3000, 'x')));
+}
+
+TEST_P(StoreConformanceTest, TheRecoveryAndTransactionsOfTheCatalogReleaseBatches) {
+  std::vector<std::int64_t> by_recovery;
+  std::vector<std::int64_t> by_catalog;
+  for (int i = 0; i < 50; ++i) {
+    by_recovery.push_back(Append(*store_, 1, std::string(3000, 'x')));
+    by_catalog.push_back(Append(*store_, 2, std::string(3000, 'x')));
+  }
+  Open();
+  Start(*store_, nullptr, by_recovery);
+  Write(*store_, [&] {
+    store_->ReleaseBatches(by_catalog);
+    return absl::OkStatus();
+  });
+  Churn(*store_);
+  Open();
+  std::vector<std::int64_t> read;
+  Start(*store_, &read);
+  for (const auto& released : {by_recovery, by_catalog}) {
+    EXPECT_LT(std::ranges::count_if(
+                  read, [&](std::int64_t id) { return std::ranges::count(released, id) > 0; }),
+              25);
+  }
 }
 
 TEST_P(StoreConformanceTest, IdsAreNeverUsedAgain) {
@@ -491,6 +522,21 @@ TEST_P(StoreConformanceTest, ARefusedTransactionLeavesNothingAndTheStoreGoesOn) 
   EXPECT_EQ(Models(*store_).front(), "1 models/a 'state' 1 1 0");
 }
 
+TEST_P(StoreConformanceTest, ARefusedBatchLeavesNothingAndTheStoreGoesOn) {
+  Append(*store_, 1, "before");
+  disk_->Fill(*store_);
+  const std::int64_t refused = store_->AppendBatch(1, 5, std::string(1 << 20, 'x'));
+  const absl::Status status = store_->CommitLog();
+  EXPECT_EQ(OutcomeOf(status), Outcome::kRefused) << status;
+  store_->Rollback();
+  EXPECT_EQ(store_->appended_bytes(), 0U);
+  EXPECT_LT(store_->last_log_id(), refused);
+  disk_->Free();
+  Append(*store_, 1, "after");
+  Open();
+  EXPECT_THAT(Start(*store_), ElementsAre("1:5:before", "1:5:after"));
+}
+
 // Collects what a verification reads.
 class Contents final : public StoreContents {
  public:
@@ -521,7 +567,7 @@ class Contents final : public StoreContents {
 };
 
 TEST_P(StoreConformanceTest, AViewShowsOneMomentOrIsNotImplemented) {
-  Append(*store_, 1, "batch");
+  const std::int64_t log_id = Append(*store_, 1, "batch");
   PutSnapshot({.model_id = 1, .log_id = 1, .data = "s", .first_log_id = 1, .matured_log_id = 1});
   Write(*store_, [this] {
     absl::Status status = store_->PutCursor({.model_id = 1, .producer_id = "p", .contents = "x"});
@@ -536,6 +582,9 @@ TEST_P(StoreConformanceTest, AViewShowsOneMomentOrIsNotImplemented) {
   }
   Append(*store_, 1, "later");
   Write(*store_, [this] { return store_->DeleteModel(2); });
+  // Without the view, this batch would be deleted.
+  store_->DropBatches(std::vector{log_id});
+  Churn(*store_);
   Contents contents;
   ASSERT_TRUE((*view)->Verify(contents, [](double) { return true; }).ok());
   EXPECT_THAT(contents.all, ElementsAre("model 1", "model 2", "maturity 1 1", "snapshot 1 s",

@@ -115,7 +115,7 @@ class Lens {
   Kind kind_;
 };
 
-// What a lens cannot detect, as the end of a sentence. name: Lens::name().
+// Returns the errors that a lens cannot detect, as the end of a sentence. name: Lens::name().
 [[nodiscard]] absl::string_view BlindSpot(absl::string_view name) noexcept;
 
 // Bandwidth of the scalar lenses, in units of |c - c'|, as in Kumar et al. 2018.
