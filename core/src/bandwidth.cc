@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/generator_closed_forms.h"
 #include "calibd/core/kernel.h"
+#include "calibd/core/status_macros.h"
 #include "gather_interval.h"
 #include "rng.h"
 #include "tile_engine.h"
@@ -48,16 +49,13 @@ class DistanceSelection {
   // The distances of 0-based ranks `low` and `high`, high <= low + 1.
   absl::StatusOr<std::pair<double, double>> Select(std::uint64_t low, std::uint64_t high) {
     const auto [from, to] = Bracket(low, high);
-    absl::StatusOr<Gathered> gathered = Gather(from, to);
-    if (!gathered.ok()) return gathered.status();
-    if (gathered->Holds(low, high)) return gathered->At(low, high);
+    CALIBD_ASSIGN_OR_RETURN(Gathered gathered, Gather(from, to));
+    if (gathered.Holds(low, high)) return gathered.At(low, high);
     // The sample did not bracket the ranks closely. Determining their bits always succeeds.
-    gathered = GatherByDigits(low);
-    if (!gathered.ok()) return gathered.status();
-    if (gathered->Holds(low, high)) return gathered->At(low, high);
-    absl::StatusOr<Gathered> next = GatherByDigits(high);
-    if (!next.ok()) return next.status();
-    return std::pair(gathered->At(low, low).first, next->At(high, high).first);
+    CALIBD_ASSIGN_OR_RETURN(gathered, GatherByDigits(low));
+    if (gathered.Holds(low, high)) return gathered.At(low, high);
+    CALIBD_ASSIGN_OR_RETURN(Gathered next, GatherByDigits(high));
+    return std::pair(gathered.At(low, low).first, next.At(high, high).first);
   }
 
  private:
@@ -242,9 +240,8 @@ absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions, std:
   const std::uint64_t high = n * n / 2;
   DistanceSelection selection(predictions, class_count, distance, control);
   const std::uint64_t low_pair = low < n ? 0 : (low - n) / 2;
-  absl::StatusOr<std::pair<double, double>> pair = selection.Select(low_pair, (high - n) / 2);
-  if (!pair.ok()) return pair.status();
-  return PositiveMedian(low < n ? 0 : pair->first, pair->second, n);
+  CALIBD_ASSIGN_OR_RETURN(const auto pair, selection.Select(low_pair, (high - n) / 2));
+  return PositiveMedian(low < n ? 0 : pair.first, pair.second, n);
 }
 
 absl::StatusOr<double> MedianOffDiagonalBandwidth(std::span<const double> predictions,
@@ -254,9 +251,8 @@ absl::StatusOr<double> MedianOffDiagonalBandwidth(std::span<const double> predic
   if (n < 2) return TooFew(n);
   const std::uint64_t pairs = n * (n - 1) / 2;
   DistanceSelection selection(predictions, class_count, distance, control);
-  absl::StatusOr<std::pair<double, double>> pair = selection.Select((pairs - 1) / 2, pairs / 2);
-  if (!pair.ok()) return pair.status();
-  return PositiveMedian(pair->first, pair->second, n);
+  CALIBD_ASSIGN_OR_RETURN(const auto pair, selection.Select((pairs - 1) / 2, pairs / 2));
+  return PositiveMedian(pair.first, pair.second, n);
 }
 
 absl::Status CheckKernelRule(const KernelRule& rule, std::size_t class_count) {
@@ -279,7 +275,7 @@ absl::Status CheckKernelRule(const KernelRule& rule, std::size_t class_count) {
 
 absl::StatusOr<Kernel> ChooseKernel(const KernelRule& rule, std::span<const double> predictions,
                                     std::size_t class_count, const RunControl& control) {
-  if (const absl::Status status = CheckKernelRule(rule, class_count); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckKernelRule(rule, class_count));
   absl::StatusOr<double> bandwidth = rule.bandwidth.fixed;
   switch (rule.bandwidth.kind) {
     case BandwidthRule::Kind::kFixed:

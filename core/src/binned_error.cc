@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "binned_error_rows.h"
+#include "calibd/core/status_macros.h"
 #include "labelled_rows.h"
 
 namespace calibd {
@@ -291,13 +292,13 @@ BinnedError BinnedErrorOfRows(const LabelledRows& rows, const BinnedErrorSpec& s
 
 absl::StatusOr<BinnedError> EstimateBinnedError(const PredictionBatch& batch,
                                                 const BinnedErrorSpec& spec) {
-  if (absl::Status status = CheckBinnedErrorSpec(spec, batch.size()); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckBinnedErrorSpec(spec, batch.size()));
   return BinnedErrorOfRows(LabelledRows(batch), spec);
 }
 
 absl::StatusOr<std::vector<BinnedError>> EstimateClassWiseError(const PredictionBatch& batch,
                                                                 const ClassWiseBins& spec) {
-  if (absl::Status status = CheckBinnedErrorSpec(spec, batch.size()); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckBinnedErrorSpec(spec, batch.size()));
   return ErrorOfEachClass(LabelledRows(batch), spec.bins);
 }
 
@@ -308,15 +309,13 @@ Partition::Partition(std::vector<std::size_t> rows, std::vector<std::size_t> sta
 
 absl::StatusOr<Partition> PartitionUniformly(const PredictionBatch& batch,
                                              std::size_t bins_per_class) {
-  absl::Status status = CheckUniform("bins_per_class", bins_per_class, batch.size());
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckUniform("bins_per_class", bins_per_class, batch.size()));
   return UniformPartition(LabelledRows(batch), bins_per_class);
 }
 
 absl::StatusOr<Partition> PartitionUniformly(const BinaryPredictions& predictions,
                                              std::size_t bins) {
-  absl::Status status = CheckUniform("bins", bins, predictions.size());
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckUniform("bins", bins, predictions.size()));
   std::vector<std::size_t> bin_of_row;
   bin_of_row.reserve(predictions.size());
   // After the summation: the number of non-empty bins before each bin.
@@ -332,9 +331,7 @@ absl::StatusOr<Partition> PartitionUniformly(const BinaryPredictions& prediction
 
 absl::StatusOr<Partition> PartitionByMedianVariance(const PredictionBatch& batch,
                                                     std::size_t min_size, std::size_t max_bins) {
-  if (absl::Status status = CheckMedianVariance(min_size, batch.size()); !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(CheckMedianVariance(min_size, batch.size()));
   const LabelledRows rows(batch);
   return MedianVarianceSplitter(rows).Split(min_size, max_bins);
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/matrix_kernel.h"
+#include "calibd/core/status_macros.h"
 #include "line_skce.h"
 #include "matrix_product.h"
 #include "matrix_tile_engine.h"
@@ -250,7 +251,7 @@ absl::StatusOr<std::vector<double>> LineReplicates(const LineSkce& line, std::si
       replicates[r] = Replicate(line.QuadraticForm(counts), linear_form, n);
     }
   });
-  if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
   if (control.progress) control.progress(stage.end);
   return replicates;
 }
@@ -269,11 +270,10 @@ absl::StatusOr<std::vector<double>> TileReplicates(const Engine& engine,
       return stage.begin + length * static_cast<double>(done) / static_cast<double>(total);
     };
     Turn turn(engine, options.seed, first, count, control);
-    const absl::Status status = ForEachTileGroup(
+    CALIBD_RETURN_IF_ERROR(ForEachTileGroup(
         engine.size(), control,
         [&](std::size_t group, TileWalk& walk) { turn.AddGroup(group, walk); }, fraction(first),
-        fraction(first + count));
-    if (!status.ok()) return status;
+        fraction(first + count)));
     const std::vector<double> more = turn.Replicates();
     replicates.insert(replicates.end(), more.begin(), more.end());
   }
@@ -299,20 +299,20 @@ BootstrapTestResult Compare(const QuadraticSkce& skce, std::span<const double> r
 absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,
                                               const Kernel& kernel, const BootstrapOptions& options,
                                               const RunControl& control, Precision precision) {
-  if (const absl::Status status = CheckReplicates(options); !status.ok()) return status;
-  absl::StatusOr<QuadraticSkce> skce =
-      EstimateQuadraticSkce(parts, weight, kernel, control.WithoutProgress(), precision);
-  if (!skce.ok()) return skce.status();
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
+  CALIBD_ASSIGN_OR_RETURN(
+      const QuadraticSkce skce,
+      EstimateQuadraticSkce(parts, weight, kernel, control.WithoutProgress(), precision));
   std::vector<double> sums(static_cast<std::size_t>(options.replicates));
   const auto count = static_cast<double>(parts.size());
   for (std::size_t part = 0; part < parts.size(); ++part) {
     const auto done = static_cast<double>(part);
-    absl::StatusOr<std::vector<double>> replicates =
-        PartReplicates(parts[part], kernel, options, control, {done / count, (done + 1) / count});
-    if (!replicates.ok()) return replicates.status();
-    for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += weight * (*replicates)[r];
+    CALIBD_ASSIGN_OR_RETURN(
+        const std::vector<double> replicates,
+        PartReplicates(parts[part], kernel, options, control, {done / count, (done + 1) / count}));
+    for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += weight * replicates[r];
   }
-  return Compare(*skce, sums, options);
+  return Compare(skce, sums, options);
 }
 
 }  // namespace
@@ -339,14 +339,13 @@ absl::StatusOr<BootstrapTestResult> BootstrapTest(const PredictionBatch& batch,
                                                   const MatrixKernel& kernel,
                                                   const BootstrapOptions& options,
                                                   const RunControl& control) {
-  if (const absl::Status status = CheckReplicates(options); !status.ok()) return status;
-  absl::StatusOr<QuadraticSkce> skce =
-      EstimateQuadraticSkce(batch, kernel, control.WithoutProgress());
-  if (!skce.ok()) return skce.status();
-  absl::StatusOr<std::vector<double>> replicates =
-      TileReplicates(MatrixTileEngine(batch, kernel), options, control, {0, 1});
-  if (!replicates.ok()) return replicates.status();
-  return Compare(*skce, *replicates, options);
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
+  CALIBD_ASSIGN_OR_RETURN(const QuadraticSkce skce,
+                          EstimateQuadraticSkce(batch, kernel, control.WithoutProgress()));
+  CALIBD_ASSIGN_OR_RETURN(
+      const std::vector<double> replicates,
+      TileReplicates(MatrixTileEngine(batch, kernel), options, control, {0, 1}));
+  return Compare(skce, replicates, options);
 }
 
 std::int32_t BootstrapPasses(std::int32_t replicates) noexcept {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "boost_policy.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {
@@ -33,9 +34,7 @@ absl::StatusOr<Eigen::MatrixXd> Deviations(const PredictionBatch& batch, const K
   const auto rows_per_check = static_cast<std::size_t>(
       1 + kOperationsPerCheck / static_cast<double>(locations.size() * batch.class_count));
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (i % rows_per_check == 0) {
-      if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
-    }
+    if (i % rows_per_check == 0) CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
     const std::span<const double> g = batch.row(i);
     for (std::size_t j = 0; j < locations.size(); ++j) {
       const std::int32_t label = locations.labels[j];
@@ -54,7 +53,7 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
                                       const PredictionBatch& test_locations,
                                       const RunControl& control) {
   const std::size_t count = test_locations.size();
-  if (absl::Status status = CheckLocationCount(count); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckLocationCount(count));
   if (test_locations.class_count != batch.class_count) {
     return absl::InvalidArgumentError(absl::StrCat("test_locations has ",
                                                    test_locations.class_count,
@@ -65,9 +64,8 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
                                                       " observations, needs at least ", count + 1,
                                                       " for ", count, " test locations"));
   }
-  absl::StatusOr<Eigen::MatrixXd> computed = Deviations(batch, kernel, test_locations, control);
-  if (!computed.ok()) return computed.status();
-  Eigen::MatrixXd deviations = *std::move(computed);
+  CALIBD_ASSIGN_OR_RETURN(Eigen::MatrixXd deviations,
+                          Deviations(batch, kernel, test_locations, control));
   const auto n = static_cast<double>(batch.size());
   const Eigen::VectorXd mean = deviations.colwise().mean();
   deviations.rowwise() -= mean.transpose();
@@ -96,15 +94,14 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
 
 absl::StatusOr<PredictionSet> DrawTestLocations(std::size_t count, std::size_t class_count,
                                                 std::uint64_t seed) {
-  if (absl::Status status = CheckLocationCount(count); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckLocationCount(count));
   // Dirichlet(1, ..., 1) is uniform on the simplex; with pi = 1 the labels are
   // independent of it.
   GeneratorSpec spec = GeneratorSpec::M3(class_count);
   std::ranges::fill(spec.alpha, 1);
-  absl::StatusOr<Generator> generator = Generator::Create(std::move(spec), seed);
-  if (!generator.ok()) return generator.status();
+  CALIBD_ASSIGN_OR_RETURN(Generator generator, Generator::Create(std::move(spec), seed));
   PredictionSet locations;
-  generator->Draw(count, locations);
+  generator.Draw(count, locations);
   return locations;
 }
 

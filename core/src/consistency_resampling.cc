@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "binned_error_rows.h"
+#include "calibd/core/status_macros.h"
 #include "categorical.h"
 #include "labelled_rows.h"
 #include "replicates.h"
@@ -23,9 +24,9 @@ absl::StatusOr<ConsistencyTestResult> ConsistencyTest(const PredictionBatch& bat
                                                       const BinnedErrorSpec& spec,
                                                       const BootstrapOptions& options,
                                                       const RunControl& control) {
-  if (absl::Status status = CheckReplicates(options); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckReplicates(options));
   const std::size_t n = batch.size();
-  if (absl::Status status = CheckBinnedErrorSpec(spec, n); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckBinnedErrorSpec(spec, n));
   const BinnedError error = BinnedErrorOfRows(LabelledRows(batch), spec);
   std::vector<double> replicates(static_cast<std::size_t>(options.replicates));
   const absl::Status status = RunReplicates(replicates.size(), control, [&](std::size_t r) {

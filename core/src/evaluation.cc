@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "binned_error_rows.h"
 #include "calibd/core/binary_predictions.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {
@@ -46,7 +47,7 @@ class Stages {
 
   // Errors: Cancelled.
   absl::StatusOr<RunControl> Begin(const std::string& name, double operations) {
-    if (absl::Status status = control_.CheckCancelled(); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(control_.CheckCancelled());
     if (on_stage_) on_stage_(name);
     RunControl control = control_;
     const double begin = done_ / total_;
@@ -80,10 +81,10 @@ absl::Status EvaluateLenses(const PredictionBatch& batch, const EvaluationOption
                             Stages& stages, Evaluation& evaluation) {
   for (const auto& [lens, kernel] : options.lenses) {
     const LensTestOptions test = TestOptions(options, kernel);
-    const absl::StatusOr<RunControl> control =
-        stages.Begin(lens.name(), LensTestOperations(batch.size(), batch.class_count, lens, test));
-    if (!control.ok()) return control.status();
-    absl::StatusOr<LensTestResult> result = TestLens(batch, lens, test, *control);
+    CALIBD_ASSIGN_OR_RETURN(
+        const RunControl control,
+        stages.Begin(lens.name(), LensTestOperations(batch.size(), batch.class_count, lens, test)));
+    absl::StatusOr<LensTestResult> result = TestLens(batch, lens, test, control);
     const bool said_why = absl::IsFailedPrecondition(result.status());
     if (!result.ok() && (evaluation.lenses.empty() || !said_why)) return result.status();
     evaluation.lenses.push_back({.lens = lens, .result = std::move(result), .cme = std::nullopt});
@@ -97,40 +98,32 @@ absl::Status EvaluateBlocks(const PredictionBatch& batch, const EvaluationOption
   const auto rows_per_check = static_cast<std::size_t>(
       1 + kOperationsPerCheck / BlockOperations(1, batch.class_count, options));
   const Evaluation::OneLens& first = evaluation.lenses.front();
-  absl::StatusOr<RunningLens> running =
-      RunningLens::Create(first.lens, batch.class_count, first.result->kernel, options.block_sizes);
-  if (!running.ok()) return running.status();
+  CALIBD_ASSIGN_OR_RETURN(RunningLens running,
+                          RunningLens::Create(first.lens, batch.class_count, first.result->kernel,
+                                              options.block_sizes));
   for (std::size_t i = 0; i < batch.size(); i += rows_per_check) {
-    if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
-    running->Add(batch.rows(i, std::min(rows_per_check, batch.size() - i)));
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+    running.Add(batch.rows(i, std::min(rows_per_check, batch.size() - i)));
   }
-  evaluation.blocks = running->Blocks();
+  evaluation.blocks = running.Blocks();
   return absl::OkStatus();
 }
 
 absl::Status EvaluateScores(const PredictionBatch& batch, const RunControl& control,
                             Evaluation& evaluation) {
-  const absl::StatusOr<Scores> scores = ComputeScores(batch);
-  if (!scores.ok()) return scores.status();
-  evaluation.scores = *scores;
-  const absl::StatusOr<CorpDecomposition> brier = DecomposeCorpClassWise(batch, control);
-  if (!brier.ok()) return brier.status();
-  evaluation.brier = *brier;
+  CALIBD_ASSIGN_OR_RETURN(evaluation.scores, ComputeScores(batch));
+  CALIBD_ASSIGN_OR_RETURN(evaluation.brier, DecomposeCorpClassWise(batch, control));
   return absl::OkStatus();
 }
 
 absl::Status EvaluateBinnedError(const PredictionBatch& batch, const BinnedErrorSpec& spec,
                                  Evaluation& evaluation) {
-  const absl::StatusOr<BinnedError> error = EstimateBinnedError(batch, spec);
-  if (!error.ok()) return error.status();
   Evaluation::OneBinnedError& out = evaluation.binned_errors.emplace_back();
   out.spec = spec;
-  out.error = *error;
+  CALIBD_ASSIGN_OR_RETURN(out.error, EstimateBinnedError(batch, spec));
   const auto* const class_wise = std::get_if<ClassWiseBins>(&spec);
   if (class_wise != nullptr && batch.class_count <= kMaxReportedClasses) {
-    absl::StatusOr<std::vector<BinnedError>> classes = EstimateClassWiseError(batch, *class_wise);
-    if (!classes.ok()) return classes.status();
-    out.classes = *std::move(classes);
+    CALIBD_ASSIGN_OR_RETURN(out.classes, EstimateClassWiseError(batch, *class_wise));
   }
   return absl::OkStatus();
 }
@@ -141,35 +134,28 @@ absl::StatusOr<EventReliability> EvaluateReliability(const BinaryPredictions& pr
                                                      const RunControl& control) {
   EventReliability reliability;
   reliability.class_index = class_index;
-  absl::StatusOr<std::vector<ReliabilityBin>> bins =
-      BinnedReliability(predictions, {.bins = 0, .level = options.band_level});
-  if (!bins.ok()) return bins.status();
-  absl::StatusOr<CorpReliability> corp = EstimateCorpReliability(
-      predictions,
-      {.level = options.band_level, .replicates = options.band_replicates, .seed = options.seed},
-      control);
-  if (!corp.ok()) return corp.status();
-  const absl::StatusOr<MurphyDecomposition> murphy = DecomposeByBins(predictions, kMurphyBins);
-  if (!murphy.ok()) return murphy.status();
-  const absl::StatusOr<CorpDecomposition> brier = DecomposeCorp(predictions);
-  if (!brier.ok()) return brier.status();
-  reliability.bins = *std::move(bins);
-  reliability.corp = *std::move(corp);
-  reliability.murphy = *murphy;
-  reliability.brier = *brier;
+  CALIBD_ASSIGN_OR_RETURN(reliability.bins,
+                          BinnedReliability(predictions, {.bins = 0, .level = options.band_level}));
+  CALIBD_ASSIGN_OR_RETURN(reliability.corp,
+                          EstimateCorpReliability(predictions,
+                                                  {.level = options.band_level,
+                                                   .replicates = options.band_replicates,
+                                                   .seed = options.seed},
+                                                  control));
+  CALIBD_ASSIGN_OR_RETURN(reliability.murphy, DecomposeByBins(predictions, kMurphyBins));
+  CALIBD_ASSIGN_OR_RETURN(reliability.brier, DecomposeCorp(predictions));
   return reliability;
 }
 
 absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Lens& lens,
                                          const EvaluationOptions& options, const Kernel& kernel,
                                          const RunControl& control) {
-  const absl::StatusOr<LensBatch> seen = ApplyLens(batch, lens);
-  if (!seen.ok()) return seen.status();
-  const PredictionBatch part = seen->parts.front().view();
-  const absl::StatusOr<PredictionSet> locations =
-      DrawTestLocations(options.cme_test_locations, part.class_count, options.seed);
-  if (!locations.ok()) return locations.status();
-  return CmeTest(part, kernel, locations->view(), control);
+  CALIBD_ASSIGN_OR_RETURN(const LensBatch seen, ApplyLens(batch, lens));
+  const PredictionBatch part = seen.parts.front().view();
+  CALIBD_ASSIGN_OR_RETURN(
+      const PredictionSet locations,
+      DrawTestLocations(options.cme_test_locations, part.class_count, options.seed));
+  return CmeTest(part, kernel, locations.view(), control);
 }
 
 // Runs the CME test for each lens of one part with a real-valued kernel.
@@ -181,10 +167,9 @@ absl::Status EvaluateCmeTests(const PredictionBatch& batch, const EvaluationOpti
         one.result.ok() ? std::get_if<Kernel>(&one.result->kernel) : nullptr;
     if (kernel == nullptr || one.lens.parts(batch.class_count) > 1) continue;
     const auto m = static_cast<double>(one.lens.reduced_class_count(batch.class_count));
-    const absl::StatusOr<RunControl> stage =
-        stages.Begin("CME test", CmeOperations(size, m, options));
-    if (!stage.ok()) return stage.status();
-    absl::StatusOr<CmeTestResult> cme = RunCmeTest(batch, one.lens, options, *kernel, *stage);
+    CALIBD_ASSIGN_OR_RETURN(const RunControl stage,
+                            stages.Begin("CME test", CmeOperations(size, m, options)));
+    absl::StatusOr<CmeTestResult> cme = RunCmeTest(batch, one.lens, options, *kernel, stage);
     if (!cme.ok() && !absl::IsFailedPrecondition(cme.status())) return cme.status();
     one.cme = std::move(cme);
   }
@@ -207,11 +192,9 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
     return absl::InvalidArgumentError("lenses is empty, expected at least 1");
   }
   for (const auto& [lens, kernel] : options.lenses) {
-    if (absl::Status status = lens.Check(class_count); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(lens.Check(class_count));
     if (kernel.matrix != nullptr) continue;
-    if (absl::Status status = CheckKernelRule(kernel.rule, class_count); !status.ok()) {
-      return status;
-    }
+    CALIBD_RETURN_IF_ERROR(CheckKernelRule(kernel.rule, class_count));
   }
   if (options.block_sizes.empty()) {
     return absl::InvalidArgumentError("block_sizes is empty, expected at least 1");
@@ -222,11 +205,8 @@ absl::Status CheckEvaluation(const EvaluationOptions& options, std::size_t class
           "block_sizes holds ", block_size, ", expected ", kMinBlockSize, "..", kMaxBlockSize));
     }
   }
-  for (absl::Status status :
-       {CheckReplicates("replicates", options.replicates),
-        CheckReplicates("consistency_replicates", options.consistency_replicates)}) {
-    if (!status.ok()) return status;
-  }
+  CALIBD_RETURN_IF_ERROR(CheckReplicates("replicates", options.replicates));
+  CALIBD_RETURN_IF_ERROR(CheckReplicates("consistency_replicates", options.consistency_replicates));
   for (std::size_t i = 0; i < options.binned_errors.size(); ++i) {
     // The size of the sample is checked later, when it is known.
     constexpr auto kAny = static_cast<std::size_t>(-1);
@@ -261,56 +241,40 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
                                     const RunControl& control,
                                     const std::function<void(const std::string&)>& on_stage) {
   const std::size_t n = batch.size();
-  if (absl::Status status = CheckEvaluation(options, batch.class_count); !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(CheckEvaluation(options, batch.class_count));
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(batch.class_count);
   Stages stages(control, EvaluationOperations(n, batch.class_count, options), on_stage);
   Evaluation evaluation;
   evaluation.n = n;
-  if (absl::Status status = EvaluateLenses(batch, options, stages, evaluation); !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(EvaluateLenses(batch, options, stages, evaluation));
 
-  absl::StatusOr<RunControl> stage =
-      stages.Begin("blocks", BlockOperations(size, batch.class_count, options));
-  if (!stage.ok()) return stage.status();
-  if (absl::Status status = EvaluateBlocks(batch, options, *stage, evaluation); !status.ok()) {
-    return status;
-  }
+  CALIBD_ASSIGN_OR_RETURN(
+      RunControl stage, stages.Begin("blocks", BlockOperations(size, batch.class_count, options)));
+  CALIBD_RETURN_IF_ERROR(EvaluateBlocks(batch, options, stage, evaluation));
 
-  stage = stages.Begin("scores", BinnedOperations(size, m, MedianVarianceBins{}));
-  if (!stage.ok()) return stage.status();
-  if (absl::Status status = EvaluateScores(batch, *stage, evaluation); !status.ok()) return status;
+  CALIBD_ASSIGN_OR_RETURN(stage,
+                          stages.Begin("scores", BinnedOperations(size, m, MedianVarianceBins{})));
+  CALIBD_RETURN_IF_ERROR(EvaluateScores(batch, stage, evaluation));
 
   for (const BinnedErrorSpec& spec : options.binned_errors) {
     // With too few observations, median-variance bins do not exist.
     const auto* const bins = std::get_if<MedianVarianceBins>(&spec);
     if (bins != nullptr && n < bins->min_size) continue;
-    stage = stages.Begin("binned errors", BinnedOperations(size, m, spec));
-    if (!stage.ok()) return stage.status();
-    if (absl::Status status = EvaluateBinnedError(batch, spec, evaluation); !status.ok()) {
-      return status;
-    }
+    CALIBD_ASSIGN_OR_RETURN(stage, stages.Begin("binned errors", BinnedOperations(size, m, spec)));
+    CALIBD_RETURN_IF_ERROR(EvaluateBinnedError(batch, spec, evaluation));
   }
 
   for (std::size_t r = 0; r <= options.reliability_classes.size(); ++r) {
-    stage = stages.Begin("reliability", ReliabilityOperations(size, options));
-    if (!stage.ok()) return stage.status();
+    CALIBD_ASSIGN_OR_RETURN(stage,
+                            stages.Begin("reliability", ReliabilityOperations(size, options)));
     std::optional<std::size_t> class_index;
-    absl::StatusOr<BinaryPredictions> predictions = BinaryPredictions{};
-    if (r == 0) {
-      predictions = TopLabelPredictions(batch);
-    } else {
-      class_index = options.reliability_classes[r - 1];
-      predictions = ClassPredictions(batch, *class_index);
-    }
-    if (!predictions.ok()) return predictions.status();
-    absl::StatusOr<EventReliability> reliability =
-        EvaluateReliability(*predictions, class_index, options, *stage);
-    if (!reliability.ok()) return reliability.status();
-    evaluation.reliability.push_back(*std::move(reliability));
+    if (r > 0) class_index = options.reliability_classes[r - 1];
+    CALIBD_ASSIGN_OR_RETURN(const BinaryPredictions predictions,
+                            class_index.has_value() ? ClassPredictions(batch, *class_index)
+                                                    : TopLabelPredictions(batch));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.reliability.emplace_back(),
+                            EvaluateReliability(predictions, class_index, options, stage));
   }
 
   const auto* const splits = options.binned_errors.empty()
@@ -319,18 +283,18 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   const bool first_exists = splits == nullptr || n >= splits->min_size;
   if (options.consistency_replicates != 0 && first_exists) {
     const BinnedErrorSpec& spec = options.binned_errors.front();
-    stage = stages.Begin("consistency resampling",
-                         options.consistency_replicates * BinnedOperations(size, m, spec));
-    if (!stage.ok()) return stage.status();
-    absl::StatusOr<ConsistencyTestResult> consistency = ConsistencyTest(
-        batch, spec, {.replicates = options.consistency_replicates, .seed = options.seed}, *stage);
-    if (!consistency.ok()) return consistency.status();
-    evaluation.consistency = *std::move(consistency);
+    CALIBD_ASSIGN_OR_RETURN(
+        stage, stages.Begin("consistency resampling",
+                            options.consistency_replicates * BinnedOperations(size, m, spec)));
+    CALIBD_ASSIGN_OR_RETURN(
+        evaluation.consistency,
+        ConsistencyTest(batch, spec,
+                        {.replicates = options.consistency_replicates, .seed = options.seed},
+                        stage));
   }
 
   if (options.cme_test_locations != 0) {
-    const absl::Status status = EvaluateCmeTests(batch, options, stages, evaluation);
-    if (!status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(EvaluateCmeTests(batch, options, stages, evaluation));
   }
   if (control.progress) control.progress(1);
   return evaluation;

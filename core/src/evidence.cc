@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "class_counts.h"
 #include "evidence_simd.h"
 #include "expert_terms.h"
@@ -239,7 +240,7 @@ EvidenceProcess::~EvidenceProcess() = default;
 
 absl::StatusOr<EvidenceProcess> EvidenceProcess::Create(
     std::shared_ptr<const RandomFeatures> features, double tolerance, const EvidenceMarks& marks) {
-  if (absl::Status status = CheckTolerance(tolerance); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckTolerance(tolerance));
   return EvidenceProcess(std::move(features), tolerance, marks);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "boost_policy.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 namespace {
@@ -47,17 +48,15 @@ absl::StatusOr<Concentrations> Sum(std::span<const double> alpha) {
 }  // namespace
 
 absl::StatusOr<double> ExpectedCalibrationError(const GeneratorSpec& spec) {
-  if (absl::Status status = Generator::Create(spec, 0).status(); !status.ok()) return status;
-  const absl::StatusOr<Concentrations> sums = Sum(spec.alpha);
-  if (!sums.ok()) return sums.status();
+  CALIBD_RETURN_IF_ERROR(Generator::Create(spec, 0).status());
+  CALIBD_ASSIGN_OR_RETURN(const Concentrations sums, Sum(spec.alpha));
   double error = 0;
   for (std::size_t k = 0; k < spec.alpha.size(); ++k) {
     const double alpha = spec.alpha[k];
     // Rounding may make a sum of 1 slightly larger.
     const double beta = std::min(1.0, spec.beta[k]);
-    error +=
-        beta * boost::math::ibeta(alpha, sums->others[k], beta, MathPolicy()) -
-        alpha / sums->total * boost::math::ibeta(alpha + 1, sums->others[k], beta, MathPolicy());
+    error += beta * boost::math::ibeta(alpha, sums.others[k], beta, MathPolicy()) -
+             alpha / sums.total * boost::math::ibeta(alpha + 1, sums.others[k], beta, MathPolicy());
   }
   return spec.pi * error;
 }
@@ -65,16 +64,13 @@ absl::StatusOr<double> ExpectedCalibrationError(const GeneratorSpec& spec) {
 absl::StatusOr<double> MeanTotalVariation(std::span<const double> alpha) {
   GeneratorSpec spec = GeneratorSpec::M1(alpha.size());
   spec.alpha.assign(alpha.begin(), alpha.end());
-  if (absl::Status status = Generator::Create(std::move(spec), 0).status(); !status.ok()) {
-    return status;
-  }
-  const absl::StatusOr<Concentrations> sums = Sum(alpha);
-  if (!sums.ok()) return sums.status();
+  CALIBD_RETURN_IF_ERROR(Generator::Create(std::move(spec), 0).status());
+  CALIBD_ASSIGN_OR_RETURN(const Concentrations sums, Sum(alpha));
   // As a logarithm, because 2 / a0 may overflow.
-  const double log_factor = std::log(2.0) - std::log(sums->total) + LogBeta(sums->total);
+  const double log_factor = std::log(2.0) - std::log(sums.total) + LogBeta(sums.total);
   double mean = 0;
   for (std::size_t k = 0; k < alpha.size(); ++k) {
-    mean += std::exp(log_factor - LogBeta(alpha[k]) - LogBeta(sums->others[k]));
+    mean += std::exp(log_factor - LogBeta(alpha[k]) - LogBeta(sums.others[k]));
   }
   return mean;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd {
 
@@ -252,7 +253,7 @@ std::vector<PredictionBatch> LensBatch::views() const {
 }
 
 absl::StatusOr<LensBatch> ApplyLens(const PredictionBatch& batch, const Lens& lens) {
-  if (const absl::Status status = lens.Check(batch.class_count); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(lens.Check(batch.class_count));
   const std::size_t n = batch.size();
   const std::size_t parts = lens.parts(batch.class_count);
   const std::size_t m = lens.reduced_class_count(batch.class_count);

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "calibd/core/status_macros.h"
 #include "matrix_tile_engine.h"
 
 namespace calibd {
@@ -19,11 +20,11 @@ absl::StatusOr<BootstrapTestResult> Test(const LensBatch& seen, const RunningKer
     return matrix != nullptr ? BootstrapTest(seen.parts.front().view(), *matrix, bootstrap, control)
                              : BootstrapTest(seen, *scalar, bootstrap, control, options.precision);
   }
-  const absl::StatusOr<QuadraticSkce> skce =
-      matrix != nullptr ? EstimateQuadraticSkce(seen.parts.front().view(), *matrix, control)
-                        : EstimateQuadraticSkce(seen, *scalar, control, options.precision);
-  if (!skce.ok()) return skce.status();
-  return BootstrapTestResult{{}, *skce, BootstrapStatistic(*skce)};
+  CALIBD_ASSIGN_OR_RETURN(const QuadraticSkce skce,
+                          matrix != nullptr
+                              ? EstimateQuadraticSkce(seen.parts.front().view(), *matrix, control)
+                              : EstimateQuadraticSkce(seen, *scalar, control, options.precision));
+  return BootstrapTestResult{{}, skce, BootstrapStatistic(skce)};
 }
 
 absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& kernel,
@@ -38,13 +39,12 @@ absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const 
                              std::vector<LensTestResult::OneClass>& classes) {
   for (std::size_t k = 0; k < seen.parts.size(); ++k) {
     const PredictionBatch part = seen.parts[k].view();
-    const absl::StatusOr<QuadraticSkce> skce =
-        EstimateQuadraticSkce(std::span(&part, 1), seen.weight, kernel, control);
-    if (!skce.ok()) return skce.status();
-    const absl::StatusOr<NullMoments> moments = EstimateNullMoments(part, kernel, control);
-    if (!moments.ok()) return moments.status();
+    CALIBD_ASSIGN_OR_RETURN(
+        const QuadraticSkce skce,
+        EstimateQuadraticSkce(std::span(&part, 1), seen.weight, kernel, control));
+    CALIBD_ASSIGN_OR_RETURN(const NullMoments moments, EstimateNullMoments(part, kernel, control));
     classes.push_back(
-        {.class_index = k, .skce = *skce, .null_moments = moments->Scaled(seen.weight)});
+        {.class_index = k, .skce = skce, .null_moments = moments.Scaled(seen.weight)});
   }
   if (classes.size() <= kMaxReportedClasses) return absl::OkStatus();
   const auto end = classes.begin() + static_cast<std::ptrdiff_t>(kMaxReportedClasses);
@@ -64,30 +64,22 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
     return absl::InvalidArgumentError(
         "a matrix-valued kernel is over all classes, expected the canonical lens");
   }
-  const absl::StatusOr<LensBatch> seen = ApplyLens(batch, lens);
-  if (!seen.ok()) return seen.status();
-  const PredictionSet& first = seen->parts.front();
-  const absl::StatusOr<RunningKernel> kernel =
-      MakeKernel(options.kernel, first.probabilities, first.class_count, control.WithoutProgress());
-  if (!kernel.ok()) return kernel.status();
-  const MatrixKernel* const matrix = MatrixOf(*kernel);
-  LensTestResult result{.kernel = *kernel,
-                        .bound = matrix != nullptr ? matrix->DistributionFreeBound() : seen->bound,
+  CALIBD_ASSIGN_OR_RETURN(const LensBatch seen, ApplyLens(batch, lens));
+  const PredictionSet& first = seen.parts.front();
+  CALIBD_ASSIGN_OR_RETURN(const RunningKernel kernel,
+                          MakeKernel(options.kernel, first.probabilities, first.class_count,
+                                     control.WithoutProgress()));
+  const MatrixKernel* const matrix = MatrixOf(kernel);
+  LensTestResult result{.kernel = kernel,
+                        .bound = matrix != nullptr ? matrix->DistributionFreeBound() : seen.bound,
                         .test = {},
                         .null_moments = {},
                         .classes = {}};
-  absl::StatusOr<BootstrapTestResult> test = Test(*seen, *kernel, options, control);
-  if (!test.ok()) return test.status();
-  result.test = *std::move(test);
-  const absl::StatusOr<NullMoments> moments = Moments(*seen, *kernel, control.WithoutProgress());
-  if (!moments.ok()) return moments.status();
-  result.null_moments = *moments;
-  if (seen->parts.size() > 1) {
-    if (absl::Status status = EstimateClasses(*seen, *std::get_if<Kernel>(&*kernel),
-                                              control.WithoutProgress(), result.classes);
-        !status.ok()) {
-      return status;
-    }
+  CALIBD_ASSIGN_OR_RETURN(result.test, Test(seen, kernel, options, control));
+  CALIBD_ASSIGN_OR_RETURN(result.null_moments, Moments(seen, kernel, control.WithoutProgress()));
+  if (seen.parts.size() > 1) {
+    CALIBD_RETURN_IF_ERROR(EstimateClasses(seen, *std::get_if<Kernel>(&kernel),
+                                           control.WithoutProgress(), result.classes));
   }
   return result;
 }

@@ -1,5 +1,7 @@
 #include "calibd/core/lens_kernel.h"
 
+#include "calibd/core/status_macros.h"
+
 namespace calibd {
 
 KernelSpec KernelOfLens(const Lens& lens, const KernelSpec& asked) {
@@ -20,9 +22,9 @@ absl::StatusOr<RunningKernel> MakeKernel(const KernelSpec& spec,
                                          std::span<const double> predictions,
                                          std::size_t class_count, const RunControl& control) {
   if (spec.matrix != nullptr) return RunningKernel(spec.matrix);
-  const absl::StatusOr<Kernel> kernel = ChooseKernel(spec.rule, predictions, class_count, control);
-  if (!kernel.ok()) return kernel.status();
-  return RunningKernel(*kernel);
+  CALIBD_ASSIGN_OR_RETURN(const Kernel kernel,
+                          ChooseKernel(spec.rule, predictions, class_count, control));
+  return RunningKernel(kernel);
 }
 
 }  // namespace calibd

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "matrix_tile_engine.h"
 #include "tile_sums.h"
 
@@ -54,7 +55,7 @@ absl::StatusOr<MatrixKernel> MatrixKernel::Create(std::vector<Term> terms,
   for (std::size_t l = 0; l < terms.size(); ++l) {
     const Term& term = terms[l];
     const Eigen::Map<const Matrix> matrix(term.matrix.data(), m, m);
-    if (const absl::Status status = CheckSymmetric(matrix, l); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(CheckSymmetric(matrix, l));
     const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver{Eigen::MatrixXd(matrix)};
     const Eigen::VectorXd& values = solver.eigenvalues();  // ascending
     const double largest = values(m - 1);
@@ -97,10 +98,9 @@ absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(const PredictionBatch& batch
     return absl::InvalidArgumentError(absl::StrCat("the kernel has ", kernel.class_count(),
                                                    " classes, expected ", batch.class_count));
   }
-  if (const absl::Status status = CheckSampleSize(batch.size()); !status.ok()) return status;
-  absl::StatusOr<TermSums> sums = SumTiles(MatrixTileEngine(batch, kernel), control);
-  if (!sums.ok()) return sums.status();
-  return EstimateFrom(*sums, batch.size());
+  CALIBD_RETURN_IF_ERROR(CheckSampleSize(batch.size()));
+  CALIBD_ASSIGN_OR_RETURN(const TermSums sums, SumTiles(MatrixTileEngine(batch, kernel), control));
+  return EstimateFrom(sums, batch.size());
 }
 
 double MatrixKernel::NullDiagonal(std::span<const double> g) const {

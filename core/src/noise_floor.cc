@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "boost_policy.h"
+#include "calibd/core/status_macros.h"
 #include "line_skce.h"
 #include "matrix_product.h"
 #include "pair_terms.h"
@@ -85,7 +86,7 @@ absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunContr
   if (pairs <= budget) {
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = i + 1; j < n; ++j) {
-        if (absl::Status status = check(); !status.ok()) return status;
+        CALIBD_RETURN_IF_ERROR(check());
         sum += square(i, j);
       }
     }
@@ -95,7 +96,7 @@ absl::StatusOr<double> MeanOverPairs(std::size_t n, double width, const RunContr
   Rng rng(kSeed);
   const auto count = static_cast<std::size_t>(budget);
   for (std::size_t pair = 0; pair < count; ++pair) {
-    if (absl::Status status = check(); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(check());
     const std::size_t i = rng.Below(static_cast<std::uint32_t>(n));
     const std::size_t j = rng.Below(static_cast<std::uint32_t>(n - 1));
     sum += square(i, j < i ? j : j + 1);
@@ -181,7 +182,7 @@ absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel
 absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch, const Kernel& kernel,
                                                 const RunControl& control) {
   const std::size_t n = batch.size();
-  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckSampleSize(n));
   if (const std::optional<LineSkce> line = LineSkce::Of(batch, kernel)) {
     const auto size = static_cast<double>(n);
     return NullMoments{.n = n,
@@ -195,13 +196,12 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch, const Ke
                                                 const RunControl& control) {
   const std::vector<PredictionSet>& parts = batch.parts;
   if (parts.size() == 1) {
-    const absl::StatusOr<NullMoments> moments =
-        EstimateNullMoments(parts.front().view(), kernel, control);
-    if (!moments.ok()) return moments.status();
-    return moments->Scaled(batch.weight);
+    CALIBD_ASSIGN_OR_RETURN(const NullMoments moments,
+                            EstimateNullMoments(parts.front().view(), kernel, control));
+    return moments.Scaled(batch.weight);
   }
   const std::size_t n = batch.size();
-  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckSampleSize(n));
   const std::size_t m = parts.front().class_count;
   NullMoments moments;
   moments.n = n;
@@ -222,14 +222,12 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const LensBatch& batch, const Ke
   const auto width = static_cast<double>(parts.size());
   std::vector<double> g_i(parts.size() * m);
   std::vector<double> g_j(parts.size() * m);
-  const absl::StatusOr<double> mean_square =
-      MeanOverPairs(n, width, control, [&](std::size_t i, std::size_t j) {
-        gather(i, g_i);
-        gather(j, g_j);
-        return NullSquare(g_i, g_j, parts.size(), batch.weight, kernel);
-      });
-  if (!mean_square.ok()) return mean_square.status();
-  moments.mean_square = *mean_square;
+  const auto square = [&](std::size_t i, std::size_t j) {
+    gather(i, g_i);
+    gather(j, g_j);
+    return NullSquare(g_i, g_j, parts.size(), batch.weight, kernel);
+  };
+  CALIBD_ASSIGN_OR_RETURN(moments.mean_square, MeanOverPairs(n, width, control, square));
   return moments;
 }
 
@@ -237,18 +235,17 @@ absl::StatusOr<NullMoments> EstimateNullMoments(const PredictionBatch& batch,
                                                 const MatrixKernel& kernel,
                                                 const RunControl& control) {
   const std::size_t n = batch.size();
-  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckSampleSize(n));
   NullMoments moments;
   moments.n = n;
   for (std::size_t i = 0; i < n; ++i) {
     moments.mean_diagonal += kernel.NullDiagonal(batch.row(i)) / static_cast<double>(n);
   }
   const auto width = static_cast<double>(batch.class_count * batch.class_count);
-  const absl::StatusOr<double> mean_square = MeanOverPairs(
-      n, width, control,
-      [&](std::size_t i, std::size_t j) { return kernel.NullSquare(batch.row(i), batch.row(j)); });
-  if (!mean_square.ok()) return mean_square.status();
-  moments.mean_square = *mean_square;
+  const auto square = [&](std::size_t i, std::size_t j) {
+    return kernel.NullSquare(batch.row(i), batch.row(j));
+  };
+  CALIBD_ASSIGN_OR_RETURN(moments.mean_square, MeanOverPairs(n, width, control, square));
   return moments;
 }
 

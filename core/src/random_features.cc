@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "calibd/core/status_macros.h"
 #include "evidence_simd.h"
 #include "rng.h"
 
@@ -79,7 +80,7 @@ const Kernel& PickKernel(const RunningKernel& kernel, Rng& rng) {
 
 absl::StatusOr<std::shared_ptr<const RandomFeatures>> RandomFeatures::Create(
     const RunningKernel& kernel, std::size_t class_count) {
-  if (absl::Status status = CheckClassCount(class_count, kernel); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckClassCount(class_count, kernel));
   const MatrixKernel* const matrix = MatrixOf(kernel);
   if (matrix != nullptr && matrix->terms().empty()) {
     return absl::InvalidArgumentError("the kernel is zero, expected a matrix that is not");

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "binomial.h"
 #include "calibd/core/binned_error.h"
+#include "calibd/core/status_macros.h"
 #include "isotonic.h"
 #include "replicates.h"
 #include "rng.h"
@@ -21,7 +22,7 @@ absl::Status CheckLevel(double level) {
 }
 
 absl::Status CheckOptions(const CorpReliabilityOptions& options) {
-  if (absl::Status status = CheckLevel(options.level); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckLevel(options.level));
   if (options.band_points < 2 || options.band_points > kMaxBandPoints) {
     return absl::InvalidArgumentError(
         absl::StrCat("band_points is ", options.band_points, ", expected 2..", kMaxBandPoints));
@@ -104,19 +105,18 @@ absl::StatusOr<std::vector<BandPoint>> ConsistencyBand(const SortedPredictions& 
 
 absl::StatusOr<std::vector<ReliabilityBin>> BinnedReliability(
     const BinaryPredictions& predictions, const BinnedReliabilityOptions& options) {
-  if (absl::Status status = CheckLevel(options.level); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckLevel(options.level));
   const std::size_t bin_count = options.bins != 0
                                     ? options.bins
                                     : std::max<std::size_t>(1, CubeRootAbove(predictions.size()));
-  const absl::StatusOr<Partition> partition = PartitionUniformly(predictions, bin_count);
-  if (!partition.ok()) return partition.status();
+  CALIBD_ASSIGN_OR_RETURN(const Partition partition, PartitionUniformly(predictions, bin_count));
   std::vector<ReliabilityBin> bins;
-  bins.reserve(partition->bins());
-  for (std::size_t b = 0; b < partition->bins(); ++b) {
+  bins.reserve(partition.bins());
+  for (std::size_t b = 0; b < partition.bins(); ++b) {
     ReliabilityBin bin;
-    bin.n = partition->bin(b).size();
+    bin.n = partition.bin(b).size();
     std::size_t successes = 0;
-    for (const std::size_t i : partition->bin(b)) {
+    for (const std::size_t i : partition.bin(b)) {
       bin.mean_prediction += predictions.probabilities[i];
       successes += predictions.outcomes[i];
     }
@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<ReliabilityBin>> BinnedReliability(
     bin.mean_prediction = std::min(1.0, bin.mean_prediction / n);
     bin.frequency = static_cast<double>(successes) / n;
     const std::size_t index =
-        UniformBinIndex(predictions.probabilities[partition->bin(b).front()], bin_count);
+        UniformBinIndex(predictions.probabilities[partition.bin(b).front()], bin_count);
     bin.lower = static_cast<double>(index - 1) / static_cast<double>(bin_count);
     bin.upper = static_cast<double>(index) / static_cast<double>(bin_count);
     const Range expected = SuccessRange(bin.n, bin.mean_prediction, options.level);
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<ReliabilityBin>> BinnedReliability(
 absl::StatusOr<CorpReliability> EstimateCorpReliability(const BinaryPredictions& predictions,
                                                         const CorpReliabilityOptions& options,
                                                         const RunControl& control) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckOptions(options));
   if (predictions.size() < 1) {
     return absl::FailedPreconditionError("has 0 observations, needs at least 1");
   }
@@ -158,9 +158,7 @@ absl::StatusOr<CorpReliability> EstimateCorpReliability(const BinaryPredictions&
                                   static_cast<std::size_t>(block.count), block.mean()});
   }
   if (options.replicates == 0) return reliability;
-  absl::StatusOr<std::vector<BandPoint>> band = ConsistencyBand(sorted, options, control);
-  if (!band.ok()) return band.status();
-  reliability.band = *std::move(band);
+  CALIBD_ASSIGN_OR_RETURN(reliability.band, ConsistencyBand(sorted, options, control));
   return reliability;
 }
 

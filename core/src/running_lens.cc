@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "pair_terms.h"
 
 namespace calibd {
@@ -36,7 +37,7 @@ RunningLens::RunningLens(Lens lens, std::size_t class_count, const RunningKernel
 absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_count,
                                                 const RunningKernel& kernel,
                                                 std::span<const std::size_t> block_sizes) {
-  if (const absl::Status status = lens.Check(class_count); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(lens.Check(class_count));
   if (!std::holds_alternative<Kernel>(kernel) && !lens.is_canonical()) {
     return absl::InvalidArgumentError(
         "a matrix-valued kernel is over all classes, expected the canonical lens");
@@ -45,10 +46,10 @@ absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_cou
   const double weight = lens.weight();
   RunningLens running(std::move(lens), class_count, kernel);
   for (const std::size_t block_size : block_sizes) {
-    absl::StatusOr<RunningBlockSkce> block =
-        RunningBlockSkce::Create(block_size, reduced, kernel, running.parts_, weight);
-    if (!block.ok()) return block.status();
-    running.blocks_.push_back(*std::move(block));
+    CALIBD_ASSIGN_OR_RETURN(
+        RunningBlockSkce block,
+        RunningBlockSkce::Create(block_size, reduced, kernel, running.parts_, weight));
+    running.blocks_.push_back(std::move(block));
   }
   return running;
 }
@@ -138,8 +139,7 @@ absl::Status RunningLens::Restore(State state) {
   }
   std::vector<RunningBlockSkce> blocks = blocks_;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    absl::Status status = blocks[i].Restore(std::move(state.blocks[i]));
-    if (!status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(blocks[i].Restore(std::move(state.blocks[i])));
   }
   blocks_ = std::move(blocks);
   null_squares_ = state.null_squares;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/skce.h"
+#include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "pair_terms.h"
 
@@ -71,7 +72,7 @@ absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size
     return absl::InvalidArgumentError(absl::StrCat("block_size is ", block_size, ", expected ",
                                                    kMinBlockSize, "..", kMaxBlockSize));
   }
-  if (absl::Status status = CheckClassCount(class_count, kernel); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckClassCount(class_count, kernel));
   return RunningBlockSkce(block_size, class_count, std::move(kernel), parts, weight);
 }
 

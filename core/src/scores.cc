@@ -5,6 +5,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "calibd/core/status_macros.h"
 #include "isotonic.h"
 
 namespace calibd {
@@ -99,10 +100,9 @@ MurphyDecomposition DecomposeByBins(const PredictionBatch& batch, const Partitio
 
 absl::StatusOr<MurphyDecomposition> DecomposeByBins(const BinaryPredictions& predictions,
                                                     std::size_t bins) {
-  const absl::StatusOr<Partition> partition = PartitionUniformly(predictions, bins);
-  if (!partition.ok()) return partition.status();
+  CALIBD_ASSIGN_OR_RETURN(const Partition partition, PartitionUniformly(predictions, bins));
   return Decompose(
-      predictions.size(), 1, *partition,
+      predictions.size(), 1, partition,
       [&](std::size_t i, std::size_t) { return predictions.probabilities[i]; },
       [&](std::size_t i, std::size_t) { return static_cast<double>(predictions.outcomes[i]); });
 }
@@ -141,15 +141,13 @@ absl::StatusOr<CorpDecomposition> DecomposeCorpClassWise(const PredictionBatch& 
   if (batch.size() < 1) return absl::FailedPreconditionError(kNoObservations);
   CorpDecomposition sum;
   for (std::size_t k = 0; k < batch.class_count; ++k) {
-    if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
-    const absl::StatusOr<BinaryPredictions> predictions = ClassPredictions(batch, k);
-    if (!predictions.ok()) return predictions.status();
-    const absl::StatusOr<CorpDecomposition> terms = DecomposeCorp(*predictions);
-    if (!terms.ok()) return terms.status();
-    sum.score += terms->score;
-    sum.miscalibration += terms->miscalibration;
-    sum.discrimination += terms->discrimination;
-    sum.uncertainty += terms->uncertainty;
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+    CALIBD_ASSIGN_OR_RETURN(const BinaryPredictions predictions, ClassPredictions(batch, k));
+    CALIBD_ASSIGN_OR_RETURN(const CorpDecomposition terms, DecomposeCorp(predictions));
+    sum.score += terms.score;
+    sum.miscalibration += terms.miscalibration;
+    sum.discrimination += terms.discrimination;
+    sum.uncertainty += terms.uncertainty;
   }
   return sum;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "line_skce.h"
 #include "pair_terms.h"
 #include "tile_engine.h"
@@ -92,17 +93,16 @@ absl::StatusOr<QuadraticSkce> EstimateQuadraticSkce(std::span<const PredictionBa
                                                     const RunControl& control,
                                                     Precision precision) {
   const std::size_t n = parts.front().size();
-  if (const absl::Status status = CheckSampleSize(n); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckSampleSize(n));
   TermSums total;
   const auto count = static_cast<double>(parts.size());
   for (std::size_t part = 0; part < parts.size(); ++part) {
-    if (absl::Status status = control.CheckCancelled(); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
     const auto done = static_cast<double>(part);
-    absl::StatusOr<TermSums> sums =
-        SumTerms(parts[part], kernel, control, precision, done / count, (done + 1) / count);
-    if (!sums.ok()) return sums.status();
-    total.above_diagonal += weight * sums->above_diagonal;
-    total.diagonal += weight * sums->diagonal;
+    CALIBD_ASSIGN_OR_RETURN(const TermSums sums, SumTerms(parts[part], kernel, control, precision,
+                                                          done / count, (done + 1) / count));
+    total.above_diagonal += weight * sums.above_diagonal;
+    total.diagonal += weight * sums.diagonal;
   }
   return EstimateFrom(total, n);
 }

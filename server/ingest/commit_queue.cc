@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
 
@@ -269,9 +270,8 @@ absl::StatusOr<std::shared_ptr<StoreView>> CommitQueue::OpenView() {
     if (OutcomeOf(committed) != Outcome::kRefused) status.Update(committed);
     done->set_value(status.ok() ? store.OpenView() : status);
   });
-  View view = result.get();
-  if (!view.ok()) return view.status();
-  return std::shared_ptr<StoreView>(view->release(), [this](StoreView* released) {
+  CALIBD_ASSIGN_OR_RETURN(std::unique_ptr<StoreView> view, result.get());
+  return std::shared_ptr<StoreView>(view.release(), [this](StoreView* released) {
     Call([owned = std::shared_ptr<StoreView>(released)](Store&, const absl::Status&) {});
   });
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "calibd/text/printable.h"
 #include "server/errors.h"
@@ -116,9 +117,7 @@ absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& decla
                              absl::StrCat("has ", labels.prediction_ids_size(), " ids with ", rows,
                                           " labels, expected equal numbers"));
   }
-  if (absl::Status status = CheckIds(labels.prediction_ids(), declaration); !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(CheckIds(labels.prediction_ids(), declaration));
   std::vector<Violation> violations;
   for (int i = 0; i < rows && violations.size() < kMaxReportedViolations; ++i) {
     const std::int32_t label = labels.labels(i);
@@ -259,19 +258,16 @@ absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, R
 
 absl::Status Check(const v1::Observations& observations, const ModelDeclaration& declaration,
                    RowValues& values) {
-  absl::Status status = CheckShape(observations, values.probabilities.size(), declaration);
-  if (status.ok()) status = CheckClassNames(observations, declaration);
-  if (status.ok() && observations.prediction_ids_size() > 0) {
-    status = CheckIds(observations.prediction_ids(), declaration);
+  CALIBD_RETURN_IF_ERROR(CheckShape(observations, values.probabilities.size(), declaration));
+  CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
+  if (observations.prediction_ids_size() > 0) {
+    CALIBD_RETURN_IF_ERROR(CheckIds(observations.prediction_ids(), declaration));
   }
-  if (status.ok()) status = CheckGroupValues(observations, declaration);
-  if (status.ok()) {
-    values.labels.assign(observations.labels().begin(), observations.labels().end());
-    values.group_values.assign(observations.group_values().begin(),
-                               observations.group_values().end());
-    status = CheckValues(AreLogits(observations), declaration, values);
-  }
-  return status;
+  CALIBD_RETURN_IF_ERROR(CheckGroupValues(observations, declaration));
+  values.labels.assign(observations.labels().begin(), observations.labels().end());
+  values.group_values.assign(observations.group_values().begin(),
+                             observations.group_values().end());
+  return CheckValues(AreLogits(observations), declaration, values);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -108,13 +109,11 @@ absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
       {.start_s = range.start.time_since_epoch().count(),
        .end_s = range.end.time_since_epoch().count()},
       [&](std::int64_t start_s, std::string_view data) {
-        const absl::StatusOr<HistoryBucket> bucket = DecodeHistoryBucket(data);
-        if (bucket.ok()) {
-          stored.push_back({.resolution = range.resolution,
-                            .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
-                            .bucket = *bucket});
-        }
-        return bucket.status();
+        CALIBD_ASSIGN_OR_RETURN(const HistoryBucket bucket, DecodeHistoryBucket(data));
+        stored.push_back({.resolution = range.resolution,
+                          .start = std::chrono::sys_seconds(std::chrono::seconds(start_s)),
+                          .bucket = bucket});
+        return absl::OkStatus();
       });
   if (absl::IsDataLoss(status)) on_damage_(status);
   if (!status.ok()) return status;

@@ -25,13 +25,10 @@ absl::Status MatureWrite::Write(Store& store) {
   const std::size_t m = model_->declaration().class_count;
   row_.elapsed = clock_.elapsed();
   matured_ = tracker.Mature(row_.elapsed, std::max<std::size_t>(1, kMostValues / m));
-  absl::Status status;
-  if (!matured_.runs.empty()) status = Append(store);
-  if (status.ok()) {
-    unneeded_ = tracker.FindUnneeded(row_.elapsed, kMostReleased);
-    store.ReleaseBatches(unneeded_.log_ids);
-  }
-  return status;
+  if (!matured_.runs.empty()) CALIBD_RETURN_IF_ERROR(Append(store));
+  unneeded_ = tracker.FindUnneeded(row_.elapsed, kMostReleased);
+  store.ReleaseBatches(unneeded_.log_ids);
+  return absl::OkStatus();
 }
 
 absl::Status MatureWrite::Append(Store& store) {

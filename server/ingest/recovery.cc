@@ -96,11 +96,10 @@ class Replay {
   // Publishes the state of the models once every row is replayed.
   absl::Status Publish(const std::map<std::int64_t, Target>& targets) {
     for (const auto& [id, target] : targets) {
-      absl::Status status = Run(*target.model, 0, [model = target.model] {
+      CALIBD_RETURN_IF_ERROR(Run(*target.model, 0, [model = target.model] {
         model->Publish();
         return absl::OkStatus();
-      });
-      if (!status.ok()) return status;
+      }));
     }
     return Wait();
   }

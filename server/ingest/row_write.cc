@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/ingest/model_writes.h"
@@ -71,17 +72,15 @@ absl::StatusOr<bool> RowWrite::CheckPosition() {
   ProducerCursors& cursors = model_->storage_state().cursors;
   former_cursor_ = cursors.Get(position.producer_id);
   if (opens_) {
-    const absl::StatusOr<std::int64_t> next = cursors.Open(position.producer_id, position.epoch);
-    if (!next.ok()) return next.status();
-    settlement_.next_sequence = *next;
+    CALIBD_ASSIGN_OR_RETURN(settlement_.next_sequence,
+                            cursors.Open(position.producer_id, position.epoch));
     opened_ = !former_cursor_.has_value() || former_cursor_->epoch < position.epoch;
     moved_cursor_ = true;
   }
   if (row_.As<OpenedRow>() != nullptr) return false;
-  const absl::StatusOr<ProducerCursors::Standing> standing =
-      cursors.Check(position, row_.content_hash);
-  if (!standing.ok()) return standing.status();
-  known_ = *standing == ProducerCursors::Standing::kSettledBefore;
+  CALIBD_ASSIGN_OR_RETURN(const ProducerCursors::Standing standing,
+                          cursors.Check(position, row_.content_hash));
+  known_ = standing == ProducerCursors::Standing::kSettledBefore;
   return !known_;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/running_lens.h"
+#include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
 #include "calibd/text/printable.h"
 #include "server/errors.h"
@@ -75,9 +76,7 @@ class Checker {
       : model_(model), memory_limit_(memory_limit), disk_limit_(disk_limit), is_new_(is_new) {}
 
   absl::StatusOr<ModelDeclaration> Check() {
-    const absl::StatusOr<ModelName> name = ParseModelName("model.name", model_.name());
-    if (!name.ok()) return name.status();
-    declaration_.name = *name;
+    CALIBD_ASSIGN_OR_RETURN(declaration_.name, ParseModelName("model.name", model_.name()));
     CheckClasses();
     CheckTolerance();
     if (!violations_.empty()) return Errors();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/state/disk_use.h"
 
@@ -57,7 +58,7 @@ ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
 absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& found) {
   const std::string name = declaration.name.ToString();
   const std::lock_guard lock(mutex_);
-  if (absl::Status status = Check(); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(Check());
   const auto existing = models_.find(name);
   if (existing != models_.end()) {
     const ModelDeclaration& declared = existing->second->declaration();
@@ -75,7 +76,7 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
         absl::StrCat("there are ", models_.size(), " models, and the limit is ", limits_.max_models,
                      " (calibd --max-models): delete a model or raise the limit"));
   }
-  if (absl::Status status = CheckRoom(declaration); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(CheckRoom(declaration));
   const std::shared_ptr<Model> model =
       Add(next_id_, std::move(declaration), std::chrono::system_clock::now());
   ++next_id_;
@@ -158,7 +159,7 @@ std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration decl
 absl::StatusOr<std::shared_ptr<Model>> ModelRegistry::Find(const ModelName& name) const {
   const std::string key = name.ToString();
   const std::lock_guard lock(mutex_);
-  if (absl::Status status = Check(); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(Check());
   const auto found = models_.find(key);
   if (found == models_.end()) return ModelNotFoundError(key);
   return found->second;
@@ -179,7 +180,7 @@ absl::StatusOr<std::vector<std::shared_ptr<Model>>> ModelRegistry::List(const st
                                                                         std::size_t limit) const {
   std::vector<std::shared_ptr<Model>> models;
   const std::lock_guard lock(mutex_);
-  if (absl::Status status = Check(); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(Check());
   for (auto it = models_.upper_bound(after); it != models_.end() && models.size() < limit; ++it) {
     models.push_back(it->second);
   }

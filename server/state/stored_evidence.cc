@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/state/evidence_watch.h"
 #include "server/state/model_monitor.h"
 #include "server/state/stored_numbers.h"
@@ -216,7 +217,7 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
 }
 
 absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
-  if (absl::Status status = process_.Restore(Get(stored.evidence())); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(process_.Restore(Get(stored.evidence())));
   if (!Get(stored.reliability(), reliability_) ||
       reliability_.Total().count != stored.evidence().count()) {
     return absl::InvalidArgumentError("the reliability does not match the evidence");
@@ -276,7 +277,7 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
   if (kernel.has_value()) watch = Prepare(*kernel, observations + 1);
   if (stored.has_watch()) {
     if (watch == nullptr) return absl::InvalidArgumentError("has evidence without a kernel");
-    if (absl::Status status = watch->Restore(stored.watch()); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(watch->Restore(stored.watch()));
   }
   std::vector<Group> groups;
   for (const store::v1::GroupState& group : stored.groups()) {
@@ -288,7 +289,7 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     restored.value = group.value();
     restored.overflow = group.overflow();
     restored.watch = NewWatch(watch->features(), 1);
-    if (absl::Status status = restored.watch->Restore(group.watch()); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(restored.watch->Restore(group.watch()));
   }
   auto alarms = std::make_shared<Alarms>();
   for (const store::v1::Alarm& alarm : stored.alarms()) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "calibd/core/lens_kernel.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/state/stored_numbers.h"
 #include "server/state/strand_state.h"
@@ -168,10 +169,8 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   }
   std::vector<LensState> restored;
   for (std::size_t i = 0; i < lenses; ++i) {
-    absl::StatusOr<LensState> lens =
-        RestoreLens(declaration_.lenses[i], state.lenses(static_cast<int>(i)));
-    if (!lens.ok()) return lens.status();
-    restored.push_back(*std::move(lens));
+    CALIBD_ASSIGN_OR_RETURN(restored.emplace_back(),
+                            RestoreLens(declaration_.lenses[i], state.lenses(static_cast<int>(i))));
   }
   std::optional<LabelCoverage> coverage;
   std::vector<ClassCoverage> classes(class_coverage_.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd::server {
 namespace {
@@ -49,7 +50,7 @@ template <typename Element>
 absl::Status CheckAll(const Message& message, const FieldDescriptor& field) {
   for (const Element& element :
        message.GetReflection()->GetRepeatedFieldRef<Element>(message, &field)) {
-    if (absl::Status status = Check(field, element); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(Check(field, element));
   }
   return absl::OkStatus();
 }
@@ -81,7 +82,7 @@ absl::Status CheckStoredNumbers(const Message& message) {
   std::vector<const FieldDescriptor*> fields;
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* const field : fields) {
-    if (absl::Status status = CheckField(message, *field); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(CheckField(message, *field));
   }
   return absl::OkStatus();
 }

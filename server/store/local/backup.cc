@@ -28,12 +28,11 @@ absl::Status Stopped() { return absl::CancelledError("the backup was stopped"); 
 // from: must be in a read transaction, which shows the same state of the database for all steps.
 absl::Status CopyDatabase(const Database& from, const std::string& copy,
                           const OnProgress& progress) {
-  absl::StatusOr<Database> to = Database::Open(copy);
-  if (!to.ok()) return to.status();
+  CALIBD_ASSIGN_OR_RETURN(Database to, Database::Open(copy));
   const std::unique_ptr<sqlite3_backup, FinishBackup> backup(
-      sqlite3_backup_init(to->handle(), "main", from.handle(), "main"));
+      sqlite3_backup_init(to.handle(), "main", from.handle(), "main"));
   if (backup == nullptr) {
-    return SqliteError(to->handle(), sqlite3_extended_errcode(to->handle()), "begin a backup");
+    return SqliteError(to.handle(), sqlite3_extended_errcode(to.handle()), "begin a backup");
   }
   int code = SQLITE_OK;
   while (code == SQLITE_OK) {
@@ -42,16 +41,15 @@ absl::Status CopyDatabase(const Database& from, const std::string& copy,
     const int left = sqlite3_backup_remaining(backup.get());
     if (total > 0 && !progress(static_cast<double>(total - left) / total)) return Stopped();
   }
-  return code == SQLITE_DONE ? absl::OkStatus() : SqliteError(to->handle(), code, "make a backup");
+  return code == SQLITE_DONE ? absl::OkStatus() : SqliteError(to.handle(), code, "make a backup");
 }
 
 absl::StatusOr<absl::flat_hash_set<std::int64_t>> ReadModelIds(const Database& database) {
-  absl::StatusOr<Statement> rows = Statement::Prepare(database, "SELECT id FROM models");
-  if (!rows.ok()) return rows.status();
+  CALIBD_ASSIGN_OR_RETURN(Statement rows, Statement::Prepare(database, "SELECT id FROM models"));
   absl::flat_hash_set<std::int64_t> ids;
-  absl::StatusOr<bool> row = rows->Next();
-  for (; row.ok() && *row; row = rows->Next()) ids.insert(rows->Integer(0));
-  if (!row.ok()) return row.status();
+  absl::StatusOr<bool> row = rows.Next();
+  for (; row.ok() && *row; row = rows.Next()) ids.insert(rows.Integer(0));
+  CALIBD_RETURN_IF_ERROR(row.status());
   return ids;
 }
 
@@ -61,7 +59,7 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
                            TableWriter& log, const OnProgress& progress) {
   const std::int64_t first = extents.front().first_log_id;
   for (const LogFiles::Extent& extent : extents) {
-    absl::Status status =
+    CALIBD_RETURN_IF_ERROR(
         LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool needed) -> absl::Status {
           if (!progress(static_cast<double>(batch.log_id - first) /
                         static_cast<double>(end - first))) {
@@ -71,8 +69,7 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
           return needed && model_ids.contains(batch.model_id)
                      ? log.Insert({batch.log_id, batch.model_id, batch.time_us, batch.data})
                      : absl::OkStatus();
-        });
-    if (!status.ok()) return status;
+        }));
   }
   return absl::OkStatus();
 }
@@ -80,29 +77,23 @@ absl::Status InsertBatches(const std::vector<LogFiles::Extent>& extents,
 // Completes the copy as a store: adds the needed batches of the extents and gives it its own id.
 absl::Status AddLog(const std::vector<LogFiles::Extent>& extents, const std::string& copy,
                     const OnProgress& progress) {
-  absl::StatusOr<Database> to = Database::Open(copy);
-  if (!to.ok()) return to.status();
+  CALIBD_ASSIGN_OR_RETURN(Database to, Database::Open(copy));
   // The copy need not be durable before it is complete.
-  absl::Status status =
-      to->Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN IMMEDIATE");
-  if (!status.ok()) return status;
-  absl::StatusOr<DatabaseState> state = ReadState(*to);
-  absl::StatusOr<StateWriter> writer = StateWriter::Prepare(*to);
-  const absl::StatusOr<absl::flat_hash_set<std::int64_t>> model_ids = ReadModelIds(*to);
-  for (const absl::Status& one : {state.status(), writer.status(), model_ids.status()}) {
-    if (!one.ok()) return one;
-  }
-  absl::StatusOr<TableWriter> log =
-      TableWriter::Prepare(*to, Table::kLog, &state->sum(Table::kLog));
-  if (!log.ok()) return log.status();
+  CALIBD_RETURN_IF_ERROR(
+      to.Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN IMMEDIATE"));
+  CALIBD_ASSIGN_OR_RETURN(DatabaseState state, ReadState(to));
+  CALIBD_ASSIGN_OR_RETURN(StateWriter writer, StateWriter::Prepare(to));
+  CALIBD_ASSIGN_OR_RETURN(const absl::flat_hash_set<std::int64_t> model_ids, ReadModelIds(to));
+  CALIBD_ASSIGN_OR_RETURN(TableWriter log,
+                          TableWriter::Prepare(to, Table::kLog, &state.sum(Table::kLog)));
   const LogFiles::Extent& newest = extents.back();
-  state->first_log_id = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
-  state->complete = true;
-  state->id = StoreId::Random();
-  ++state->commit_number;
-  status = InsertBatches(extents, *model_ids, state->first_log_id, *log, progress);
-  if (status.ok()) status = writer->WriteAll(*state);
-  return status.ok() ? to->Execute("COMMIT") : status;
+  state.first_log_id = newest.first_log_id + static_cast<std::int64_t>(newest.needed.size());
+  state.complete = true;
+  state.id = StoreId::Random();
+  ++state.commit_number;
+  CALIBD_RETURN_IF_ERROR(InsertBatches(extents, model_ids, state.first_log_id, log, progress));
+  CALIBD_RETURN_IF_ERROR(writer.WriteAll(state));
+  return to.Execute("COMMIT");
 }
 
 std::string CopyPath(const std::string& folder) { return folder + "/backup.tmp"; }

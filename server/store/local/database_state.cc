@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd::server {
 namespace {
@@ -15,19 +16,17 @@ Table SummedTable(std::size_t index) { return static_cast<Table>(index); }
 
 // tables_sum: the checksum sum of the rows of `tables`, as stored in the row of `store`.
 absl::Status ReadStore(const Database& database, DatabaseState& state, std::uint64_t& tables_sum) {
-  absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, Table::kStore, "");
-  if (!rows.ok()) return rows.status();
-  const absl::StatusOr<bool> row = rows->Next();
-  if (!row.ok()) return row.status();
-  if (!*row || rows->Blob(1).size() != state.id.bytes.size()) {
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows rows, CheckedRows::Select(database, Table::kStore, ""));
+  CALIBD_ASSIGN_OR_RETURN(const bool row, rows.Next());
+  if (!row || rows.Blob(1).size() != state.id.bytes.size()) {
     return DatabaseDamage("lacks the row of table store");
   }
-  std::copy_n(rows->Blob(1).data(), state.id.bytes.size(), state.id.bytes.data());
-  state.commit_number = rows->Integer(2);
-  state.next_model_id = rows->Integer(3);
-  state.first_log_id = rows->Integer(4);
-  state.complete = rows->Integer(5) != 0;
-  tables_sum = static_cast<std::uint64_t>(rows->Integer(6));
+  std::copy_n(rows.Blob(1).data(), state.id.bytes.size(), state.id.bytes.data());
+  state.commit_number = rows.Integer(2);
+  state.next_model_id = rows.Integer(3);
+  state.first_log_id = rows.Integer(4);
+  state.complete = rows.Integer(5) != 0;
+  tables_sum = static_cast<std::uint64_t>(rows.Integer(6));
   return absl::OkStatus();
 }
 
@@ -37,21 +36,19 @@ std::array<ColumnValue, 3> RowOf(Table table, const TableSum& sum) {
 }
 
 absl::Status ReadSums(const Database& database, DatabaseState& state, std::uint64_t tables_sum) {
-  absl::StatusOr<CheckedRows> rows =
-      CheckedRows::Select(database, Table::kTables, "WHERE name = ?1");
-  if (!rows.ok()) return rows.status();
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows rows,
+                          CheckedRows::Select(database, Table::kTables, "WHERE name = ?1"));
   for (std::size_t i = 0; i < kSummedTables; ++i) {
     const std::string_view name = InfoOf(SummedTable(i)).name;
-    rows->statement().BindBlob(1, name);
-    const absl::StatusOr<bool> row = rows->Next();
-    if (!row.ok()) return row.status();
-    if (!*row) {
+    rows.statement().BindBlob(1, name);
+    CALIBD_ASSIGN_OR_RETURN(const bool row, rows.Next());
+    if (!row) {
       return DatabaseDamage(absl::StrCat("lacks the row of table tables for ", std::string(name)));
     }
-    state.sums[i] = {.rows = rows->Integer(1), .sum = static_cast<std::uint64_t>(rows->Integer(2))};
-    rows->statement().Reset();
+    state.sums[i] = {.rows = rows.Integer(1), .sum = static_cast<std::uint64_t>(rows.Integer(2))};
+    rows.statement().Reset();
   }
-  return CheckSum(Table::kTables, {.rows = kSummedTables, .sum = tables_sum}, rows->sum());
+  return CheckSum(Table::kTables, {.rows = kSummedTables, .sum = tables_sum}, rows.sum());
 }
 
 std::uint64_t SumOfTables(const DatabaseState& state) {
@@ -67,35 +64,35 @@ std::uint64_t SumOfTables(const DatabaseState& state) {
 absl::StatusOr<DatabaseState> ReadState(const Database& database) {
   DatabaseState state;
   std::uint64_t tables_sum = 0;
-  absl::Status status = ReadStore(database, state, tables_sum);
-  if (status.ok()) status = ReadSums(database, state, tables_sum);
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(ReadStore(database, state, tables_sum));
+  CALIBD_RETURN_IF_ERROR(ReadSums(database, state, tables_sum));
   return state;
 }
 
 absl::StatusOr<StateWriter> StateWriter::Prepare(const Database& database) {
   // These two tables have a fixed number of rows, and no sum.
-  absl::StatusOr<TableWriter> store = TableWriter::Prepare(database, Table::kStore, nullptr);
-  if (!store.ok()) return store.status();
-  absl::StatusOr<TableWriter> tables = TableWriter::Prepare(database, Table::kTables, nullptr);
-  if (!tables.ok()) return tables.status();
-  return StateWriter(*std::move(store), *std::move(tables));
+  CALIBD_ASSIGN_OR_RETURN(TableWriter store,
+                          TableWriter::Prepare(database, Table::kStore, nullptr));
+  CALIBD_ASSIGN_OR_RETURN(TableWriter tables,
+                          TableWriter::Prepare(database, Table::kTables, nullptr));
+  return StateWriter(std::move(store), std::move(tables));
 }
 
 absl::Status StateWriter::Write(const DatabaseState& state, const DatabaseState& committed) {
-  absl::Status status = WriteStore(state);
-  for (std::size_t i = 0; status.ok() && i < kSummedTables; ++i) {
-    if (state.sums[i] != committed.sums[i]) status = WriteSum(SummedTable(i), state.sums[i]);
+  CALIBD_RETURN_IF_ERROR(WriteStore(state));
+  for (std::size_t i = 0; i < kSummedTables; ++i) {
+    if (state.sums[i] == committed.sums[i]) continue;
+    CALIBD_RETURN_IF_ERROR(WriteSum(SummedTable(i), state.sums[i]));
   }
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status StateWriter::WriteAll(const DatabaseState& state) {
-  absl::Status status = WriteStore(state);
-  for (std::size_t i = 0; status.ok() && i < kSummedTables; ++i) {
-    status = WriteSum(SummedTable(i), state.sums[i]);
+  CALIBD_RETURN_IF_ERROR(WriteStore(state));
+  for (std::size_t i = 0; i < kSummedTables; ++i) {
+    CALIBD_RETURN_IF_ERROR(WriteSum(SummedTable(i), state.sums[i]));
   }
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status StateWriter::WriteStore(const DatabaseState& state) {

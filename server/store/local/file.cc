@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -123,8 +124,8 @@ iovec Piece(const void* data, std::size_t size) {
 }
 
 absl::Status SyncFolder(const std::string& path) {
-  const absl::StatusOr<File> folder = File::Open(path, O_RDONLY | O_DIRECTORY, "sync");
-  return folder.ok() ? folder->Sync() : folder.status();
+  CALIBD_ASSIGN_OR_RETURN(const File folder, File::Open(path, O_RDONLY | O_DIRECTORY, "sync"));
+  return folder.Sync();
 }
 
 }  // namespace calibd::server

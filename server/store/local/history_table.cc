@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 
 namespace calibd::server {
 namespace {
@@ -32,7 +33,7 @@ absl::StatusOr<std::optional<HistorySpan>> ReadSpan(CheckedRows& spans,
         .sum = {.rows = spans.Integer(4), .sum = static_cast<std::uint64_t>(spans.Integer(5))}};
   }
   spans.statement().Reset();
-  if (!row.ok()) return row.status();
+  CALIBD_RETURN_IF_ERROR(row.status());
   return span;
 }
 
@@ -72,42 +73,36 @@ absl::Status HistoryChain::Missing(std::string_view what) const {
 
 absl::Status ReadHistory(const Database& database, const HistorySeries& series,
                          const HistoryRange& range, const VisitHistory& visit) {
-  absl::StatusOr<CheckedRows> spans = SelectSpan(database);
-  if (!spans.ok()) return spans.status();
-  const absl::StatusOr<std::optional<HistorySpan>> span = ReadSpan(*spans, series);
-  if (!span.ok()) return span.status();
-  absl::StatusOr<CheckedRows> rows = SelectRows(database);
-  if (!rows.ok()) return rows.status();
-  rows->statement().Bind(1, series.model_id).Bind(2, series.resolution).Bind(3, range.start_s);
-  HistoryChain chain(series, *span, range.start_s);
-  absl::StatusOr<bool> row = rows->Next();
-  for (; row.ok() && *row; row = rows->Next()) {
-    absl::Status status = chain.Add(rows->Integer(2), rows->Integer(3));
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows spans, SelectSpan(database));
+  CALIBD_ASSIGN_OR_RETURN(const std::optional<HistorySpan> span, ReadSpan(spans, series));
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows rows, SelectRows(database));
+  rows.statement().Bind(1, series.model_id).Bind(2, series.resolution).Bind(3, range.start_s);
+  HistoryChain chain(series, span, range.start_s);
+  absl::StatusOr<bool> row = rows.Next();
+  for (; row.ok() && *row; row = rows.Next()) {
+    CALIBD_RETURN_IF_ERROR(chain.Add(rows.Integer(2), rows.Integer(3)));
     // The first row after the range is read too, because it shows whether the row before it exists.
-    const bool behind = rows->Integer(2) >= range.end_s;
-    if (status.ok() && !behind) status = visit(rows->Integer(2), rows->Blob(4));
-    if (!status.ok() || behind) return status;
+    if (rows.Integer(2) >= range.end_s) return absl::OkStatus();
+    CALIBD_RETURN_IF_ERROR(visit(rows.Integer(2), rows.Blob(4)));
   }
-  absl::Status status = row.status();
-  if (status.ok()) status = chain.End();
-  if (status.ok() && span->has_value() && range.start_s <= (*span)->oldest_s) {
-    status = CheckSum(Table::kHistory, (*span)->sum, rows->sum());
-  }
-  return status;
+  CALIBD_RETURN_IF_ERROR(row.status());
+  CALIBD_RETURN_IF_ERROR(chain.End());
+  return span.has_value() && range.start_s <= span->oldest_s
+             ? CheckSum(Table::kHistory, span->sum, rows.sum())
+             : absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<HistorySeries>> NextSeries(const Database& database,
                                                         const HistorySeries& after) {
-  absl::StatusOr<CheckedRows> spans = CheckedRows::Select(database, Table::kHistorySpans,
-                                                          "WHERE (model_id, resolution) > (?1, ?2) "
-                                                          "ORDER BY model_id, resolution LIMIT 1");
-  if (!spans.ok()) return spans.status();
-  spans->statement().Bind(1, after.model_id).Bind(2, after.resolution);
-  const absl::StatusOr<bool> row = spans->Next();
-  if (!row.ok()) return row.status();
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows spans,
+                          CheckedRows::Select(database, Table::kHistorySpans,
+                                              "WHERE (model_id, resolution) > (?1, ?2) "
+                                              "ORDER BY model_id, resolution LIMIT 1"));
+  spans.statement().Bind(1, after.model_id).Bind(2, after.resolution);
+  CALIBD_ASSIGN_OR_RETURN(const bool row, spans.Next());
   std::optional<HistorySeries> next;
-  if (*row) {
-    next = HistorySeries{.model_id = spans->Integer(0), .resolution = spans->Integer(1)};
+  if (row) {
+    next = HistorySeries{.model_id = spans.Integer(0), .resolution = spans.Integer(1)};
   }
   return next;
 }
@@ -134,58 +129,54 @@ HistoryTable& HistoryTable::operator=(HistoryTable&& other) noexcept = default;
 
 absl::StatusOr<HistoryTable> HistoryTable::Prepare(const Database& database, TableSum& spans_sum) {
   auto made = std::make_unique<Statements>();
-  absl::Status status;
-  const auto keep = [&status](auto prepared, auto& kept) {
-    status.Update(prepared.status());
-    if (prepared.ok()) kept = *std::move(prepared);
-  };
   const auto prepare = [&database](const char* sql) { return Statement::Prepare(database, sql); };
-  keep(TableWriter::Prepare(database, Table::kHistorySpans, &spans_sum), made->spans);
-  keep(TableWriter::Prepare(database, Table::kHistory, &made->sum), made->rows);
-  keep(SelectSpan(database), made->find_span);
-  keep(SelectRows(database), made->find_from);
-  keep(prepare("SELECT max(start_s) FROM history "
-               "WHERE model_id = ?1 AND resolution = ?2 AND start_s < ?3"),
-       made->find_before);
-  keep(prepare("SELECT min(start_s) FROM history WHERE model_id = ?1 AND resolution = ?2"),
-       made->find_first);
-  keep(prepare("DELETE FROM history WHERE model_id = ?1 AND resolution = ?2 AND start_s < ?3 "
-               "RETURNING checksum"),
-       made->delete_before);
-  keep(prepare("DELETE FROM history_spans WHERE model_id = ?1 RETURNING checksum"),
-       made->delete_spans);
-  keep(prepare("DELETE FROM history WHERE model_id = ?1 RETURNING checksum"), made->delete_rows);
-  if (!status.ok()) return status;
+  CALIBD_ASSIGN_OR_RETURN(made->spans,
+                          TableWriter::Prepare(database, Table::kHistorySpans, &spans_sum));
+  CALIBD_ASSIGN_OR_RETURN(made->rows, TableWriter::Prepare(database, Table::kHistory, &made->sum));
+  CALIBD_ASSIGN_OR_RETURN(made->find_span, SelectSpan(database));
+  CALIBD_ASSIGN_OR_RETURN(made->find_from, SelectRows(database));
+  CALIBD_ASSIGN_OR_RETURN(made->find_before,
+                          prepare("SELECT max(start_s) FROM history "
+                                  "WHERE model_id = ?1 AND resolution = ?2 AND start_s < ?3"));
+  CALIBD_ASSIGN_OR_RETURN(
+      made->find_first,
+      prepare("SELECT min(start_s) FROM history WHERE model_id = ?1 AND resolution = ?2"));
+  CALIBD_ASSIGN_OR_RETURN(
+      made->delete_before,
+      prepare("DELETE FROM history WHERE model_id = ?1 AND resolution = ?2 AND start_s < ?3 "
+              "RETURNING checksum"));
+  CALIBD_ASSIGN_OR_RETURN(
+      made->delete_spans,
+      prepare("DELETE FROM history_spans WHERE model_id = ?1 RETURNING checksum"));
+  CALIBD_ASSIGN_OR_RETURN(made->delete_rows,
+                          prepare("DELETE FROM history WHERE model_id = ?1 RETURNING checksum"));
   return HistoryTable(std::move(made));
 }
 
 absl::Status HistoryTable::Put(const HistorySeries& series, std::int64_t start_s,
                                std::string_view data) {
-  absl::StatusOr<std::optional<HistorySpan>> found = ReadSpan(*statements_->find_span, series);
-  if (!found.ok()) return found.status();
-  const bool last = !found->has_value() || start_s > (*found)->newest_s;
-  HistorySpan span = found->value_or(HistorySpan{.oldest_s = start_s, .newest_s = start_s});
-  std::int64_t previous_s = found->has_value() ? span.newest_s : kNoRow;
-  absl::Status status;
+  CALIBD_ASSIGN_OR_RETURN(std::optional<HistorySpan> found,
+                          ReadSpan(*statements_->find_span, series));
+  const bool last = !found.has_value() || start_s > found->newest_s;
+  HistorySpan span = found.value_or(HistorySpan{.oldest_s = start_s, .newest_s = start_s});
+  std::int64_t previous_s = found.has_value() ? span.newest_s : kNoRow;
   if (!last) {
     Statement& find = statements_->find_before->Bind(1, series.model_id)
                           .Bind(2, series.resolution)
                           .Bind(3, start_s);
     const absl::StatusOr<bool> row = find.Next();
-    status = row.status();
     previous_s = row.ok() && *row && find.type(0) == SQLITE_INTEGER ? find.Integer(0) : kNoRow;
     find.Reset();
+    CALIBD_RETURN_IF_ERROR(row.status());
   }
   statements_->sum = span.sum;
-  if (status.ok()) {
-    status =
-        statements_->rows->Put({series.model_id, series.resolution, start_s, previous_s, data});
-  }
-  if (status.ok() && !last) status = LinkNext(series, start_s);
+  CALIBD_RETURN_IF_ERROR(
+      statements_->rows->Put({series.model_id, series.resolution, start_s, previous_s, data}));
+  if (!last) CALIBD_RETURN_IF_ERROR(LinkNext(series, start_s));
   span.oldest_s = std::min(span.oldest_s, start_s);
   span.newest_s = std::max(span.newest_s, start_s);
   span.sum = statements_->sum;
-  return status.ok() ? PutSpan(series, span) : status;
+  return PutSpan(series, span);
 }
 
 absl::Status HistoryTable::LinkNext(const HistorySeries& series, std::int64_t start_s) {
@@ -211,20 +202,20 @@ absl::Status HistoryTable::DeleteBefore(const HistorySeries& series, std::int64_
   if (!found.ok() || !found->has_value() || (*found)->oldest_s >= before_s) return found.status();
   HistorySpan span = **found;
   statements_->sum = span.sum;
-  absl::Status status =
+  CALIBD_RETURN_IF_ERROR(
       statements_->rows->RunDelete(statements_->delete_before->Bind(1, series.model_id)
                                        .Bind(2, series.resolution)
-                                       .Bind(3, before_s));
-  if (!status.ok()) return status;
+                                       .Bind(3, before_s)));
   if (span.newest_s < before_s) {
     return statements_->spans->Delete({series.model_id, series.resolution});
   }
   Statement& first = statements_->find_first->Bind(1, series.model_id).Bind(2, series.resolution);
   const absl::StatusOr<bool> row = first.Next();
-  span.oldest_s = row.ok() && *row ? first.Integer(0) : span.oldest_s;
+  if (row.ok() && *row) span.oldest_s = first.Integer(0);
   first.Reset();
+  CALIBD_RETURN_IF_ERROR(row.status());
   span.sum = statements_->sum;
-  return row.ok() ? PutSpan(series, span) : row.status();
+  return PutSpan(series, span);
 }
 
 absl::Status HistoryTable::DeleteModel(std::int64_t model_id) {

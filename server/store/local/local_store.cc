@@ -73,25 +73,21 @@ absl::StatusOr<std::unique_ptr<LocalStore>> LocalStore::Open(const std::string& 
 
 absl::Status LocalStore::Prepare() {
   statements_ = std::make_unique<Statements>();
-  absl::Status status;
-  const auto keep = [&status](auto prepared, auto& kept) {
-    status.Update(prepared.status());
-    if (prepared.ok()) kept = *std::move(prepared);
-  };
   const auto prepare = [this](const char* sql) { return Statement::Prepare(database_, sql); };
   const auto writer = [this](Table table) {
     return TableWriter::Prepare(database_, table, &state_.sum(table));
   };
-  keep(prepare("BEGIN IMMEDIATE"), statements_->begin);
-  keep(prepare("COMMIT"), statements_->commit);
-  keep(StateWriter::Prepare(database_), statements_->state);
-  keep(writer(Table::kModels), statements_->models);
-  keep(writer(Table::kCursors), statements_->cursors);
-  keep(writer(Table::kMaturity), statements_->maturity);
-  keep(writer(Table::kSnapshots), statements_->snapshots);
-  keep(HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans)), statements_->history);
-  keep(prepare("DELETE FROM cursors WHERE model_id = ?1 RETURNING checksum"),
-       statements_->delete_cursors);
+  CALIBD_ASSIGN_OR_RETURN(statements_->begin, prepare("BEGIN IMMEDIATE"));
+  CALIBD_ASSIGN_OR_RETURN(statements_->commit, prepare("COMMIT"));
+  CALIBD_ASSIGN_OR_RETURN(statements_->state, StateWriter::Prepare(database_));
+  CALIBD_ASSIGN_OR_RETURN(statements_->models, writer(Table::kModels));
+  CALIBD_ASSIGN_OR_RETURN(statements_->cursors, writer(Table::kCursors));
+  CALIBD_ASSIGN_OR_RETURN(statements_->maturity, writer(Table::kMaturity));
+  CALIBD_ASSIGN_OR_RETURN(statements_->snapshots, writer(Table::kSnapshots));
+  CALIBD_ASSIGN_OR_RETURN(statements_->history,
+                          HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans)));
+  CALIBD_ASSIGN_OR_RETURN(statements_->delete_cursors,
+                          prepare("DELETE FROM cursors WHERE model_id = ?1 RETURNING checksum"));
   sqlite3_wal_hook(
       database_.handle(),
       [](void* pages, sqlite3*, const char*, int count) {
@@ -99,7 +95,7 @@ absl::Status LocalStore::Prepare() {
         return SQLITE_OK;
       },
       &wal_pages_);
-  return status;
+  return absl::OkStatus();
 }
 
 namespace {
@@ -108,10 +104,10 @@ namespace {
 class RowsOfModels {
  public:
   static absl::StatusOr<RowsOfModels> Select(const Database& database, Table table) {
-    absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database, table, "ORDER BY model_id");
-    if (!rows.ok()) return rows.status();
-    RowsOfModels made(table, *std::move(rows));
-    if (absl::Status status = made.Next(); !status.ok()) return status;
+    CALIBD_ASSIGN_OR_RETURN(CheckedRows rows,
+                            CheckedRows::Select(database, table, "ORDER BY model_id"));
+    RowsOfModels made(table, std::move(rows));
+    CALIBD_RETURN_IF_ERROR(made.Next());
     return made;
   }
 
@@ -144,69 +140,62 @@ class RowsOfModels {
 }  // namespace
 
 absl::Status LocalStore::ReadModels(const std::function<absl::Status(const StoredModel&)>& visit) {
-  absl::StatusOr<CheckedRows> models =
-      CheckedRows::Select(database_, Table::kModels, "ORDER BY id");
-  absl::StatusOr<RowsOfModels> snapshots = RowsOfModels::Select(database_, Table::kSnapshots);
-  absl::StatusOr<RowsOfModels> maturity = RowsOfModels::Select(database_, Table::kMaturity);
-  for (const absl::Status& status : {models.status(), snapshots.status(), maturity.status()}) {
-    if (!status.ok()) return status;
-  }
-  absl::StatusOr<bool> row = models->Next();
-  for (; row.ok() && *row; row = models->Next()) {
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows models,
+                          CheckedRows::Select(database_, Table::kModels, "ORDER BY id"));
+  CALIBD_ASSIGN_OR_RETURN(RowsOfModels snapshots,
+                          RowsOfModels::Select(database_, Table::kSnapshots));
+  CALIBD_ASSIGN_OR_RETURN(RowsOfModels maturity, RowsOfModels::Select(database_, Table::kMaturity));
+  absl::StatusOr<bool> row = models.Next();
+  for (; row.ok() && *row; row = models.Next()) {
     StoredModel model;
-    model.id = models->Integer(0);
-    const std::string_view declaration = models->Blob(1);
+    model.id = models.Integer(0);
+    const std::string_view declaration = models.Blob(1);
     if (!model.declaration.ParseFromArray(declaration.data(),
                                           static_cast<int>(declaration.size()))) {
       return DatabaseDamage(
           absl::StrCat("has a declaration of model ", model.id, " that cannot be parsed"));
     }
-    absl::Status status;
-    if (snapshots->Has(model.id)) {
-      model.snapshot_log_id = snapshots->row().Integer(1);
-      model.first_log_id = snapshots->row().Integer(2);
-      model.snapshot = snapshots->row().Blob(3);
-      status = snapshots->Next();
+    if (snapshots.Has(model.id)) {
+      model.snapshot_log_id = snapshots.row().Integer(1);
+      model.first_log_id = snapshots.row().Integer(2);
+      model.snapshot = snapshots.row().Blob(3);
+      CALIBD_RETURN_IF_ERROR(snapshots.Next());
     }
-    if (maturity->Has(model.id)) {
-      model.matured_log_id = maturity->row().Integer(1);
-      status.Update(maturity->Next());
+    if (maturity.Has(model.id)) {
+      model.matured_log_id = maturity.row().Integer(1);
+      CALIBD_RETURN_IF_ERROR(maturity.Next());
     }
-    status.Update(visit(model));
-    if (!status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(visit(model));
   }
-  absl::Status status = row.status();
-  status.Update(CheckSum(Table::kModels, committed_.sum(Table::kModels), models->sum()));
-  status.Update(snapshots->Check(committed_));
-  status.Update(maturity->Check(committed_));
-  return status.ok() ? CheckHistorySpans() : status;
+  CALIBD_RETURN_IF_ERROR(row.status());
+  CALIBD_RETURN_IF_ERROR(CheckSum(Table::kModels, committed_.sum(Table::kModels), models.sum()));
+  CALIBD_RETURN_IF_ERROR(snapshots.Check(committed_));
+  CALIBD_RETURN_IF_ERROR(maturity.Check(committed_));
+  return CheckHistorySpans();
 }
 
 absl::Status LocalStore::CheckHistorySpans() const {
-  absl::StatusOr<CheckedRows> spans = CheckedRows::Select(database_, Table::kHistorySpans, "");
-  if (!spans.ok()) return spans.status();
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows spans,
+                          CheckedRows::Select(database_, Table::kHistorySpans, ""));
   absl::StatusOr<bool> row = true;
-  while (row.ok() && *row) row = spans->Next();
-  return row.ok()
-             ? CheckSum(Table::kHistorySpans, committed_.sum(Table::kHistorySpans), spans->sum())
-             : row.status();
+  while (row.ok() && *row) row = spans.Next();
+  CALIBD_RETURN_IF_ERROR(row.status());
+  return CheckSum(Table::kHistorySpans, committed_.sum(Table::kHistorySpans), spans.sum());
 }
 
 absl::Status LocalStore::ReadCursors(
     const std::function<absl::Status(const StoredCursor&)>& visit) {
-  absl::StatusOr<CheckedRows> cursors = CheckedRows::Select(database_, Table::kCursors, "");
-  if (!cursors.ok()) return cursors.status();
-  absl::StatusOr<bool> row = cursors->Next();
-  for (; row.ok() && *row; row = cursors->Next()) {
-    absl::Status status = visit({.model_id = cursors->Integer(0),
-                                 .producer_id = std::string(cursors->Blob(1)),
-                                 .epoch = cursors->Integer(2),
-                                 .last_sequence = cursors->Integer(3),
-                                 .contents = cursors->Blob(4)});
-    if (!status.ok()) return status;
+  CALIBD_ASSIGN_OR_RETURN(CheckedRows cursors, CheckedRows::Select(database_, Table::kCursors, ""));
+  absl::StatusOr<bool> row = cursors.Next();
+  for (; row.ok() && *row; row = cursors.Next()) {
+    CALIBD_RETURN_IF_ERROR(visit({.model_id = cursors.Integer(0),
+                                  .producer_id = std::string(cursors.Blob(1)),
+                                  .epoch = cursors.Integer(2),
+                                  .last_sequence = cursors.Integer(3),
+                                  .contents = cursors.Blob(4)}));
   }
-  return row.ok() ? CheckSum(Table::kCursors, committed_.sum(Table::kCursors), cursors->sum())
-                  : row.status();
+  CALIBD_RETURN_IF_ERROR(row.status());
+  return CheckSum(Table::kCursors, committed_.sum(Table::kCursors), cursors.sum());
 }
 
 absl::Status LocalStore::ReadLog(const VisitBatch& visit) {
@@ -242,13 +231,11 @@ absl::Status LocalStore::CommitLog() {
     ApplyReleased();
     return absl::OkStatus();
   }
-  absl::Status status = BeginWrite();
-  if (status.ok()) status = log_->Commit();
-  if (status.ok()) {
-    Mark();
-    ApplyReleased();
-  }
-  return status;
+  CALIBD_RETURN_IF_ERROR(BeginWrite());
+  CALIBD_RETURN_IF_ERROR(log_->Commit());
+  Mark();
+  ApplyReleased();
+  return absl::OkStatus();
 }
 
 absl::Status LocalStore::BeginWrite() {
@@ -268,9 +255,8 @@ void LocalStore::Mark() noexcept {
 }
 
 absl::Status LocalStore::CheckMark() const {
-  const absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder());
-  if (!file.ok()) return file.status();
-  return file->has_value() && (*file)->mark() == file_.mark()
+  CALIBD_ASSIGN_OR_RETURN(const std::optional<StoreFile> file, StoreFile::Open(folder()));
+  return file.has_value() && file->mark() == file_.mark()
              ? absl::OkStatus()
              : DamageError(folder() + "/store", "is missing, or differs from what was written");
 }
@@ -283,21 +269,19 @@ absl::Status LocalStore::CheckInPlace() const {
 }
 
 absl::Status LocalStore::Begin() {
-  absl::Status status = BeginWrite();
-  return status.ok() ? statements_->begin->Run() : status;
+  CALIBD_RETURN_IF_ERROR(BeginWrite());
+  return statements_->begin->Run();
 }
 
 absl::Status LocalStore::Commit() {
   ++state_.commit_number;
-  absl::Status status = statements_->state->Write(state_, committed_);
-  if (status.ok()) status = statements_->commit->Run();
-  if (status.ok()) {
-    committed_ = state_;
-    checkpointer_->OnCommit(wal_pages_);
-    Mark();
-    ApplyReleased();
-  }
-  return status;
+  CALIBD_RETURN_IF_ERROR(statements_->state->Write(state_, committed_));
+  CALIBD_RETURN_IF_ERROR(statements_->commit->Run());
+  committed_ = state_;
+  checkpointer_->OnCommit(wal_pages_);
+  Mark();
+  ApplyReleased();
+  return absl::OkStatus();
 }
 
 void LocalStore::ReleaseBatches(std::span<const std::int64_t> log_ids) {
@@ -316,9 +300,8 @@ void LocalStore::Rollback() {
 
 absl::StatusOr<bool> LocalStore::Retire() {
   if (!log_->RetirementDue()) return false;
-  absl::Status status = BeginWrite();
-  if (status.ok()) status = log_->OldestIsUnneeded() ? RemoveOldest() : log_->Compact();
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(BeginWrite());
+  CALIBD_RETURN_IF_ERROR(log_->OldestIsUnneeded() ? RemoveOldest() : log_->Compact());
   return log_->RetirementDue();
 }
 
@@ -357,12 +340,11 @@ absl::Status LocalStore::PutCursor(const StoredCursor& cursor) {
 }
 
 absl::Status LocalStore::PutSnapshot(const StoredSnapshot& snapshot) {
-  absl::Status status = statements_->snapshots->Put(
-      {snapshot.model_id, snapshot.log_id, snapshot.first_log_id, snapshot.data});
-  if (status.ok() && snapshot.matured_log_id != 0) {
-    status = statements_->maturity->Put({snapshot.model_id, snapshot.matured_log_id});
-  }
-  return status;
+  CALIBD_RETURN_IF_ERROR(statements_->snapshots->Put(
+      {snapshot.model_id, snapshot.log_id, snapshot.first_log_id, snapshot.data}));
+  return snapshot.matured_log_id == 0
+             ? absl::OkStatus()
+             : statements_->maturity->Put({snapshot.model_id, snapshot.matured_log_id});
 }
 
 absl::Status LocalStore::PutHistory(const StoredBucket& bucket) {
@@ -465,8 +447,7 @@ absl::Status LocalStore::Close() {
   database_ = Database();
   // SQLite does not sync the removal of the write-ahead log, which must not reappear after the mark
   // is written.
-  absl::Status status = SyncFolder(folder());
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(SyncFolder(folder()));
   StoreMark mark = file_.mark();
   mark.commit = committed_.commit_number;
   log_->Mark(mark);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "calibd/core/status_macros.h"
 #include "server/failpoint.h"
 
 namespace calibd::server {
@@ -16,15 +17,15 @@ absl::StatusOr<CompactedSegment> CompactedSegment::Create(const std::string& fol
                                                           const LogSegment::Identity& identity,
                                                           std::uint64_t bytes,
                                                           std::uint64_t least) {
-  absl::StatusOr<LogSegment> segment =
-      LogSegment::Create(folder, LogSegment::Kind::kCompacted, identity, bytes, least);
-  if (!segment.ok()) return segment.status();
-  return CompactedSegment(*std::move(segment));
+  CALIBD_ASSIGN_OR_RETURN(
+      LogSegment segment,
+      LogSegment::Create(folder, LogSegment::Kind::kCompacted, identity, bytes, least));
+  return CompactedSegment(std::move(segment));
 }
 
 absl::Status CompactedSegment::Add(const StoredBatch& batch) {
   if (batch.log_id != next_log_id_ || frame_.bytes() >= kFrameBytes) {
-    if (absl::Status status = WriteFrame(); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(WriteFrame());
   }
   frame_.Append(batch.model_id, batch.time_us, std::string(batch.data));
   next_log_id_ = batch.log_id + 1;
@@ -40,18 +41,17 @@ absl::Status CompactedSegment::WriteFrame() {
 }
 
 absl::Status CompactedSegment::Sync() {
-  absl::Status status = WriteFrame();
-  return status.ok() ? segment_.Sync() : status;
+  CALIBD_RETURN_IF_ERROR(WriteFrame());
+  return segment_.Sync();
 }
 
 absl::StatusOr<LogSegment> CompactedSegment::Publish(const std::string& folder,
                                                      std::int64_t end_log_id) {
-  absl::Status status = WriteFrame();
-  if (status.ok()) status = segment_.Finish(end_log_id);
+  CALIBD_RETURN_IF_ERROR(WriteFrame());
+  CALIBD_RETURN_IF_ERROR(segment_.Finish(end_log_id));
   Failpoint("compact");
-  if (status.ok()) status = segment_.Publish(folder);
+  CALIBD_RETURN_IF_ERROR(segment_.Publish(folder));
   Failpoint("compact");
-  if (!status.ok()) return status;
   return std::move(segment_);
 }
 

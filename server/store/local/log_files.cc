@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/failpoint.h"
 #include "server/store/local/file.h"
 
@@ -31,9 +32,8 @@ absl::Status RemoveIfThere(const std::string& path) {
 
 // Removes a segment that is not needed, even if it is damaged, but not one of another store.
 absl::Status RemoveLeftover(const std::string& path, const StoreId& store_id) {
-  const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(*file);
+  CALIBD_ASSIGN_OR_RETURN(const File file, File::Open(path, O_RDONLY, "open"));
+  const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(file);
   return header.ok() && header->store_id != store_id
              ? DamageError(path, "belongs to another store", "move the file away")
              : RemoveIfThere(path);
@@ -44,38 +44,29 @@ absl::Status RemoveLeftover(const std::string& path, const StoreId& store_id) {
 absl::StatusOr<std::unique_ptr<LogFiles>> LogFiles::Open(const std::string& folder,
                                                          const Options& options) {
   std::unique_ptr<LogFiles> files(new LogFiles(folder, options));
-  absl::Status status = files->OpenAll(options);
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(files->OpenAll(options));
   return files;
 }
 
 absl::Status LogFiles::OpenAll(const Options& options) {
   for (const LogSegment::Kind kind : {LogSegment::Kind::kAppended, LogSegment::Kind::kCompacted}) {
-    if (absl::Status status = RemoveIfThere(LogSegment::UnfinishedPath(folder_, kind));
-        !status.ok()) {
-      return status;
-    }
+    CALIBD_RETURN_IF_ERROR(RemoveIfThere(LogSegment::UnfinishedPath(folder_, kind)));
   }
-  const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder_);
-  if (!ids.ok()) return ids.status();
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<std::int64_t> ids, LogSegment::List(folder_));
   next_log_id_ = options.first_log_id != 0 ? options.first_log_id : options.next_log_id;
-  for (const std::int64_t id : *ids) {
+  for (const std::int64_t id : ids) {
     if (id < next_log_id_) {
       // A process that was killed was about to remove it, or to put it in front of the log.
-      if (absl::Status status = RemoveLeftover(LogSegment::PathOf(folder_, id), mark_.id);
-          !status.ok()) {
-        return status;
-      }
+      CALIBD_RETURN_IF_ERROR(RemoveLeftover(LogSegment::PathOf(folder_, id), mark_.id));
       continue;
     }
-    absl::StatusOr<LogSegment> segment =
-        LogSegment::Open(folder_, {.store_id = mark_.id, .first_log_id = id});
-    if (!segment.ok()) return segment.status();
+    CALIBD_ASSIGN_OR_RETURN(LogSegment segment,
+                            LogSegment::Open(folder_, {.store_id = mark_.id, .first_log_id = id}));
     if (segments_.empty() || id >= segments_.back().end_log_id()) {
-      segments_.push_back(*std::move(segment));
-    } else if (absl::Status status = segment->Remove(folder_, /*for_reuse=*/false); !status.ok()) {
+      segments_.push_back(std::move(segment));
+    } else {
       // The compacted segment before it had replaced it.
-      return status;
+      CALIBD_RETURN_IF_ERROR(segment.Remove(folder_, /*for_reuse=*/false));
     }
   }
   if (segments_.empty() && options.first_log_id == 0 && mark_.newest_segment == 0) {
@@ -96,17 +87,16 @@ absl::Status LogFiles::OpenAll(const Options& options) {
 absl::Status LogFiles::Read(const VisitBatch& visit) {
   const LogSegment* former = nullptr;
   for (LogSegment& segment : segments_) {
-    absl::Status status = CheckFollows(former, segment);
-    if (status.ok()) status = segment.ReadFrames(segment.size(), visit);
-    if (!status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(CheckFollows(former, segment));
+    CALIBD_RETURN_IF_ERROR(segment.ReadFrames(segment.size(), visit));
     next_log_id_ = segment.end_log_id();
     former = &segment;
   }
   SumWritten();
-  absl::Status status = CheckEnd();
+  CALIBD_RETURN_IF_ERROR(CheckEnd());
   const LogSegment& newest = segments_.back();
   // A frame that was never acknowledged may not be durable yet.
-  return status.ok() && !newest.empty() ? newest.Sync() : status;
+  return newest.empty() ? absl::OkStatus() : newest.Sync();
 }
 
 absl::Status LogFiles::CheckFollows(const LogSegment* former, const LogSegment& segment) const {
@@ -118,9 +108,8 @@ absl::Status LogFiles::CheckFollows(const LogSegment* former, const LogSegment& 
                                     next_log_id_ - 1, ": one of them is in the wrong place"),
                        kPutRightFileBack);
   }
-  const absl::StatusOr<bool> terminated = former->IsTerminated();
-  if (!terminated.ok()) return terminated.status();
-  if (*terminated) {
+  CALIBD_ASSIGN_OR_RETURN(const bool terminated, former->IsTerminated());
+  if (terminated) {
     return MissingError(next_log_id_,
                         absl::StrCat(former->path(), " ends before batch ", next_log_id_,
                                      " of the log, and ", segment.path(), " is the next file"));
@@ -143,10 +132,9 @@ absl::Status LogFiles::CheckEnd() {
                                                    next_log_id_, " to ", mark_.end_log_id - 1,
                                                    " of the log were written but cannot be read"));
   }
-  if (absl::Status status = newest.CheckEnd(); !status.ok() || mark_.clean) return status;
-  absl::StatusOr<std::optional<LogTail>> tail = newest.ReadTail(mark_.end_log_id);
-  if (!tail.ok()) return tail.status();
-  tail_ = *std::move(tail);
+  CALIBD_RETURN_IF_ERROR(newest.CheckEnd());
+  if (mark_.clean) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(tail_, newest.ReadTail(mark_.end_log_id));
   return absl::OkStatus();
 }
 
@@ -163,16 +151,16 @@ absl::Status LogFiles::MissingError(std::int64_t first_log_id, std::string_view 
 }
 
 absl::Status LogFiles::AddSegment(std::uint64_t frame_bytes) {
-  absl::StatusOr<LogSegment> segment = LogSegment::Create(
-      folder_, LogSegment::Kind::kAppended, {.store_id = mark_.id, .first_log_id = next_log_id_},
-      segment_bytes_, frame_bytes);
-  if (!segment.ok()) return segment.status();
-  if (absl::Status status = segment->Publish(folder_); !status.ok()) return status;
+  CALIBD_ASSIGN_OR_RETURN(LogSegment segment,
+                          LogSegment::Create(folder_, LogSegment::Kind::kAppended,
+                                             {.store_id = mark_.id, .first_log_id = next_log_id_},
+                                             segment_bytes_, frame_bytes));
+  CALIBD_RETURN_IF_ERROR(segment.Publish(folder_));
   if (!segments_.empty() && segments_.back().empty()) {
     // The previous segment was too small for its first frame, and the new one has the same name.
     segments_.pop_back();
   }
-  segments_.push_back(*std::move(segment));
+  segments_.push_back(std::move(segment));
   return absl::OkStatus();
 }
 
@@ -184,12 +172,11 @@ std::int64_t LogFiles::Append(std::int64_t model_id, std::int64_t time_us, std::
 absl::Status LogFiles::Commit() {
   if (frame_.batches().empty()) return absl::OkStatus();
   if (!segments_.back().HasRoom(frame_)) {
-    if (absl::Status status = AddSegment(frame_.bytes()); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(AddSegment(frame_.bytes()));
     Failpoint("segment");
   }
-  absl::Status status = segments_.back().Append(next_log_id_, frame_);
-  if (status.ok()) status = segments_.back().Sync();
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(segments_.back().Append(next_log_id_, frame_));
+  CALIBD_RETURN_IF_ERROR(segments_.back().Sync());
   next_log_id_ = segments_.back().end_log_id();
   appended_bytes_ += frame_.bytes();
   SumWritten();
@@ -213,9 +200,7 @@ absl::StatusOr<std::string> LogFiles::ReadBatch(std::int64_t log_id) const {
   }
   std::string data;
   StoredBatch batch;
-  if (absl::Status status = segments_[Find(log_id)].ReadBatch(log_id, data, batch); !status.ok()) {
-    return status;
-  }
+  CALIBD_RETURN_IF_ERROR(segments_[Find(log_id)].ReadBatch(log_id, data, batch));
   return std::string(batch.data);
 }
 
@@ -326,11 +311,12 @@ absl::Status LogFiles::BeginCompaction(std::uint64_t most_needed) {
     bytes += segments_[i].needed_bytes() + segments_[i].needed_batches() * sizeof(LogFrameHeader);
   }
   const std::int64_t first_log_id = segments_[begin].first_log_id();
-  absl::StatusOr<CompactedSegment> target = CompactedSegment::Create(
-      folder_, {.store_id = mark_.id, .first_log_id = first_log_id}, bytes, bytes);
-  if (!target.ok()) return target.status();
+  CALIBD_ASSIGN_OR_RETURN(
+      CompactedSegment target,
+      CompactedSegment::Create(folder_, {.store_id = mark_.id, .first_log_id = first_log_id}, bytes,
+                               bytes));
   appended_bytes_ = 0;
-  compaction_ = Compaction{.target = *std::move(target),
+  compaction_ = Compaction{.target = std::move(target),
                            .next_log_id = first_log_id,
                            .end_log_id = segments_[end].first_log_id()};
   return absl::OkStatus();
@@ -344,9 +330,8 @@ absl::Status LogFiles::CopyNeeded(std::uint64_t max_bytes) {
     const std::optional<std::int64_t> needed = segment.NextNeeded(log_id);
     if (needed.has_value()) {
       StoredBatch batch;
-      absl::Status status = segment.ReadBatch(*needed, data, batch);
-      if (status.ok()) status = compaction_->target.Add(batch);
-      if (!status.ok()) return status;
+      CALIBD_RETURN_IF_ERROR(segment.ReadBatch(*needed, data, batch));
+      CALIBD_RETURN_IF_ERROR(compaction_->target.Add(batch));
       copied += data.size();
     }
     log_id = needed.has_value() ? *needed + 1 : segment.end_log_id();
@@ -355,15 +340,14 @@ absl::Status LogFiles::CopyNeeded(std::uint64_t max_bytes) {
 }
 
 absl::Status LogFiles::FinishCompaction() {
-  absl::StatusOr<LogSegment> segment =
-      compaction_->target.Publish(folder_, compaction_->end_log_id);
-  if (!segment.ok()) return segment.status();
-  const auto begin = segments_.begin() + static_cast<std::ptrdiff_t>(Find(segment->first_log_id()));
-  const auto end = segments_.begin() + static_cast<std::ptrdiff_t>(Find(segment->end_log_id()));
+  CALIBD_ASSIGN_OR_RETURN(LogSegment segment,
+                          compaction_->target.Publish(folder_, compaction_->end_log_id));
+  const auto begin = segments_.begin() + static_cast<std::ptrdiff_t>(Find(segment.first_log_id()));
+  const auto end = segments_.begin() + static_cast<std::ptrdiff_t>(Find(segment.end_log_id()));
   compaction_.reset();
   // The first file got replaced by the new one.
   const std::vector<LogSegment> replaced(std::move_iterator(begin + 1), std::move_iterator(end));
-  *begin = *std::move(segment);
+  *begin = std::move(segment);
   segments_.erase(begin + 1, end);
   SumWritten();
   absl::Status status;
@@ -382,35 +366,31 @@ absl::Status LogFiles::Prepend(const std::function<absl::StatusOr<bool>(StoredBa
   std::optional<CompactedSegment> target;
   const auto publish = [&](std::int64_t end_log_id) {
     const std::int64_t first = target->first_log_id();
-    absl::StatusOr<LogSegment> segment = target->Publish(folder_, end_log_id);
+    CALIBD_RETURN_IF_ERROR(target->Publish(folder_, end_log_id).status());
     target.reset();
     // Read expects segments whose frames are not read yet.
-    if (segment.ok()) {
-      segment = LogSegment::Open(folder_, {.store_id = mark_.id, .first_log_id = first});
-    }
-    if (segment.ok()) segments.push_back(*std::move(segment));
-    return segment.status();
+    CALIBD_ASSIGN_OR_RETURN(LogSegment segment, LogSegment::Open(folder_, {.store_id = mark_.id,
+                                                                           .first_log_id = first}));
+    segments.push_back(std::move(segment));
+    return absl::OkStatus();
   };
   StoredBatch batch;
   absl::StatusOr<bool> more = next(batch);
   for (; more.ok() && *more; more = next(batch)) {
     if (batch.log_id >= first_log_id()) continue;
     if (target.has_value() && !target->HasRoom(batch)) {
-      if (absl::Status status = publish(batch.log_id); !status.ok()) return status;
+      CALIBD_RETURN_IF_ERROR(publish(batch.log_id));
     }
     if (!target.has_value()) {
-      absl::StatusOr<CompactedSegment> created =
-          CompactedSegment::Create(folder_, {.store_id = mark_.id, .first_log_id = batch.log_id},
-                                   segment_bytes_, CompactedSegment::BatchBytes(batch.data.size()));
-      if (!created.ok()) return created.status();
-      target = *std::move(created);
+      CALIBD_ASSIGN_OR_RETURN(
+          target, CompactedSegment::Create(
+                      folder_, {.store_id = mark_.id, .first_log_id = batch.log_id}, segment_bytes_,
+                      CompactedSegment::BatchBytes(batch.data.size())));
     }
-    if (absl::Status status = target->Add(batch); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(target->Add(batch));
   }
-  if (!more.ok()) return more.status();
-  if (target.has_value()) {
-    if (absl::Status status = publish(first_log_id()); !status.ok()) return status;
-  }
+  CALIBD_RETURN_IF_ERROR(more.status());
+  if (target.has_value()) CALIBD_RETURN_IF_ERROR(publish(first_log_id()));
   segments_.insert(segments_.begin(), std::move_iterator(segments.begin()),
                    std::move_iterator(segments.end()));
   return absl::OkStatus();
@@ -418,12 +398,10 @@ absl::Status LogFiles::Prepend(const std::function<absl::StatusOr<bool>(StoredBa
 
 absl::Status LogFiles::RemoveOldest() {
   const LogSegment& segment = segments_.front();
-  absl::Status status = segment.Remove(folder_, segment.size() == segment_bytes_);
-  if (status.ok()) {
-    segments_.pop_front();
-    SumWritten();
-  }
-  return status;
+  CALIBD_RETURN_IF_ERROR(segment.Remove(folder_, segment.size() == segment_bytes_));
+  segments_.pop_front();
+  SumWritten();
+  return absl::OkStatus();
 }
 
 std::vector<LogFiles::Extent> LogFiles::extents() const {
@@ -441,19 +419,18 @@ std::vector<LogFiles::Extent> LogFiles::extents() const {
 absl::Status LogFiles::ReadExtent(
     const Extent& extent,
     const std::function<absl::Status(const StoredBatch&, bool needed)>& visit) {
-  absl::StatusOr<LogSegment> segment = LogSegment::Open(
-      extent.folder, {.store_id = extent.store_id, .first_log_id = extent.first_log_id});
-  if (!segment.ok()) return segment.status();
+  CALIBD_ASSIGN_OR_RETURN(LogSegment segment,
+                          LogSegment::Open(extent.folder, {.store_id = extent.store_id,
+                                                           .first_log_id = extent.first_log_id}));
   std::size_t index = 0;
-  absl::Status status = segment->ReadFrames(extent.end, [&](const StoredBatch& batch) {
+  CALIBD_RETURN_IF_ERROR(segment.ReadFrames(extent.end, [&](const StoredBatch& batch) {
     const bool needed = index < extent.needed.size() && extent.needed[index];
     ++index;
     return visit(batch, needed);
-  });
-  if (status.ok() && segment->end() < extent.end) {
-    return DamageError(segment->path(), absl::StrCat("is damaged at ", segment->end()));
-  }
-  return status;
+  }));
+  return segment.end() < extent.end
+             ? DamageError(segment.path(), absl::StrCat("is damaged at ", segment.end()))
+             : absl::OkStatus();
 }
 
 }  // namespace calibd::server

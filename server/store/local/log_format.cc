@@ -100,12 +100,12 @@ bool ParseFrame(std::string_view frame, std::uint64_t salt, std::vector<FrameBat
 }
 
 absl::StatusOr<SegmentHeader> ReadSegmentHeader(const File& file) {
-  absl::StatusOr<SegmentHeader> header = ReadStructure<SegmentHeader>(file, 0);
-  if (header.ok() && (header->magic != SegmentHeader::kMagic || header->hash != header->Hash())) {
+  CALIBD_ASSIGN_OR_RETURN(const SegmentHeader header, ReadStructure<SegmentHeader>(file, 0));
+  if (header.magic != SegmentHeader::kMagic || header.hash != header.Hash()) {
     return DamageError(file.path(), "does not begin as a segment of the log");
   }
-  if (header.ok() && header->version != SegmentHeader::kVersion &&
-      header->version != SegmentHeader::kCompactedVersion) {
+  if (header.version != SegmentHeader::kVersion &&
+      header.version != SegmentHeader::kCompactedVersion) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
                      absl::StrCat(file.path(), " was written by a newer calibd"));
   }
@@ -117,16 +117,14 @@ absl::Status ReadFrame(const File& file, std::uint64_t salt, std::uint64_t offse
                        std::string& frame) {
   frame.clear();
   if (offset + sizeof(LogFrameHeader) > end) return absl::OkStatus();
-  const absl::StatusOr<LogFrameHeader> header = ReadStructure<LogFrameHeader>(file, offset);
-  if (!header.ok()) return header.status();
-  if (!header->IsValid(salt, end - offset) || header->first_log_id < least_log_id ||
-      header->first_log_id > most_log_id) {
+  CALIBD_ASSIGN_OR_RETURN(const LogFrameHeader header, ReadStructure<LogFrameHeader>(file, offset));
+  if (!header.IsValid(salt, end - offset) || header.first_log_id < least_log_id ||
+      header.first_log_id > most_log_id) {
     return absl::OkStatus();
   }
-  frame.resize(header->bytes);
-  const absl::StatusOr<std::size_t> read = file.Read(frame.data(), frame.size(), offset);
-  if (!read.ok()) return read.status();
-  if (*read < frame.size()) frame.clear();
+  frame.resize(header.bytes);
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t read, file.Read(frame.data(), frame.size(), offset));
+  if (read < frame.size()) frame.clear();
   return absl::OkStatus();
 }
 
@@ -142,11 +140,10 @@ absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file, std::uin
           std::max(offset, static_cast<std::uint64_t>(written) / kLogAlignment * kLogAlignment);
     }
     data.resize(std::min<std::uint64_t>(kSearchBytes, size - std::min(size, offset)));
-    const absl::StatusOr<std::size_t> read = file.Read(data.data(), data.size(), offset);
-    if (!read.ok()) return read.status();
-    if (*read < sizeof(LogFrameHeader)) break;
+    CALIBD_ASSIGN_OR_RETURN(const std::size_t read, file.Read(data.data(), data.size(), offset));
+    if (read < sizeof(LogFrameHeader)) break;
     std::uint64_t place = 0;
-    for (; place + sizeof(LogFrameHeader) <= *read; place += kLogAlignment) {
+    for (; place + sizeof(LogFrameHeader) <= read; place += kLogAlignment) {
       LogFrameHeader header;
       std::memcpy(&header, data.data() + place, sizeof(header));
       if (header.IsValid(salt, size - offset - place)) return header.first_log_id;

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "calibd/core/status_macros.h"
 #include "server/store/local/file.h"
 #include "server/store/local/store_file.h"
 #include "server/store/log.h"
@@ -132,10 +133,9 @@ struct FrameBatch {
 template <typename Structure>
 [[nodiscard]] absl::StatusOr<Structure> ReadStructure(const File& file, std::uint64_t offset) {
   Structure structure;
-  const absl::StatusOr<std::size_t> read =
-      file.Read(reinterpret_cast<char*>(&structure), sizeof(structure), offset);
-  if (!read.ok()) return read.status();
-  if (*read < sizeof(structure)) std::memset(static_cast<void*>(&structure), 0, sizeof(structure));
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t read, file.Read(reinterpret_cast<char*>(&structure),
+                                                            sizeof(structure), offset));
+  if (read < sizeof(structure)) std::memset(static_cast<void*>(&structure), 0, sizeof(structure));
   return structure;
 }
 

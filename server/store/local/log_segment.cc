@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/failpoint.h"
 #include "server/xxh3.h"
 
@@ -44,15 +45,15 @@ absl::StatusOr<File> CreateFile(const std::string& folder, const std::string& pa
   const bool reused = stat(spare.c_str(), &status) == 0 &&
                       static_cast<std::uint64_t>(status.st_size) == size &&
                       std::rename(spare.c_str(), path.c_str()) == 0;
-  absl::StatusOr<File> file = File::Open(path, O_RDWR | (reused ? 0 : O_CREAT | O_TRUNC), "make");
-  if (!file.ok()) return file;
-  int error = posix_fallocate(file->get(), 0, static_cast<off_t>(size));
+  CALIBD_ASSIGN_OR_RETURN(File file,
+                          File::Open(path, O_RDWR | (reused ? 0 : O_CREAT | O_TRUNC), "make"));
+  int error = posix_fallocate(file.get(), 0, static_cast<off_t>(size));
   while (IsFull(error) && size > least) {
     size = std::max(size / 2 / kLogAlignment * kLogAlignment, least);
     // Some of it may have been taken.
-    error = ftruncate(file->get(), 0) != 0
+    error = ftruncate(file.get(), 0) != 0
                 ? errno
-                : posix_fallocate(file->get(), 0, static_cast<off_t>(size));
+                : posix_fallocate(file.get(), 0, static_cast<off_t>(size));
   }
   if (error == 0) return file;
   unlink(path.c_str());
@@ -99,8 +100,7 @@ absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, Kind ki
   const std::uint64_t least = std::max(
       kLeastSegmentBytes, sizeof(SegmentHeader) + sizeof(SegmentRange) + LogAligned(frame_bytes));
   size = std::max(size, least);
-  absl::StatusOr<File> file = CreateFile(folder, UnfinishedPath(folder, kind), size, least);
-  if (!file.ok()) return file.status();
+  CALIBD_ASSIGN_OR_RETURN(File file, CreateFile(folder, UnfinishedPath(folder, kind), size, least));
   SegmentHeader header{.version = kind == Kind::kCompacted ? SegmentHeader::kCompactedVersion
                                                            : SegmentHeader::kVersion,
                        .first_log_id = identity.first_log_id,
@@ -109,48 +109,44 @@ absl::StatusOr<LogSegment> LogSegment::Create(const std::string& folder, Kind ki
                        .store_id = identity.store_id};
   header.hash = header.Hash();
   std::array<iovec, 2> pieces{Piece(&header, sizeof(header)), Piece(kZeros.data(), kZeros.size())};
-  absl::Status written = file->Write(pieces, 0);
-  if (written.ok()) written = file->Sync();
-  if (!written.ok()) return written;
-  return LogSegment(*std::move(file), header);
+  CALIBD_RETURN_IF_ERROR(file.Write(pieces, 0));
+  CALIBD_RETURN_IF_ERROR(file.Sync());
+  return LogSegment(std::move(file), header);
 }
 
 absl::Status LogSegment::Publish(const std::string& folder) {
-  absl::Status status = file_.Rename(PathOf(folder, first_log_id()));
-  return status.ok() ? SyncFolder(folder) : status;
+  CALIBD_RETURN_IF_ERROR(file_.Rename(PathOf(folder, first_log_id())));
+  return SyncFolder(folder);
 }
 
 absl::StatusOr<LogSegment> LogSegment::Open(const std::string& folder, const Identity& identity) {
   const std::string path = PathOf(folder, identity.first_log_id);
-  absl::StatusOr<File> file = File::Open(path, O_RDWR, "open");
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<SegmentHeader> header = ReadSegmentHeader(*file);
-  if (!header.ok()) return header.status();
-  if (header->store_id != identity.store_id) {
+  CALIBD_ASSIGN_OR_RETURN(File file, File::Open(path, O_RDWR, "open"));
+  CALIBD_ASSIGN_OR_RETURN(const SegmentHeader header, ReadSegmentHeader(file));
+  if (header.store_id != identity.store_id) {
     return DamageError(path, "belongs to another store", kPutRightFileBack);
   }
-  if (header->first_log_id != identity.first_log_id) {
+  if (header.first_log_id != identity.first_log_id) {
     return DamageError(
         path,
-        absl::StrCat("begins with batch ", header->first_log_id, " of the log, but its name says ",
+        absl::StrCat("begins with batch ", header.first_log_id, " of the log, but its name says ",
                      identity.first_log_id, ": it was renamed or copied"),
         kPutRightFileBack);
   }
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) return FileError(path, "read", errno);
-  if (static_cast<std::uint64_t>(status.st_size) < header->size) {
-    return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ", header->size,
+  if (fstat(file.get(), &status) != 0) return FileError(path, "read", errno);
+  if (static_cast<std::uint64_t>(status.st_size) < header.size) {
+    return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ", header.size,
                                           ": it was cut"));
   }
-  LogSegment segment(*std::move(file), *header);
+  LogSegment segment(std::move(file), header);
   if (segment.compacted()) {
-    const absl::StatusOr<SegmentRange> range =
-        ReadStructure<SegmentRange>(segment.file_, sizeof(SegmentHeader));
-    if (!range.ok()) return range.status();
-    if (range->hash != range->Hash(header->salt)) {
+    CALIBD_ASSIGN_OR_RETURN(const SegmentRange range,
+                            ReadStructure<SegmentRange>(segment.file_, sizeof(SegmentHeader)));
+    if (range.hash != range.Hash(header.salt)) {
       return DamageError(path, "does not begin as a compacted segment of the log");
     }
-    segment.range_ = *range;
+    segment.range_ = range;
   }
   return segment;
 }
@@ -162,21 +158,18 @@ absl::Status LogSegment::Finish(std::int64_t end_log_id) {
   header_.hash = header_.Hash();
   if (ftruncate(file_.get(), static_cast<off_t>(end_)) != 0) return FileError(path(), "cut", errno);
   std::array<iovec, 2> pieces{Piece(&header_, sizeof(header_)), Piece(&range_, sizeof(range_))};
-  absl::Status status = file_.Write(pieces, 0);
-  return status.ok() ? file_.Sync() : status;
+  CALIBD_RETURN_IF_ERROR(file_.Write(pieces, 0));
+  return file_.Sync();
 }
 
 absl::Status LogSegment::ReadFrames(std::uint64_t end, const VisitBatch& visit) {
   std::string frame;
   std::vector<FrameBatch> batches;
   while (end_ < end) {
-    absl::Status status = ReadFrame(file_, header_.salt, end_, end, next_log_id_,
-                                    compacted() ? range_.end_log_id - 1 : next_log_id_, frame);
-    if (!status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(ReadFrame(file_, header_.salt, end_, end, next_log_id_,
+                                     compacted() ? range_.end_log_id - 1 : next_log_id_, frame));
     if (frame.empty() || !ParseFrame(frame, header_.salt, batches) || batches.empty()) break;
-    for (const FrameBatch& batch : batches) {
-      if (status = visit(batch.batch); !status.ok()) return status;
-    }
+    for (const FrameBatch& batch : batches) CALIBD_RETURN_IF_ERROR(visit(batch.batch));
     AddFrame(batches.front().batch.log_id, batches, frame.size());
   }
   return compacted() && end_ < end ? DamageError(path(), absl::StrCat("is damaged at ", end_))
@@ -184,61 +177,53 @@ absl::Status LogSegment::ReadFrames(std::uint64_t end, const VisitBatch& visit) 
 }
 
 absl::Status LogSegment::CheckEnd() const {
-  const absl::StatusOr<std::optional<std::int64_t>> later =
-      FindFrame(file_, header_.salt, end_ + kLogAlignment, size());
-  if (!later.ok()) return later.status();
-  if (later->has_value()) {
+  CALIBD_ASSIGN_OR_RETURN(const std::optional<std::int64_t> later,
+                          FindFrame(file_, header_.salt, end_ + kLogAlignment, size()));
+  if (later.has_value()) {
     return DamageError(path(), absl::StrCat("is damaged at ", end_, ": batches from ", end_log_id(),
-                                            " on cannot be read, but ", **later, " can"));
+                                            " on cannot be read, but ", *later, " can"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> LogSegment::IsTerminated() const {
   std::array<char, kTerminatorBytes> data{};
-  const absl::StatusOr<std::size_t> read =
-      file_.Read(data.data(), std::min<std::uint64_t>(data.size(), size() - end_), end_);
-  if (!read.ok()) return read.status();
+  CALIBD_RETURN_IF_ERROR(
+      file_.Read(data.data(), std::min<std::uint64_t>(data.size(), size() - end_), end_).status());
   return data == kZeros;
 }
 
 absl::StatusOr<std::optional<LogTail>> LogSegment::ReadTail(std::int64_t durable_end_log_id) const {
-  const absl::StatusOr<bool> terminated = IsTerminated();
-  if (!terminated.ok()) return terminated.status();
-  if (*terminated && durable_end_log_id <= end_log_id()) return std::nullopt;
+  CALIBD_ASSIGN_OR_RETURN(const bool terminated, IsTerminated());
+  if (terminated && durable_end_log_id <= end_log_id()) return std::nullopt;
   LogTail tail{.path = path(),
                .offset = end_,
                .first_log_id = end_log_id(),
                .end_log_id = std::max(durable_end_log_id, end_log_id())};
-  if (absl::Status status = ReadTailBatches(tail); !status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(ReadTailBatches(tail));
   tail.was_durable = durable_end_log_id > end_log_id() && durable_end_log_id >= tail.end_log_id;
   return tail;
 }
 
 absl::Status LogSegment::ReadTailBatches(LogTail& tail) const {
-  const absl::StatusOr<LogFrameHeader> frame = ReadStructure<LogFrameHeader>(file_, end_);
-  if (!frame.ok()) return frame.status();
+  CALIBD_ASSIGN_OR_RETURN(const LogFrameHeader frame, ReadStructure<LogFrameHeader>(file_, end_));
   std::uint64_t end = size();
-  if (frame->IsValid(header_.salt, size() - end_) && frame->first_log_id == tail.first_log_id) {
-    end = end_ + frame->bytes;
-    tail.end_log_id = tail.first_log_id + static_cast<std::int64_t>(frame->batches);
+  if (frame.IsValid(header_.salt, size() - end_) && frame.first_log_id == tail.first_log_id) {
+    end = end_ + frame.bytes;
+    tail.end_log_id = tail.first_log_id + static_cast<std::int64_t>(frame.batches);
   }
   // Without the header of the frame, the batches are found by their own hashes.
   std::string data;
   std::int64_t log_id = tail.first_log_id;
   for (std::uint64_t place = end_ + sizeof(LogFrameHeader); place + sizeof(BatchHeader) <= end;) {
-    const absl::StatusOr<BatchHeader> header = ReadStructure<BatchHeader>(file_, place);
-    if (!header.ok()) return header.status();
-    if (header->bytes > end - place - sizeof(BatchHeader)) break;
-    data.resize(sizeof(BatchHeader) + header->bytes);
-    if (const absl::StatusOr<std::size_t> read = file_.Read(data.data(), data.size(), place);
-        !read.ok()) {
-      return read.status();
-    }
+    CALIBD_ASSIGN_OR_RETURN(const BatchHeader header, ReadStructure<BatchHeader>(file_, place));
+    if (header.bytes > end - place - sizeof(BatchHeader)) break;
+    data.resize(sizeof(BatchHeader) + header.bytes);
+    CALIBD_RETURN_IF_ERROR(file_.Read(data.data(), data.size(), place).status());
     const bool intact = ParseBatch(data, log_id, header_.salt).has_value();
     if (!intact && log_id >= tail.end_log_id) break;
     tail.batches.push_back({.log_id = log_id,
-                            .model_id = header->model_id,
+                            .model_id = header.model_id,
                             .intact = intact,
                             .data = data.substr(sizeof(BatchHeader))});
     place += LogAligned(data.size());
@@ -281,10 +266,9 @@ absl::Status LogSegment::Append(std::int64_t first_log_id, const LogFrame& frame
 #endif
   std::uint64_t first_bytes = 0;
   for (std::size_t i = 0; i < first; ++i) first_bytes += pieces[i].iov_len;
-  absl::Status status = file_.Write(std::span(pieces).first(first), end_);
+  CALIBD_RETURN_IF_ERROR(file_.Write(std::span(pieces).first(first), end_));
   Failpoint("torn");
-  if (status.ok()) status = file_.Write(std::span(pieces).subspan(first), end_ + first_bytes);
-  if (!status.ok()) return status;
+  CALIBD_RETURN_IF_ERROR(file_.Write(std::span(pieces).subspan(first), end_ + first_bytes));
   AddFrame(first_log_id, frame.batches(), frame.bytes());
   return absl::OkStatus();
 }
@@ -295,10 +279,9 @@ absl::Status LogSegment::ReadBatch(std::int64_t log_id, std::string& data,
   if (!index.has_value()) return DamageError(path(), absl::StrCat("does not hold batch ", log_id));
   const std::uint64_t place = places_[*index] * kLogAlignment;
   data.resize(bytes_of(*index));
-  const absl::StatusOr<std::size_t> read = file_.Read(data.data(), data.size(), place);
-  if (!read.ok()) return read.status();
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t read, file_.Read(data.data(), data.size(), place));
   const std::optional<StoredBatch> stored =
-      ParseBatch(std::string_view(data).substr(0, *read), log_id, header_.salt);
+      ParseBatch(std::string_view(data).substr(0, read), log_id, header_.salt);
   if (!stored.has_value()) {
     return DamageError(path(), absl::StrCat("is damaged at ", place, ": batch ", log_id,
                                             " differs from what was written"));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/failpoint.h"
 #include "server/store/local/file.h"
 #include "server/store/local/log_format.h"
@@ -73,18 +74,17 @@ class OldSegment {
  public:
   // Unset if the file does not have version 1.
   static absl::StatusOr<std::optional<OldSegment>> Open(const std::string& path) {
-    absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
-    if (!file.ok()) return file.status();
-    const absl::StatusOr<OldSegmentHeader> header = ReadStructure<OldSegmentHeader>(*file, 0);
-    if (!header.ok()) return header.status();
-    if (!header->IsValid()) return std::nullopt;
+    CALIBD_ASSIGN_OR_RETURN(File file, File::Open(path, O_RDONLY, "open"));
+    CALIBD_ASSIGN_OR_RETURN(const OldSegmentHeader header,
+                            ReadStructure<OldSegmentHeader>(file, 0));
+    if (!header.IsValid()) return std::nullopt;
     struct stat status {};
-    if (fstat(file->get(), &status) != 0) return FileError(path, "read", errno);
-    if (static_cast<std::uint64_t>(status.st_size) < header->size) {
+    if (fstat(file.get(), &status) != 0) return FileError(path, "read", errno);
+    if (static_cast<std::uint64_t>(status.st_size) < header.size) {
       return DamageError(path, absl::StrCat("has ", status.st_size, " bytes, expected ",
-                                            header->size, ": it was cut"));
+                                            header.size, ": it was cut"));
     }
-    return OldSegment(*std::move(file), *header);
+    return OldSegment(std::move(file), header);
   }
 
   [[nodiscard]] const OldSegmentHeader& header() const noexcept { return header_; }
@@ -98,13 +98,12 @@ class OldSegment {
     std::string data;
     LogFrame frame;
     while (true) {
-      absl::Status status =
-          ReadFrame(file_, header_.salt, end, header_.size, end_log_id, end_log_id, data);
-      if (status.ok() && (data.empty() || !ParseOldFrame(data, header_.salt, frame))) {
+      CALIBD_RETURN_IF_ERROR(
+          ReadFrame(file_, header_.salt, end, header_.size, end_log_id, end_log_id, data));
+      if (data.empty() || !ParseOldFrame(data, header_.salt, frame)) {
         return CheckEnd(end, end_log_id, next);
       }
-      if (status.ok()) status = visit(frame);
-      if (!status.ok()) return status;
+      CALIBD_RETURN_IF_ERROR(visit(frame));
       end += data.size();
       end_log_id += static_cast<std::int64_t>(frame.batches().size());
     }
@@ -123,14 +122,13 @@ class OldSegment {
                                             " of the log, but the next file begins with batch ",
                                             next, ": a file is damaged or missing"));
     }
-    const absl::StatusOr<std::optional<std::int64_t>> later =
-        FindFrame(file_, header_.salt, end + kLogAlignment, header_.size);
-    if (!later.ok()) return later.status();
-    return !later->has_value()
+    CALIBD_ASSIGN_OR_RETURN(const std::optional<std::int64_t> later,
+                            FindFrame(file_, header_.salt, end + kLogAlignment, header_.size));
+    return !later.has_value()
                ? absl::OkStatus()
                : DamageError(file_.path(),
                              absl::StrCat("is damaged at ", end, ": batches from ", end_log_id,
-                                          " on cannot be read, but ", **later, " can"));
+                                          " on cannot be read, but ", *later, " can"));
   }
 
   File file_;
@@ -141,21 +139,21 @@ class OldSegment {
 absl::Status Rewrite(const OldSegment& old, const std::string& folder, const StoreId& store_id,
                      std::int64_t next) {
   std::uint64_t bytes = 0;
-  absl::Status status = old.Read(next, [&bytes](const LogFrame& frame) {
+  CALIBD_RETURN_IF_ERROR(old.Read(next, [&bytes](const LogFrame& frame) {
     bytes += frame.bytes();
     return absl::OkStatus();
+  }));
+  CALIBD_ASSIGN_OR_RETURN(
+      LogSegment segment,
+      LogSegment::Create(folder, LogSegment::Kind::kAppended,
+                         {.store_id = store_id, .first_log_id = old.header().first_log_id},
+                         old.header().size, bytes));
+  absl::Status status = old.Read(next, [&segment](const LogFrame& frame) {
+    return segment.Append(segment.end_log_id(), frame);
   });
-  if (!status.ok()) return status;
-  absl::StatusOr<LogSegment> segment = LogSegment::Create(
-      folder, LogSegment::Kind::kAppended,
-      {.store_id = store_id, .first_log_id = old.header().first_log_id}, old.header().size, bytes);
-  if (!segment.ok()) return segment.status();
-  status = old.Read(next, [&segment](const LogFrame& frame) {
-    return segment->Append(segment->end_log_id(), frame);
-  });
-  if (status.ok()) status = segment->Sync();
+  if (status.ok()) status = segment.Sync();
   Failpoint("upgrade_segment");
-  if (status.ok()) status = segment->Publish(folder);
+  if (status.ok()) status = segment.Publish(folder);
   Failpoint("upgrade_segment");
   if (!status.ok()) unlink(LogSegment::UnfinishedPath(folder, LogSegment::Kind::kAppended).c_str());
   return status;
@@ -165,23 +163,21 @@ absl::Status Rewrite(const OldSegment& old, const std::string& folder, const Sto
 
 absl::Status UpgradeSegments(const std::string& folder, const StoreId& store_id,
                              std::int64_t first_log_id) {
-  const absl::StatusOr<std::vector<std::int64_t>> ids = LogSegment::List(folder);
-  if (!ids.ok()) return ids.status();
-  for (std::size_t i = 0; i < ids->size(); ++i) {
-    const std::int64_t id = (*ids)[i];
+  CALIBD_ASSIGN_OR_RETURN(const std::vector<std::int64_t> ids, LogSegment::List(folder));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t id = ids[i];
     const std::string path = LogSegment::PathOf(folder, id);
     if (id < first_log_id) continue;
-    const absl::StatusOr<std::optional<OldSegment>> old = OldSegment::Open(path);
-    if (!old.ok()) return old.status();
-    if (!old->has_value()) {
+    CALIBD_ASSIGN_OR_RETURN(const std::optional<OldSegment> old, OldSegment::Open(path));
+    if (!old.has_value()) {
       // It was rewritten before, or is not a segment: LogFiles checks this.
       continue;
     }
-    if ((*old)->header().first_log_id != id) {
+    if (old->header().first_log_id != id) {
       return DamageError(path, "was renamed or copied", kPutRightFileBack);
     }
-    const std::int64_t next = i + 1 < ids->size() ? (*ids)[i + 1] : 0;
-    if (absl::Status status = Rewrite(**old, folder, store_id, next); !status.ok()) return status;
+    const std::int64_t next = i + 1 < ids.size() ? ids[i + 1] : 0;
+    CALIBD_RETURN_IF_ERROR(Rewrite(*old, folder, store_id, next));
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/store/local/log_upgrade.h"
@@ -62,12 +63,9 @@ absl::Status BackupBesideError(const std::string& folder, std::string_view file)
 absl::StatusOr<bool> IsWithoutWal(const std::string& path) {
   // "File format write version" and "read version", see SQLite's file format.
   constexpr std::uint64_t kVersionsOffset = 18;
-  const absl::StatusOr<File> file = File::Open(path, O_RDONLY, "open");
-  if (!file.ok()) return file.status();
+  CALIBD_ASSIGN_OR_RETURN(const File file, File::Open(path, O_RDONLY, "open"));
   std::array<char, 2> versions{};
-  const absl::StatusOr<std::size_t> read =
-      file->Read(versions.data(), versions.size(), kVersionsOffset);
-  if (!read.ok()) return read.status();
+  CALIBD_RETURN_IF_ERROR(file.Read(versions.data(), versions.size(), kVersionsOffset).status());
   return versions == std::array<char, 2>{1, 1};
 }
 
@@ -81,7 +79,7 @@ class Opening {
     for (const auto step :
          {&Opening::LookAtFiles, &Opening::OpenDatabase, &Opening::UpgradeDatabase,
           &Opening::CheckParts, &Opening::MakeStoreFile, &Opening::OpenLog, &Opening::Complete}) {
-      if (absl::Status status = (this->*step)(); !status.ok()) return status;
+      CALIBD_RETURN_IF_ERROR((this->*step)());
     }
     return StoreParts{.database = std::move(database_),
                       .state = state_,
@@ -93,12 +91,8 @@ class Opening {
  private:
   // Changes nothing. SQLite would create a missing database, and delete the log of an empty one.
   absl::Status LookAtFiles() {
-    absl::StatusOr<std::optional<StoreFile>> file = StoreFile::Open(folder_);
-    if (!file.ok()) return file.status();
-    file_ = *std::move(file);
-    absl::StatusOr<std::string> segment = FindSegment(folder_);
-    if (!segment.ok()) return segment.status();
-    segment_ = *std::move(segment);
+    CALIBD_ASSIGN_OR_RETURN(file_, StoreFile::Open(folder_));
+    CALIBD_ASSIGN_OR_RETURN(segment_, FindSegment(folder_));
     const bool has_wal = HasWal(path_);
     if (SizeOf(path_) == 0 && (file_.has_value() || !segment_.empty() || has_wal)) {
       return DamageError(path_, absl::StrCat("is missing or empty, but the folder holds the file ",
@@ -107,35 +101,30 @@ class Opening {
                                                                  : "calibd.db-wal"));
     }
     if (has_wal) {
-      const absl::StatusOr<bool> is_backup = IsWithoutWal(path_);
-      if (!is_backup.ok()) return is_backup.status();
-      if (*is_backup) return BackupBesideError(folder_, "calibd.db-wal");
+      CALIBD_ASSIGN_OR_RETURN(const bool is_backup, IsWithoutWal(path_));
+      if (is_backup) return BackupBesideError(folder_, "calibd.db-wal");
     }
     if (has_wal && file_.has_value() && file_->mark().clean) {
       return DamageError(path_ + "-wal",
                          "did not exist when calibd stopped: it belongs to another database",
                          "move the file away");
     }
-    const absl::StatusOr<WalContents> wal = ReadWal(path_);
-    if (wal.ok() && wal->discarded_frames > 0) {
+    CALIBD_ASSIGN_OR_RETURN(const WalContents wal, ReadWal(path_));
+    if (wal.discarded_frames > 0) {
       warnings_.push_back(absl::StrCat(
-          path_, "-wal ends with ", wal->discarded_frames,
+          path_, "-wal ends with ", wal.discarded_frames,
           " pages of an incomplete transaction, which is ignored: calibd was killed before it "
           "acknowledged the transaction, or the file is damaged"));
     }
-    return wal.status();
+    return absl::OkStatus();
   }
 
   absl::Status OpenDatabase() {
-    absl::StatusOr<Database> database = Database::Open(path_);
-    if (!database.ok()) return database.status();
-    database_ = *std::move(database);
+    CALIBD_ASSIGN_OR_RETURN(database_, Database::Open(path_));
     // If the start fails, the files stay as they are: see Store::Close.
     sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     // The database of another program is not changed.
-    const absl::StatusOr<std::int64_t> version = CheckFormat(database_, folder_);
-    if (!version.ok()) return version.status();
-    version_ = *version;
+    CALIBD_ASSIGN_OR_RETURN(version_, CheckFormat(database_, folder_));
     if (sqlite3_db_readonly(database_.handle(), "main") != 0) {
       return DamageError(path_,
                          "can only be read: calibd may not write the file, or its header is "
@@ -157,14 +146,12 @@ class Opening {
   }
 
   absl::Status UpgradeFiles() {
-    if (absl::Status status = CheckOldLog(); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(CheckOldLog());
     std::optional<StoreId> id;
     if (version_ == 3 && !segment_.empty()) {
       // The file is created first, so that an interrupted upgrade continues with the same id.
       if (!file_.has_value()) {
-        absl::StatusOr<StoreFile> file = StoreFile::Create(folder_, {.id = StoreId::Random()});
-        if (!file.ok()) return file.status();
-        file_ = *std::move(file);
+        CALIBD_ASSIGN_OR_RETURN(file_, StoreFile::Create(folder_, {.id = StoreId::Random()}));
       }
       id = file_->mark().id;
     }
@@ -177,11 +164,9 @@ class Opening {
                        segment_.empty() ? "store" : segment_, ": it belongs to another store"));
     }
     if (id.has_value()) {
-      const absl::StatusOr<std::int64_t> first =
-          database_.QueryInteger("SELECT first_log_id FROM log_files");
-      absl::Status status = first.status();
-      if (status.ok()) status = UpgradeSegments(folder_, *id, *first);
-      if (!status.ok()) return status;
+      CALIBD_ASSIGN_OR_RETURN(const std::int64_t first,
+                              database_.QueryInteger("SELECT first_log_id FROM log_files"));
+      CALIBD_RETURN_IF_ERROR(UpgradeSegments(folder_, *id, first));
     }
     return Upgrade(database_, version_, id);
   }
@@ -190,19 +175,16 @@ class Opening {
   // begin an empty log in its place.
   absl::Status CheckOldLog() {
     if (version_ != 3) return absl::OkStatus();
-    const absl::StatusOr<std::int64_t> first =
-        database_.QueryInteger("SELECT first_log_id FROM log_files");
-    if (!first.ok()) return first.status();
-    const std::string path = LogSegment::PathOf(folder_, *first);
-    return *first == 0 || std::filesystem::exists(path)
+    CALIBD_ASSIGN_OR_RETURN(const std::int64_t first,
+                            database_.QueryInteger("SELECT first_log_id FROM log_files"));
+    const std::string path = LogSegment::PathOf(folder_, first);
+    return first == 0 || std::filesystem::exists(path)
                ? absl::OkStatus()
                : DamageError(path, "is missing", kPutFileBack);
   }
 
   absl::Status CheckParts() {
-    const absl::StatusOr<DatabaseState> state = ReadState(database_);
-    if (!state.ok()) return state.status();
-    state_ = *state;
+    CALIBD_ASSIGN_OR_RETURN(state_, ReadState(database_));
     if (!file_.has_value()) {
       if (!state_.complete) return DamageError(absl::StrCat(folder_, "/store"), "is missing");
       return segment_.empty() ? absl::OkStatus() : BackupBesideError(folder_, segment_);
@@ -229,75 +211,67 @@ class Opening {
   absl::Status MakeStoreFile() {
     if (file_.has_value()) return absl::OkStatus();
     state_.id = StoreId::Random();
-    absl::Status status = Write("");
+    CALIBD_RETURN_IF_ERROR(Write(""));
     Failpoint("first_start");
-    if (!status.ok()) return status;
-    absl::StatusOr<StoreFile> file =
-        StoreFile::Create(folder_, {.id = state_.id, .commit = state_.commit_number});
-    if (!file.ok()) return file.status();
-    file_ = *std::move(file);
+    CALIBD_ASSIGN_OR_RETURN(
+        file_, StoreFile::Create(folder_, {.id = state_.id, .commit = state_.commit_number}));
     Failpoint("first_start");
     return absl::OkStatus();
   }
 
   absl::Status OpenLog() {
-    absl::StatusOr<std::unique_ptr<LogFiles>> log =
-        LogFiles::Open(folder_, {.segment_bytes = segment_bytes_,
-                                 .first_log_id = state_.complete ? 0 : state_.first_log_id,
-                                 .next_log_id = state_.first_log_id,
-                                 .mark = file_->mark()});
-    if (!log.ok()) return log.status();
-    log_ = *std::move(log);
+    CALIBD_ASSIGN_OR_RETURN(
+        log_, LogFiles::Open(folder_, {.segment_bytes = segment_bytes_,
+                                       .first_log_id = state_.complete ? 0 : state_.first_log_id,
+                                       .next_log_id = state_.first_log_id,
+                                       .mark = file_->mark()}));
     Failpoint("first_start");
     return absl::OkStatus();
   }
 
   // All files exist now. A backup or an older store becomes a store of this version.
   absl::Status Complete() {
-    if (absl::Status status = MoveRows(); !status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(MoveRows());
     if (!state_.complete && version_ >= kFormatVersion) return absl::OkStatus();
     StoreMark mark = file_->mark();
     const bool clean = std::exchange(mark.clean, false);
-    absl::Status status = clean ? file_->Write(mark, /*durable=*/true) : absl::OkStatus();
+    if (clean) CALIBD_RETURN_IF_ERROR(file_->Write(mark, /*durable=*/true));
     state_.complete = false;
     state_.first_log_id = log_->first_log_id();
     state_.sum(Table::kLog) = {};
     Failpoint("move_rows");
-    if (status.ok()) {
-      status =
-          Write(absl::StrCat("DELETE FROM log; PRAGMA user_version = ", kFormatVersion).c_str());
-    }
+    CALIBD_RETURN_IF_ERROR(
+        Write(absl::StrCat("DELETE FROM log; PRAGMA user_version = ", kFormatVersion).c_str()));
     Failpoint("move_rows");
-    if (status.ok() && version_ != 0 && version_ < kFormatVersion) {
+    if (version_ != 0 && version_ < kFormatVersion) {
       spdlog::info(
           "the store in {} was upgraded from format {} to {} in {:.3f} s", folder_, version_,
           kFormatVersion,
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
     }
-    return status.ok() && clean ? CloseAgain() : status;
+    return clean ? CloseAgain() : absl::OkStatus();
   }
 
   // Copies the rows of the table `log` to segments.
   absl::Status MoveRows() {
-    absl::StatusOr<CheckedRows> rows = CheckedRows::Select(database_, Table::kLog, "ORDER BY id");
-    if (!rows.ok()) return rows.status();
+    CALIBD_ASSIGN_OR_RETURN(CheckedRows rows,
+                            CheckedRows::Select(database_, Table::kLog, "ORDER BY id"));
     return log_->Prepend([&](StoredBatch& batch) -> absl::StatusOr<bool> {
-      absl::StatusOr<bool> row = rows->Next();
-      if (!row.ok()) return row;
-      if (!*row) {
-        absl::Status status = CheckSum(Table::kLog, state_.sum(Table::kLog), rows->sum());
-        return status.ok() ? row : status;
+      CALIBD_ASSIGN_OR_RETURN(const bool row, rows.Next());
+      if (!row) {
+        CALIBD_RETURN_IF_ERROR(CheckSum(Table::kLog, state_.sum(Table::kLog), rows.sum()));
+        return false;
       }
-      if (rows->Integer(0) <= batch.log_id) {
-        return DatabaseDamage(absl::StrCat("has batch ", rows->Integer(0),
+      if (rows.Integer(0) <= batch.log_id) {
+        return DatabaseDamage(absl::StrCat("has batch ", rows.Integer(0),
                                            " of the log after batch ", batch.log_id,
                                            ": the rows of table log are out of order"));
       }
-      batch = {.log_id = rows->Integer(0),
-               .model_id = rows->Integer(1),
-               .time_us = rows->Integer(2),
-               .data = rows->Blob(3)};
-      return row;
+      batch = {.log_id = rows.Integer(0),
+               .model_id = rows.Integer(1),
+               .time_us = rows.Integer(2),
+               .data = rows.Blob(3)};
+      return true;
     });
   }
 
@@ -305,13 +279,12 @@ class Opening {
   absl::Status CloseAgain() {
     sqlite3_db_config(database_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
     database_ = Database();
-    absl::Status status = SyncFolder(folder_);
-    if (!status.ok()) return status;
+    CALIBD_RETURN_IF_ERROR(SyncFolder(folder_));
     StoreMark mark = file_->mark();
     mark.commit = state_.commit_number;
     mark.clean = !HasWal(path_);
-    status = file_->Write(mark, /*durable=*/true);
-    return status.ok() ? OpenDatabase() : status;
+    CALIBD_RETURN_IF_ERROR(file_->Write(mark, /*durable=*/true));
+    return OpenDatabase();
   }
 
   // Runs statements and writes the state in a transaction.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/failpoint.h"
 #include "server/store/local/database_state.h"
@@ -77,111 +78,91 @@ class RowUpgrade {
 
   // Requires an empty database.
   absl::Status Create() {
-    absl::Status status = CreateTables();
-    return status.ok() ? WriteState() : status;
+    CALIBD_RETURN_IF_ERROR(CreateTables());
+    return WriteState();
   }
 
   // Copies the rows of version 3.
   absl::Status Copy() {
-    absl::Status status = ReadNumbers();
+    CALIBD_RETURN_IF_ERROR(ReadNumbers());
     for (const char* table : kTablesOf3) {
-      Update(status, [&] {
-        return database_.Execute(
-            absl::StrCat("ALTER TABLE ", table, " RENAME TO old_", table).c_str());
-      });
+      CALIBD_RETURN_IF_ERROR(
+          database_.Execute(absl::StrCat("ALTER TABLE ", table, " RENAME TO old_", table).c_str()));
     }
-    Update(status, [&] { return CreateTables(); });
-    Update(status, [&] { return CopyModels(); });
-    Update(status, [&] { return CopyLog(); });
-    Update(status, [&] { return CopyHistory(); });
+    CALIBD_RETURN_IF_ERROR(CreateTables());
+    CALIBD_RETURN_IF_ERROR(CopyModels());
+    CALIBD_RETURN_IF_ERROR(CopyLog());
+    CALIBD_RETURN_IF_ERROR(CopyHistory());
     for (const char* table : kTablesOf3) {
-      Update(status,
-             [&] { return database_.Execute(absl::StrCat("DROP TABLE old_", table).c_str()); });
+      CALIBD_RETURN_IF_ERROR(database_.Execute(absl::StrCat("DROP TABLE old_", table).c_str()));
     }
-    Update(status, [&] { return WriteState(); });
-    return status;
+    return WriteState();
   }
 
  private:
   static constexpr std::array kTablesOf3{"models",   "cursors",   "log",    "snapshots",
                                          "maturity", "log_files", "history"};
 
-  template <typename Step>
-  static void Update(absl::Status& status, const Step& step) {
-    if (status.ok()) status = step();
-  }
-
   absl::Status CreateTables() {
-    absl::Status status;
     for (std::size_t i = 0; i < kTableCount; ++i) {
-      Update(status, [&] { return database_.Execute(InfoOf(static_cast<Table>(i)).create); });
+      CALIBD_RETURN_IF_ERROR(database_.Execute(InfoOf(static_cast<Table>(i)).create));
     }
-    return status;
+    return absl::OkStatus();
   }
 
   absl::Status ReadNumbers() {
-    const absl::StatusOr<std::int64_t> model =
-        database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'models'");
-    const absl::StatusOr<std::int64_t> log =
-        database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'log'");
-    const absl::StatusOr<std::int64_t> first =
-        database_.QueryInteger("SELECT first_log_id FROM log_files");
-    for (const absl::Status& status : {model.status(), log.status(), first.status()}) {
-      if (!status.ok()) return status;
-    }
-    state_.next_model_id = *model + 1;
+    CALIBD_ASSIGN_OR_RETURN(
+        const std::int64_t model,
+        database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'models'"));
+    CALIBD_ASSIGN_OR_RETURN(
+        const std::int64_t log,
+        database_.QueryInteger("SELECT seq FROM sqlite_sequence WHERE name = 'log'"));
+    CALIBD_ASSIGN_OR_RETURN(const std::int64_t first,
+                            database_.QueryInteger("SELECT first_log_id FROM log_files"));
+    state_.next_model_id = model + 1;
     // 0: there were no segments, or only the first one, and the log continues after the table.
-    state_.first_log_id = *first == 0 ? *log + 1 : *first;
+    state_.first_log_id = first == 0 ? log + 1 : first;
     return absl::OkStatus();
   }
 
   // Calls insert with each row of a query.
   absl::Status CopyRows(const char* query, Table table,
                         const std::function<absl::Status(TableWriter&, const Statement&)>& insert) {
-    absl::StatusOr<TableWriter> writer = TableWriter::Prepare(database_, table, &state_.sum(table));
-    if (!writer.ok()) return writer.status();
-    return Visit(query, [&](const Statement& row) { return insert(*writer, row); });
+    CALIBD_ASSIGN_OR_RETURN(TableWriter writer,
+                            TableWriter::Prepare(database_, table, &state_.sum(table)));
+    return Visit(query, [&](const Statement& row) { return insert(writer, row); });
   }
 
   absl::Status Visit(const char* query,
                      const std::function<absl::Status(const Statement&)>& visit) {
-    absl::StatusOr<Statement> rows = Statement::Prepare(database_, query);
-    if (!rows.ok()) return rows.status();
-    absl::StatusOr<bool> row = rows->Next();
-    for (; row.ok() && *row; row = rows->Next()) {
-      if (absl::Status status = visit(*rows); !status.ok()) return status;
-    }
+    CALIBD_ASSIGN_OR_RETURN(Statement rows, Statement::Prepare(database_, query));
+    absl::StatusOr<bool> row = rows.Next();
+    for (; row.ok() && *row; row = rows.Next()) CALIBD_RETURN_IF_ERROR(visit(rows));
     return row.status();
   }
 
   absl::Status CopyModels() {
-    absl::Status status = CopyRows("SELECT id, declaration FROM old_models ORDER BY id",
-                                   Table::kModels, [](TableWriter& models, const Statement& row) {
-                                     return models.Insert({row.Integer(0), row.Blob(1)});
-                                   });
-    Update(status, [&] {
-      return CopyRows(
-          "SELECT model_id, producer_id, epoch, last_sequence, contents FROM old_cursors "
-          "ORDER BY model_id, producer_id",
-          Table::kCursors, [](TableWriter& cursors, const Statement& row) {
-            return cursors.Insert(
-                {row.Integer(0), row.Blob(1), row.Integer(2), row.Integer(3), row.Blob(4)});
-          });
-    });
-    Update(status, [&] {
-      return CopyRows("SELECT model_id, log_id FROM old_maturity ORDER BY model_id",
-                      Table::kMaturity, [](TableWriter& maturity, const Statement& row) {
-                        return maturity.Insert({row.Integer(0), row.Integer(1)});
-                      });
-    });
-    Update(status, [&] {
-      return CopyRows(
-          "SELECT model_id, log_id, first_log_id, data FROM old_snapshots ORDER BY model_id",
-          Table::kSnapshots, [](TableWriter& snapshots, const Statement& row) {
-            return snapshots.Insert({row.Integer(0), row.Integer(1), row.Integer(2), row.Blob(3)});
-          });
-    });
-    return status;
+    CALIBD_RETURN_IF_ERROR(CopyRows("SELECT id, declaration FROM old_models ORDER BY id",
+                                    Table::kModels, [](TableWriter& models, const Statement& row) {
+                                      return models.Insert({row.Integer(0), row.Blob(1)});
+                                    }));
+    CALIBD_RETURN_IF_ERROR(
+        CopyRows("SELECT model_id, producer_id, epoch, last_sequence, contents FROM old_cursors "
+                 "ORDER BY model_id, producer_id",
+                 Table::kCursors, [](TableWriter& cursors, const Statement& row) {
+                   return cursors.Insert(
+                       {row.Integer(0), row.Blob(1), row.Integer(2), row.Integer(3), row.Blob(4)});
+                 }));
+    CALIBD_RETURN_IF_ERROR(CopyRows("SELECT model_id, log_id FROM old_maturity ORDER BY model_id",
+                                    Table::kMaturity,
+                                    [](TableWriter& maturity, const Statement& row) {
+                                      return maturity.Insert({row.Integer(0), row.Integer(1)});
+                                    }));
+    return CopyRows(
+        "SELECT model_id, log_id, first_log_id, data FROM old_snapshots ORDER BY model_id",
+        Table::kSnapshots, [](TableWriter& snapshots, const Statement& row) {
+          return snapshots.Insert({row.Integer(0), row.Integer(1), row.Integer(2), row.Blob(3)});
+        });
   }
 
   absl::Status CopyLog() {
@@ -196,21 +177,20 @@ class RowUpgrade {
   }
 
   absl::Status CopyHistory() {
-    absl::StatusOr<HistoryTable> history =
-        HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans));
-    if (!history.ok()) return history.status();
+    CALIBD_ASSIGN_OR_RETURN(HistoryTable history,
+                            HistoryTable::Prepare(database_, state_.sum(Table::kHistorySpans)));
     return Visit(
         "SELECT model_id, resolution, start_s, data FROM old_history "
         "ORDER BY model_id, resolution, start_s",
         [&](const Statement& row) {
-          return history->Put({.model_id = row.Integer(0), .resolution = row.Integer(1)},
-                              row.Integer(2), row.Blob(3));
+          return history.Put({.model_id = row.Integer(0), .resolution = row.Integer(1)},
+                             row.Integer(2), row.Blob(3));
         });
   }
 
   absl::Status WriteState() {
-    absl::StatusOr<StateWriter> writer = StateWriter::Prepare(database_);
-    return writer.ok() ? writer->WriteAll(state_) : writer.status();
+    CALIBD_ASSIGN_OR_RETURN(StateWriter writer, StateWriter::Prepare(database_));
+    return writer.WriteAll(state_);
   }
 
   Database& database_;
@@ -219,20 +199,21 @@ class RowUpgrade {
 
 // Returns DataLoss unless the statements that created the tables are exactly those of this version.
 absl::Status CheckTables(const Database& database) {
-  absl::StatusOr<Statement> tables = Statement::Prepare(
-      database, "SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'");
-  if (!tables.ok()) return tables.status();
+  CALIBD_ASSIGN_OR_RETURN(
+      Statement tables,
+      Statement::Prepare(database,
+                         "SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"));
   std::size_t found = 0;
-  absl::StatusOr<bool> row = tables->Next();
-  for (; row.ok() && *row; row = tables->Next()) {
+  absl::StatusOr<bool> row = tables.Next();
+  for (; row.ok() && *row; row = tables.Next()) {
     bool known = false;
     for (std::size_t i = 0; i < kTableCount && !known; ++i) {
       const TableInfo& info = InfoOf(static_cast<Table>(i));
-      known = tables->Text(0) == info.name && tables->Text(1) == info.create;
+      known = tables.Text(0) == info.name && tables.Text(1) == info.create;
     }
     if (!known) {
       return DatabaseDamage(
-          absl::StrCat("has an unknown or altered table, ", Quoted(tables->Text(0))));
+          absl::StrCat("has an unknown or altered table, ", Quoted(tables.Text(0))));
     }
     ++found;
   }
@@ -256,39 +237,35 @@ absl::Status FolderError(const std::string& folder, std::string_view reason) {
 }
 
 absl::StatusOr<std::int64_t> CheckFormat(Database& database, const std::string& folder) {
-  const absl::StatusOr<std::int64_t> application = database.QueryInteger("PRAGMA application_id");
-  const absl::StatusOr<std::int64_t> version = database.QueryInteger("PRAGMA user_version");
-  const absl::StatusOr<std::int64_t> tables =
-      database.QueryInteger("SELECT count(*) FROM sqlite_master");
+  CALIBD_ASSIGN_OR_RETURN(const std::int64_t application,
+                          database.QueryInteger("PRAGMA application_id"));
+  CALIBD_ASSIGN_OR_RETURN(const std::int64_t version, database.QueryInteger("PRAGMA user_version"));
+  CALIBD_ASSIGN_OR_RETURN(const std::int64_t tables,
+                          database.QueryInteger("SELECT count(*) FROM sqlite_master"));
   // The table `store` exists since that version.
-  const absl::StatusOr<std::int64_t> own =
-      database.QueryInteger("SELECT count(*) FROM sqlite_master WHERE name = 'store'");
+  CALIBD_ASSIGN_OR_RETURN(
+      const std::int64_t own,
+      database.QueryInteger("SELECT count(*) FROM sqlite_master WHERE name = 'store'"));
   // Auto-vacuum moves pages; calibd never turns it on.
-  const absl::StatusOr<std::int64_t> vacuum = database.QueryInteger("PRAGMA auto_vacuum");
-  for (const absl::Status& status :
-       {application.status(), version.status(), tables.status(), own.status(), vacuum.status()}) {
-    if (!status.ok()) return status;
-  }
-  if (*application != kApplicationId && *own == 0 &&
-      !(*application == 0 && *version == 0 && *tables == 0)) {
+  CALIBD_ASSIGN_OR_RETURN(const std::int64_t vacuum, database.QueryInteger("PRAGMA auto_vacuum"));
+  if (application != kApplicationId && own == 0 &&
+      !(application == 0 && version == 0 && tables == 0)) {
     return FolderError(folder, "holds the database of another program");
   }
-  if (*version > kFormatVersion) {
-    return FolderError(folder, absl::StrCat("was written by a newer calibd (format ", *version,
+  if (version > kFormatVersion) {
+    return FolderError(folder, absl::StrCat("was written by a newer calibd (format ", version,
                                             ", this one knows up to ", kFormatVersion,
                                             "), or its calibd.db is damaged; start the newer "
                                             "calibd, or restore a backup into an empty folder"));
   }
-  const bool is_new = *tables == 0 && *application == 0;
-  if (*application != (is_new ? 0 : kApplicationId) || *vacuum != 0 ||
-      (*version >= kOldestWithTables) != (*own == 1) || (*version <= 0) != is_new) {
-    return DatabaseDamage(absl::StrCat("has a damaged header: application_id ", *application,
-                                       ", user_version ", *version, ", auto_vacuum ", *vacuum));
+  const bool is_new = tables == 0 && application == 0;
+  if (application != (is_new ? 0 : kApplicationId) || vacuum != 0 ||
+      (version >= kOldestWithTables) != (own == 1) || (version <= 0) != is_new) {
+    return DatabaseDamage(absl::StrCat("has a damaged header: application_id ", application,
+                                       ", user_version ", version, ", auto_vacuum ", vacuum));
   }
-  if (*version >= kOldestWithTables) {
-    if (absl::Status status = CheckTables(database); !status.ok()) return status;
-  }
-  return *version;
+  if (version >= kOldestWithTables) CALIBD_RETURN_IF_ERROR(CheckTables(database));
+  return version;
 }
 
 absl::Status Upgrade(Database& database, std::int64_t version, const std::optional<StoreId>& id) {

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/store/local/file.h"
 
@@ -96,11 +97,9 @@ absl::Status Database::Execute(const char* sql) {
 }
 
 absl::StatusOr<std::int64_t> Database::QueryInteger(const char* sql) {
-  absl::StatusOr<Statement> statement = Statement::Prepare(*this, sql);
-  if (!statement.ok()) return statement.status();
-  const absl::StatusOr<bool> row = statement->Next();
-  if (!row.ok()) return row.status();
-  return *row ? statement->Integer(0) : 0;
+  CALIBD_ASSIGN_OR_RETURN(Statement statement, Statement::Prepare(*this, sql));
+  CALIBD_ASSIGN_OR_RETURN(const bool row, statement.Next());
+  return row ? statement.Integer(0) : 0;
 }
 
 absl::Status Database::Checkpoint(int mode) {

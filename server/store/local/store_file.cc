@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/xxh3.h"
 
@@ -72,51 +73,47 @@ StoreFile::StoreFile(File file, const StoreMark& mark) : file_(std::move(file)),
 absl::StatusOr<std::optional<StoreFile>> StoreFile::Open(const std::string& folder) {
   const std::string path = StoreFilePath(folder);
   if (access(path.c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
-  absl::StatusOr<File> file = File::Open(path, O_RDWR, "open");
-  if (!file.ok()) return file.status();
+  CALIBD_ASSIGN_OR_RETURN(File file, File::Open(path, O_RDWR, "open"));
   StoredMark stored;
-  const absl::StatusOr<std::size_t> read =
-      file->Read(reinterpret_cast<char*>(&stored), sizeof(stored), 0);
-  if (!read.ok()) return read.status();
-  if (*read < sizeof(stored) || stored.magic != kStoreMagic || stored.hash != stored.Hash()) {
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t read,
+                          file.Read(reinterpret_cast<char*>(&stored), sizeof(stored), 0));
+  if (read < sizeof(stored) || stored.magic != kStoreMagic || stored.hash != stored.Hash()) {
     return DamageError(path, "cannot be read: it is truncated, or its checksum is wrong");
   }
   if (stored.version != kStoreVersion) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "STORE_UNUSABLE",
                      absl::StrCat(path, " was written by a newer calibd"));
   }
-  return StoreFile(*std::move(file), {.id = stored.id,
-                                      .clean = stored.clean != 0,
-                                      .commit = stored.commit,
-                                      .newest_segment = stored.newest_segment,
-                                      .last_frame_log_id = stored.last_frame_log_id,
-                                      .end_log_id = stored.end_log_id});
+  return StoreFile(std::move(file), {.id = stored.id,
+                                     .clean = stored.clean != 0,
+                                     .commit = stored.commit,
+                                     .newest_segment = stored.newest_segment,
+                                     .last_frame_log_id = stored.last_frame_log_id,
+                                     .end_log_id = stored.end_log_id});
 }
 
 absl::StatusOr<StoreFile> StoreFile::Create(const std::string& folder, const StoreMark& mark) {
   // The file gets its name when it is complete.
   const std::string unfinished = StoreFilePath(folder) + ".new";
-  absl::StatusOr<File> file = File::Open(unfinished, O_RDWR | O_CREAT | O_TRUNC, "make");
-  if (!file.ok()) return file.status();
+  CALIBD_ASSIGN_OR_RETURN(File file, File::Open(unfinished, O_RDWR | O_CREAT | O_TRUNC, "make"));
   std::array<char, kStoreFileBytes> block{};
   const StoredMark stored = Encode(mark);
   std::memcpy(block.data(), &stored, sizeof(stored));
   std::array<iovec, 1> pieces{Piece(block.data(), block.size())};
-  absl::Status status = file->Write(pieces, 0);
-  if (status.ok()) status = file->Sync();
-  if (status.ok()) status = file->Rename(StoreFilePath(folder));
-  if (status.ok()) status = SyncFolder(folder);
-  if (!status.ok()) return status;
-  return StoreFile(*std::move(file), mark);
+  CALIBD_RETURN_IF_ERROR(file.Write(pieces, 0));
+  CALIBD_RETURN_IF_ERROR(file.Sync());
+  CALIBD_RETURN_IF_ERROR(file.Rename(StoreFilePath(folder)));
+  CALIBD_RETURN_IF_ERROR(SyncFolder(folder));
+  return StoreFile(std::move(file), mark);
 }
 
 absl::Status StoreFile::Write(const StoreMark& mark, bool durable) {
   const StoredMark stored = Encode(mark);
   std::array<iovec, 1> pieces{Piece(&stored, sizeof(stored))};
-  absl::Status status = file_.Write(pieces, 0);
-  if (status.ok() && durable) status = file_.SyncData();
-  if (status.ok()) mark_ = mark;
-  return status;
+  CALIBD_RETURN_IF_ERROR(file_.Write(pieces, 0));
+  if (durable) CALIBD_RETURN_IF_ERROR(file_.SyncData());
+  mark_ = mark;
+  return absl::OkStatus();
 }
 
 }  // namespace calibd::server

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/store/local/file.h"
 #include "server/xxh3.h"
@@ -214,12 +215,12 @@ absl::Status CheckSum(Table table, const TableSum& expected, const TableSum& rea
 absl::StatusOr<CheckedRows> CheckedRows::Select(const Database& database, Table table,
                                                 std::string_view rest) {
   const TableInfo& info = InfoOf(table);
-  absl::StatusOr<Statement> statement = Statement::Prepare(
-      database,
-      absl::StrCat("SELECT ", info.columns, ", checksum FROM ", info.name, " ", std::string(rest))
-          .c_str());
-  if (!statement.ok()) return statement.status();
-  return CheckedRows(table, *std::move(statement));
+  CALIBD_ASSIGN_OR_RETURN(
+      Statement statement,
+      Statement::Prepare(database, absl::StrCat("SELECT ", info.columns, ", checksum FROM ",
+                                                info.name, " ", std::string(rest))
+                                       .c_str()));
+  return CheckedRows(table, std::move(statement));
 }
 
 absl::StatusOr<bool> CheckedRows::Next() {
@@ -242,25 +243,26 @@ absl::StatusOr<TableWriter> TableWriter::Prepare(const Database& database, Table
   const TableInfo& info = InfoOf(table);
   std::string parameters = "?1";
   for (std::size_t i = 2; i <= info.column_count + 1; ++i) absl::StrAppend(&parameters, ", ?", i);
-  absl::StatusOr<Statement> insert =
+  CALIBD_ASSIGN_OR_RETURN(
+      Statement insert,
       Statement::Prepare(database, absl::StrCat("INSERT INTO ", info.name, " (", info.columns,
                                                 ", checksum) VALUES (", parameters, ")")
-                                       .c_str());
-  if (!insert.ok()) return insert.status();
-  absl::StatusOr<Statement> remove = Statement::Prepare(
-      database,
-      absl::StrCat("DELETE FROM ", info.name, " WHERE ", info.key, " RETURNING checksum").c_str());
-  if (!remove.ok()) return remove.status();
-  return TableWriter(table, sum, *std::move(insert), *std::move(remove));
+                                       .c_str()));
+  CALIBD_ASSIGN_OR_RETURN(
+      Statement remove,
+      Statement::Prepare(database, absl::StrCat("DELETE FROM ", info.name, " WHERE ", info.key,
+                                                " RETURNING checksum")
+                                       .c_str()));
+  return TableWriter(table, sum, std::move(insert), std::move(remove));
 }
 
 absl::Status TableWriter::Insert(std::span<const ColumnValue> values) {
   const std::uint64_t checksum = RowChecksum(table_, values);
   int index = 0;
   for (const ColumnValue& value : values) insert_.Bind(++index, value);
-  absl::Status status = insert_.Bind(++index, static_cast<std::int64_t>(checksum)).Run();
-  if (status.ok() && sum_ != nullptr) sum_->Add(checksum);
-  return status;
+  CALIBD_RETURN_IF_ERROR(insert_.Bind(++index, static_cast<std::int64_t>(checksum)).Run());
+  if (sum_ != nullptr) sum_->Add(checksum);
+  return absl::OkStatus();
 }
 
 absl::Status TableWriter::Put(std::span<const ColumnValue> values) {
@@ -268,8 +270,8 @@ absl::Status TableWriter::Put(std::span<const ColumnValue> values) {
   for (const ColumnValue& value : values.first(InfoOf(table_).key_columns)) {
     remove_.Bind(++index, value);
   }
-  absl::Status status = RunDelete(remove_);
-  return status.ok() ? Insert(values) : status;
+  CALIBD_RETURN_IF_ERROR(RunDelete(remove_));
+  return Insert(values);
 }
 
 absl::Status TableWriter::Delete(std::initializer_list<ColumnValue> key) {

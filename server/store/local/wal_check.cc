@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/status_macros.h"
 #include "server/store/local/file.h"
 
 namespace calibd::server {
@@ -102,19 +103,18 @@ absl::StatusOr<WalContents> ReadWalFrames(const File& file, const WalHeader& hea
   bool commit_after_damage = false;
   std::uint64_t first_invalid = 0;
   for (std::uint64_t offset = kWalHeaderBytes;; offset += data.size()) {
-    const absl::StatusOr<std::size_t> read = file.Read(data.data(), data.size(), offset);
-    if (!read.ok()) return read.status();
-    if (*read < kWalFrameHeaderBytes) return contents;
+    CALIBD_ASSIGN_OR_RETURN(const std::size_t read, file.Read(data.data(), data.size(), offset));
+    if (read < kWalFrameHeaderBytes) return contents;
     const WalFrame frame = WalFrame::Parse(data);
     const bool current = frame.salts == header.salts;
     const WalPair continued = AddToChecksum(
         AddToChecksum(valid ? checksum : previous, std::span(data).first(8), header.big_endian),
         std::span(data).subspan(kWalFrameHeaderBytes), header.big_endian);
-    const bool continues = *read == data.size() && frame.checksum == continued;
+    const bool continues = read == data.size() && frame.checksum == continued;
     previous = frame.checksum;
     if (valid) {
       checksum = continued;
-      valid = *read == data.size() && current && frame.page != 0 && frame.checksum == checksum;
+      valid = read == data.size() && current && frame.page != 0 && frame.checksum == checksum;
       first_invalid = offset;
     }
     if (valid && frame.commits()) {
@@ -140,12 +140,10 @@ absl::StatusOr<WalContents> ReadWal(const std::string& path) {
   if (access(wal.c_str(), F_OK) != 0 && errno == ENOENT) {
     return WalContents{};
   }
-  const absl::StatusOr<File> file = File::Open(wal, O_RDONLY, "read");
-  if (!file.ok()) return file.status();
+  CALIBD_ASSIGN_OR_RETURN(const File file, File::Open(wal, O_RDONLY, "read"));
   std::string data(kWalHeaderBytes + 1, '\0');
-  const absl::StatusOr<std::size_t> read = file->Read(data.data(), data.size(), 0);
-  if (!read.ok()) return read.status();
-  if (*read <= kWalHeaderBytes) {
+  CALIBD_ASSIGN_OR_RETURN(const std::size_t read, file.Read(data.data(), data.size(), 0));
+  if (read <= kWalHeaderBytes) {
     // No frame was ever written: the header is synced before the first frame.
     return WalContents{};
   }
@@ -153,7 +151,7 @@ absl::StatusOr<WalContents> ReadWal(const std::string& path) {
   if (!header.Parse(std::span(data).first(kWalHeaderBytes))) {
     return DamageError(wal, "has a damaged header");
   }
-  return ReadWalFrames(*file, header);
+  return ReadWalFrames(file, header);
 }
 
 }  // namespace calibd::server
