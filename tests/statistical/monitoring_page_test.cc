@@ -314,7 +314,8 @@ TEST(MonitoringPageTest, ViolatedAssumptionsRaiseFalseAlarmsAsOftenAsThePageSays
   check("one prediction in ten counts twice", kDefaultTolerance,
         [&](int i) { return twice(i, 10); });
   check("all predictions count twice", kDefaultTolerance, [&](int i) { return twice(i, 1); });
-  check("blocks of 20 labels share their chance", kDefaultTolerance, shared_noise);
+  check("the labels in each block of 20 are drawn with the same random number", kDefaultTolerance,
+        shared_noise);
   check("one label in 100 is wrong", kDefaultTolerance, wrong_labels);
   check("probabilities rounded to 2 decimals", kDefaultTolerance,
         [&](int i) { return rounded(i, 2); });
