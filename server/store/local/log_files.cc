@@ -356,8 +356,8 @@ absl::Status LogFiles::FinishCompaction() {
     Failpoint("compact");
   }
   // If the names of the replaced files came back after a power cut, these must not have been
-  // reused.
-  if (status.ok() && !replaced.empty()) status = SyncFolder(folder_);
+  // reused: one of them may be log.spare now, even if another could not be removed.
+  if (!replaced.empty()) status.Update(SyncFolder(folder_));
   return status;
 }
 

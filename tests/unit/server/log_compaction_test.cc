@@ -13,7 +13,6 @@
 #include <map>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -201,75 +200,128 @@ TEST_F(LogCompactionTest, SmallSegmentsDoNotAccumulate) {
   ExpectNeededAreRead();
 }
 
-// Any order of writes, releases, steps, holds and starts.
-TEST_F(LogCompactionTest, NoNeededBatchIsEverLost) {
-  std::mt19937 random(3);
-  std::set<std::int64_t> released;
-  Batches all;
-  int compacted = 0;
+// Random writes, releases, steps, views and starts.
+class RandomLogTest : public LogCompactionTest, public ::testing::WithParamInterface<unsigned> {
+ protected:
+  // True in one of n cases.
+  bool OneIn(unsigned n) { return random_() % n == 0; }
+
+  void WriteSome() {
+    std::vector<std::string> batches;
+    for (std::size_t j = 0; j <= random_() % 3; ++j) {
+      batches.push_back(std::to_string(random_()) + std::string(random_() % 2500, 'x'));
+    }
+    Write(batches);
+    all_.insert(needed_.begin(), needed_.end());
+  }
+  void ReleaseSome() {
+    std::vector<std::int64_t> log_ids;
+    for (const auto& [log_id, data] : needed_) {
+      if (OneIn(10)) log_ids.push_back(log_id);
+    }
+    Release(log_ids);
+    released_.insert(released_.end(), log_ids.begin(), log_ids.end());
+  }
+  // The model is as after a start: it finds out again what is not needed.
+  void Restart() {
+    held_.reset();
+    Open();
+    for (const auto& [log_id, data] : read_) ASSERT_EQ(data, all_[log_id]);
+    ExpectNeededAreRead();
+    log_->MarkUnneeded(released_);
+  }
+
+  struct View {
+    std::vector<LogFiles::Extent> extents;
+    Batches needed;
+  };
+  void Hold() {
+    log_->Hold();
+    held_ = View{.extents = log_->extents(), .needed = needed_};
+  }
+  // It shows what was needed when the files were held.
+  void ReadView() {
+    Batches copy;
+    for (const LogFiles::Extent& extent : held_->extents) {
+      const absl::Status status =
+          LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool needed) {
+            EXPECT_EQ(needed, held_->needed.contains(batch.log_id)) << batch.log_id;
+            if (needed) copy[batch.log_id] = std::string(batch.data);
+            return absl::OkStatus();
+          });
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    ASSERT_EQ(copy, held_->needed);
+    held_.reset();
+    log_->Release();
+  }
+
+  // After some steps the power fails before the removal of files is durable: any of them may be
+  // there again.
+  void RetireStep() {
+    if (!log_->RetirementDue()) return;
+    std::map<std::int64_t, std::string> files;
+    const bool power_cut = OneIn(8);
+    if (power_cut) {
+      for (const auto& [log_id, compacted] : Segments()) files[log_id] = BytesOf(PathOf(log_id));
+    }
+    if (log_->OldestIsUnneeded()) {
+      first_log_id_ = log_->first_log_id_after_oldest();
+      ASSERT_TRUE(log_->RemoveOldest().ok());
+    } else {
+      ++compactions_;
+      ASSERT_TRUE(log_->Compact().ok());
+    }
+    if (!power_cut) return;
+    for (const auto& [log_id, bytes] : files) {
+      if (std::filesystem::exists(PathOf(log_id)) || OneIn(2)) continue;
+      WriteFile(PathOf(log_id), bytes);
+      ++reappeared_;
+    }
+    Restart();
+  }
+
+  std::mt19937 random_{GetParam()};
+  // Every batch that was written, and the ids of those that were released.
+  Batches all_;
+  std::vector<std::int64_t> released_;
+  std::optional<View> held_;
+  int compactions_ = 0;
+  int reappeared_ = 0;
+};
+
+TEST_P(RandomLogTest, NoNeededBatchIsEverLost) {
   Open();
-  for (int i = 0; i < 4000; ++i) {
-    switch (random() % 8) {
+  for (int i = 0; i < 3000 && !HasFatalFailure(); ++i) {
+    switch (random_() % 8) {
       case 0:
       case 1:
-      case 2: {
-        std::vector<std::string> batches;
-        for (std::size_t j = 0; j <= random() % 3; ++j) {
-          batches.push_back(std::to_string(random()) + std::string(random() % 2500, 'x'));
-        }
-        Write(batches);
-        all.insert(needed_.begin(), needed_.end());
+      case 2:
+        WriteSome();
         break;
-      }
-      case 3: {
-        std::vector<std::int64_t> log_ids;
-        for (const auto& [log_id, data] : needed_) {
-          if (random() % 10 == 0) log_ids.push_back(log_id);
-        }
-        Release(log_ids);
-        released.insert(log_ids.begin(), log_ids.end());
+      case 3:
+        ReleaseSome();
         break;
-      }
-      case 4: {
-        // Held by a backup: it reads all needed batches.
-        log_->Hold();
-        Batches copy;
-        for (const LogFiles::Extent& extent : log_->extents()) {
-          const absl::Status status =
-              LogFiles::ReadExtent(extent, [&](const StoredBatch& batch, bool needed) {
-                EXPECT_EQ(needed, needed_.contains(batch.log_id)) << batch.log_id;
-                if (needed) copy[batch.log_id] = std::string(batch.data);
-                return absl::OkStatus();
-              });
-          ASSERT_TRUE(status.ok()) << status;
+      case 4:
+        if (!held_.has_value()) {
+          if (OneIn(4)) Hold();
+        } else {
+          ASSERT_FALSE(log_->RetirementDue());
+          ReadView();
         }
-        ASSERT_EQ(copy, needed_);
-        ASSERT_FALSE(log_->RetirementDue());
-        log_->Release();
         break;
-      }
       case 5:
-        if (random() % 5 == 0) {
-          Open();
-          for (const auto& [log_id, data] : read_) ASSERT_EQ(data, all[log_id]);
-          ExpectNeededAreRead();
-          log_->MarkUnneeded(std::vector<std::int64_t>(released.begin(), released.end()));
-        }
+        if (OneIn(10)) Restart();
         break;
       default:
-        if (log_->RetirementDue()) {
-          compacted += log_->OldestIsUnneeded() ? 0 : 1;
-          if (log_->OldestIsUnneeded()) {
-            first_log_id_ = log_->first_log_id_after_oldest();
-            ASSERT_TRUE(log_->RemoveOldest().ok());
-          } else {
-            ASSERT_TRUE(log_->Compact().ok());
-          }
-        }
+        RetireStep();
     }
   }
-  EXPECT_GT(compacted, 50);
+  EXPECT_GT(compactions_, 50);
+  EXPECT_GT(reappeared_, 10);
 }
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomLogTest, ::testing::Range(1U, 4U));
 
 TEST_F(LogCompactionTest, AStepIsBoundedAndWritesMayComeBetween) {
   segment_bytes_ = std::uint64_t{4} << 20;
