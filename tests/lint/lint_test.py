@@ -91,7 +91,6 @@ class LayeringTest(unittest.TestCase):
         self.check("client/cpp/src/client.cc", '#include "calibd/core/skce.h"', 1)
         self.check("client/cpp/src/client.cc", '#include "server/state/model_state.h"', 1)
         self.check("client/cpp/src/client.cc", '#include "calibd/v1/model_service.grpc.pb.h"', 0)
-        self.check("client/cpp/src/client.cc", '#include "calibd/core/status_macros.h"', 0)
 
     def test_command_line_may_use_core_but_not_the_server(self):
         self.check("client/cli/evaluate.cc", '#include "calibd/core/skce.h"', 0)

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "backoff.h"
 #include "backup_file.h"
-#include "calibd/core/status_macros.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
@@ -103,10 +102,11 @@ struct Client::Impl {
   template <typename Response, typename Call>
   absl::StatusOr<Response> Unary(const Call& call) const {
     Response response;
-    CALIBD_RETURN_IF_ERROR(Retry(options.call_timeout, options.stop,
-                                 [&](grpc::ClientContext& context, int /*attempt*/) {
-                                   return FromGrpcStatus(call(&context, &response));
-                                 }));
+    absl::Status status = Retry(options.call_timeout, options.stop,
+                                [&](grpc::ClientContext& context, int /*attempt*/) {
+                                  return FromGrpcStatus(call(&context, &response));
+                                });
+    if (!status.ok()) return status;
     return response;
   }
 
@@ -116,12 +116,13 @@ struct Client::Impl {
   absl::Status ReadPages(const char* of, Request& request, const Call& call,
                          const Take& take) const {
     do {
-      CALIBD_ASSIGN_OR_RETURN(Response page, Unary<Response>(call));
-      if (!page.next_page_token().empty() && page.next_page_token() == request.page_token()) {
+      absl::StatusOr<Response> page = Unary<Response>(call);
+      if (!page.ok()) return page.status();
+      if (!page->next_page_token().empty() && page->next_page_token() == request.page_token()) {
         return absl::InternalError(absl::StrCat("the server repeated a page of ", of));
       }
-      request.set_page_token(page.next_page_token());
-      take(page);
+      request.set_page_token(page->next_page_token());
+      take(*page);
     } while (!request.page_token().empty());
     return absl::OkStatus();
   }
@@ -132,19 +133,20 @@ struct Client::Impl {
                               const Take& take) const {
     std::optional<Result> result;
     Progress progress(call_options);
-    const auto attempt = [&](grpc::ClientContext& context, int /*attempt*/) {
-      const auto reader = start(&context);
-      Response response;
-      while (reader->Read(&response)) {
-        if (response.has_progress()) {
-          progress.Tell(response.progress().fraction());
-        } else {
-          result = std::move(*take(response));
-        }
-      }
-      return FromGrpcStatus(reader->Finish());
-    };
-    CALIBD_RETURN_IF_ERROR(Retry(call_options.timeout, call_options.stop, attempt));
+    absl::Status status = Retry(call_options.timeout, call_options.stop,
+                                [&](grpc::ClientContext& context, int /*attempt*/) {
+                                  const auto reader = start(&context);
+                                  Response response;
+                                  while (reader->Read(&response)) {
+                                    if (response.has_progress()) {
+                                      progress.Tell(response.progress().fraction());
+                                    } else {
+                                      result = std::move(*take(response));
+                                    }
+                                  }
+                                  return FromGrpcStatus(reader->Finish());
+                                });
+    if (!status.ok()) return status;
     // gRPC may report a broken message as a clean end of the stream.
     if (!result.has_value()) {
       return absl::DataLossError("the server ended the call without a result");
@@ -192,33 +194,32 @@ Client::~Client() = default;
 absl::StatusOr<v1::Model> Client::CreateModel(const v1::Model& model) {
   v1::CreateModelRequest request;
   *request.mutable_model() = model;
-  CALIBD_ASSIGN_OR_RETURN(auto response,
-                          impl_->Unary<v1::CreateModelResponse>([&](auto* context, auto* out) {
-                            return impl_->models->CreateModel(context, request, out);
-                          }));
-  return std::move(*response.mutable_model());
+  auto response = impl_->Unary<v1::CreateModelResponse>(
+      [&](auto* context, auto* out) { return impl_->models->CreateModel(context, request, out); });
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_model());
 }
 
 absl::StatusOr<v1::Model> Client::GetModel(std::string_view name) {
   v1::GetModelRequest request;
   request.set_name(std::string(name));
-  CALIBD_ASSIGN_OR_RETURN(auto response,
-                          impl_->Unary<v1::GetModelResponse>([&](auto* context, auto* out) {
-                            return impl_->models->GetModel(context, request, out);
-                          }));
-  return std::move(*response.mutable_model());
+  auto response = impl_->Unary<v1::GetModelResponse>(
+      [&](auto* context, auto* out) { return impl_->models->GetModel(context, request, out); });
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_model());
 }
 
 absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
   std::vector<v1::Model> models;
   v1::ListModelsRequest request;
   request.set_page_size(kModelsPerPage);
-  CALIBD_RETURN_IF_ERROR(impl_->ReadPages<v1::ListModelsResponse>(
+  absl::Status status = impl_->ReadPages<v1::ListModelsResponse>(
       "models", request,
       [&](auto* context, auto* out) { return impl_->models->ListModels(context, request, out); },
       [&](v1::ListModelsResponse& page) {
         for (v1::Model& model : *page.mutable_models()) models.push_back(std::move(model));
-      }));
+      });
+  if (!status.ok()) return status;
   return models;
 }
 
@@ -248,13 +249,14 @@ absl::StatusOr<v1::ListVerdictsResponse> Client::ListVerdicts(double false_disco
   v1::ListVerdictsRequest request;
   request.set_page_size(kVerdictsPerPage);
   request.set_false_discovery_rate(false_discovery_rate);
-  CALIBD_RETURN_IF_ERROR(impl_->ReadPages<v1::ListVerdictsResponse>(
+  absl::Status status = impl_->ReadPages<v1::ListVerdictsResponse>(
       "verdicts", request,
       [&](auto* context, auto* out) {
         return impl_->calibration->ListVerdicts(context, request, out);
       },
       // MergeFrom appends the models; the counts are those of the newest page.
-      [&](const v1::ListVerdictsResponse& page) { all.MergeFrom(page); }));
+      [&](const v1::ListVerdictsResponse& page) { all.MergeFrom(page); });
+  if (!status.ok()) return status;
   all.clear_next_page_token();
   return all;
 }
@@ -265,11 +267,11 @@ absl::StatusOr<v1::Alarm> Client::AcknowledgeAlarm(std::string_view name, std::i
   request.set_model(std::string(name));
   request.set_alarm_id(alarm_id);
   request.set_note(std::string(note));
-  CALIBD_ASSIGN_OR_RETURN(auto response,
-                          impl_->Unary<v1::AcknowledgeAlarmResponse>([&](auto* context, auto* out) {
-                            return impl_->calibration->AcknowledgeAlarm(context, request, out);
-                          }));
-  return std::move(*response.mutable_alarm());
+  auto response = impl_->Unary<v1::AcknowledgeAlarmResponse>([&](auto* context, auto* out) {
+    return impl_->calibration->AcknowledgeAlarm(context, request, out);
+  });
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_alarm());
 }
 
 absl::Status Client::Watch(
@@ -317,7 +319,7 @@ absl::StatusOr<v1::GetHistoryResponse> Client::GetHistory(const v1::GetHistoryRe
   page_request.clear_page_size();
   page_request.clear_page_token();
   v1::GetHistoryResponse history;
-  CALIBD_RETURN_IF_ERROR(impl_->ReadPages<v1::GetHistoryResponse>(
+  absl::Status status = impl_->ReadPages<v1::GetHistoryResponse>(
       "the history", page_request,
       [&](auto* context, auto* out) {
         return impl_->calibration->GetHistory(context, page_request, out);
@@ -327,7 +329,8 @@ absl::StatusOr<v1::GetHistoryResponse> Client::GetHistory(const v1::GetHistoryRe
           *history.add_buckets() = std::move(bucket);
         }
         if (page.has_total()) *history.mutable_total() = std::move(*page.mutable_total());
-      }));
+      });
+  if (!status.ok()) return status;
   return history;
 }
 
@@ -347,11 +350,12 @@ absl::StatusOr<v1::Evaluation> Client::Evaluate(const v1::EvaluateRequest& reque
 
 absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
                                             const LongCallOptions& options) {
-  CALIBD_ASSIGN_OR_RETURN(const auto created, BackupFile::Create(path));
-  BackupFile& file = *created;
+  const auto created = BackupFile::Create(path);
+  if (!created.ok()) return created.status();
+  BackupFile& file = **created;
   Progress progress(options);
   const auto attempt = [&](grpc::ClientContext& context, int /*attempt*/) {
-    CALIBD_RETURN_IF_ERROR(file.Begin());
+    if (absl::Status begun = file.Begin(); !begun.ok()) return begun;
     const auto reader = impl_->store->Backup(&context, v1::BackupRequest());
     v1::BackupResponse response;
     absl::Status written;
@@ -368,7 +372,9 @@ absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
     absl::Status called = FromGrpcStatus(reader->Finish());
     return written.ok() ? called : written;
   };
-  CALIBD_RETURN_IF_ERROR(impl_->Retry(options.timeout, options.stop, attempt));
+  if (absl::Status status = impl_->Retry(options.timeout, options.stop, attempt); !status.ok()) {
+    return status;
+  }
   return file.Keep();
 }
 

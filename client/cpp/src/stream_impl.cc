@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "backoff.h"
-#include "calibd/core/status_macros.h"
 #include "row_check.h"
 #include "status_conversion.h"
 
@@ -101,7 +100,7 @@ StreamImpl::StreamImpl(std::shared_ptr<v1::IngestService::Stub> stub, std::strin
 absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
     std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
     std::chrono::milliseconds open_timeout, const std::stop_token& stop) {
-  CALIBD_RETURN_IF_ERROR(CheckOptions(options));
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   if (options.producer_id.empty()) options.producer_id = RandomProducerId();
   std::unique_ptr<StreamImpl> impl(
       new StreamImpl(std::move(stub), std::move(model), std::move(options)));
@@ -116,8 +115,9 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
     return absl::DeadlineExceededError(
         absl::StrCat("the server did not open the stream within ", open_timeout.count(), " ms"));
   }
-  CALIBD_ASSIGN_OR_RETURN(impl->builder_,
-                          BatchBuilder::Create(*impl->opened_, impl->options_.max_rows_per_batch));
+  auto builder = BatchBuilder::Create(*impl->opened_, impl->options_.max_rows_per_batch);
+  if (!builder.ok()) return builder.status();
+  impl->builder_ = *std::move(builder);
   impl->class_count_ = static_cast<std::size_t>(impl->opened_->class_count());
   impl->row_sum_tolerance_ = impl->opened_->row_sum_tolerance();
   lock.unlock();
@@ -170,7 +170,7 @@ template <typename T>
 absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values,
                                   std::span<const std::string> ids,
                                   std::span<const std::int32_t> labels) {
-  CALIBD_RETURN_IF_ERROR(CheckOpen());
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   const std::size_t n = values.size() / class_count_;
   const auto row = [&](std::size_t i) {
     PredictionRow<T> result{kind, values.subspan(i * class_count_, class_count_), {}, group_, {}};
@@ -193,8 +193,8 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
   for (std::size_t i = 0; i < n; ++i, ++row_number) {
     if (invalid.flags[i]) {
       builder_->AddDropped();
-    } else {
-      CALIBD_RETURN_IF_ERROR(Add(row(i), row_number));
+    } else if (absl::Status status = Add(row(i), row_number); !status.ok()) {
+      return status;
     }
   }
   const Lock lock(mutex_);
@@ -235,7 +235,7 @@ absl::Status StreamImpl::SetGroup(std::string_view value) {
 
 absl::Status StreamImpl::Label(std::span<const std::string> ids,
                                std::span<const std::int32_t> labels) {
-  CALIBD_RETURN_IF_ERROR(CheckOpen());
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
   if (ids.size() != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(ids.size(), " ids and ", labels.size(),
                                                    " labels, expected a label for each id"));
@@ -253,7 +253,7 @@ absl::Status StreamImpl::Label(std::span<const std::string> ids,
   if (invalid.count > 0 && options_.invalid_rows == InvalidRows::kReject) return invalid.status;
   for (std::size_t i = 0; i < ids.size(); ++i, ++number) {
     if (invalid.flags[i]) continue;
-    CALIBD_RETURN_IF_ERROR(Add(LabelRow{ids[i], labels[i]}, number));
+    if (absl::Status status = Add(LabelRow{ids[i], labels[i]}, number); !status.ok()) return status;
   }
   const Lock lock(mutex_);
   counts_.labels.labels = number;
@@ -265,7 +265,9 @@ template <typename Row>
 absl::Status StreamImpl::Add(const Row& row, std::int64_t row_number) {
   // A batch is sent when the next row needs room, not when it is full. The last batch is therefore
   // still here and can carry the count of dropped rows.
-  if (builder_->NeedsNewBatch(row)) CALIBD_RETURN_IF_ERROR(PushBatch());
+  if (builder_->NeedsNewBatch(row)) {
+    if (absl::Status status = PushBatch(); !status.ok()) return status;
+  }
   builder_->Add(row, row_number);
   return absl::OkStatus();
 }
@@ -294,7 +296,9 @@ absl::Status StreamImpl::WaitFor(Lock& lock, const Done& done) {
 
 absl::Status StreamImpl::PushBatch() {
   Lock lock(mutex_);
-  CALIBD_RETURN_IF_ERROR(WaitFor(lock, [&] { return !window_->full(); }));
+  if (absl::Status status = WaitFor(lock, [&] { return !window_->full(); }); !status.ok()) {
+    return status;
+  }
   if (window_->empty()) last_progress_ = Clock::now();
   OutgoingBatch batch = builder_->Take();
   counts_.reported_dropped_rows += batch.request.batch().observations().dropped_rows();
@@ -310,14 +314,14 @@ absl::Status StreamImpl::Flush() {
 }
 
 absl::StatusOr<StreamCounts> StreamImpl::Finish() {
-  CALIBD_RETURN_IF_ERROR(CheckOpen());
-  CALIBD_RETURN_IF_ERROR(Flush());
+  if (absl::Status status = CheckOpen(); !status.ok()) return status;
+  if (absl::Status status = Flush(); !status.ok()) return status;
   {
     Lock lock(mutex_);
     if (window_->empty()) last_progress_ = Clock::now();
     finishing_ = true;
     changed_.notify_all();
-    CALIBD_RETURN_IF_ERROR(WaitFor(lock, [&] { return finished_; }));
+    if (absl::Status status = WaitFor(lock, [&] { return finished_; }); !status.ok()) return status;
     // Both sides agree already; the status of the call is only waited for briefly.
     changed_.wait_for(lock, kClosingTime, [&] { return connection_ended_; });
     if (context_ != nullptr) context_->TryCancel();
@@ -428,7 +432,7 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
                                                         opened.class_count(), " classes, it had ",
                                                         opened_->class_count()));
     }
-    CALIBD_RETURN_IF_ERROR(window_->Reopen(opened.next_sequence()));
+    if (absl::Status status = window_->Reopen(opened.next_sequence()); !status.ok()) return status;
     // No progress yet: a server that breaks every connection must not block a caller forever.
     ++counts_.reconnects;
   }
@@ -501,26 +505,28 @@ absl::Status StreamImpl::Handle(const v1::StreamObservationsResponse& response) 
 }
 
 absl::Status StreamImpl::Settle(std::int64_t sequence) {
-  CALIBD_ASSIGN_OR_RETURN(const auto settled, window_->Acknowledge(sequence));
-  counts_.accepted_rows += settled.accepted_rows;
-  counts_.rejected_rows += settled.rejected_rows;
-  counts_.labels.accepted += settled.accepted_labels;
-  counts_.labels.rejected += settled.rejected_labels;
+  const auto settled = window_->Acknowledge(sequence);
+  if (!settled.ok()) return settled.status();
+  counts_.accepted_rows += settled->accepted_rows;
+  counts_.rejected_rows += settled->rejected_rows;
+  counts_.labels.accepted += settled->accepted_labels;
+  counts_.labels.rejected += settled->rejected_labels;
   return absl::OkStatus();
 }
 
 absl::Status StreamImpl::HandleRejected(const v1::StreamObservationsResponse::Rejected& message) {
-  CALIBD_ASSIGN_OR_RETURN(const auto batch, window_->Reject(message.sequence()));
-  if (batch == nullptr) return absl::OkStatus();
-  const std::vector<std::int64_t>& row_numbers = batch->row_numbers;
+  const auto batch = window_->Reject(message.sequence());
+  if (!batch.ok()) return batch.status();
+  if (*batch == nullptr) return absl::OkStatus();
+  const std::vector<std::int64_t>& row_numbers = (*batch)->row_numbers;
   ++counts_.rejected_batches;
   if (rejected_.size() >= kMaxKeptRejections) return absl::OkStatus();
   RejectedBatch& rejected = rejected_.emplace_back();
   rejected.sequence = message.sequence();
-  rejected.labels = batch->has_labels();
+  rejected.labels = (*batch)->has_labels();
   rejected.first_row = row_numbers.front();
   rejected.last_row = row_numbers.back();
-  rejected.row_count = batch->row_count();
+  rejected.row_count = (*batch)->row_count();
   rejected.status = FromRpcStatus(message.status());
   for (const auto& violation : FieldViolations(rejected.status)) {
     RowError& error = rejected.errors.emplace_back();
@@ -536,7 +542,7 @@ absl::Status StreamImpl::HandleRejected(const v1::StreamObservationsResponse::Re
 
 absl::Status StreamImpl::HandleFinished(const v1::StreamObservationsResponse::Finished& message) {
   // Finished settles what no acknowledgement has settled yet.
-  CALIBD_RETURN_IF_ERROR(Settle(message.last_sequence()));
+  if (absl::Status status = Settle(message.last_sequence()); !status.ok()) return status;
   const v1::LabelCounts& labels = message.labels();
   const std::int64_t rows = message.accepted_rows() + message.duplicate_rows() +
                             message.rejected_rows() + labels.matched() + labels.repeated() +
