@@ -1,5 +1,6 @@
 #include "server/rpc/grpc_endpoint.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
@@ -112,6 +113,9 @@ absl::StatusOr<std::unique_ptr<GrpcEndpoint>> GrpcEndpoint::Start(
   result->context_ = std::move(context);
   result->address_ = FormatAddress(listener.local_endpoint());
 
+  // This reference keeps gRPC's threads until the process ends. Without it, the end of the server
+  // would join them, and one of them polls for 10 s after a socket took no more bytes.
+  grpc_init();
   grpc::EnableDefaultHealthCheckService(true);
   // This reference makes the linker keep the library.
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

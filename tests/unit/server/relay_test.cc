@@ -1,5 +1,6 @@
 #include "server/net/relay.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
@@ -175,6 +176,13 @@ TEST_F(RelayTest, APeerThatIgnoresGoAwayDoesNotDelayTheEnd) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
   EXPECT_EQ(Closed(CloseReason::kDrained), 3);
   for (const int fd : peers) close(fd);
+}
+
+TEST_F(RelayTest, TheEndDoesNotWaitForTheThreadsOfGrpc) {
+  Start(8, 8);
+  endpoint_.reset();
+  // The shutdown of the library would join its threads, which may take 10 s.
+  EXPECT_NE(grpc_is_initialized(), 0);
 }
 
 }  // namespace
