@@ -57,7 +57,7 @@ absl::Status MemoryStore::EndTransaction(const Apply& apply) {
 }
 
 void MemoryStore::EraseReleased() {
-  for (const std::int64_t log_id : std::exchange(released_, {})) disk_->log_.erase(log_id);
+  for (const std::int64_t log_id : std::exchange(released_, {})) disk_->Release(log_id);
 }
 
 absl::Status MemoryStore::ReadLog(const server::VisitBatch& visit) {
@@ -130,7 +130,7 @@ void MemoryStore::ReleaseBatches(std::span<const std::int64_t> log_ids) {
 void MemoryStore::DropBatches(std::span<const std::int64_t> log_ids) {
   const std::lock_guard lock(disk_->mutex_);
   if (disk_->owner_ != owner_) return;
-  for (const std::int64_t log_id : log_ids) disk_->log_.erase(log_id);
+  for (const std::int64_t log_id : log_ids) disk_->Release(log_id);
 }
 
 absl::Status MemoryStore::ReadModels(

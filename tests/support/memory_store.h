@@ -2,6 +2,7 @@
 #define CALIBD_TESTS_SUPPORT_MEMORY_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,11 @@ namespace calibd::testing {
 // The contents of memory stores. It outlives them like a disk: a store that is opened on it finds
 // what earlier ones committed.
 class MemoryDisk {
+ public:
+  // keeps: whether a batch of the log stays on the disk although it is not needed.
+  explicit MemoryDisk(std::function<bool(std::int64_t log_id)> keeps = nullptr)
+      : keeps_(std::move(keeps)) {}
+
  private:
   friend class MemoryStore;
 
@@ -45,6 +51,12 @@ class MemoryDisk {
     std::map<server::HistorySeries, std::map<std::int64_t, std::string>> history;
   };
 
+  // Requires mutex_ to be held.
+  void Release(std::int64_t log_id) {
+    if (keeps_ == nullptr || !keeps_(log_id)) log_.erase(log_id);
+  }
+
+  const std::function<bool(std::int64_t)> keeps_;
   std::mutex mutex_;
   std::int64_t owner_ = 0;             // guarded by mutex_
   std::map<std::int64_t, Batch> log_;  // guarded by mutex_

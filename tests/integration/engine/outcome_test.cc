@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <memory>
+#include <optional>
+#include <random>
+
 #include "integration/engine/engine.h"
 #include "support/memory_store.h"
 #include "support/temporary_folder.h"
@@ -86,31 +91,38 @@ TEST_F(OutcomeTest, AFencedOwnerWritesNothingAndTheNextOneGoesOn) {
   EXPECT_EQ(taken->snapshot()->observations, 6);
 }
 
-// Predictions, labels, maturity, snapshots and restarts.
+// Predictions, labels, maturity, snapshots and restarts, on stores that delete unneeded batches in
+// the order of the log, at once, and some of them never.
 TEST(LogIdTest, GapsChangeNothing) {
   const TemporaryFolder folder;
-  const auto disk = std::make_shared<MemoryDisk>();
-  FakeClock clocks[2];
-  std::optional<Engine> engines[2];
+  const std::array disks{std::make_shared<MemoryDisk>(),
+                         std::make_shared<MemoryDisk>([](std::int64_t log_id) {
+                           return std::mt19937_64(static_cast<std::uint64_t>(log_id))() % 2 == 0;
+                         })};
+  std::array<FakeClock, 3> clocks;
+  std::array<std::optional<Engine>, 3> engines;
+  v1::Model declared = Declare("models/m", 4, seconds(10));
+  declared.set_window(500);
   for (int part = 0; part < 4; ++part) {
-    Engine::State states[2];
-    for (const std::size_t i : {0U, 1U}) {
+    std::array<Engine::State, 3> states;
+    for (std::size_t i = 0; i < engines.size(); ++i) {
       const Engine::Options options{.clock = clocks[i].clock(), .matures = false};
       engines[i].reset();
       if (i == 0) {
         engines[i].emplace(folder.path(), options);
       } else {
-        engines[i].emplace(std::make_unique<MemoryStore>(disk), options);
+        engines[i].emplace(std::make_unique<MemoryStore>(disks[i - 1]), options);
       }
       Engine& engine = *engines[i];
       if (part == 0) {
-        ASSERT_TRUE(engine.CreateModel(Declare("models/m", 4, seconds(10))).ok());
+        ASSERT_TRUE(engine.CreateModel(declared).ok());
       }
       const std::shared_ptr<Model> model = engine.Find("models/m");
       for (std::int64_t round = 0; round < 40; ++round) {
         const std::int64_t sequence = 3 * (40 * part + round);
         const auto seed = static_cast<std::uint64_t>(sequence);
-        const auto ids = MakeIds("id" + std::to_string(sequence), 20);
+        // Each id is used again after it was forgotten.
+        const auto ids = MakeIds("id" + std::to_string(round), 20);
         const auto submit = [&](std::int64_t more, server::LogRow row) {
           EXPECT_NE(
               engine.Submit(model, ProducerPosition{"p", 1, sequence + more}, std::move(row)).kind,
@@ -125,6 +137,7 @@ TEST(LogIdTest, GapsChangeNothing) {
       states[i] = engine.StateOf(model, {"p"});
     }
     EXPECT_TRUE(states[0] == states[1]) << part;
+    EXPECT_TRUE(states[0] == states[2]) << part;
     EXPECT_GT(states[0].window, 400U);
     EXPECT_GT(states[0].pending, 0U);
   }
