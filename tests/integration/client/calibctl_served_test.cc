@@ -234,12 +234,13 @@ TEST_F(CalibctlServedTest, ShowPrintsTheServersSummaryOfTheVerdict) {
     // The server and calibctl use the same words and rounding for a gap.
     for (const auto& alarm : shown.at("alarms")) {
       EXPECT_THAT(summary,
-                  HasSubstr("(" + convert::GapText(alarm.at("gap")) + " on average then)"));
+                  HasSubstr("(then " + convert::GapText(alarm.at("gap")) + " on average)"));
     }
     const nlohmann::json& direction = shown.at("verdict").at("direction");
     if (!direction.is_null()) {
-      EXPECT_THAT(text->output(),
-                  HasSubstr("\nDirection: " + convert::GapText(direction.at("gap")) + ", as "));
+      EXPECT_THAT(
+          text->output(),
+          HasSubstr("\nDirection: " + convert::GapText(direction.at("gap")) + ": the mean "));
     }
   }
 }
@@ -428,8 +429,8 @@ TEST_F(CalibctlServedTest, BackupAndVerifyPrintTheirResultInALine) {
   const auto verify = Run({"verify"});
   ASSERT_EQ(verify->exit_code(), 0) << verify->error();
   EXPECT_EQ(verify->output(),
-            "1 models, 0 producers, 0 snapshots, 0 batches of the log with 0 observations: all is "
-            "well\n");
+            "1 models, 0 producers, 0 snapshots, 0 batches of the log with 0 observations: no "
+            "problems\n");
 }
 
 }  // namespace

@@ -165,9 +165,9 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
       RunToEnd({"show", "m"}),
       AllOf(::testing::StartsWith("models/m: MISCALIBRATED since 20"),
             HasSubstr("; n = 600; SKCE +"), HasSubstr("\nEvidence: the e-value reached "),
-            HasSubstr("often one looks. It is "), HasSubstr("\n600 observations accepted, "),
-            HasSubstr("models/m: 2 alarms active\n"), HasSubstr("ONE look"),
-            Not(HasSubstr("proven"))));
+            HasSubstr("often one looks. The e-value is now "),
+            HasSubstr("\n600 observations accepted, "), HasSubstr("models/m: 2 alarms active\n"),
+            HasSubstr("ONE look"), Not(HasSubstr("proven"))));
   const auto json = Run({"show", "m", "--output", "json"});
   ASSERT_EQ(json->exit_code(), 0);
   EXPECT_EQ(json->json().at("verdict").at("status"), "miscalibrated");
@@ -179,19 +179,19 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   EXPECT_EQ(alarms->json().at("alarms").at(0).at("kind"), "drift");
   const auto evidence = Run({"acknowledge", "m", "1", "--note", "recalibrated"});
   ASSERT_EQ(evidence->exit_code(), 0) << evidence->error();
-  EXPECT_THAT(evidence->output(),
-              HasSubstr("models/m: alarm 1 (evidence) is acknowledged since 20"));
+  EXPECT_THAT(evidence->output(), HasSubstr("models/m: alarm 1 (evidence) was acknowledged at 20"));
   EXPECT_THAT(RunToEnd({"show", "m"}), ::testing::StartsWith("models/m: DRIFTED since 20"));
   // After the first acknowledgement, the note does not change.
   const auto again = Run({"acknowledge", "m", "1", "--note", "no", "--output", "json"});
   ASSERT_EQ(again->exit_code(), 0) << again->error();
   EXPECT_EQ(again->json().at("alarm").at("note"), "recalibrated");
-  EXPECT_THAT(RunToEnd({"acknowledge", "m", "2"}), HasSubstr("alarm 2 (drift) is acknowledged"));
+  EXPECT_THAT(RunToEnd({"acknowledge", "m", "2"}),
+              HasSubstr("alarm 2 (drift) was acknowledged at 20"));
   EXPECT_THAT(RunToEnd({"alarms", "m"}),
               AllOf(HasSubstr("no alarm active"), HasSubstr("alarm 1: recalibrated\n")));
   EXPECT_THAT(RunToEnd({"show", "m"}),
               AllOf(::testing::StartsWith("models/m: INSUFFICIENT DATA; n = 0\n"),
-                    HasSubstr("from number 601 on, when the watch restarted")));
+                    HasSubstr("since number 601, when the watch restarted")));
   const auto none = Run({"acknowledge", "m", "99"});
   EXPECT_EQ(none->exit_code(), 1);
   EXPECT_THAT(none->error(), HasSubstr("has no alarm 99"));
@@ -258,10 +258,12 @@ TEST(CalibctlListTest, ShowsTheVerdictsOfAllPages) {
   CalibctlRun table({"list", "--server", server.address(), "--false-discovery-rate", "0.1"});
   ASSERT_EQ(table.exit_code(), 0) << table.error();
   EXPECT_EQ(server.rate(), 0.1);
-  EXPECT_THAT(table.output(),
-              AllOf(HasSubstr("models/m0  MISCALIBRATED  10          +7.00"),
-                    HasSubstr("models/m2   NOT REJECTED  30          -1.00"),
-                    HasSubstr("e-BH over the 3 models with evidence rejects 1 (*): at most 10 %")));
+  EXPECT_THAT(
+      table.output(),
+      AllOf(HasSubstr("models/m0  MISCALIBRATED  10          +7.00"),
+            HasSubstr("models/m2   NOT REJECTED  30          -1.00"),
+            HasSubstr("e-BH over the 3 models with evidence rejects 1 (*): the expected share of "
+                      "calibrated models among them is at most 10 %")));
   CalibctlRun json({"list", "--server", server.address(), "--output", "json"});
   ASSERT_EQ(json.exit_code(), 0) << json.error();
   EXPECT_EQ(json.json().at("models").size(), 3u);

@@ -316,8 +316,8 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
               AllOf(HasSubstr("3 accepted, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),
                     HasSubstr("2 (50 %) unknown"),
                     HasSubstr("predicted class  accepted    pending  matured"),
-                    HasSubstr("\n0                    2  2 (100 %)        0"),
-                    HasSubstr("\n1                    1  1 (100 %)        0")));
+                    HasSubstr("\n0                       2  2 (100 %)        0"),
+                    HasSubstr("\n1                       1  1 (100 %)        0")));
 }
 
 TEST_F(DelayedLabelsTest, GroupsAreSentByTheSdkAndCalibctl) {
