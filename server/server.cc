@@ -147,9 +147,10 @@ struct Server::Parts {
                      recovery.models.load(), options.data_dir, recovery.batches.load(),
                      recovery.replayed_rows, recovery.seconds);
         clock.Begin(recovery.elapsed);
-        registry.FinishRestoring();
         commits.CheckRoomAtStart();
         WarnOfSmallDisk();
+        // From here on, calls write to the store.
+        registry.FinishRestoring();
         due_work = std::make_unique<DueWork>(registry, ingestor, commits, [this] {
           history.CheckNext();
           CheckFiles();
