@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -81,6 +82,20 @@ void Relay::BeginDrain() {
   for (const std::unique_ptr<RelayWorker>& worker : workers_) {
     boost::asio::post(worker->context(), [raw = worker.get()] { raw->BeginDrain(); });
   }
+}
+
+void Relay::AwaitDelivery(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::vector<std::future<void>> deliveries;
+  for (const std::unique_ptr<RelayWorker>& worker : workers_) {
+    std::promise<void> delivered;
+    deliveries.push_back(delivered.get_future());
+    boost::asio::post(worker->context(),
+                      [raw = worker.get(), delivered = std::move(delivered)]() mutable {
+                        raw->NotifyDelivered(std::move(delivered));
+                      });
+  }
+  for (const std::future<void>& delivery : deliveries) delivery.wait_until(deadline);
 }
 
 }  // namespace calibd::server

@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_NET_RELAY_H_
 
 #include <boost/asio/ip/tcp.hpp>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,9 @@ class Relay {
   // Begins the shutdown of the server: connections are closed as soon as they have no calls. Any
   // thread.
   void BeginDrain();
+  // After the server has closed all its sockets: waits until the clients have been sent its last
+  // bytes, but not longer than this.
+  void AwaitDelivery(std::chrono::milliseconds timeout);
 
  private:
   Http2Guard::Shared shared_;

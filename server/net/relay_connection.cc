@@ -97,6 +97,20 @@ void RelayWorker::BeginDrain() {
   ForEachConnection(&RelayConnection::BeginDrain);
 }
 
+void RelayWorker::NotifyDelivered(std::promise<void> delivered) {
+  delivered_ = std::move(delivered);
+  CheckDelivered();
+}
+
+void RelayWorker::CheckDelivered() {
+  const auto is_delivered = [](const auto& connection) { return connection->delivered(); };
+  if (delivered_.has_value() &&
+      std::all_of(connections_.begin(), connections_.end(), is_delivered)) {
+    delivered_->set_value();
+    delivered_.reset();
+  }
+}
+
 RelayConnection::RelayConnection(RelayWorker& worker, Http2Guard::Shared& shared,
                                  std::shared_ptr<PeerLimits> peer, Socket client)
     : worker_(worker),
@@ -295,6 +309,7 @@ void RelayConnection::Wait() {
           said_end_ = true;
           error_code ignored;
           client_.socket.shutdown(Socket::shutdown_send, ignored);
+          worker_.CheckDelivered();
         }
         // The client's bytes are read until it closes as well. Otherwise the system would reset the
         // connection, and the client might not receive the last bytes.
@@ -353,7 +368,10 @@ void RelayConnection::Destroy() {
   client_.socket.close(ignored);
   server_.socket.close(ignored);
   slot_.reset();
-  worker_.connections_.erase(shared_from_this());
+  RelayWorker& worker = worker_;
+  // May destroy this object.
+  worker.connections_.erase(shared_from_this());
+  worker.CheckDelivered();
 }
 
 }  // namespace calibd::server

@@ -6,7 +6,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstddef>
+#include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +38,9 @@ class RelayWorker {
   [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
 
   void BeginDrain();
+  // Once the server has closed all its sockets: fulfils the promise as soon as every client has
+  // been sent the last bytes.
+  void NotifyDelivered(std::promise<void> delivered);
 
  private:
   friend class RelayConnection;
@@ -46,6 +51,8 @@ class RelayWorker {
   void Run();
   void WaitForTick();
   void ForEachConnection(void (RelayConnection::*step)());
+  // Call it when a connection has been sent its last bytes, or is gone.
+  void CheckDelivered();
 
   boost::asio::io_context context_{1};
   boost::asio::steady_timer tick_{context_};
@@ -56,6 +63,7 @@ class RelayWorker {
   // Number of connections that wait for their client to close.
   std::size_t closing_ = 0;
   bool draining_ = false;
+  std::optional<std::promise<void>> delivered_;
   std::thread thread_;
 };
 
@@ -82,6 +90,8 @@ class RelayConnection : public std::enable_shared_from_this<RelayConnection> {
   void Evict();
   void BeginDrain();
   void Tick();
+  // True once the client has been sent the last bytes.
+  [[nodiscard]] bool delivered() const noexcept { return said_end_; }
 
  private:
   using Time = Http2Guard::Time;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <utility>
 
 #include "calibd/core/status_macros.h"
@@ -28,6 +29,9 @@ constexpr int kMinPingIntervalMs = 30 * 1000;
 constexpr int kMaxConnectionIdleMs = 10 * 60 * 1000;
 constexpr int kMaxConnectionAgeMs = 30 * 60 * 1000;
 constexpr int kMaxConnectionAgeGraceMs = 30 * 1000;
+// Time for the clients to be sent the last bytes at a stop: at least, and at most.
+constexpr std::chrono::milliseconds kLeastDelivery{100};
+constexpr std::chrono::milliseconds kMostDelivery{1000};
 // File descriptors for everything but connections: epoll, events, logs, listeners, and sockets that
 // wait for their client to close.
 constexpr std::int64_t kOtherDescriptors = 512;
@@ -180,6 +184,12 @@ void GrpcEndpoint::Shutdown(std::chrono::system_clock::time_point deadline) {
   StopListening();
   if (relay_ != nullptr) relay_->BeginDrain();
   server_->Shutdown(deadline);
+  if (relay_ != nullptr) {
+    // gRPC has written the ends of all calls, but the relay may not have passed them on yet.
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::system_clock::now());
+    relay_->AwaitDelivery(std::clamp(left, kLeastDelivery, kMostDelivery));
+  }
   relay_.reset();
   server_.reset();
 }

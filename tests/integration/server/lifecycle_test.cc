@@ -126,7 +126,7 @@ TEST(LifecycleTest, DrainAcknowledgesWhatWasAcceptedAndEndsInTime) {
   server->process().Signal(SIGTERM);
   const grpc::Status status = call.Await();
   EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE);
-  EXPECT_EQ(Reason(status), "DRAINING");
+  EXPECT_EQ(Reason(status), "DRAINING") << status.error_message();
   EXPECT_EQ(idle.Await().error_code(), grpc::UNAVAILABLE);
   EXPECT_EQ(server->WaitForExit(), 0) << server->process().Output();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
