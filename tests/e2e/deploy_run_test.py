@@ -65,7 +65,7 @@ class DeployRunTest(unittest.TestCase):
         output = ""
         for line in process.stdout:
             output += line
-            if line.startswith("Ctrl-C"):
+            if "Ctrl-C" in line:
                 break
         metrics = re.search(r"http://\S+/metrics", output)
         self.assertIsNotNone(metrics, output)
