@@ -39,6 +39,7 @@ class DeployRunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         for model in ("M1", "M2", "M3"):
             self.assertRegex(result.stdout, rf"(?m)^== {model}: ")
+        self.assertNotIn("is running", result.stdout)
 
     def test_once_takes_the_users_own_file(self):
         with tempfile.TemporaryDirectory() as folder:
