@@ -81,8 +81,7 @@ void CommitQueue::Call(Callback callback) {
 void CommitQueue::Fail(const absl::Status& status) {
   {
     const std::lock_guard lock(mutex_);
-    if (told_failure_) return;
-    told_failure_ = true;
+    if (!failure_.ok()) return;
     failure_ = status;
   }
   on_failure_(status);
@@ -99,8 +98,11 @@ void CommitQueue::Stop() {
     stopping_ = true;
   }
   changed_.notify_all();
-  if (storage_thread_.joinable()) storage_thread_.join();
-  if (failure_.ok()) HandleError(Guard([this] { return store_->Close(); }));
+  if (!storage_thread_.joinable()) return;
+  storage_thread_.join();
+  // A strand may still fail the store.
+  const bool has_failed = refusal() == Refusal::kEverything;
+  if (!has_failed) HandleError(Guard([this] { return store_->Close(); }));
 }
 
 void CommitQueue::Run() {

@@ -63,8 +63,8 @@ class Operation {
 // operation fails.
 class CommitQueue {
  public:
-  // store: nobody else may use it after the first operation. on_failure: called on the storage
-  // thread.
+  // store: nobody else may use it after the first operation. on_failure: called at most once, on
+  // the storage thread or on a strand.
   CommitQueue(std::unique_ptr<Store> store, std::function<void(const absl::Status&)> on_failure);
   // Calls Stop().
   ~CommitQueue();
@@ -156,8 +156,7 @@ class CommitQueue {
   // Guarded by mutex_: there is no room, see Refusal.
   bool log_full_ = false;
   bool catalog_full_ = false;
-  bool told_failure_ = false;  // guarded by mutex_
-  Statistics statistics_;      // guarded by mutex_; without queued and sizes
+  Statistics statistics_;  // guarded by mutex_; without queued and sizes
 
   // Used only on the storage thread: when it last checked whether a full store has room, and for
   // how many bytes; whether there is more upkeep to do at once.
