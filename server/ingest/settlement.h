@@ -13,7 +13,7 @@ struct Settlement {
   enum class Kind {
     // The batch was counted now and is visible to readers.
     kAccepted,
-    // The batch was settled before and is not counted again.
+    // The batch was settled before, so it changed nothing.
     kDuplicate,
     // The batch is invalid: it changed nothing but used up its number. status gives the reason.
     kRejected,

@@ -96,7 +96,7 @@ class ModelMonitor {
                                                        std::int64_t first_observation) const;
   // Keeps the groups of observations of the warm-up, which Begin counts. May throw like Add.
   void KeepWarmup(const GroupValues& groups, std::size_t rows);
-  // Begins the watch when the kernel is known. watch: null if there is none. warmup: the rows of
+  // Begins the watch when the kernel is known. watch: null if the kernel has no features. warmup: the rows of
   // KeepWarmup. May throw like Add.
   void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 

@@ -112,7 +112,7 @@ class StoreCatalog {
   [[nodiscard]] virtual absl::Status ReadHistory(const HistorySeries& series,
                                                  const HistoryRange& range,
                                                  const VisitHistory& visit) const = 0;
-  // Returns the first series that is greater than `after` and has a bucket; unset if there is none.
+  // Returns the first series that is greater than `after` and has a bucket, if one exists.
   [[nodiscard]] virtual absl::StatusOr<std::optional<HistorySeries>> NextHistory(
       const HistorySeries& after) const = 0;
 };

@@ -48,7 +48,7 @@ std::int64_t RowOfField(std::string_view field) {
 struct InvalidSet {
   std::vector<bool> flags;
   std::int64_t count = 0;
-  // InvalidArgument naming the first invalid rows; OK if there are none.
+  // InvalidArgument naming the first invalid rows; OK if all rows are valid.
   absl::Status status;
 };
 

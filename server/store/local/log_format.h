@@ -149,7 +149,7 @@ template <typename Structure>
                                      std::uint64_t end, std::int64_t least_log_id,
                                      std::int64_t most_log_id, std::string& frame);
 
-// The first batch id of the first frame that begins in [offset, size); unset if there is none.
+// Returns the first batch id of the first frame that begins in [offset, size), if one exists.
 [[nodiscard]] absl::StatusOr<std::optional<std::int64_t>> FindFrame(const File& file,
                                                                     std::uint64_t salt,
                                                                     std::uint64_t offset,

@@ -37,7 +37,7 @@ std::uintmax_t SizeOf(const std::string& path) {
   return error ? 0 : size;
 }
 
-// Returns the name of a segment in the folder; empty if there is none.
+// Returns the name of a segment in the folder, or an empty string if the folder has no segments.
 absl::StatusOr<std::string> FindSegment(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> names;

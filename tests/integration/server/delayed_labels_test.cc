@@ -361,7 +361,7 @@ TEST_F(DelayedLabelsTest, PredictionsThatMatureWhileTheServerIsDownCountAfterThe
   const auto answer = client_->GetCalibration(kModel);
   EXPECT_EQ(answer.observations(), 50);
   EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, labelled));
-  // And they are not counted again.
+  // A restart does not count them a second time.
   server_->Kill();
   Start();
   const auto after = client_->GetCalibration(kModel);

@@ -613,7 +613,7 @@ TEST_F(GroupsTest, ValuesStayWithPendingPredictions) {
   std::vector<std::string> values;
   for (int i = 0; i < 60; ++i) values.push_back(i % 3 == 0 ? "eu" : i % 3 == 1 ? "us" : "asia");
   ASSERT_TRUE(SendGrouped(set, values, "x").ok());
-  // Known predictions are not counted again, whatever their value.
+  // A prediction with a known id does not count a second time, whatever its group.
   ASSERT_TRUE(SendGrouped(set, {"mars"}, "x").ok());
   ASSERT_TRUE(WaitFor([&] { return Answer().observations() == 60; }));
   const v1::GetCalibrationResponse answer = Answer();

@@ -55,7 +55,7 @@ class Lives {
     over_ = true;
     changed_.notify_all();
   }
-  // Returns false if there is none after `life`.
+  // Returns false if `life` was the last one.
   bool WaitForLifeAfter(int& life) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return over_ || life_ > life; });

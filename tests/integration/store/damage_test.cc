@@ -51,7 +51,7 @@ struct Finding {
 };
 
 struct Comparison {
-  // The first answer that is neither the expected one nor DATA_LOSS; empty if there is none.
+  // The first answer that is neither the expected one nor DATA_LOSS, or empty if all are.
   std::string difference;
   std::size_t data_losses = 0;
   // A call was not answered because the server ended.

@@ -24,7 +24,7 @@ constexpr std::size_t kClasses = 100;
 constexpr std::size_t kRows = 1000;
 constexpr std::int64_t kBatches = 120;
 
-// Returns the number after `key` at the start of a line; -1 if there is none.
+// Returns the number after `key` at the start of a line, or -1 if no line has it.
 std::int64_t ValueOf(const std::string& key, const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
