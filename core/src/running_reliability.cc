@@ -5,7 +5,6 @@
 #include <numeric>
 #include <span>
 
-#include "calibd/core/binned_error.h"
 #include "row_scores.h"
 
 namespace calibd {
@@ -25,11 +24,11 @@ bool StandsOut(double deviation, double variance, std::size_t places) noexcept {
   return exponent >= std::log(2 * static_cast<double>(places) / kStandOutLevel);
 }
 
-double RunningReliability::Bin::Z() const noexcept {
+double BinnedReliability::Bin::Z() const noexcept {
   return Standardised(correct, confidence, variance);
 }
 
-bool RunningReliability::Bin::StandsOut(std::size_t places) const noexcept {
+bool BinnedReliability::Bin::StandsOut(std::size_t places) const noexcept {
   return count >= kLeastStandOut &&
          calibd::StandsOut(static_cast<double>(correct) - confidence, variance, places);
 }
@@ -44,11 +43,7 @@ void RunningReliability::Add(const PredictionBatch& batch) noexcept {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       // The sum of a row may exceed 1 by the tolerance, and so may a probability.
       const double c = std::min(scores.confidence[i], 1.0);
-      Bin& out = bins[UniformBinIndex(c, kReliabilityBinCount) - 1];
-      ++out.count;
-      out.correct += scores.predicted_class[i] == static_cast<double>(rows.labels[i]) ? 1 : 0;
-      out.confidence += c;
-      out.variance += c * (1 - c);
+      BinnedReliability::Add(c, scores.predicted_class[i] == static_cast<double>(rows.labels[i]));
       brier_sum += scores.brier[i];
       log_loss_sum += scores.log_loss[i];
     }
@@ -57,18 +52,23 @@ void RunningReliability::Add(const PredictionBatch& batch) noexcept {
   log_loss = log_loss_sum;
 }
 
-void RunningReliability::Merge(const RunningReliability& other) noexcept {
+void BinnedReliability::Merge(const BinnedReliability& other) noexcept {
   for (std::size_t b = 0; b < bins.size(); ++b) {
     bins[b].count += other.bins[b].count;
     bins[b].correct += other.bins[b].correct;
     bins[b].confidence += other.bins[b].confidence;
     bins[b].variance += other.bins[b].variance;
   }
+  square_sum += other.square_sum;
+}
+
+void RunningReliability::Merge(const RunningReliability& other) noexcept {
+  BinnedReliability::Merge(other);
   brier += other.brier;
   log_loss += other.log_loss;
 }
 
-RunningReliability::Bin RunningReliability::Total() const noexcept {
+BinnedReliability::Bin BinnedReliability::Total() const noexcept {
   Bin total;
   for (const Bin& bin : bins) {
     total.count += bin.count;
@@ -79,7 +79,7 @@ RunningReliability::Bin RunningReliability::Total() const noexcept {
   return total;
 }
 
-double RunningReliability::ExpectedCalibrationError() const noexcept {
+double BinnedReliability::ExpectedCalibrationError() const noexcept {
   double sum = 0;
   std::int64_t count = 0;
   for (const Bin& bin : bins) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibd/core/binned_error.h"
 #include "calibd/core/prediction_batch.h"
 
 namespace calibd {
@@ -27,16 +28,16 @@ inline constexpr std::int64_t kLeastStandOut = 10;
 // 1].
 [[nodiscard]] bool StandsOut(double deviation, double variance, std::size_t places) noexcept;
 
-// Scores and the reliability of the top label as sums over observations, which are additive: the
-// sums of two streams add up to those of the joint stream. The top label is the first of the most
-// probable classes; bins are of equal width over [0, 1], see TopLabelBins.
-struct RunningReliability {
+// Events by bins of their stated probability, as sums over observations, which are additive: the
+// sums of two streams add up to those of the joint stream. Bins are of equal width over [0, 1], see
+// UniformBinIndex.
+struct BinnedReliability {
   struct Bin {
     std::int64_t count = 0;
-    // Number of labels that equal the top label.
+    // Number of events that happened.
     std::int64_t correct = 0;
-    // For the top label's probability c: sum c and sum c (1 - c), which is the variance of
-    // `correct` if the model were calibrated.
+    // For the stated probability c: sum c and sum c (1 - c), which is the variance of `correct` if
+    // the model were calibrated.
     double confidence = 0;
     double variance = 0;
 
@@ -49,6 +50,35 @@ struct RunningReliability {
     friend bool operator==(const Bin&, const Bin&) = default;
   };
   std::array<Bin, kReliabilityBinCount> bins{};
+  // sum (c - r)^2 for r = 1 if the event happened, else 0: V of error_interval.h.
+  double square_sum = 0;
+
+  // stated: in [0, 1]. Returns the index in `bins`.
+  std::size_t Add(double stated, bool happened) noexcept {
+    const std::size_t index = UniformBinIndex(stated, kReliabilityBinCount) - 1;
+    Bin& bin = bins[index];
+    ++bin.count;
+    bin.correct += happened ? 1 : 0;
+    bin.confidence += stated;
+    bin.variance += stated * (1 - stated);
+    const double error = stated - (happened ? 1 : 0);
+    square_sum += error * error;
+    return index;
+  }
+  void Merge(const BinnedReliability& other) noexcept;
+
+  // All bins as one.
+  [[nodiscard]] Bin Total() const noexcept;
+  // sum_b n_b / n |mean stated probability of b - frequency of the event in b|, in [0, 1]: the
+  // expected calibration error, biased upwards. 0 without observations. Source: Guo, Pleiss, Sun &
+  // Weinberger, ICML 2017, eq. 3.
+  [[nodiscard]] double ExpectedCalibrationError() const noexcept;
+
+  friend bool operator==(const BinnedReliability&, const BinnedReliability&) = default;
+};
+
+// The reliability of the top label, the first of the most probable classes, and scores.
+struct RunningReliability : BinnedReliability {
   // Sums of the scores of scores.h, by the same definitions.
   double brier = 0;
   double log_loss = 0;
@@ -57,13 +87,6 @@ struct RunningReliability {
   // an observation.
   void Add(const PredictionBatch& batch) noexcept;
   void Merge(const RunningReliability& other) noexcept;
-
-  // All bins combined.
-  [[nodiscard]] Bin Total() const noexcept;
-  // sum_b n_b / n |mean confidence of b - accuracy of b|, in [0, 1]: the expected calibration
-  // error of the top label, biased upwards. 0 without observations. Source: Guo, Pleiss, Sun &
-  // Weinberger, ICML 2017, eq. 3.
-  [[nodiscard]] double ExpectedCalibrationError() const noexcept;
 
   friend bool operator==(const RunningReliability&, const RunningReliability&) = default;
 };

@@ -1,0 +1,115 @@
+#ifndef CALIBD_CORE_ERROR_INTERVAL_H_
+#define CALIBD_CORE_ERROR_INTERVAL_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "calibd/core/running_reliability.h"
+
+namespace calibd {
+
+// How far stated probabilities are off, in probability, with an interval that is valid at all
+// times at once and for any sequence: observations need be neither independent nor identically
+// distributed, and bins need no minimum count.
+//
+// Prediction t states the probability c_t of an event that happens or not (r_t is 1 or 0). With
+// x_t = c_t - r_t, mu_t = E[x_t | past, c_t], S_b = sum of x_t and B_b = sum of mu_t over bin b,
+// the binned error e_t = sum_b |B_b| / t is the average over all predictions so far of how far the
+// stated probability was off in its bin. sum_b |S_b| / t, the expected calibration error, is its
+// plug-in estimate, biased upwards. The signed gap is sum_b B_b / t: positive if the stated
+// probabilities are too large.
+struct ErrorInterval {
+  // In [0, 1].
+  double estimate = 0;
+  double lower = 0;
+  double upper = 1;
+  // In [-1, 1].
+  double gap = 0;
+  double gap_lower = -1;
+  double gap_upper = 1;
+};
+
+// The probabilities with which an interval may ever be wrong: those of the binned error by its
+// bins, and of the signed gap, which also bounds the binned error from below.
+struct ErrorLevels {
+  double bins = 0;
+  double gap = 0;
+
+  [[nodiscard]] double total() const noexcept { return bins + gap; }
+};
+
+// u(V, K), the boundary of sum (x_t - mu_t) for x_t in [c_t - 1, c_t], V = sum x_t^2 and K =
+// log(1 / level): a gamma-exponential mixture with c = 1 and rho = 10. It is exceeded at any time
+// with a probability of at most the level. Source: Howard, Ramdas, McAuliffe & Sekhon, Ann.
+// Statist. 49 (2021) 1055, Theorem 4 (with 0 as the prediction of x_t, which lies in its range) and
+// Proposition 9, solved by Newton's method: each iterate is a valid boundary.
+//
+// square_sum: V >= 0. log_inverse_level: K > 0.
+[[nodiscard]] double MixtureBoundary(double square_sum, double log_inverse_level) noexcept;
+
+// The interval from sums over the observations. Except with a probability of levels.bins, at all
+// times and for all sets J of bins, sum_J |S_b - B_b| <= u(V, log(1 / levels.bins) + |J| log 2),
+// because prod_b cosh(lambda (S_b - B_b)) exp(-psi_E(lambda) V) is a supermartingale and cosh z >=
+// max(1, e^|z| / 2). So an empty bin costs nothing. Both ends are the best over J; a bin outside J
+// contributes at most max(sum c, n_b - sum c) to the upper end.
+//
+// Unset without observations. Cost: O(bins).
+// Merge law: sums of parts that share no observation add.
+[[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(const BinnedReliability& sums,
+                                                               const ErrorLevels& levels) noexcept;
+
+// The number of observations at which the interval leaves the limit outside if the sums continue
+// to grow as until now; unset if that needs more than 2^40 times as many, or without observations.
+[[nodiscard]] std::optional<double> ObservationsUntilDecided(const BinnedReliability& sums,
+                                                             const ErrorLevels& levels,
+                                                             double limit) noexcept;
+
+// Evidence that some stretch of predictions that ended now was off by more than a limit: for each
+// possible start k, weighted by w_k = 1 / (2.11 (k + 1) log(k + 1)^2), the products of
+//   (1 + kappa s_t x_t) exp(-kappa limit),
+// summed over 12 rates kappa and three signs s: +1, -1, and tanh(D_b / sqrt(Q_b + 1)) for the sums
+// D_b and Q_b of x and x^2 over the prediction's bin, in which each prediction decays by .999 at
+// every later one. All starts together need one number for each rate and sign:
+//   R <- (R + w_k) (1 + kappa s x_k) exp(-kappa limit).
+// If at no time the mean of |c - P(event)| over a stretch exceeds the limit, value() ever reaches
+// 1 / alpha with a probability of at most alpha, over the whole run, also if the limit is changed
+// on the way. It reacts to a change within hundreds to thousands of predictions, where the average
+// since the start needs tens of thousands.
+class RecentErrorEvidence {
+ public:
+  static constexpr std::size_t kRates = 12;
+  static constexpr std::size_t kSigns = 3;
+
+  struct State {
+    std::int64_t count = 0;
+    std::array<std::array<double, kRates>, kSigns> wealth{};
+    // D_b and Q_b.
+    std::array<double, kReliabilityBinCount> deviation{};
+    std::array<double, kReliabilityBinCount> squares{};
+
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  RecentErrorEvidence() = default;
+  explicit RecentErrorEvidence(const State& state) : state_(state) {}
+
+  // x: c - r in [-1, 1]. bin: 0-based, that of c. limit: in [0, 1], the one in force for this
+  // prediction. Cost: O(1), some 40 multiplications, a logarithm and an exponential function.
+  void Add(std::size_t bin, double x, double limit) noexcept;
+
+  // The e-value, at least 0 and finite.
+  [[nodiscard]] double value() const noexcept;
+  [[nodiscard]] const State& state() const noexcept { return state_; }
+
+ private:
+  State state_;
+  // exp(-kappa limit) for `limit_`.
+  double limit_ = -1;
+  std::array<double, kRates> discounts_{};
+};
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_ERROR_INTERVAL_H_

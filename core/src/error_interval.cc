@@ -1,0 +1,162 @@
+#include "calibd/core/error_interval.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <span>
+
+namespace calibd {
+namespace {
+
+constexpr double kRho = 10;
+// Its inverse bounds how much better a rate chosen in hindsight is than the mixture:
+// log(10) / 2 - 1 / 120.03 - log P(10, 10) for the regularised incomplete gamma function P,
+// rounded down.
+constexpr double kLogNormaliser = 1.755;
+constexpr int kNewtonSteps = 6;
+constexpr int kMostDoublings = 40;
+
+constexpr std::array<double, RecentErrorEvidence::kRates> kKappa{.7,   .5,  .35, .25,  .17, .12,
+                                                                 .085, .06, .04, .028, .02, .014};
+constexpr std::array<double, RecentErrorEvidence::kSigns> kSignWeights{.25, .25, .5};
+constexpr double kMostWealth = 1e300;
+constexpr double kDecay = .999;
+
+// Bins with observations: |S_b|, and the most that |B_b| can be.
+struct VisitedBin {
+  double deviation;
+  double cap;
+};
+
+}  // namespace
+
+double MixtureBoundary(double square_sum, double log_inverse_level) noexcept {
+  const double a = square_sum + kRho;
+  const double exponent = log_inverse_level + std::log(a) / 2 - kLogNormaliser;
+  // log(1 + exp(exponent)) without overflow.
+  const double r = std::max(exponent, 0.0) + std::log1p(std::exp(-std::abs(exponent)));
+  double s = std::sqrt(2 * a * r) + r;
+  for (int step = 0; step < kNewtonSteps; ++step) {
+    s -= (s - a * std::log1p(s / a) - r) * (s + a) / s;
+  }
+  return s;
+}
+
+std::optional<ErrorInterval> BinnedErrorInterval(const BinnedReliability& sums,
+                                                 const ErrorLevels& levels) noexcept {
+  std::array<VisitedBin, kReliabilityBinCount> bins;
+  std::size_t visited = 0;
+  double signed_sum = 0;
+  double absolute_sum = 0;
+  double count = 0;
+  for (const BinnedReliability::Bin& bin : sums.bins) {
+    if (bin.count == 0) continue;
+    const auto n = static_cast<double>(bin.count);
+    const double s = bin.confidence - static_cast<double>(bin.correct);
+    bins[visited++] = {.deviation = std::abs(s),
+                       .cap = std::max(bin.confidence, n - bin.confidence)};
+    signed_sum += s;
+    absolute_sum += std::abs(s);
+    count += n;
+  }
+  if (visited == 0) return std::nullopt;
+  const std::span all(bins.data(), visited);
+
+  ErrorInterval result;
+  result.estimate = std::min(1.0, absolute_sum / count);
+  result.gap = signed_sum / count;
+  const double gap_width = MixtureBoundary(sums.square_sum, std::log(2 / levels.gap));
+  result.gap_lower = std::max(-1.0, (signed_sum - gap_width) / count);
+  result.gap_upper = std::min(1.0, (signed_sum + gap_width) / count);
+
+  std::array<double, kReliabilityBinCount + 1> boundaries{};
+  for (std::size_t k = 1; k <= visited; ++k) {
+    boundaries[k] = MixtureBoundary(
+        sums.square_sum, -std::log(levels.bins) + static_cast<double>(k) * std::numbers::ln2);
+  }
+  std::sort(all.begin(), all.end(),
+            [](const VisitedBin& a, const VisitedBin& b) { return a.deviation > b.deviation; });
+  double lower = std::max(0.0, std::abs(signed_sum) - gap_width);
+  double of_set = 0;
+  for (std::size_t k = 1; k <= visited; ++k) {
+    of_set += all[k - 1].deviation;
+    lower = std::max(lower, of_set - boundaries[k]);
+  }
+  std::sort(all.begin(), all.end(), [](const VisitedBin& a, const VisitedBin& b) {
+    return a.cap - a.deviation > b.cap - b.deviation;
+  });
+  double bound = 0;
+  for (const VisitedBin& bin : all) bound += bin.cap;
+  double upper = bound;
+  for (std::size_t k = 1; k <= visited; ++k) {
+    bound += all[k - 1].deviation - all[k - 1].cap;
+    upper = std::min(upper, bound + boundaries[k]);
+  }
+  result.lower = std::min(1.0, lower / count);
+  result.upper = std::min(1.0, upper / count);
+  return result;
+}
+
+std::optional<double> ObservationsUntilDecided(const BinnedReliability& sums,
+                                               const ErrorLevels& levels, double limit) noexcept {
+  const auto count = static_cast<double>(sums.Total().count);
+  if (count == 0) return std::nullopt;
+  // Whether it is decided once the sums have grown by the factor.
+  const auto is_decided = [&](double factor) {
+    BinnedReliability grown = sums;
+    grown.square_sum *= factor;
+    for (BinnedReliability::Bin& bin : grown.bins) {
+      bin.count = static_cast<std::int64_t>(static_cast<double>(bin.count) * factor);
+      bin.confidence *= factor;
+      bin.correct = static_cast<std::int64_t>(static_cast<double>(bin.correct) * factor);
+    }
+    const ErrorInterval interval = *BinnedErrorInterval(grown, levels);
+    return interval.lower > limit || interval.upper <= limit;
+  };
+  double enough = 1;
+  for (int doubling = 0; !is_decided(enough); enough *= 2) {
+    if (++doubling > kMostDoublings) return std::nullopt;
+  }
+  double few = enough / 2;
+  while (enough > 1 && enough - few > 0.01 * enough) {
+    const double middle = (few + enough) / 2;
+    (is_decided(middle) ? enough : few) = middle;
+  }
+  return std::ceil(count * enough);
+}
+
+void RecentErrorEvidence::Add(std::size_t bin, double x, double limit) noexcept {
+  if (limit != limit_) {
+    limit_ = limit;
+    for (std::size_t j = 0; j < kRates; ++j) discounts_[j] = std::exp(-kKappa[j] * limit);
+  }
+  const double log_next = std::log(static_cast<double>(++state_.count + 1));
+  const double weight = 1 / (2.11 * static_cast<double>(state_.count + 1) * log_next * log_next);
+  const std::array<double, kSigns> signed_x{
+      x, -x, x * std::tanh(state_.deviation[bin] / std::sqrt(state_.squares[bin] + 1))};
+  for (std::size_t s = 0; s < kSigns; ++s) {
+    for (std::size_t j = 0; j < kRates; ++j) {
+      double& wealth = state_.wealth[s][j];
+      wealth =
+          std::min(kMostWealth, (wealth + weight) * (1 + kKappa[j] * signed_x[s]) * discounts_[j]);
+    }
+  }
+  for (std::size_t b = 0; b < kReliabilityBinCount; ++b) {
+    state_.deviation[b] *= kDecay;
+    state_.squares[b] *= kDecay;
+  }
+  state_.deviation[bin] += x;
+  state_.squares[bin] += x * x;
+}
+
+double RecentErrorEvidence::value() const noexcept {
+  double sum = 0;
+  for (std::size_t s = 0; s < kSigns; ++s) {
+    double of_sign = 0;
+    for (const double wealth : state_.wealth[s]) of_sign += wealth / kRates;
+    sum += kSignWeights[s] * of_sign;
+  }
+  return sum;
+}
+
+}  // namespace calibd

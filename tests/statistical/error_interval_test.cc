@@ -1,0 +1,222 @@
+// How often the interval of the binned error and the evidence of the recent error are ever wrong,
+// if they are looked at after every prediction. Seeds are fixed; a bound is 3 standard deviations
+// of the binomial share above the promised probability. The promise holds for every sequence and
+// is therefore kept with room to spare: that the intervals are not wider than needed is tested
+// with known widths in the unit tests, and by the delays below.
+#include "calibd/core/error_interval.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "evidence_streams.h"
+
+namespace calibd {
+namespace {
+
+using testing::Repeated;
+
+constexpr double kAlpha = 0.05;
+constexpr ErrorLevels kLevels{.bins = 3 * kAlpha / 8, .gap = kAlpha / 8};
+constexpr double kRecentLevel = kAlpha / 2;
+constexpr int kLength = 3000;
+
+double Bound(double rate, int streams) { return rate + 3 * std::sqrt(rate * (1 - rate) / streams); }
+
+// A stream of stated probabilities in [1 / m, 1], and how far each is above the true one.
+class Stream {
+ public:
+  enum class Kind { kCalibrated, kOverConfident, kCancelling, kDrifting, kFollowsLabels };
+
+  Stream(Kind kind, double m, std::uint64_t seed) : kind_(kind), least_(1 / m), rng_(seed) {}
+
+  struct Prediction {
+    double stated;
+    double excess;
+    bool happened;
+  };
+  Prediction Next() {
+    double u = uniform_(rng_);
+    // Labels of the past choose what is stated and how wrong it is: neither independent nor
+    // identically distributed.
+    if (kind_ == Kind::kFollowsLabels && wrong_ > right_) u = std::sqrt(u);
+    const double stated = least_ + (1 - least_) * std::sqrt(u);
+    double excess = 0;
+    if (kind_ == Kind::kOverConfident) excess = 0.06;
+    if (kind_ == Kind::kCancelling) excess = count_ % 2 == 0 ? 0.1 : -0.1;
+    if (kind_ == Kind::kDrifting && count_ > kLength / 2) excess = 0.1;
+    if (kind_ == Kind::kFollowsLabels) excess = last_ ? -0.08 : 0.08;
+    const double p = std::clamp(stated - excess, 0.0, 1.0);
+    const bool happened = uniform_(rng_) < p;
+    ++count_;
+    last_ = happened;
+    (happened ? right_ : wrong_) += 1;
+    return {.stated = stated, .excess = stated - p, .happened = happened};
+  }
+
+ private:
+  const Kind kind_;
+  const double least_;
+  std::mt19937_64 rng_;
+  std::uniform_real_distribution<double> uniform_{0, 1};
+  std::int64_t count_ = 0;
+  std::int64_t right_ = 0;
+  std::int64_t wrong_ = 0;
+  bool last_ = false;
+};
+
+constexpr std::array kKinds{Stream::Kind::kCalibrated, Stream::Kind::kOverConfident,
+                            Stream::Kind::kCancelling, Stream::Kind::kDrifting,
+                            Stream::Kind::kFollowsLabels};
+
+// The true error and gap, and whether an interval was ever wrong.
+class Truth {
+ public:
+  void Add(std::size_t bin, double excess) {
+    sums_[bin] += excess;
+    ++count_;
+  }
+  [[nodiscard]] bool IsHeldBy(const ErrorInterval& interval) const {
+    double error = 0;
+    double gap = 0;
+    for (const double sum : sums_) {
+      error += std::abs(sum) / count_;
+      gap += sum / count_;
+    }
+    constexpr double kRounding = 1e-12;
+    return interval.lower <= error + kRounding && error <= interval.upper + kRounding &&
+           interval.gap_lower <= gap + kRounding && gap <= interval.gap_upper + kRounding;
+  }
+
+ private:
+  std::array<double, kReliabilityBinCount> sums_{};
+  double count_ = 0;
+};
+
+TEST(ErrorIntervalCoverageTest, HoldsTheErrorOfAnySequenceAtAllTimes) {
+  const int streams = Repeated(400);
+  for (const double m : {2.0, 10.0, 1000.0}) {
+    for (const Stream::Kind kind : kKinds) {
+      int wrong = 0;
+      for (int i = 0; i < streams; ++i) {
+        Stream stream(kind, m, static_cast<std::uint64_t>(i) + 1);
+        BinnedReliability sums;
+        Truth truth;
+        bool held = true;
+        for (int t = 1; t <= kLength && held; ++t) {
+          const Stream::Prediction prediction = stream.Next();
+          truth.Add(sums.Add(prediction.stated, prediction.happened), prediction.excess);
+          // Neighbouring times are nearly the same look.
+          if (t < 100 || t % 16 == 0) held = truth.IsHeldBy(*BinnedErrorInterval(sums, kLevels));
+        }
+        wrong += held ? 0 : 1;
+      }
+      EXPECT_LE(static_cast<double>(wrong) / streams, Bound(kLevels.total(), streams))
+          << "kind " << static_cast<int>(kind) << ", m = " << m;
+    }
+  }
+}
+
+TEST(ErrorIntervalCoverageTest, AnswersAboutALimitAreRarelyWrong) {
+  const int streams = Repeated(400);
+  constexpr double kLimit = 0.02;
+  int over = 0;
+  int within = 0;
+  for (int i = 0; i < streams; ++i) {
+    const auto seed = static_cast<std::uint64_t>(i) + 1;
+    for (const bool is_calibrated : {true, false}) {
+      std::mt19937_64 rng(seed);
+      std::uniform_real_distribution<double> uniform(0, 1);
+      BinnedReliability sums;
+      RecentErrorEvidence recent;
+      bool ever_over = false;
+      bool ever_within = false;
+      for (int t = 1; t <= kLength; ++t) {
+        const double c = 0.5 + 0.46 * uniform(rng);
+        // Two points above the limit, or calibrated.
+        const bool happened = uniform(rng) < c - (is_calibrated ? 0 : 2 * kLimit);
+        recent.Add(sums.Add(c, happened), c - (happened ? 1 : 0), kLimit);
+        ever_over |= recent.value() >= 1 / kRecentLevel;
+        if (t % 16 != 0) continue;
+        const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+        ever_over |= interval.lower > kLimit;
+        ever_within |= interval.upper <= kLimit;
+      }
+      over += is_calibrated && ever_over ? 1 : 0;
+      within += !is_calibrated && ever_within ? 1 : 0;
+    }
+  }
+  EXPECT_LE(static_cast<double>(over) / streams, Bound(kAlpha, streams));
+  EXPECT_LE(static_cast<double>(within) / streams, Bound(kAlpha, streams));
+}
+
+// At the limit exactly, in either direction, in turns, and chosen by past labels.
+TEST(RecentErrorTest, IsRarelyRaisedAtTheLimit) {
+  const int streams = Repeated(400);
+  constexpr double kLimit = 0.05;
+  for (int kind = 0; kind < 4; ++kind) {
+    int raised = 0;
+    for (int i = 0; i < streams; ++i) {
+      std::mt19937_64 rng(static_cast<std::uint64_t>(i) + 1);
+      std::uniform_real_distribution<double> uniform(0, 1);
+      RecentErrorEvidence recent;
+      bool last = false;
+      bool is_raised = false;
+      for (int t = 0; t < kLength && !is_raised; ++t) {
+        const double c = 0.1 + 0.8 * uniform(rng);
+        const double sign = kind == 0   ? 1
+                            : kind == 1 ? -1
+                            : kind == 2 ? (t / 100 % 2 == 0 ? 1 : -1)
+                                        : (last ? 1 : -1);
+        last = uniform(rng) < c - sign * kLimit;
+        recent.Add(UniformBinIndex(c, kReliabilityBinCount) - 1, c - (last ? 1 : 0), kLimit);
+        is_raised = recent.value() >= 1 / kRecentLevel;
+      }
+      raised += is_raised ? 1 : 0;
+    }
+    EXPECT_LE(static_cast<double>(raised) / streams, Bound(kRecentLevel, streams)) << kind;
+  }
+}
+
+// The known median delays after a change at 30000 from calibrated to over-confident.
+TEST(RecentErrorTest, FindsAChangeAsSoonAsTheReference) {
+  struct Known {
+    double shift;
+    double median_delay;
+  };
+  constexpr int kStreams = 60;
+  constexpr int kBefore = 30000;
+  for (const Known& known : {Known{0.06, 1459}, Known{0.10, 563}}) {
+    std::vector<double> delays;
+    for (int i = 0; i < kStreams; ++i) {
+      std::mt19937_64 rng(static_cast<std::uint64_t>(i) + 1);
+      std::gamma_distribution<double> numerator(20, 1);
+      std::gamma_distribution<double> denominator(1, 1);
+      std::uniform_real_distribution<double> uniform(0, 1);
+      RecentErrorEvidence recent;
+      int t = 0;
+      for (; t < 4 * kBefore && (t < kBefore || recent.value() < 1 / kRecentLevel); ++t) {
+        const double a = numerator(rng);
+        const double c = std::max(0.5, a / (a + denominator(rng)));
+        const bool right = uniform(rng) < c - (t < kBefore ? 0 : known.shift);
+        recent.Add(UniformBinIndex(c, kReliabilityBinCount) - 1, c - (right ? 1 : 0), 0.02);
+      }
+      delays.push_back(t - kBefore);
+    }
+    std::nth_element(delays.begin(), delays.begin() + kStreams / 2, delays.end());
+    // The standard error of the median of 60 delays, whose spread is about a third of the median.
+    const double error = 1.25 * known.median_delay / 3 / std::sqrt(kStreams);
+    EXPECT_LE(delays[kStreams / 2], 1.05 * known.median_delay + 3 * error) << known.shift;
+    RecordProperty("median_delay", static_cast<int>(delays[kStreams / 2]));
+    std::cout << known.shift << " " << delays[kStreams / 2] << "\n";
+  }
+}
+
+}  // namespace
+}  // namespace calibd

@@ -1,0 +1,279 @@
+#include "calibd/core/error_interval.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+constexpr double kAlpha = 0.05;
+// The budget of a model's top label: the rest, alpha / 2, is for the recent error.
+constexpr ErrorLevels kLevels{.bins = 3 * kAlpha / 8, .gap = kAlpha / 8};
+
+// Events that happen with the stated probability plus `shift`, stated uniformly over [from, 1].
+BinnedReliability Stream(std::size_t n, double from, double shift, std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  BinnedReliability sums;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double c = from + (1 - from) * uniform(rng);
+    sums.Add(c, uniform(rng) < c + shift);
+  }
+  return sums;
+}
+
+TEST(MixtureBoundaryTest, HasTheKnownValues) {
+  const double k = std::log(20 * std::pow(2, 14));
+  EXPECT_NEAR(MixtureBoundary(70, k), 54.98934566, 5e-9);
+  EXPECT_NEAR(MixtureBoundary(7000, k), 474.54581872, 5e-9);
+}
+
+TEST(MixtureBoundaryTest, SolvesItsEquation) {
+  for (const double v : {0.0, 1.0, 70.0, 1e4, 1e8}) {
+    for (const double k : {3.0, 10.0, 100.0}) {
+      const double a = v + 10;
+      const double r = std::log(1 + std::exp(k + std::log(a) / 2 - 1.755));
+      const double u = MixtureBoundary(v, k);
+      EXPECT_NEAR(u - a * std::log1p(u / a), r, 1e-12 * (a + r)) << v << " " << k;
+    }
+  }
+}
+
+TEST(MixtureBoundaryTest, RisesWithBothArgumentsAndIsFinite) {
+  for (const double v : {0.0, 1e-300, 1e-3, 1.0, 1e3, 1e9, 1e15}) {
+    for (const double k : {1e-3, 1.0, 20.0, 700.0}) {
+      const double u = MixtureBoundary(v, k);
+      EXPECT_TRUE(std::isfinite(u) && u > 0) << v << " " << k;
+      EXPECT_GT(MixtureBoundary(2 * v + 1, k), u);
+      EXPECT_GT(MixtureBoundary(v, 1.1 * k), u);
+    }
+  }
+}
+
+// Both ends by all subsets of the visited bins.
+TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const BinnedReliability sums = Stream(200 + 150 * seed, 0.3, seed % 2 == 0 ? 0 : -0.3, seed);
+    const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+    std::vector<double> deviations;
+    std::vector<double> caps;
+    double gap = 0;
+    double count = 0;
+    for (const BinnedReliability::Bin& bin : sums.bins) {
+      if (bin.count == 0) continue;
+      const auto n = static_cast<double>(bin.count);
+      gap += bin.confidence - static_cast<double>(bin.correct);
+      count += n;
+      deviations.push_back(std::abs(bin.confidence - static_cast<double>(bin.correct)));
+      caps.push_back(std::max(bin.confidence, n - bin.confidence));
+    }
+    const double width = MixtureBoundary(sums.square_sum, std::log(2 / kLevels.gap));
+    double lower = std::max(0.0, std::abs(gap) - width);
+    double upper = count;
+    for (std::uint32_t set = 0; set < std::uint32_t{1} << deviations.size(); ++set) {
+      double inside = 0;
+      double outside = 0;
+      int size = 0;
+      for (std::size_t b = 0; b < deviations.size(); ++b) {
+        const bool is_member = (set >> b & 1) != 0;
+        size += is_member ? 1 : 0;
+        inside += is_member ? deviations[b] : 0;
+        outside += is_member ? 0 : caps[b];
+      }
+      const double u =
+          size == 0 ? 0
+                    : MixtureBoundary(sums.square_sum, std::log(std::pow(2, size) / kLevels.bins));
+      lower = std::max(lower, inside - u);
+      upper = std::min(upper, inside + u + outside);
+    }
+    EXPECT_NEAR(interval.lower, lower / count, 1e-12);
+    EXPECT_NEAR(interval.upper, std::min(1.0, upper / count), 1e-12);
+    EXPECT_NEAR(interval.gap, gap / count, 1e-12);
+    EXPECT_NEAR(interval.gap_upper - interval.gap, width / count, 1e-12);
+    EXPECT_DOUBLE_EQ(interval.estimate, sums.ExpectedCalibrationError());
+    EXPECT_LE(interval.lower, interval.estimate);
+    EXPECT_LE(interval.estimate, interval.upper);
+  }
+}
+
+TEST(BinnedErrorIntervalTest, Edges) {
+  BinnedReliability sums;
+  EXPECT_FALSE(BinnedErrorInterval(sums, kLevels).has_value());
+  EXPECT_FALSE(ObservationsUntilDecided(sums, kLevels, 0.02).has_value());
+  // One observation says nothing.
+  sums.Add(1, false);
+  ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+  EXPECT_EQ(interval.lower, 0);
+  EXPECT_EQ(interval.upper, 1);
+  EXPECT_EQ(interval.gap_lower, -1);
+  EXPECT_EQ(interval.gap_upper, 1);
+  // Certain and always wrong, certain and always right.
+  for (int i = 0; i < 100000; ++i) sums.Add(1, false);
+  interval = *BinnedErrorInterval(sums, kLevels);
+  EXPECT_EQ(interval.estimate, 1);
+  EXPECT_GT(interval.lower, 0.98);
+  EXPECT_EQ(interval.upper, 1);
+  BinnedReliability right;
+  for (int i = 0; i < 100000; ++i) right.Add(1, true);
+  interval = *BinnedErrorInterval(right, kLevels);
+  EXPECT_EQ(interval.estimate, 0);
+  EXPECT_EQ(interval.lower, 0);
+  EXPECT_LT(interval.upper, 1e-3);
+  EXPECT_EQ(interval.gap, 0);
+}
+
+TEST(BinnedErrorIntervalTest, SumsOfPartsAdd) {
+  BinnedReliability parts = Stream(500, 0.5, 0, 1);
+  BinnedReliability other = Stream(700, 0.1, -0.1, 2);
+  const double squares = parts.square_sum + other.square_sum;
+  parts.Merge(other);
+  EXPECT_DOUBLE_EQ(parts.square_sum, squares);
+  EXPECT_EQ(parts.Total().count, 1200);
+}
+
+TEST(BinnedErrorIntervalTest, HasTheMeasuredWidthsOnRealNetworks) {
+  struct Known {
+    const char* network;
+    // In points.
+    double estimate, lower, upper, gap, gap_width;
+  };
+  for (const Known& known :
+       {Known{"resnet18", 5.4, 4.2, 6.8, 5.3, 1.0}, Known{"densenet121", 4.1, 3.1, 5.4, 4.1, 1.0},
+        Known{"googlenet", 1.4, 0.1, 2.7, 1.4, 1.0}}) {
+    const auto set = testing::ReadCifar10(known.network);
+    if (!set.has_value()) GTEST_SKIP() << "no predictions in " << testing::Cifar10Dir();
+    RunningReliability sums;
+    sums.Add(set->view());
+    const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+    // They are known to one decimal; bins of theirs hold their lower edge, not their upper one.
+    EXPECT_NEAR(100 * interval.estimate, known.estimate, 0.06) << known.network;
+    EXPECT_NEAR(100 * interval.lower, known.lower, 0.06) << known.network;
+    EXPECT_NEAR(100 * interval.upper, known.upper, 0.06) << known.network;
+    EXPECT_LE(100 * (interval.gap_upper - interval.gap), 1.05 * known.gap_width + 0.05);
+  }
+}
+
+TEST(ObservationsUntilDecidedTest, TheIntervalLeavesTheLimitOutsideThere) {
+  for (const double shift : {0.0, -0.05, -0.2}) {
+    const BinnedReliability sums = Stream(2000, 0.5, shift, 7);
+    for (const double limit : {0.005, 0.02, 0.1, 0.3}) {
+      const std::optional<double> n = ObservationsUntilDecided(sums, kLevels, limit);
+      ASSERT_TRUE(n.has_value());
+      EXPECT_GE(*n, 2000);
+      const auto decided = [&](double factor) {
+        BinnedReliability grown = sums;
+        grown.square_sum *= factor;
+        for (BinnedReliability::Bin& bin : grown.bins) {
+          bin.count = static_cast<std::int64_t>(static_cast<double>(bin.count) * factor);
+          bin.correct = static_cast<std::int64_t>(static_cast<double>(bin.correct) * factor);
+          bin.confidence *= factor;
+        }
+        const ErrorInterval interval = *BinnedErrorInterval(grown, kLevels);
+        return interval.lower > limit || interval.upper <= limit;
+      };
+      EXPECT_TRUE(decided(1.03 * *n / 2000)) << shift << " " << limit;
+      if (*n > 2000) {
+        EXPECT_FALSE(decided(0.95 * *n / 2000)) << shift << " " << limit;
+      }
+    }
+  }
+}
+
+TEST(ObservationsUntilDecidedTest, IsUnsetAtTheLimitItself) {
+  BinnedReliability sums;
+  for (int i = 0; i < 100; ++i) sums.Add(0.5, i % 2 == 0);
+  EXPECT_FALSE(ObservationsUntilDecided(sums, kLevels, 0).has_value());
+}
+
+// All starting points one by one.
+TEST(RecentErrorEvidenceTest, IsTheWeightedSumOverAllStartingPoints) {
+  constexpr std::size_t kCount = 60;
+  const std::vector<double> kappas{.7, .5, .35, .25, .17, .12, .085, .06, .04, .028, .02, .014};
+  std::mt19937_64 rng(3);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::vector<std::size_t> bins;
+  std::vector<double> errors;
+  std::vector<double> limits;
+  RecentErrorEvidence evidence;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const double c = uniform(rng);
+    bins.push_back(std::min<std::size_t>(14, static_cast<std::size_t>(15 * c)));
+    errors.push_back(c - (uniform(rng) < 0.4 ? 1 : 0));
+    limits.push_back(i < 30 ? 0.02 : 0.05);
+    evidence.Add(bins[i], errors[i], limits[i]);
+  }
+  double expected = 0;
+  for (int sign = 0; sign < 3; ++sign) {
+    for (const double kappa : kappas) {
+      for (std::size_t start = 0; start < kCount; ++start) {
+        const double k = static_cast<double>(start) + 2;
+        double product = 1 / (2.11 * k * std::pow(std::log(k), 2));
+        for (std::size_t i = start; i < kCount; ++i) {
+          double d = 0;
+          double q = 0;
+          for (std::size_t j = 0; j < i; ++j) {
+            if (bins[j] != bins[i]) continue;
+            const double decayed = std::pow(.999, static_cast<double>(i - 1 - j));
+            d += errors[j] * decayed;
+            q += errors[j] * errors[j] * decayed;
+          }
+          const double s = sign == 0 ? 1 : sign == 1 ? -1 : std::tanh(d / std::sqrt(q + 1));
+          product *= (1 + kappa * s * errors[i]) * std::exp(-kappa * limits[i]);
+        }
+        expected += product * (sign == 2 ? 0.5 : 0.25) / 12;
+      }
+    }
+  }
+  EXPECT_NEAR(evidence.value(), expected, 1e-12 * expected);
+}
+
+TEST(RecentErrorEvidenceTest, StaysFiniteAndContinuesFromItsState) {
+  RecentErrorEvidence evidence;
+  EXPECT_EQ(evidence.value(), 0);
+  for (int i = 0; i < 20000; ++i) evidence.Add(14, 1, 0);
+  EXPECT_TRUE(std::isfinite(evidence.value()));
+  EXPECT_GT(evidence.value(), 1e290);
+  for (int i = 0; i < 200000; ++i) evidence.Add(14, 0, 1);
+  EXPECT_GE(evidence.value(), 0);
+
+  RecentErrorEvidence whole;
+  RecentErrorEvidence restored;
+  std::mt19937_64 rng(5);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (int i = 0; i < 500; ++i) {
+    const double x = uniform(rng);
+    whole.Add(static_cast<std::size_t>(i) % 15, x, 0.02);
+    restored.Add(static_cast<std::size_t>(i) % 15, x, 0.02);
+    if (i == 250) restored = RecentErrorEvidence(restored.state());
+  }
+  EXPECT_EQ(whole.state(), restored.state());
+}
+
+TEST(RecentErrorEvidenceTest, FindsAChangeThatTheAverageHides) {
+  std::mt19937_64 rng(11);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  RecentErrorEvidence evidence;
+  BinnedReliability sums;
+  double largest = 0;
+  for (int i = 0; i < 32000; ++i) {
+    const double c = 0.8 + 0.2 * uniform(rng);
+    const bool right = uniform(rng) < c - (i < 30000 ? 0 : 0.1);
+    evidence.Add(sums.Add(c, right), c - (right ? 1 : 0), 0.02);
+    if (i < 30000) largest = std::max(largest, evidence.value());
+  }
+  EXPECT_LT(largest, 2 / kAlpha);
+  EXPECT_GT(evidence.value(), 2 / kAlpha);
+  EXPECT_LT(BinnedErrorInterval(sums, kLevels)->lower, 0.02);
+}
+
+}  // namespace
+}  // namespace calibd
