@@ -96,8 +96,8 @@ class ModelMonitor {
                                                        std::int64_t first_observation) const;
   // Keeps the groups of observations of the warm-up, which Begin counts. May throw like Add.
   void KeepWarmup(const GroupValues& groups, std::size_t rows);
-  // Begins the watch when the kernel is known. watch: null if the kernel has no features. warmup: the rows of
-  // KeepWarmup. May throw like Add.
+  // Begins the watch when the kernel is known. watch: null if the kernel has no features. warmup:
+  // the rows of KeepWarmup. May throw like Add.
   void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 
   // Counts observations after Begin. Does nothing without a kernel. May throw bad_alloc; this
