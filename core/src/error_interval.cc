@@ -42,14 +42,14 @@ double MixtureBoundary(double square_sum, double log_inverse_level) noexcept {
   return s;
 }
 
-std::optional<ErrorInterval> BinnedErrorInterval(const BinnedReliability& sums,
+std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
                                                  const ErrorLevels& levels) noexcept {
   std::array<VisitedBin, kReliabilityBinCount> bins;
   std::size_t visited = 0;
   double signed_sum = 0;
   double absolute_sum = 0;
   double count = 0;
-  for (const BinnedReliability::Bin& bin : sums.bins) {
+  for (const ReliabilitySums::Bin& bin : sums.bins) {
     if (bin.count == 0) continue;
     const auto n = static_cast<double>(bin.count);
     const double s = bin.confidence - static_cast<double>(bin.correct);
@@ -97,15 +97,15 @@ std::optional<ErrorInterval> BinnedErrorInterval(const BinnedReliability& sums,
   return result;
 }
 
-std::optional<double> ObservationsUntilDecided(const BinnedReliability& sums,
+std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
                                                const ErrorLevels& levels, double limit) noexcept {
   const auto count = static_cast<double>(sums.Total().count);
   if (count == 0) return std::nullopt;
   // Whether it is decided once the sums have grown by the factor.
   const auto is_decided = [&](double factor) {
-    BinnedReliability grown = sums;
+    ReliabilitySums grown = sums;
     grown.square_sum *= factor;
-    for (BinnedReliability::Bin& bin : grown.bins) {
+    for (ReliabilitySums::Bin& bin : grown.bins) {
       bin.count = static_cast<std::int64_t>(static_cast<double>(bin.count) * factor);
       bin.confidence *= factor;
       bin.correct = static_cast<std::int64_t>(static_cast<double>(bin.correct) * factor);

@@ -24,11 +24,11 @@ bool StandsOut(double deviation, double variance, std::size_t places) noexcept {
   return exponent >= std::log(2 * static_cast<double>(places) / kStandOutLevel);
 }
 
-double BinnedReliability::Bin::Z() const noexcept {
+double ReliabilitySums::Bin::Z() const noexcept {
   return Standardised(correct, confidence, variance);
 }
 
-bool BinnedReliability::Bin::StandsOut(std::size_t places) const noexcept {
+bool ReliabilitySums::Bin::StandsOut(std::size_t places) const noexcept {
   return count >= kLeastStandOut &&
          calibd::StandsOut(static_cast<double>(correct) - confidence, variance, places);
 }
@@ -43,7 +43,7 @@ void RunningReliability::Add(const PredictionBatch& batch) noexcept {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       // The sum of a row may exceed 1 by the tolerance, and so may a probability.
       const double c = std::min(scores.confidence[i], 1.0);
-      BinnedReliability::Add(c, scores.predicted_class[i] == static_cast<double>(rows.labels[i]));
+      ReliabilitySums::Add(c, scores.predicted_class[i] == static_cast<double>(rows.labels[i]));
       brier_sum += scores.brier[i];
       log_loss_sum += scores.log_loss[i];
     }
@@ -52,7 +52,7 @@ void RunningReliability::Add(const PredictionBatch& batch) noexcept {
   log_loss = log_loss_sum;
 }
 
-void BinnedReliability::Merge(const BinnedReliability& other) noexcept {
+void ReliabilitySums::Merge(const ReliabilitySums& other) noexcept {
   for (std::size_t b = 0; b < bins.size(); ++b) {
     bins[b].count += other.bins[b].count;
     bins[b].correct += other.bins[b].correct;
@@ -62,13 +62,37 @@ void BinnedReliability::Merge(const BinnedReliability& other) noexcept {
   square_sum += other.square_sum;
 }
 
+void ReliabilitySums::Subtract(const ReliabilitySums& earlier) noexcept {
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    bins[b].count -= earlier.bins[b].count;
+    bins[b].correct -= earlier.bins[b].correct;
+    // Rounding must not make a sum negative.
+    bins[b].confidence = std::max(0.0, bins[b].confidence - earlier.bins[b].confidence);
+    bins[b].variance = std::max(0.0, bins[b].variance - earlier.bins[b].variance);
+  }
+  square_sum = std::max(0.0, square_sum - earlier.square_sum);
+}
+
+double ReliabilitySums::MaxSquareSum() const noexcept {
+  constexpr double kBins = kReliabilityBinCount;
+  double sum = 0;
+  for (std::size_t b = 0; b < bins.size(); ++b) {
+    const double lower = static_cast<double>(b) / kBins;
+    const double upper = static_cast<double>(b + 1) / kBins;
+    const auto correct = static_cast<double>(bins[b].correct);
+    sum += correct * (1 - lower) * (1 - lower) +
+           (static_cast<double>(bins[b].count) - correct) * upper * upper;
+  }
+  return sum;
+}
+
 void RunningReliability::Merge(const RunningReliability& other) noexcept {
-  BinnedReliability::Merge(other);
+  ReliabilitySums::Merge(other);
   brier += other.brier;
   log_loss += other.log_loss;
 }
 
-BinnedReliability::Bin BinnedReliability::Total() const noexcept {
+ReliabilitySums::Bin ReliabilitySums::Total() const noexcept {
   Bin total;
   for (const Bin& bin : bins) {
     total.count += bin.count;
@@ -79,7 +103,7 @@ BinnedReliability::Bin BinnedReliability::Total() const noexcept {
   return total;
 }
 
-double BinnedReliability::ExpectedCalibrationError() const noexcept {
+double ReliabilitySums::ExpectedCalibrationError() const noexcept {
   double sum = 0;
   std::int64_t count = 0;
   for (const Bin& bin : bins) {

@@ -125,15 +125,15 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return std::make_unique<CalibctlRun>(arguments);
   };
-  const auto found = run(miscalibrated, {"--fail-on", "miscalibration"});
+  const auto found = run(miscalibrated, {"--fail-on", "p-value"});
   EXPECT_EQ(found->exit_code(), 3) << found->error();
-  EXPECT_EQ(found->json().at("decision").at("decision"), "MISCALIBRATED");
+  EXPECT_EQ(found->json().at("decision").at("decision"), "REJECTED");
   const auto fine =
-      run(calibrated, {"--fail-on", "miscalibration", "--significance-level", "0.01"});
+      run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.01"});
   EXPECT_EQ(fine->exit_code(), 0) << fine->error();
   EXPECT_EQ(fine->json().at("decision").at("decision"), "NOT_REJECTED");
   EXPECT_EQ(run(miscalibrated, {})->exit_code(), 0) << "nothing is decided unasked";
-  EXPECT_EQ(run(calibrated, {"--fail-on", "miscalibration", "--significance-level", "0.001"})
+  EXPECT_EQ(run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.001"})
                 ->exit_code(),
             2)
       << "199 replicates cannot reach 0.001";
@@ -208,7 +208,8 @@ TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
         {"evaluate"},
         {"evaluate", "a", "b", "--label-base", "2"},
         {"show", "m", "--fail-on", "p"},
-        {"show", "m", "--significance-level", "0.01"},
+        {"show", "m", "--fail-on", "p-value"},
+        {"evaluate", "a", "b", "--label-base", "0", "--fail-on", "miscalibration"},
         {"show", "m", "--output", "xml"},
         {"model"},
         {"model", "create", "m"},

@@ -91,9 +91,9 @@ std::vector<std::string> Lines(const std::string& text) {
 
 TEST_F(CalibctlWatchTest, PrintsALinePerChangeAcrossARestartUntilCtrlC) {
   const auto watch = Run({"watch", "m", "--interval", "0.1s"});
-  ASSERT_TRUE(Prints(*watch, "Z models/m INSUFFICIENT DATA n = 0"));
+  ASSERT_TRUE(Prints(*watch, "Z m UNDECIDED, INSUFFICIENT_DATA, 0 rows"));
   Send(50);
-  ASSERT_TRUE(Prints(*watch, "n = 50, log10 e-value "));
+  ASSERT_TRUE(Prints(*watch, "INSUFFICIENT_DATA, 50 rows, off by "));
   const std::string address = server_->grpc_address();
   client_.reset();
   server_->Kill();
@@ -103,13 +103,13 @@ TEST_F(CalibctlWatchTest, PrintsALinePerChangeAcrossARestartUntilCtrlC) {
     return watch->error().find(address + " is back") != std::string::npos;
   })) << watch->error();
   Send(60);
-  ASSERT_TRUE(Prints(*watch, "n = 110, log10 e-value "));
+  ASSERT_TRUE(Prints(*watch, ", 110 rows, off by "));
   ASSERT_TRUE(watch->Interrupt());
   EXPECT_EQ(watch->exit_code(), 0) << watch->error();
   // Each change is printed once.
   std::vector<std::string> lines = Lines(watch->output());
   const auto of_50 = [](const std::string& line) {
-    return line.find("n = 50,") != std::string::npos;
+    return line.find(", 50 rows,") != std::string::npos;
   };
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(), of_50), 1) << watch->output();
 }
@@ -140,15 +140,15 @@ TEST_F(CalibctlWatchTest, DrawsAScreenOnATerminal) {
   const auto draws = [&](const std::string& text) {
     return WaitFor([&] { return terminal.Output().find(text) != std::string::npos; });
   };
-  ASSERT_TRUE(draws("\x1b[2J\x1b[Hmodel         models/m\x1b[K")) << terminal.Output();
+  ASSERT_TRUE(draws("\x1b[2J\x1b[Hverdict   m: UNDECIDED, INSUFFICIENT_DATA\x1b[K")) << terminal.Output();
   Send(50);
-  ASSERT_TRUE(draws("n             50\x1b[K")) << terminal.Output();
-  EXPECT_THAT(terminal.Output(), AllOf(HasSubstr("log10 e-value ["), HasSubstr("; Ctrl-C ends")));
+  ASSERT_TRUE(draws("data      50 labelled rows")) << terminal.Output();
+  EXPECT_THAT(terminal.Output(), AllOf(HasSubstr("how bad   off by "), HasSubstr("; Ctrl-C ends")));
 }
 
 TEST_F(CalibctlWatchTest, EndsWithAnErrorWhenTheModelIsDeleted) {
   const auto watch = Run({"watch", "m"});
-  ASSERT_TRUE(Prints(*watch, "models/m INSUFFICIENT DATA"));
+  ASSERT_TRUE(Prints(*watch, "m UNDECIDED, INSUFFICIENT_DATA"));
   ASSERT_TRUE(client_->DeleteModel("models/m").ok());
   EXPECT_EQ(watch->exit_code(), 1);
   EXPECT_THAT(watch->error(), HasSubstr("not found: "));
@@ -162,36 +162,41 @@ TEST_F(CalibctlWatchTest, EndsWithAnErrorWhenTheModelIsDeleted) {
 TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   Send(600, GeneratorSpec::M2(kClasses));
   EXPECT_THAT(
-      RunToEnd({"show", "m"}),
-      AllOf(::testing::StartsWith("models/m: MISCALIBRATED since 20"),
-            HasSubstr("; n = 600; SKCE +"), HasSubstr("\nEvidence: the e-value reached "),
+      RunToEnd({"show", "m", "--verbose"}),
+      AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT, MISCALIBRATED since 20"),
+            HasSubstr("\nEvidence: the e-value reached "),
             HasSubstr("often one looks. The e-value is now "),
-            HasSubstr("\n600 observations accepted, "), HasSubstr("models/m: 2 alarms active\n"),
+            HasSubstr("\n600 observations accepted, "), HasSubstr("\nm: 3 alarms active\n"),
             HasSubstr("ONE look"), Not(HasSubstr("proven"))));
   const auto json = Run({"show", "m", "--output", "json"});
   ASSERT_EQ(json->exit_code(), 0);
-  EXPECT_EQ(json->json().at("verdict").at("status"), "miscalibrated");
+  EXPECT_EQ(json->json().at("verdict").at("status"), "MISCALIBRATED");
 
   const auto alarms = Run({"alarms", "m", "--output", "json"});
   ASSERT_EQ(alarms->exit_code(), 0) << alarms->error();
-  // One alarm of the evidence and, before it, one of drift.
-  ASSERT_EQ(alarms->json().at("alarms").size(), 2u);
-  EXPECT_EQ(alarms->json().at("alarms").at(0).at("kind"), "drift");
+  // Alarms of the evidence, of drift, and of the error.
+  ASSERT_EQ(alarms->json().at("alarms").size(), 3u);
+  EXPECT_EQ(alarms->json().at("alarms").at(0).at("kind"), "over_limit");
+  EXPECT_EQ(alarms->json().at("alarms").at(1).at("kind"), "drift");
   const auto evidence = Run({"acknowledge", "m", "1", "--note", "recalibrated"});
   ASSERT_EQ(evidence->exit_code(), 0) << evidence->error();
-  EXPECT_THAT(evidence->output(), HasSubstr("models/m: alarm 1 (evidence) was acknowledged at 20"));
-  EXPECT_THAT(RunToEnd({"show", "m"}), ::testing::StartsWith("models/m: DRIFTED since 20"));
+  EXPECT_THAT(evidence->output(), HasSubstr("m: alarm 1 (evidence) was acknowledged at 20"));
+  EXPECT_THAT(RunToEnd({"show", "m"}), ::testing::StartsWith("verdict   m: OVER_LIMIT, DRIFTED since 20"));
   // After the first acknowledgement, the note does not change.
   const auto again = Run({"acknowledge", "m", "1", "--note", "no", "--output", "json"});
   ASSERT_EQ(again->exit_code(), 0) << again->error();
   EXPECT_EQ(again->json().at("alarm").at("note"), "recalibrated");
   EXPECT_THAT(RunToEnd({"acknowledge", "m", "2"}),
               HasSubstr("alarm 2 (drift) was acknowledged at 20"));
+  EXPECT_THAT(RunToEnd({"acknowledge", "m", "3"}),
+              HasSubstr("alarm 3 (over_limit) was acknowledged at 20"));
   EXPECT_THAT(RunToEnd({"alarms", "m"}),
               AllOf(HasSubstr("no alarm active"), HasSubstr("alarm 1: recalibrated\n")));
-  EXPECT_THAT(RunToEnd({"show", "m"}),
-              AllOf(::testing::StartsWith("models/m: INSUFFICIENT DATA; n = 0\n"),
-                    HasSubstr("since number 601, when the watch restarted")));
+  EXPECT_THAT(
+      RunToEnd({"show", "m", "--verbose"}),
+      AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT (acknowledged), INSUFFICIENT_DATA\n"),
+            HasSubstr("from row 601"), HasSubstr("since number 601, when the watch restarted")));
+  EXPECT_EQ(Run({"show", "m", "--fail-on", "over-limit"})->exit_code(), 3);
   const auto none = Run({"acknowledge", "m", "99"});
   EXPECT_EQ(none->exit_code(), 1);
   EXPECT_THAT(none->error(), HasSubstr("has no alarm 99"));
@@ -260,8 +265,8 @@ TEST(CalibctlListTest, ShowsTheVerdictsOfAllPages) {
   EXPECT_EQ(server.rate(), 0.1);
   EXPECT_THAT(
       table.output(),
-      AllOf(HasSubstr("models/m0  MISCALIBRATED  10          +7.00"),
-            HasSubstr("models/m2   NOT REJECTED  30          -1.00"),
+      AllOf(::testing::ContainsRegex("\nm0 +MISCALIBRATED +10 +- +10\\^7.0 "),
+            ::testing::ContainsRegex("\nm2 +NOT_REJECTED +30 +- +0.1 "),
             HasSubstr("e-BH over the 3 models with evidence rejects 1 (*): the expected share of "
                       "calibrated models among them is at most 10 %")));
   CalibctlRun json({"list", "--server", server.address(), "--output", "json"});

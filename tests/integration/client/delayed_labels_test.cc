@@ -310,7 +310,7 @@ TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
   EXPECT_EQ(coverage.at("unknown_rate"), 0.5);
   EXPECT_TRUE(coverage.at("missing_rate").is_null());
   EXPECT_EQ(coverage.at("predicted_classes").at(1).at("pending"), 1);
-  const auto shown = Run({"show", "clicks"});
+  const auto shown = Run({"show", "clicks", "--verbose"});
   ASSERT_EQ(shown->exit_code(), 0);
   EXPECT_THAT(shown->output(),
               AllOf(HasSubstr("3 accepted, 3 duplicates; 3 (100 %) pending, 2 of them labelled"),

@@ -81,6 +81,10 @@ TEST_P(RetireFailpointTest, EveryBatchIsCountedOnce) {
         for (store::v1::Alarm& alarm : *saved.mutable_monitor()->mutable_alarms()) {
           alarm.clear_raise_time_us();
         }
+        store::v1::ErrorState& error = *saved.mutable_monitor()->mutable_error();
+        error.mutable_since_start()->clear_start_time_us();
+        error.mutable_sums()->clear_start_time_us();
+        for (auto& mark : *error.mutable_marks()) mark.clear_start_time_us();
         saved.clear_history();
         *one = saved.SerializeAsString();
       }

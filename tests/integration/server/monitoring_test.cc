@@ -23,6 +23,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr char kModel[] = "models/watched";
 constexpr std::size_t kClasses = 4;
@@ -99,7 +100,8 @@ TEST_F(MonitoringTest, AMiscalibratedModelIsDetectedAndTheVerdictStays) {
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
   EXPECT_FALSE(answer.verdict().stale());
-  EXPECT_THAT(answer.verdict().summary(), HasSubstr("Not calibrated: the e-value crossed 20"));
+  EXPECT_THAT(answer.verdict().summary(),
+              HasSubstr("MISCALIBRATED: calibration was rejected at observation 100"));
   EXPECT_TRUE(answer.verdict().has_since());
   EXPECT_GT(answer.verdict().evidence_families_size(), 0);
 
@@ -339,7 +341,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 99));
   EXPECT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
-  EXPECT_THAT(Answer().verdict().summary(), HasSubstr("99 observations of 100"));
+  EXPECT_THAT(Answer().verdict().summary(), HasSubstr("99 of 100 labelled predictions"));
   EXPECT_FALSE(Answer().verdict().has_since());
   EXPECT_EQ(Answer().watch().min_observations(), 100);
   Send(DrawFrom(GeneratorSpec::M1(kClasses), 3000, 4));
@@ -350,7 +352,10 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
     EXPECT_FALSE(bin.stands_out());
   }
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
-  EXPECT_THAT(answer.verdict().summary(), HasSubstr("not rejected after 3099 observations"));
+  EXPECT_THAT(
+      answer.verdict().summary(),
+      HasSubstr(
+          "NOT_REJECTED: the evidence against calibration is too small after 3099 observations"));
   EXPECT_EQ(answer.alarms_size(), 0);
   EXPECT_FALSE(answer.verdict().has_since());
   EXPECT_EQ(answer.watch().effect_size().skce_lower_bound(), 0);
@@ -358,7 +363,7 @@ TEST_F(MonitoringTest, ACalibratedModelIsNotRejected) {
 
 TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   Create(Declared());
-  Send(DrawFrom(GeneratorSpec::M2(kClasses), 60));
+  Send(DrawFrom(GeneratorSpec::M2(kClasses), 120));
   ASSERT_EQ(Answer().verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
   v1::Alarm alarm;
   grpc::Status status = Acknowledge(1, "retrained on Monday", &alarm);
@@ -375,14 +380,14 @@ TEST_F(MonitoringTest, AnEvidenceAlarmIsAcknowledgedOnce) {
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
   EXPECT_EQ(answer.watch().observations(), 0);
-  EXPECT_EQ(answer.watch().first_observation(), 61);
-  EXPECT_EQ(answer.observations(), 60);
+  EXPECT_EQ(answer.watch().first_observation(), 121);
+  EXPECT_EQ(answer.observations(), 120);
   // Durable: the server is killed at once.
   server_->Kill();
   Start();
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_INSUFFICIENT_DATA);
-  EXPECT_EQ(answer.watch().first_observation(), 61);
+  EXPECT_EQ(answer.watch().first_observation(), 121);
   v1::Alarm again;
   status = Acknowledge(1, "another note", &again);
   ASSERT_TRUE(status.ok()) << status.error_message();
@@ -430,9 +435,10 @@ TEST_F(MonitoringTest, AChangeAfterManyGoodObservationsIsDrift) {
   EXPECT_EQ(answer.alarms(0).kind(), v1::Alarm::KIND_DRIFT);
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_DRIFTED);
   EXPECT_GT(answer.verdict().since_observation(), 3000);
-  EXPECT_THAT(answer.verdict().summary(),
-              AllOf(HasSubstr("The newest observations were not calibrated: "),
-                    HasSubstr("This may be a change: ")));
+  EXPECT_THAT(
+      answer.verdict().summary(),
+      AllOf(HasSubstr("DRIFTED: the newest observations were not calibrated at observation "),
+            HasSubstr("This may be a change: ")));
   ASSERT_TRUE(Acknowledge(answer.alarms(0).id(), "").ok());
   answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_NOT_REJECTED);
@@ -445,7 +451,9 @@ TEST_F(MonitoringTest, AModelThatIsWrongFromItsStartRaisesBothAlarms) {
   Create(Declared());
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));
   v1::GetCalibrationResponse answer = Answer();
-  ASSERT_EQ(answer.alarms_size(), 2);
+  ASSERT_EQ(answer.alarms_size(), 3);
+  EXPECT_EQ(answer.verdict().limit_status(), v1::LIMIT_STATUS_OVER_LIMIT);
+  EXPECT_THAT(answer.verdict().summary(), StartsWith("OVER_LIMIT since observation "));
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_MISCALIBRATED);
   // The remaining drift alarm is not described as a change.
   ASSERT_TRUE(Acknowledge(1, "").ok());
@@ -463,7 +471,7 @@ TEST_F(MonitoringTest, AModelWithoutNewObservationsIsStale) {
   v1::GetCalibrationResponse answer = Answer();
   EXPECT_EQ(answer.verdict().status(), v1::Verdict::STATUS_STALE);
   EXPECT_EQ(answer.verdict().since_observation(), 200);
-  EXPECT_THAT(answer.verdict().summary(), HasSubstr("No observation was counted for 0.3 s"));
+  EXPECT_THAT(answer.verdict().summary(), HasSubstr("STALE: no observation was counted for 0.3 s"));
   EXPECT_GE(answer.verdict().since().seconds(), answer.last_observation_time().seconds());
   // An alarm takes precedence.
   Send(DrawFrom(GeneratorSpec::M2(kClasses), 300));

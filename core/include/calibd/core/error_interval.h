@@ -57,12 +57,12 @@ struct ErrorLevels {
 //
 // Unset without observations. Cost: O(bins).
 // Merge law: sums of parts that share no observation add.
-[[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(const BinnedReliability& sums,
+[[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
                                                                const ErrorLevels& levels) noexcept;
 
 // The number of observations at which the interval leaves the limit outside if the sums continue
 // to grow as until now; unset if that needs more than 2^40 times as many, or without observations.
-[[nodiscard]] std::optional<double> ObservationsUntilDecided(const BinnedReliability& sums,
+[[nodiscard]] std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
                                                              const ErrorLevels& levels,
                                                              double limit) noexcept;
 

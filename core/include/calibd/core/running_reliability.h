@@ -31,7 +31,7 @@ inline constexpr std::int64_t kLeastStandOut = 10;
 // Events by bins of their stated probability, as sums over observations, which are additive: the
 // sums of two streams add up to those of the joint stream. Bins are of equal width over [0, 1], see
 // UniformBinIndex.
-struct BinnedReliability {
+struct ReliabilitySums {
   struct Bin {
     std::int64_t count = 0;
     // Number of events that happened.
@@ -65,7 +65,11 @@ struct BinnedReliability {
     square_sum += error * error;
     return index;
   }
-  void Merge(const BinnedReliability& other) noexcept;
+  void Merge(const ReliabilitySums& other) noexcept;
+  // Leaves the sums over the later observations. earlier: sums over the first ones.
+  void Subtract(const ReliabilitySums& earlier) noexcept;
+  // The largest that square_sum can be, from the bins alone.
+  [[nodiscard]] double MaxSquareSum() const noexcept;
 
   // All bins as one.
   [[nodiscard]] Bin Total() const noexcept;
@@ -74,11 +78,11 @@ struct BinnedReliability {
   // Weinberger, ICML 2017, eq. 3.
   [[nodiscard]] double ExpectedCalibrationError() const noexcept;
 
-  friend bool operator==(const BinnedReliability&, const BinnedReliability&) = default;
+  friend bool operator==(const ReliabilitySums&, const ReliabilitySums&) = default;
 };
 
 // The reliability of the top label, the first of the most probable classes, and scores.
-struct RunningReliability : BinnedReliability {
+struct RunningReliability : ReliabilitySums {
   // Sums of the scores of scores.h, by the same definitions.
   double brier = 0;
   double log_loss = 0;
