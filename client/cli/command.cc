@@ -9,6 +9,7 @@
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/strings/cord.h"
+#include "absl/strings/str_replace.h"
 
 namespace calibd::cli {
 namespace {
@@ -57,6 +58,12 @@ std::string ModelArgument(std::string_view argument) {
   const std::size_t at = argument.find('@');
   if (at == std::string_view::npos) return client::ModelName(argument);
   return client::ModelName(argument.substr(0, at), argument.substr(at + 1));
+}
+
+std::string ShortName(std::string_view model) {
+  constexpr std::string_view kPrefix = "models/";
+  if (model.starts_with(kPrefix)) model.remove_prefix(kPrefix.size());
+  return absl::StrReplaceAll(absl::string_view(model.data(), model.size()), {{"/versions/", "@"}});
 }
 
 absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client, const v1::Model& model) {

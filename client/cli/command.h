@@ -25,8 +25,8 @@ enum class ExitCode : int {
   kOk = 0,
   kError = 1,
   kUsage = 2,
-  // --fail-on found miscalibration.
-  kMiscalibrated = 3,
+  // --fail-on failed.
+  kFailOn = 3,
 };
 
 // State shared by all commands. Exists for the whole run.
@@ -76,6 +76,9 @@ template <typename Call>
 
 // Converts "NAME" or "NAME@VERSION" of the command line to the name of the model on the server.
 [[nodiscard]] std::string ModelArgument(std::string_view argument);
+
+// The reverse: "NAME" or "NAME@VERSION" without control characters.
+[[nodiscard]] std::string ShortName(std::string_view model);
 
 // Returns the model; creates it with default settings if it does not exist.
 [[nodiscard]] absl::StatusOr<v1::Model> GetOrCreateModel(client::Client& client,

@@ -40,7 +40,7 @@ struct EvaluateOptions {
   bool float32 = false;
   std::optional<std::uint64_t> seed;
   double row_sum_tolerance = kDefaultRowSumTolerance;
-  FailOnOptions fail_on;
+  PValueGate fail_on;
 };
 
 // Keeps the valid rows in `input` and returns the number of dropped ones.
@@ -121,7 +121,7 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
 // Prints the result and the decision, and returns the exit code.
 absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& evaluation,
                                 const std::optional<std::size_t>& dropped,
-                                const FailOnOptions& fail_on) {
+                                const PValueGate& fail_on) {
   std::optional<Decision> decision;
   if (fail_on.active()) decision = Decide(evaluation.lenses(0).result(), fail_on);
   if (context.json()) {
@@ -264,7 +264,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->add_option("--row-sum-tolerance", options->row_sum_tolerance,
                    "a row is valid when |sum - 1| is at most this; default 0.001")
       ->check(CLI::Range(1e-12, 0.1));
-  AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
+  AddPValueGate(*command, options->fail_on);
 }
 
 }  // namespace calibd::cli

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/App.hpp"
 #include "calibd/v1/calibration_service.pb.h"
@@ -11,42 +12,43 @@
 
 namespace calibd::cli {
 
-// --fail-on miscalibration [--significance-level A]: converts a result to an exit code, so that
+// --fail-on over-limit|miscalibration|drift|undecided: converts a verdict to an exit code, so that
 // calibctl can be a gate in a pipeline.
-struct FailOnOptions {
-  // "miscalibration", or empty if no decision is wanted.
+using VerdictGate = std::vector<std::string>;
+void AddVerdictGate(CLI::App& command, VerdictGate& gate);
+
+// What a verdict and its alarms fail on, among the names of the gate and in their order.
+[[nodiscard]] std::vector<std::string> FailuresOf(
+    const v1::Verdict& verdict, const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms,
+    const VerdictGate& gate);
+// {"fail_on": [...], "failed_on": [...]}.
+[[nodiscard]] Json GateJson(const VerdictGate& gate, const std::vector<std::string>& failures);
+
+// --fail-on p-value [--significance-level A]: the same for a bootstrap test.
+struct PValueGate {
+  // "p-value", or empty if no decision is wanted.
   std::string what;
   double significance_level = 0.05;
 
   [[nodiscard]] bool active() const { return !what.empty(); }
 };
-
-// basis: the p-value that decides, for the help text.
-void AddFailOnOptions(CLI::App& command, FailOnOptions& options, const std::string& basis);
+void AddPValueGate(CLI::App& command, PValueGate& gate);
 
 struct Decision {
-  // Unset if there were too few observations to decide.
-  std::optional<bool> miscalibrated;
+  bool rejected = false;
   double significance_level = 0;
-  // Such as "p = 0.004 <= 0.05: ...".
+  // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)".
   std::string sentence;
 
-  // Too little data is an error: a gate that cannot decide must not pass.
-  [[nodiscard]] ExitCode exit_code() const;
+  [[nodiscard]] ExitCode exit_code() const { return rejected ? ExitCode::kFailOn : ExitCode::kOk; }
 };
 
-// Uses the running estimates: rejects if the smallest of their k p-values is at most level /
-// k (Bonferroni), which keeps the error rate at the level.
-[[nodiscard]] Decision Decide(
-    const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates,
-    const FailOnOptions& options);
-// Uses the bootstrap test: rejects if p is at most the level.
-[[nodiscard]] Decision Decide(const v1::QuadraticTestResult& result, const FailOnOptions& options);
+// Rejects if p is at most the level.
+[[nodiscard]] Decision Decide(const v1::QuadraticTestResult& result, const PValueGate& gate);
 
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:
 // no replicates, or too few to reach the level. Unset if there is no such reason.
-[[nodiscard]] std::optional<std::string> FindUsageFault(const FailOnOptions& options,
-                                                        int replicates);
+[[nodiscard]] std::optional<std::string> FindUsageFault(const PValueGate& gate, int replicates);
 
 [[nodiscard]] Json ToJson(const Decision& decision);
 

@@ -11,7 +11,7 @@
 namespace {
 
 constexpr char kFooter[] =
-    "Exit codes: 0 success; 1 error; 2 wrong usage; 3 --fail-on found miscalibration.\n"
+    "Exit codes: 0 success; 1 error; 2 wrong usage; 3 --fail-on failed.\n"
     "JSON (--output json) has stable keys and numbers that read back as the same doubles.\n"
     "\n"
     "Start with:\n"

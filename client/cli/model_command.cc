@@ -142,11 +142,15 @@ void AddMonitoringOptions(CLI::App& command, CreateOptions& options) {
                 "errors of a probability up to this divided by the number of classes, such "
                 "as rounding errors, are not evidence; default 1e-5")
           ->check(CLI::Range(1e-9, 0.5)),
+      AddNumber(command, "--error-limit", monitoring, &Monitoring::set_error_limit,
+                "acceptable calibration error as a probability; the alarm OVER_LIMIT is raised "
+                "above it; default 0.02, which is 2 percentage points")
+          ->check(CLI::Range(1e-4, 0.5)),
       command.add_option("--stale-after", options.stale_after,
                          "the verdict becomes stale when no observation is counted for this long, "
                          "e.g. 12h; default 1d, but at least twice the label grace"),
       AddNumber(command, "--min-observations", monitoring, &Monitoring::set_min_observations,
-                "observations needed before the verdict can be NOT REJECTED; default 100")
+                "labelled predictions needed before a verdict and an alarm; default 100")
           ->check(at_least_one),
       command.add_option("--group-tag", options.group_tag,
                          "the tag whose values form groups of predictions that are monitored "

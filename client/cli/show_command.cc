@@ -1,7 +1,14 @@
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "calibd/core/status_macros.h"
 #include "command.h"
 #include "fail_on.h"
+#include "google/protobuf/util/time_util.h"
 #include "report.h"
+#include "show_report.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {
@@ -9,41 +16,58 @@ namespace {
 
 struct ShowOptions {
   std::string model;
-  FailOnOptions fail_on;
+  bool verbose = false;
+  bool bins = false;
+  VerdictGate fail_on;
 };
+
+std::string Text(const v1::GetCalibrationResponse& response, const ShowOptions& options) {
+  std::string text = DescribeShow(response, google::protobuf::util::TimeUtil::GetCurrentTime());
+  if (options.verbose) {
+    absl::StrAppend(&text, "\n", DescribeVerdict(response), "\n", DescribeCalibration(response));
+  }
+  if (options.bins) absl::StrAppend(&text, "\n", DescribeBins(response.scores()));
+  return text;
+}
 
 absl::StatusOr<ExitCode> Run(const Context& context, const ShowOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const auto response,
                           client->GetCalibration(ModelArgument(options.model)));
-  std::optional<Decision> decision;
-  if (options.fail_on.active()) decision = Decide(response.estimates(), options.fail_on);
+  if (!options.fail_on.empty() && !response.has_verdict()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(response.model(),
+                     " is not monitored, so --fail-on has no verdict: create the model without "
+                     "--no-monitoring"));
+  }
+  const std::vector<std::string> failures =
+      FailuresOf(response.verdict(), response.alarms(), options.fail_on);
   if (context.json()) {
     Json json = ToJson(response);
-    if (decision.has_value()) json["decision"] = ToJson(*decision);
+    if (!options.fail_on.empty()) json["decision"] = GateJson(options.fail_on, failures);
     PrintJson(json);
   } else {
-    Print(DescribeVerdict(response) + "\n" + DescribeCalibration(response));
-    if (decision.has_value()) Print(decision->sentence);
+    Print(Text(response, options));
+    if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
   }
-  return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
+  return failures.empty() ? ExitCode::kOk : ExitCode::kFailOn;
 }
 
 }  // namespace
 
 void AddShowCommand(CLI::App& app, Context& context) {
   const auto [command, options] = AddCommand<ShowOptions>(
-      app, context, "show", "Show the verdict on a model's calibration and the running estimates",
+      app, context, "show", "Show the verdict on a model: how far off it is, where, and since when",
       Run);
   command->footer(
-      "The verdict and its evidence stay valid however often you look at them. --fail-on uses "
-      "p-values, which are valid for one look.\n"
-      "SKCE is the squared kernel calibration error; its estimates are unbiased and may be "
-      "negative.\n"
-      "Example: calibctl show resnet18 --output json");
+      "The verdict and its intervals stay valid however often you look at them.\n"
+      "Examples: calibctl show resnet18 --fail-on over-limit\n"
+      "          calibctl show resnet18 --output json");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
-  AddFailOnOptions(*command, options->fail_on,
-                   "the smallest of the k p-values shown, and the level divided by k");
+  command->add_flag("--verbose", options->verbose,
+                    "also show the evidence, alarms, groups, estimators, kernels and p-values");
+  command->add_flag("--bins", options->bins, "also show the reliability diagram as a table");
+  AddVerdictGate(*command, options->fail_on);
 }
 
 }  // namespace calibd::cli

@@ -15,7 +15,7 @@ struct TestOptions {
   std::int32_t window = 0;
   std::string lens = "canonical";
   bool float32 = false;
-  FailOnOptions fail_on;
+  PValueGate fail_on;
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
@@ -80,7 +80,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
   command->add_flag("--float32", options->float32,
                     "estimate in float32: about twice as fast, with an error below a thousandth of "
                     "the standard deviation under calibration");
-  AddFailOnOptions(*command, options->fail_on, "the p-value of the bootstrap test");
+  AddPValueGate(*command, options->fail_on);
 }
 
 }  // namespace calibd::cli

@@ -1,4 +1,7 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "command.h"
+#include "fail_on.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {
@@ -6,6 +9,7 @@ namespace {
 
 struct ListOptions {
   double false_discovery_rate = 0.05;
+  VerdictGate fail_on;
 };
 
 struct AcknowledgeOptions {
@@ -17,14 +21,23 @@ struct AcknowledgeOptions {
 absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   CALIBD_ASSIGN_OR_RETURN(const auto response, client->ListVerdicts(options.false_discovery_rate));
+  std::vector<std::string> failures;
+  for (const auto& model : response.models()) {
+    if (!model.has_verdict()) continue;
+    for (const std::string& what : FailuresOf(model.verdict(), model.alarms(), options.fail_on)) {
+      failures.push_back(absl::StrCat(what, " of ", ShortName(model.model())));
+    }
+  }
   if (context.json()) {
     Json json = ToJson(response);
     json.erase("next_page_token");
+    if (!options.fail_on.empty()) json["decision"] = GateJson(options.fail_on, failures);
     PrintJson(json);
   } else {
     Print(DescribeVerdicts(response, options.false_discovery_rate));
+    if (!failures.empty()) Print(absl::StrCat("failed on ", absl::StrJoin(failures, ", "), "\n"));
   }
-  return ExitCode::kOk;
+  return failures.empty() ? ExitCode::kOk : ExitCode::kFailOn;
 }
 
 absl::StatusOr<ExitCode> ListAlarms(const Context& context, const std::string& model) {
@@ -62,16 +75,17 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
                    "level of e-BH over all models: the expected share of calibrated models among "
                    "the rejected ones; default 0.05")
       ->check(CLI::Range(1e-9, 0.25));
+  AddVerdictGate(*list, list_options->fail_on);
 
   const auto [alarms, model] =
       AddCommand(app, context, "alarms", "Show a model's alarms, newest first", ListAlarms);
   alarms->add_option("MODEL", *model, "name, or NAME@VERSION")->required();
 
-  const auto [command, options] =
-      AddCommand(app, context, "acknowledge",
-                 "Acknowledge an alarm. After an evidence alarm the watch restarts, after a drift "
-                 "alarm the drift detectors restart",
-                 Acknowledge);
+  const auto [command, options] = AddCommand(
+      app, context, "acknowledge",
+      "Acknowledge an alarm. What it is about restarts: the error interval, the evidence "
+      "or the drift detectors",
+      Acknowledge);
   command->footer("Example: calibctl acknowledge resnet18 1 --note \"recalibrated, T = 1.7\"");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command->add_option("ALARM", options->alarm, "number of the alarm, as shown by `calibctl alarms`")

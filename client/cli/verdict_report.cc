@@ -13,47 +13,17 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "calibd/convert/text.h"
+#include "command.h"
 #include "google/protobuf/util/time_util.h"
 #include "report.h"
+#include "show_report.h"
 
 namespace calibd::cli {
 namespace {
 
 using google::protobuf::util::TimeUtil;
-using Status = v1::Verdict::Status;
 
-// Width of a bar, and the column of its threshold.
-constexpr std::size_t kBarColumns = 20;
-constexpr std::size_t kThresholdColumn = 16;
 constexpr int kMaxGroups = 20;
-// Minimum gap for the heading, in standard deviations of the gap of a calibrated model.
-constexpr double kNotableGap = 2;
-
-std::string Plain(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
-
-// "NOT REJECTED".
-std::string StatusName(Status status) {
-  if (status == 0 || !v1::Verdict::Status_IsValid(status)) return "UNKNOWN";
-  return absl::StrReplaceAll(v1::Verdict::Status_Name(status), {{"STATUS_", ""}, {"_", " "}});
-}
-
-// 10^x as a number, or as "10^x" if the number would be too long to read.
-std::string PowerOfTen(double x) {
-  return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.1f", x);
-}
-
-// Returns an empty text if chance alone explains the gap.
-std::string NotableGapText(const v1::Verdict& verdict, const v1::Watch& watch) {
-  const v1::Direction& direction = verdict.direction();
-  const bool notable = watch.observations() > 0 && verdict.has_direction() &&
-                       std::abs(direction.gap()) > kNotableGap * direction.gap_standard_deviation();
-  return notable ? convert::GapText(direction.gap()) : "";
-}
 
 std::string ClassText(const v1::Whereabouts::ClassShare& share) {
   return share.class_name().empty()
@@ -76,34 +46,6 @@ const typename Places::value_type* Worst(const Places& places) {
     if (place.stands_out() && worse) worst = &place;
   }
   return worst;
-}
-
-// Such as "at confidence 0.80..0.90 and for class 3 (cat)"; empty if nothing stands out.
-std::string Where(const v1::Whereabouts& whereabouts) {
-  std::vector<std::string> places;
-  const auto* const bin = Worst(whereabouts.confidence_bins());
-  if (bin != nullptr) places.push_back("at " + BinText(*bin));
-  const auto* const share = Worst(whereabouts.classes());
-  if (share != nullptr) places.push_back("for " + ClassText(*share));
-  return absl::StrJoin(places, " and ");
-}
-
-std::string Since(const v1::Verdict& verdict) {
-  return verdict.has_since() ? absl::StrCat(" since ", TimeUtil::ToString(verdict.since()),
-                                            " (observation ", verdict.since_observation(), ")")
-                             : "";
-}
-
-std::string Headline(const std::string& model, const v1::Verdict& verdict, const v1::Watch& watch) {
-  std::vector<std::string> facts = {
-      absl::StrCat(model, ": ", StatusName(verdict.status()), Since(verdict)),
-      absl::StrCat("n = ", watch.observations())};
-  if (watch.effect_size().has_skce()) facts.push_back("SKCE " + Signed(watch.effect_size().skce()));
-  const std::string gap = NotableGapText(verdict, watch);
-  if (!gap.empty()) facts.push_back(gap);
-  const std::string where = Where(verdict.whereabouts());
-  if (!where.empty()) facts.push_back("largest deviation " + where);
-  return absl::StrJoin(facts, "; ") + "\n";
 }
 
 // Returns 100 (1 - alpha) %, computed from the threshold of the alarm.
@@ -279,26 +221,43 @@ std::string CountAlarms(int active) {
 
 // The changing values of a model, for a line of `calibctl watch`.
 std::string StateText(const std::string& model, const v1::Verdict& verdict,
-                      const v1::Watch& watch) {
-  std::string text =
-      absl::StrCat(model, " ", StatusName(verdict.status()), " n = ", watch.observations());
+                      const v1::CalibrationError& error, const v1::Watch& watch,
+                      std::int64_t observations) {
+  std::string text = absl::StrCat(ShortName(model), " ", VerdictText(verdict), ", ", observations,
+                                  observations == 1 ? " row" : " rows");
+  const std::string off = OffBy(error);
+  if (!off.empty()) absl::StrAppend(&text, ", ", off);
   if (watch.has_evidence()) {
-    absl::StrAppendFormat(&text, ", log10 e-value %+.2f (largest so far %+.2f, alarm at %.2f)",
-                          watch.evidence().log10_e_value(), watch.evidence().max_log10_e_value(),
-                          watch.evidence().threshold());
-    absl::StrAppendFormat(&text, ", drift %.2f (alarm at %.2f)", watch.drift().log10_statistic(),
-                          watch.drift().threshold());
+    absl::StrAppend(&text, ", e-value ", PowerOfTen(watch.evidence().log10_e_value()),
+                    " (rejected at ", PowerOfTen(watch.evidence().threshold()), ")");
   }
-  if (watch.effect_size().has_skce()) {
-    absl::StrAppend(&text, ", SKCE ", Signed(watch.effect_size().skce()));
-  }
-  const std::string gap = NotableGapText(verdict, watch);
-  if (!gap.empty()) absl::StrAppend(&text, ", ", gap);
-  if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) text += ", stale";
   return text;
 }
 
+// What an alarm found.
+std::string FoundText(const v1::Alarm& alarm) {
+  if (alarm.kind() != v1::Alarm::KIND_OVER_LIMIT) {
+    return absl::StrCat("crossed ", PowerOfTen(alarm.threshold()));
+  }
+  const v1::Alarm::LimitCrossing& crossing = alarm.crossing();
+  return absl::StrCat(
+      "off by ", convert::Points(crossing.error().estimate()), " points (limit ",
+      convert::Points(crossing.limit()), ")",
+      crossing.is_recent() ? absl::StrCat(" since row ", crossing.first_observation()) : "");
+}
+
 }  // namespace
+
+std::string Plain(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+std::string PowerOfTen(double x) {
+  return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.1f", x);
+}
 
 std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   if (!response.has_verdict()) {
@@ -306,8 +265,7 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
   }
   const v1::Verdict& verdict = response.verdict();
   const v1::Watch& watch = response.watch();
-  std::string text =
-      absl::StrCat(Headline(response.model(), verdict, watch), Plain(verdict.summary()), "\n");
+  std::string text = Plain(verdict.summary()) + "\n";
   if (watch.has_evidence()) absl::StrAppend(&text, EvidenceText(verdict, watch), EffectText(watch));
   if (watch.observations() > 0 && verdict.has_direction()) {
     text += DirectionText(verdict.direction());
@@ -331,60 +289,54 @@ std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
 
 std::string DescribeAlarms(const std::string& model,
                            const google::protobuf::RepeatedPtrField<v1::Alarm>& alarms) {
-  if (alarms.empty()) return absl::StrCat(model, ": no alarms\n");
+  if (alarms.empty()) return absl::StrCat(ShortName(model), ": no alarms\n");
   std::vector<std::vector<std::string>> rows = {
-      {"alarm", "kind", "raised", "observation", "log10", "threshold", "SKCE", "acknowledged"}};
+      {"alarm", "kind", "group", "raised", "row", "found", "acknowledged"}};
   std::string notes;
   for (const v1::Alarm& alarm : alarms) {
-    rows.push_back(
-        {absl::StrCat(alarm.id()), KindName(alarm.kind()), TimeUtil::ToString(alarm.raise_time()),
-         absl::StrCat(alarm.observation()), absl::StrFormat("%.2f", alarm.log10_value()),
-         absl::StrFormat("%.2f", alarm.threshold()), alarm.has_skce() ? Signed(alarm.skce()) : "-",
-         alarm.has_acknowledge_time() ? TimeUtil::ToString(alarm.acknowledge_time()) : "no"});
+    const std::string group = alarm.is_overflow_group() ? "(overflow)" : Plain(alarm.group_value());
+    rows.push_back({absl::StrCat(alarm.id()), KindName(alarm.kind()),
+                    alarm.has_group_value() ? group : "-", MinuteText(alarm.raise_time()),
+                    absl::StrCat(alarm.observation()), FoundText(alarm),
+                    alarm.has_acknowledge_time() ? MinuteText(alarm.acknowledge_time()) : "no"});
     if (!alarm.note().empty()) {
       absl::StrAppend(&notes, "alarm ", alarm.id(), ": ", Plain(alarm.note()), "\n");
     }
   }
   const int active = ActiveAlarms(alarms);
-  std::string text = absl::StrCat(model, ": ", CountAlarms(active), "\n", FormatTable(rows), notes);
+  std::string text =
+      absl::StrCat(ShortName(model), ": ", CountAlarms(active), "\n", FormatTable(rows), notes);
   if (active > 0)
     text += "`calibctl acknowledge MODEL ALARM` records that an alarm was dealt with.\n";
   return text;
 }
 
 std::string DescribeAcknowledged(const std::string& model, const v1::Alarm& alarm) {
-  return absl::StrFormat("%s: alarm %d (%s) was acknowledged at %s; %s\n", model, alarm.id(),
-                         KindName(alarm.kind()), TimeUtil::ToString(alarm.acknowledge_time()),
+  return absl::StrFormat("%s: alarm %d (%s) was acknowledged at %s; %s\n", ShortName(model),
+                         alarm.id(), KindName(alarm.kind()), MinuteText(alarm.acknowledge_time()),
                          alarm.kind() == v1::Alarm::KIND_DRIFT
                              ? "the drift detectors restarted, the evidence continues"
-                             : "the watch restarted with the observations after it");
+                         : alarm.kind() == v1::Alarm::KIND_OVER_LIMIT
+                             ? "the error is measured anew from the next row on, the evidence "
+                               "continues"
+                             : "the evidence restarted with the observations after it");
 }
 
 std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
                              double false_discovery_rate) {
   if (response.models().empty()) return "no models\n";
-  std::vector<std::vector<std::string>> rows = {{"model", "status", "n", "log10 e-value",
-                                                 "largest so far", "SKCE", "confidence - accuracy",
-                                                 "newest", "e-BH"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"model", "verdict", "rows", "error", "e-value", "newest row", "e-BH"}};
   for (const auto& model : response.models()) {
-    const v1::Watch& watch = model.watch();
-    const bool evidence = watch.has_evidence();
-    const bool direction = watch.observations() > 0 && model.verdict().has_direction();
-    std::string status = "not monitored";
-    if (model.has_verdict()) {
-      const v1::Verdict& verdict = model.verdict();
-      status = StatusName(verdict.status());
-      if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) status += ", STALE";
-    }
-    rows.push_back({model.model(), status, absl::StrCat(model.observations()),
-                    evidence ? absl::StrFormat("%+.2f", watch.evidence().log10_e_value()) : "-",
-                    evidence ? absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()) : "-",
-                    watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
-                    direction ? absl::StrFormat("%+.4f", model.verdict().direction().gap()) : "-",
-                    model.has_last_observation_time()
-                        ? TimeUtil::ToString(model.last_observation_time())
-                        : "-",
-                    model.rejected_among_all() ? "*" : ""});
+    const v1::Evidence& evidence = model.watch().evidence();
+    const std::string off = OffBy(model.error());
+    rows.push_back(
+        {ShortName(model.model()),
+         model.has_verdict() ? VerdictText(model.verdict()) : "not monitored",
+         absl::StrCat(model.observations()), off.empty() ? "-" : off,
+         model.watch().has_evidence() ? PowerOfTen(evidence.log10_e_value()) : "-",
+         model.has_last_observation_time() ? MinuteText(model.last_observation_time()) : "-",
+         model.rejected_among_all() ? "*" : ""});
   }
   return absl::StrFormat(
       "%se-BH over the %d models with evidence rejects %d (*): the expected share of calibrated "
@@ -395,88 +347,21 @@ std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
 
 std::string ChangeLine(const v1::GetCalibrationResponse& response) {
   if (!response.has_verdict()) {
-    return absl::StrCat(response.model(), " not monitored, n = ", response.observations());
+    return absl::StrCat(ShortName(response.model()), " not monitored, ", response.observations(),
+                        " rows");
   }
-  return absl::StrCat(StateText(response.model(), response.verdict(), response.watch()), ", ",
-                      CountAlarms(ActiveAlarms(response.alarms())));
+  return absl::StrCat(StateText(response.model(), response.verdict(), response.error(),
+                                response.watch(), response.observations()),
+                      ", ", CountAlarms(ActiveAlarms(response.alarms())));
 }
 
 std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict) {
   if (!verdict.has_verdict()) {
-    return absl::StrCat(verdict.model(), " not monitored, n = ", verdict.observations());
+    return absl::StrCat(ShortName(verdict.model()), " not monitored, ", verdict.observations(),
+                        " rows");
   }
-  return StateText(verdict.model(), verdict.verdict(), verdict.watch());
-}
-
-std::string ThresholdBar(double value, double threshold) {
-  const double reached = value / threshold * static_cast<double>(kThresholdColumn);
-  // The comparison is false for NaN.
-  const auto filled = static_cast<std::size_t>(
-      reached > 0 ? std::min(reached, static_cast<double>(kBarColumns)) : 0.0);
-  std::string bar = std::string(filled, '#') + std::string(kBarColumns - filled, '.');
-  bar.insert(kThresholdColumn, "|");
-  return absl::StrCat("[", bar, "]");
-}
-
-std::string DescribeScreen(const v1::GetCalibrationResponse& response) {
-  std::string text;
-  const auto add = [&text](const char* name, const std::string& value) {
-    if (!value.empty()) absl::StrAppendFormat(&text, "%-14s%s\n", name, value);
-  };
-  add("model", response.model());
-  const v1::Verdict& verdict = response.verdict();
-  const v1::Watch& watch = response.watch();
-  if (response.has_verdict()) {
-    add("verdict", absl::StrCat(StatusName(verdict.status()), Since(verdict),
-                                verdict.stale() ? ", no observation for long" : ""));
-  } else {
-    add("verdict", "none, because it is not monitored");
-  }
-  add("n", watch.first_observation() > 1
-               ? absl::StrFormat("%d, %d of them since the watch restarted",
-                                 response.observations(), watch.observations())
-               : absl::StrCat(response.observations()));
-  const auto add_bar = [&add](const char* name, double value, double largest, double threshold) {
-    add(name, absl::StrFormat("%s %+.2f, largest so far %+.2f, alarm at %.2f",
-                              ThresholdBar(value, threshold), value, largest, threshold));
-  };
-  if (watch.has_evidence()) {
-    const v1::Evidence& evidence = watch.evidence();
-    add_bar("log10 e-value", evidence.log10_e_value(), evidence.max_log10_e_value(),
-            evidence.threshold());
-  }
-  if (watch.has_drift()) {
-    const v1::Drift& drift = watch.drift();
-    add_bar("drift", drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
-  }
-  const v1::EffectSize& size = watch.effect_size();
-  if (size.has_skce()) {
-    add("SKCE", Signed(size.skce()));
-    const std::string interval = IntervalText(size);
-    if (!interval.empty()) {
-      add("", absl::StrCat(interval, " with ", Confidence(watch.evidence()),
-                           " confidence at all times"));
-    }
-    if (size.has_noise_floor()) {
-      add("", absl::StrCat("noise floor ", Signed(size.noise_floor()), " (95 %)"));
-    }
-  }
-  add("direction", NotableGapText(verdict, watch));
-  add("where", Where(verdict.whereabouts()));
-  if (response.has_label_coverage()) {
-    const v1::LabelCoverage& coverage = response.label_coverage();
-    add("labels", absl::StrFormat("%d of %d matured predictions without a label, %d pending",
-                                  coverage.missing(), coverage.matured(), coverage.pending()));
-  }
-  for (const v1::Alarm& alarm : response.alarms()) {
-    if (alarm.has_acknowledge_time()) continue;
-    add("ALARM", absl::StrCat(alarm.id(), ", ", KindName(alarm.kind()), ", raised ",
-                              TimeUtil::ToString(alarm.raise_time()), " at observation ",
-                              alarm.observation()));
-  }
-  add("", Plain(watch.unavailable_reason()));
-  for (const std::string& warning : response.warnings()) add("WARNING", Plain(warning));
-  return text;
+  return StateText(verdict.model(), verdict.verdict(), verdict.error(), verdict.watch(),
+                   verdict.observations());
 }
 
 std::string FitScreen(const std::string& text, const std::string& status, std::size_t width,

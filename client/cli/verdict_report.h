@@ -12,9 +12,14 @@ namespace calibd::cli {
 // Renders the verdict and the watch of a model as text. Names and notes are printed
 // without their control characters.
 
-// Returns the verdict in one line, followed by a sentence for each part: evidence, effect size,
+// Returns the verdict's summary, followed by a sentence for each part: evidence, effect size,
 // direction, place, drift, the test for one look, alarms, groups, warnings.
 [[nodiscard]] std::string DescribeVerdict(const v1::GetCalibrationResponse& response);
+
+// Replaces control characters.
+[[nodiscard]] std::string Plain(std::string text);
+// 10^x as a number, or as "10^x" if the number would be too long to read.
+[[nodiscard]] std::string PowerOfTen(double x);
 
 // Returns a table of alarms, the newest first. model: its name.
 [[nodiscard]] std::string DescribeAlarms(
@@ -28,14 +33,6 @@ namespace calibd::cli {
 // Describes a change in one line, for a log.
 [[nodiscard]] std::string ChangeLine(const v1::GetCalibrationResponse& response);
 [[nodiscard]] std::string ChangeLine(const v1::ListVerdictsResponse::ModelVerdict& verdict);
-
-// Describes a model in about fifteen lines, for a screen.
-[[nodiscard]] std::string DescribeScreen(const v1::GetCalibrationResponse& response);
-
-// "[######......
-// ....]": the bar reaches the '
-// ' when value reaches threshold. threshold: > 0.
-[[nodiscard]] std::string ThresholdBar(double value, double threshold);
 
 // Returns the lines of the text that fit a screen of at most height lines, >= 2, of width
 // characters. The last line is the status. If lines are left out, the line before it says how many.

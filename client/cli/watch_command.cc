@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "command.h"
 #include "google/protobuf/util/time_util.h"
+#include "show_report.h"
 #include "time_option.h"
 #include "verdict_report.h"
 
@@ -108,7 +109,7 @@ absl::StatusOr<ExitCode> WatchModel(const Context& context, const std::string& m
         if (view.json()) {
           view.ShowLine(ToJson(change).dump());
         } else if (view.screen()) {
-          view.ShowScreen(DescribeScreen(change.calibration()));
+          view.ShowScreen(DescribeShow(change.calibration(), TimeUtil::GetCurrentTime()));
         } else {
           view.ShowLine(ChangeLine(change.calibration()));
         }

@@ -7,6 +7,7 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/core/lens_kernel.h"
+#include "server/api/error_proto.h"
 #include "server/api/label_coverage_proto.h"
 #include "server/api/proto_time.h"
 #include "server/api/reliability_proto.h"
@@ -51,11 +52,12 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
                      std::chrono::system_clock::time_point now,
                      v1::GetCalibrationResponse& response) {
   DescribeVerdict(model, snapshot, now, *response.mutable_verdict());
+  DescribeError(snapshot.monitor->error, *response.mutable_error());
   DescribeWatch(model.declaration(), snapshot, *response.mutable_watch());
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
   // The newest first.
   for (std::size_t i = alarms.size(); i-- > 0;) DescribeAlarm(alarms[i], *response.add_alarms());
-  DescribeGroups(model.declaration(), snapshot, response);
+  DescribeGroups(model.declaration(), snapshot, MakeVerdict(model, snapshot, now), response);
   WarnOfRows(model.declaration(), snapshot, *response.mutable_warnings());
   response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
 }

@@ -11,8 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "calibd/core/status_macros.h"
 #include "server/api/calibration_proto.h"
-#include "server/api/watch_proto.h"
 #include "server/errors.h"
+#include "server/state/verdict.h"
 
 namespace calibd::server {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
+#include "server/api/error_proto.h"
 #include "server/api/reliability_proto.h"
 #include "server/errors.h"
 
@@ -85,6 +86,9 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   return absl::OkStatus();
 }
 
+// Of the interval of a bucket, which has no recent error.
+constexpr ErrorLevels kBucketLevels{.bins = 0.0375, .gap = 0.0125};
+
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
                     v1::HistoryBucket& out) {
   out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
@@ -97,7 +101,10 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
     out.set_skce_standard_error(
         std::sqrt(bucket.pairs.Variance() / static_cast<double>(bucket.pairs.count)));
   }
-  if (bucket.observations() > 0) DescribeReliability(bucket.reliability, out);
+  if (bucket.observations() > 0) {
+    DescribeReliability(bucket.reliability, out);
+    *out.mutable_error() = ToProto(*BinnedErrorInterval(bucket.reliability, kBucketLevels));
+  }
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);
     out.set_max_log10_e_value(bucket.watch->max_log10_e_value);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/core/e_bh.h"
 #include "calibd/core/status_macros.h"
+#include "server/api/error_proto.h"
 #include "server/api/page.h"
 #include "server/api/proto_time.h"
 #include "server/api/watch_proto.h"
@@ -40,6 +41,11 @@ void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock
   if (snapshot->monitor.has_value()) {
     DescribeVerdict(model, *snapshot, now, *proto.mutable_verdict());
     DescribeWatch(declaration, *snapshot, *proto.mutable_watch());
+    DescribeError(snapshot->monitor->error, *proto.mutable_error());
+    const std::vector<Alarm>& alarms = *snapshot->monitor->alarms;
+    for (std::size_t i = alarms.size(); i-- > 0;) {
+      if (!alarms[i].acknowledge_time.has_value()) DescribeAlarm(alarms[i], *proto.add_alarms());
+    }
   }
   proto.set_rejected_among_all(rejected);
 }

@@ -12,11 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "calibd/convert/text.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
+#include "server/api/error_proto.h"
 #include "server/api/proto_time.h"
+#include "server/api/verdict_text.h"
 #include "server/state/effect_size.h"
+#include "server/state/verdict.h"
 
 namespace calibd::server {
 namespace {
@@ -44,96 +46,6 @@ void NameFamilies(const std::array<double, kFamilyCount>& shares,
   for (const std::size_t family : order) {
     if (shares[family] >= kLeastShare) *names.Add() = FamilyName(static_cast<ExpertFamily>(family));
   }
-}
-
-std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
-  if (snapshot.monitor->watch.has_value()) return "";
-  if (snapshot.warming_up()) {
-    return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
-                        " observations, which are then counted");
-  }
-  const std::string& error = snapshot.lenses.front().bandwidth_error;
-  return error.empty() ? "the kernel is zero" : error;
-}
-
-// The time at which the model's newest observation was counted; without observations, the creation
-// time.
-Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
-  return snapshot.monitor->last_counted_time.value_or(model.create_time());
-}
-
-std::string Plural(std::int64_t count, const char* noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-std::string DescribeEvidence(const EvidenceReading& reading, double threshold) {
-  return absl::StrFormat(
-      "log10 of the e-value is %.2f, its maximum so far is %.2f, and the alarm is raised at %.2f",
-      reading.evidence.log10_e_value, ToLog10(reading.maximum.log_value), threshold);
-}
-
-// Says whether a drift alarm indicates a change of the model's calibration.
-std::string DescribeChange(const MonitorSnapshot& monitor, double threshold) {
-  const bool evidence =
-      monitor.raised[0] > 0 ||
-      (monitor.watch.has_value() && ToLog10(monitor.watch->reading.maximum.log_value) >= threshold);
-  return evidence ? "This need not be a change: the evidence over all observations crossed its "
-                    "threshold too, as it does for a model that was wrong from the start."
-                  : "This may be a change: the evidence over all observations has not crossed its "
-                    "threshold.";
-}
-
-std::string Summarize(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                      const v1::Verdict& verdict, const Alarm* alarm) {
-  const Monitoring& monitoring = declaration.monitoring;
-  const MonitorSnapshot& monitor = *snapshot.monitor;
-  const std::int64_t watched = monitor.watch.has_value() ? monitor.watch->reading.count : 0;
-  std::string text;
-  switch (verdict.status()) {
-    case v1::Verdict::STATUS_MISCALIBRATED:
-      text = absl::StrFormat(
-          "Not calibrated: the e-value crossed %.4g at observation %d (then %s on average). The "
-          "probability that this ever happens to a calibrated model is at most %.3g. This verdict "
-          "stays until the alarm is acknowledged.",
-          1 / monitoring.significance_level, alarm->observation, convert::GapText(alarm->gap),
-          monitoring.significance_level);
-      break;
-    case v1::Verdict::STATUS_DRIFTED:
-      text = absl::StrFormat(
-          "The newest observations were not calibrated: the drift detector crossed its threshold "
-          "at observation %d. For a calibrated model this happens at most once in %.4g "
-          "observations on average. %s This verdict stays until the alarm is acknowledged.",
-          alarm->observation, monitoring.average_run_length,
-          DescribeChange(monitor, EvidenceThreshold(monitoring.significance_level)));
-      break;
-    case v1::Verdict::STATUS_INSUFFICIENT_DATA:
-    case v1::Verdict::STATUS_STALE:
-    case v1::Verdict::STATUS_NOT_REJECTED:
-      if (!monitor.watch.has_value()) {
-        text =
-            absl::StrCat("There is no evidence: ", UnavailableReason(declaration, snapshot), ".");
-      } else if (watched < monitoring.min_observations) {
-        text = absl::StrCat("There is too little data: ", Plural(watched, "observation"), " of ",
-                            monitoring.min_observations, ".");
-      } else {
-        text = absl::StrCat("Calibration of the model is not rejected after ",
-                            Plural(watched, "observation"), ": ",
-                            DescribeEvidence(monitor.watch->reading,
-                                             EvidenceThreshold(monitoring.significance_level)),
-                            ". This does not prove calibration: there is only too little evidence "
-                            "against it.");
-      }
-      break;
-    default:
-      break;
-  }
-  if (verdict.stale()) {
-    const double stale_seconds = std::chrono::duration<double>(monitoring.stale_after).count();
-    absl::StrAppend(&text, absl::StrFormat(" No observation was counted for %.4g s or longer: "
-                                           "this verdict may be outdated.",
-                                           stale_seconds));
-  }
-  return text;
 }
 
 void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
@@ -243,36 +155,36 @@ void DescribeOne(const Monitoring& monitoring, const WatchSnapshot& watch,
 
 }  // namespace
 
-bool IsStale(const Model& model, const ModelSnapshot& snapshot, Time now) {
-  return snapshot.monitor.has_value() &&
-         now >= LastCounted(model, snapshot) + model.declaration().monitoring.stale_after;
+std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSnapshot& snapshot) {
+  if (snapshot.monitor->watch.has_value()) return "";
+  if (snapshot.warming_up()) {
+    return absl::StrCat("the bandwidth is chosen from the first ", declaration.warmup,
+                        " observations, which are then counted");
+  }
+  const std::string& error = snapshot.lenses.front().bandwidth_error;
+  return error.empty() ? "the kernel is zero" : error;
 }
 
 void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now,
                      v1::Verdict& proto) {
   const ModelDeclaration& declaration = model.declaration();
-  const Monitoring& monitoring = declaration.monitoring;
   const MonitorSnapshot& monitor = *snapshot.monitor;
-  const Time stale_since = LastCounted(model, snapshot) + monitoring.stale_after;
-  proto.set_stale(IsStale(model, snapshot, now));
-  const Alarm* alarm = monitor.FindActive(Alarm::Kind::kEvidence);
-  if (alarm != nullptr) {
-    proto.set_status(v1::Verdict::STATUS_MISCALIBRATED);
-  } else if ((alarm = monitor.FindActive(Alarm::Kind::kDrift)) != nullptr) {
-    proto.set_status(v1::Verdict::STATUS_DRIFTED);
-  } else if (proto.stale()) {
-    proto.set_status(v1::Verdict::STATUS_STALE);
-    *proto.mutable_since() = ToTimestamp(stale_since);
-    proto.set_since_observation(snapshot.observations);
-  } else if (!monitor.watch.has_value() ||
-             monitor.watch->reading.count < monitoring.min_observations) {
-    proto.set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
-  } else {
-    proto.set_status(v1::Verdict::STATUS_NOT_REJECTED);
+  const Verdict verdict = MakeVerdict(model, snapshot, now);
+  proto.set_limit_status(verdict.limit_status);
+  proto.set_is_recent(verdict.is_recent);
+  proto.set_is_acknowledged(verdict.is_acknowledged);
+  for (const GroupSnapshot* const group : verdict.groups_over_limit) {
+    proto.add_groups_over_limit(GroupName(group->id));
   }
-  if (alarm != nullptr) {
-    *proto.mutable_since() = ToTimestamp(alarm->raise_time);
-    proto.set_since_observation(alarm->observation);
+  proto.set_status(verdict.status);
+  proto.set_stale(verdict.stale);
+  if (verdict.alarm != nullptr) {
+    *proto.mutable_since() = ToTimestamp(verdict.alarm->raise_time);
+    proto.set_since_observation(verdict.alarm->observation);
+  } else if (verdict.status == v1::Verdict::STATUS_STALE) {
+    *proto.mutable_since() =
+        ToTimestamp(LastCounted(model, snapshot) + declaration.monitoring.stale_after);
+    proto.set_since_observation(snapshot.observations);
   }
   if (monitor.watch.has_value()) {
     const EvidenceReading& reading = monitor.watch->reading;
@@ -285,7 +197,7 @@ void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now
       DescribeWhereabouts(declaration, *monitor.watch, *proto.mutable_whereabouts());
     }
   }
-  proto.set_summary(Summarize(declaration, snapshot, proto, alarm));
+  proto.set_summary(VerdictSummary(declaration, snapshot, verdict));
 }
 
 void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -299,7 +211,7 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
 }
 
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    v1::GetCalibrationResponse& response) {
+                    const Verdict& verdict, v1::GetCalibrationResponse& response) {
   const Monitoring& monitoring = declaration.monitoring;
   std::vector<const GroupSnapshot*> groups;
   for (const std::shared_ptr<const GroupSnapshot>& group : snapshot.monitor->groups) {
@@ -312,29 +224,24 @@ void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& sn
                    [&](const GroupSnapshot* a, const GroupSnapshot* b) {
                      return log10_e_value(a) > log10_e_value(b);
                    });
-  const auto tested = [&](const GroupSnapshot* group) {
-    return group->watch.reading.count >= monitoring.min_group_observations;
-  };
-  std::vector<double> e_values;
-  for (const GroupSnapshot* const group : groups) {
-    if (tested(group)) e_values.push_back(log10_e_value(group));
-  }
-  const std::vector<bool> rejected = RejectedByEbh(e_values, monitoring.significance_level);
-  response.set_tested_groups(static_cast<std::int32_t>(e_values.size()));
-  std::size_t next = 0;
+  const std::vector<const GroupSnapshot*>& rejected = verdict.rejected_groups;
+  std::int32_t tested = 0;
   for (const GroupSnapshot* const group : groups) {
     v1::GroupWatch& proto = *response.add_groups();
-    proto.set_value(group->value);
-    proto.set_overflow(group->overflow);
+    proto.set_value(group->id.value);
+    proto.set_overflow(group->id.overflow);
+    DescribeError(group->error, *proto.mutable_error());
     DescribeOne(monitoring, group->watch, monitoring.min_group_observations,
                 *proto.mutable_watch());
-    DescribeDirection(group->watch.reliability, *proto.mutable_direction());
     if (group->watch.reading.count > 0) {
+      DescribeDirection(group->watch.reliability, *proto.mutable_direction());
       DescribeScores(group->watch.reliability, *proto.mutable_scores());
     }
-    proto.set_tested(tested(group));
-    proto.set_rejected(proto.tested() && rejected[next++]);
+    proto.set_tested(IsTested(monitoring, *group));
+    tested += proto.tested() ? 1 : 0;
+    proto.set_rejected(std::find(rejected.begin(), rejected.end(), group) != rejected.end());
   }
+  response.set_tested_groups(tested);
 }
 
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -385,6 +292,17 @@ void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
     *proto.mutable_acknowledge_time() = ToTimestamp(*alarm.acknowledge_time);
   }
   proto.set_note(alarm.note);
+  if (alarm.group.has_value()) {
+    proto.set_group_value(alarm.group->value);
+    proto.set_is_overflow_group(alarm.group->overflow);
+  }
+  if (!alarm.crossing.has_value()) return;
+  v1::Alarm::LimitCrossing& crossing = *proto.mutable_crossing();
+  crossing.set_is_recent(alarm.crossing->recent);
+  crossing.set_limit(alarm.crossing->limit);
+  crossing.set_is_class_1(alarm.crossing->series == 1);
+  *crossing.mutable_error() = ToProto(alarm.crossing->interval);
+  crossing.set_first_observation(alarm.crossing->first_observation);
 }
 
 }  // namespace calibd::server

@@ -7,18 +7,18 @@
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/monitoring.pb.h"
 #include "server/state/model.h"
+#include "server/state/verdict.h"
 
 namespace calibd::server {
-
-// True if no observation was counted for stale_after. The verdict's only change that needs no row
-// of the log. Always false for a model that is not monitored.
-[[nodiscard]] bool IsStale(const Model& model, const ModelSnapshot& snapshot,
-                           std::chrono::system_clock::time_point now);
 
 // Fills in the current verdict on the model's calibration. The following functions require the
 // snapshot of a monitored model.
 void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot,
                      std::chrono::system_clock::time_point now, v1::Verdict& proto);
+
+// The reason for missing evidence in one sentence; empty if there is evidence.
+[[nodiscard]] std::string UnavailableReason(const ModelDeclaration& declaration,
+                                            const ModelSnapshot& snapshot);
 
 // Describes the watch of the model.
 void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
@@ -26,7 +26,7 @@ void DescribeWatch(const ModelDeclaration& declaration, const ModelSnapshot& sna
 
 // Fills in `groups`, in descending order of evidence, and `tested_groups`.
 void DescribeGroups(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
-                    v1::GetCalibrationResponse& response);
+                    const Verdict& verdict, v1::GetCalibrationResponse& response);
 
 // Adds the reasons why the evidence may be false or misleading that the newest rows show.
 void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,

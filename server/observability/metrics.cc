@@ -1,6 +1,7 @@
 #include "server/observability/metrics.h"
 
 #include <prometheus/text_serializer.h>
+#include <spdlog/spdlog.h>
 
 #include <array>
 #include <chrono>
@@ -15,11 +16,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
 #include "calibd/core/p_value.h"
 #include "calibd/text/printable.h"
 #include "server/observability/metric_families.h"
 #include "server/observability/process_metrics.h"
 #include "server/state/effect_size.h"
+#include "server/state/verdict.h"
 #include "server/version.h"
 
 namespace calibd::server {
@@ -218,6 +221,17 @@ constexpr FamilyRow<ModelSource> kModelRows[] = {
      [](auto& source, auto& out) { out.Add(KnownSeconds(source.model.oldest_pending_time_us())); }},
 };
 
+// Of all observations; at least one.
+constexpr FamilyRow<RunningReliability> kScoreRows[] = {
+    {"calibd_brier_score", Gauge, "Mean Brier score of all observations, in [0, 2].",
+     [](auto& sums, auto& out) { out.Add(sums.brier / static_cast<double>(sums.Total().count)); }},
+    {"calibd_log_loss", Gauge,
+     "Mean log loss of all observations, in nats. Each term is at most 36.04.",
+     [](auto& sums, auto& out) {
+       out.Add(sums.log_loss / static_cast<double>(sums.Total().count));
+     }},
+};
+
 constexpr FamilyRow<LabelCoverage> kCoverageRows[] = {
     {"calibd_predictions_total", Counter,
      "Number of predictions with an id: taken, or duplicate (the id was known).",
@@ -303,7 +317,6 @@ constexpr FamilyRow<RunningBlock> kBlockRows[] = {
 struct WatchSource {
   const EvidenceReading& reading;
   EffectSize effect;
-  RunningReliability::Bin total;
 };
 
 constexpr FamilyRow<WatchSource> kWatchRows[] = {
@@ -335,21 +348,60 @@ constexpr FamilyRow<WatchSource> kWatchRows[] = {
     {"calibd_effect_skce_noise_floor", Gauge,
      "95 % quantile of calibd_effect_skce for a calibrated model that makes the same predictions.",
      [](auto& watch, auto& out) { out.Add(watch.effect.noise_floor); }},
-    {"calibd_confidence_minus_accuracy", Gauge,
-     "Mean probability of the most probable class minus the accuracy. Positive if overconfident.",
-     [](auto& watch, auto& out) {
-       const auto count = static_cast<double>(watch.total.count);
-       const auto correct = static_cast<double>(watch.total.correct);
-       if (count > 0) out.Add((watch.total.confidence - correct) / count);
-     }},
 };
 
 struct MonitorSource {
   const Model& model;
   const MonitorSnapshot& monitor;
+  Verdict verdict;
+  // Of the top label, since the start.
+  std::optional<ErrorInterval> error;
 };
 
 constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
+    {"calibd_verdict", Gauge,
+     "The current verdict, as labels: how far off the model is against its limit, and whether "
+     "calibration is rejected. The value is always 1.",
+     [](auto& source, auto& out) {
+       out.Add(1, {{"limit_status", convert::StatusName(source.verdict.limit_status)},
+                   {"status", convert::StatusName(source.verdict.status)}});
+     }},
+    {"calibd_binned_error", Gauge,
+     "Estimated calibration error of the top label since the start, as a probability: the mean "
+     "over all predictions of how far the confidence was off in its bin. It is biased upwards.",
+     [](auto& source, auto& out) {
+       if (source.error.has_value()) out.Add(source.error->estimate);
+     }},
+    {"calibd_binned_error_lower_bound", Gauge,
+     "Lower end of the interval of the calibration error. It holds at any time.",
+     [](auto& source, auto& out) {
+       if (source.error.has_value()) out.Add(source.error->lower);
+     }},
+    {"calibd_binned_error_upper_bound", Gauge,
+     "Upper end of the interval of the calibration error. It holds at any time.",
+     [](auto& source, auto& out) {
+       if (source.error.has_value()) out.Add(source.error->upper);
+     }},
+    {"calibd_error_limit", Gauge, "Calibration error that the model's declaration accepts.",
+     [](auto& source, auto& out) { out.Add(source.monitor.error.error_limit); }},
+    {"calibd_confidence_minus_accuracy", Gauge,
+     "Mean probability of the most probable class minus the accuracy since the start. It is "
+     "positive if the model is over-confident.",
+     [](auto& source, auto& out) {
+       if (source.error.has_value()) out.Add(source.error->gap);
+     }},
+    {"calibd_rejected_groups", Gauge,
+     "Number of groups for which calibration is rejected, by e-BH over all tested groups.",
+     [](auto& source, auto& out) {
+       if (!source.model.declaration().monitoring.group_tag.empty()) {
+         out.Add(static_cast<double>(source.verdict.rejected_groups.size()));
+       }
+     }},
+    {"calibd_rejected_classes", Gauge,
+     "Number of classes for which calibration is rejected, by e-BH over all classes.",
+     [](auto& source, auto& out) {
+       if (source.monitor.watch.has_value()) out.Add(source.monitor.watch->rejected_classes);
+     }},
     {"calibd_last_counted_timestamp_seconds", Gauge,
      "Time of the newest labelled prediction that was counted, or of the model's creation if none "
      "was, in seconds since the Unix epoch.",
@@ -363,22 +415,39 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
        out.Add(Seconds(source.model.declaration().monitoring.stale_after));
      }},
     {"calibd_alarm_active", Gauge,
-     "1 while an alarm of this kind (evidence, drift) is raised and not acknowledged, else 0.",
+     "1 while an alarm of this kind (evidence, drift, over_limit) is raised and not acknowledged, "
+     "else 0.",
      [](auto& source, auto& out) {
        const auto active = [&source](Alarm::Kind kind) {
          return source.monitor.FindActive(kind) != nullptr ? 1 : 0;
        };
        out.Add(active(Alarm::Kind::kEvidence), {{"kind", "evidence"}});
        out.Add(active(Alarm::Kind::kDrift), {{"kind", "drift"}});
+       out.Add(active(Alarm::Kind::kOverLimit), {{"kind", "over_limit"}});
      }},
     {"calibd_alarms_total", Counter, "Number of raised alarms, by kind.",
      [](auto& source, auto& out) {
        out.Add(source.monitor.raised[0], {{"kind", "evidence"}});
        out.Add(source.monitor.raised[1], {{"kind", "drift"}});
+       out.Add(source.monitor.raised[2], {{"kind", "over_limit"}});
      }},
 };
 
 constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
+    {"calibd_group_over_limit", Gauge,
+     "1 while the calibration error of the group exceeds the model's limit, acknowledged or not, "
+     "else 0.",
+     [](auto& group, auto& out) {
+       out.Add(group.error.status() == LimitStatus::kOverLimit ? 1 : 0);
+     }},
+    {"calibd_group_observations", Gauge, "Number of labelled observations of the group.",
+     [](auto& group, auto& out) { out.Add(group.error.since_start.count()); }},
+    {"calibd_group_confidence_minus_accuracy", Gauge,
+     "calibd_confidence_minus_accuracy of the group.",
+     [](auto& group, auto& out) {
+       const auto interval = group.error.Interval(group.error.since_start, 0);
+       if (interval.has_value()) out.Add(interval->gap);
+     }},
     {"calibd_group_log10_e_value", Gauge,
      "calibd_log10_e_value of the observations with one value of the model's group tag. The series "
      "with overflow=\"true\" covers all values without a group of their own.",
@@ -389,11 +458,25 @@ class ModelFamilies {
  public:
   explicit ModelFamilies(Scrape& scrape) : scrape_(scrape) {}
 
-  void Add(const Model& model) {
+  // Alarms, ages and verdict: all models come before the details of any model, for which the
+  // series may not suffice.
+  void AddVerdict(const Model& model) {
+    const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+    const Labels labels = LabelsOf(model);
+    models_.Add({model, *snapshot}, labels);
+    if (!snapshot->monitor.has_value()) return;
+    const ErrorSnapshot& error = snapshot->monitor->error;
+    monitors_.Add(
+        {model, *snapshot->monitor, MakeVerdict(model, *snapshot, std::chrono::system_clock::now()),
+         error.Interval(error.since_start, 0)},
+        labels);
+  }
+
+  void AddDetails(const Model& model) {
     const ModelDeclaration& declaration = model.declaration();
     const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
-    const Labels labels{{"model", declaration.name.model}, {"version", declaration.name.version}};
-    models_.Add({model, *snapshot}, labels);
+    const Labels labels = LabelsOf(model);
+    if (snapshot->reliability.Total().count > 0) scores_.Add(snapshot->reliability, labels);
     if (snapshot->label_coverage.has_value()) {
       AddCoverage(*snapshot->label_coverage, declaration.class_count, labels);
     }
@@ -402,6 +485,11 @@ class ModelFamilies {
   }
 
  private:
+  static Labels LabelsOf(const Model& model) {
+    const ModelName& name = model.declaration().name;
+    return {{"model", name.model}, {"version", name.version}};
+  }
+
   static Labels With(Labels labels, const Labels& more) {
     labels.insert(labels.end(), more.begin(), more.end());
     return labels;
@@ -436,21 +524,20 @@ class ModelFamilies {
   }
 
   void AddMonitor(const Model& model, const MonitorSnapshot& monitor, const Labels& labels) {
-    monitors_.Add({model, monitor}, labels);
     for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
-      const char* const overflow = group->overflow ? "true" : "false";
-      groups_.Add(*group, With(labels, {{"group", group->value}, {"overflow", overflow}}));
+      const char* const overflow = group->id.overflow ? "true" : "false";
+      groups_.Add(*group, With(labels, {{"group", group->id.value}, {"overflow", overflow}}));
     }
     if (!monitor.watch.has_value()) return;
     const WatchSnapshot& watch = *monitor.watch;
     const double level = model.declaration().monitoring.significance_level;
-    watches_.Add({watch.reading, ComputeEffectSize(watch.reading, watch.null_moments, level),
-                  watch.reliability.Total()},
+    watches_.Add({watch.reading, ComputeEffectSize(watch.reading, watch.null_moments, level)},
                  labels);
   }
 
   Scrape& scrape_;
   Families<ModelSource> models_{kModelRows, scrape_};
+  Families<RunningReliability> scores_{kScoreRows, scrape_};
   Families<LabelCoverage> coverages_{kCoverageRows, scrape_};
   Families<ClassCoverage> classes_{kClassRows, scrape_};
   Families<Kernel> kernels_{kKernelRows, scrape_};
@@ -491,8 +578,15 @@ std::vector<MetricFamily> Metrics::Collect() const {
   if (models.ok()) {
     scrape.series_left = sources_.max_series;
     ModelFamilies families(scrape);
-    for (const std::shared_ptr<Model>& model : *models) families.Add(*model);
+    for (const std::shared_ptr<Model>& model : *models) families.AddVerdict(*model);
+    for (const std::shared_ptr<Model>& model : *models) families.AddDetails(*model);
     scrape.series_left = std::numeric_limits<std::size_t>::max();
+    if (scrape.dropped_series > 0 && dropped_series_ == 0) {
+      spdlog::warn(
+          "/metrics leaves out details of models: {} series exceed --max-series {}. Alarms and "
+          "verdicts come first. Raise --max-series, or delete models.",
+          scrape.dropped_series, sources_.max_series);
+    }
     dropped_series_ += scrape.dropped_series;
     Families(kModelTotalRows, scrape).Add({models->size(), dropped_series_});
   }

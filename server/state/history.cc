@@ -41,6 +41,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
   }
   out.set_brier(bucket.reliability.brier);
   out.set_log_loss(bucket.reliability.log_loss);
+  if (bucket.observations() > 0) out.set_square_sum(bucket.reliability.square_sum);
   if (bucket.watch.has_value()) {
     store::v1::WatchMark& watch = *out.mutable_watch();
     watch.set_log10_e_value(bucket.watch->log10_e_value);
@@ -58,7 +59,8 @@ bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
   out.reliability.log_loss = stored.log_loss();
   if (out.rejected_rows < 0 || out.missing_labels < 0 || out.pairs.count < 0 ||
       !std::isfinite(out.pairs.mean) || !IsNonNegative(out.pairs.m2) ||
-      !IsNonNegative(out.reliability.brier) || !IsNonNegative(out.reliability.log_loss)) {
+      !IsNonNegative(out.reliability.brier) || !IsNonNegative(out.reliability.log_loss) ||
+      !IsNonNegative(stored.square_sum())) {
     return false;
   }
   for (const store::v1::HistoryBucket::Bin& bin : stored.bins()) {
@@ -73,6 +75,8 @@ bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
                                    .confidence = bin.confidence(),
                                    .variance = bin.variance()};
   }
+  out.reliability.square_sum =
+      stored.has_square_sum() ? stored.square_sum() : out.reliability.MaxSquareSum();
   if (stored.has_watch()) {
     const store::v1::WatchMark& watch = stored.watch();
     out.watch = {.log10_e_value = watch.log10_e_value(),

@@ -33,6 +33,12 @@ const Alarm* MonitorSnapshot::FindActive(Alarm::Kind kind) const noexcept {
   return FindActiveIn(*alarms, kind);
 }
 
+ModelMonitor::ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window)
+    : monitoring_(std::move(monitoring)),
+      class_count_(class_count),
+      screen_(window),
+      error_(NewError(1)) {}
+
 double EvidenceThreshold(double significance_level) noexcept {
   return -std::log10(significance_level);
 }
@@ -75,18 +81,34 @@ std::size_t ModelMonitor::GroupOf(const std::string& value, std::int64_t observa
     return static_cast<std::size_t>(group - groups_.begin());
   };
   const auto own = std::find_if(groups_.begin(), groups_.end(), [&value](const Group& group) {
-    return !group.overflow && group.value == value;
+    return !group.id.overflow && group.id.value == value;
   });
   if (own != groups_.end()) return place(own);
   const auto overflow = std::find_if(groups_.begin(), groups_.end(),
-                                     [](const Group& group) { return group.overflow; });
+                                     [](const Group& group) { return group.id.overflow; });
   if (overflow != groups_.end()) return place(overflow);
   const bool is_full = groups_.size() >= monitoring_.max_groups;
-  groups_.push_back({.value = is_full ? std::string() : value,
-                     .overflow = is_full,
+  groups_.push_back({.id = {.value = is_full ? std::string() : value, .overflow = is_full},
                      .watch = NewWatch(watch_->features(), observations + 1),
+                     .error = NewGroupError(observations + 1),
                      .snapshot = nullptr});
   return groups_.size() - 1;
+}
+
+ErrorWatch ModelMonitor::NewError(std::int64_t first_observation) const {
+  return {ErrorBudget::OfModel(monitoring_.significance_level, class_count_),
+          monitoring_.error_limit, monitoring_.min_observations, first_observation};
+}
+
+ErrorWatch ModelMonitor::NewGroupError(std::int64_t first_observation) const {
+  // One more than max_groups, for the overflow group.
+  return {ErrorBudget::OfGroup(monitoring_.significance_level, monitoring_.max_groups + 1,
+                               class_count_),
+          monitoring_.error_limit, monitoring_.min_group_observations, first_observation};
+}
+
+void ModelMonitor::Measure(const PredictionBatch& batch, std::int64_t observations) {
+  for (std::size_t i = 0; i < batch.size(); ++i) error_.AddRow(batch, i, ++observations);
 }
 
 void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) {
@@ -99,6 +121,9 @@ void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) 
     const bool as_before = i > 0 && groups[i] == groups[i - 1];
     group_of[i] =
         as_before ? group_of[i - 1] : GroupOf(groups[i], before + static_cast<std::int64_t>(i));
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    groups_[group_of[i]].error.AddRow(batch, i, before + static_cast<std::int64_t>(i) + 1);
   }
   for (std::size_t group = 0; group < groups_.size(); ++group) AddToGroup(batch, group_of, group);
 }
@@ -136,33 +161,52 @@ void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std:
 
 void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   last_counted_time_ = time;
-  if (watch_ == nullptr) return;
+  DecideEvidence(time, observations);
+  RaiseOverLimit(error_, nullptr, time);
+  for (Group& group : groups_) RaiseOverLimit(group.error, &group.id, time);
+}
+
+void ModelMonitor::DecideEvidence(Alarm::Time time, std::int64_t observations) {
+  if (watch_ == nullptr || watch_->count() < monitoring_.min_observations) return;
   const EvidenceReading reading = watch_->Read();
   Alarm alarm;
   alarm.raise_time = time;
+  const std::int64_t before = watch_->first_observation() - 1;
   const auto crosses = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold,
                            std::int64_t reached_at) {
     alarm.kind = kind;
     // If the two logarithms of a threshold differ by rounding, the newest observation is used.
     alarm.observation =
-        reached_at > 0 ? watch_->first_observation() - 1 + reached_at : observations;
+        reached_at > 0 ? before + std::max(reached_at, monitoring_.min_observations) : observations;
     alarm.log10_value = maximum.log_value / std::numbers::ln10;
     alarm.threshold = threshold;
     return alarm.log10_value >= threshold && FindActiveIn(*alarms_, kind) == nullptr;
   };
   if (crosses(Alarm::Kind::kEvidence, reading.maximum,
               EvidenceThreshold(monitoring_.significance_level), reading.evidence_reached_at)) {
-    Raise(alarm, reading);
+    RaiseEvidence(alarm, reading);
   }
   if (crosses(Alarm::Kind::kDrift, reading.drift.shiryaev_roberts.maximum,
               DriftThreshold(monitoring_.average_run_length), reading.drift_reached_at)) {
-    Raise(alarm, reading);
+    RaiseEvidence(alarm, reading);
   }
 }
 
-void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
-  alarm.id = alarms_->empty() ? 1 : alarms_->back().id + 1;
-  ++raised_[alarm.kind == Alarm::Kind::kEvidence ? 0 : 1];
+void ModelMonitor::RaiseOverLimit(ErrorWatch& error, const GroupId* group, Alarm::Time time) {
+  error.SetTime(time);
+  const std::optional<LimitCrossing> crossing = error.TakeCrossing();
+  if (!crossing.has_value()) return;
+  Alarm alarm;
+  alarm.kind = Alarm::Kind::kOverLimit;
+  alarm.raise_time = time;
+  alarm.observation = crossing->observation;
+  alarm.gap = crossing->interval.gap;
+  alarm.crossing = crossing;
+  if (group != nullptr) alarm.group = *group;
+  Raise(std::move(alarm));
+}
+
+void ModelMonitor::RaiseEvidence(Alarm alarm, const EvidenceReading& reading) {
   const EffectSize effect = ComputeEffectSize(reading, {}, monitoring_.significance_level);
   alarm.skce = effect.skce;
   alarm.skce_lower_bound = effect.skce_lower_bound;
@@ -170,12 +214,18 @@ void ModelMonitor::Raise(Alarm alarm, const EvidenceReading& reading) {
   alarm.gap =
       (total.confidence - static_cast<double>(total.correct)) / static_cast<double>(total.count);
   alarm.family_share = reading.evidence.family_share;
+  Raise(std::move(alarm));
+}
+
+void ModelMonitor::Raise(Alarm alarm) {
+  alarm.id = alarms_->empty() ? 1 : alarms_->back().id + 1;
+  ++raised_[static_cast<std::size_t>(alarm.kind) - 1];
   auto alarms = std::make_shared<Alarms>(*alarms_);
   alarms->push_back(std::move(alarm));
-  if (alarms->size() > kMostAlarms) {
-    alarms->erase(std::find_if(alarms->begin(), alarms->end(),
-                               [](const Alarm& one) { return one.acknowledge_time.has_value(); }));
-  }
+  const auto oldest = std::find_if(alarms->begin(), alarms->end(), [](const Alarm& one) {
+    return one.acknowledge_time.has_value();
+  });
+  if (alarms->size() > kMostAlarms && oldest != alarms->end()) alarms->erase(oldest);
   alarms_ = std::move(alarms);
 }
 
@@ -187,13 +237,25 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
   if (alarm == alarms->end() || alarm->acknowledge_time.has_value()) return;
   alarm->acknowledge_time = time;
   alarm->note = note;
-  if (watch_ != nullptr && alarm->kind == Alarm::Kind::kEvidence) {
-    watch_ = NewWatch(watch_->features(), observations + 1);
-    groups_.clear();
-  } else if (watch_ != nullptr) {
-    watch_->RestartDrift();
+  if (alarm->kind == Alarm::Kind::kOverLimit) {
+    if (!alarm->group.has_value()) error_.Acknowledge(observations);
     for (Group& group : groups_) {
-      group.watch->RestartDrift();
+      if (alarm->group != group.id) continue;
+      group.error.Acknowledge(observations);
+      group.snapshot = nullptr;
+    }
+  } else if (watch_ != nullptr) {
+    const bool restarts = alarm->kind == Alarm::Kind::kEvidence;
+    const auto restart = [&](std::unique_ptr<EvidenceWatch>& watch) {
+      if (restarts) {
+        watch = NewWatch(watch->features(), observations + 1);
+      } else {
+        watch->RestartDrift();
+      }
+    };
+    restart(watch_);
+    for (Group& group : groups_) {
+      restart(group.watch);
       group.snapshot = nullptr;
     }
   }
@@ -207,6 +269,7 @@ std::optional<EvidenceReading> ModelMonitor::Read() const {
 MonitorSnapshot ModelMonitor::Snapshot() {
   MonitorSnapshot snapshot;
   if (watch_ != nullptr) snapshot.watch = watch_->Snapshot(monitoring_.significance_level);
+  snapshot.error = error_.Snapshot();
   snapshot.alarms = alarms_;
   snapshot.last_counted_time = last_counted_time_;
   snapshot.screen = screen_.counts();
@@ -214,7 +277,7 @@ MonitorSnapshot ModelMonitor::Snapshot() {
   for (Group& group : groups_) {
     if (group.snapshot == nullptr) {
       group.snapshot = std::make_shared<GroupSnapshot>(GroupSnapshot{
-          group.value, group.overflow, group.watch->Snapshot(monitoring_.significance_level)});
+          group.id, group.watch->Snapshot(monitoring_.significance_level), group.error.Snapshot()});
     }
     snapshot.groups.push_back(group.snapshot);
   }

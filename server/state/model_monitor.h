@@ -17,6 +17,7 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
+#include "server/state/error_watch.h"
 #include "server/state/evidence_watch.h"
 #include "server/state/group_values.h"
 #include "server/state/monitoring.h"
@@ -24,11 +25,20 @@
 
 namespace calibd::server {
 
+// Names a group of observations with one value of the model's group tag.
+struct GroupId {
+  std::string value;
+  // True for the group of all values without a group of their own.
+  bool overflow = false;
+
+  friend bool operator==(const GroupId&, const GroupId&) = default;
+};
+
 // The values of v1.Alarm.
 struct Alarm {
   using Time = std::chrono::system_clock::time_point;
   // The numbers are those of v1.Alarm and of the store.
-  enum class Kind { kEvidence = 1, kDrift = 2 };
+  enum class Kind { kEvidence = 1, kDrift = 2, kOverLimit = 3 };
 
   std::int64_t id = 0;
   Kind kind = Kind::kEvidence;
@@ -43,6 +53,10 @@ struct Alarm {
   std::optional<double> skce_lower_bound;
   double gap = 0;
   std::array<double, kFamilyCount> family_share{};
+  // Set for kOverLimit, which sets neither log10_value nor threshold.
+  std::optional<LimitCrossing> crossing;
+  // Set for an alarm of a group.
+  std::optional<GroupId> group;
   // Unset while the alarm is active.
   std::optional<Time> acknowledge_time;
   std::string note;
@@ -50,16 +64,16 @@ struct Alarm {
 
 // A group of observations with one value of the model's group tag, at one moment.
 struct GroupSnapshot {
-  std::string value;
-  // True for the group of all values without a group of their own.
-  bool overflow = false;
+  GroupId id;
   WatchSnapshot watch;
+  ErrorSnapshot error;
 };
 
 // The monitoring state of a model at one moment.
 struct MonitorSnapshot {
   // Unset while there is no kernel.
   std::optional<WatchSnapshot> watch;
+  ErrorSnapshot error;
   // Ascending by id; never null.
   std::shared_ptr<const std::vector<Alarm>> alarms;
   // Time of the newest row of the log with a counted observation.
@@ -67,12 +81,12 @@ struct MonitorSnapshot {
   RowScreen::Counts screen;
   // In the order of their first observations.
   std::vector<std::shared_ptr<const GroupSnapshot>> groups;
-  // Number of alarms raised so far, by kind: evidence, drift.
-  std::array<std::int64_t, 2> raised{};
+  // Number of alarms raised so far, by kind: evidence, drift, over the limit.
+  std::array<std::int64_t, 3> raised{};
 
   // Returns null if there is no such alarm.
   [[nodiscard]] const Alarm* FindAlarm(std::int64_t id) const noexcept;
-  // Returns the active alarm of this kind, or null.
+  // Returns the first active alarm of this kind, or null.
   [[nodiscard]] const Alarm* FindActive(Alarm::Kind kind) const noexcept;
 };
 
@@ -87,8 +101,7 @@ class ModelMonitor {
   static constexpr std::size_t kMostAlarms = 100;
 
   // window: the length of the model's window.
-  ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window)
-      : monitoring_(std::move(monitoring)), class_count_(class_count), screen_(window) {}
+  ModelMonitor(Monitoring monitoring, std::size_t class_count, std::size_t window);
 
   // Creates an empty watch for Begin; null if the kernel has no features. first_observation: as for
   // EvidenceWatch. May throw bad_alloc.
@@ -100,6 +113,10 @@ class ModelMonitor {
   // the rows of KeepWarmup. May throw like Add.
   void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 
+  // Measures the error of observations, with or without a kernel. Call it before the other
+  // functions for the same observations. observations: of the model, before the batch. May throw
+  // like Add.
+  void Measure(const PredictionBatch& batch, std::int64_t observations);
   // Counts observations after Begin. Does nothing without a kernel. May throw bad_alloc; this
   // object must not be used afterwards, and the next start replays the log.
   void Add(const PredictionBatch& batch, const GroupValues& groups);
@@ -128,10 +145,10 @@ class ModelMonitor {
  private:
   using Alarms = std::vector<Alarm>;
   struct Group {
-    std::string value;
-    bool overflow = false;
+    GroupId id;
     std::unique_ptr<EvidenceWatch> watch;
-    // Null if the watch has changed since.
+    ErrorWatch error;
+    // Null if the group has changed since.
     std::shared_ptr<const GroupSnapshot> snapshot;
   };
 
@@ -146,19 +163,27 @@ class ModelMonitor {
   void AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
                   std::size_t group);
 
-  void Raise(Alarm alarm, const EvidenceReading& reading);
+  [[nodiscard]] ErrorWatch NewError(std::int64_t first_observation) const;
+  [[nodiscard]] ErrorWatch NewGroupError(std::int64_t first_observation) const;
+  // Raises an alarm if the error crossed its limit. group: null for the model.
+  void RaiseOverLimit(ErrorWatch& error, const GroupId* group, Alarm::Time time);
+  // Raises the alarms of the model's watch.
+  void DecideEvidence(Alarm::Time time, std::int64_t observations);
+  void RaiseEvidence(Alarm alarm, const EvidenceReading& reading);
+  void Raise(Alarm alarm);
 
   Monitoring monitoring_;
   std::size_t class_count_;
   RowScreen screen_;
   std::unique_ptr<EvidenceWatch> watch_;
+  ErrorWatch error_;
   std::vector<Group> groups_;
   // Group value of each warm-up observation so far; empty without a group tag.
   std::vector<std::string> warmup_groups_;
   // Replaced instead of changed, because snapshots share it.
   std::shared_ptr<const Alarms> alarms_ = std::make_shared<Alarms>();
   std::optional<Alarm::Time> last_counted_time_;
-  std::array<std::int64_t, 2> raised_{};
+  std::array<std::int64_t, 3> raised_{};
 };
 
 }  // namespace calibd::server

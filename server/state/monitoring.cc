@@ -6,6 +6,7 @@
 #include "calibd/core/random_features.h"
 #include "server/errors.h"
 #include "server/state/declared_duration.h"
+#include "server/state/error_watch.h"
 #include "server/state/evidence_watch.h"
 
 namespace calibd::server {
@@ -13,6 +14,8 @@ namespace {
 
 constexpr double kMinLevel = 1e-9;
 constexpr double kMaxLevel = 0.25;
+constexpr double kMinErrorLimit = 1e-4;
+constexpr double kMaxErrorLimit = 0.5;
 constexpr double kMinRunLength = 100;
 constexpr double kMaxRunLength = 1e12;
 constexpr std::chrono::seconds kMaxStaleAfter{std::chrono::hours{24 * 1000}};
@@ -35,6 +38,8 @@ class MonitoringChecker {
     CheckReal("average_run_length", proto_.average_run_length(), kMinRunLength, kMaxRunLength,
               monitoring_.average_run_length);
     CheckReal("tolerance", proto_.tolerance(), kMinTolerance, kMaxTolerance, monitoring_.tolerance);
+    CheckReal("error_limit", proto_.error_limit(), kMinErrorLimit, kMaxErrorLimit,
+              monitoring_.error_limit);
     CheckStaleAfter(label_grace);
     CheckCount("min_observations", proto_.min_observations(), kMostObservations,
                monitoring_.min_observations);
@@ -131,7 +136,7 @@ std::size_t WatchMemory(const Monitoring& monitoring, std::size_t class_count) n
   if (monitoring.disabled) return 0;
   // One process for the model, one per group, and one for the overflow group.
   const std::size_t processes = monitoring.group_tag.empty() ? 1 : monitoring.max_groups + 2;
-  return processes * EvidenceWatch::MaxMemory(class_count) +
+  return processes * (EvidenceWatch::MaxMemory(class_count) + ErrorWatch::MaxMemory()) +
          class_count * kFrequencyCount * sizeof(double);
 }
 
@@ -144,6 +149,7 @@ v1::Monitoring ToProto(const Monitoring& monitoring) {
   proto.set_significance_level(monitoring.significance_level);
   proto.set_average_run_length(monitoring.average_run_length);
   proto.set_tolerance(monitoring.tolerance);
+  proto.set_error_limit(monitoring.error_limit);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(monitoring.stale_after);
   proto.mutable_stale_after()->set_seconds(seconds.count());
   proto.mutable_stale_after()->set_nanos(static_cast<std::int32_t>(

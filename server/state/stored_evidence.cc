@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -109,36 +110,51 @@ EvidenceState Get(const store::v1::EvidenceState& stored) {
   return state;
 }
 
-void Put(const RunningReliability& reliability, store::v1::ReliabilityState& out) {
-  for (const RunningReliability::Bin& bin : reliability.bins) {
+void Put(const ReliabilitySums& reliability, store::v1::ReliabilityState& out) {
+  for (const ReliabilitySums::Bin& bin : reliability.bins) {
     out.add_counts(bin.count);
     out.add_correct(bin.correct);
     out.add_confidences(bin.confidence);
-    out.add_variances(bin.variance);
   }
+  out.set_square_sum(reliability.square_sum);
+}
+
+void Put(const RunningReliability& reliability, store::v1::ReliabilityState& out) {
+  Put(static_cast<const ReliabilitySums&>(reliability), out);
+  for (const ReliabilitySums::Bin& bin : reliability.bins) out.add_variances(bin.variance);
   out.set_brier(reliability.brier);
   out.set_log_loss(reliability.log_loss);
 }
 
 bool IsSum(double value) { return std::isfinite(value) && value >= 0; }
 
-bool Get(const store::v1::ReliabilityState& stored, RunningReliability& out) {
+bool Get(const store::v1::ReliabilityState& stored, ReliabilitySums& out) {
   const auto bins = static_cast<int>(out.bins.size());
   if (stored.counts_size() != bins || stored.correct_size() != bins ||
-      stored.confidences_size() != bins || stored.variances_size() != bins ||
+      stored.confidences_size() != bins || !IsSum(stored.square_sum())) {
+    return false;
+  }
+  for (int i = 0; i < bins; ++i) {
+    ReliabilitySums::Bin& bin = out.bins[static_cast<std::size_t>(i)];
+    bin = {.count = stored.counts(i),
+           .correct = stored.correct(i),
+           .confidence = stored.confidences(i),
+           .variance = 0};
+    if (bin.correct < 0 || bin.correct > bin.count || !IsSum(bin.confidence)) return false;
+  }
+  out.square_sum = stored.has_square_sum() ? stored.square_sum() : out.MaxSquareSum();
+  return true;
+}
+
+bool Get(const store::v1::ReliabilityState& stored, RunningReliability& out) {
+  const auto bins = static_cast<int>(out.bins.size());
+  if (!Get(stored, static_cast<ReliabilitySums&>(out)) || stored.variances_size() != bins ||
       !IsSum(stored.brier()) || !IsSum(stored.log_loss())) {
     return false;
   }
   for (int i = 0; i < bins; ++i) {
-    RunningReliability::Bin& bin = out.bins[static_cast<std::size_t>(i)];
-    bin = {.count = stored.counts(i),
-           .correct = stored.correct(i),
-           .confidence = stored.confidences(i),
-           .variance = stored.variances(i)};
-    if (bin.correct < 0 || bin.correct > bin.count || !IsSum(bin.confidence) ||
-        !IsSum(bin.variance)) {
-      return false;
-    }
+    if (!IsSum(stored.variances(i))) return false;
+    out.bins[static_cast<std::size_t>(i)].variance = stored.variances(i);
   }
   out.brier = stored.brier();
   out.log_loss = stored.log_loss();
@@ -151,6 +167,78 @@ std::int64_t ToMicroseconds(Alarm::Time time) {
 
 Alarm::Time ToTime(std::int64_t microseconds) {
   return Alarm::Time(std::chrono::microseconds(microseconds));
+}
+
+void Put(const LimitCrossing& crossing, store::v1::LimitCrossing& out) {
+  out.set_recent(crossing.recent);
+  out.set_limit(crossing.limit);
+  out.set_series(static_cast<std::int32_t>(crossing.series));
+  out.set_estimate(crossing.interval.estimate);
+  out.set_lower(crossing.interval.lower);
+  out.set_upper(crossing.interval.upper);
+  out.set_gap(crossing.interval.gap);
+  out.set_gap_lower(crossing.interval.gap_lower);
+  out.set_gap_upper(crossing.interval.gap_upper);
+  out.set_first_observation(crossing.first_observation);
+}
+
+LimitCrossing Get(const store::v1::LimitCrossing& stored, std::int64_t observation) {
+  return {.observation = observation,
+          .recent = stored.recent(),
+          .limit = stored.limit(),
+          .series = stored.series() == 1 ? 1U : 0U,
+          .interval = {.estimate = stored.estimate(),
+                       .lower = stored.lower(),
+                       .upper = stored.upper(),
+                       .gap = stored.gap(),
+                       .gap_lower = stored.gap_lower(),
+                       .gap_upper = stored.gap_upper()},
+          .first_observation = stored.first_observation()};
+}
+
+void Put(const ErrorSums& sums, std::size_t series, store::v1::ErrorState::Sums& out) {
+  out.set_first_observation(sums.first_observation);
+  if (sums.start_time.has_value()) out.set_start_time_us(ToMicroseconds(*sums.start_time));
+  for (std::size_t s = 0; s < series; ++s) Put(sums.series[s], *out.add_series());
+}
+
+bool Get(const store::v1::ErrorState::Sums& stored, std::size_t series, ErrorSums& out) {
+  out.first_observation = stored.first_observation();
+  if (stored.has_start_time_us()) out.start_time = ToTime(stored.start_time_us());
+  bool valid =
+      static_cast<std::size_t>(stored.series_size()) == series && stored.first_observation() > 0;
+  for (std::size_t s = 0; valid && s < series; ++s) {
+    valid = Get(stored.series(static_cast<int>(s)), out.series[s]) &&
+            out.series[s].Total().count == out.count();
+  }
+  return valid;
+}
+
+template <std::size_t kSize>
+bool Get(const Reals& stored, double least, std::array<double, kSize>& out) {
+  if (static_cast<std::size_t>(stored.size()) != kSize) return false;
+  std::copy(stored.begin(), stored.end(), out.begin());
+  return std::all_of(out.begin(), out.end(), [least](double value) { return value >= least; });
+}
+
+void Put(const RecentErrorEvidence::State& state, store::v1::ErrorState::Recent& out) {
+  out.set_count(state.count);
+  for (const auto& sign : state.wealth) out.mutable_wealth()->Add(sign.begin(), sign.end());
+  out.mutable_deviations()->Add(state.deviation.begin(), state.deviation.end());
+  out.mutable_squares()->Add(state.squares.begin(), state.squares.end());
+}
+
+bool Get(const store::v1::ErrorState::Recent& stored, RecentErrorEvidence::State& out) {
+  constexpr std::size_t kRates = RecentErrorEvidence::kRates;
+  std::array<double, RecentErrorEvidence::kSigns * kRates> wealth{};
+  if (!Get(stored.wealth(), 0, wealth) ||
+      !Get(stored.deviations(), std::numeric_limits<double>::lowest(), out.deviation) ||
+      !Get(stored.squares(), 0, out.squares)) {
+    return false;
+  }
+  out.count = stored.count();
+  for (std::size_t i = 0; i < wealth.size(); ++i) out.wealth[i / kRates][i % kRates] = wealth[i];
+  return true;
 }
 
 void Put(const Alarm& alarm, store::v1::Alarm& out) {
@@ -168,12 +256,16 @@ void Put(const Alarm& alarm, store::v1::Alarm& out) {
     out.set_acknowledge_time_us(ToMicroseconds(*alarm.acknowledge_time));
   }
   out.set_note(alarm.note);
+  if (alarm.crossing.has_value()) Put(*alarm.crossing, *out.mutable_crossing());
+  if (!alarm.group.has_value()) return;
+  out.set_group_value(alarm.group->value);
+  out.set_overflow_group(alarm.group->overflow);
 }
 
 // Returns nothing if the stored alarm is invalid.
 std::optional<Alarm> Get(const store::v1::Alarm& stored) {
-  if (stored.id() < 1 || (stored.kind() != static_cast<int>(Alarm::Kind::kEvidence) &&
-                          stored.kind() != static_cast<int>(Alarm::Kind::kDrift))) {
+  if (stored.id() < 1 || stored.kind() < static_cast<int>(Alarm::Kind::kEvidence) ||
+      stored.kind() > static_cast<int>(Alarm::Kind::kOverLimit)) {
     return std::nullopt;
   }
   Alarm alarm;
@@ -194,6 +286,11 @@ std::optional<Alarm> Get(const store::v1::Alarm& stored) {
     alarm.acknowledge_time = ToTime(stored.acknowledge_time_us());
   }
   alarm.note = stored.note();
+  if (stored.has_crossing()) alarm.crossing = Get(stored.crossing(), stored.observation());
+  if (stored.has_group_value()) {
+    alarm.group = {.value = stored.group_value(), .overflow = stored.overflow_group()};
+  }
+  if (alarm.crossing.has_value() != (alarm.kind == Alarm::Kind::kOverLimit)) return std::nullopt;
   return alarm;
 }
 
@@ -254,17 +351,60 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
   return absl::OkStatus();
 }
 
+void ErrorWatch::Save(store::v1::ErrorState& out) const {
+  Put(since_start_, budget_.series, *out.mutable_since_start());
+  Put(sums_, budget_.series, *out.mutable_sums());
+  for (std::size_t s = 0; budget_.recent > 0 && s < budget_.series; ++s) {
+    Put(recent_[s].state(), *out.add_recent());
+  }
+  if (acknowledged_limit_.has_value()) out.set_acknowledged_limit(*acknowledged_limit_);
+  out.set_over(over_);
+  out.set_over_recent(over_recent_);
+  if (recent_series_.has_value()) out.set_recent_series(static_cast<std::int32_t>(*recent_series_));
+  out.set_next_decision(next_decision_);
+  for (const ErrorSums& mark : *marks_) Put(mark, budget_.series, *out.add_marks());
+}
+
+absl::Status ErrorWatch::Restore(const store::v1::ErrorState& stored) {
+  const auto series = static_cast<int>(budget_.series);
+  bool valid = Get(stored.since_start(), budget_.series, since_start_) &&
+               Get(stored.sums(), budget_.series, sums_) &&
+               stored.recent_size() == (budget_.recent > 0 ? series : 0) &&
+               stored.recent_series() >= 0 && stored.recent_series() < series;
+  for (int s = 0; valid && s < stored.recent_size(); ++s) {
+    RecentErrorEvidence::State state;
+    valid = Get(stored.recent(s), state);
+    recent_[static_cast<std::size_t>(s)] = RecentErrorEvidence(state);
+  }
+  auto marks = std::make_shared<std::vector<ErrorSums>>();
+  for (const store::v1::ErrorState::Sums& mark : stored.marks()) {
+    valid = valid && Get(mark, budget_.series, marks->emplace_back());
+  }
+  if (!valid) return absl::InvalidArgumentError("the sums of the error are impossible");
+  count_ = sums_.count();
+  if (stored.has_acknowledged_limit()) acknowledged_limit_ = stored.acknowledged_limit();
+  over_ = stored.over();
+  over_recent_ = stored.over_recent();
+  if (stored.has_recent_series()) recent_series_ = static_cast<std::size_t>(stored.recent_series());
+  next_decision_ = stored.next_decision();
+  marks_ = std::move(marks);
+  return absl::OkStatus();
+}
+
 void ModelMonitor::Save(store::v1::MonitorState& out) const {
   if (watch_ != nullptr) watch_->Save(*out.mutable_watch());
   for (const Alarm& alarm : *alarms_) Put(alarm, *out.add_alarms());
   for (const Group& group : groups_) {
     store::v1::GroupState& stored = *out.add_groups();
-    stored.set_value(group.value);
-    stored.set_overflow(group.overflow);
+    stored.set_value(group.id.value);
+    stored.set_overflow(group.id.overflow);
     group.watch->Save(*stored.mutable_watch());
+    group.error.Save(*stored.mutable_error());
   }
+  error_.Save(*out.mutable_error());
   out.set_evidence_alarms(raised_[0]);
   out.set_drift_alarms(raised_[1]);
+  out.set_over_limit_alarms(raised_[2]);
   if (last_counted_time_.has_value()) {
     out.set_last_counted_time_us(ToMicroseconds(*last_counted_time_));
   }
@@ -285,11 +425,13 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
         static_cast<std::size_t>(stored.groups_size()) > monitoring_.max_groups + 1) {
       return absl::InvalidArgumentError("has impossible groups");
     }
-    Group& restored = groups.emplace_back();
-    restored.value = group.value();
-    restored.overflow = group.overflow();
-    restored.watch = NewWatch(watch->features(), 1);
+    Group& restored =
+        groups.emplace_back(Group{.id = {.value = group.value(), .overflow = group.overflow()},
+                                  .watch = NewWatch(watch->features(), 1),
+                                  .error = NewGroupError(observations + 1),
+                                  .snapshot = nullptr});
     CALIBD_RETURN_IF_ERROR(restored.watch->Restore(group.watch()));
+    if (group.has_error()) CALIBD_RETURN_IF_ERROR(restored.error.Restore(group.error()));
   }
   auto alarms = std::make_shared<Alarms>();
   for (const store::v1::Alarm& alarm : stored.alarms()) {
@@ -300,10 +442,12 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
     }
     alarms->push_back(*std::move(read));
   }
+  error_ = NewError(observations + 1);
+  if (stored.has_error()) CALIBD_RETURN_IF_ERROR(error_.Restore(stored.error()));
   watch_ = std::move(watch);
   groups_ = std::move(groups);
   alarms_ = std::move(alarms);
-  raised_ = {stored.evidence_alarms(), stored.drift_alarms()};
+  raised_ = {stored.evidence_alarms(), stored.drift_alarms(), stored.over_limit_alarms()};
   if (stored.last_counted_time_us() != 0) {
     last_counted_time_ = ToTime(stored.last_counted_time_us());
   }

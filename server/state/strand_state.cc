@@ -214,6 +214,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   const bool completes_warmup = missing > 0 && head == missing;
 
   window_.Reserve(head + kept_rest, single_precision);
+  if (monitor_.has_value()) monitor_->Measure(batch, state_.observations);
   if (monitor_.has_value() && missing > 0) monitor_->KeepWarmup(groups.rows(0, head), head);
   PredictionSet warmup;
   std::vector<LensState> lenses;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "calibd/v1/evaluation.pb.h"
@@ -26,7 +27,9 @@ Json EnumJson(const EnumValueDescriptor& value) {
   // For example, DISTANCE_CITYBLOCK of Distance becomes "cityblock".
   const std::string zero = value.type()->FindValueByNumber(0)->name();
   const absl::string_view prefix = absl::StripSuffix(zero, "UNSPECIFIED");
-  return absl::AsciiStrToLower(absl::StripPrefix(value.name(), prefix));
+  const absl::string_view name = absl::StripPrefix(value.name(), prefix);
+  // A status is spelled as in text and metrics.
+  return absl::EndsWith(prefix, "STATUS_") ? std::string(name) : absl::AsciiStrToLower(name);
 }
 
 // index: the index in a repeated field, or -1 for other fields.

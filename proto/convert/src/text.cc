@@ -2,9 +2,38 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 
 namespace calibd::convert {
+
+std::string Points(double probability) {
+  const double points = 100 * probability;
+  if (points < 1e-3) return "0";
+  return points < 10 ? absl::StrFormat("%.2g", points) : absl::StrFormat("%.1f", points);
+}
+
+std::string RoundedCount(std::int64_t count) {
+  std::int64_t unit = 1;
+  while (count / unit >= 100) unit *= 10;
+  return absl::StrCat((count + unit - 1) / unit * unit);
+}
+
+std::string OffByText(double estimate, double lower, double upper, double limit) {
+  return absl::StrCat("off by ", Points(estimate), " points (", Points(lower), " to ",
+                      Points(upper), "; limit ", Points(limit), ")");
+}
+
+std::string StatusName(v1::LimitStatus status) {
+  if (status == 0 || !v1::LimitStatus_IsValid(status)) return "UNKNOWN";
+  return std::string(absl::StripPrefix(v1::LimitStatus_Name(status), "LIMIT_STATUS_"));
+}
+
+std::string StatusName(v1::Verdict::Status status) {
+  if (status == 0 || !v1::Verdict::Status_IsValid(status)) return "UNKNOWN";
+  return std::string(absl::StripPrefix(v1::Verdict::Status_Name(status), "STATUS_"));
+}
 
 std::string GapText(double gap) {
   const double points = 100 * std::abs(gap);

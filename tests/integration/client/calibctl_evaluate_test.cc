@@ -128,13 +128,11 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
   const auto found = run(miscalibrated, {"--fail-on", "p-value"});
   EXPECT_EQ(found->exit_code(), 3) << found->error();
   EXPECT_EQ(found->json().at("decision").at("decision"), "REJECTED");
-  const auto fine =
-      run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.01"});
+  const auto fine = run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.01"});
   EXPECT_EQ(fine->exit_code(), 0) << fine->error();
   EXPECT_EQ(fine->json().at("decision").at("decision"), "NOT_REJECTED");
   EXPECT_EQ(run(miscalibrated, {})->exit_code(), 0) << "nothing is decided unasked";
-  EXPECT_EQ(run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.001"})
-                ->exit_code(),
+  EXPECT_EQ(run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.001"})->exit_code(),
             2)
       << "199 replicates cannot reach 0.001";
 }

@@ -143,8 +143,7 @@ TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
     const auto test = Run({"test", model, "--seed", "1", "--fail-on", "p-value",
                            "--significance-level", "0.01", "--output", "json"});
     const int code = test->exit_code();
-    EXPECT_EQ(test->json().at("decision").at("decision"),
-              code == 3 ? "REJECTED" : "NOT_REJECTED");
+    EXPECT_EQ(test->json().at("decision").at("decision"), code == 3 ? "REJECTED" : "NOT_REJECTED");
     return code;
   };
   EXPECT_EQ(decide("m1", "M1"), 0);
@@ -395,9 +394,8 @@ TEST_F(CalibctlServedTest, CreatesAModelWithGroupsAndSendsToIt) {
   EXPECT_EQ(shown.at("tested_groups"), 1);
   const auto text = Run({"show", "grouped", "--verbose"});
   EXPECT_EQ(text->exit_code(), 0);
-  EXPECT_THAT(text->output(),
-              AllOf(HasSubstr("INSUFFICIENT_DATA: 3 of 2000 labelled predictions."),
-                    HasSubstr("not tested: 1 of 2 observations")));
+  EXPECT_THAT(text->output(), AllOf(HasSubstr("INSUFFICIENT_DATA: 3 of 2000 labelled predictions."),
+                                    HasSubstr("not tested: 1 of 2 observations")));
   std::map<std::string, int> observations;
   for (const auto& group : shown.at("groups")) {
     observations[group.at("value")] = group.at("watch").at("observations");

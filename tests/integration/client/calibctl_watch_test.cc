@@ -140,7 +140,8 @@ TEST_F(CalibctlWatchTest, DrawsAScreenOnATerminal) {
   const auto draws = [&](const std::string& text) {
     return WaitFor([&] { return terminal.Output().find(text) != std::string::npos; });
   };
-  ASSERT_TRUE(draws("\x1b[2J\x1b[Hverdict   m: UNDECIDED, INSUFFICIENT_DATA\x1b[K")) << terminal.Output();
+  ASSERT_TRUE(draws("\x1b[2J\x1b[Hverdict   m: UNDECIDED, INSUFFICIENT_DATA\x1b[K"))
+      << terminal.Output();
   Send(50);
   ASSERT_TRUE(draws("data      50 labelled rows")) << terminal.Output();
   EXPECT_THAT(terminal.Output(), AllOf(HasSubstr("how bad   off by "), HasSubstr("; Ctrl-C ends")));
@@ -161,13 +162,12 @@ TEST_F(CalibctlWatchTest, EndsWithAnErrorWhenTheModelIsDeleted) {
 
 TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   Send(600, GeneratorSpec::M2(kClasses));
-  EXPECT_THAT(
-      RunToEnd({"show", "m", "--verbose"}),
-      AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT, MISCALIBRATED since 20"),
-            HasSubstr("\nEvidence: the e-value reached "),
-            HasSubstr("often one looks. The e-value is now "),
-            HasSubstr("\n600 observations accepted, "), HasSubstr("\nm: 3 alarms active\n"),
-            HasSubstr("ONE look"), Not(HasSubstr("proven"))));
+  EXPECT_THAT(RunToEnd({"show", "m", "--verbose"}),
+              AllOf(::testing::StartsWith("verdict   m: OVER_LIMIT, MISCALIBRATED since 20"),
+                    HasSubstr("\nEvidence: the e-value reached "),
+                    HasSubstr("often one looks. The e-value is now "),
+                    HasSubstr("\n600 observations accepted, "), HasSubstr("\nm: 3 alarms active\n"),
+                    HasSubstr("ONE look"), Not(HasSubstr("proven"))));
   const auto json = Run({"show", "m", "--output", "json"});
   ASSERT_EQ(json->exit_code(), 0);
   EXPECT_EQ(json->json().at("verdict").at("status"), "MISCALIBRATED");
@@ -181,7 +181,8 @@ TEST_F(CalibctlWatchTest, ShowsAnAlarmUntilItIsAcknowledged) {
   const auto evidence = Run({"acknowledge", "m", "1", "--note", "recalibrated"});
   ASSERT_EQ(evidence->exit_code(), 0) << evidence->error();
   EXPECT_THAT(evidence->output(), HasSubstr("m: alarm 1 (evidence) was acknowledged at 20"));
-  EXPECT_THAT(RunToEnd({"show", "m"}), ::testing::StartsWith("verdict   m: OVER_LIMIT, DRIFTED since 20"));
+  EXPECT_THAT(RunToEnd({"show", "m"}),
+              ::testing::StartsWith("verdict   m: OVER_LIMIT, DRIFTED since 20"));
   // After the first acknowledgement, the note does not change.
   const auto again = Run({"acknowledge", "m", "1", "--note", "no", "--output", "json"});
   ASSERT_EQ(again->exit_code(), 0) << again->error();
@@ -284,10 +285,10 @@ TEST(CalibctlListTest, AWatchOfAllPrintsWhatChanges) {
   const auto prints = [&](const std::string& text) {
     return WaitFor([&] { return watch.output().find(text) != std::string::npos; });
   };
-  ASSERT_TRUE(prints("models/m0 MISCALIBRATED n = 10, log10 e-value +7.00"));
-  ASSERT_TRUE(prints("models/m1 NOT REJECTED n = 20, log10 e-value -1.00"));
+  ASSERT_TRUE(prints("m0 MISCALIBRATED, 10 rows, e-value 10^7.0"));
+  ASSERT_TRUE(prints("m1 NOT_REJECTED, 20 rows, e-value 0.1"));
   server.Set({10, 25});
-  ASSERT_TRUE(prints("models/m1 NOT REJECTED n = 25,"));
+  ASSERT_TRUE(prints("m1 NOT_REJECTED, 25 rows,"));
   server.Set({10});
   ASSERT_TRUE(prints("models/m1 is deleted"));
   ASSERT_TRUE(watch.Interrupt());

@@ -3,60 +3,69 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "progress_bar.h"
-
 namespace calibd::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-using Estimates = google::protobuf::RepeatedPtrField<v1::BlockEstimate>;
+const VerdictGate kAll = {"over-limit", "miscalibration", "drift", "undecided"};
 
-Estimates WithPValues(std::initializer_list<double> p_values) {
-  Estimates estimates;
-  for (const double p : p_values) estimates.Add()->set_p_value(p);
-  return estimates;
+v1::Verdict Of(v1::LimitStatus limit, v1::Verdict::Status status) {
+  v1::Verdict verdict;
+  verdict.set_limit_status(limit);
+  verdict.set_status(status);
+  return verdict;
 }
 
-TEST(DecideTest, DividesTheLevelByTheNumberOfTests) {
-  const FailOnOptions options{.what = "miscalibration", .significance_level = 0.05};
-  EXPECT_EQ(Decide(WithPValues({0.9, 0.026}), options).exit_code(), ExitCode::kOk);
-  EXPECT_EQ(Decide(WithPValues({0.9, 0.025}), options).exit_code(), ExitCode::kMiscalibrated);
-  EXPECT_EQ(Decide(WithPValues({0.05}), options).exit_code(), ExitCode::kMiscalibrated);
+TEST(VerdictGateTest, FailsOnWhatTheVerdictSays) {
+  EXPECT_THAT(
+      FailuresOf(Of(v1::LIMIT_STATUS_WITHIN_LIMIT, v1::Verdict::STATUS_NOT_REJECTED), {}, kAll),
+      IsEmpty());
+  v1::Verdict over = Of(v1::LIMIT_STATUS_OVER_LIMIT, v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_THAT(FailuresOf(over, {}, kAll), ElementsAre("over-limit", "miscalibration"));
+  EXPECT_THAT(FailuresOf(over, {}, {"drift", "undecided"}), IsEmpty());
+  over.set_is_acknowledged(true);
+  EXPECT_THAT(FailuresOf(over, {}, {"over-limit"}), ElementsAre("over-limit"));
+  EXPECT_THAT(FailuresOf(Of(v1::LIMIT_STATUS_UNDECIDED, v1::Verdict::STATUS_DRIFTED), {}, kAll),
+              ElementsAre("drift", "undecided"));
+  EXPECT_THAT(FailuresOf(Of(v1::LIMIT_STATUS_WITHIN_LIMIT, v1::Verdict::STATUS_INSUFFICIENT_DATA),
+                         {}, kAll),
+              ElementsAre("undecided"));
+  // A server of an earlier version gives no answer about a limit.
+  EXPECT_THAT(
+      FailuresOf(Of(v1::LIMIT_STATUS_UNSPECIFIED, v1::Verdict::STATUS_NOT_REJECTED), {}, kAll),
+      ElementsAre("undecided"));
 }
 
-TEST(DecideTest, TooLittleDataDoesNotPass) {
-  Estimates estimates = WithPValues({});
-  estimates.Add()->set_skce(0.5);
-  const Decision decision = Decide(estimates, {.what = "miscalibration"});
-  EXPECT_EQ(decision.exit_code(), ExitCode::kError);
-  EXPECT_THAT(decision.sentence, HasSubstr("not enough data"));
-  EXPECT_EQ(ToJson(decision).at("decision"), "INSUFFICIENT_DATA");
+TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {
+  google::protobuf::RepeatedPtrField<v1::Alarm> alarms;
+  v1::Alarm& drift = *alarms.Add();
+  drift.set_kind(v1::Alarm::KIND_DRIFT);
+  const v1::Verdict verdict = Of(v1::LIMIT_STATUS_WITHIN_LIMIT, v1::Verdict::STATUS_MISCALIBRATED);
+  EXPECT_THAT(FailuresOf(verdict, alarms, {"drift"}), ElementsAre("drift"));
+  drift.mutable_acknowledge_time()->set_seconds(1);
+  EXPECT_THAT(FailuresOf(verdict, alarms, {"drift"}), IsEmpty());
 }
 
-TEST(DecideTest, ComparesTheBootstrapWithTheLevel) {
+TEST(PValueGateTest, ComparesTheBootstrapWithTheLevel) {
   v1::QuadraticTestResult result;
-  result.set_replicates(999);
   result.set_p_value(0.05);
-  EXPECT_EQ(Decide(result, {.what = "miscalibration"}).exit_code(), ExitCode::kMiscalibrated);
+  const PValueGate gate{.what = "p-value"};
+  EXPECT_EQ(Decide(result, gate).exit_code(), ExitCode::kFailOn);
+  EXPECT_THAT(Decide(result, gate).sentence, HasSubstr("REJECTED: p = 0.05, at most"));
   result.set_p_value(0.051);
-  EXPECT_EQ(Decide(result, {.what = "miscalibration"}).exit_code(), ExitCode::kOk);
+  EXPECT_EQ(Decide(result, gate).exit_code(), ExitCode::kOk);
+  EXPECT_EQ(ToJson(Decide(result, gate)).at("decision"), "NOT_REJECTED");
 }
 
-TEST(FailOnTest, RefusesALevelThatTheReplicatesCannotReach) {
-  const FailOnOptions strict{.what = "miscalibration", .significance_level = 0.001};
+TEST(PValueGateTest, RefusesALevelThatTheReplicatesCannotReach) {
+  const PValueGate strict{.what = "p-value", .significance_level = 0.001};
   EXPECT_TRUE(FindUsageFault(strict, 99).has_value());
   EXPECT_FALSE(FindUsageFault(strict, 999).has_value());
-  EXPECT_TRUE(FindUsageFault(strict, 0).has_value());
-  EXPECT_FALSE(FindUsageFault({}, 0).has_value());
-}
-
-TEST(ProgressLineTest, ShowsShareRateAndTimeLeft) {
-  const std::string line = ProgressLine("sending", "rows", 2500, 10000, 5);
-  EXPECT_THAT(line, HasSubstr(" 25 %"));
-  EXPECT_THAT(line, HasSubstr("500 rows/s"));
-  EXPECT_THAT(line, HasSubstr("ETA 15 s"));
-  EXPECT_THAT(ProgressLine("testing", "", 0, 1, 0), HasSubstr("  0 %"));
+  EXPECT_THAT(*FindUsageFault(strict, 0), HasSubstr("--replicates must not be 0"));
+  EXPECT_FALSE(FindUsageFault(PValueGate{}, 0).has_value());
 }
 
 }  // namespace

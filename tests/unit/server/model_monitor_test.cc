@@ -68,7 +68,13 @@ class MonitorTest : public ::testing::Test {
     }
   }
 
-  Monitoring monitoring_;
+  static Monitoring AtOnce() {
+    Monitoring monitoring;
+    monitoring.min_observations = 1;
+    return monitoring;
+  }
+
+  Monitoring monitoring_ = AtOnce();
   ModelMonitor monitor_{monitoring_, kClasses, 300};
   std::int64_t observations_ = 0;
 };
@@ -401,8 +407,8 @@ TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
     std::vector<std::string> own;
     std::int64_t observations = 0;
     for (std::size_t g = 0; g < 4; ++g) {
-      EXPECT_EQ(groups[g]->overflow, g == 3);
-      if (g < 3) own.push_back(groups[g]->value);
+      EXPECT_EQ(groups[g]->id.overflow, g == 3);
+      if (g < 3) own.push_back(groups[g]->id.value);
       observations += groups[g]->watch.reading.count;
     }
     EXPECT_EQ(observations, 1000);
@@ -456,15 +462,19 @@ TEST_F(GroupTest, RestartWithTheModelsWatch) {
   model.strand_state().Decide(At(1));
   Acknowledge(model, "", At(2));
   model.Publish();
-  EXPECT_TRUE(model.snapshot()->monitor->groups.empty());
+  for (const auto& group : model.snapshot()->monitor->groups) {
+    EXPECT_EQ(group->watch.reading.count, 0);
+    EXPECT_GE(group->error.since_start.count(), 50);
+  }
   model.strand_state().Observe(set_.view().rows(500, 10),
                                GroupValues(std::span(values_).subspan(500, 1)));
   model.Publish();
   const auto groups = model.snapshot()->monitor->groups;
-  ASSERT_EQ(groups.size(), 1U);
-  EXPECT_EQ(groups.front()->value, "b");
-  EXPECT_EQ(groups.front()->watch.first_observation, 301);
-  EXPECT_EQ(groups.front()->watch.reading.count, 10);
+  const auto b = std::find_if(groups.begin(), groups.end(),
+                              [](const auto& group) { return group->id.value == "b"; });
+  ASSERT_NE(b, groups.end());
+  EXPECT_EQ((*b)->watch.first_observation, 301);
+  EXPECT_EQ((*b)->watch.reading.count, 10);
 }
 
 class StoredMonitorTest : public ::testing::Test {

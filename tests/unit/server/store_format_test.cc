@@ -414,6 +414,19 @@ TEST(StoreFormatTest, StatesWithoutExpertIdsHaveExperts1To34) {
   EXPECT_EQ(evidence.log_offset() == 0, evidence.expert_ids_size() == 34);
 }
 
+TEST(StoreFormatTest, StatesWithoutAnErrorMeasureItFromTheirEndOn) {
+  store::v1::ModelState golden;
+  ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_watched_without_error")));
+  ThreadPool pool("test", 1);
+  Model model(1, WatchedDeclaration(), {}, 10, pool, nullptr);
+  const absl::Status restored = model.strand_state().Restore(golden);
+  ASSERT_TRUE(restored.ok()) << restored;
+  const ErrorSnapshot& error = model.strand_state().Snapshot()->monitor->error;
+  EXPECT_EQ(error.since_start.first_observation, golden.observations() + 1);
+  EXPECT_EQ(error.since_start.count(), 0);
+  EXPECT_EQ(error.status(), LimitStatus::kUndecided);
+}
+
 TEST(StoreFormatTest, OldMonitoredStatesAreReadUnchanged) {
   store::v1::ModelState golden;
   ASSERT_TRUE(golden.ParseFromString(ReadGolden("model_state_watched")));
@@ -427,7 +440,7 @@ TEST(StoreFormatTest, OldMonitoredStatesAreReadUnchanged) {
     return Alarm::Time(std::chrono::microseconds(microseconds));
   };
   EXPECT_EQ(monitor.last_counted_time, time(1700000000000004));
-  EXPECT_EQ(monitor.raised, (std::array<std::int64_t, 2>{3, 2}));
+  EXPECT_EQ(monitor.raised, (std::array<std::int64_t, 3>{3, 2, 0}));
   EXPECT_EQ(monitor.watch->first_observation, 11);
   EXPECT_EQ(monitor.watch->null_moments.n, 7U);
   EXPECT_EQ(monitor.watch->null_moments.mean_square, 0.375);
@@ -457,10 +470,10 @@ TEST(StoreFormatTest, OldMonitoredStatesAreReadUnchanged) {
   EXPECT_EQ(monitor.watch->reliability.brier, 3.5);
   EXPECT_EQ(monitor.watch->reliability.log_loss, 4.5);
   ASSERT_EQ(monitor.groups.size(), 2U);
-  EXPECT_EQ(monitor.groups[0]->value, "eu");
-  EXPECT_FALSE(monitor.groups[0]->overflow);
+  EXPECT_EQ(monitor.groups[0]->id.value, "eu");
+  EXPECT_FALSE(monitor.groups[0]->id.overflow);
   EXPECT_EQ(monitor.groups[0]->watch.reading.count, 7);
-  EXPECT_TRUE(monitor.groups[1]->overflow);
+  EXPECT_TRUE(monitor.groups[1]->id.overflow);
   ASSERT_EQ(monitor.alarms->size(), 2U);
   const Alarm& dealt_with = monitor.alarms->front();
   EXPECT_EQ(dealt_with.id, 4);
@@ -601,6 +614,14 @@ TEST(StoreFormatTest, HistoryBucketsKeepTheirFormat) {
   const auto read = DecodeHistoryBucket(ReadGolden("history_bucket"));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(*read == Bucket());
+}
+
+TEST(StoreFormatTest, BucketsWithoutASquareSumHaveTheLargestPossibleOne) {
+  const auto read = DecodeHistoryBucket(ReadGolden("history_bucket_without_square_sum"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  HistoryBucket expected = Bucket();
+  expected.reliability.square_sum = expected.reliability.MaxSquareSum();
+  EXPECT_TRUE(*read == expected);
 }
 
 TEST(StoreFormatTest, OpenHistoriesKeepTheirFormat) {

@@ -1,9 +1,26 @@
 #ifndef CALIBD_CONVERT_TEXT_H_
 #define CALIBD_CONVERT_TEXT_H_
 
+#include <cstdint>
 #include <string>
 
+#include "calibd/v1/monitoring.pb.h"
+
 namespace calibd::convert {
+
+// probability: >= 0. Returns it in percentage points with two digits, and with three from 10 on:
+// "0.51", "5.4", "12.3".
+[[nodiscard]] std::string Points(double probability);
+
+// count: >= 0. Rounds it up to two digits, such as "31000".
+[[nodiscard]] std::string RoundedCount(std::int64_t count);
+
+// "off by 5.4 points (4.2 to 6.8; limit 2)". All arguments are probabilities.
+[[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
+
+// A status as in JSON and metrics, such as "OVER_LIMIT"; "UNKNOWN" for one that is not known.
+[[nodiscard]] std::string StatusName(v1::LimitStatus status);
+[[nodiscard]] std::string StatusName(v1::Verdict::Status status);
 
 // gap: mean confidence - accuracy. Returns "over-confident by 4.1 points", "under-confident by 0.3
 // points", or "neither over- nor under-confident" if the gap rounds to 0.

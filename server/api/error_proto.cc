@@ -1,0 +1,70 @@
+#include "server/api/error_proto.h"
+
+#include <optional>
+
+#include "server/api/proto_time.h"
+#include "server/state/verdict.h"
+
+namespace calibd::server {
+namespace {
+
+void DescribeSums(const ErrorSnapshot& error, const ErrorSums& sums, v1::ErrorMeasurement& proto) {
+  const ReliabilitySums::Bin total = sums.series[0].Total();
+  proto.set_observations(total.count);
+  proto.set_first_observation(sums.first_observation);
+  if (sums.start_time.has_value()) *proto.mutable_start_time() = ToTimestamp(*sums.start_time);
+  if (total.count == 0) return;
+  const auto n = static_cast<double>(total.count);
+  *proto.mutable_top_label() = ToProto(*error.Interval(sums, 0));
+  proto.set_mean_confidence(total.confidence / n);
+  proto.set_accuracy(static_cast<double>(total.correct) / n);
+  if (error.budget.series > 1) *proto.mutable_class_1() = ToProto(*error.Interval(sums, 1));
+}
+
+void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentError& proto) {
+  if (error.recent_log10_e_value.has_value()) proto.set_log10_e_value(*error.recent_log10_e_value);
+  proto.set_threshold(error.recent_threshold);
+  const std::optional<ErrorStretch> stretch = error.Stretch();
+  if (!stretch.has_value()) return;
+  proto.set_first_observation(stretch->first_observation);
+  if (stretch->start_time.has_value()) {
+    *proto.mutable_start_time() = ToTimestamp(*stretch->start_time);
+  }
+  proto.set_observations(stretch->observations);
+  proto.set_estimate(stretch->interval.estimate);
+  proto.set_gap(stretch->interval.gap);
+}
+
+}  // namespace
+
+v1::ErrorInterval ToProto(const ErrorInterval& interval) {
+  v1::ErrorInterval proto;
+  proto.set_estimate(interval.estimate);
+  proto.set_lower(interval.lower);
+  proto.set_upper(interval.upper);
+  proto.set_gap(interval.gap);
+  proto.set_gap_lower(interval.gap_lower);
+  proto.set_gap_upper(interval.gap_upper);
+  return proto;
+}
+
+void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
+  proto.set_status(ToProto(error.status()));
+  proto.set_limit(error.error_limit);
+  if (error.acknowledged) proto.set_acknowledged_limit(error.limit);
+  proto.set_is_recent(error.IsRecent());
+  proto.set_is_acknowledged(error.acknowledged && !error.over);
+  DescribeSums(error, error.since_start, *proto.mutable_since_start());
+  if (error.sums.first_observation != error.since_start.first_observation) {
+    DescribeSums(error, error.sums, *proto.mutable_since_acknowledgement());
+  }
+  if (error.status() == LimitStatus::kUndecided) {
+    const std::optional<std::int64_t> needed = error.ObservationsNeeded();
+    if (needed.has_value()) proto.set_observations_needed(*needed);
+  }
+  if (error.budget.recent > 0) DescribeRecent(error, *proto.mutable_recent());
+}
+
+std::string GroupName(const GroupId& group) { return group.overflow ? "(overflow)" : group.value; }
+
+}  // namespace calibd::server

@@ -1,0 +1,214 @@
+#include "server/api/verdict_text.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
+#include "server/api/error_proto.h"
+#include "server/api/watch_proto.h"
+
+namespace calibd::server {
+namespace {
+
+using convert::GapText;
+using convert::Points;
+
+// Maximum number of groups or classes that a sentence names.
+constexpr std::size_t kMostNamed = 3;
+
+std::string Plural(std::int64_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+// "a, b and 3 more".
+std::string Names(std::vector<std::string> names) {
+  if (names.size() <= kMostNamed) return absl::StrJoin(names, ", ");
+  const std::size_t more = names.size() - kMostNamed;
+  names.resize(kMostNamed);
+  return absl::StrCat(absl::StrJoin(names, ", "), " and ", more, " more");
+}
+
+// "off by 5.4 points (4.2 to 6.8; limit 2)".
+std::string OffBy(const ErrorInterval& interval, double limit) {
+  return convert::OffByText(interval.estimate, interval.lower, interval.upper, limit);
+}
+
+// Of two series, the interval with the larger lower end.
+ErrorInterval Largest(const ErrorSnapshot& error) {
+  ErrorInterval largest = *error.Interval(error.sums, 0);
+  if (error.budget.series > 1) {
+    const ErrorInterval other = *error.Interval(error.sums, 1);
+    if (other.lower > largest.lower) largest = other;
+  }
+  return largest;
+}
+
+// The text after "OVER_LIMIT". now: the interval now.
+std::string OverLimitText(const ErrorSnapshot& error, const LimitCrossing& crossing,
+                          const ErrorInterval& now) {
+  const std::string since = absl::StrCat(error.IsRecent() ? " (recent)" : "", " since observation ",
+                                         crossing.observation, ": ");
+  if (now.lower > crossing.limit) {
+    return absl::StrCat(since, OffBy(now, crossing.limit), " and ", GapText(now.gap));
+  }
+  if (!crossing.recent) {
+    return absl::StrCat(since, "it was ", OffBy(crossing.interval, crossing.limit), " and ",
+                        GapText(crossing.interval.gap), "; now it is ", OffBy(now, crossing.limit));
+  }
+  return absl::StrCat(since, "from about observation ", crossing.first_observation,
+                      " on it was off by ", Points(crossing.interval.estimate), " points (limit ",
+                      Points(crossing.limit), ") and ", GapText(crossing.interval.gap),
+                      "; all predictions together are ", OffBy(now, crossing.limit));
+}
+
+// The answer to how far off the model or a group is. subject: empty for the model. alarm: its
+// active alarm OVER_LIMIT, or null.
+std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject,
+                          const Alarm* alarm) {
+  std::string text = subject.empty() ? "" : absl::StrCat(subject, " is ");
+  const LimitStatus status = error.status();
+  const std::string now =
+      error.sums.count() > 0 ? OffBy(Largest(error), error.error_limit) : "not measured yet";
+  if (status == LimitStatus::kOverLimit && alarm != nullptr) {
+    absl::StrAppend(&text, "OVER_LIMIT", OverLimitText(error, *alarm->crossing, Largest(error)));
+  } else if (status == LimitStatus::kOverLimit) {
+    absl::StrAppend(&text, "OVER_LIMIT (acknowledged): since observation ",
+                    error.sums.first_observation, " it is ", now,
+                    "; until it is within the limit, the next alarm is raised above ",
+                    Points(error.limit), " points");
+  } else if (status == LimitStatus::kWithinLimit) {
+    absl::StrAppend(&text, "WITHIN_LIMIT: ", now);
+  } else {
+    absl::StrAppend(&text, "UNDECIDED: ", now);
+    const std::optional<std::int64_t> needed = error.ObservationsNeeded();
+    if (needed.has_value()) {
+      absl::StrAppend(&text, ", to be decided after about ", convert::RoundedCount(*needed),
+                      " more labelled predictions");
+    }
+  }
+  return text + ".";
+}
+
+const Alarm* ActiveOverLimit(const MonitorSnapshot& monitor, const std::optional<GroupId>& group) {
+  const std::vector<Alarm>& alarms = *monitor.alarms;
+  const auto found = std::find_if(alarms.begin(), alarms.end(), [&](const Alarm& alarm) {
+    return alarm.kind == Alarm::Kind::kOverLimit && !alarm.acknowledge_time.has_value() &&
+           alarm.group == group;
+  });
+  return found == alarms.end() ? nullptr : &*found;
+}
+
+std::string ErrorSentences(const MonitorSnapshot& monitor) {
+  std::string text = ErrorSentence(monitor.error, "", ActiveOverLimit(monitor, std::nullopt));
+  std::size_t named = 0;
+  for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
+    if (group->error.status() != LimitStatus::kOverLimit || named++ >= kMostNamed) continue;
+    absl::StrAppend(&text, " ",
+                    ErrorSentence(group->error, absl::StrCat("Group ", GroupName(group->id)),
+                                  ActiveOverLimit(monitor, group->id)));
+  }
+  if (named > kMostNamed) {
+    const auto more = static_cast<std::int64_t>(named - kMostNamed);
+    absl::StrAppend(&text, " ", Plural(more, "more group"), more == 1 ? " is" : " are",
+                    " OVER_LIMIT.");
+  }
+  return text;
+}
+
+// Says whether a drift alarm indicates a change of the model's calibration.
+std::string ChangeSentence(const MonitorSnapshot& monitor, double threshold) {
+  const bool rejected =
+      monitor.raised[0] > 0 ||
+      (monitor.watch.has_value() &&
+       monitor.watch->reading.maximum.log_value / std::numbers::ln10 >= threshold);
+  return rejected ? "This need not be a change: the evidence over all observations crossed its "
+                    "threshold too, as it does for a model that was wrong from the start."
+                  : "This may be a change: the evidence over all observations has not crossed its "
+                    "threshold.";
+}
+
+// Names the groups and classes that e-BH rejects; empty if there are none.
+std::string RejectedSentence(const ModelDeclaration& declaration, const MonitorSnapshot& monitor,
+                             const Verdict& verdict) {
+  std::vector<std::string> groups;
+  for (const GroupSnapshot* const group : verdict.rejected_groups) {
+    groups.push_back(GroupName(group->id));
+  }
+  std::vector<std::string> classes;
+  for (const DeviatingClass& one : monitor.watch->deviating_classes) {
+    if (!one.rejected) continue;
+    classes.push_back(declaration.class_names.empty() ? absl::StrCat(one.index)
+                                                      : declaration.class_names[one.index]);
+  }
+  std::string text;
+  if (!groups.empty())
+    absl::StrAppend(&text, " Calibration is rejected for group ", Names(groups), ".");
+  if (!classes.empty()) {
+    absl::StrAppend(&text, " Calibration is rejected for class ", Names(classes), ".");
+  }
+  return text;
+}
+
+std::string CalibrationSentence(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                                const Verdict& verdict) {
+  const Monitoring& monitoring = declaration.monitoring;
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  if (verdict.status == v1::Verdict::STATUS_MISCALIBRATED) {
+    return absl::StrFormat(
+        "MISCALIBRATED: calibration was rejected at observation %d, where the e-value had reached "
+        "%.4g; a calibrated model ever reaches it with a probability of at most %.3g.%s",
+        verdict.alarm->observation, 1 / monitoring.significance_level,
+        monitoring.significance_level,
+        monitor.error.status() == LimitStatus::kWithinLimit
+            ? " The error is real, but smaller than the limit."
+            : "");
+  }
+  if (verdict.status == v1::Verdict::STATUS_DRIFTED) {
+    return absl::StrFormat(
+        "DRIFTED: the newest observations were not calibrated at observation %d; for a calibrated "
+        "model the detector says so at most once in %.4g observations on average. %s",
+        verdict.alarm->observation, monitoring.average_run_length,
+        ChangeSentence(monitor, EvidenceThreshold(monitoring.significance_level)));
+  }
+  if (!monitor.watch.has_value()) {
+    return absl::StrCat("INSUFFICIENT_DATA: there is no evidence, because ",
+                        UnavailableReason(declaration, snapshot), ".");
+  }
+  const std::int64_t count = monitor.watch->reading.count;
+  if (count < monitoring.min_observations) {
+    return absl::StrCat("INSUFFICIENT_DATA: ", count, " of ",
+                        Plural(monitoring.min_observations, "labelled prediction"), ".");
+  }
+  return absl::StrFormat(
+      "NOT_REJECTED: the evidence against calibration is too small after %s (the e-value is %.2g, "
+      "its maximum %.2g, and it rejects at %.4g); this does not prove calibration.",
+      Plural(count, "observation"), std::pow(10, monitor.watch->reading.evidence.log10_e_value),
+      std::exp(monitor.watch->reading.maximum.log_value), 1 / monitoring.significance_level);
+}
+
+}  // namespace
+
+std::string VerdictSummary(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
+                           const Verdict& verdict) {
+  const MonitorSnapshot& monitor = *snapshot.monitor;
+  std::string text = absl::StrCat(ErrorSentences(monitor), " ",
+                                  CalibrationSentence(declaration, snapshot, verdict));
+  if (monitor.watch.has_value()) text += RejectedSentence(declaration, monitor, verdict);
+  if (verdict.stale) {
+    const double stale_seconds =
+        std::chrono::duration<double>(declaration.monitoring.stale_after).count();
+    absl::StrAppend(&text, absl::StrFormat(" STALE: no observation was counted for %.4g s or "
+                                           "longer, so this may be outdated.",
+                                           stale_seconds));
+  }
+  return text;
+}
+
+}  // namespace calibd::server

@@ -1,0 +1,207 @@
+#include "show_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_split.h"
+
+namespace calibd::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+v1::ErrorMeasurement Measured(double estimate, double lower, double upper, double gap) {
+  v1::ErrorMeasurement measured;
+  measured.set_observations(10000);
+  measured.set_first_observation(1);
+  measured.set_mean_confidence(0.96956);
+  measured.set_accuracy(0.96956 - gap);
+  v1::ErrorInterval& interval = *measured.mutable_top_label();
+  interval.set_estimate(estimate);
+  interval.set_lower(lower);
+  interval.set_upper(upper);
+  interval.set_gap(gap);
+  interval.set_gap_lower(gap - 0.0105);
+  interval.set_gap_upper(gap + 0.0105);
+  return measured;
+}
+
+// An over-confident model that is over its limit.
+v1::GetCalibrationResponse OverLimit() {
+  v1::GetCalibrationResponse response;
+  response.set_model("models/resnet18/versions/2");
+  response.set_observations(10000);
+  response.mutable_last_observation_time()->set_seconds(86400);
+  v1::Verdict& verdict = *response.mutable_verdict();
+  verdict.set_limit_status(v1::LIMIT_STATUS_OVER_LIMIT);
+  verdict.set_status(v1::Verdict::STATUS_MISCALIBRATED);
+  auto& bin = *verdict.mutable_whereabouts()->add_confidence_bins();
+  bin.set_lower(14. / 15);
+  bin.set_upper(1);
+  bin.set_observations(9021);
+  bin.set_mean_confidence(0.996);
+  bin.set_accuracy(0.959);
+  bin.set_z(-40);
+  bin.set_stands_out(true);
+  auto& cat = *verdict.mutable_whereabouts()->add_classes();
+  cat.set_class_name("cat");
+  cat.set_predicted(0.105);
+  cat.set_observed(0.1);
+  cat.set_rejected(true);
+  auto& dog = *verdict.mutable_whereabouts()->add_classes();
+  dog.set_class_index(5);
+  dog.set_predicted(0.1);
+  dog.set_observed(0.1);
+  dog.set_rejected(true);
+  v1::CalibrationError& error = *response.mutable_error();
+  error.set_status(v1::LIMIT_STATUS_OVER_LIMIT);
+  error.set_limit(0.02);
+  *error.mutable_since_start() = Measured(0.0535, 0.0423, 0.0678, 0.05246);
+  v1::Evidence& evidence = *response.mutable_watch()->mutable_evidence();
+  evidence.set_log10_e_value(229.07);
+  evidence.set_max_log10_e_value(229.09);
+  evidence.set_threshold(std::log10(20));
+  v1::Alarm& alarm = *response.add_alarms();
+  alarm.set_id(3);
+  alarm.set_kind(v1::Alarm::KIND_OVER_LIMIT);
+  alarm.set_observation(913);
+  alarm.mutable_raise_time()->set_seconds(3600);
+  alarm.mutable_crossing()->set_first_observation(1);
+  return response;
+}
+
+google::protobuf::Timestamp Now() {
+  google::protobuf::Timestamp now;
+  now.set_seconds(86400 + 7200);
+  return now;
+}
+
+void ExpectFits(const std::string& text) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  EXPECT_THAT(lines, SizeIs(Le(15U))) << text;
+  EXPECT_THAT(lines, Each(SizeIs(Le(100U)))) << text;
+}
+
+TEST(ShowReportTest, TellsWhatToKnowInOrder) {
+  EXPECT_EQ(
+      DescribeShow(OverLimit(), Now()),
+      "verdict   resnet18@2: OVER_LIMIT, MISCALIBRATED since 1970-01-01 01:00 UTC (row 913)\n"
+      "how bad   off by 5.3 points (4.2 to 6.8; limit 2); says 96.96 %, right 91.71 %: "
+      "over-confident by\n"
+      "          5.25 (4.2 to 6.3)\n"
+      "where     confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows); classes cat (says "
+      "10.5 %,\n"
+      "          is 10.0 %), 5\n"
+      "changed   no change is visible: off from the first row on\n"
+      "certain   e-value 10^229.1, highest 10^229.1; calibration is rejected at 20\n"
+      "data      10000 labelled rows, 0 rejected; the newest row came 2h ago\n"
+      "next      calibctl acknowledge resnet18@2 3 --note \"...\"; calibctl show resnet18@2 "
+      "--verbose\n");
+}
+
+TEST(ShowReportTest, FitsAScreenWithLongNamesAndManyPlaces) {
+  v1::GetCalibrationResponse response = OverLimit();
+  const std::string longest(64, 'x');
+  for (int i = 0; i < 20; ++i) {
+    v1::GroupWatch& group = *response.add_groups();
+    group.set_value(longest);
+    *group.mutable_error() = response.error();
+    response.mutable_verdict()->add_groups_over_limit(longest);
+    auto& share = *response.mutable_verdict()->mutable_whereabouts()->add_classes();
+    share.set_class_name(longest);
+    share.set_rejected(true);
+    response.add_warnings(std::string(500, 'w') + " " + std::string(500, 'v'));
+  }
+  response.mutable_error()->set_is_recent(true);
+  response.mutable_error()->set_acknowledged_limit(0.068);
+  *response.mutable_error()->mutable_since_start()->mutable_class_1() =
+      response.error().since_start().top_label();
+  response.mutable_label_coverage()->set_pending(600);
+  ExpectFits(DescribeShow(response, Now()));
+}
+
+TEST(ShowReportTest, GroupsOverTheLimitAreInTheHeadline) {
+  v1::GetCalibrationResponse response = OverLimit();
+  v1::GroupWatch& group = *response.add_groups();
+  group.set_value("e\x1bu");
+  *group.mutable_error() = response.error();
+  response.mutable_verdict()->add_groups_over_limit("e\x1bu");
+  const std::string text = DescribeShow(response, Now());
+  EXPECT_THAT(text, StartsWith("verdict   resnet18@2: OVER_LIMIT in group e?u, MISCALIBRATED"));
+  EXPECT_THAT(text, HasSubstr("where     group e?u 5.3 points off (4.2 to 6.8); confidence"));
+  ExpectFits(text);
+}
+
+TEST(ShowReportTest, AfterAnAcknowledgementSaysFromWhichRow) {
+  v1::GetCalibrationResponse response = OverLimit();
+  response.mutable_verdict()->set_is_acknowledged(true);
+  response.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
+  response.mutable_error()->set_acknowledged_limit(0.068);
+  v1::ErrorMeasurement& since = *response.mutable_error()->mutable_since_acknowledgement();
+  since.set_first_observation(10001);
+  std::string text = DescribeShow(response, Now());
+  EXPECT_THAT(text, AllOf(HasSubstr("OVER_LIMIT (acknowledged), MISCALIBRATED"),
+                          HasSubstr("no labelled row yet since the acknowledgement"),
+                          HasSubstr("from row 10001"), Not(HasSubstr("calibctl acknowledge"))));
+  since = Measured(0.051, 0.01, 0.1, 0.05);
+  since.set_first_observation(10001);
+  text = DescribeShow(response, Now());
+  EXPECT_THAT(text, HasSubstr("off by 5.1 points (1 to 10.0; limit 2)"));
+  EXPECT_THAT(text, HasSubstr("next alarm"));
+  ExpectFits(text);
+}
+
+TEST(ShowReportTest, SaysLittleWithLittleData) {
+  v1::GetCalibrationResponse response;
+  response.set_model("models/young");
+  EXPECT_EQ(DescribeShow(response, Now()),
+            "model     young: not monitored, so there is no verdict\n"
+            "data      0 labelled rows, 0 rejected\n"
+            "next      calibctl show young --verbose\n");
+  response.mutable_verdict()->set_limit_status(v1::LIMIT_STATUS_UNDECIDED);
+  response.mutable_verdict()->set_status(v1::Verdict::STATUS_INSUFFICIENT_DATA);
+  response.mutable_watch()->set_unavailable_reason("the bandwidth is chosen later");
+  response.mutable_error()->set_observations_needed(30313);
+  EXPECT_EQ(DescribeShow(response, Now()),
+            "verdict   young: UNDECIDED, INSUFFICIENT_DATA\n"
+            "how bad   no labelled row yet\n"
+            "certain   about 31000 more labelled rows decide about the limit; no evidence: the "
+            "bandwidth is\n"
+            "          chosen later\n"
+            "data      0 labelled rows, 0 rejected\n"
+            "next      calibctl show young --verbose\n");
+}
+
+TEST(ShowReportTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
+  v1::GetCalibrationResponse response = OverLimit();
+  response.mutable_verdict()->set_is_recent(true);
+  response.mutable_error()->set_is_recent(true);
+  response.mutable_alarms(0)->mutable_crossing()->set_is_recent(true);
+  response.mutable_alarms(0)->mutable_crossing()->set_first_observation(30001);
+  const std::string text = DescribeShow(response, Now());
+  EXPECT_THAT(text, HasSubstr("OVER_LIMIT (recent), "));
+  EXPECT_THAT(text, HasSubstr("changed   yes, at about row 30001\n"));
+}
+
+TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {
+  v1::RunningScores scores;
+  for (int i = 0; i < 15; ++i) scores.add_bins();
+  scores.mutable_bins(14)->set_observations(9021);
+  scores.mutable_bins(14)->set_mean_confidence(0.996);
+  scores.mutable_bins(14)->set_accuracy(0.959);
+  EXPECT_EQ(DescribeBins(scores),
+            "confidence      rows  says %  right %  gap (points)\n"
+            "0.933 to 1.000  9021    99.6     95.9          +3.7\n");
+}
+
+}  // namespace
+}  // namespace calibd::cli

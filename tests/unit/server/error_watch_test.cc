@@ -1,0 +1,291 @@
+#include "server/state/error_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+namespace calibd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Le;
+
+constexpr double kAlpha = 0.05;
+constexpr double kLimit = 0.02;
+constexpr std::int64_t kLeast = 100;
+
+// Rows whose probabilities are `shift` too large for the top label: frequency = probability -
+// shift.
+PredictionSet OverConfident(std::size_t class_count, std::size_t n, double shift,
+                            std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::uniform_real_distribution<double> unit(0, 1);
+  PredictionSet set;
+  set.class_count = class_count;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double c = 0.7 + 0.25 * unit(rng);
+    for (std::size_t k = 0; k < class_count; ++k) {
+      set.probabilities.push_back(k == 0 ? c : (1 - c) / static_cast<double>(class_count - 1));
+    }
+    set.labels.push_back(unit(rng) < c - shift ? 0 : 1);
+  }
+  return set;
+}
+
+PredictionSet Joined(PredictionSet first, const PredictionSet& second) {
+  first.probabilities.insert(first.probabilities.end(), second.probabilities.begin(),
+                             second.probabilities.end());
+  first.labels.insert(first.labels.end(), second.labels.begin(), second.labels.end());
+  return first;
+}
+
+ErrorWatch ModelWatch(std::size_t class_count) {
+  return {ErrorBudget::OfModel(kAlpha, class_count), kLimit, kLeast, 1};
+}
+
+void Add(ErrorWatch& watch, const PredictionSet& set, std::size_t first, std::size_t end) {
+  for (std::size_t i = first; i < end; ++i) {
+    watch.AddRow(set.view(), i, static_cast<std::int64_t>(i) + 1);
+  }
+}
+
+store::v1::ErrorState Saved(const ErrorWatch& watch) {
+  store::v1::ErrorState state;
+  watch.Save(state);
+  return state;
+}
+
+// The first observation at which any interval exceeds the limit, by looking at each one.
+std::optional<std::int64_t> FirstOver(const PredictionSet& set, const ErrorBudget& budget) {
+  ReliabilitySums top;
+  ReliabilitySums one;
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    const auto g = set.view().row(i);
+    const auto best = static_cast<std::size_t>(std::max_element(g.begin(), g.end()) - g.begin());
+    top.Add(g[best], set.labels[i] == static_cast<std::int32_t>(best));
+    one.Add(g[1], set.labels[i] == 1);
+    if (static_cast<std::int64_t>(i) + 1 < kLeast) continue;
+    if (BinnedErrorInterval(top, budget.levels)->lower > kLimit ||
+        (budget.series > 1 && BinnedErrorInterval(one, budget.levels)->lower > kLimit)) {
+      return static_cast<std::int64_t>(i) + 1;
+    }
+  }
+  return std::nullopt;
+}
+
+TEST(ErrorWatchTest, BudgetsSumToTheLevel) {
+  for (const std::size_t m : {2U, 3U}) {
+    const ErrorBudget model = ErrorBudget::OfModel(kAlpha, m);
+    const auto series = static_cast<double>(model.series);
+    EXPECT_DOUBLE_EQ(series * (model.levels.total() + model.recent), kAlpha);
+    EXPECT_DOUBLE_EQ(model.levels.bins * series, kAlpha * 3 / 8);
+    const ErrorBudget group = ErrorBudget::OfGroup(kAlpha, 5, m);
+    EXPECT_DOUBLE_EQ(5 * series * group.levels.total(), kAlpha);
+    EXPECT_EQ(group.recent, 0);
+  }
+}
+
+// The watch computes an interval only when the answer can have changed. A group has no recent
+// error, which could come first.
+TEST(ErrorWatchTest, CrossesAtTheSameObservationAsALookAtEachOne) {
+  for (const std::size_t m : {2U, 3U}) {
+    const ErrorBudget budget = ErrorBudget::OfGroup(kAlpha, 1, m);
+    int crossed = 0;
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      // Errors near the limit come close to the decision often.
+      const double shift = 0.02 + 0.01 * static_cast<double>(seed);
+      const PredictionSet set = OverConfident(m, 4000, shift, seed);
+      ErrorWatch watch(budget, kLimit, kLeast, 1);
+      Add(watch, set, 0, set.labels.size());
+      const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
+      const std::optional<std::int64_t> expected = FirstOver(set, budget);
+      ASSERT_EQ(crossing.has_value(), expected.has_value()) << seed;
+      if (!crossing.has_value()) continue;
+      ++crossed;
+      EXPECT_EQ(crossing->observation, *expected) << seed;
+      EXPECT_GT(crossing->interval.lower, kLimit);
+      EXPECT_FALSE(crossing->recent);
+      EXPECT_EQ(crossing->first_observation, 1);
+    }
+    EXPECT_GE(crossed, 6);
+  }
+}
+
+TEST(ErrorWatchTest, RecentErrorCrossesSoonAfterAChange) {
+  const PredictionSet set = Joined(OverConfident(3, 30000, 0, 1), OverConfident(3, 6000, 0.1, 2));
+  ErrorWatch watch = ModelWatch(3);
+  Add(watch, set, 0, 30000);
+  EXPECT_FALSE(watch.TakeCrossing().has_value());
+  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kWithinLimit);
+  Add(watch, set, 30000, set.labels.size());
+  const ErrorSnapshot snapshot = watch.Snapshot();
+  const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
+  ASSERT_TRUE(crossing.has_value());
+  EXPECT_TRUE(crossing->recent);
+  EXPECT_TRUE(snapshot.IsRecent());
+  EXPECT_EQ(snapshot.status(), LimitStatus::kOverLimit);
+  EXPECT_LT(crossing->observation, 32000);
+  // Marks are 1024 observations apart.
+  EXPECT_NEAR(static_cast<double>(crossing->first_observation), 30001, 1100);
+  EXPECT_NEAR(crossing->interval.gap, 0.1, 0.04);
+  EXPECT_GT(*snapshot.recent_log10_e_value, snapshot.recent_threshold);
+}
+
+TEST(ErrorWatchTest, AnswersNothingBeforeTheMinimum) {
+  const PredictionSet set = OverConfident(3, 300, 0.6, 3);
+  ErrorWatch watch(ErrorBudget::OfModel(kAlpha, 3), kLimit, 250, 1);
+  Add(watch, set, 0, 249);
+  EXPECT_GT(watch.Snapshot().Interval(watch.Snapshot().sums, 0)->lower, kLimit);
+  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kUndecided);
+  EXPECT_FALSE(watch.TakeCrossing().has_value());
+  Add(watch, set, 249, 250);
+  const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
+  ASSERT_TRUE(crossing.has_value());
+  EXPECT_EQ(crossing->observation, 250);
+  EXPECT_FALSE(watch.TakeCrossing().has_value());
+}
+
+TEST(ErrorWatchTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
+  const PredictionSet same = OverConfident(3, 60000, 0.08, 4);
+  ErrorWatch watch = ModelWatch(3);
+  Add(watch, same, 0, 5000);
+  ASSERT_TRUE(watch.TakeCrossing().has_value());
+  watch.Acknowledge(5000);
+  EXPECT_EQ(watch.count(), 0);
+  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kOverLimit);
+  EXPECT_GT(watch.Snapshot().limit, 0.08);
+  Add(watch, same, 5000, 40000);
+  EXPECT_FALSE(watch.TakeCrossing().has_value());
+  const ErrorSnapshot acknowledged = watch.Snapshot();
+  EXPECT_TRUE(acknowledged.acknowledged);
+  EXPECT_FALSE(acknowledged.over);
+  EXPECT_EQ(acknowledged.status(), LimitStatus::kOverLimit);
+  EXPECT_EQ(acknowledged.sums.first_observation, 5001);
+  EXPECT_EQ(acknowledged.since_start.first_observation, 1);
+  EXPECT_EQ(acknowledged.since_start.count(), 40000);
+
+  ErrorWatch larger = watch;
+  Add(larger, OverConfident(3, 60000, 0.3, 5), 40000, 60000);
+  EXPECT_TRUE(larger.TakeCrossing().has_value());
+
+  // After it was within the limit, the limit is error_limit again.
+  const PredictionSet mended =
+      Joined(OverConfident(3, 40000, 0, 6),
+             Joined(OverConfident(3, 200000, 0, 7), OverConfident(3, 60000, 0.08, 8)));
+  Add(watch, mended, 40000, 240000);
+  EXPECT_FALSE(watch.TakeCrossing().has_value());
+  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kWithinLimit);
+  EXPECT_EQ(watch.Snapshot().limit, kLimit);
+  Add(watch, mended, 240000, 300000);
+  EXPECT_TRUE(watch.TakeCrossing().has_value());
+}
+
+TEST(ErrorWatchTest, ANewLimitIsDecidedAtOnceAndRestartsNothing) {
+  ErrorWatch watch = ModelWatch(3);
+  Add(watch, OverConfident(3, 20000, 0, 9), 0, 20000);
+  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kWithinLimit);
+  watch.SetLimit(1e-4, 20000);
+  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kUndecided);
+  EXPECT_EQ(watch.count(), 20000);
+  ErrorWatch off = ModelWatch(3);
+  Add(off, OverConfident(3, 20000, 0.015, 10), 0, 20000);
+  EXPECT_FALSE(off.TakeCrossing().has_value());
+  off.SetLimit(1e-3, 20000);
+  const std::optional<LimitCrossing> crossing = off.TakeCrossing();
+  ASSERT_TRUE(crossing.has_value());
+  EXPECT_EQ(crossing->observation, 20000);
+  EXPECT_EQ(crossing->limit, 1e-3);
+}
+
+TEST(ErrorWatchTest, ARestoredWatchContinuesWithTheSameBits) {
+  for (const std::size_t m : {2U, 3U}) {
+    const PredictionSet set =
+        Joined(OverConfident(m, 9000, 0.04, 11), OverConfident(m, 9000, 0, 12));
+    ErrorWatch whole = ModelWatch(m);
+    ErrorWatch parts = ModelWatch(m);
+    for (std::size_t i = 0; i < set.labels.size(); ++i) {
+      Add(whole, set, i, i + 1);
+      Add(parts, set, i, i + 1);
+      const bool acknowledges = i == 5000;
+      if (acknowledges) {
+        whole.Acknowledge(5001);
+        parts.Acknowledge(5001);
+      }
+      EXPECT_EQ(whole.TakeCrossing().has_value(), parts.TakeCrossing().has_value());
+      whole.SetTime(ErrorWatch::Time(std::chrono::seconds(i)));
+      parts.SetTime(ErrorWatch::Time(std::chrono::seconds(i)));
+      if (i % 1111 == 0 || acknowledges) {
+        const store::v1::ErrorState state = Saved(parts);
+        parts = ModelWatch(m);
+        ASSERT_TRUE(parts.Restore(state).ok());
+        EXPECT_EQ(Saved(parts).SerializeAsString(), state.SerializeAsString());
+      }
+    }
+    EXPECT_EQ(Saved(parts).SerializeAsString(), Saved(whole).SerializeAsString());
+    EXPECT_LE(Saved(whole).ByteSizeLong(), 16384);
+  }
+}
+
+TEST(ErrorWatchTest, RefusesImpossibleStates) {
+  ErrorWatch watch = ModelWatch(2);
+  Add(watch, OverConfident(2, 2000, 0.04, 13), 0, 2000);
+  const store::v1::ErrorState good = Saved(watch);
+  const auto refused = [](const store::v1::ErrorState& state) {
+    ErrorWatch restored = ModelWatch(2);
+    return !restored.Restore(state).ok();
+  };
+  EXPECT_FALSE(refused(good));
+  store::v1::ErrorState state = good;
+  state.mutable_sums()->mutable_series()->RemoveLast();
+  EXPECT_TRUE(refused(state));
+  state = good;
+  state.mutable_sums()->mutable_series(1)->set_counts(0, 5);
+  EXPECT_TRUE(refused(state));
+  state = good;
+  state.mutable_recent(0)->set_wealth(3, -1);
+  EXPECT_TRUE(refused(state));
+  state = good;
+  state.mutable_recent()->RemoveLast();
+  EXPECT_TRUE(refused(state));
+  state = good;
+  state.set_recent_series(2);
+  EXPECT_TRUE(refused(state));
+  state = good;
+  state.mutable_since_start()->set_first_observation(0);
+  EXPECT_TRUE(refused(state));
+}
+
+TEST(ErrorWatchTest, MarksAreFewerTheOlderTheyAre) {
+  ErrorWatch watch = ModelWatch(3);
+  const PredictionSet set = OverConfident(3, 100 * 1024, 0, 14);
+  Add(watch, set, 0, set.labels.size());
+  std::vector<std::int64_t> marks;
+  for (const ErrorSums& mark : *watch.Snapshot().marks) marks.push_back(mark.count() / 1024);
+  EXPECT_THAT(marks, ElementsAre(32, 48, 64, 72, 80, 88, 92, 93, 94, 95, 96, 97, 98, 99, 100));
+  EXPECT_THAT(sizeof(ErrorWatch) + marks.size() * sizeof(ErrorSums), Le(ErrorWatch::MaxMemory()));
+}
+
+TEST(ErrorWatchTest, TellsHowManyObservationsAreNeeded) {
+  ErrorWatch watch(ErrorBudget::OfGroup(kAlpha, 1, 3), kLimit, kLeast, 1);
+  const PredictionSet set = OverConfident(3, 60000, 0.06, 15);
+  EXPECT_FALSE(watch.Snapshot().ObservationsNeeded().has_value());
+  Add(watch, set, 0, 600);
+  ASSERT_EQ(watch.Snapshot().status(), LimitStatus::kUndecided);
+  const std::int64_t needed = *watch.Snapshot().ObservationsNeeded();
+  std::size_t decided = 600;
+  while (watch.Snapshot().status() == LimitStatus::kUndecided && decided < set.labels.size()) {
+    Add(watch, set, decided, decided + 1);
+    ++decided;
+  }
+  EXPECT_NEAR(static_cast<double>(needed) / static_cast<double>(decided - 600), 1, 0.6);
+}
+
+}  // namespace
+}  // namespace calibd::server
