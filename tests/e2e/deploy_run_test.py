@@ -46,8 +46,8 @@ class DeployRunTest(unittest.TestCase):
             arguments = write_files(folder, rows=600)
             result = deploy_run(*arguments, "--label-base", "1")
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("bootstrap test: p = ", result.stdout)
-            self.assertIn("600 observations accepted", result.stdout)
+            self.assertRegex(result.stdout, r"(?m)^verdict   own: ")
+            self.assertIn("600 labelled rows", result.stdout)
             result = deploy_run(*arguments, "--label-base", "0")
             self.assertEqual(result.returncode, 1)
             self.assertIn("label", result.stderr)
@@ -56,7 +56,7 @@ class DeployRunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             result = deploy_run(*write_files(folder, rows=60), "--label-base", "1")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("Not enough data: 60 observations", result.stdout)
+        self.assertIn("UNDECIDED, INSUFFICIENT_DATA", result.stdout)
         self.assertIn("bootstrap test: p = ", result.stdout)
 
     def test_stays_up_until_interrupted(self):

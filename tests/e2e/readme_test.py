@@ -22,7 +22,8 @@ from calibd_server import CalibdServer  # noqa: E402
 CALIBD, CALIBCTL = sys.argv.pop(1), sys.argv.pop(1)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MARKED_BLOCK = re.compile(r"^<!-- (run|output|file)(?: (\S+))? -->\n```\w*\n(.*?)^```$", re.M | re.S)
-VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?"), "TIME"),
+VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?| UTC)"), "TIME"),
+            (re.compile(r"row came (just now|\d+s ago)"), "AGE"),
             (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
             (re.compile(r"\d+(\.\d+)? m?s\b"), "DURATION"),
             (re.compile(r"[\d,]+ rows/s"), "RATE"))

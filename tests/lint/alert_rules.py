@@ -33,9 +33,10 @@ def violations(rules, tests, page):
         for key in ("expr", "severity", "summary", "description"):
             if not re.search(rf"^ *{key}: *\S", alert, re.M):
                 found.append(f"{name}: no {key}")
-        url = re.search(r"^ *runbook_url: (\S+)$", alert, re.M)
-        if not url or url.group(1) != f"{PAGE}#{name.lower()}":
-            found.append(f"{name}: runbook_url is not {PAGE}#{name.lower()}")
+        expected = f'"{{{{ $externalLabels.calibd_docs }}}}{PAGE}#{name.lower()}"'
+        url = re.search(r"^ *runbook_url: (.+)$", alert, re.M)
+        if not url or url.group(1) != expected:
+            found.append(f"{name}: runbook_url is not {expected}")
         if name.lower() not in known:
             found.append(f"{name}: {PAGE} has no such heading")
         expression = re.split(r"^ *(?:for|labels):", alert, maxsplit=1, flags=re.M)[0]

@@ -106,7 +106,7 @@ TEST(ErrorIntervalCoverageTest, HoldsTheErrorOfAnySequenceAtAllTimes) {
       int wrong = 0;
       for (int i = 0; i < streams; ++i) {
         Stream stream(kind, m, static_cast<std::uint64_t>(i) + 1);
-        BinnedReliability sums;
+        ReliabilitySums sums;
         Truth truth;
         bool held = true;
         for (int t = 1; t <= kLength && held; ++t) {
@@ -133,7 +133,7 @@ TEST(ErrorIntervalCoverageTest, AnswersAboutALimitAreRarelyWrong) {
     for (const bool is_calibrated : {true, false}) {
       std::mt19937_64 rng(seed);
       std::uniform_real_distribution<double> uniform(0, 1);
-      BinnedReliability sums;
+      ReliabilitySums sums;
       RecentErrorEvidence recent;
       bool ever_over = false;
       bool ever_within = false;

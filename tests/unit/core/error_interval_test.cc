@@ -20,10 +20,10 @@ constexpr double kAlpha = 0.05;
 constexpr ErrorLevels kLevels{.bins = 3 * kAlpha / 8, .gap = kAlpha / 8};
 
 // Events that happen with the stated probability plus `shift`, stated uniformly over [from, 1].
-BinnedReliability Stream(std::size_t n, double from, double shift, std::uint64_t seed) {
+ReliabilitySums Stream(std::size_t n, double from, double shift, std::uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::uniform_real_distribution<double> uniform(0, 1);
-  BinnedReliability sums;
+  ReliabilitySums sums;
   for (std::size_t i = 0; i < n; ++i) {
     const double c = from + (1 - from) * uniform(rng);
     sums.Add(c, uniform(rng) < c + shift);
@@ -62,13 +62,13 @@ TEST(MixtureBoundaryTest, RisesWithBothArgumentsAndIsFinite) {
 // Both ends by all subsets of the visited bins.
 TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const BinnedReliability sums = Stream(200 + 150 * seed, 0.3, seed % 2 == 0 ? 0 : -0.3, seed);
+    const ReliabilitySums sums = Stream(200 + 150 * seed, 0.3, seed % 2 == 0 ? 0 : -0.3, seed);
     const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
     std::vector<double> deviations;
     std::vector<double> caps;
     double gap = 0;
     double count = 0;
-    for (const BinnedReliability::Bin& bin : sums.bins) {
+    for (const ReliabilitySums::Bin& bin : sums.bins) {
       if (bin.count == 0) continue;
       const auto n = static_cast<double>(bin.count);
       gap += bin.confidence - static_cast<double>(bin.correct);
@@ -106,7 +106,7 @@ TEST(BinnedErrorIntervalTest, EndsAreTheBestOverAllSetsOfBins) {
 }
 
 TEST(BinnedErrorIntervalTest, Edges) {
-  BinnedReliability sums;
+  ReliabilitySums sums;
   EXPECT_FALSE(BinnedErrorInterval(sums, kLevels).has_value());
   EXPECT_FALSE(ObservationsUntilDecided(sums, kLevels, 0.02).has_value());
   // One observation says nothing.
@@ -122,7 +122,7 @@ TEST(BinnedErrorIntervalTest, Edges) {
   EXPECT_EQ(interval.estimate, 1);
   EXPECT_GT(interval.lower, 0.98);
   EXPECT_EQ(interval.upper, 1);
-  BinnedReliability right;
+  ReliabilitySums right;
   for (int i = 0; i < 100000; ++i) right.Add(1, true);
   interval = *BinnedErrorInterval(right, kLevels);
   EXPECT_EQ(interval.estimate, 0);
@@ -132,8 +132,8 @@ TEST(BinnedErrorIntervalTest, Edges) {
 }
 
 TEST(BinnedErrorIntervalTest, SumsOfPartsAdd) {
-  BinnedReliability parts = Stream(500, 0.5, 0, 1);
-  BinnedReliability other = Stream(700, 0.1, -0.1, 2);
+  ReliabilitySums parts = Stream(500, 0.5, 0, 1);
+  ReliabilitySums other = Stream(700, 0.1, -0.1, 2);
   const double squares = parts.square_sum + other.square_sum;
   parts.Merge(other);
   EXPECT_DOUBLE_EQ(parts.square_sum, squares);
@@ -164,15 +164,15 @@ TEST(BinnedErrorIntervalTest, HasTheMeasuredWidthsOnRealNetworks) {
 
 TEST(ObservationsUntilDecidedTest, TheIntervalLeavesTheLimitOutsideThere) {
   for (const double shift : {0.0, -0.05, -0.2}) {
-    const BinnedReliability sums = Stream(2000, 0.5, shift, 7);
+    const ReliabilitySums sums = Stream(2000, 0.5, shift, 7);
     for (const double limit : {0.005, 0.02, 0.1, 0.3}) {
       const std::optional<double> n = ObservationsUntilDecided(sums, kLevels, limit);
       ASSERT_TRUE(n.has_value());
       EXPECT_GE(*n, 2000);
       const auto decided = [&](double factor) {
-        BinnedReliability grown = sums;
+        ReliabilitySums grown = sums;
         grown.square_sum *= factor;
-        for (BinnedReliability::Bin& bin : grown.bins) {
+        for (ReliabilitySums::Bin& bin : grown.bins) {
           bin.count = static_cast<std::int64_t>(static_cast<double>(bin.count) * factor);
           bin.correct = static_cast<std::int64_t>(static_cast<double>(bin.correct) * factor);
           bin.confidence *= factor;
@@ -189,7 +189,7 @@ TEST(ObservationsUntilDecidedTest, TheIntervalLeavesTheLimitOutsideThere) {
 }
 
 TEST(ObservationsUntilDecidedTest, IsUnsetAtTheLimitItself) {
-  BinnedReliability sums;
+  ReliabilitySums sums;
   for (int i = 0; i < 100; ++i) sums.Add(0.5, i % 2 == 0);
   EXPECT_FALSE(ObservationsUntilDecided(sums, kLevels, 0).has_value());
 }
@@ -262,7 +262,7 @@ TEST(RecentErrorEvidenceTest, FindsAChangeThatTheAverageHides) {
   std::mt19937_64 rng(11);
   std::uniform_real_distribution<double> uniform(0, 1);
   RecentErrorEvidence evidence;
-  BinnedReliability sums;
+  ReliabilitySums sums;
   double largest = 0;
   for (int i = 0; i < 32000; ++i) {
     const double c = 0.8 + 0.2 * uniform(rng);
