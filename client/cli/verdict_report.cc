@@ -306,8 +306,9 @@ std::string DescribeAlarms(const std::string& model,
   const int active = ActiveAlarms(alarms);
   std::string text =
       absl::StrCat(ShortName(model), ": ", CountAlarms(active), "\n", FormatTable(rows), notes);
-  if (active > 0)
+  if (active > 0) {
     text += "`calibctl acknowledge MODEL ALARM` records that an alarm was dealt with.\n";
+  }
   return text;
 }
 

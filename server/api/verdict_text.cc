@@ -143,13 +143,14 @@ std::string RejectedSentence(const ModelDeclaration& declaration, const MonitorS
   }
   std::vector<std::string> classes;
   for (const DeviatingClass& one : monitor.watch->deviating_classes) {
-    if (!one.rejected) continue;
+    if (!one.rejected || verdict.rejected_classes == 0) continue;
     classes.push_back(declaration.class_names.empty() ? absl::StrCat(one.index)
                                                       : declaration.class_names[one.index]);
   }
   std::string text;
-  if (!groups.empty())
+  if (!groups.empty()) {
     absl::StrAppend(&text, " Calibration is rejected for group ", Names(groups), ".");
+  }
   if (!classes.empty()) {
     absl::StrAppend(&text, " Calibration is rejected for class ", Names(classes), ".");
   }

@@ -53,7 +53,7 @@ absl::Status MatureWrite::Append(Store& store) {
     Add(*predictions, run.labels, matured);
     return absl::OkStatus();
   });
-  if (!read.ok()) return read;
+  CALIBD_RETURN_IF_ERROR(read);
   time_ = std::chrono::microseconds(clock_.wall_us());
   std::string encoded = EncodeRow(row_);
   AppendElapsed(row_.elapsed, encoded);

@@ -398,9 +398,11 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
        }
      }},
     {"calibd_rejected_classes", Gauge,
-     "Number of classes for which calibration is rejected, by e-BH over all classes.",
+     "Number of classes for which calibration is rejected, by e-BH over all classes. It is 0 "
+     "before "
+     "min_observations.",
      [](auto& source, auto& out) {
-       if (source.monitor.watch.has_value()) out.Add(source.monitor.watch->rejected_classes);
+       if (source.monitor.watch.has_value()) out.Add(source.verdict.rejected_classes);
      }},
     {"calibd_last_counted_timestamp_seconds", Gauge,
      "Time of the newest labelled prediction that was counted, or of the model's creation if none "

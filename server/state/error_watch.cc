@@ -238,7 +238,7 @@ ErrorSnapshot ErrorWatch::Snapshot() const {
 
 std::size_t ErrorWatch::MaxMemory() noexcept {
   // The number of marks grows with the logarithm of the count: 2 for each power of 2.
-  constexpr std::size_t kMostMarks = kNewestMarks + 2 * 43;
+  constexpr std::size_t kMostMarks = std::size_t{kNewestMarks} + std::size_t{2} * 43;
   return sizeof(ErrorWatch) + 2 * kMostMarks * sizeof(ErrorSums);
 }
 

@@ -73,16 +73,18 @@ Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now)
   JudgeError(monitor, verdict);
   verdict.stale = IsStale(model, snapshot, now);
   verdict.rejected_groups = RejectedGroups(monitoring, monitor);
+  const bool enough =
+      monitor.watch.has_value() && monitor.watch->reading.count >= monitoring.min_observations;
   if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kEvidence)) != nullptr) {
     verdict.status = v1::Verdict::STATUS_MISCALIBRATED;
   } else if ((verdict.alarm = monitor.FindActive(Alarm::Kind::kDrift)) != nullptr) {
     verdict.status = v1::Verdict::STATUS_DRIFTED;
   } else if (verdict.stale) {
     verdict.status = v1::Verdict::STATUS_STALE;
-  } else if (monitor.watch.has_value() &&
-             monitor.watch->reading.count >= monitoring.min_observations) {
+  } else if (enough) {
     verdict.status = v1::Verdict::STATUS_NOT_REJECTED;
   }
+  if (enough) verdict.rejected_classes = monitor.watch->rejected_classes;
   return verdict;
 }
 

@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_STATE_VERDICT_H_
 
 #include <chrono>
+#include <cstdint>
 #include <vector>
 
 #include "calibd/v1/monitoring.pb.h"
@@ -23,6 +24,8 @@ struct Verdict {
   const Alarm* alarm = nullptr;
   // The groups that e-BH over the current e-values of all tested groups rejects.
   std::vector<const GroupSnapshot*> rejected_groups;
+  // The number of classes that e-BH rejects; 0 before min_observations.
+  std::int64_t rejected_classes = 0;
 };
 
 [[nodiscard]] v1::LimitStatus ToProto(LimitStatus status) noexcept;

@@ -1,0 +1,271 @@
+"""What a user sees in twelve situations: all answers of calibd agree.
+
+    situations_test.py CALIBD CALIBCTL
+
+Each row of the table names a situation; its model gets the predictions of a function. For each model the
+exit codes of the gates, the verdict, its sentences, the alarms, the metrics and the alerts of a real
+Prometheus with the rules of deploy/prometheus are compared with the table.
+"""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from calibd_server import CalibdServer  # noqa: E402
+
+CALIBD, CALIBCTL = sys.argv.pop(1), sys.argv.pop(1)
+GATES = ("over-limit", "miscalibration", "drift", "undecided")
+
+
+def draw(seed, count, shift, classes=3):
+    """Rows (probabilities, label). The stated probability of the top label is `shift` too large."""
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        top = rng.randrange(classes)
+        confidence = 0.7 + 0.25 * rng.random()
+        row = [(1 - confidence) / (classes - 1)] * classes
+        row[top] = confidence
+        right = rng.random() < confidence - shift
+        others = [k for k in range(classes) if k != top]
+        rows.append((row, top if right else rng.choice(others)))
+    return rows
+
+
+def with_a_bad_class(seed, count):
+    """Class 0 of 10 is never true when it has its usual small probability."""
+    rng = random.Random(seed)
+    rows = []
+    for row, label in draw(seed, count, 0, classes=10):
+        while label == 0 and row[0] < 0.5:
+            label = rng.randrange(10)
+        rows.append((row, label))
+    return rows
+
+
+def with_an_impossible_label(seed, count):
+    rows = draw(seed, count, 0)
+    rows[count // 2] = ([1.0, 0.0, 0.0], 1)
+    return rows
+
+
+def mixed(seed, groups):
+    """groups: rows by name. Returns all rows in random order, and their groups."""
+    rows = [(row, name) for name, rows in groups.items() for row in rows]
+    random.Random(seed).shuffle(rows)
+    return [row for row, _ in rows], [name for _, name in rows]
+
+
+BAD_GROUP = mixed(15, {"us": draw(7, 18000, 0), "eu": draw(8, 2000, 0.4)})
+
+# name: (options of `model create`, rows, groups or None).
+MODELS = {
+    "calibrated": ([], draw(1, 20000, 0), None),
+    "over": ([], draw(2, 4000, 0.15), None),
+    "within": (["--error-limit", "0.08"], draw(3, 30000, 0.04), None),
+    "undecided": ([], draw(4, 1500, 0), None),
+    "drifted": ([], draw(5, 12000, 0) + draw(6, 1500, 0.2), None),
+    "bad_group": (["--error-limit", "0.1", "--group-tag", "region"], *BAD_GROUP),
+    "bad_class": (["--error-limit", "0.1"], with_a_bad_class(9, 8000), None),
+    "acknowledged": ([], draw(10, 4000, 0.15), None),
+    "stale": (["--stale-after", "1s"], draw(11, 1500, 0), None),
+    "too_few": ([], draw(12, 60, 0.3), None),
+    "impossible_label": (["--error-limit", "0.08"], with_an_impossible_label(13, 4000), None),
+    "late_labels": (["--label-grace", "1s"], draw(14, 600, 0), None),
+}
+
+# name: (limit status, calibration status, gates that fail, alarms, sentences, alerts).
+EXPECTED = {
+    "calibrated": ("WITHIN_LIMIT", "NOT_REJECTED", [], [], ["WITHIN_LIMIT: off by "], []),
+    "over": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
+             ["drift", "evidence", "over_limit"],
+             ["OVER_LIMIT since observation ", "over-confident by 14", "MISCALIBRATED: "],
+             ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
+    "within": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"], ["drift", "evidence"],
+               ["WITHIN_LIMIT: off by ", "The error is real, but smaller than the limit."],
+               ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
+    "undecided": ("UNDECIDED", "NOT_REJECTED", ["undecided"], [],
+                  ["UNDECIDED: off by ", "more labelled predictions"], []),
+    "drifted": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
+                ["drift", "evidence", "over_limit"],
+                ["OVER_LIMIT (recent) since observation 12", "from about observation 1"],
+                ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
+    "bad_group": ("OVER_LIMIT", "MISCALIBRATED", ["over-limit", "miscalibration", "drift"],
+                  ["drift", "evidence", "over_limit"],
+                  ["WITHIN_LIMIT: off by ", "Group eu is OVER_LIMIT",
+                   "Calibration is rejected for group eu"],
+                  ["CalibdModelDrifted", "CalibdModelMiscalibrated", "CalibdModelOverLimit"]),
+    "bad_class": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"],
+                  ["drift", "evidence"], ["Calibration is rejected for class 0"],
+                  ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
+    "acknowledged": ("OVER_LIMIT", "INSUFFICIENT_DATA", ["over-limit", "undecided"], [],
+                     ["OVER_LIMIT (acknowledged): "], []),
+    "stale": ("UNDECIDED", "STALE", ["undecided"], [], ["STALE: no observation was counted"],
+              ["CalibdLabelsStopped"]),
+    "too_few": ("UNDECIDED", "INSUFFICIENT_DATA", ["undecided"], [],
+                ["INSUFFICIENT_DATA: 60 of 100 labelled predictions."], []),
+    "impossible_label": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"],
+                         ["drift", "evidence"], ["one label with probability 0"],
+                         ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
+    "late_labels": ("UNDECIDED", "INSUFFICIENT_DATA", ["undecided"], [], [], []),
+}
+
+
+def wait_for(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.05)
+    raise TimeoutError(what)
+
+
+class Prometheus:
+    """A real Prometheus that scrapes calibd and evaluates its alert rules."""
+
+    def __init__(self, folder, target):
+        config = folder / "prometheus.json"
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(ROOT / "deploy/prometheus/calibd_alerts.yml")],
+            "scrape_configs": [{"job_name": "calibd", "static_configs": [{"targets": [target]}]}],
+        }), encoding="utf-8")
+        # Prometheus does not say which port it got for port 0.
+        port = random.SystemRandom().randrange(20000, 30000)
+        self.address = f"127.0.0.1:{port}"
+        self._log = open(folder / "prometheus.log", "w", encoding="utf-8")
+        self._process = subprocess.Popen(
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
+             f"--web.listen-address={self.address}"],
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}", timeout=10) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return None
+
+    def alerts(self):
+        """Names of the alerts of each model, also those that are pending."""
+        found = {}
+        for alert in (self.get("alerts") or {"alerts": []})["alerts"]:
+            if "model" in alert["labels"]:
+                found.setdefault(alert["labels"]["model"], set()).add(alert["labels"]["alertname"])
+        return {model: sorted(names) for model, names in found.items()}
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+
+class SituationsTest(unittest.TestCase):
+    maxDiff = None
+
+    def run_calibctl(self, *arguments, expect=0):
+        result = subprocess.run(
+            [CALIBCTL, "--server", self.server.grpc, *arguments], stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ))
+        self.assertEqual(result.returncode, expect, f"{arguments}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def create(self, name, folder):
+        options, rows, groups = MODELS[name]
+        classes = str(len(rows[0][0]))
+        self.run_calibctl("model", "create", name, "--classes", classes, "--bandwidth", "0.5", *options)
+        predictions = folder / f"{name}.csv"
+        predictions.write_text("".join(",".join(map(repr, row)) + "\n" for row, _ in rows),
+                               encoding="utf-8")
+        labels = folder / f"{name}.labels.csv"
+        labels.write_text("".join(f"{label}\n" for _, label in rows), encoding="utf-8")
+        send = ["send", name, str(predictions)]
+        if name == "late_labels":
+            ids = folder / "ids.csv"
+            ids.write_text("".join(f"id-{i}\n" for i in range(len(rows))), encoding="utf-8")
+            self.run_calibctl(*send, "--ids", str(ids))
+            wait_for(lambda: self.show(name)["label_coverage"]["missing"] == len(rows), "maturation")
+            late = folder / "late.csv"
+            late.write_text("".join(f"id-{i},{label}\n" for i, (_, label) in enumerate(rows)),
+                            encoding="utf-8")
+            self.run_calibctl("label", name, str(late), "--label-base", "0")
+            return
+        send += [str(labels), "--label-base", "0"]
+        if groups is not None:
+            values = folder / f"{name}.groups.csv"
+            values.write_text("".join(f"{value}\n" for value in groups), encoding="utf-8")
+            send += ["--groups", str(values)]
+        self.run_calibctl(*send)
+        if name == "acknowledged":
+            for alarm in self.show(name)["alarms"]:
+                self.run_calibctl("acknowledge", name, str(alarm["id"]), "--note", "known")
+        if name == "stale":
+            wait_for(lambda: self.show(name)["verdict"]["stale"], "stale")
+
+    def show(self, name):
+        return json.loads(self.run_calibctl("show", name, "--output", "json"))
+
+    def metrics(self):
+        with urllib.request.urlopen(f"http://{self.server.http}/metrics", timeout=30) as answer:
+            return answer.read().decode("utf-8").splitlines()
+
+    def check(self, name, metrics, alerts):
+        limit_status, status, gates, alarms, sentences, expected_alerts = EXPECTED[name]
+        shown = self.show(name)
+        verdict = shown["verdict"]
+        self.assertEqual(verdict["limit_status"], limit_status, verdict["summary"])
+        self.assertEqual(verdict["status"], status, verdict["summary"])
+        active = sorted(alarm["kind"] for alarm in shown["alarms"] if not alarm["acknowledge_time"])
+        self.assertEqual(active, alarms, verdict["summary"])
+        for sentence in sentences:
+            self.assertIn(sentence, verdict["summary"])
+        for gate in GATES:
+            self.run_calibctl("show", name, "--fail-on", gate, expect=3 if gate in gates else 0)
+        text = self.run_calibctl("show", name)
+        headline = text.splitlines()[0]
+        self.assertIn(limit_status, headline)
+        self.assertIn(status, headline)
+        self.assertLessEqual(len(text.splitlines()), 15)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        self.assertIn(f'calibd_verdict{{model="{name}",version="",limit_status="{limit_status}",'
+                      f'status="{status}"}} 1', metrics)
+        for kind in ("evidence", "drift", "over_limit"):
+            self.assertIn(f'calibd_alarm_active{{model="{name}",version="",kind="{kind}"}} '
+                          f"{int(kind in alarms)}", metrics)
+        self.assertEqual(alerts.get(name, []), expected_alerts)
+
+    def test_all_answers_agree(self):
+        with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as name:
+            self.server = server
+            folder = pathlib.Path(name)
+            for model in MODELS:
+                self.create(model, folder)
+            prometheus = Prometheus(folder, server.http)
+            try:
+                expected = {name: row[-1] for name, row in EXPECTED.items() if row[-1]}
+                try:
+                    wait_for(lambda: prometheus.alerts() == expected, "alerts", seconds=30)
+                except TimeoutError:
+                    pass  # The comparisons below say which alerts differ.
+                alerts = prometheus.alerts()
+            finally:
+                prometheus.stop()
+            metrics = self.metrics()
+            for model in MODELS:
+                with self.subTest(model):
+                    self.check(model, metrics, alerts)
+            coverage = self.show("late_labels")["label_coverage"]
+            self.assertEqual(coverage["labels"]["late"], 600)
+
+
+if __name__ == "__main__":
+    unittest.main()
