@@ -144,11 +144,14 @@ TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 500);
   auto features = RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses);
   auto process = EvidenceProcess::Create(*features);
+  ClassEvidence classes(kClasses, kDefaultTolerance);
   std::int64_t evidence_at = 0;
   std::int64_t drift_at = 0;
   EvidenceReading at_alarm;
   for (std::size_t i = 0; i < 500; ++i) {
     process->Add(bad.view().row(i), bad.labels[i]);
+    classes.Add(bad.view().rows(i, 1));
+    process->Consider({.log_classes = classes.LogMean()});
     const EvidenceReading reading = process->Read();
     if (evidence_at == 0 && reading.maximum.log_value >= std::log(20)) {
       evidence_at = reading.count;
@@ -286,6 +289,9 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   auto process = EvidenceProcess::Create(
       *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses));
   process->Add(good.view());
+  ClassEvidence classes(kClasses, kDefaultTolerance);
+  classes.Add(good.view());
+  process->Consider({.log_classes = classes.LogMean()});
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, process->Read().evidence.log10_e_value);
   // A new alarm can be raised.
   Send(DrawFrom(GeneratorSpec::M3(kClasses), 2000), 100);
@@ -377,11 +383,14 @@ class GroupTest : public ::testing::Test {
                            std::size_t first = 0) const {
     auto process = EvidenceProcess::Create(
         *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kClasses));
+    ClassEvidence classes(kClasses, kDefaultTolerance);
     for (std::size_t i = first; i < 1000; ++i) {
       if (std::find(values.begin(), values.end(), values_[i]) != values.end()) {
         process->Add(set_.view().row(i), set_.labels[i]);
+        classes.Add(set_.view().rows(i, 1));
       }
     }
+    process->Consider({.log_classes = classes.LogMean()});
     return process->Read();
   }
 
