@@ -313,6 +313,8 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
   const FeatureNullSquares::State& squares = null_squares_.Save();
   PutMoments(squares.moments, *out.mutable_null_squares());
   Put(squares.previous, *out.mutable_null_squares_previous());
+  PutMoments(squares.cubes, *out.mutable_null_cubes());
+  Put(squares.pair, *out.mutable_null_cubes_pair());
 }
 
 absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double log_groups) {
@@ -337,7 +339,9 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double 
   }
   if (!null_squares_.Restore({.count = stored.evidence().count(),
                               .moments = GetMoments(stored.null_squares()),
-                              .previous = Get(stored.null_squares_previous())})) {
+                              .previous = Get(stored.null_squares_previous()),
+                              .cubes = GetMoments(stored.null_cubes()),
+                              .pair = Get(stored.null_cubes_pair())})) {
     return absl::InvalidArgumentError("the squares under the null hypothesis are impossible");
   }
   // If the stored state has no class evidence, it begins now: an e-process may begin at any time.
