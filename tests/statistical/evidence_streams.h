@@ -78,9 +78,10 @@ class WatchedEvidence {
       classes_.Add(batch.rows(first, rows));
       first += rows;
       count_ += rows;
-      if (count_ % kPeriod == 0) process_.Consider({.log_classes = classes_.LogMean()});
+      if (count_ % kPeriod == 0) Consider();
     }
   }
+  void Consider() { process_.Consider({.log_classes = classes_.LogMean()}); }
   EvidenceReading Read() const { return process_.Read(); }
 
  private:

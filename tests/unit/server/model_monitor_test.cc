@@ -139,6 +139,32 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
   EXPECT_FALSE(Model(1, disabled, {}, 10, pool, nullptr).snapshot()->monitor.has_value());
 }
 
+TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
+  PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 20);
+  for (int i = 0; i < 80; ++i) {
+    set.probabilities.insert(set.probabilities.end(), {0.2, 0.3, 0.5});
+    set.labels.push_back(i % 3);
+  }
+  ThreadPool pool("test", 1);
+  Model model(1, Watched(100), {}, 100, pool, nullptr);
+  model.strand_state().Observe(set.view());
+  model.strand_state().Decide(At(1));
+  model.Publish();
+  const auto snapshot = model.snapshot();
+  EXPECT_EQ(snapshot->lenses.front().bandwidth_error, "");
+  ASSERT_TRUE(snapshot->monitor->watch.has_value());
+  EXPECT_EQ(snapshot->monitor->watch->reading.count, 100);
+}
+
+TEST(EffectSizeTest, TheUpperBoundIsAtMostTheLargestSkce) {
+  auto process = *EvidenceProcess::Create(
+      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), 2));
+  for (int i = 0; i < 300; ++i) process.Add(std::vector<double>{1, 0}, 1);
+  const EffectSize effect = ComputeEffectSize(process.Read(), {}, 0.05);
+  EXPECT_EQ(effect.skce_upper_bound, 2);
+  EXPECT_LT(*effect.skce_lower_bound, 2);
+}
+
 TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 500);

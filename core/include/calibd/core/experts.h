@@ -182,18 +182,19 @@ inline constexpr std::size_t kFamilyCount = 8;
       return 1;
     case ExpertKind::kWitness:
     case ExpertKind::kClassHistogram:
-    case ExpertKind::kLabelShare:
     case ExpertKind::kGroupMean:
       return 2;
-    case ExpertKind::kTilt:
     case ExpertKind::kPower:
       return 3;
+    case ExpertKind::kTilt:
     case ExpertKind::kClassMean:
-      return 6;
+      return 4;
+    case ExpertKind::kLabelShare:
+      return 5;
     case ExpertKind::kClassCount:
       break;
   }
-  return 8;
+  return 6;
 }
 
 [[nodiscard]] consteval std::array<double, kExpertCount> MakePriors() {
