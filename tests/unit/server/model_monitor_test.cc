@@ -156,9 +156,31 @@ TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
   EXPECT_EQ(snapshot->monitor->watch->reading.count, 100);
 }
 
+TEST(ModelMonitorTest, LensesWithAFixedBandwidthAnswerDuringTheWarmup) {
+  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 120);
+  ThreadPool pool("test", 1);
+  ModelDeclaration declaration = Watched(100);
+  declaration.lenses.push_back(Lens::TopLabel());
+  Model model(1, declaration, {}, 10, pool, nullptr);
+  model.strand_state().Observe(set.view().rows(0, 40));
+  model.Publish();
+  EXPECT_TRUE(model.snapshot()->warming_up());
+  ASSERT_EQ(model.snapshot()->early_lenses.size(), 1U);
+  EXPECT_FALSE(model.snapshot()->early_lenses[0].lens.is_canonical());
+  EXPECT_EQ(model.snapshot()->early_lenses[0].blocks[0].moments.count, 20);
+  // After the warm-up, every lens has counted every observation once.
+  model.strand_state().Observe(set.view().rows(40, 80));
+  model.Publish();
+  EXPECT_FALSE(model.snapshot()->warming_up());
+  EXPECT_TRUE(model.snapshot()->early_lenses.empty());
+  for (const LensSnapshot& lens : model.snapshot()->lenses) {
+    EXPECT_EQ(lens.blocks[0].moments.count, 60);
+  }
+}
+
 TEST(EffectSizeTest, TheUpperBoundIsAtMostTheLargestSkce) {
-  auto process = *EvidenceProcess::Create(
-      *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), 2));
+  auto process =
+      *EvidenceProcess::Create(*RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), 2));
   for (int i = 0; i < 300; ++i) process.Add(std::vector<double>{1, 0}, 1);
   const EffectSize effect = ComputeEffectSize(process.Read(), {}, 0.05);
   EXPECT_EQ(effect.skce_upper_bound, 2);
@@ -424,6 +446,29 @@ class GroupTest : public ::testing::Test {
   const PredictionSet set_ = DrawFrom(GeneratorSpec::M1(kClasses), 1000);
   std::vector<std::string> values_;
 };
+
+TEST_F(GroupTest, TheMeanEValueOfTheGroupsIsAFamilyOfTheModel) {
+  // Each of the six values has one of 8 slots, or only the first three values have one. The others
+  // share the overflow group, which makes no bet.
+  for (const std::size_t max_groups : {8U, 3U}) {
+    Model model(1, Grouped(0, max_groups), {}, 10, pool_, nullptr);
+    for (std::size_t at = 0; at < 1000; at += 100) Apply(model, at, at + 100);
+    model.Publish();
+    const MonitorSnapshot& monitor = *model.snapshot()->monitor;
+    double mean = 0;
+    std::size_t seen = 0;
+    for (const auto& group : monitor.groups) {
+      if (group->overflow) continue;
+      mean += std::pow(10, group->watch.reading.evidence.log10_e_value);
+      ++seen;
+    }
+    mean = (mean + static_cast<double>(max_groups - seen)) / static_cast<double>(max_groups);
+    const auto family = static_cast<std::size_t>(ExpertFamily::kGroups);
+    EXPECT_NEAR(monitor.watch->reading.evidence.family_log10_e_value[family], std::log10(mean),
+                1e-12);
+    EXPECT_GT(monitor.watch->reading.evidence.family_share[family], 0);
+  }
+}
 
 TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
   struct Case {
