@@ -46,6 +46,21 @@ class DistanceSelection {
     control_.progress = nullptr;  // the number of passes is unknown
   }
 
+  // The median of the distances of distinct predictions. Error: FailedPrecondition if all are
+  // equal.
+  absl::StatusOr<double> MedianOfDistinct() {
+    CALIBD_ASSIGN_OR_RETURN(const Gathered equal, Gather(0, 0));
+    const std::uint64_t pairs = n_ * (n_ - 1) / 2;
+    if (equal.inside == pairs) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("all ", n_, " predictions are equal, needed are at least 2 that differ"));
+    }
+    const std::uint64_t last = pairs - equal.inside - 1;
+    CALIBD_ASSIGN_OR_RETURN(const auto middle,
+                            Select(equal.inside + last / 2, equal.inside + (last + 1) / 2));
+    return (middle.first + middle.second) / 2;
+  }
+
   // The distances of 0-based ranks `low` and `high`, high <= low + 1.
   absl::StatusOr<std::pair<double, double>> Select(std::uint64_t low, std::uint64_t high) {
     const auto [from, to] = Bracket(low, high);
@@ -219,15 +234,6 @@ absl::Status TooFew(std::uint64_t n) {
       absl::StrCat("there are ", n, " predictions, needed are at least 2 for the median"));
 }
 
-absl::StatusOr<double> PositiveMedian(double low, double high, std::uint64_t n) {
-  const double median = (low + high) / 2;
-  if (median > 0) return median;
-  return absl::FailedPreconditionError(
-      absl::StrCat("the median of the distances between ", n,
-                   " predictions is 0: more than half of the distances are between equal "
-                   "predictions; give a bandwidth instead"));
-}
-
 }  // namespace
 
 absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions, std::size_t class_count,
@@ -241,7 +247,8 @@ absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions, std:
   DistanceSelection selection(predictions, class_count, distance, control);
   const std::uint64_t low_pair = low < n ? 0 : (low - n) / 2;
   CALIBD_ASSIGN_OR_RETURN(const auto pair, selection.Select(low_pair, (high - n) / 2));
-  return PositiveMedian(low < n ? 0 : pair.first, pair.second, n);
+  const double median = ((low < n ? 0 : pair.first) + pair.second) / 2;
+  return median > 0 ? median : selection.MedianOfDistinct();
 }
 
 absl::StatusOr<double> MedianOffDiagonalBandwidth(std::span<const double> predictions,
@@ -252,7 +259,8 @@ absl::StatusOr<double> MedianOffDiagonalBandwidth(std::span<const double> predic
   const std::uint64_t pairs = n * (n - 1) / 2;
   DistanceSelection selection(predictions, class_count, distance, control);
   CALIBD_ASSIGN_OR_RETURN(const auto pair, selection.Select((pairs - 1) / 2, pairs / 2));
-  return PositiveMedian(pair.first, pair.second, n);
+  const double median = (pair.first + pair.second) / 2;
+  return median > 0 ? median : selection.MedianOfDistinct();
 }
 
 absl::Status CheckKernelRule(const KernelRule& rule, std::size_t class_count) {

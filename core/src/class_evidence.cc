@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "disabled_targets.h"
@@ -204,6 +205,24 @@ double ClassEvidence::Log10EValue(std::size_t k) const noexcept {
   const auto ratios = static_cast<double>(kRatios);
   return std::log10(SumProducts(InversesOf(k, 0)) / ratios) +
          std::log10(SumProducts(InversesOf(k, 1)) / ratios);
+}
+
+double ClassEvidence::LogMean() const noexcept {
+  // In an order that is the same on every CPU.
+  std::array<double, kGroup> total{};
+  for (std::size_t k = 0; k < class_count_; k += kGroup) {
+    const double* const inverses = InversesOf(k, 0);
+    std::array<std::array<double, kGroup>, kClassSides> sums{};
+    for (std::size_t bet = 0; bet < kClassBets; ++bet) {
+      for (std::size_t lane = 0; lane < kGroup; ++lane) {
+        sums[bet / kRatios][lane] += 1 / inverses[bet * kGroup + lane];
+      }
+    }
+    const std::size_t lanes = std::min(kGroup, class_count_ - k);
+    for (std::size_t lane = 0; lane < lanes; ++lane) total[lane] += sums[0][lane] * sums[1][lane];
+  }
+  const double sum = std::accumulate(total.begin(), total.end(), 0.0);
+  return std::log(sum / static_cast<double>(kRatios * kRatios * class_count_));
 }
 
 std::vector<double> ClassEvidence::Log10EValues(double least) const {

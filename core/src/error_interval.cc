@@ -28,6 +28,12 @@ struct VisitedBin {
   double cap;
 };
 
+// To a few ulps of 1, in half the time of std::tanh.
+double Tanh(double z) {
+  const double power = std::exp(-2 * std::abs(z));
+  return std::copysign((1 - power) / (1 + power), z);
+}
+
 }  // namespace
 
 double MixtureBoundary(double square_sum, double log_inverse_level) noexcept {
@@ -133,7 +139,7 @@ void RecentErrorEvidence::Add(std::size_t bin, double x, double limit) noexcept 
   const double log_next = std::log(static_cast<double>(++state_.count + 1));
   const double weight = 1 / (2.11 * static_cast<double>(state_.count + 1) * log_next * log_next);
   const std::array<double, kSigns> signed_x{
-      x, -x, x * std::tanh(state_.deviation[bin] / std::sqrt(state_.squares[bin] + 1))};
+      x, -x, x * Tanh(state_.deviation[bin] / std::sqrt(state_.squares[bin] + 1))};
   for (std::size_t s = 0; s < kSigns; ++s) {
     for (std::size_t j = 0; j < kRates; ++j) {
       double& wealth = state_.wealth[s][j];

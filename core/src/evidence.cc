@@ -77,8 +77,14 @@ bool HasExperts(const EvidenceTotals& state) {
          std::equal(state.priors.begin(), state.priors.end(), kPriors.begin(), kPriors.end());
 }
 
+// Returns the value of a kind that is computed elsewhere, and null for other kinds.
+const double* ValueOf(ExpertKind kind, const MeanEvidence& means) {
+  if (kind == ExpertKind::kClassMean) return &means.log_classes;
+  return kind == ExpertKind::kGroupMean ? &means.log_groups : nullptr;
+}
+
 // Continues a state with the experts and priors of this version; see EvidenceProcess::Restore.
-void AdoptExperts(EvidenceTotals& state) {
+void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
   if (HasExperts(state)) return;
   const double log_e_value = LogSumExp(state.log_e, state.priors) + state.log_offset;
   const double log_r1 = std::max(LogSumExp(state.log_shiryaev_roberts, state.priors), 0.0);
@@ -88,7 +94,9 @@ void AdoptExperts(EvidenceTotals& state) {
   for (const Expert& expert : kExperts) {
     const auto saved = std::find(state.expert_ids.begin(), state.expert_ids.end(), expert.id);
     const auto index = static_cast<std::size_t>(saved - state.expert_ids.begin());
-    log_e.push_back(index < state.log_e.size() ? state.log_e[index] : 0);
+    const double* const mean = ValueOf(expert.kind, means);
+    const double initial = mean != nullptr ? *mean : 0;
+    log_e.push_back(index < state.log_e.size() ? state.log_e[index] : initial);
     ids.push_back(expert.id);
   }
   state.expert_ids = std::move(ids);
@@ -303,11 +311,9 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
                        {.log_e = state_.log_e.data(),
                         .log_r1 = state_.log_shiryaev_roberts.data(),
                         .log_c1 = state_.log_cusum.data()});
-  const double log_e_value = mixtures.log_e + state_.log_offset;
-  state_.maximum.Add(log_e_value, state_.count);
+  Record(mixtures.log_e + state_.log_offset);
   state_.shiryaev_roberts_maximum.Add(mixtures.log_r1, state_.count);
   state_.cusum_maximum.Add(mixtures.log_c1, state_.count);
-  if (evidence_reached_at_ == 0 && log_e_value >= marks_.log_e) evidence_reached_at_ = state_.count;
   if (drift_reached_at_ == 0 && mixtures.log_r1 >= marks_.log_shiryaev_roberts) {
     drift_reached_at_ = state_.count;
   }
@@ -326,9 +332,25 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
   state_.pair_sum += projection.product;
   state_.square_sum += projection.square;
 
-  all_->AddLabel(prediction, label);
-  recent_->AddLabel(prediction, label);
+  all_->AddLabel(prediction, g.data(), label);
+  recent_->AddLabel(prediction, g.data(), label);
   class_counts_->Add(prediction, g.data(), label, {all_->weight(), recent_->weight()});
+}
+
+void EvidenceProcess::Record(double log_e_value) noexcept {
+  state_.maximum.Add(log_e_value, state_.count);
+  if (evidence_reached_at_ == 0 && log_e_value >= marks_.log_e) evidence_reached_at_ = state_.count;
+}
+
+void EvidenceProcess::Consider(const MeanEvidence& means) noexcept {
+  for (std::size_t j = 0; j < kExpertCount; ++j) {
+    if (const double* const value = ValueOf(kExperts[j].kind, means)) state_.log_e[j] = *value;
+  }
+  Record(LogEValue());
+}
+
+double EvidenceProcess::LogEValue() const noexcept {
+  return LogMixture(state_.log_e.data()) + state_.log_offset;
 }
 
 double EvidenceProcess::WitnessNorm2() const noexcept {
@@ -367,13 +389,13 @@ EvidenceProcess::State EvidenceProcess::Save() const {
   return state;
 }
 
-absl::Status EvidenceProcess::Restore(State state) {
+absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
   const std::size_t class_count = features_->class_count();
   if (!Fits(state, class_count)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state is not of experts over ", class_count, " classes"));
   }
-  AdoptExperts(state);
+  AdoptExperts(means, state);
   all_->Restore(state.all);
   recent_->Restore(state.recent);
   class_counts_->Restore(state.all, state.recent);

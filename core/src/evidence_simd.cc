@@ -544,12 +544,12 @@ HWY_INLINE void AddRatios(V p, V observed, V expected, V prior, V* sums,
 constexpr auto kHistogramIndices = std::make_index_sequence<kHistogramPowers.size()>();
 
 HistogramSums Histogram(const double* HWY_RESTRICT p, const double* HWY_RESTRICT observed,
-                        const double* HWY_RESTRICT expected, double weight) {
+                        const double* HWY_RESTRICT expected, std::size_t size, double weight) {
   const D d;
   const V prior = hn::Set(d, 3 * weight);
   V sums[kHistogramPowers.size()];
   for (V& sum : sums) sum = hn::Zero(d);
-  for (std::size_t b = 0; b < kBinCount; b += hn::Lanes(d)) {
+  for (std::size_t b = 0; b < size; b += hn::Lanes(d)) {
     AddRatios(hn::LoadU(d, p + b), hn::LoadU(d, observed + b), hn::LoadU(d, expected + b), prior,
               sums, kHistogramIndices);
   }
@@ -768,8 +768,8 @@ Projection ProjectResidual(const double* residual, const double* witness, double
   return HWY_DYNAMIC_DISPATCH(Project)(residual, witness, at_label, size);
 }
 HistogramSums SumHistogram(const double* p, const double* observed, const double* expected,
-                           double weight) noexcept {
-  return HWY_DYNAMIC_DISPATCH(Histogram)(p, observed, expected, weight);
+                           std::size_t size, double weight) noexcept {
+  return HWY_DYNAMIC_DISPATCH(Histogram)(p, observed, expected, size, weight);
 }
 OfPasts<HistogramSums> SumClassHistograms(const PredictionTerms& terms, const double* cells,
                                           const OfPasts<double>& weights) noexcept {

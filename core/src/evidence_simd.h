@@ -118,9 +118,10 @@ struct Projection {
 
 // sum_k p_k r_k^theta with r_k = (observed_k + 3 w) / (expected_k + 3 w).
 using HistogramSums = std::array<double, kHistogramPowers.size()>;
-// Sums over bins; kBinCount values each.
+// Sums over bins, or over classes; `size` values each, a multiple of kGroup.
 [[nodiscard]] HistogramSums SumHistogram(const double* p, const double* observed,
-                                         const double* expected, double weight) noexcept;
+                                         const double* expected, std::size_t size,
+                                         double weight) noexcept;
 // Sums over classes, each with its own bin; cells: counts of all bins and classes.
 [[nodiscard]] OfPasts<HistogramSums> SumClassHistograms(const PredictionTerms& terms,
                                                         const double* cells,

@@ -10,6 +10,9 @@ namespace {
 // Below this value the witness is treated as constant.
 constexpr double kFlatWitness = 1e-12;
 
+// The linear term of a bet that loses everything.
+constexpr double kLoss = -800;
+
 // e^linear numerator / denominator.
 struct EValue {
   double linear;
@@ -53,6 +56,12 @@ const char* FamilyName(ExpertFamily family) noexcept {
       return "pooled_histogram";
     case ExpertFamily::kClassHistogram:
       return "class_histogram";
+    case ExpertFamily::kClassCounts:
+      return "class_counts";
+    case ExpertFamily::kClasses:
+      return "classes";
+    case ExpertFamily::kGroups:
+      return "groups";
     case ExpertFamily::kParametric:
       break;
   }
@@ -87,6 +96,13 @@ ExpertBets Bets(const PredictionTerms& prediction, const PastTerms& past,
       [&](double beta, std::size_t index) { return Power(beta, index, prediction, label); });
   add(kUniformShares, [&](double pi, std::size_t) { return Share(pi, uniform, p); });
   add(kLabelShares, [&](double pi, std::size_t) { return Share(pi, past.label_share, p); });
+  add(kHistogramPowers, [&](double theta, std::size_t index) {
+    return Histogram(theta, past.count_ratio, past.count_sums[index]);
+  });
+  for (; count < kExpertCount; ++count) {
+    bets.linear[count] = kLoss;
+    bets.numerator[count] = bets.denominator[count] = 1;
+  }
   for (; count < kPaddedExperts; ++count) {
     bets.linear[count] = 0;
     bets.numerator[count] = bets.denominator[count] = 1;

@@ -32,6 +32,16 @@ double SumOfVariances(const NullMoments& moments) {
   return 2 * moments.mean_square / (n * (n - 1));
 }
 
+// Of the standardised Gamma distribution with this skewness. A sum of weighted chi-squares has a
+// skewness between 0 and that of a single one, sqrt(8); an estimate may be outside.
+double StandardQuantile(double skewness) {
+  constexpr double kAlmostNormal = 0.01;
+  const double shape = 4 / std::pow(std::clamp(skewness, kAlmostNormal, std::sqrt(8.0)), 2);
+  const double quantile =
+      boost::math::quantile(boost::math::gamma_distribution<double, MathPolicy>(shape, 1), kLevel);
+  return (quantile - shape) / std::sqrt(shape);
+}
+
 double BiasedQuantile(double mean, double variance) {
   if (!(mean > 0) || !(variance > 0)) return mean;
   const double scale = variance / mean;
@@ -42,7 +52,9 @@ double BiasedQuantile(double mean, double variance) {
 }  // namespace
 
 NullMoments NullMoments::Scaled(double weight) const {
-  return {n, weight * mean_diagonal, weight * weight * mean_square};
+  NullMoments scaled{n, weight * mean_diagonal, weight * weight * mean_square, std::nullopt};
+  if (mean_cube.has_value()) scaled.mean_cube = weight * weight * weight * *mean_cube;
+  return scaled;
 }
 
 NoiseFloor NullMoments::Biased() const {
@@ -54,11 +66,16 @@ NoiseFloor NullMoments::Biased() const {
 }
 
 NoiseFloor NullMoments::Unbiased() const {
-  // n SKCE_b = (n - 1) SKCE_uq + mean h_ii.
   const auto size = static_cast<double>(n);
-  const NoiseFloor biased = Biased();
-  return {0, std::sqrt(SumOfVariances(*this)),
-          (size * biased.upper_quantile - mean_diagonal) / (size - 1)};
+  const double deviation = std::sqrt(SumOfVariances(*this));
+  if (mean_cube.has_value() && mean_square > 0) {
+    // The third moment is (2 / (n (n - 1)))^3 n (n - 1) (n - 2) mean_cube.
+    const double skewness =
+        *mean_cube * std::pow(2 / mean_square, 1.5) * (size - 2) / std::sqrt(size * (size - 1));
+    return {0, deviation, deviation * StandardQuantile(skewness)};
+  }
+  // n SKCE_b = (n - 1) SKCE_uq + mean h_ii.
+  return {0, deviation, (size * Biased().upper_quantile - mean_diagonal) / (size - 1)};
 }
 
 NoiseFloor NullMoments::Block(std::int64_t block_count, std::size_t block_size) const {

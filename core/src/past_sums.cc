@@ -28,7 +28,8 @@ PastSums::PastSums(std::size_t class_count, double retention)
       size_(Padded(class_count)),
       growth_(1 / retention),
       witness_(size_ * kFeatureCount),
-      label_counts_(class_count) {}
+      label_counts_(size_),
+      label_expected_(size_) {}
 
 void PastSums::AdvanceWitness(std::size_t rows, const double* features, const double* residuals,
                               double* witness, double* match) noexcept {
@@ -63,13 +64,17 @@ PastTerms PastSums::Terms(const PredictionTerms& prediction, double* witness, do
       .witness = ReduceWitness(prediction, witness, match),
       .pooled_ratio = (pooled_observed_[bin] + prior) / (pooled_expected_[bin] + prior),
       .pooled_sums = SumHistogram(prediction.p_in_bin.data(), pooled_observed_.data(),
-                                  pooled_expected_.data(), weight_),
+                                  pooled_expected_.data(), kBinCount, weight_),
       .label_share = (label_counts_[label] + weight_ / 2) /
                      (count_ + weight_ * static_cast<double>(class_count_) / 2),
+      .count_ratio = (label_counts_[label] + prior) / (label_expected_[label] + prior),
+      .count_sums =
+          SumHistogram(prediction.p, label_counts_.data(), label_expected_.data(), size_, weight_),
   };
 }
 
-void PastSums::AddLabel(const PredictionTerms& prediction, std::size_t label) noexcept {
+void PastSums::AddLabel(const PredictionTerms& prediction, const double* g,
+                        std::size_t label) noexcept {
   weight_ *= growth_;
   for (std::size_t b = 0; b < kBinCount; ++b) {
     pooled_expected_[b] += weight_ * prediction.given_in_bin[b];
@@ -77,6 +82,7 @@ void PastSums::AddLabel(const PredictionTerms& prediction, std::size_t label) no
   const auto bin = static_cast<std::size_t>(prediction.bins[label]);
   pooled_observed_[bin] += weight_;
   label_counts_[label] += weight_;
+  for (std::size_t k = 0; k < class_count_; ++k) label_expected_[k] += weight_ * g[k];
   count_ += weight_;
 }
 
@@ -91,6 +97,7 @@ void PastSums::Rescale() noexcept {
   rescale(pooled_observed_);
   rescale(pooled_expected_);
   rescale(label_counts_);
+  rescale(label_expected_);
   count_ *= scale;
   weight_ = 1;
 }
@@ -108,7 +115,9 @@ PastState PastSums::Save() const {
   }
   state.pooled_observed.assign(pooled_observed_.begin(), pooled_observed_.end());
   state.pooled_expected.assign(pooled_expected_.begin(), pooled_expected_.end());
-  state.label_counts = label_counts_;
+  const auto classes = static_cast<std::ptrdiff_t>(class_count_);
+  state.label_counts.assign(label_counts_.begin(), label_counts_.begin() + classes);
+  state.label_expected.assign(label_expected_.begin(), label_expected_.begin() + classes);
   return state;
 }
 
@@ -119,10 +128,12 @@ bool PastSums::Fits(const PastState& state, std::size_t class_count) {
          state.pooled_observed.size() == kBinCount && state.pooled_expected.size() == kBinCount &&
          state.class_observed.size() == kBinCount * class_count &&
          state.class_expected.size() == kBinCount * class_count &&
-         state.label_counts.size() == class_count && IsFinite(state.feature_sums) &&
-         IsFinite(state.witness) && AreCounts(state.pooled_observed) &&
-         AreCounts(state.pooled_expected) && AreCounts(state.class_observed) &&
-         AreCounts(state.class_expected) && AreCounts(state.label_counts);
+         state.label_counts.size() == class_count &&
+         (state.label_expected.empty() || state.label_expected.size() == class_count) &&
+         IsFinite(state.feature_sums) && IsFinite(state.witness) &&
+         AreCounts(state.pooled_observed) && AreCounts(state.pooled_expected) &&
+         AreCounts(state.class_observed) && AreCounts(state.class_expected) &&
+         AreCounts(state.label_counts) && AreCounts(state.label_expected);
 }
 
 void PastSums::Restore(const PastState& state) {
@@ -136,11 +147,21 @@ void PastSums::Restore(const PastState& state) {
   }
   std::copy(state.pooled_observed.begin(), state.pooled_observed.end(), pooled_observed_.begin());
   std::copy(state.pooled_expected.begin(), state.pooled_expected.end(), pooled_expected_.begin());
-  label_counts_ = state.label_counts;
+  std::copy(state.label_counts.begin(), state.label_counts.end(), label_counts_.begin());
+  if (!state.label_expected.empty()) {
+    std::copy(state.label_expected.begin(), state.label_expected.end(), label_expected_.begin());
+    return;
+  }
+  for (std::size_t k = 0; k < class_count_; ++k) {
+    label_expected_[k] = 0;
+    for (std::size_t b = 0; b < kBinCount; ++b) {
+      label_expected_[k] += state.class_expected[b * class_count_ + k];
+    }
+  }
 }
 
 std::size_t PastSums::Memory(std::size_t class_count) noexcept {
-  return sizeof(PastSums) + (Padded(class_count) * kFeatureCount + class_count) * sizeof(double);
+  return sizeof(PastSums) + Padded(class_count) * (kFeatureCount + 2) * sizeof(double);
 }
 
 }  // namespace calibd

@@ -28,6 +28,9 @@ struct PastTerms {
   HistogramSums pooled_sums;
   // (c_y + 1/2) / (n + m/2).
   double label_share;
+  // The same as for the pooled bins, for classes instead of bins.
+  double count_ratio;
+  HistogramSums count_sums;
 };
 
 // The sums over the past from which experts bet, except those of ClassCounts. Each new prediction
@@ -45,8 +48,8 @@ class PastSums {
   // witness: F of the prediction, padded. Uses the past without this prediction.
   [[nodiscard]] PastTerms Terms(const PredictionTerms& prediction, double* witness, double match,
                                 std::size_t label) const noexcept;
-  // Adds the prediction to all sums except A and S.
-  void AddLabel(const PredictionTerms& prediction, std::size_t label) noexcept;
+  // Adds the prediction to all sums except A and S. g: before smoothing.
+  void AddLabel(const PredictionTerms& prediction, const double* g, std::size_t label) noexcept;
   // The weight of the newest prediction.
   [[nodiscard]] double weight() const noexcept { return weight_; }
   // Rescales the weight to 1. Called at multiples of kRescalePeriod, after all sums were updated.
@@ -71,7 +74,9 @@ class PastSums {
   LineVector witness_;
   std::array<double, kBinCount> pooled_observed_{};
   std::array<double, kBinCount> pooled_expected_{};
-  std::vector<double> label_counts_;
+  // Padded.
+  LineVector label_counts_;
+  LineVector label_expected_;
 };
 
 }  // namespace calibd

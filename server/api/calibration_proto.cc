@@ -94,19 +94,18 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
     DescribeReliability(snapshot.reliability, *response.mutable_scores());
   }
   if (snapshot.monitor.has_value()) DescribeMonitor(model, snapshot, now, response);
-  if (snapshot.warming_up()) {
-    DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());
-    return;
-  }
-  const LensSnapshot& canonical = snapshot.lenses.front();
-  response.set_bandwidth_error(canonical.bandwidth_error);
-  if (canonical.kernel.has_value()) {
-    DescribeProvenance(declaration, 1, snapshot.observations, now, *response.mutable_provenance());
-    DescribeEstimates(declaration, canonical, *response.mutable_estimates(),
-                      *response.mutable_provenance());
-  }
-  for (std::size_t i = 1; i < snapshot.lenses.size(); ++i) {
-    const LensSnapshot& lens = snapshot.lenses[i];
+  const std::vector<LensSnapshot>& lenses =
+      snapshot.warming_up() ? snapshot.early_lenses : snapshot.lenses;
+  for (const LensSnapshot& lens : lenses) {
+    if (lens.lens.is_canonical()) {
+      response.set_bandwidth_error(lens.bandwidth_error);
+      if (!lens.kernel.has_value()) continue;
+      DescribeProvenance(declaration, 1, snapshot.observations, now,
+                         *response.mutable_provenance());
+      DescribeEstimates(declaration, lens, *response.mutable_estimates(),
+                        *response.mutable_provenance());
+      continue;
+    }
     v1::RunningLens& out = *response.add_lenses();
     out.set_lens(lens.lens.name());
     out.set_bandwidth_error(lens.bandwidth_error);
@@ -115,6 +114,11 @@ void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
       DescribeEstimates(declaration, lens, *out.mutable_estimates(), *out.mutable_provenance());
     }
   }
+  if (snapshot.warming_up()) {
+    DescribeWarmup(declaration, snapshot, *response.mutable_insufficient_data());
+    return;
+  }
+  const LensSnapshot& canonical = snapshot.lenses.front();
   // Block size 2 always exists, and completes the first block.
   constexpr std::int64_t kFirstBlock = 2;
   if (!canonical.bandwidth_error.empty()) {

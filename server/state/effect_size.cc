@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "calibd/core/confidence_sequence.h"
+#include "calibd/core/kernel.h"
 
 namespace calibd::server {
 namespace {
@@ -10,7 +11,8 @@ namespace {
 std::optional<double> SquareOf(std::optional<double> kce) {
   if (!kce.has_value()) return std::nullopt;
   const double positive = std::max(0.0, *kce);
-  return positive * positive;
+  // The square of sqrt 2, the largest KCE, is rounded to a value above 2.
+  return std::min(positive * positive, Kernel::DistributionFreeBound());
 }
 
 }  // namespace

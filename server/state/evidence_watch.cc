@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "calibd/core/e_bh.h"
@@ -58,15 +59,19 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
   const auto n = static_cast<std::size_t>(snapshot.reading.count);
   snapshot.null_moments = {.n = n,
                            .mean_diagonal = n > 0 ? variance / static_cast<double>(n) : 0,
-                           .mean_square = null_squares_.moments().mean};
+                           .mean_square = null_squares_.moments().mean,
+                           .mean_cube = std::nullopt};
+  if (null_squares_.cubes().count > 0) {
+    snapshot.null_moments.mean_cube = null_squares_.cubes().mean;
+  }
   return snapshot;
 }
 
 std::size_t EvidenceWatch::MaxMemory(std::size_t class_count) noexcept {
   return sizeof(EvidenceWatch) + EvidenceProcess::MaxMemory(class_count) +
          ClassEvidence::MaxMemory(class_count) +
-         class_count * (sizeof(RunningClassFrequencies::Class) + sizeof(double)) +
-         2 * kFeatureCount * sizeof(double);
+         class_count * (sizeof(RunningClassFrequencies::Class) + 3 * sizeof(double)) +
+         3 * kFeatureCount * sizeof(double);
 }
 
 }  // namespace calibd::server

@@ -59,9 +59,16 @@ class EvidenceWatch {
 
   // The bits do not depend on how a sequence is split into calls. Allocates no memory.
   void Add(const PredictionBatch& batch) noexcept;
+  // Includes the evidence against the classes and `log_groups`, both over all observations so far;
+  // see EvidenceProcess::Consider.
+  void Consider(double log_groups) noexcept {
+    process_.Consider({.log_classes = class_evidence_.LogMean(), .log_groups = log_groups});
+  }
   void RestartDrift() noexcept { process_.RestartDrift(); }
 
   [[nodiscard]] EvidenceReading Read() const { return process_.Read(); }
+  // The natural logarithm of its e-value.
+  [[nodiscard]] double LogEValue() const noexcept { return process_.LogEValue(); }
   [[nodiscard]] const RunningReliability& reliability() const noexcept { return reliability_; }
   [[nodiscard]] const std::shared_ptr<const RandomFeatures>& features() const noexcept {
     return features_;
@@ -73,8 +80,9 @@ class EvidenceWatch {
   [[nodiscard]] WatchSnapshot Snapshot(double significance_level) const;
 
   void Save(store::v1::WatchState& out) const;
-  // Restores a saved state. Errors: InvalidArgument; this object must not be used then.
-  [[nodiscard]] absl::Status Restore(const store::v1::WatchState& stored);
+  // Restores a saved state. log_groups: as for Consider, for states of versions that did not
+  // include it. Errors: InvalidArgument; this object must not be used then.
+  [[nodiscard]] absl::Status Restore(const store::v1::WatchState& stored, double log_groups);
 
   // Maximum number of bytes that a watch holds, without its features.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;

@@ -11,8 +11,9 @@
 namespace calibd::server {
 namespace {
 
-// Maximum number of rows that are added to a group in one call.
-constexpr std::size_t kGatheredRows = 64;
+// The evidence against classes and groups is considered after this many observations, counted from
+// the first one of the watch, and after each row of the log.
+constexpr std::int64_t kConsiderPeriod = 64;
 
 const Alarm* FindActiveIn(const std::vector<Alarm>& alarms, Alarm::Kind kind) noexcept {
   const auto found = std::find_if(alarms.begin(), alarms.end(), [kind](const Alarm& alarm) {
@@ -114,18 +115,55 @@ void ModelMonitor::Measure(const PredictionBatch& batch, std::int64_t observatio
 void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) {
   if (watch_ == nullptr) return;
   const std::int64_t before = Watched();
-  watch_->Add(batch);
-  if (monitoring_.group_tag.empty()) return;
-  std::vector<std::size_t> group_of(batch.size());
-  for (std::size_t i = 0; i < batch.size(); ++i) {
+  std::vector<std::size_t> group_of(monitoring_.group_tag.empty() ? 0 : batch.size());
+  for (std::size_t i = 0; i < group_of.size(); ++i) {
     const bool as_before = i > 0 && groups[i] == groups[i - 1];
     group_of[i] =
         as_before ? group_of[i - 1] : GroupOf(groups[i], before + static_cast<std::int64_t>(i));
   }
-  for (std::size_t i = 0; i < batch.size(); ++i) {
+  for (std::size_t i = 0; i < group_of.size(); ++i) {
     groups_[group_of[i]].error.AddRow(batch, i, before + static_cast<std::int64_t>(i) + 1);
   }
+  for (std::size_t first = 0; first < batch.size();) {
+    const std::int64_t left = kConsiderPeriod - watch_->count() % kConsiderPeriod;
+    const std::size_t rows = std::min(batch.size() - first, static_cast<std::size_t>(left));
+    AddSome(batch.rows(first, rows),
+            group_of.empty() ? group_of : std::span(group_of).subspan(first, rows));
+    first += rows;
+    if (watch_->count() % kConsiderPeriod == 0) Consider();
+  }
+}
+
+void ModelMonitor::AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of) {
+  watch_->Add(batch);
+  if (group_of.empty()) return;
   for (std::size_t group = 0; group < groups_.size(); ++group) AddToGroup(batch, group_of, group);
+}
+
+double ModelMonitor::LogGroupMean(std::span<const Group> groups) const noexcept {
+  if (monitoring_.group_tag.empty()) return 0;
+  const auto slots = static_cast<double>(monitoring_.max_groups);
+  // The largest e-value is taken out of the sum, which could overflow.
+  double most = 0;
+  auto unseen = slots;
+  for (const Group& group : groups) {
+    if (group.id.overflow) continue;
+    most = std::max(most, group.watch->LogEValue());
+    --unseen;
+  }
+  double sum = unseen * std::exp(-most);
+  for (const Group& group : groups) {
+    if (!group.id.overflow) sum += std::exp(group.watch->LogEValue() - most);
+  }
+  return most + std::log(sum / slots);
+}
+
+void ModelMonitor::Consider() noexcept {
+  for (const Group& group : groups_) {
+    // A snapshot is unset if observations were added.
+    if (group.snapshot == nullptr) group.watch->Consider(0);
+  }
+  watch_->Consider(LogGroupMean(groups_));
 }
 
 void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
@@ -141,26 +179,20 @@ void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std:
   // Added together, because adding rows one by one costs several times as much with many classes.
   std::vector<double> probabilities;
   std::vector<std::int32_t> labels;
-  const std::size_t at_once = std::min(rows, kGatheredRows);
-  probabilities.reserve(at_once * batch.class_count);
-  labels.reserve(at_once);
-  const auto add_gathered = [&] {
-    watch.Add({.probabilities = probabilities, .labels = labels, .class_count = batch.class_count});
-    probabilities.clear();
-    labels.clear();
-  };
+  probabilities.reserve(rows * batch.class_count);
+  labels.reserve(rows);
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (group_of[i] != group) continue;
     const std::span<const double> g = batch.row(i);
     probabilities.insert(probabilities.end(), g.begin(), g.end());
     labels.push_back(batch.labels[i]);
-    if (labels.size() == at_once) add_gathered();
   }
-  if (!labels.empty()) add_gathered();
+  watch.Add({.probabilities = probabilities, .labels = labels, .class_count = batch.class_count});
 }
 
 void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   last_counted_time_ = time;
+  if (watch_ != nullptr) Consider();
   DecideEvidence(time, observations);
   RaiseOverLimit(error_, nullptr, time);
   for (Group& group : groups_) RaiseOverLimit(group.error, &group.id, time);

@@ -159,6 +159,13 @@ class ModelMonitor {
   [[nodiscard]] std::int64_t Watched() const;
   // Index in groups_ of the group of this value. Creates the group if it is missing.
   [[nodiscard]] std::size_t GroupOf(const std::string& value, std::int64_t observations);
+  // The logarithm of the mean e-value of the groups, each with the weight 1 / max_groups. The
+  // overflow group has no weight. 0 without a group tag.
+  [[nodiscard]] double LogGroupMean(std::span<const Group> groups) const noexcept;
+  // Lets the watches of the model and of the groups consider the evidence so far.
+  void Consider() noexcept;
+  // Adds rows to the watches. group_of: the group of each row; empty without a group tag.
+  void AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of);
   // Adds the rows of the batch whose entry in group_of is this group, in order.
   void AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
                   std::size_t group);

@@ -46,6 +46,8 @@ struct ModelSnapshot {
 
   // Lenses of the declaration, the canonical one first; empty during warm-up.
   std::vector<LensSnapshot> lenses;
+  // During warm-up, the lenses that need none, in the order of the declaration.
+  std::vector<LensSnapshot> early_lenses;
   WindowView window;
   // Reliability diagram over all observations, as far back as it is kept; see History.
   RunningReliability reliability;

@@ -43,6 +43,7 @@ void Put(const PastState& past, store::v1::PastState& out) {
   Put(past.class_observed, *out.mutable_class_observed());
   Put(past.class_expected, *out.mutable_class_expected());
   Put(past.label_counts, *out.mutable_label_counts());
+  Put(past.label_expected, *out.mutable_label_expected());
 }
 
 PastState Get(const store::v1::PastState& stored) {
@@ -54,7 +55,8 @@ PastState Get(const store::v1::PastState& stored) {
           .pooled_expected = Get(stored.pooled_expected()),
           .class_observed = Get(stored.class_observed()),
           .class_expected = Get(stored.class_expected()),
-          .label_counts = Get(stored.label_counts())};
+          .label_counts = Get(stored.label_counts()),
+          .label_expected = Get(stored.label_expected())};
 }
 
 void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
@@ -311,10 +313,11 @@ void EvidenceWatch::Save(store::v1::WatchState& out) const {
   const FeatureNullSquares::State& squares = null_squares_.Save();
   PutMoments(squares.moments, *out.mutable_null_squares());
   Put(squares.previous, *out.mutable_null_squares_previous());
+  PutMoments(squares.cubes, *out.mutable_null_cubes());
+  Put(squares.pair, *out.mutable_null_cubes_pair());
 }
 
-absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
-  CALIBD_RETURN_IF_ERROR(process_.Restore(Get(stored.evidence())));
+absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored, double log_groups) {
   if (!Get(stored.reliability(), reliability_) ||
       reliability_.Total().count != stored.evidence().count()) {
     return absl::InvalidArgumentError("the reliability does not match the evidence");
@@ -336,7 +339,9 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
   }
   if (!null_squares_.Restore({.count = stored.evidence().count(),
                               .moments = GetMoments(stored.null_squares()),
-                              .previous = Get(stored.null_squares_previous())})) {
+                              .previous = Get(stored.null_squares_previous()),
+                              .cubes = GetMoments(stored.null_cubes()),
+                              .pair = Get(stored.null_cubes_pair())})) {
     return absl::InvalidArgumentError("the squares under the null hypothesis are impossible");
   }
   // If the stored state has no class evidence, it begins now: an e-process may begin at any time.
@@ -346,6 +351,9 @@ absl::Status EvidenceWatch::Restore(const store::v1::WatchState& stored) {
                                  .inverses = Get(stored.class_evidence().inverses())}))) {
     return absl::InvalidArgumentError("the evidence against single classes is impossible");
   }
+  CALIBD_RETURN_IF_ERROR(
+      process_.Restore(Get(stored.evidence()),
+                       {.log_classes = class_evidence_.LogMean(), .log_groups = log_groups}));
   frequencies_ = RunningClassFrequencies(std::move(classes));
   first_observation_ = stored.first_observation();
   return absl::OkStatus();
@@ -415,10 +423,6 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
                                    std::int64_t observations) {
   std::unique_ptr<EvidenceWatch> watch;
   if (kernel.has_value()) watch = Prepare(*kernel, observations + 1);
-  if (stored.has_watch()) {
-    if (watch == nullptr) return absl::InvalidArgumentError("has evidence without a kernel");
-    CALIBD_RETURN_IF_ERROR(watch->Restore(stored.watch()));
-  }
   std::vector<Group> groups;
   for (const store::v1::GroupState& group : stored.groups()) {
     if (watch == nullptr || monitoring_.group_tag.empty() ||
@@ -430,8 +434,12 @@ absl::Status ModelMonitor::Restore(const store::v1::MonitorState& stored,
                                   .watch = NewWatch(watch->features(), 1),
                                   .error = NewGroupError(observations + 1),
                                   .snapshot = nullptr});
-    CALIBD_RETURN_IF_ERROR(restored.watch->Restore(group.watch()));
+    CALIBD_RETURN_IF_ERROR(restored.watch->Restore(group.watch(), 0));
     if (group.has_error()) CALIBD_RETURN_IF_ERROR(restored.error.Restore(group.error()));
+  }
+  if (stored.has_watch()) {
+    if (watch == nullptr) return absl::InvalidArgumentError("has evidence without a kernel");
+    CALIBD_RETURN_IF_ERROR(watch->Restore(stored.watch(), LogGroupMean(groups)));
   }
   auto alarms = std::make_shared<Alarms>();
   for (const store::v1::Alarm& alarm : stored.alarms()) {

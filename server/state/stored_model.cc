@@ -195,6 +195,7 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   class_coverage_ = std::move(classes);
   class_coverage_changed_ = state_.label_coverage.has_value();
   lenses_ = std::move(restored);
+  if (!warming) early_lenses_.clear();
   state_.observations = state.observations();
   state_.accepted_batches = state.accepted_batches();
   state_.rejected_batches = state.rejected_batches();
@@ -217,6 +218,7 @@ void StrandState::RestoreWindow(const RowValues& values) {
   const std::size_t kept = std::min(batch.size(), declaration_.window);
   window_.Reserve(kept, values.single_precision);
   window_.Append(batch.rows(batch.size() - kept, kept));
+  if (warming_up()) CountEarly(batch);
   if (monitor_.has_value()) {
     monitor_->Screen(batch.rows(batch.size() - kept, kept));
     if (warming_up()) monitor_->KeepWarmup(values.groups(), batch.size());

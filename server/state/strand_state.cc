@@ -40,6 +40,13 @@ StrandState::StrandState(const ModelDeclaration& declaration)
     if (monitor_.has_value()) {
       monitor_->Begin(PrepareWatch(lenses_), {});
     }
+    return;
+  }
+  for (const Lens& lens : declaration.lenses) {
+    const KernelSpec spec = KernelOfLens(lens, declaration.kernel);
+    if (spec.matrix != nullptr || !spec.rule.bandwidth.needs_predictions()) {
+      early_lenses_.push_back(CreateLens(lens, {}));
+    }
   }
 }
 
@@ -93,6 +100,12 @@ void StrandState::Count(const PredictionBatch& batch) noexcept {
       const bool canonical = &lens == &lenses_.front();
       lens.running->Add(batch, canonical ? &history_.pairs() : nullptr);
     }
+  }
+}
+
+void StrandState::CountEarly(const PredictionBatch& batch) noexcept {
+  for (LensState& lens : early_lenses_) {
+    if (lens.running.has_value()) lens.running->Add(batch, nullptr);
   }
 }
 
@@ -229,7 +242,9 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
     if (monitor_.has_value()) watch = PrepareWatch(lenses);
   }
 
+  if (missing > 0 && !completes_warmup) CountEarly(batch);
   if (completes_warmup) {
+    early_lenses_.clear();
     lenses_ = std::move(lenses);
     Count(warmup.view());
     if (monitor_.has_value()) monitor_->Begin(std::move(watch), warmup.view());
@@ -255,14 +270,17 @@ std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {
     class_coverage_changed_ = false;
   }
   auto snapshot = std::make_shared<ModelSnapshot>(state_);
-  snapshot->lenses.reserve(lenses_.size());
-  for (const LensState& lens : lenses_) {
-    LensSnapshot& out = snapshot->lenses.emplace_back();
-    out.lens = lens.lens;
-    out.kernel = lens.kernel;
-    out.bandwidth_error = lens.bandwidth_error;
-    if (lens.running.has_value()) out.blocks = lens.running->Blocks();
-  }
+  const auto copy = [](const std::vector<LensState>& lenses, std::vector<LensSnapshot>& out) {
+    for (const LensState& lens : lenses) {
+      out.push_back({.lens = lens.lens,
+                     .kernel = lens.kernel,
+                     .bandwidth_error = lens.bandwidth_error,
+                     .blocks = {}});
+      if (lens.running.has_value()) out.back().blocks = lens.running->Blocks();
+    }
+  };
+  copy(lenses_, snapshot->lenses);
+  copy(early_lenses_, snapshot->early_lenses);
   if (monitor_.has_value()) snapshot->monitor = monitor_->Snapshot();
   snapshot->window = window_.View();
   snapshot->reliability = history_.AllTime();

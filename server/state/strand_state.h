@@ -97,6 +97,8 @@ class StrandState {
       const std::vector<LensState>& lenses) const;
   // Counts observations in every lens.
   void Count(const PredictionBatch& batch) noexcept;
+  // The same in the lenses that answer during the warm-up.
+  void CountEarly(const PredictionBatch& batch) noexcept;
   // Adds observations that the restored state includes to the window.
   void RestoreWindow(const RowValues& values);
 
@@ -107,6 +109,9 @@ class StrandState {
   std::vector<ClassCoverage> class_coverage_;
   bool class_coverage_changed_ = false;
   std::vector<LensState> lenses_;
+  // During the warm-up, the lenses whose bandwidth does not depend on it. They are not stored: the
+  // window holds all observations that they have counted.
+  std::vector<LensState> early_lenses_;
   std::optional<ModelMonitor> monitor_;
   ObservationWindow window_;
   LogRetention retention_;

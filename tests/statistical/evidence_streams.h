@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
+#include "calibd/core/class_evidence.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "level_bound.h"
@@ -61,15 +62,44 @@ inline std::shared_ptr<const RandomFeatures> FeaturesOf(const GeneratorSpec& spe
   return *RandomFeatures::Create(KernelOf(spec), spec.alpha.size());
 }
 
+// The evidence of a model as a server collects it: the evidence against single classes is
+// considered after every 64 predictions.
+class WatchedEvidence {
+ public:
+  explicit WatchedEvidence(const std::shared_ptr<const RandomFeatures>& features,
+                           double tolerance = kDefaultTolerance)
+      : process_(*EvidenceProcess::Create(features, tolerance)),
+        classes_(features->class_count(), tolerance) {}
+
+  void Add(const PredictionBatch& batch) {
+    for (std::size_t first = 0; first < batch.size();) {
+      const std::size_t rows = std::min(batch.size() - first, kPeriod - count_ % kPeriod);
+      process_.Add(batch.rows(first, rows));
+      classes_.Add(batch.rows(first, rows));
+      first += rows;
+      count_ += rows;
+      if (count_ % kPeriod == 0) Consider();
+    }
+  }
+  void Consider() { process_.Consider({.log_classes = classes_.LogMean()}); }
+  EvidenceReading Read() const { return process_.Read(); }
+
+ private:
+  static constexpr std::size_t kPeriod = 64;
+  EvidenceProcess process_;
+  ClassEvidence classes_;
+  std::size_t count_ = 0;
+};
+
 // The first prediction at which `reached` is true, counted from 1, or n + 1.
 template <typename Reached>
 std::size_t FirstTime(const PredictionSet& set,
                       const std::shared_ptr<const RandomFeatures>& features,
                       const Reached& reached) {
-  auto process = *EvidenceProcess::Create(features);
+  WatchedEvidence evidence(features);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
-    process.Add(set.view().row(i), set.labels[i]);
-    if (reached(process.Read())) return i + 1;
+    evidence.Add(set.view().rows(i, 1));
+    if (reached(evidence.Read())) return i + 1;
   }
   return set.labels.size() + 1;
 }
@@ -84,9 +114,9 @@ double AlarmRate(const std::shared_ptr<const RandomFeatures>& features, int simu
                  double tolerance, const Stream& stream) {
   int alarms = 0;
   for (int i = 0; i < simulations; ++i) {
-    auto process = *EvidenceProcess::Create(features, tolerance);
-    process.Add(stream(i).view());
-    if (EvidenceCrossed(process.Read())) ++alarms;
+    WatchedEvidence evidence(features, tolerance);
+    evidence.Add(stream(i).view());
+    if (EvidenceCrossed(evidence.Read())) ++alarms;
   }
   return static_cast<double>(alarms) / simulations;
 }

@@ -36,6 +36,7 @@ using testing::LabelAtTemperature;
 using testing::MedianKernel;
 using testing::Repeated;
 using testing::RoundProbabilities;
+using testing::WatchedEvidence;
 
 // The page's numbers are from this many times as many streams as here.
 constexpr int kPageRepetitions = 10;
@@ -99,7 +100,7 @@ TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
   for (int i = 0; i < p_streams; ++i) {
     const PredictionSet set = Draw(spec, looks.back(), 100 + static_cast<std::uint64_t>(i));
     auto pairs = *RunningBlockSkce::Create(2, set.class_count, kernel);
-    auto process = *EvidenceProcess::Create(features);
+    WatchedEvidence evidence(features);
     std::size_t p_time = looks.back() + 1;
     for (std::size_t n = 0; n < looks.back(); n += 100) {
       for (std::size_t row = n; row < n + 100; ++row) {
@@ -108,12 +109,12 @@ TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
       if (p_time > n + 100 && TestMeanIsPositive(pairs.moments())->p_value < kLevel) {
         p_time = n + 100;
       }
-      if (i < e_streams) process.Add(set.view().rows(n, 100));
+      if (i < e_streams) evidence.Add(set.view().rows(n, 100));
     }
     for (std::size_t k = 0; k < looks.size(); ++k) {
       if (p_time <= looks[k]) ++p_alarms[k];
     }
-    if (i >= e_streams || !EvidenceCrossed(process.Read())) continue;
+    if (i >= e_streams || !EvidenceCrossed(evidence.Read())) continue;
     const std::size_t e_time = FirstTime(set, features, EvidenceCrossed);
     for (std::size_t k = 0; k < looks.size(); ++k) {
       if (e_time <= looks[k]) ++e_alarms[k];

@@ -11,7 +11,11 @@
 
 namespace calibd::testing {
 
-// The experts computed from their formulas, in long double and without the optimizations of core.
+// The number of experts whose bets EvidenceProcess makes: all but the means.
+inline constexpr std::size_t kBettorCount =
+    kExpertCount - CountOf(ExpertKind::kClassMean) - CountOf(ExpertKind::kGroupMean);
+
+// These experts computed from their formulas, in long double and without the optimizations of core.
 // retention: the factor by which the weights of the past are multiplied when a prediction is added.
 class ReferenceExperts {
  public:
@@ -28,7 +32,8 @@ class ReferenceExperts {
         pooled_expected_(24),
         class_observed_(24 * m_),
         class_expected_(24 * m_),
-        labels_(m_) {}
+        labels_(m_),
+        expected_(m_) {}
 
   // Returns log E(y) of each expert.
   std::vector<Real> LogE(std::span<const double> g, std::size_t y) const {
@@ -78,13 +83,20 @@ class ReferenceExperts {
       const Real share = (labels_[y] + 0.5L) / (count_ + static_cast<Real>(m_) / 2);
       log_e.push_back(std::log(((1 - pi) * p[y] + pi * share) / p[y]));
     }
+    for (const double theta : kHistogramPowers) {
+      std::vector<Real> q(m_);
+      for (std::size_t k = 0; k < m_; ++k) {
+        q[k] = p[k] * std::pow((labels_[k] + 3) / (expected_[k] + 3), static_cast<Real>(theta));
+      }
+      log_e.push_back(LogRatio(q, p, y));
+    }
     for (Real& value : log_e) value -= penalty;
     return log_e;
   }
 
   void Join(std::span<const double> g, std::size_t y) {
     for (auto* const sums : {&feature_sums_, &witness_, &pooled_observed_, &pooled_expected_,
-                             &class_observed_, &class_expected_, &labels_}) {
+                             &class_observed_, &class_expected_, &labels_, &expected_}) {
       if (retention_ == 1) break;
       for (Real& value : *sums) value *= retention_;
     }
@@ -99,6 +111,7 @@ class ReferenceExperts {
     for (std::size_t k = 0; k < m_; ++k) {
       pooled_expected_[Bin(g[k])] += g[k];
       class_expected_[Bin(g[k]) * m_ + k] += g[k];
+      expected_[k] += g[k];
     }
     pooled_observed_[Bin(g[y])] += 1;
     class_observed_[Bin(g[y]) * m_ + y] += 1;
@@ -163,6 +176,7 @@ class ReferenceExperts {
   std::vector<Real> class_observed_;
   std::vector<Real> class_expected_;
   std::vector<Real> labels_;
+  std::vector<Real> expected_;
 };
 
 }  // namespace calibd::testing

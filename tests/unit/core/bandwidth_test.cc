@@ -98,12 +98,25 @@ TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
   EXPECT_GT(pairs_within(median + 1e-15), rank - 1);
 }
 
-TEST(MedianBandwidthTest, ZeroMedianIsAnErrorThatNamesTheCause) {
+TEST(MedianBandwidthTest, EqualPredictionsAreAnErrorThatNamesTheCause) {
   const std::vector<double> equal(20, 0.5);
-  const auto bandwidth = MedianBandwidth(equal, 2);
-  EXPECT_EQ(bandwidth.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(bandwidth.status().message()),
-              HasSubstr("more than half of the distances are between equal"));
+  for (const auto& bandwidth : {MedianBandwidth(equal, 2), MedianOffDiagonalBandwidth(equal, 2)}) {
+    EXPECT_EQ(bandwidth.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(bandwidth.status().message()),
+                HasSubstr("all 10 predictions are equal"));
+  }
+}
+
+TEST(MedianBandwidthTest, IsOfDistinctPredictionsIfMostAreEqual) {
+  // 90 equal predictions and three others, at the distances 1/16, 1/8 and 1/4 from them and 1/16,
+  // 1/8 and 3/16 from each other: the middle of 273 distances between distinct ones is 1/8.
+  std::vector<double> predictions;
+  for (int i = 0; i < 90; ++i) predictions.insert(predictions.end(), {0.5, 0.5});
+  for (const double p : {0.5625, 0.625, 0.75}) {
+    predictions.insert(predictions.end(), {p, 1 - p});
+  }
+  EXPECT_EQ(*MedianBandwidth(predictions, 2), 0.125);
+  EXPECT_EQ(*MedianOffDiagonalBandwidth(predictions, 2), 0.125);
 }
 
 TEST(MedianBandwidthTest, NeedsTwoPredictions) {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "calibd/core/evidence.h"
@@ -63,6 +65,54 @@ TEST(FeatureNullSquaresTest, IsTheMeanOverTheLabelsOfThePairs) {
   }
 }
 
+// E h_ab h_bc h_ca over all triples of labels, weighted by the predictions.
+double BruteForceCube(const RandomFeatures& features, std::span<const double> a,
+                      std::span<const double> b, std::span<const double> c) {
+  const std::array<std::span<const double>, 3> g = {a, b, c};
+  std::array<std::vector<double>, 3> phi;
+  for (std::size_t i = 0; i < 3; ++i) {
+    phi[i].resize(kFeatureCount);
+    features.Map(g[i], phi[i]);
+  }
+  double kernels = 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    kernels *= std::inner_product(phi[i].begin(), phi[i].end(), phi[(i + 1) % 3].begin(), 0.0);
+  }
+  const auto residual = [&](std::size_t i, std::size_t y, std::size_t k) {
+    return (k == y ? 1 : 0) - g[i][k];
+  };
+  double sum = 0;
+  const std::size_t m = a.size();
+  for (std::size_t labels = 0; labels < m * m * m; ++labels) {
+    const std::array<std::size_t, 3> y = {labels / (m * m), labels / m % m, labels % m};
+    double product = kernels;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::size_t j = (i + 1) % 3;
+      double inner = 0;
+      for (std::size_t k = 0; k < m; ++k) inner += residual(i, y[i], k) * residual(j, y[j], k);
+      product *= g[i][y[i]] * inner;
+    }
+    sum += product;
+  }
+  return sum;
+}
+
+TEST(FeatureNullSquaresTest, CubesAreTheMeanOverTheLabelsOfTheTriples) {
+  for (const std::size_t m : {2U, 3U, 6U}) {
+    const auto features = Features(m);
+    const PredictionSet set = Drawn(20, m);
+    double sum = 0;
+    for (std::size_t i = 0; i + 2 < 20; i += 2) {
+      sum += BruteForceCube(*features, set.view().row(i), set.view().row(i + 1),
+                            set.view().row(i + 2));
+    }
+    FeatureNullSquares squares(features);
+    squares.Add(set.view());
+    EXPECT_EQ(squares.cubes().count, 9);
+    EXPECT_NEAR(squares.cubes().mean, sum / 9, 1e-14);
+  }
+}
+
 TEST(FeatureNullSquaresTest, ALaterPairHasTheWeightOfTheEightItRepresents) {
   // The first half of the predictions is uncertain, the second half certain, with squares of 0.
   const auto features = Features(2);
@@ -97,6 +147,7 @@ TEST(FeatureNullSquaresTest, DoesNotDependOnBatchesAndContinuesASavedState) {
     ASSERT_TRUE(after.Restore(before.Save())) << cut;
     after.Add(set.view().rows(cut, 4300 - cut));
     EXPECT_EQ(after.moments(), whole.moments()) << cut;
+    EXPECT_EQ(after.cubes(), whole.cubes()) << cut;
   }
 }
 
@@ -110,6 +161,11 @@ TEST(FeatureNullSquaresTest, RefusesAnInvalidState) {
   EXPECT_FALSE(squares.Restore({.count = 4, .moments = {3, 0.1, 0}, .previous = {}}));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_FALSE(squares.Restore({.count = 4, .moments = {2, nan, 0}, .previous = {}}));
+  EXPECT_FALSE(squares.Restore({.count = 4, .moments = {2, 0.1, 0}, .previous = {}, .pair = {1}}));
+  EXPECT_FALSE(squares.Restore(
+      {.count = 4, .moments = {2, 0.1, 0}, .previous = {}, .pair = {1, 0, 0, 0, 0, 2}}));
+  EXPECT_FALSE(
+      squares.Restore({.count = 4, .moments = {2, 0.1, 0}, .previous = {}, .cubes = {1, nan, 0}}));
   EXPECT_EQ(squares.moments().count, 2);
 }
 
@@ -132,8 +188,10 @@ TEST(FeatureNullSquaresTest, GivesTheNoiseFloorOfTheEstimate) {
     frequencies.Add(set.view());
     double variance = 0;
     for (const auto& one : frequencies.classes()) variance += one.variance;
-    const NullMoments moments{
-        .n = kRows, .mean_diagonal = variance / kRows, .mean_square = squares.moments().mean};
+    const NullMoments moments{.n = kRows,
+                              .mean_diagonal = variance / kRows,
+                              .mean_square = squares.moments().mean,
+                              .mean_cube = squares.cubes().mean};
     above += *process->Read().skce_unbiased > moments.Unbiased().upper_quantile ? 1 : 0;
   }
   EXPECT_GT(above, 10);

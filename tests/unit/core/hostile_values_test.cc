@@ -197,7 +197,7 @@ TEST(HostileValuesTest, EqualRowsGiveABandwidthError) {
                                        .bandwidth = {.kind = kind, .fixed = 0, .alpha = {}}};
       const absl::Status status = Evaluate(set.view(), options).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-      EXPECT_THAT(std::string(status.message()), HasSubstr("equal predictions"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("are equal"));
     }
   }
 }

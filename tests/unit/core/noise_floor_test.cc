@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -229,6 +230,22 @@ TEST(RunningLensTest, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(RunningLens::Create(Lens::TopLabel(), 2, matrix, sizes).ok());
   EXPECT_FALSE(RunningLens::Create(Lens::Canonical(), 3, matrix, sizes).ok());
   EXPECT_TRUE(RunningLens::Create(Lens::Canonical(), 2, matrix, sizes).ok());
+}
+
+TEST(NoiseFloorTest, TheQuantileHasTheSkewnessOfTheEstimate) {
+  // In the limit n SKCE_uq is a sum of l (chi_1^2 - 1) over the eigenvalues l, with sum l =
+  // mean_diagonal, sum l^2 = mean_square and sum l^3 = mean_cube. One eigenvalue of 1 dominates
+  // many small ones: the quantile is that of chi_1^2, 3.841459.
+  constexpr std::size_t kN = 1'000'000;
+  NullMoments moments{.n = kN, .mean_diagonal = 5, .mean_square = 1 + 1e-6, .mean_cube = 1 + 1e-12};
+  EXPECT_NEAR(kN * moments.Unbiased().upper_quantile, 3.841459 - 1, 1e-4);
+  EXPECT_NEAR(kN * moments.Scaled(0.5).Unbiased().upper_quantile, (3.841459 - 1) / 2, 1e-4);
+  // Many equal eigenvalues of 1e-6: normal, and an estimate below 0 counts as 0.
+  moments = {.n = kN, .mean_diagonal = 1, .mean_square = 1e-6, .mean_cube = 1e-12};
+  EXPECT_NEAR(kN * moments.Unbiased().upper_quantile, 1e-3 * std::sqrt(2) * 1.6449, 1e-5);
+  const double normal = moments.Unbiased().upper_quantile;
+  moments.mean_cube = -1e-12;
+  EXPECT_EQ(moments.Unbiased().upper_quantile, normal);
 }
 
 }  // namespace

@@ -139,16 +139,67 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
   EXPECT_FALSE(Model(1, disabled, {}, 10, pool, nullptr).snapshot()->monitor.has_value());
 }
 
+TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
+  PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 20);
+  for (int i = 0; i < 80; ++i) {
+    set.probabilities.insert(set.probabilities.end(), {0.2, 0.3, 0.5});
+    set.labels.push_back(i % 3);
+  }
+  ThreadPool pool("test", 1);
+  Model model(1, Watched(100), {}, 100, pool, nullptr);
+  model.strand_state().Observe(set.view());
+  model.strand_state().Decide(At(1));
+  model.Publish();
+  const auto snapshot = model.snapshot();
+  EXPECT_EQ(snapshot->lenses.front().bandwidth_error, "");
+  ASSERT_TRUE(snapshot->monitor->watch.has_value());
+  EXPECT_EQ(snapshot->monitor->watch->reading.count, 100);
+}
+
+TEST(ModelMonitorTest, LensesWithAFixedBandwidthAnswerDuringTheWarmup) {
+  const PredictionSet set = DrawFrom(GeneratorSpec::M1(kClasses), 120);
+  ThreadPool pool("test", 1);
+  ModelDeclaration declaration = Watched(100);
+  declaration.lenses.push_back(Lens::TopLabel());
+  Model model(1, declaration, {}, 10, pool, nullptr);
+  model.strand_state().Observe(set.view().rows(0, 40));
+  model.Publish();
+  EXPECT_TRUE(model.snapshot()->warming_up());
+  ASSERT_EQ(model.snapshot()->early_lenses.size(), 1U);
+  EXPECT_FALSE(model.snapshot()->early_lenses[0].lens.is_canonical());
+  EXPECT_EQ(model.snapshot()->early_lenses[0].blocks[0].moments.count, 20);
+  // After the warm-up, every lens has counted every observation once.
+  model.strand_state().Observe(set.view().rows(40, 80));
+  model.Publish();
+  EXPECT_FALSE(model.snapshot()->warming_up());
+  EXPECT_TRUE(model.snapshot()->early_lenses.empty());
+  for (const LensSnapshot& lens : model.snapshot()->lenses) {
+    EXPECT_EQ(lens.blocks[0].moments.count, 60);
+  }
+}
+
+TEST(EffectSizeTest, TheUpperBoundIsAtMostTheLargestSkce) {
+  auto process =
+      *EvidenceProcess::Create(*RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), 2));
+  for (int i = 0; i < 300; ++i) process.Add(std::vector<double>{1, 0}, 1);
+  const EffectSize effect = ComputeEffectSize(process.Read(), {}, 0.05);
+  EXPECT_EQ(effect.skce_upper_bound, 2);
+  EXPECT_LT(*effect.skce_lower_bound, 2);
+}
+
 TEST_F(MonitorTest, AnAlarmIsRaisedByTheFirstRowThatCrossesAndStays) {
   Begin();
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 500);
   auto features = RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses);
   auto process = EvidenceProcess::Create(*features);
+  ClassEvidence classes(kClasses, kDefaultTolerance);
   std::int64_t evidence_at = 0;
   std::int64_t drift_at = 0;
   EvidenceReading at_alarm;
   for (std::size_t i = 0; i < 500; ++i) {
     process->Add(bad.view().row(i), bad.labels[i]);
+    classes.Add(bad.view().rows(i, 1));
+    process->Consider({.log_classes = classes.LogMean()});
     const EvidenceReading reading = process->Read();
     if (evidence_at == 0 && reading.maximum.log_value >= std::log(20)) {
       evidence_at = reading.count;
@@ -286,6 +337,9 @@ TEST_F(MonitorTest, AcknowledgingAnEvidenceAlarmRestartsTheWatch) {
   auto process = EvidenceProcess::Create(
       *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(0.5), kClasses));
   process->Add(good.view());
+  ClassEvidence classes(kClasses, kDefaultTolerance);
+  classes.Add(good.view());
+  process->Consider({.log_classes = classes.LogMean()});
   EXPECT_EQ(snapshot.watch->reading.evidence.log10_e_value, process->Read().evidence.log10_e_value);
   // A new alarm can be raised.
   Send(DrawFrom(GeneratorSpec::M3(kClasses), 2000), 100);
@@ -377,11 +431,14 @@ class GroupTest : public ::testing::Test {
                            std::size_t first = 0) const {
     auto process = EvidenceProcess::Create(
         *RandomFeatures::Create(*Kernel::ExponentialTotalVariation(bandwidth), kClasses));
+    ClassEvidence classes(kClasses, kDefaultTolerance);
     for (std::size_t i = first; i < 1000; ++i) {
       if (std::find(values.begin(), values.end(), values_[i]) != values.end()) {
         process->Add(set_.view().row(i), set_.labels[i]);
+        classes.Add(set_.view().rows(i, 1));
       }
     }
+    process->Consider({.log_classes = classes.LogMean()});
     return process->Read();
   }
 
@@ -389,6 +446,29 @@ class GroupTest : public ::testing::Test {
   const PredictionSet set_ = DrawFrom(GeneratorSpec::M1(kClasses), 1000);
   std::vector<std::string> values_;
 };
+
+TEST_F(GroupTest, TheMeanEValueOfTheGroupsIsAFamilyOfTheModel) {
+  // Each of the six values has one of 8 slots, or only the first three values have one. The others
+  // share the overflow group, which makes no bet.
+  for (const std::size_t max_groups : {8U, 3U}) {
+    Model model(1, Grouped(0, max_groups), {}, 10, pool_, nullptr);
+    for (std::size_t at = 0; at < 1000; at += 100) Apply(model, at, at + 100);
+    model.Publish();
+    const MonitorSnapshot& monitor = *model.snapshot()->monitor;
+    double mean = 0;
+    std::size_t seen = 0;
+    for (const auto& group : monitor.groups) {
+      if (group->overflow) continue;
+      mean += std::pow(10, group->watch.reading.evidence.log10_e_value);
+      ++seen;
+    }
+    mean = (mean + static_cast<double>(max_groups - seen)) / static_cast<double>(max_groups);
+    const auto family = static_cast<std::size_t>(ExpertFamily::kGroups);
+    EXPECT_NEAR(monitor.watch->reading.evidence.family_log10_e_value[family], std::log10(mean),
+                1e-12);
+    EXPECT_GT(monitor.watch->reading.evidence.family_share[family], 0);
+  }
+}
 
 TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
   struct Case {

@@ -300,6 +300,7 @@ store::v1::PastState Past(double scale) {
   Fill(24 * kM, 3 * scale, *past.mutable_class_observed());
   Fill(24 * kM, 4 * scale, *past.mutable_class_expected());
   Fill(kM, scale, *past.mutable_label_counts());
+  Fill(kM, 5 * scale, *past.mutable_label_expected());
   return past;
 }
 
@@ -360,7 +361,7 @@ store::v1::MonitorState MonitorOf17() {
   dealt_with.set_skce(0.01);
   dealt_with.set_skce_lower_bound(0.001);
   dealt_with.set_gap(-0.5);
-  Fill(5, 0.1, *dealt_with.mutable_family_shares());
+  Fill(kFamilyCount, 0.1, *dealt_with.mutable_family_shares());
   dealt_with.set_acknowledge_time_us(1700000000000002);
   dealt_with.set_note("retrained");
   store::v1::Alarm& active = *monitor.add_alarms();
@@ -370,7 +371,7 @@ store::v1::MonitorState MonitorOf17() {
   active.set_observation(16);
   active.set_log10_value(7);
   active.set_threshold(6);
-  Fill(5, 0.1, *active.mutable_family_shares());
+  Fill(kFamilyCount, 0.1, *active.mutable_family_shares());
   monitor.set_last_counted_time_us(1700000000000004);
   store::v1::GroupState& group = *monitor.add_groups();
   group.set_value("eu");
@@ -405,13 +406,33 @@ TEST(StoreFormatTest, StatesWithoutExpertIdsHaveExperts1To34) {
   const store::v1::EvidenceState& evidence = saved.monitor().watch().evidence();
   const store::v1::EvidenceState& before = golden.monitor().watch().evidence();
   ASSERT_EQ(before.log_e_size(), 34);
+  double e_value = 0;
   for (int j = 0; j < evidence.expert_ids_size(); ++j) {
     const int id = evidence.expert_ids(j);
-    EXPECT_EQ(evidence.log_e(j), id <= 34 ? before.log_e(id - 1) : 0) << id;
+    // The means continue with their present values.
+    if (id <= 36) {
+      EXPECT_EQ(evidence.log_e(j), id <= 34 ? before.log_e(id - 1) : 0) << id;
+    }
+    e_value += evidence.priors(j) * std::exp(evidence.log_e(j));
   }
   EXPECT_EQ(evidence.maximum().log_value(), before.maximum().log_value());
-  // While the experts are the same, nothing changes.
-  EXPECT_EQ(evidence.log_offset() == 0, evidence.expert_ids_size() == 34);
+  // The e-value is continuous: the experts of that version had equal shares by kind.
+  double e_value_before = 0;
+  const std::vector<int> of_kind = {7, 6, 2, 2, 10, 4, 3};
+  int j = 0;
+  for (const int count : of_kind) {
+    for (int i = 0; i < count; ++i) e_value_before += std::exp(before.log_e(j++)) / (7 * count);
+  }
+  EXPECT_NEAR(std::log(e_value) + evidence.log_offset(), std::log(e_value_before), 1e-12);
+  // The expected number of labels of a class is the sum over its bins.
+  const store::v1::PastState& all = saved.monitor().watch().evidence().all();
+  const int m = all.label_counts_size();
+  ASSERT_EQ(all.label_expected_size(), m);
+  for (int k = 0; k < m; ++k) {
+    double sum = 0;
+    for (int b = 0; b < 24; ++b) sum += all.class_expected(b * m + k);
+    EXPECT_DOUBLE_EQ(all.label_expected(k), sum) << k;
+  }
 }
 
 TEST(StoreFormatTest, StatesWithoutAnErrorMeasureItFromTheirEndOn) {

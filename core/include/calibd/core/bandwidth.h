@@ -14,12 +14,12 @@ namespace calibd {
 // The median heuristic as Widmann, Lindsten & Zachariah, NeurIPS 2019, App.
 // J.1.2 computed it: the median of ALL n^2 pairwise distances,
 // the n zero diagonal entries and both triangles included. With an even n^2 it
-// is the mean of the two middle values.
+// is the mean of the two middle values. If more than half of the distances are 0,
+// the median is that of the pairs of distinct predictions.
 //
 // predictions: n x m, row-major, n >= 2. Exact: the distances are recomputed rather than held, in
 // O(n) + 16 MiB of memory beside the input. control.progress is not called.
-// Errors: FailedPrecondition if n < 2, or if the median is 0 (more than half of
-// the distances are zero); Cancelled.
+// Errors: FailedPrecondition if n < 2, or if all predictions are equal; Cancelled.
 // Cost: O(n^2 m): usually one pass over the pairs, at most eleven.
 [[nodiscard]] absl::StatusOr<double> MedianBandwidth(std::span<const double> predictions,
                                                      std::size_t class_count,

@@ -44,6 +44,9 @@ class ClassEvidence {
 
   // log10 of the e-value of class k, at most 300.
   [[nodiscard]] double Log10EValue(std::size_t k) const noexcept;
+  // Natural logarithm of the mean of all e-values, which is an e-value too because all classes bet
+  // against the same past. Cost: O(m).
+  [[nodiscard]] double LogMean() const noexcept;
   // log10 of the e-values of all classes. Values below `least` may be -inf, which is cheaper.
   [[nodiscard]] std::vector<double> Log10EValues(double least) const;
 

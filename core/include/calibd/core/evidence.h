@@ -139,8 +139,10 @@ struct PastState {
   std::vector<double> pooled_expected;
   std::vector<double> class_observed;
   std::vector<double> class_expected;
-  // The number of labels of each class: m values.
+  // The observed and the expected number of labels of each class: m values. States of older
+  // versions lack the expected numbers, which are then the sums of class_expected over the bins.
   std::vector<double> label_counts;
+  std::vector<double> label_expected;
 
   friend bool operator==(const PastState&, const PastState&) = default;
 };
@@ -180,6 +182,17 @@ struct EvidenceState : EvidenceTotals {
   friend bool operator==(const EvidenceState&, const EvidenceState&) = default;
 };
 
+// The logarithms of two e-processes that are computed elsewhere and take part in the mixture. Both
+// must be of the same predictions as the mixture, under the same null hypothesis.
+struct MeanEvidence {
+  // The mean over classes, ClassEvidence::LogMean.
+  double log_classes = 0;
+  // The mean over groups of predictions with weights that were fixed before the first prediction. A
+  // prediction's group must be known before its label. A group without predictions has the e-value
+  // 1, and a group without a weight takes no part.
+  double log_groups = 0;
+};
+
 class ClassCounts;
 class PastSums;
 
@@ -205,8 +218,15 @@ class EvidenceProcess {
   // batch: valid, of m classes.
   void Add(const PredictionBatch& batch) noexcept;
 
-  // Cost: O(experts).
+  // Includes e-processes over all predictions so far in the mixture and its maximum. Predictions
+  // that are added later exclude them until the next call: the maximum in between is a lower bound,
+  // because a mixture with an outdated e-value is not an e-process.
+  void Consider(const MeanEvidence& means) noexcept;
+
+  // Cost: O(experts). The mixture is that of the last Consider, if no prediction was added since.
   [[nodiscard]] EvidenceReading Read() const;
+  // The natural logarithm of its e-value.
+  [[nodiscard]] double LogEValue() const noexcept;
   // Resets the drift statistics, for example after an alarm was handled: R = 0. The sums over the
   // past are kept.
   void RestartDrift() noexcept;
@@ -218,8 +238,9 @@ class EvidenceProcess {
   // such a process; this object is then unchanged.
   //
   // The state may have other experts or priors. Experts are matched by id: an expert that kExperts
-  // lacks is dropped, and one that the state lacks starts with W = 1 at this prediction. The
-  // mixture M continues from the old e-value E_s with an offset, at predictions t >= s:
+  // lacks is dropped, and one that the state lacks starts with W = 1 at this prediction, or with
+  // its value in `means`. The mixture M continues from the old e-value E_s with an offset, at
+  // predictions t >= s:
   //   E_t = E_s M_t / M_s = E_s sum_j w_j W_j,t / W_j,s,  w_j = prior_j W_j,s / M_s,
   // with the new priors. Each W_j,t / W_j,s is a nonnegative supermartingale that starts with 1 at
   // s, and the weights w_j are known at s and sum to 1. So E is one nonnegative supermartingale
@@ -229,7 +250,7 @@ class EvidenceProcess {
   // The detectors of drift of all experts continue with the mixtures R_s and C_s. The mixtures are
   // then continuous too, and E[R_{t+1} | past] <= 1 + R_t, from which E R_T <= E T follows, holds
   // for any values at s.
-  [[nodiscard]] absl::Status Restore(State state);
+  [[nodiscard]] absl::Status Restore(State state, const MeanEvidence& means = {});
 
   [[nodiscard]] const RandomFeatures& features() const noexcept { return *features_; }
   // Upper bound of the bytes that a process holds, without its features.
@@ -241,6 +262,8 @@ class EvidenceProcess {
   EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
                   const EvidenceMarks& marks);
 
+  // Records the natural logarithm of the e-value after the newest prediction.
+  void Record(double log_e_value) noexcept;
   void AddSome(const PredictionBatch& batch) noexcept;
   void AddRow(const PredictionBatch& batch, std::size_t row) noexcept;
   // The sum of squares of A.

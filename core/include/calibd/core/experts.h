@@ -36,13 +36,22 @@ enum class ExpertKind {
   // q_y / p_y with q_y = (1 - pi) p_y + pi (c_y + 1/2) / (n + m/2): some labels ignore the
   // prediction.
   kLabelShare,
+  // q_y / p_y with q ~ p_k r^theta, r = (c_k + 3) / (G_k + 3), where G_k is the expected number of
+  // labels of class k: some classes are more frequent than predicted (label shift).
+  kClassCount,
+  // The mean over classes of the e-values of ClassEvidence: one class deviates. This e-value and
+  // the
+  // next are computed elsewhere, see EvidenceProcess::Consider.
+  kClassMean,
+  // The mean of the e-values of groups of predictions, with fixed weights: one group deviates.
+  kGroupMean,
 };
 
 struct Expert {
   // Identifies the expert in saved states: > 0, unique, and never used for another expert.
   std::int32_t id;
   ExpertKind kind;
-  // c, eta, theta, beta or pi.
+  // c, eta, theta, beta or pi; 0 for a mean.
   double parameter;
 };
 
@@ -83,6 +92,10 @@ struct Expert {
       {32, kLabelShare, .02},
       {33, kLabelShare, .1},
       {34, kLabelShare, .4},
+      {35, kClassCount, .5},
+      {36, kClassCount, 1},
+      {37, kClassMean, 0},
+      {38, kGroupMean, 0},
   });
 }
 // All experts, in the order of their kinds. To add an expert, add a row with an id that was never
@@ -110,16 +123,26 @@ template <ExpertKind kKind>
 }
 inline constexpr auto kWitnessBets = ParametersOf<ExpertKind::kWitness>();
 inline constexpr auto kTiltRates = ParametersOf<ExpertKind::kTilt>();
-// The same for both kinds of histogram.
+// The same for both kinds of histogram and for the counts of classes.
 inline constexpr auto kHistogramPowers = ParametersOf<ExpertKind::kPooledHistogram>();
 static_assert(kHistogramPowers == ParametersOf<ExpertKind::kClassHistogram>());
+static_assert(kHistogramPowers == ParametersOf<ExpertKind::kClassCount>());
 inline constexpr auto kPowers = ParametersOf<ExpertKind::kPower>();
 inline constexpr auto kUniformShares = ParametersOf<ExpertKind::kUniformShare>();
 inline constexpr auto kLabelShares = ParametersOf<ExpertKind::kLabelShare>();
 
-// Groups of experts for which the evidence is reported.
-enum class ExpertFamily { kWitness, kTilt, kPooledHistogram, kClassHistogram, kParametric };
-inline constexpr std::size_t kFamilyCount = 5;
+// Groups of experts for which the evidence is reported. Saved alarms refer to them by position.
+enum class ExpertFamily {
+  kWitness,
+  kTilt,
+  kPooledHistogram,
+  kClassHistogram,
+  kParametric,
+  kClassCounts,
+  kClasses,
+  kGroups,
+};
+inline constexpr std::size_t kFamilyCount = 8;
 
 [[nodiscard]] constexpr ExpertFamily FamilyOf(ExpertKind kind) {
   switch (kind) {
@@ -131,6 +154,12 @@ inline constexpr std::size_t kFamilyCount = 5;
       return ExpertFamily::kPooledHistogram;
     case ExpertKind::kClassHistogram:
       return ExpertFamily::kClassHistogram;
+    case ExpertKind::kClassCount:
+      return ExpertFamily::kClassCounts;
+    case ExpertKind::kClassMean:
+      return ExpertFamily::kClasses;
+    case ExpertKind::kGroupMean:
+      return ExpertFamily::kGroups;
     case ExpertKind::kPower:
     case ExpertKind::kUniformShare:
     case ExpertKind::kLabelShare:
@@ -139,22 +168,44 @@ inline constexpr std::size_t kFamilyCount = 5;
   return ExpertFamily::kParametric;
 }
 
-// "witness", "tilt", "pooled_histogram", "class_histogram", "parametric".
+// "witness", "tilt", "pooled_histogram", "class_histogram", "parametric", "class_counts",
+// "classes", "groups".
 [[nodiscard]] const char* FamilyName(ExpertFamily family) noexcept;
+
+// The share of a kind in the mixture, in parts of 30. Errors that a few predictions reveal need a
+// small share only; errors of single classes grow slowly and need a larger one. Chosen by
+// simulation such that no kind of error is detected much later than with the best shares for it.
+[[nodiscard]] constexpr int ShareOf(ExpertKind kind) {
+  switch (kind) {
+    case ExpertKind::kPooledHistogram:
+    case ExpertKind::kUniformShare:
+      return 1;
+    case ExpertKind::kWitness:
+    case ExpertKind::kClassHistogram:
+    case ExpertKind::kGroupMean:
+      return 2;
+    case ExpertKind::kPower:
+      return 3;
+    case ExpertKind::kTilt:
+    case ExpertKind::kClassMean:
+      return 4;
+    case ExpertKind::kLabelShare:
+      return 5;
+    case ExpertKind::kClassCount:
+      break;
+  }
+  return 6;
+}
 
 [[nodiscard]] consteval std::array<double, kExpertCount> MakePriors() {
   std::array<double, kExpertCount> priors{};
-  int kinds = 0;
   for (std::size_t j = 0; j < kExpertCount; ++j) {
-    if (j == 0 || kExperts[j].kind != kExperts[j - 1].kind) ++kinds;
-  }
-  for (std::size_t j = 0; j < kExpertCount; ++j) {
-    priors[j] = 1. / (kinds * static_cast<double>(CountOf(kExperts[j].kind)));
+    const ExpertKind kind = kExperts[j].kind;
+    priors[j] = ShareOf(kind) / (30 * static_cast<double>(CountOf(kind)));
   }
   return priors;
 }
-// Prior weights of the experts in the mixture, which sum to 1: equal for all kinds, and equal for
-// all experts of one kind.
+// Prior weights of the experts in the mixture, which sum to 1: equal for all experts of one kind.
 inline constexpr std::array<double, kExpertCount> kPriors = MakePriors();
 
 }  // namespace calibd

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "absl/status/statusor.h"
@@ -32,13 +33,17 @@ struct NullMoments {
   double mean_diagonal = 0;
   // Mean over i < j of E h_ij^2.
   double mean_square = 0;
+  // Mean over i < j < k of E h_ij h_jk h_ki, if it was estimated.
+  std::optional<double> mean_cube = {};
 
   // The moments of weight h_ij.
   [[nodiscard]] NullMoments Scaled(double weight) const;
   // Noise floors of SKCE_uq and SKCE_b. Mean and standard deviation are exact for SKCE_uq; for
-  // SKCE_b they omit the variance of its diagonal, of order n^-3/2. The quantiles are those of the
-  // Gamma distribution with the mean and variance of SKCE_b, which is a weighted sum of chi-squares
-  // in the limit (tests/statistical/noise_floor_test.cc compares them with simulations).
+  // SKCE_b they omit the variance of its diagonal, of order n^-3/2. SKCE_b is a weighted sum of
+  // chi-squares in the limit; the quantiles are those of a Gamma distribution with its mean and
+  // variance. With mean_cube, the quantile of SKCE_uq is that of a shifted Gamma distribution with
+  // its mean, variance and skewness, which omits the terms E h_ij^3, of order 1 / n
+  // (tests/statistical/noise_floor_test.cc compares the quantiles with simulations).
   [[nodiscard]] NoiseFloor Unbiased() const;
   [[nodiscard]] NoiseFloor Biased() const;
   // Noise floor of the block estimator; the quantile is normal. block_count >= 1, block_size >= 2.
