@@ -23,6 +23,9 @@ find_package(SQLite3 REQUIRED)
 pkg_check_modules(nghttp2 REQUIRED IMPORTED_TARGET libnghttp2)
 find_library(CALIBD_XXHASH xxhash REQUIRED NO_CACHE)
 
+# calibctl, which reads NPZ files.
+pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
+
 if(CALIBD_BUILD_TESTS)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)

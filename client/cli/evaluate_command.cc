@@ -75,25 +75,30 @@ absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
   return absl::OkStatus();
 }
 
-// Reads and checks the input and drops invalid rows if wanted. Returns the number of dropped rows.
-absl::StatusOr<std::size_t> Load(const EvaluateOptions& options, Input& input) {
+// What was changed in the files; their options say what was wanted.
+struct FileChanges {
+  std::size_t dropped_rows = 0;
+  std::optional<Renormalisation> renormalisation;
+};
+
+// Reads and checks the input and drops invalid rows if wanted.
+absl::StatusOr<FileChanges> Load(const EvaluateOptions& options, Input& input) {
   CALIBD_ASSIGN_OR_RETURN(auto read, ReadInput(options.input));
   input = std::move(read);
+  if (input.labels.empty()) return UsageFault("LABELS is missing: an evaluation needs labels");
+  TellNote(input);
   absl::Status status =
       options.input.logits ? ApplySoftmax(input, options.input.drop_invalid) : absl::OkStatus();
-  std::size_t dropped = 0;
+  FileChanges changes;
+  if (options.input.renormalise) changes.renormalisation = input.renormalisation;
   if (options.input.drop_invalid) {
-    dropped = DropInvalidRows(input, options.row_sum_tolerance);
+    changes.dropped_rows = DropInvalidRows(input, options.row_sum_tolerance);
   } else if (status.ok()) {
     status =
         ValidateBatch({input.values, input.labels, input.class_count}, options.row_sum_tolerance);
   }
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(NameLines(options.input, input, std::string(status.message())),
-                     " (--drop-invalid leaves out invalid rows)"));
-  }
-  return dropped;
+  if (!status.ok()) return DescribeFaults(input, status);
+  return changes;
 }
 
 // Builds the request for both the server and the offline evaluation.
@@ -118,21 +123,27 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
   return request;
 }
 
-// Prints the result and the decision, and returns the exit code.
+// Prints the result and the decision, and returns the exit code. changes: unset without files.
 absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& evaluation,
-                                const std::optional<std::size_t>& dropped,
+                                const std::optional<FileChanges>& changes,
                                 const PValueGate& fail_on) {
   std::optional<Decision> decision;
   if (fail_on.active()) decision = Decide(evaluation.lenses(0).result(), fail_on);
   if (context.json()) {
     Json json = EvaluationJson(evaluation);
-    if (dropped.has_value()) json["dropped_rows"] = *dropped;
+    if (changes.has_value()) json["dropped_rows"] = changes->dropped_rows;
+    if (changes.has_value() && changes->renormalisation.has_value()) {
+      json["provenance"].update(ToJson(*changes->renormalisation));
+    }
     if (decision.has_value()) json["decision"] = ToJson(*decision);
     PrintJson(json);
   } else {
     Print(DescribeEvaluation(evaluation, kSummaryLevel));
-    if (dropped.value_or(0) > 0) {
-      Print(absl::StrCat("\n", *dropped, " invalid rows were left out\n"));
+    if (changes.has_value() && changes->dropped_rows > 0) {
+      Print(absl::StrCat("\n", changes->dropped_rows, " invalid rows were left out\n"));
+    }
+    if (changes.has_value() && changes->renormalisation.has_value()) {
+      Print("\n" + Describe(*changes->renormalisation));
     }
     if (decision.has_value()) Print(absl::StrCat("\n", decision->sentence));
   }
@@ -156,7 +167,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
                                        const v1::EvaluateRequest& request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   Input input;
-  CALIBD_ASSIGN_OR_RETURN(const auto dropped, Load(options, input));
+  CALIBD_ASSIGN_OR_RETURN(const auto changes, Load(options, input));
   if (input.labels.size() < 2) {
     return absl::FailedPreconditionError(
         absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed"));
@@ -173,7 +184,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
         offline.on_progress = progress.on_progress;
         return EvaluateOffline({input.values, input.labels, input.class_count}, offline);
       }));
-  return Report(context, evaluation, dropped, options.fail_on);
+  return Report(context, evaluation, changes, options.fail_on);
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
@@ -198,6 +209,8 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   offline.threads = std::max(1U, std::thread::hardware_concurrency());
   command->footer(
       "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
+      "          calibctl evaluate scored.csv --label-column species\n"
+      "          calibctl evaluate positives.npy labels.npy --positive-class 1\n"
       "          calibctl evaluate --model resnet18\n"
       "The numbers equal those of a server that received the same rows in the same order with the "
       "same bandwidth.");

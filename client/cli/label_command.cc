@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "command.h"
 #include "prediction_file.h"
@@ -12,23 +14,21 @@ namespace {
 // Number of labels that are passed to the stream at a time; the stream divides them into batches.
 constexpr std::size_t kLabelsPerSend = 4096;
 
-struct LabelOptions {
+struct LabelCommandOptions {
   std::string model;
   LabelFileOptions file;
   std::string producer_id;
 };
 
-absl::Status SendAll(const LabelOptions& options, const LabelsById& file,
-                     std::span<const std::int32_t> labels, ReportedStream& stream) {
+absl::Status SendAll(const LabelsById& file, ReportedStream& stream) {
   const std::span<const std::string> ids(file.ids);
+  const std::span<const std::int32_t> labels(file.labels);
   ProgressBar bar("labelling", "labels", static_cast<double>(ids.size()));
   for (std::size_t first = 0; first < ids.size(); first += kLabelsPerSend) {
     const std::size_t count = std::min(kLabelsPerSend, ids.size() - first);
     absl::Status status =
         stream.stream().Label(ids.subspan(first, count), labels.subspan(first, count));
-    if (absl::IsInvalidArgument(status)) {
-      return absl::InvalidArgumentError(NameLines(options.file, std::string(status.message())));
-    }
+    if (absl::IsInvalidArgument(status)) return DescribeFaults(file, status);
     if (!status.ok()) return status;
     bar.Update(stream.settled());
     stream.TellRejected();
@@ -36,25 +36,28 @@ absl::Status SendAll(const LabelOptions& options, const LabelsById& file,
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExitCode> Run(const Context& context, const LabelOptions& options) {
-  if (const auto fault = FindUsageFault(options.file)) return UsageFault(*fault);
-  CALIBD_ASSIGN_OR_RETURN(const auto file, ReadLabelFile(options.file));
+absl::StatusOr<ExitCode> Run(const Context& context, const LabelCommandOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  const std::string name = ModelArgument(options.model);
+  CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(name));
+  const std::vector<std::string> class_names(model.class_names().begin(),
+                                             model.class_names().end());
+  // If one label is invalid, no label of the file is sent.
+  CALIBD_ASSIGN_OR_RETURN(
+      const auto file,
+      ReadLabelFile(options.file, class_names, static_cast<std::size_t>(model.class_count())));
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
-  CALIBD_ASSIGN_OR_RETURN(auto stream,
-                          ReportedStream::Open(context, *client, ModelArgument(options.model),
-                                               stream_options, StreamContent::kLabels));
-  // If one label is invalid, no label of the file is sent.
-  CALIBD_ASSIGN_OR_RETURN(const auto labels,
-                          ToClasses(options.file, file, stream.stream().class_count()));
-  return stream.Finish(context, SendAll(options, file, labels, stream));
+  if (options.file.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
+  CALIBD_ASSIGN_OR_RETURN(auto stream, ReportedStream::Open(context, *client, name, stream_options,
+                                                            StreamContent::kLabels));
+  return stream.Finish(context, SendAll(file, stream));
 }
 
 }  // namespace
 
 void AddLabelCommand(CLI::App& app, Context& context) {
-  const auto [command, options] = AddCommand<LabelOptions>(
+  const auto [command, options] = AddCommand<LabelCommandOptions>(
       app, context, "label", "Send the labels of predictions that were sent earlier with ids", Run);
   command->footer(
       "The model needs a label grace (calibctl model create --label-grace). A label that cannot "
@@ -63,15 +66,7 @@ void AddLabelCommand(CLI::App& app, Context& context) {
       "prediction already has another label. Running the command again changes nothing.\n"
       "Example: calibctl label clicks labels.csv --label-base 0");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
-  command
-      ->add_option("FILE", options->file.path,
-                   "CSV: the id of a prediction and its class number on each line")
-      ->required();
-  command
-      ->add_option("--label-base", options->file.label_base,
-                   "number of the first class in FILE, 0 or 1; required, never guessed")
-      ->check(CLI::IsMember({0, 1}));
-  command->add_flag("--header", options->file.header, "the first line holds names; skip it");
+  AddLabelFileOptions(*command, options->file);
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer; default: a random one");
 }

@@ -4,21 +4,25 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "Eigen/Core"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "calibd/convert/json.h"
 #include "calibd/core/status_macros.h"
+#include "text_row.h"
 
 static_assert(std::endian::native == std::endian::little,
-              "NumPy files are read as they lie in memory");
+              "NumPy files are read without a change of the byte order");
 
 namespace calibd::cli {
 namespace {
@@ -27,6 +31,8 @@ using convert::Json;
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kMaxHeaderBytes = 65536;
+// Class names in an array of texts are shorter.
+constexpr std::size_t kMaxTextLength = 10000;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 struct Header {
@@ -59,10 +65,6 @@ std::optional<Header> ParseHeader(std::string text) {
                 shape.get<std::vector<std::uint64_t>>()};
 }
 
-absl::Status Error(const std::string& source, std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(source, ": ", std::string(what)));
-}
-
 bool ReadBytes(std::istream& input, char* to, std::size_t count) {
   input.read(to, static_cast<std::streamsize>(count));
   return input.gcount() == static_cast<std::streamsize>(count);
@@ -72,28 +74,28 @@ absl::StatusOr<Header> ReadHeader(std::istream& input, const std::string& source
   std::array<char, 8> start{};
   if (!ReadBytes(input, start.data(), start.size()) ||
       std::string_view(start.data(), kMagic.size()) != kMagic) {
-    return Error(source, "is not a NumPy file");
+    return FileError(source, "is not a NumPy file");
   }
   const int major = static_cast<unsigned char>(start[6]);
   if (major != 1 && major != 2) {
-    return Error(source, absl::StrCat("NumPy format ", major, ", expected 1 or 2"));
+    return FileError(source, absl::StrCat("NumPy format ", major, ", expected 1 or 2"));
   }
   std::array<unsigned char, 4> length_bytes{};
   if (!ReadBytes(input, reinterpret_cast<char*>(length_bytes.data()), major == 1 ? 2 : 4)) {
-    return Error(source, "ends inside the header");
+    return FileError(source, "ends inside the header");
   }
   std::size_t length = 0;
   for (std::size_t i = 0; i < 4; ++i) length |= std::size_t{length_bytes[i]} << (8 * i);
   if (length > kMaxHeaderBytes) {
-    return Error(source,
-                 absl::StrCat("header of ", length, " bytes, expected at most ", kMaxHeaderBytes));
+    return FileError(
+        source, absl::StrCat("header of ", length, " bytes, expected at most ", kMaxHeaderBytes));
   }
   std::string text(length, '\0');
-  if (!ReadBytes(input, text.data(), length)) return Error(source, "ends inside the header");
+  if (!ReadBytes(input, text.data(), length)) return FileError(source, "ends inside the header");
   const std::optional<Header> header = ParseHeader(text);
   if (!header.has_value()) {
-    return Error(source, absl::StrCat("header \"", absl::CHexEscape(text.substr(0, 80)),
-                                      "\", expected descr, fortran_order and shape"));
+    return FileError(source, absl::StrCat("header \"", absl::CHexEscape(text.substr(0, 80)),
+                                          "\", expected descr, fortran_order and shape"));
   }
   return *header;
 }
@@ -104,102 +106,139 @@ std::string ShapeText(const std::vector<std::uint64_t>& shape) {
   return text + ")";
 }
 
-// Appends `count` elements of type Stored to `values` and checks that the input
-// ends there.
-template <typename Stored, typename Value>
+// Reads `count` elements of `element_bytes` each, and checks that the input ends there. take:
+// called with the bytes of each element.
+template <typename Take>
 absl::Status ReadElements(std::istream& input, const std::string& source, std::uint64_t count,
-                          std::vector<Value>& values) {
-  std::vector<char> chunk(kChunkBytes);
+                          std::size_t element_bytes, const Take& take) {
+  const std::size_t per_chunk = std::max<std::size_t>(1, kChunkBytes / element_bytes);
+  std::vector<char> chunk(per_chunk * element_bytes);
   for (std::uint64_t done = 0; done < count;) {
-    const std::uint64_t now = std::min<std::uint64_t>(count - done, kChunkBytes / sizeof(Stored));
-    if (!ReadBytes(input, chunk.data(), now * sizeof(Stored))) {
-      return Error(source, absl::StrCat("ends before element ", count, " that its header claims"));
+    const std::uint64_t now = std::min<std::uint64_t>(count - done, per_chunk);
+    if (!ReadBytes(input, chunk.data(), now * element_bytes)) {
+      return FileError(source,
+                       absl::StrCat("ends before element ", count, " that its header claims"));
     }
-    for (std::uint64_t i = 0; i < now; ++i) {
-      Stored stored;
-      std::memcpy(&stored, chunk.data() + i * sizeof(Stored), sizeof(Stored));
-      if constexpr (std::is_same_v<Stored, std::uint64_t>) {
-        if (stored > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-          return Error(source, absl::StrCat("element ", done + i, " = ", stored,
-                                            ", expected a class number"));
-        }
-      }
-      values.push_back(static_cast<Value>(stored));
-    }
+    for (std::uint64_t i = 0; i < now; ++i) take(chunk.data() + i * element_bytes);
     done += now;
   }
   if (input.peek() != std::char_traits<char>::eof()) {
-    return Error(source, absl::StrCat("has data after the ", count, " elements of its header"));
+    return FileError(source, absl::StrCat("has data after the ", count, " elements of its header"));
   }
   return absl::OkStatus();
 }
 
-// A type of elements as it is named in a header, and the function that reads such elements.
-template <typename Value>
-struct ElementType {
+template <typename Stored>
+absl::Status ReadNumbers(std::istream& input, const std::string& source, std::uint64_t count,
+                         std::vector<double>& values) {
+  return ReadElements(input, source, count, sizeof(Stored), [&](const char* bytes) {
+    Stored stored;
+    std::memcpy(&stored, bytes, sizeof(Stored));
+    if constexpr (std::is_same_v<Stored, Eigen::half>) {
+      values.push_back(static_cast<double>(static_cast<float>(stored)));
+    } else {
+      values.push_back(static_cast<double>(stored));
+    }
+  });
+}
+
+// A type of numbers as it is named in a header, and the function that reads them.
+struct NumberType {
   std::string_view descr;
   absl::Status (*read)(std::istream& input, const std::string& source, std::uint64_t count,
-                       std::vector<Value>& values);
+                       std::vector<double>& values);
 };
+constexpr std::string_view kTruthValues = "|b1";
+constexpr NumberType kNumberTypes[] = {
+    {"<f8", ReadNumbers<double>},        {"<f4", ReadNumbers<float>},
+    {"<f2", ReadNumbers<Eigen::half>},   {"<i8", ReadNumbers<std::int64_t>},
+    {"<i4", ReadNumbers<std::int32_t>},  {"<i2", ReadNumbers<std::int16_t>},
+    {"|i1", ReadNumbers<std::int8_t>},   {"<u8", ReadNumbers<std::uint64_t>},
+    {"<u4", ReadNumbers<std::uint32_t>}, {"<u2", ReadNumbers<std::uint16_t>},
+    {"|u1", ReadNumbers<std::uint8_t>},  {kTruthValues, ReadNumbers<std::uint8_t>}};
 
-constexpr ElementType<double> kReals[] = {{"<f8", ReadElements<double>},
-                                          {"<f4", ReadElements<float>}};
-constexpr ElementType<std::int64_t> kIntegers[] = {
-    {"<i8", ReadElements<std::int64_t>},  {"<i4", ReadElements<std::int32_t>},
-    {"<i2", ReadElements<std::int16_t>},  {"|i1", ReadElements<std::int8_t>},
-    {"<u8", ReadElements<std::uint64_t>}, {"<u4", ReadElements<std::uint32_t>},
-    {"<u2", ReadElements<std::uint16_t>}, {"|u1", ReadElements<std::uint8_t>}};
-
-// Reads `count` elements of one of the types. expected: describes the types, for errors.
-template <typename Value>
-absl::StatusOr<std::vector<Value>> ReadValues(std::istream& input, const std::string& source,
-                                              const Header& header, std::uint64_t count,
-                                              std::span<const ElementType<Value>> types,
-                                              const char* expected) {
-  const auto type = std::find_if(types.begin(), types.end(),
-                                 [&](const auto& one) { return one.descr == header.descr; });
-  if (type == types.end()) {
-    return Error(source, absl::StrCat("type \"", absl::CHexEscape(header.descr.substr(0, 32)),
-                                      "\", expected ", expected));
+// Returns the number of characters of the texts of type "<U12"; unset for another type.
+std::optional<std::size_t> TextLength(std::string_view descr) {
+  std::size_t length = 0;
+  if (!descr.starts_with("<U") || !absl::SimpleAtoi(std::string(descr.substr(2)), &length) ||
+      length == 0 || length > kMaxTextLength) {
+    return std::nullopt;
   }
-  std::vector<Value> values;
-  CALIBD_RETURN_IF_ERROR(type->read(input, source, count, values));
-  return values;
+  return length;
+}
+
+// Converts UTF-32 that ends at the first 0 to UTF-8. What is no character becomes U+FFFD.
+std::string ToUtf8(const char* bytes, std::size_t length) {
+  std::string text;
+  for (std::size_t i = 0; i < length; ++i) {
+    char32_t c = 0;
+    std::memcpy(&c, bytes + 4 * i, 4);
+    if (c == 0) break;
+    if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) c = 0xFFFD;
+    if (c < 0x80) {
+      text += static_cast<char>(c);
+      continue;
+    }
+    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    text += static_cast<char>((0xF0U << (3 - more)) | (c >> (6 * more)));
+    for (int k = more - 1; k >= 0; --k) text += static_cast<char>(0x80U | ((c >> (6 * k)) & 0x3FU));
+  }
+  return text;
+}
+
+// Replaces values in Fortran order by the same values in C order.
+void Transpose(NpyArray& array) {
+  std::vector<double> values(array.values.size());
+  for (std::size_t column = 0; column < array.column_count; ++column) {
+    for (std::size_t row = 0; row < array.row_count; ++row) {
+      values[row * array.column_count + column] = array.values[column * array.row_count + row];
+    }
+  }
+  array.values = std::move(values);
+}
+
+absl::Status TypeError(const std::string& source, const std::string& descr) {
+  std::string hint = "expected numbers; convert with numpy.save(path, a.astype(\"<f8\"))";
+  if (descr.starts_with("|O")) {
+    hint =
+        "which are pickled Python objects; convert numbers with numpy.save(path, "
+        "a.astype(\"<f8\")) and class names with numpy.save(path, a.astype(str))";
+  }
+  return FileError(source, absl::StrCat("elements of type \"",
+                                        absl::CHexEscape(descr.substr(0, 32)), "\", ", hint));
 }
 
 }  // namespace
 
-bool LooksLikeNpy(std::istream& input) {
-  // The first character suffices, and can be inspected in a pipe too: no CSV begins with it.
-  return input.peek() == static_cast<unsigned char>(kMagic[0]);
-}
-
-absl::StatusOr<Table> ReadNpy(std::istream& input, const std::string& source) {
+absl::StatusOr<NpyArray> ReadNpy(std::istream& input, const std::string& source) {
   CALIBD_ASSIGN_OR_RETURN(const auto header, ReadHeader(input, source));
-  if (header.fortran_order) return Error(source, "Fortran order, expected C order");
-  if (header.shape.size() != 2 || header.shape[0] == 0 || header.shape[1] == 0 ||
-      header.shape[0] > std::numeric_limits<std::int64_t>::max() / 8 / header.shape[1]) {
-    return Error(source, absl::StrCat("shape ", ShapeText(header.shape),
-                                      ", expected (predictions, classes)"));
+  NpyArray array;
+  const std::vector<std::uint64_t>& shape = header.shape;
+  if (shape.size() == 1 || shape.size() == 2) {
+    array.row_count = shape[0];
+    array.column_count = shape.size() == 2 ? shape[1] : 1;
   }
-  CALIBD_ASSIGN_OR_RETURN(
-      auto values, ReadValues<double>(input, source, header, header.shape[0] * header.shape[1],
-                                      kReals, "\"<f4\" or \"<f8\""));
-  return Table{.values = std::move(values),
-               .row_count = header.shape[0],
-               .column_count = header.shape[1],
-               .labels = {}};
-}
-
-absl::StatusOr<std::vector<std::int64_t>> ReadNpyLabels(std::istream& input,
-                                                        const std::string& source) {
-  CALIBD_ASSIGN_OR_RETURN(const auto header, ReadHeader(input, source));
-  if (header.shape.size() != 1 || header.shape[0] == 0 ||
-      header.shape[0] > std::numeric_limits<std::int64_t>::max() / 8) {
-    return Error(source, absl::StrCat("shape ", ShapeText(header.shape), ", expected (labels, )"));
+  if (array.row_count == 0 || array.column_count == 0 ||
+      array.row_count > std::numeric_limits<std::int64_t>::max() / 8 / array.column_count) {
+    return FileError(source,
+                     absl::StrCat("shape ", ShapeText(shape),
+                                  ", expected (rows, ) or (rows, classes), at least one each"));
   }
-  return ReadValues<std::int64_t>(input, source, header, header.shape[0], kIntegers,
-                                  "little-endian integers");
+  const std::uint64_t count = array.row_count * array.column_count;
+  if (const auto length = TextLength(header.descr); length.has_value() && array.column_count == 1) {
+    CALIBD_RETURN_IF_ERROR(ReadElements(input, source, count, 4 * *length, [&](const char* bytes) {
+      array.texts.push_back(ToUtf8(bytes, *length));
+    }));
+    return array;
+  }
+  const auto* const type =
+      std::find_if(std::begin(kNumberTypes), std::end(kNumberTypes),
+                   [&](const NumberType& one) { return one.descr == header.descr; });
+  if (type == std::end(kNumberTypes)) return TypeError(source, header.descr);
+  array.truth_values = type->descr == kTruthValues;
+  CALIBD_RETURN_IF_ERROR(type->read(input, source, count, array.values));
+  if (header.fortran_order) Transpose(array);
+  return array;
 }
 
 }  // namespace calibd::cli

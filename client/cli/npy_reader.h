@@ -7,23 +7,27 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "csv_reader.h"
 
 namespace calibd::cli {
 
-// True if the input begins like a NumPy file. Does not move the position of a seekable input.
-[[nodiscard]] bool LooksLikeNpy(std::istream& input);
+// An array of one or two dimensions.
+struct NpyArray {
+  // row_count x column_count, row-major. Empty for an array of texts.
+  std::vector<double> values;
+  // row_count texts in UTF-8, for an array of texts in one column.
+  std::vector<std::string> texts;
+  // column_count is 1 for one dimension.
+  std::size_t row_count = 0;
+  std::size_t column_count = 0;
+  // The values are truth values, 0 or 1.
+  bool truth_values = false;
+};
 
-// Reads NumPy array files of format 1.0 and 2.0, little-endian, in C order. The header is not
-// trusted: memory grows with the data that arrives. Errors: InvalidArgument saying what was found
-// and what can be read.
-
-// A matrix of float32 or float64.
-[[nodiscard]] absl::StatusOr<Table> ReadNpy(std::istream& input, const std::string& source);
-
-// A vector of 8, 16, 32 or 64 bit integers, signed or not.
-[[nodiscard]] absl::StatusOr<std::vector<std::int64_t>> ReadNpyLabels(std::istream& input,
-                                                                      const std::string& source);
+// Reads NumPy array files of format 1.0 and 2.0, little-endian, in C or Fortran order: float16,
+// float32, float64, integers, truth values, and texts (<U) in one column. At least one row and
+// column. The header is not trusted: memory grows with the data that arrives. Errors:
+// InvalidArgument saying what was found, what can be read and how to convert it.
+[[nodiscard]] absl::StatusOr<NpyArray> ReadNpy(std::istream& input, const std::string& source);
 
 }  // namespace calibd::cli
 

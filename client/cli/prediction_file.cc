@@ -1,41 +1,265 @@
 #include "prediction_file.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <limits>
 #include <regex>
 #include <system_error>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "csv_reader.h"
+#include "command.h"
+#include "file_format.h"
+#include "label_parser.h"
 #include "npy_reader.h"
+#include "npz_reader.h"
+#include "text_predictions.h"
+#include "text_row.h"
 
 namespace calibd::cli {
 namespace {
 
-absl::StatusOr<std::ifstream> Open(const std::string& path) {
-  std::ifstream input(path, std::ios::binary);
+// An input file and what it is called in errors.
+struct OpenFile {
+  std::ifstream stream;
+  // What the system opens, and what errors call it.
+  std::string path;
+  std::string name;
+  FileFormat format = FileFormat::kCsv;
+};
+
+absl::StatusOr<OpenFile> Open(const std::string& path) {
+  OpenFile file;
+  file.path = path == "-" ? "/dev/stdin" : path;
+  file.name = path == "-" ? "standard input" : path;
+  file.stream.open(file.path, std::ios::binary);
   const int open_error = errno;
-  if (!input) return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", path));
+  if (!file.stream) return absl::ErrnoToStatus(open_error, absl::StrCat("cannot read ", file.name));
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return absl::ErrnoToStatus(EISDIR, absl::StrCat("cannot read ", path));
+  if (std::filesystem::is_directory(file.path, ignored)) {
+    return absl::ErrnoToStatus(EISDIR, absl::StrCat("cannot read ", file.name));
   }
-  return input;
+  CALIBD_ASSIGN_OR_RETURN(file.format, DetectFormat(file.stream, file.name));
+  return file;
 }
 
-// Returns the place of row i, counted from 0, in a file.
-std::string Place(const std::string& path, std::size_t i, bool is_npy, bool header) {
-  return is_npy ? absl::StrCat(path, " row ", i, " (counted from 0)")
-                : absl::StrCat(path, " line ", i + (header ? 2 : 1));
+// Returns the only array of the file, or the one that is stated or has one of the names; unset if
+// there is none with such a name.
+std::optional<std::string> FindArray(const NpzFile& file, const std::string& stated,
+                                     const std::vector<std::string>& names, bool only) {
+  const std::vector<std::string>& existing = file.names();
+  const auto exists = [&](const std::string& name) {
+    return std::find(existing.begin(), existing.end(), name) != existing.end();
+  };
+  if (!stated.empty()) return exists(stated) ? std::optional(stated) : std::nullopt;
+  if (const auto found = std::find_if(names.begin(), names.end(), exists); found != names.end()) {
+    return *found;
+  }
+  return only && existing.size() == 1 ? std::optional(existing[0]) : std::nullopt;
 }
 
-// Replaces each "rows[i].field[k]" and "labels[i]" by place(field, i) and the column.
-template <typename PlaceOf>
-std::string ReplaceRows(const std::string& faults, const PlaceOf& place) {
+absl::StatusOr<NpyArray> ReadNamedArray(const OpenFile& open, const NpzFile& file,
+                                        const char* option, const std::string& stated,
+                                        const std::vector<std::string>& names) {
+  const std::optional<std::string> name = FindArray(file, stated, names, true);
+  if (name.has_value()) return file.Read(*name);
+  return absl::InvalidArgumentError(absl::StrCat(
+      open.name, " has the arrays ", ListNames(file.names()), ", but none named ",
+      ListNames(stated.empty() ? names : std::vector{stated}), "; state one with ", option));
+}
+
+// Converts an array of labels to classes. With drop_invalid, what is not a class becomes -1.
+absl::Status ParseLabels(const NpyArray& array, const LabelParser& parser, bool drop_invalid,
+                         Input& input) {
+  const RowPlaces& places = input.label_places;
+  if (array.column_count != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(places.path, ": shape (", array.row_count, ", ", array.column_count,
+                     "), expected one label in each row, (n, ) or (n, 1)"));
+  }
+  for (std::size_t i = 0; i < array.row_count; ++i) {
+    std::string text;
+    if (array.values.empty()) {
+      text = array.texts[i];
+    } else if (array.truth_values) {
+      text = array.values[i] != 0 ? "True" : "False";
+    } else {
+      std::array<char, 32> digits{};
+      text.assign(digits.data(),
+                  std::to_chars(digits.data(), digits.data() + digits.size(), array.values[i]).ptr);
+    }
+    const auto label = parser.Parse(text);
+    if (!label.ok() && !drop_invalid) {
+      return absl::InvalidArgumentError(absl::StrCat(places.Of(i), ": ",
+                                                     std::string(label.status().message()),
+                                                     "; --drop-invalid leaves out invalid rows"));
+    }
+    input.labels.push_back(label.value_or(-1));
+  }
+  return absl::OkStatus();
+}
+
+// Returns 0 or 1 for a stated positive class. If it is stated as a number, labels are numbers too,
+// and the label base is set.
+absl::StatusOr<std::optional<std::int32_t>> ResolvePositiveClass(InputOptions& options) {
+  if (options.positive_class.empty()) return std::optional<std::int32_t>();
+  const std::vector<std::string>& names = options.class_names;
+  if (!names.empty() && names.size() != 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--positive-class is for 2 classes, but there are ", names.size(), ": ", ListNames(names)));
+  }
+  const auto found = std::find(names.begin(), names.end(), options.positive_class);
+  if (found != names.end()) return static_cast<std::int32_t>(found - names.begin());
+  const int base = options.label_base.value_or(0);
+  for (std::int32_t k = 0; k < 2; ++k) {
+    if (options.positive_class != absl::StrCat(base + k)) continue;
+    options.label_base = base;
+    return k;
+  }
+  return UsageFault(absl::StrCat("--positive-class is ", Quote(options.positive_class),
+                                 ", expected ", names.empty() ? "" : ListNames(names) + ", or ",
+                                 base, " or ", base + 1,
+                                 names.empty() ? "; a class name needs --class-names A,B" : ""));
+}
+
+// Replaces the probability p of the positive class by a row of two: 1 - p and p, or the logits 0
+// and p. An invalid p becomes both, so that the error shows it.
+void ExpandPositiveClass(bool logits, std::int32_t positive_class, Input& input) {
+  std::vector<double> rows;
+  rows.reserve(2 * input.values.size());
+  for (const double p : input.values) {
+    const double other = logits ? (std::isfinite(p) ? 0 : p) : (p >= 0 && p <= 1 ? 1 - p : p);
+    rows.push_back(positive_class == 0 ? p : other);
+    rows.push_back(positive_class == 0 ? other : p);
+  }
+  input.values = std::move(rows);
+  const std::size_t column = input.class_columns.empty() ? 0 : input.class_columns[0];
+  input.class_columns = {column, column};
+}
+
+void Renormalise(Input& input) {
+  const std::size_t m = input.class_count;
+  const double rounding = static_cast<double>(m) * std::numeric_limits<double>::epsilon();
+  for (auto row = input.values.begin(); row != input.values.end();
+       row += static_cast<std::ptrdiff_t>(m)) {
+    const auto end = row + static_cast<std::ptrdiff_t>(m);
+    double sum = 0;
+    for (auto value = row; value != end; ++value) sum += *value;
+    const bool valid = std::all_of(row, end, [](double value) { return value >= 0; });
+    // Written so that NaN and infinity are left to the check of the values.
+    if (!valid || !(sum > 0 && sum <= std::numeric_limits<double>::max())) continue;
+    const double correction = std::abs(sum - 1);
+    if (correction <= rounding) continue;
+    for (auto value = row; value != end; ++value) *value /= sum;
+    ++input.renormalisation.rows;
+    input.renormalisation.largest_correction =
+        std::max(input.renormalisation.largest_correction, correction);
+  }
+}
+
+// Reads the values of an array, and the labels of an NPZ file that has them.
+absl::StatusOr<std::optional<NpyArray>> ReadArrays(OpenFile& open, const InputOptions& options,
+                                                   bool positive_class, Input& input) {
+  const ColumnOptions& columns = options.columns;
+  if (!columns.id.empty() || !columns.time.empty() || !columns.group.empty() ||
+      !columns.dropped.empty() || options.labels_last_column || columns.header.has_value()) {
+    return UsageFault(absl::StrCat(open.name,
+                                   " is a NumPy file: --id-column, --time-column, "
+                                   "--group-column, --drop-column, --header and "
+                                   "--labels-last-column are for CSV and JSON Lines"));
+  }
+  NpyArray array;
+  std::optional<NpyArray> labels;
+  if (open.format == FileFormat::kNpy) {
+    CALIBD_ASSIGN_OR_RETURN(array, ReadNpy(open.stream, open.name));
+  } else {
+    CALIBD_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(open.path));
+    CALIBD_ASSIGN_OR_RETURN(array, ReadNamedArray(open, file, "--predictions-key",
+                                                  columns.predictions, kPredictionNames));
+    if (options.labels.empty()) {
+      if (FindArray(file, columns.label, kLabelNames, false).has_value() ||
+          !columns.label.empty()) {
+        CALIBD_ASSIGN_OR_RETURN(
+            labels, ReadNamedArray(open, file, "--label-column", columns.label, kLabelNames));
+      }
+    }
+  }
+  if (array.values.empty() || array.truth_values) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(open.name, " holds ", array.truth_values ? "truth values" : "texts",
+                     ", expected probabilities; PREDICTIONS comes before LABELS"));
+  }
+  if (positive_class ? array.column_count != 1 : array.column_count < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        open.name, " has ", array.column_count, " columns of probabilities, expected ",
+        positive_class ? "one with --positive-class"
+                       : "one for each of 2 classes or more; if the values are the probability of "
+                         "one of two classes, name this class with --positive-class"));
+  }
+  input.class_count = array.column_count;
+  input.values = std::move(array.values);
+  input.class_names = options.class_names;
+  return labels;
+}
+
+absl::StatusOr<LabelParser> MakeParser(const InputOptions& options, const Input& input,
+                                       std::optional<std::int32_t> positive_class) {
+  return LabelParser::Create({.base = options.label_base,
+                              .class_names = input.class_names,
+                              .class_count = input.class_count,
+                              .positive_class = positive_class});
+}
+
+absl::Status ReadLabels(const InputOptions& options, std::size_t row_count,
+                        std::optional<std::int32_t> positive_class, Input& input) {
+  CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, MakeParser(options, input, positive_class));
+  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.labels));
+  input.label_places.path = open.name;
+  if (open.format == FileFormat::kNpy) {
+    CALIBD_ASSIGN_OR_RETURN(const NpyArray array, ReadNpy(open.stream, open.name));
+    return ParseLabels(array, parser, options.drop_invalid, input);
+  }
+  if (open.format == FileFormat::kNpz) {
+    CALIBD_ASSIGN_OR_RETURN(const NpzFile file, NpzFile::Open(open.path));
+    CALIBD_ASSIGN_OR_RETURN(
+        const NpyArray array,
+        ReadNamedArray(open, file, "--label-column", options.columns.label, kLabelNames));
+    return ParseLabels(array, parser, options.drop_invalid, input);
+  }
+  return ReadTextLabels(open.stream, open.format, options, parser, row_count, input);
+}
+
+// Checks that there is one of the rows for each prediction. noun: names the rows.
+absl::Status CheckCount(const RowPlaces& places, const char* noun, std::size_t count,
+                        std::size_t expected) {
+  if (count == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      places.path, " holds ", count, " ", noun, ", expected ", expected,
+      ", one for each prediction",
+      count == expected + 1 ? "; if the first line of each file holds names, say --header" : ""));
+}
+
+// Reads a file with one text for each prediction, if there is one.
+absl::Status ReadTextFile(const std::string& path, const char* noun, const ColumnOptions& columns,
+                          std::size_t row_count, std::vector<std::string>& texts,
+                          RowPlaces& places) {
+  if (path.empty()) return absl::OkStatus();
+  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(path));
+  places.path = open.name;
+  CALIBD_ASSIGN_OR_RETURN(texts, ReadTexts(open.stream, columns, places));
+  return CheckCount(places, noun, texts.size(), row_count);
+}
+
+// Replaces each "rows[i].field[k]" and "labels[i]" by place(field, i) and column(k).
+template <typename PlaceOf, typename ColumnOf>
+std::string ReplaceRows(const std::string& faults, const PlaceOf& place, const ColumnOf& column) {
   static const std::regex kRow(R"((rows|labels)\[(\d+)\](?:\.(\w+))?(?:\[(\d+)\])?)");
   std::string text;
   auto rest = faults.begin();
@@ -44,181 +268,120 @@ std::string ReplaceRows(const std::string& faults, const PlaceOf& place) {
     text.append(rest, match[0].first);
     rest = match[0].second;
     text += place(match[3].matched ? match[3].str() : match[1].str(), std::stoull(match[2].str()));
-    if (match[4].matched) absl::StrAppend(&text, ", column ", std::stoull(match[4].str()) + 1);
+    if (match[4].matched) absl::StrAppend(&text, ", column ", column(std::stoull(match[4].str())));
   }
   return text.append(rest, faults.end());
 }
 
-absl::StatusOr<Table> ReadTable(const InputOptions& options, bool& is_npy) {
-  CALIBD_ASSIGN_OR_RETURN(auto file, Open(options.predictions));
-  is_npy = LooksLikeNpy(file);
-  if (!is_npy) {
-    return ReadCsv(file, options.predictions,
-                   {.header = options.header, .last_column_is_label = options.labels_last_column});
-  }
-  if (options.labels_last_column || options.header) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.predictions, " is a NumPy file: --labels-last-column and --header are for CSV"));
-  }
-  return ReadNpy(file, options.predictions);
-}
-
-absl::StatusOr<std::vector<std::int64_t>> ReadLabels(const InputOptions& options, bool& is_npy) {
-  CALIBD_ASSIGN_OR_RETURN(auto file, Open(options.labels));
-  is_npy = LooksLikeNpy(file);
-  return is_npy ? ReadNpyLabels(file, options.labels)
-                : ReadCsvLabels(file, options.labels, options.header);
-}
-
-// Reads a file with one text for each of row_count predictions. noun: names the texts in errors.
-absl::StatusOr<std::vector<std::string>> ReadTexts(const std::string& path, const char* noun,
-                                                   std::size_t row_count, bool header) {
-  CALIBD_ASSIGN_OR_RETURN(auto file, Open(path));
-  auto texts = ReadCsvIds(file, path, header);
-  if (texts.ok() && texts->size() != row_count) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " holds ", texts->size(), " ", noun,
-                                                   ", expected ", row_count,
-                                                   ", one for each prediction"));
-  }
-  return texts;
-}
-
-constexpr char kLabelBaseMissing[] =
-    "--label-base is missing: use --label-base 0 if the first class is numbered 0 in the labels, "
-    "or --label-base 1 if it is numbered 1. A wrong guess would shift every label by one class, "
-    "so calibctl does not guess";
-
-std::string ExpectedLabels(std::int64_t base, std::size_t class_count) {
-  return absl::StrCat(", expected ", base, "..", base + static_cast<std::int64_t>(class_count) - 1,
-                      " with --label-base ", base);
-}
-
-bool IsClass(std::int64_t label, std::int64_t base, std::size_t class_count) {
-  return label >= base && label - base < static_cast<std::int64_t>(class_count);
-}
-
 }  // namespace
 
-void AddInputOptions(CLI::App& command, InputOptions& input) {
-  command.add_option("PREDICTIONS", input.predictions,
-                     "CSV (one prediction per line, one column per class) or NumPy file (.npy, n x "
-                     "m of float32 or float64)");
-  command.add_option("LABELS", input.labels,
-                     "CSV (one class number per line) or NumPy file (n integers)");
-  command
-      .add_option("--label-base", input.label_base,
-                  "number of the first class in LABELS, 0 or 1; required, never guessed")
-      ->check(CLI::IsMember({0, 1}));
-  command.add_flag(
-      "--labels-last-column", input.labels_last_column,
-      "the last column of PREDICTIONS (CSV) holds the labels; LABELS is then left out");
-  command.add_flag("--header", input.header, "the first line of a CSV file holds names; skip it");
-  command.add_flag("--logits", input.logits,
-                   "the values are logits; the softmax turns them into probabilities");
-  command.add_flag("--drop-invalid", input.drop_invalid,
-                   "leave out invalid rows and count them; by default an invalid row is an error");
+std::string RowPlaces::Of(std::size_t row) const {
+  return row < lines.size() ? absl::StrCat(path, " line ", lines[row])
+                            : absl::StrCat(path, " row ", row, " (counted from 0)");
 }
 
-std::optional<std::string> FindUsageFault(const InputOptions& input) {
-  if (input.predictions.empty()) return "PREDICTIONS is missing: give a CSV or NumPy file";
-  const bool labelled = input.labels_last_column || !input.labels.empty();
-  if (!input.ids.empty() && !labelled) return std::nullopt;
-  if (!input.label_base.has_value()) return kLabelBaseMissing;
-  if (input.labels_last_column != input.labels.empty()) {
-    return input.labels_last_column ? "give LABELS or --labels-last-column, not both"
-                                    : "LABELS is missing: give a file, or --labels-last-column if "
-                                      "the labels are the last column of PREDICTIONS";
-  }
-  return std::nullopt;
+convert::Json ToJson(const Renormalisation& renormalisation) {
+  return {{"renormalised_rows", renormalisation.rows},
+          {"largest_row_sum_correction", renormalisation.largest_correction}};
 }
 
-absl::StatusOr<Input> ReadInput(const InputOptions& options) {
+std::string Describe(const Renormalisation& renormalisation) {
+  return absl::StrCat(renormalisation.rows,
+                      " rows were divided by their sums, which differed from ", "1 by at most ",
+                      renormalisation.largest_correction, "\n");
+}
+
+void TellNote(const Input& input) {
+  if (!input.note.empty()) std::cerr << "calibctl: " << input.note << '\n';
+}
+
+absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
+  InputOptions options = stated;
+  CALIBD_ASSIGN_OR_RETURN(const auto positive_class, ResolvePositiveClass(options));
+  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.predictions));
   Input input;
-  CALIBD_ASSIGN_OR_RETURN(auto table, ReadTable(options, input.predictions_are_npy));
-  const bool labelled = options.labels_last_column || !options.labels.empty();
-  if (!options.labels.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(auto labels, ReadLabels(options, input.labels_are_npy));
-    table.labels = std::move(labels);
-  }
-  if (labelled && table.labels.size() != table.row_count) {
-    return absl::InvalidArgumentError(absl::StrCat(options.labels, " holds ", table.labels.size(),
-                                                   " labels, expected ", table.row_count,
-                                                   ", one for each prediction"));
-  }
-  if (table.column_count < 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.predictions, " has ", table.column_count,
-                     " columns of probabilities, expected one for each of 2 classes or more"));
-  }
-  input.class_count = table.column_count;
-  input.values = std::move(table.values);
-  if (!options.ids.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(auto ids,
-                            ReadTexts(options.ids, "ids", table.row_count, options.header));
-    input.ids = std::move(ids);
-  }
-  if (!options.groups.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(
-        auto groups, ReadTexts(options.groups, "group values", table.row_count, options.header));
-    input.groups = std::move(groups);
-  }
-  input.labels.reserve(table.labels.size());
-  const std::int64_t base = options.label_base.value_or(0);
-  for (std::size_t i = 0; i < table.labels.size(); ++i) {
-    const std::int64_t label = table.labels[i];
-    const bool valid = IsClass(label, base, table.column_count);
-    if (!valid && !options.drop_invalid) {
-      const std::string& path = options.labels_last_column ? options.predictions : options.labels;
-      return absl::InvalidArgumentError(
-          absl::StrCat(Place(path, i, input.labels_are_npy, options.header), ": label ", label,
-                       ExpectedLabels(base, table.column_count)));
+  input.prediction_places.path = open.name;
+  if (open.format == FileFormat::kNpy || open.format == FileFormat::kNpz) {
+    CALIBD_ASSIGN_OR_RETURN(const auto labels,
+                            ReadArrays(open, options, positive_class.has_value(), input));
+    if (positive_class.has_value()) input.class_count = 2;
+    if (labels.has_value()) {
+      input.label_places.path = open.name;
+      CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, MakeParser(options, input, positive_class));
+      CALIBD_RETURN_IF_ERROR(ParseLabels(*labels, parser, options.drop_invalid, input));
     }
-    input.labels.push_back(valid ? static_cast<std::int32_t>(label - base) : -1);
+  } else {
+    CALIBD_RETURN_IF_ERROR(
+        ReadTextPredictions(open.stream, open.format, options, positive_class, input));
+    input.class_count = positive_class.has_value() ? 2 : input.class_columns.size();
   }
+  if (!input.class_names.empty() && input.class_names.size() != input.class_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(open.name, " has ", input.class_count,
+                     " columns of probabilities, expected one for each of ",
+                     input.class_names.size(), " classes: ", ListNames(input.class_names)));
+  }
+  if (positive_class.has_value()) ExpandPositiveClass(options.logits, *positive_class, input);
+  const std::size_t row_count = input.values.size() / input.class_count;
+  if (!options.labels.empty()) {
+    CALIBD_RETURN_IF_ERROR(ReadLabels(options, row_count, positive_class, input));
+  }
+  CALIBD_RETURN_IF_ERROR(
+      ReadTextFile(options.ids, "ids", options.columns, row_count, input.ids, input.id_places));
+  CALIBD_RETURN_IF_ERROR(ReadTextFile(options.groups, "group values", options.columns, row_count,
+                                      input.groups, input.group_places));
+  if (options.labels.empty() && input.labels.empty() && input.ids.empty()) {
+    return UsageFault(
+        absl::StrCat("LABELS is missing: give a file, or state with --label-column "
+                     "where the labels are in ",
+                     open.name));
+  }
+  if (!options.labels.empty() || !input.labels.empty()) {
+    CALIBD_RETURN_IF_ERROR(
+        CheckCount(input.label_places, "labels", input.labels.size(), row_count));
+  }
+  if (options.renormalise) Renormalise(input);
   return input;
 }
 
-std::string NameLines(const InputOptions& options, const Input& input, const std::string& faults) {
-  return ReplaceRows(faults, [&](const std::string& field, std::size_t i) {
-    if (field == "labels" && !options.labels.empty()) {
-      return Place(options.labels, i, input.labels_are_npy, options.header);
-    }
-    if (field == "prediction_ids") return Place(options.ids, i, false, options.header);
-    return Place(options.predictions, i, input.predictions_are_npy, options.header);
-  });
+absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
+  const auto place = [&](const std::string& field, std::size_t i) {
+    const RowPlaces& own = field == "labels" ? input.label_places : input.id_places;
+    const bool other = (field == "labels" || field == "prediction_ids") && !own.path.empty();
+    return (other ? own : input.prediction_places).Of(i);
+  };
+  const auto column = [&](std::size_t k) {
+    const std::size_t at = k < input.class_columns.size() ? input.class_columns[k] : k;
+    const bool named = k < input.class_names.size();
+    return absl::StrCat(at + 1, named ? absl::StrCat(" (", Quote(input.class_names[k]), ")") : "");
+  };
+  return absl::InvalidArgumentError(ReplaceRows(std::string(faults.message()), place, column) +
+                                    " (--drop-invalid leaves out invalid rows)");
 }
 
-std::string NameLines(const LabelFileOptions& options, const std::string& faults) {
-  return ReplaceRows(faults, [&](const std::string& /*field*/, std::size_t i) {
-    return Place(options.path, i, false, options.header);
-  });
-}
-
-std::optional<std::string> FindUsageFault(const LabelFileOptions& options) {
-  if (options.label_base.has_value()) return std::nullopt;
-  return kLabelBaseMissing;
-}
-
-absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options) {
-  CALIBD_ASSIGN_OR_RETURN(auto file, Open(options.path));
-  return ReadCsvLabelsById(file, options.path, options.header);
-}
-
-absl::StatusOr<std::vector<std::int32_t>> ToClasses(const LabelFileOptions& options,
-                                                    const LabelsById& file,
-                                                    std::size_t class_count) {
-  const std::int64_t base = *options.label_base;
-  std::vector<std::int32_t> classes;
-  classes.reserve(file.labels.size());
-  for (const std::int64_t label : file.labels) {
-    if (!IsClass(label, base, class_count)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Place(options.path, classes.size(), false, options.header), ": label ",
-                       label, ExpectedLabels(base, class_count)));
-    }
-    classes.push_back(static_cast<std::int32_t>(label - base));
+absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options,
+                                         std::span<const std::string> class_names,
+                                         std::size_t class_count) {
+  CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, LabelParser::Create({.base = options.label_base,
+                                                                         .class_names = class_names,
+                                                                         .class_count = class_count,
+                                                                         .positive_class = {}}));
+  CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.path));
+  if (open.format == FileFormat::kNpy || open.format == FileFormat::kNpz) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        open.name, " is a NumPy file, expected CSV or JSON Lines with ids and labels"));
   }
-  return classes;
+  LabelsById file;
+  file.places.path = open.name;
+  CALIBD_RETURN_IF_ERROR(ReadTextLabelsById(open.stream, open.format, options, parser, file));
+  return file;
+}
+
+absl::Status DescribeFaults(const LabelsById& file, const absl::Status& faults) {
+  return absl::InvalidArgumentError(ReplaceRows(
+      std::string(faults.message()),
+      [&](const std::string& /*field*/, std::size_t i) { return file.places.Of(i); },
+      [](std::size_t k) { return k + 1; }));
 }
 
 }  // namespace calibd::cli

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <iostream>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "command.h"
+#include "label_parser.h"
 #include "prediction_file.h"
 #include "progress_bar.h"
 #include "stream_report.h"
@@ -19,9 +21,17 @@ struct SendOptions {
   std::string model;
   InputOptions input;
   std::string producer_id;
-  std::vector<std::string> class_names;
   bool create = false;
 };
+
+// Passes the times of `count` rows, from row `first`, to the stream, for the rows that follow.
+absl::Status SetPredictionTimes(const Input& input, std::size_t /*first*/, std::size_t /*count*/,
+                                client::ObservationStream& /*stream*/) {
+  if (input.times.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "--time-column: this version sends no prediction times; leave the column out with "
+      "--drop-column");
+}
 
 absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
   const std::size_t m = input.class_count;
@@ -43,21 +53,19 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
           std::find_if(begin, end, [&](const std::string& group) { return group != *begin; }) -
           begin);
       if (absl::Status status = stream.stream().SetGroup(*begin); !status.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(options.input.groups, " line ",
-                                                       first + (options.input.header ? 2 : 1), ": ",
-                                                       std::string(status.message())));
+        const RowPlaces& places =
+            options.input.groups.empty() ? input.prediction_places : input.group_places;
+        return absl::InvalidArgumentError(
+            absl::StrCat(places.Of(first), ": ", std::string(status.message())));
       }
     }
+    CALIBD_RETURN_IF_ERROR(SetPredictionTimes(input, first, count, stream.stream()));
     const auto rows = values.subspan(first * m, count * m);
     const auto row_labels = labels.empty() ? labels : labels.subspan(first, count);
     absl::Status status = ids.empty() ? stream.stream().Send(kind, rows, row_labels)
                                       : stream.stream().SendWithIds(
                                             kind, rows, ids.subspan(first, count), row_labels);
-    if (absl::IsInvalidArgument(status)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(NameLines(options.input, input, std::string(status.message())),
-                       " (--drop-invalid leaves out invalid rows)"));
-    }
+    if (absl::IsInvalidArgument(status)) return DescribeFaults(input, status);
     if (!status.ok()) return status;
     bar.Update(stream.settled());
     stream.TellRejected();
@@ -67,29 +75,37 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
 
 absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
-  if (options.create && !options.input.ids.empty()) {
-    return UsageFault(
-        "--create makes a model without a label grace, which --ids needs: first run calibctl model "
-        "create NAME --label-grace 7d");
-  }
-  CALIBD_ASSIGN_OR_RETURN(const auto input, ReadInput(options.input));
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string name = ModelArgument(options.model);
-  if (options.create) {
-    v1::Model model;
+  const auto existing = client->GetModel(name);
+  if (!existing.ok() && !(options.create && absl::IsNotFound(existing.status()))) {
+    return existing.status();
+  }
+  InputOptions files = options.input;
+  if (existing.ok() && files.class_names.empty()) {
+    files.class_names.assign(existing->class_names().begin(), existing->class_names().end());
+  }
+  CALIBD_ASSIGN_OR_RETURN(const auto input, ReadInput(files));
+  if (options.create && !input.ids.empty()) {
+    return UsageFault(
+        "--create makes a model without a label grace, which ids need: first run calibctl model "
+        "create NAME --label-grace 7d");
+  }
+  v1::Model model = existing.ok() ? *existing : v1::Model();
+  if (!existing.ok()) {
     model.set_name(name);
     model.set_class_count(static_cast<std::int32_t>(input.class_count));
-    for (const std::string& class_name : options.class_names) model.add_class_names(class_name);
+    // Numbers are the columns of an array without names.
+    if (!AreNumbers(input.class_names)) {
+      model.mutable_class_names()->Add(input.class_names.begin(), input.class_names.end());
+    }
     CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
-  stream_options.class_names = options.class_names;
-  if (!input.ids.empty()) {
-    // A batch larger than max_pending is never accepted.
-    CALIBD_ASSIGN_OR_RETURN(const auto model, client->GetModel(name));
-    stream_options.max_rows_per_batch = model.max_pending();
-  }
+  stream_options.class_names = options.input.class_names;
+  // A batch larger than max_pending is never accepted.
+  if (!input.ids.empty()) stream_options.max_rows_per_batch = model.max_pending();
   if (options.input.drop_invalid) stream_options.invalid_rows = client::InvalidRows::kDrop;
   CALIBD_ASSIGN_OR_RETURN(
       auto stream,
@@ -100,7 +116,16 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
                                                    input.class_count, " classes, ", name, " has ",
                                                    stream.stream().class_count()));
   }
-  return stream.Finish(context, SendAll(options, input, stream));
+  TellNote(input);
+  if (model.class_names().empty() && options.input.class_names.empty() &&
+      !input.class_names.empty() && !AreNumbers(input.class_names)) {
+    std::cerr << "calibctl: " << name << " declares no class names; its classes are the columns "
+              << ListNames(input.class_names) << " in this order\n";
+  }
+  Json more = Json::object();
+  if (options.input.renormalise) more = ToJson(input.renormalisation);
+  if (options.input.renormalise && !context.json()) Print(Describe(input.renormalisation));
+  return stream.Finish(context, SendAll(options, input, stream), more);
 }
 
 }  // namespace
@@ -115,6 +140,8 @@ void AddSendCommand(CLI::App& app, Context& context) {
       "With --ids, LABELS may be left out and sent later with `calibctl label`; the model needs a "
       "label grace.\n"
       "Examples: calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
+      "          calibctl send pets scored.csv --label-column species\n"
+      "          calibctl send churn positives.npy labels.npy --positive-class 1\n"
       "          calibctl send clicks predictions.csv --ids ids.csv");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddInputOptions(*command, options->input);
@@ -124,12 +151,10 @@ void AddSendCommand(CLI::App& app, Context& context) {
                       "CSV: one value of the model's group tag per line, for each prediction");
   command->add_option("--producer-id", options->producer_id,
                       "name of this producer; default: a random one");
-  command
-      ->add_option("--class-names", options->class_names,
-                   "the classes in the order of the columns, a,b,c; checked against the model's")
-      ->delimiter(',');
-  command->add_flag("--create", options->create,
-                    "create the model with default settings if it does not exist");
+  command->add_flag(
+      "--create", options->create,
+      "create the model with default settings, and the class names of the columns, if it does "
+      "not exist");
 }
 
 }  // namespace calibd::cli

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "google/protobuf/util/time_util.h"
@@ -67,6 +68,30 @@ absl::StatusOr<google::protobuf::Timestamp> ParseTime(std::string_view text,
       absl::StrCat("'", std::string(text.substr(0, 40)),
                    "' is not a time, expected a date such as 2026-01-31, a time such as "
                    "2026-01-31T12:30:00Z, or how long ago, in s, m, h or d, such as 7d"));
+}
+
+absl::StatusOr<google::protobuf::Timestamp> ParseTimestamp(std::string_view text) {
+  google::protobuf::Timestamp time;
+  double seconds = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, seconds);
+  if (error == std::errc() && parsed == end) {
+    const double whole = std::floor(seconds);
+    if (whole >= static_cast<double>(TimeUtil::kTimestampMinSeconds) &&
+        whole <= static_cast<double>(TimeUtil::kTimestampMaxSeconds)) {
+      time.set_seconds(static_cast<std::int64_t>(whole));
+      time.set_nanos(static_cast<std::int32_t>((seconds - whole) * 1e9));
+      return time;
+    }
+  }
+  constexpr std::size_t kDateLength = 10;
+  std::string full(text);
+  if (full.size() > kDateLength && full[kDateLength] == ' ') full[kDateLength] = 'T';
+  if (TimeUtil::FromString(full, &time)) return time;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", absl::CHexEscape(std::string(text.substr(0, 40))),
+                   "' is not a time, expected RFC 3339 with a zone, such as 2026-01-31T12:30:00Z, "
+                   "or seconds (not milliseconds) since 1970"));
 }
 
 }  // namespace calibd::cli

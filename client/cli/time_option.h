@@ -22,6 +22,10 @@ namespace calibd::cli {
 [[nodiscard]] absl::StatusOr<google::protobuf::Timestamp> ParseTime(
     std::string_view text, const google::protobuf::Timestamp& now);
 
+// Parses the time of a prediction: RFC 3339 with a zone ("2026-01-31T12:30:00Z", also with a blank
+// instead of the T), or seconds since 1970. Errors: InvalidArgument saying what was expected.
+[[nodiscard]] absl::StatusOr<google::protobuf::Timestamp> ParseTimestamp(std::string_view text);
+
 }  // namespace calibd::cli
 
 #endif  // CALIBD_CLI_TIME_OPTION_H_

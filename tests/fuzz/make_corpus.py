@@ -6,11 +6,13 @@ make them, and blobs of tests/golden/store. Other files of the corpora stay as t
 inputs that once failed.
 """
 import importlib
+import io
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 from google.protobuf import text_format
 
@@ -47,18 +49,37 @@ def golden(name):
 
 
 def make_csv():
-    tables = {"plain": "0.25,0.5,0.25\n0.1,0.2,0.7\n", "blanks": " 0.5 ,\t0.5\r\n1e-3,.999\r\n",
-              "not_finite": "nan,inf\n-inf,1e400\n", "mark": "\xef\xbb\xbf0.5,0.5\n"}
-    for name, table in tables.items():
-        write("csv", name, b"\0" + table.encode("latin-1"))
-    write("csv", "header", "\1a,b,c\n0.25,0.5,0.25\n")
-    write("csv", "labelled", "\2" + "0.5,0.5,0\n0.1,0.9,1\n")
-    write("csv", "labelled_header", "\3" + "p,q,label\n0.5,0.5,0\n")
-    write("csv", "labels", "\4" + "0\n1\n-7\n9223372036854775807\n")
-    write("csv", "ids", "\6" + 'order-1\n"with, comma"\n"a ""quote"""\n')
-    write("csv", "ids_header", "\7" + "id\norder-1\n")
-    write("csv", "labels_by_id", "\10" + 'order-1,2\n"a,b",0\n')
-    write("csv", "labels_by_id_header", "\11" + "id,label\norder-1,2\n")
+    """Inputs of csv_fuzzer: the reader, the flags of its options, and the file."""
+    def write_input(name, reader, flags, text):
+        write("csv", name, bytes([reader, flags]) + text.encode("latin-1"))
+
+    base, names, column, header, drop = 4, 8, 16, 3, 64
+    for name, table in {"plain": "0.25,0.5,0.25\n0.1,0.2,0.7\n",
+                        "blanks": " 0.5 ,\t0.5\r\n1e-3,.999\r\n",
+                        "not_finite": "nan,inf\n-inf,1e400\n",
+                        "mark": "\xef\xbb\xbf0.5,0.5\n"}.items():
+        write_input(name, 0, base, table)
+    write_input("header", 0, header | names, "b,a\n0.25,0.75\n")
+    write_input("labelled", 0, base | column, "0.5,0.5,0\n0.1,0.9,1\n")
+    write_input("labelled_header", 0, names | column | header, "a,b,label\n0.5,0.5,b\n")
+    write_input("index", 0, names, ",a,b\n0,0.5,0.5\n")
+    write_input("columns", 0, base | 1 | 32, "2026-01-31T12:30:00Z,id,0.5,x,0.5\n0,id,1,,0\n")
+    write_input("dropped", 0, names | column | header | drop, "a,b,label\n,x,\n0.5\n0,1,b\n")
+    write_input("semicolons", 0, base | 128, '0.5;"0.5"\n')
+    write_input("json", 1, names | column | header, '{"a": 0.5, "b": 0.5, "label": "b"}\n')
+    write_input("json_array", 1, base,
+                '{"probabilities": [0.5, 0.5], "label": 1, "id": "x", "time": 0}\n')
+    write_input("json_object", 1, names, '{"probs": {"a": 0.5, "b": 0.5}, "label": null}\n')
+    write_input("positives", 2, base | column | header, "p,label\n0.5,True\n")
+    write_input("magic", 3, 0, "PAR1\x15\x04")
+    write_input("labels", 4, base, "0\n1\n-7\n9223372036854775807\n")
+    write_input("labels_header", 4, names, "label\na\nb\na\n")
+    write_input("labels_json", 5, base | column | header, '{"label": 1}\n{"label": true}\n')
+    write_input("labels_by_id", 6, base, 'order-1,2\n"a,b",0\n')
+    write_input("labels_by_id_header", 6, names | header, "id,label\norder-1,b\n")
+    write_input("labels_by_id_json", 7, names, '{"id": 7, "label": "a"}\n')
+    write_input("ids", 8, base, 'order-1\n"with, comma"\n"a ""quote"""\n"two\nlines"\n')
+    write_input("ids_header", 8, base | header, "id\norder-1\n")
 
 
 def npy(descr, shape, data, version=1, fortran=False):
@@ -76,9 +97,19 @@ def make_npy():
     for descr, code in (("<i8", "q"), ("<i4", "i"), ("<i2", "h"), ("|i1", "b"), ("<u8", "Q"),
                         ("<u4", "I"), ("<u2", "H"), ("|u1", "B")):
         write("npy", f"labels_{descr[1:]}", npy(descr, "(3,)", struct.pack(f"<3{code}", 0, 1, 2)))
-    write("npy", "fortran", npy("<f8", "(1, 1)", struct.pack("<d", 1), fortran=True))
+    write("npy", "fortran", npy("<f8", "(1, 2)", struct.pack("<2d", 1, 0), fortran=True))
+    write("npy", "matrix_f2", npy("<f2", "(1, 2)", struct.pack("<2e", 1, 0)))
+    write("npy", "truth_values", npy("|b1", "(2, 1)", b"\1\0"))
+    write("npy", "texts", npy("<U2", "(2,)", "a\0\u00e4b".encode("utf-32-le")))
     write("npy", "huge_shape", npy("<f8", "(4294967296, 4294967296)", b""))
     write("npy", "cut", npy("<f8", "(2, 2)", b"\0" * 9))
+    for name, method in (("stored", zipfile.ZIP_STORED), ("compressed", zipfile.ZIP_DEFLATED)):
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", method) as file:
+            for entry, content in (("y_prob", npy("<f4", "(1, 2)", struct.pack("<2f", 1, 0))),
+                                   ("y_true", npy("|u1", "(1,)", b"\0"))):
+                file.writestr(zipfile.ZipInfo(entry + ".npy"), content, method)
+        write("npy", f"archive_{name}", archive.getvalue())
 
 
 def make_text():

@@ -151,6 +151,34 @@ TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyOnRequest) {
   EXPECT_EQ(lenient.json().at("dropped_rows"), 1);
 }
 
+TEST(CalibctlEvaluateTest, RecordsRenormalisationInTheProvenance) {
+  PredictionSet set = Draw(GeneratorSpec::M1(), 100);
+  set.probabilities[17 * 10] += 0.31;
+  const PredictionFiles files(set, 0);
+  const std::vector<std::string> arguments = {"evaluate",
+                                              files.predictions(),
+                                              files.labels(),
+                                              "--label-base",
+                                              "0",
+                                              "--renormalise",
+                                              "--replicates",
+                                              "0",
+                                              "--consistency-replicates",
+                                              "0"};
+  std::vector<std::string> json = arguments;
+  json.insert(json.end(), {"--output", "json"});
+  CalibctlRun run(json);
+  ASSERT_EQ(run.exit_code(), 0) << run.error();
+  const nlohmann::json provenance = run.json().at("provenance");
+  EXPECT_EQ(run.json().at("observations"), 100);
+  EXPECT_EQ(provenance.at("renormalised_rows"), 1);
+  EXPECT_NEAR(provenance.at("largest_row_sum_correction").get<double>(), 0.31, 1e-12);
+  CalibctlRun table(arguments);
+  ASSERT_EQ(table.exit_code(), 0) << table.error();
+  EXPECT_THAT(table.output(), HasSubstr("1 rows were divided by their sums, which differed from 1 "
+                                        "by at most 0.31"));
+}
+
 TEST(CalibctlEvaluateTest, NamesAnUnreadableFileAndTheReason) {
   const auto fault = [](const std::string& file) {
     CalibctlRun run({"evaluate", file, "labels.csv", "--label-base", "0"});
@@ -211,7 +239,8 @@ TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
         {"show", "m", "--output", "xml"},
         {"model"},
         {"model", "create", "m"},
-        {"send", "m", "a", "b"},
+        {"send", "m"},
+        {"evaluate", "-", "-"},
         {"show", "m", "--nonsense"},
         {"simulate", "m", "--generator", "M4", "--n", "1"}}) {
     CalibctlRun run(arguments);

@@ -269,6 +269,49 @@ TEST_F(CalibctlServedTest, SendChecksClassesAndRows) {
   EXPECT_EQ(RunJson({"show", "four"}).at("dropped_rows"), 1);
 }
 
+TEST_F(CalibctlServedTest, SendMatchesColumnsAndLabelsToTheClassesByName) {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::string& text) {
+    const std::string path = folder.path() / name;
+    std::ofstream(path) << text;
+    return path;
+  };
+  RunJson({"model", "create", "pets", "--class-names", "cat,dog"});
+  const std::string rows =
+      write("rows.csv", ",dog,species,cat\n0,0.75,dog,0.25\n1,0.25,cat,0.75\n2,0.5,dog,0.5\n");
+  EXPECT_EQ(RunJson({"send", "pets", rows, "--label-column", "species"}).at("accepted_rows"), 3);
+  // The same as positions.
+  RunJson({"model", "create", "positions", "--classes", "2"});
+  RunJson({"send", "positions", write("p.csv", "0.25,0.75\n0.75,0.25\n0.5,0.5\n"),
+           write("l.csv", "1\n0\n1\n"), "--label-base", "0"});
+  // The same as the probability of a dog.
+  RunJson({"send", "positives", write("d.csv", "0.75\n0.25\n0.5\n"),
+           write("t.csv", "True\nFalse\nTrue\n"), "--positive-class", "dog", "--class-names",
+           "cat,dog", "--create"});
+  EXPECT_EQ(RunJson({"model", "show", "positives"}).at("class_names"),
+            nlohmann::json({"cat", "dog"}));
+  // The same, with sums that are not 1.
+  const nlohmann::json counts =
+      RunJson({"send", "sums", write("s.csv", "cat,dog,y\n1,3,dog\n0.75,0.25,cat\n2,2,dog\n"),
+               "--label-column", "y", "--renormalise", "--create"});
+  EXPECT_EQ(counts.at("renormalised_rows"), 2);
+  EXPECT_EQ(counts.at("largest_row_sum_correction"), 3);
+  const nlohmann::json scores = RunJson({"show", "pets"}).at("scores");
+  for (const char* const model : {"positions", "positives", "sums"}) {
+    EXPECT_EQ(RunJson({"show", model}).at("scores"), scores) << model;
+  }
+
+  const auto renamed =
+      Run({"send", "pets", write("r.csv", "kitten,dog,y\n0.5,0.5,dog\n"), "--label-column", "y"});
+  EXPECT_EQ(renamed->exit_code(), 1);
+  EXPECT_THAT(renamed->error(), HasSubstr("the columns \"kitten\", \"dog\" are not the classes "
+                                          "\"cat\", \"dog\""));
+  const auto note = Run({"send", "positions", rows, "--label-column", "species"});
+  EXPECT_EQ(note->exit_code(), 0) << note->error();
+  EXPECT_THAT(note->error(), HasSubstr("models/positions declares no class names; its classes are "
+                                       "the columns \"dog\", \"cat\""));
+}
+
 TEST_F(CalibctlServedTest, SimulateWarnsOfRepeatedRows) {
   const auto simulate = [&](const char* seed) {
     const auto run = Run({"simulate", "twice", "--n", "1000", "--seed", seed});

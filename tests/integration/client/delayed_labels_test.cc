@@ -392,6 +392,22 @@ TEST_F(DelayedLabelsTest, CalibctlSendsNoMoreThanMaxPendingAtOnce) {
   EXPECT_EQ(Coverage("m").predictions(), 50);
 }
 
+TEST_F(DelayedLabelsTest, CalibctlReadsIdsFromColumnsAndLabelsByName) {
+  RunJson({"model", "create", "m", "--class-names", "cat,dog", "--label-grace", "1h"});
+  const std::string predictions =
+      Write("predictions.csv", "visit,dog,cat\na,0.5,0.5\n\"b,c\",1,0\nd,0.25,0.75\n");
+  const nlohmann::json sent = RunJson({"send", "m", predictions, "--id-column", "visit"});
+  EXPECT_EQ(sent.at("accepted_rows"), 3);
+  const std::string labels = Write("labels.jsonl", R"({"label": "dog", "id": "b,c"}
+{"id": "a", "label": null}
+{"id": "d", "label": "cat"})");
+  const auto refused = Run({"label", "m", labels});
+  EXPECT_EQ(refused->exit_code(), 1);
+  EXPECT_THAT(refused->error(), HasSubstr("line 2, column 1: the label is missing"));
+  EXPECT_EQ(RunJson({"label", "m", labels, "--drop-invalid"}).at("matched"), 2);
+  EXPECT_EQ(Coverage("m").pending_labelled(), 2);
+}
+
 TEST_F(DelayedLabelsTest, CalibctlNamesTheInvalidLineOfALabelFile) {
   RunJson({"model", "create", "m", "--classes", "2", "--label-grace", "1h"});
   const auto fault = [&](const std::string& text, int code) {
@@ -400,7 +416,8 @@ TEST_F(DelayedLabelsTest, CalibctlNamesTheInvalidLineOfALabelFile) {
     return run->error();
   };
   EXPECT_THAT(fault("a,1\nb;1\n", 1), HasSubstr("labels.csv line 2"));
-  EXPECT_THAT(fault("a,1\nb,2\n", 1), HasSubstr("labels.csv line 2: label 2, expected 0..1"));
+  EXPECT_THAT(fault("a,1\nb,2\n", 1),
+              HasSubstr("labels.csv line 2, column 2: label \"2\", expected 0..1"));
   EXPECT_EQ(Coverage("m").labels().unknown(), 0) << "nothing is sent of a wrong file";
   EXPECT_EQ(Run({"label", "m", Write("labels.csv", "a,1\n")})->exit_code(), 2);
   EXPECT_EQ(Run({"label", "m", "absent.csv", "--label-base", "0"})->exit_code(), 1);

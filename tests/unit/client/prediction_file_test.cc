@@ -4,158 +4,523 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+
+#include "google/protobuf/util/time_util.h"
+#include "unit/client/npz_file.h"
 
 namespace calibd::cli {
 namespace {
 
+using ::calibd::testing::Npy;
+using ::calibd::testing::NpyDict;
+using ::calibd::testing::WriteZip;
+using ::google::protobuf::util::TimeUtil;
+using ::testing::AllOf;
+using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class PredictionFileTest : public ::testing::Test {
  protected:
-  std::string Write(const std::string& name, const std::string& text) {
+  // Returns the path of a file that does not exist yet.
+  std::string Path(const std::string& name) {
     // Tests run in parallel.
-    const std::string path =
-        ::testing::TempDir() + "prediction_file_test_" + std::to_string(getpid()) + "_" + name;
+    paths_.push_back(::testing::TempDir() + "prediction_file_test_" + std::to_string(getpid()) +
+                     "_" + name);
+    return paths_.back();
+  }
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = Path(name);
     std::ofstream(path, std::ios::binary) << text;
-    paths_.push_back(path);
     return path;
   }
   void TearDown() override {
     for (const std::string& path : paths_) std::filesystem::remove(path);
+  }
+  // Options for these predictions and no labels file.
+  InputOptions Predictions(const std::string& name, const std::string& text) {
+    InputOptions options;
+    options.predictions = Write(name, text);
+    return options;
+  }
+  // Options for two rows of two classes, the labels 1 and 0, and base 0.
+  InputOptions TwoRows() {
+    InputOptions options = Predictions("p.csv", "0.5,0.5\n1,0\n");
+    options.labels = Write("l.csv", "1\n0\n");
+    options.label_base = 0;
+    return options;
   }
 
  private:
   std::vector<std::string> paths_;
 };
 
+Input Read(const InputOptions& options) {
+  auto input = ReadInput(options);
+  EXPECT_TRUE(input.ok()) << input.status();
+  return input.ok() ? *std::move(input) : Input();
+}
+
+std::string ErrorOf(const InputOptions& options) {
+  return std::string(ReadInput(options).status().message());
+}
+
 TEST_F(PredictionFileTest, ShiftsLabelsByTheStatedBase) {
-  InputOptions options;
-  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
-  options.labels = Write("l.csv", "1\n2\n");
+  InputOptions options = TwoRows();
+  options.labels = Write("l1.csv", "1\n2\n");
   options.label_base = 1;
-  const auto input = ReadInput(options);
-  ASSERT_TRUE(input.ok()) << input.status();
-  EXPECT_EQ(input->class_count, 2u);
-  EXPECT_THAT(input->labels, ElementsAre(0, 1));
+  const Input input = Read(options);
+  EXPECT_EQ(input.class_count, 2u);
+  EXPECT_THAT(input.labels, ElementsAre(0, 1));
 }
 
 TEST_F(PredictionFileTest, NamesALabelThatContradictsTheBase) {
-  InputOptions options;
-  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
-  options.labels = Write("l.csv", "1\n2\n");
-  options.label_base = 0;
-  const auto error = ReadInput(options).status();
-  EXPECT_THAT(std::string(error.message()),
-              HasSubstr("l.csv line 2: label 2, expected 0..1 with --label-base 0"));
+  InputOptions options = TwoRows();
+  options.labels = Write("l1.csv", "1\n2\n");
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("l1.csv line 2, column 1: label \"2\", expected 0..1 with "
+                        "--label-base 0"));
   options.drop_invalid = true;
-  const auto input = ReadInput(options);
-  ASSERT_TRUE(input.ok()) << input.status();
-  EXPECT_THAT(input->labels, ElementsAre(1, -1));
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, -1));
 }
 
 TEST_F(PredictionFileTest, RefusesFilesThatDoNotMatch) {
-  InputOptions options;
-  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
-  options.labels = Write("l.csv", "1\n");
-  options.label_base = 0;
-  EXPECT_THAT(std::string(ReadInput(options).status().message()),
-              HasSubstr("holds 1 labels, expected 2"));
+  InputOptions options = TwoRows();
+  options.labels = Write("l1.csv", "1\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("holds 1 labels, expected 2"));
+  options.labels = Write("l3.csv", "0\n1\n0\n");
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr("holds 3 labels, expected 2"), HasSubstr("--header")));
   options.labels += ".absent";
   EXPECT_TRUE(absl::IsNotFound(ReadInput(options).status()));
-  options.predictions = Write("one.csv", "1\n");
-  options.labels = Write("l1.csv", "0\n");
-  EXPECT_THAT(std::string(ReadInput(options).status().message()), HasSubstr("has 1 columns"));
+  options = TwoRows();
+  options.class_names = {"a", "b", "c"};
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("has 2 columns of probabilities, expected one for each of 3"));
 }
 
-TEST_F(PredictionFileTest, ReadsLabelsFromTheLastColumn) {
-  InputOptions options;
-  options.predictions = Write("p.csv", "0.5,0.5,1\n1,0,0\n");
+TEST_F(PredictionFileTest, ReadsLabelsFromAColumn) {
+  InputOptions options = Predictions("p.csv", "0.5,0.5,1\n1,0,0\n");
   options.labels_last_column = true;
   options.label_base = 0;
-  const auto input = ReadInput(options);
-  ASSERT_TRUE(input.ok()) << input.status();
-  EXPECT_THAT(input->labels, ElementsAre(1, 0));
-  EXPECT_THAT(input->values, ElementsAre(0.5, 0.5, 1, 0));
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  options.labels_last_column = false;
+  options.columns.label = "3";
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  options.columns.label = "4";
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--label-column is \"4\", expected 1..3"));
+}
+
+TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
+  InputOptions options = Predictions("p.csv", "dog,species,cat\n0.7,cat,0.3\n0.4,dog,0.6\n");
+  options.columns.label = "species";
+  options.class_names = {"cat", "dog"};
+  const Input input = Read(options);
+  EXPECT_THAT(input.values, ElementsAre(0.3, 0.7, 0.6, 0.4));
+  EXPECT_THAT(input.labels, ElementsAre(0, 1));
+  EXPECT_EQ(
+      std::string(DescribeFaults(input, absl::InvalidArgumentError("rows[1].probabilities[0] is 2"))
+                      .message()),
+      options.predictions +
+          " line 3, column 3 (\"cat\") is 2 (--drop-invalid leaves out invalid rows)");
+  options.class_names = {"cat", "fox"};
+  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("the columns \"dog\", \"cat\" are not the classes"),
+                                      HasSubstr("\"fox\""), HasSubstr("--drop-column")));
+  options.class_names.clear();
+  EXPECT_THAT(Read(options).class_names, ElementsAre("dog", "cat"));
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  options.columns.label = "y";
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--label-column is \"y\", expected one of the columns "
+                                          "\"dog\", \"species\", \"cat\""));
+}
+
+TEST_F(PredictionFileTest, TellsThatNumberedColumnsAreUsedByPosition) {
+  InputOptions options = Predictions("p.csv", ",0,1\n0,0.3,0.7\n");
+  options.labels = Write("l.csv", "label\ndog\n");
+  options.class_names = {"cat", "dog"};
+  const Input input = Read(options);
+  EXPECT_THAT(input.labels, ElementsAre(1));
+  EXPECT_THAT(input.note,
+              HasSubstr("the columns \"0\", \"1\" are used as the classes \"cat\", \"dog\""));
+}
+
+TEST_F(PredictionFileTest, RefusesNumberedColumnsThatContradictTheBase) {
+  InputOptions options = Predictions("p.csv", "1,0,y\n0.3,0.7,0\n");
+  options.columns.label = "y";
+  options.label_base = 0;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("which contradicts --label-base 0"));
+  options.label_base.reset();
+  EXPECT_THAT(Read(options).labels, ElementsAre(1)) << "the class 0 is the second column";
+}
+
+TEST_F(PredictionFileTest, ReadsWhatPandasWrites) {
+  // With the index, and without it; the labels are a Series.
+  InputOptions options = Predictions("p.csv", ",cat,dog\n0,0.5,0.5\n1,1.0,0.0\n");
+  options.labels = Write("l.csv", ",species\n0,dog\n1,cat\n");
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  options.predictions = Write("q.csv", "cat,dog\n0.5,0.5\n1.0,0.0\n");
+  options.labels = Write("m.csv", "species\ndog\ncat\n");
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  // Columns without names are numbered, which looks like a row of numbers.
+  options.predictions = Write("r.csv", "0,1\n0.5,0.5\n1.0,0.0\n");
+  options.label_base = 0;
+  options.labels = Write("n.csv", "0\n1\n0\n");
+  EXPECT_THAT(Read(options).note, HasSubstr("read as a prediction; say --header"));
+  EXPECT_EQ(Read(options).values.size(), 6u);
+  options.columns.header = true;
+  options.labels = Write("n.csv", "0\nTrue\nFalse\n");
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  options.labels = Write("o.csv", "0\n1.0\n0.0\n");
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+}
+
+TEST_F(PredictionFileTest, AsksWhetherTheFirstLineHoldsNumbersOrNames) {
+  InputOptions options = Predictions("p.csv", "0,1,2\n0.5,0.5,0\n");
+  options.labels = Write("l.csv", "1\n");
+  options.label_base = 0;
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr("may be the column names"), HasSubstr("--no-header")));
+  options.columns.header = true;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("l.csv holds 0 labels, expected 1"));
+  options.labels = Write("l.csv", "y\n1\n");
+  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 0));
+  options.columns.header.reset();
+  options.predictions = Write("q.csv", ",0.5,0.5\n1,0,0\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("q.csv line 1, column 1: the value is missing"));
+}
+
+TEST_F(PredictionFileTest, DropsOtherColumnsOnlyOnRequest) {
+  InputOptions options = Predictions("p.csv", "cat;dog;text;y\n0.5;0.5;\"a;\nb\";cat\n1;2;c;dog\n");
+  options.columns.delimiter = ";";
+  options.columns.label = "y";
+  options.columns.dropped = {"text"};
+  const Input input = Read(options);
+  EXPECT_THAT(input.labels, ElementsAre(0, 1));
+  EXPECT_EQ(input.prediction_places.Of(1), options.predictions + " line 4");
+  options.columns.dropped.clear();
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("line 2, column 3 (\"text\"): \"a;\\nb\" is not a number"));
+}
+
+TEST_F(PredictionFileTest, ReadsIdsTimesAndGroups) {
+  InputOptions options = Predictions("p.csv",
+                                     "id,cat,dog,at,country\n"
+                                     "a,0.5,0.5,2026-01-31T12:30:00+01:00,DE\n"
+                                     "\"b,c\",1,0,1769862600,\n");
+  options.columns.id = "id";
+  options.columns.time = "at";
+  options.columns.group = "country";
+  const Input input = Read(options);
+  EXPECT_THAT(input.ids, ElementsAre("a", "b,c"));
+  EXPECT_THAT(input.groups, ElementsAre("DE", ""));
+  EXPECT_THAT(input.labels, IsEmpty()) << "they may come later";
+  ASSERT_EQ(input.times.size(), 2u);
+  EXPECT_EQ(TimeUtil::ToString(input.times[0]), "2026-01-31T11:30:00Z");
+  EXPECT_EQ(TimeUtil::ToString(input.times[1]), "2026-01-31T12:30:00Z");
+  options.predictions = Write("q.csv", "id,cat,dog,at,country\na,0.5,0.5,yesterday,DE\n");
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr("q.csv line 2, column 4 (\"at\"): 'yesterday' is not a time"),
+                    HasSubstr("--drop-invalid")));
 }
 
 TEST_F(PredictionFileTest, ReadsIdsWithAndWithoutLabels) {
-  InputOptions options;
-  options.predictions = Write("p.csv", "0.5,0.5\n1,0\n");
+  InputOptions options = Predictions("p.csv", "0.5,0.5\n1,0\n");
   options.ids = Write("i.csv", "a\nb\n");
   EXPECT_FALSE(FindUsageFault(options).has_value()) << "the labels may come later";
-  const auto without = ReadInput(options);
-  ASSERT_TRUE(without.ok()) << without.status();
-  EXPECT_THAT(without->ids, ElementsAre("a", "b"));
-  EXPECT_TRUE(without->labels.empty());
+  EXPECT_THAT(Read(options).ids, ElementsAre("a", "b"));
+  EXPECT_THAT(Read(options).labels, IsEmpty());
   options.labels = Write("l.csv", "1\n2\n");
-  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--label-base is missing"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--label-base is missing"));
   options.label_base = 1;
-  const auto with = ReadInput(options);
-  ASSERT_TRUE(with.ok()) << with.status();
-  EXPECT_THAT(with->labels, ElementsAre(0, 1));
-  EXPECT_THAT(with->ids, ElementsAre("a", "b"));
+  EXPECT_THAT(Read(options).labels, ElementsAre(0, 1));
+  EXPECT_THAT(Read(options).ids, ElementsAre("a", "b"));
   options.ids = Write("i3.csv", "a\nb\nc\n");
-  EXPECT_THAT(std::string(ReadInput(options).status().message()),
+  EXPECT_THAT(ErrorOf(options),
               HasSubstr("i3.csv holds 3 ids, expected 2, one for each prediction"));
+  options.ids = Write("i2.csv", "a\nb,c\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("i2.csv line 2, column 2: the line has more text"));
+  options.ids = Write("i0.csv", "a\n\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("i0.csv line 2, column 1: the id is of 0 bytes"));
+}
+
+TEST_F(PredictionFileTest, DropInvalidCoversMissingAndInvalidCells) {
+  InputOptions options =
+      Predictions("p.csv", "cat,dog,y\n0.5,0.5,cat\n0.5,,dog\n0.5,x,dog\n0.5,0.5,\n0.5\n0,1,dog\n");
+  options.columns.label = "y";
+  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("line 3, column 2 (\"dog\"): the value is missing"),
+                                      HasSubstr("--drop-invalid")));
+  options.drop_invalid = true;
+  const Input input = Read(options);
+  ASSERT_EQ(input.labels.size(), 6u);
+  EXPECT_TRUE(std::isnan(input.values[3]) && std::isnan(input.values[5]));
+  EXPECT_EQ(input.labels[3], -1);
+  EXPECT_TRUE(std::isnan(input.values[8])) << "the row has too few columns";
+  EXPECT_THAT(input.labels.back(), 1);
+}
+
+TEST_F(PredictionFileTest, NamesTheCellThatIsNotANumber) {
+  InputOptions options = TwoRows();
+  options.predictions = Write("p.csv", "0.5,0.5\n0.5,0x10\n");
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("p.csv line 2, column 2: \"0x10\" is not a number, expected "
+                        "a probability in [0, 1]"));
+  options.predictions = Write("p.csv", "0.5,abc\n0.5,0.5\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("say --header"));
+  options.predictions = Write("p.csv", "1e400,0\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("\"1e400\" is not a number"));
+  options.predictions = Write("p.csv", "1e-400,1\n0.1,2.4e-05\n");
+  EXPECT_THAT(Read(options).values, ElementsAre(0, 1, 0.1, 2.4e-05));
+  options.predictions = Write("p.csv", "1,0\n1,0,0\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("line 2, column 2: the line has 3 columns, expected 2"));
+  options.predictions = Write("p.csv", "1,0\n\n1,0\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("line 2, column 1: the line is empty"));
+  options.predictions = Write("p.csv", "");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("holds no rows"));
+  options.predictions = Write("p.csv", "0.5;0.5\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--delimiter"));
+}
+
+TEST_F(PredictionFileTest, ExpandsTheProbabilityOfThePositiveClass) {
+  InputOptions options = Predictions("p.csv", "0.25\n1\n");
+  options.labels = Write("l.csv", "1\n0\n");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--positive-class"));
+  options.positive_class = "1";
+  EXPECT_THAT(Read(options).values, ElementsAre(0.75, 0.25, 0, 1));
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  options.positive_class = "0";
+  EXPECT_THAT(Read(options).values, ElementsAre(0.25, 0.75, 1, 0));
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0)) << "labels are still numbers of classes";
+  options.positive_class = "2";
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--positive-class is \"2\", expected 0 or 1"));
+  options.class_names = {"ham", "spam"};
+  options.positive_class = "ham";
+  EXPECT_THAT(Read(options).values, ElementsAre(0.25, 0.75, 1, 0));
+  EXPECT_THAT(Read(options).labels, ElementsAre(0, 1)) << "1 is the positive class";
+  options.logits = true;
+  EXPECT_THAT(Read(options).values, ElementsAre(0.25, 0, 1, 0));
+}
+
+TEST_F(PredictionFileTest, ShowsAnInvalidProbabilityOfThePositiveClass) {
+  InputOptions options = Predictions("p.csv", "y,p\n1,0.25\n0,1.5\n");
+  options.columns.label = "y";
+  options.positive_class = "1";
+  const Input input = Read(options);
+  EXPECT_THAT(input.values, ElementsAre(0.75, 0.25, 1.5, 1.5));
+  EXPECT_THAT(std::string(DescribeFaults(
+                              input, absl::InvalidArgumentError("rows[1].probabilities[0] is 1.5"))
+                              .message()),
+              HasSubstr("p.csv line 3, column 2 is 1.5"));
+  options.predictions = Write("q.csv", "0.5,0.5,1\n");
+  options.columns.label = "3";
+  EXPECT_THAT(ErrorOf(options), HasSubstr("has 2 columns of probabilities, but --positive-class"));
+}
+
+TEST_F(PredictionFileTest, RenormalisesAndRecordsIt) {
+  InputOptions options = TwoRows();
+  options.predictions = Write("p.csv", "0.5,0.5\n0.33,0.66\n");
+  EXPECT_EQ(Read(options).renormalisation.rows, 0);
+  options.renormalise = true;
+  const Input input = Read(options);
+  EXPECT_THAT(input.values, ElementsAre(0.5, 0.5, DoubleEq(0.33 / 0.99), DoubleEq(0.66 / 0.99)));
+  EXPECT_EQ(input.renormalisation.rows, 1);
+  EXPECT_NEAR(input.renormalisation.largest_correction, 0.01, 1e-15);
+  options.predictions = Write("p.csv", "0,0\n-1,3\n");
+  EXPECT_THAT(Read(options).values, ElementsAre(0, 0, -1, 3)) << "left to the check of the values";
+  options.logits = true;
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("not for --logits"));
+}
+
+TEST_F(PredictionFileTest, ReadsAPipeAtStandardInput) {
+  InputOptions options = TwoRows();
+  options.predictions = "-";
+  const std::string npy = Npy(NpyDict("<f8", "(2, 2)"), std::vector<double>{0.5, 0.5, 1, 0});
+  for (const std::string& bytes : {std::string("0.5,0.5\n1,0\n"), npy, std::string("0.5,x\n")}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    ASSERT_EQ(write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    close(ends[1]);
+    const int before = dup(STDIN_FILENO);
+    dup2(ends[0], STDIN_FILENO);
+    const auto input = ReadInput(options);
+    dup2(before, STDIN_FILENO);
+    close(before);
+    close(ends[0]);
+    if (bytes.find('x') == std::string::npos) {
+      ASSERT_TRUE(input.ok()) << input.status();
+      EXPECT_THAT(input->values, ElementsAre(0.5, 0.5, 1, 0));
+    } else {
+      EXPECT_THAT(std::string(input.status().message()),
+                  HasSubstr("standard input line 1, column 2"));
+    }
+  }
+}
+
+TEST_F(PredictionFileTest, ReadsNumpyFiles) {
+  InputOptions options = TwoRows();
+  options.predictions =
+      Write("p.npy", Npy(NpyDict("<f4", "(2, 2)", "True"), std::vector<float>{0.5F, 1, 0.5F, 0}));
+  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  for (const std::string& labels : {Npy(NpyDict("<i8", "(2,)"), std::vector<std::int64_t>{1, 0}),
+                                    Npy(NpyDict("<f8", "(2, 1)"), std::vector<double>{1, 0}),
+                                    Npy(NpyDict("|b1", "(2,)"), std::vector<std::uint8_t>{1, 0})}) {
+    options.labels = Write("l.npy", labels);
+    EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  }
+  options.labels = Write("l.npy", Npy(NpyDict("<f8", "(2,)"), std::vector<double>{0.5, 0}));
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("l.npy row 0 (counted from 0): label \"0.5\", expected 0..1"));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  options.labels = Write("l.npy", Npy(NpyDict("<f8", "(2,)"), std::vector<double>{nan, 0}));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("the label is missing"));
+  options.labels = Write("l.npy", Npy(NpyDict("<f8", "(1, 2)"), std::vector<double>{1, 0}));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("expected one label in each row"));
+  options.label_base.reset();
+  options.class_names = {"a", "b"};
+  options.labels =
+      Write("l.npy", Npy(NpyDict("<U1", "(2,)"), std::vector<std::uint32_t>{'b', 'a'}));
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  options.columns.id = "id";
+  EXPECT_THAT(ErrorOf(options), HasSubstr("is a NumPy file: --id-column"));
+}
+
+TEST_F(PredictionFileTest, ReadsThePositiveClassFromANumpyVector) {
+  InputOptions options = TwoRows();
+  options.predictions = Write("p.npy", Npy(NpyDict("<f4", "(2,)"), std::vector<float>{0.25F, 1}));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("--positive-class"));
+  options.label_base.reset();
+  options.positive_class = "1";
+  EXPECT_THAT(Read(options).values, ElementsAre(0.75, 0.25, 0, 1));
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+}
+
+TEST_F(PredictionFileTest, ReadsNamedArrays) {
+  const std::string p = Npy(NpyDict("<f8", "(2, 2)"), std::vector<double>{0.5, 0.5, 1, 0});
+  const std::string y = Npy(NpyDict("<i8", "(2,)"), std::vector<std::int64_t>{1, 0});
+  InputOptions options;
+  options.label_base = 0;
+  options.predictions = Path("a.npz");
+  WriteZip(options.predictions, {{"y_true.npy", y}, {"y_prob.npy", p}}, true);
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  EXPECT_THAT(Read(options).values, ElementsAre(0.5, 0.5, 1, 0));
+  options.predictions = Path("b.npz");
+  WriteZip(options.predictions, {{"arr_0.npy", p}, {"arr_1.npy", y}}, false);
+  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("has the arrays \"arr_0\", \"arr_1\""),
+                                      HasSubstr("--predictions-key")));
+  options.columns.predictions = "arr_0";
+  EXPECT_THAT(ErrorOf(options), HasSubstr("LABELS is missing"));
+  options.columns.label = "arr_1";
+  EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+}
+
+TEST_F(PredictionFileTest, ReadsJsonLines) {
+  InputOptions options =
+      Predictions("p.jsonl",
+                  "{\"probabilities\": [0.5, 0.5], \"label\": 1, \"id\": \"a\", \"group\": \"x\"}\n"
+                  "{\"probabilities\": [1, 0], \"label\": 0, \"id\": \"b\", \"group\": \"y\"}\n");
+  options.label_base = 0;
+  const Input input = Read(options);
+  EXPECT_THAT(input.values, ElementsAre(0.5, 0.5, 1, 0));
+  EXPECT_THAT(input.labels, ElementsAre(1, 0));
+  EXPECT_THAT(input.ids, ElementsAre("a", "b"));
+  EXPECT_THAT(input.groups, ElementsAre("x", "y"));
+  options.predictions = Write(
+      "q.jsonl", "{\"dog\": 0.75, \"cat\": 0.25, \"y\": \"cat\"}\n{\"y\": null, \"dog\": 1}\n");
+  options.label_base.reset();
+  options.columns.label = "y";
+  options.class_names = {"cat", "dog"};
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("q.jsonl line 2, column 2 (\"cat\"): the value is missing"));
+  options.drop_invalid = true;
+  EXPECT_THAT(Read(options).labels, ElementsAre(0, -1));
+  EXPECT_EQ(Read(options).values[0], 0.25);
 }
 
 TEST_F(PredictionFileTest, ReadsLabelsByIdAndNamesTheLineOfAnInvalidClass) {
   LabelFileOptions options;
-  options.path = Write("l.csv", "id,label\na,1\nb,3\n");
-  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--label-base is missing"));
+  options.path = Write("l.csv", "id,label\na,1\n\"b,\",3\n");
+  const auto error = [&](std::size_t class_count) {
+    return std::string(ReadLabelFile(options, {}, class_count).status().message());
+  };
+  EXPECT_THAT(error(3), HasSubstr("--label-base is missing"));
   options.label_base = 1;
-  options.header = true;
-  EXPECT_FALSE(FindUsageFault(options).has_value());
-  const auto file = ReadLabelFile(options);
+  options.path = Write("m.csv", "visit,class\na,1\n\"b,\",3\n");
+  EXPECT_THAT(error(3), HasSubstr("m.csv line 1, column 2: label \"class\", expected 1..3"));
+  EXPECT_THAT(error(3), HasSubstr("say --header"));
+  options.columns.header = true;
+  EXPECT_TRUE(ReadLabelFile(options, {}, 3).ok());
+  options.columns.header.reset();
+  options.path = Write("l.csv", "id,label\na,1\n\"b,\",3\n");
+  const auto file = ReadLabelFile(options, {}, 3);
   ASSERT_TRUE(file.ok()) << file.status();
-  const auto classes = ToClasses(options, *file, 3);
-  ASSERT_TRUE(classes.ok()) << classes.status();
-  EXPECT_THAT(*classes, ElementsAre(0, 2));
-  EXPECT_THAT(std::string(ToClasses(options, *file, 2).status().message()),
-              HasSubstr("l.csv line 3: label 3, expected 1..2 with --label-base 1"));
+  EXPECT_THAT(file->ids, ElementsAre("a", "b,"));
+  EXPECT_THAT(file->labels, ElementsAre(0, 2));
+  EXPECT_EQ(std::string(DescribeFaults(
+                            *file, absl::InvalidArgumentError("labels[1].prediction_ids is long"))
+                            .message()),
+            options.path + " line 3 is long");
+  EXPECT_THAT(error(2), HasSubstr("l.csv line 3, column 2: label \"3\", expected 1..2"));
+  options.drop_invalid = true;
+  EXPECT_THAT(ReadLabelFile(options, {}, 2)->labels, ElementsAre(0, -1));
   options.path += ".absent";
-  EXPECT_TRUE(absl::IsNotFound(ReadLabelFile(options).status()));
+  EXPECT_TRUE(absl::IsNotFound(ReadLabelFile(options, {}, 2).status()));
 }
 
-TEST(NameLinesTest, NamesTheFilesLinesAndColumns) {
-  InputOptions options;
-  options.predictions = "p.csv";
-  options.labels = "l.csv";
-  options.ids = "i.csv";
-  EXPECT_EQ(NameLines(options, {}, "rows[1].probabilities sums to 2; rows[0].logits[3] is nan"),
-            "p.csv line 2 sums to 2; p.csv line 1, column 4 is nan");
-  EXPECT_EQ(NameLines(options, {}, "labels[7] is 9; rows[2].labels is 9"),
-            "l.csv line 8 is 9; l.csv line 3 is 9");
-  options.header = true;
-  EXPECT_EQ(NameLines(options, {}, "rows[0].prediction_ids is not valid UTF-8; 3 more"),
-            "i.csv line 2 is not valid UTF-8; 3 more");
-  options.labels.clear();
-  EXPECT_EQ(NameLines(options, {}, "labels[0] is 9"), "p.csv line 2 is 9");
-  Input npy;
-  npy.predictions_are_npy = true;
-  EXPECT_EQ(NameLines(options, npy, "rows[5].probabilities is 2"),
-            "p.csv row 5 (counted from 0) is 2");
-  LabelFileOptions labels;
-  labels.path = "b.csv";
-  EXPECT_EQ(NameLines(labels, "labels[4].prediction_ids is long"), "b.csv line 5 is long");
+TEST_F(PredictionFileTest, FindsTheColumnsOfLabelsById) {
+  const std::vector<std::string> pets = {"cat", "dog"};
+  LabelFileOptions options;
+  options.path = Write("l.csv", "when,species,visit\n2026,dog,a\n2027,cat,b\n");
+  options.columns.header = true;
+  EXPECT_THAT(std::string(ReadLabelFile(options, pets, 2).status().message()),
+              HasSubstr("has 3 columns, expected two: an id and a label"));
+  options.columns.id = "visit";
+  options.columns.label = "species";
+  const auto file = ReadLabelFile(options, pets, 2);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(file->ids, ElementsAre("a", "b"));
+  EXPECT_THAT(file->labels, ElementsAre(1, 0));
+  options.columns = {};
+  options.path = Write("l.jsonl", "{\"id\": 7, \"label\": \"dog\"}\n");
+  EXPECT_THAT(ReadLabelFile(options, pets, 2)->ids, ElementsAre("7"));
 }
 
-TEST(InputOptionsTest, AsksForTheLabelBaseInsteadOfGuessing) {
+TEST_F(PredictionFileTest, NamesTheFilesLinesAndColumnsOfFaults) {
+  InputOptions options = TwoRows();
+  options.ids = Write("i.csv", "a\nb\n");
+  const Input input = Read(options);
+  const auto described = [&](const char* fault) {
+    return std::string(DescribeFaults(input, absl::InvalidArgumentError(fault)).message());
+  };
+  EXPECT_THAT(described("rows[1].probabilities sums to 2; rows[0].logits[1] is nan"),
+              AllOf(HasSubstr("p.csv line 2 sums to 2; "),
+                    HasSubstr("p.csv line 1, column 2 is nan"), HasSubstr("--drop-invalid")));
+  EXPECT_THAT(described("labels[1] is 9; rows[0].labels is 9"),
+              AllOf(HasSubstr("l.csv line 2 is 9; "), HasSubstr("l.csv line 1 is 9")));
+  EXPECT_THAT(described("rows[0].prediction_ids is not valid UTF-8"),
+              HasSubstr("i.csv line 1 is not"));
+}
+
+TEST(InputOptionsTest, NamesOptionsThatContradictEachOther) {
   InputOptions options;
-  options.predictions = "p.csv";
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("PREDICTIONS is missing"));
+  options.predictions = "-";
+  options.labels = "-";
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("cannot both be standard input"));
   options.labels = "l.csv";
-  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--label-base is missing"));
-  options.label_base = 0;
   EXPECT_FALSE(FindUsageFault(options).has_value());
   options.labels_last_column = true;
   EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("not both"));
   options.labels.clear();
   EXPECT_FALSE(FindUsageFault(options).has_value());
-  options.labels_last_column = false;
-  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("LABELS is missing"));
+  options.ids = "i.csv";
+  options.columns.id = "id";
+  EXPECT_THAT(FindUsageFault(options).value_or(""), HasSubstr("--ids or --id-column"));
 }
 
 }  // namespace

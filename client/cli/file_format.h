@@ -1,0 +1,21 @@
+#ifndef CALIBD_CLI_FILE_FORMAT_H_
+#define CALIBD_CLI_FILE_FORMAT_H_
+
+#include <istream>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace calibd::cli {
+
+enum class FileFormat { kCsv, kJsonLines, kNpy, kNpz };
+
+// Returns the format by the first bytes of the input, and leaves its position unchanged, also in a
+// pipe. Errors: InvalidArgument that names a known format which calibctl does not read, and how to
+// convert it.
+[[nodiscard]] absl::StatusOr<FileFormat> DetectFormat(std::istream& input,
+                                                      const std::string& source);
+
+}  // namespace calibd::cli
+
+#endif  // CALIBD_CLI_FILE_FORMAT_H_

@@ -1,0 +1,83 @@
+#include "label_parser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace calibd::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kPets = {"cat", "dog"};
+
+std::int32_t Parse(const LabelOptions& options, std::string_view label) {
+  const auto parser = LabelParser::Create(options);
+  EXPECT_TRUE(parser.ok()) << parser.status();
+  const auto parsed = parser->Parse(label);
+  return parsed.value_or(-1);
+}
+
+std::string ErrorOf(const LabelOptions& options, std::string_view label) {
+  return std::string(LabelParser::Create(options)->Parse(label).status().message());
+}
+
+TEST(LabelParserTest, ReadsNumbersFromTheBase) {
+  const LabelOptions one = {.base = 1, .class_names = {}, .class_count = 3, .positive_class = {}};
+  EXPECT_EQ(Parse(one, "1"), 0);
+  EXPECT_EQ(Parse(one, "3.0"), 2);
+  EXPECT_EQ(Parse(one, "3e0"), 2);
+  for (const char* const label : {"0", "4", "-1", "1.5", "cat", "", "nan", "1x", "False",
+                                  "9223372036854775808", "-9223372036854775808", "1e300"}) {
+    EXPECT_EQ(Parse(one, label), -1) << label;
+  }
+  const LabelOptions zero = {.base = 0, .class_names = {}, .class_count = 2, .positive_class = {}};
+  EXPECT_EQ(Parse(zero, "True"), 1);
+  EXPECT_EQ(Parse(zero, "false"), 0);
+  EXPECT_THAT(ErrorOf(zero, "2"), HasSubstr("label \"2\", expected 0..1 with --label-base 0"));
+  EXPECT_THAT(ErrorOf(zero, "NaN"), HasSubstr("the label is missing"));
+}
+
+TEST(LabelParserTest, ReadsClassNames) {
+  const LabelOptions names = {
+      .base = {}, .class_names = kPets, .class_count = 2, .positive_class = {}};
+  EXPECT_EQ(Parse(names, "dog"), 1);
+  EXPECT_EQ(Parse(names, "1"), -1) << "a number is not guessed to be an index";
+  EXPECT_EQ(Parse(names, "True"), -1);
+  EXPECT_THAT(ErrorOf(names, "cow"),
+              AllOf(HasSubstr("\"cow\", expected one of the class names \"cat\", \"dog\""),
+                    HasSubstr("--label-base")));
+  LabelOptions both = names;
+  both.base = 1;
+  EXPECT_EQ(Parse(both, "2"), 1);
+  EXPECT_EQ(Parse(both, "cat"), 0);
+}
+
+TEST(LabelParserTest, MatchesNumbersToNamesThatAreNumbers) {
+  const std::vector<std::string> numbers = {"10", "1", "2"};
+  const LabelOptions names = {
+      .base = {}, .class_names = numbers, .class_count = 3, .positive_class = {}};
+  EXPECT_EQ(Parse(names, "1"), 1);
+  EXPECT_EQ(Parse(names, "10.0"), 0);
+  EXPECT_EQ(Parse(names, "0"), -1);
+}
+
+TEST(LabelParserTest, ReadsTruthValuesAsThePositiveClass) {
+  const LabelOptions positive = {
+      .base = {}, .class_names = kPets, .class_count = 2, .positive_class = 0};
+  EXPECT_EQ(Parse(positive, "True"), 0);
+  EXPECT_EQ(Parse(positive, "1"), 0);
+  EXPECT_EQ(Parse(positive, "0.0"), 1);
+  EXPECT_EQ(Parse(positive, "dog"), 1);
+  EXPECT_EQ(Parse(positive, "2"), -1);
+}
+
+TEST(LabelParserTest, AsksForTheBaseInsteadOfGuessing) {
+  const LabelOptions unknown = {
+      .base = {}, .class_names = {}, .class_count = 2, .positive_class = {}};
+  EXPECT_THAT(std::string(LabelParser::Create(unknown).status().message()),
+              AllOf(HasSubstr("--label-base is missing"), HasSubstr("does not guess")));
+}
+
+}  // namespace
+}  // namespace calibd::cli
