@@ -60,7 +60,7 @@ void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
   if (const std::optional<NormalTest> test =
           TestProjections(reading.projections, reading.projection_variance)) {
     proto.set_one_look_p_value(test->p_value);
-    if (test->z.has_value()) proto.set_one_look_z(*test->z);
+    proto.set_one_look_z(test->z);
   }
 }
 

@@ -9,8 +9,9 @@ namespace {
 
 std::optional<double> SquareOf(std::optional<double> kce) {
   if (!kce.has_value()) return std::nullopt;
+  // The square of sqrt(2), the greatest KCE, is rounded to a number above 2.
   const double positive = std::max(0.0, *kce);
-  return positive * positive;
+  return std::min(2.0, positive * positive);
 }
 
 }  // namespace
