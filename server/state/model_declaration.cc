@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/core/row_sum.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
@@ -37,7 +38,6 @@ constexpr std::chrono::seconds kMaxLabelGrace{std::chrono::hours{24 * 400}};
 constexpr std::size_t kDefaultPending = 100000;
 constexpr std::int32_t kMaxPending = 10000000;
 constexpr std::size_t kMaxClassNameLength = 64;
-constexpr double kMaxRowSumTolerance = 0.1;
 // Maximum number of differences
 // x_k - z_k
 // in one pass of the median bandwidth of one model, warmup^2 / 2 * m. This takes a writer thread
@@ -190,7 +190,8 @@ class Checker {
               ", expected > 0 and <= ", kMaxRowSumTolerance);
       return;
     }
-    declaration_.row_sum_tolerance = tolerance == 0 ? kDefaultRowSumTolerance : tolerance;
+    declaration_.row_sum_tolerance =
+        tolerance == 0 ? DefaultRowSumTolerance(declaration_.class_count) : tolerance;
   }
 
   void CheckBlockSizes() {

@@ -1,6 +1,5 @@
 #include "row_check.h"
 
-#include <array>
 #include <charconv>
 #include <utility>
 
