@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <chrono>
-#include <span>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -12,24 +12,6 @@
 #include "server/ingest/row_codec.h"
 
 namespace calibd::server {
-namespace {
-
-// Moves the values at the ascending indices to the front, `width` values each, and drops the rest.
-template <typename T>
-void KeepOnly(std::span<const std::uint32_t> indices, std::vector<T>& values,
-              std::size_t width = 1) {
-  if (values.empty()) return;
-  auto to = values.begin();
-  for (const std::uint32_t index : indices) {
-    const auto from = values.begin() + static_cast<std::ptrdiff_t>(index * width);
-    to = from == to ? to + static_cast<std::ptrdiff_t>(width)
-                    : std::move(from, from + static_cast<std::ptrdiff_t>(width), to);
-  }
-  values.erase(to, values.end());
-}
-
-}  // namespace
-
 RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
                    IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done)
     : ModelWrite(std::move(model), commits, clock),
@@ -100,9 +82,7 @@ absl::Status RowWrite::Admit(PredictionsRow& row) {
   row.duplicates = static_cast<std::int64_t>(row.ids.size() - found.size());
   KeepOnly(found, row.ids);
   KeepOnly(found, row.predicted_classes);
-  KeepOnly(found, row.values.probabilities, row.values.class_count);
-  KeepOnly(found, row.values.labels);
-  if (row.values.group_values.size() > 1) KeepOnly(found, row.values.group_values);
+  KeepRows(found, row.values);
   encoded_ = EncodeRow(row_);
   return absl::OkStatus();
 }
@@ -179,6 +159,8 @@ void RowWrite::Settle() {
   } else if (const auto* const labels = row_.As<LabelsRow>()) {
     settlement_.labels = labels->counts;
   } else {
+    settlement_.skipped = row_.skipped;
+    settlement_.rejected_rows = row_.skipped.rows;
     (known_ ? settlement_.duplicate_rows : settlement_.accepted_rows) = row_.rows();
     if (const auto* const predictions = row_.As<PredictionsRow>()) {
       settlement_.duplicate_rows += predictions->duplicates;

@@ -193,7 +193,8 @@ constexpr FamilyRow<ModelSource> kModelRows[] = {
        out.Add(source.snapshot.duplicate_batches, {{"outcome", "duplicate"}});
        out.Add(source.snapshot.rejected_batches, {{"outcome", "rejected"}});
      }},
-    {"calibd_rejected_rows_total", Counter, "Number of rows in rejected batches.",
+    {"calibd_rejected_rows_total", Counter,
+     "Number of rows in rejected batches, and of skipped rows.",
      [](auto& source, auto& out) { out.Add(source.snapshot.rejected_rows); }},
     {"calibd_dropped_rows_total", Counter,
      "Number of rows that producers report to have dropped before sending.",

@@ -22,6 +22,10 @@ struct RowFault {
   std::string description;
 };
 
+// Returns the row of a path: 17 for "rows[17].probabilities" or "prediction_ids[17]", -1 if the
+// path names no row.
+std::int64_t RowOfField(std::string_view field);
+
 std::optional<RowFault> FindIdFault(std::string_view id);
 // value: not empty.
 std::optional<RowFault> FindGroupFault(std::string_view value);
