@@ -221,6 +221,14 @@ void AddCreate(CLI::App& model, Context& context) {
             "fewer if these exceed the server's disk limit per model")
       ->needs(grace)
       ->check(CLI::Range(1, 10'000'000));
+  command
+      ->add_flag_callback(
+          "--labels-come-with-predictions",
+          [options] { options->model.set_labels_come_with_predictions(true); },
+          "count predictions with ids at once: all of them come with their labels, and the ids "
+          "only "
+          "identify duplicates")
+      ->needs(grace);
   AddMonitoringOptions(*command, *options);
 }
 

@@ -107,7 +107,29 @@ absl::Status CheckRows(int rows, const Find& find) {
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
+std::optional<Violation> FindIdViolation(const Ids& ids, int i) {
+  if (!ids[i].empty() && ids[i].size() <= kMaxIdLength) return std::nullopt;
+  return Violation{.field = absl::StrCat("prediction_ids[", i, "]"),
+                   .description = absl::StrCat("is ", Quoted(ids[i]), " of ", ids[i].size(),
+                                               " bytes, expected 1..", kMaxIdLength)};
+}
+
+absl::Status CheckTakesIds(const ModelDeclaration& declaration) {
+  if (declaration.label_grace.count() != 0) return absl::OkStatus();
+  return InvalidFieldError("prediction_ids",
+                           "are given, expected none because the model has no label_grace");
+}
+
+absl::Status CheckLabelsMayComeLater(const char* field, const ModelDeclaration& declaration) {
+  if (!declaration.labels_come_with_predictions) return absl::OkStatus();
+  return InvalidFieldError(
+      field,
+      "come without predictions or labels, expected both in one message because "
+      "the model declares labels_come_with_predictions");
+}
+
 absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("labels", declaration));
   const int rows = labels.labels_size();
   if (rows == 0 || rows > kMaxRowsPerBatch) {
     return InvalidFieldError("labels",
@@ -292,17 +314,28 @@ absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, R
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
-absl::Status Check(const v1::Observations& observations, const ModelDeclaration& declaration,
-                   RowValues& values) {
-  CALIBD_RETURN_IF_ERROR(CheckShape(observations, values.probabilities.size(), declaration));
+// Checks everything that does not belong to one row.
+absl::Status CheckBatch(const v1::Observations& observations, std::size_t value_count,
+                        const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckShape(observations, value_count, declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
-    CALIBD_RETURN_IF_ERROR(CheckIds(observations.prediction_ids(), declaration));
+    CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
+    if (observations.labels().empty()) {
+      CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("prediction_ids", declaration));
+    }
   }
-  CALIBD_RETURN_IF_ERROR(CheckGroupValues(observations, declaration));
-  values.labels.assign(observations.labels().begin(), observations.labels().end());
-  values.group_values.assign(observations.group_values().begin(),
-                             observations.group_values().end());
+  return CheckTakesGroups(observations, declaration);
+}
+
+absl::Status CheckAllRows(const v1::Observations& observations, const ModelDeclaration& declaration,
+                          RowValues& values) {
+  CALIBD_RETURN_IF_ERROR(CheckRows(observations.prediction_ids_size(), [&](int i) {
+    return FindIdViolation(observations.prediction_ids(), i);
+  }));
+  CALIBD_RETURN_IF_ERROR(CheckRows(observations.group_values_size(), [&](int i) {
+    return FindGroupViolation(observations.group_values(), i);
+  }));
   return CheckValues(AreLogits(observations), declaration, values);
 }
 

@@ -122,11 +122,29 @@ void RowWrite::Append(Store& store) {
   AppendElapsed(row_.elapsed, encoded_);
   log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded_));
   Failpoint("append");
-  if (row_.tracked()) Track();
+  if (row_.tracked()) {
+    Track();
+    const auto* const predictions = row_.As<PredictionsRow>();
+    if (predictions != nullptr && model_->declaration().labels_come_with_predictions) {
+      MatureAtOnce(store, *predictions);
+    }
+  }
   if (row_.position.has_value()) {
     moved_cursor_ = true;
     model_->storage_state().cursors.Advance(*row_.position, row_.content_hash);
   }
+}
+
+void RowWrite::MatureAtOnce(Store& store, const PredictionsRow& predictions) {
+  // The older predictions have matured when they were added.
+  matured_ = model_->storage_state().tracker->Mature(
+      row_.elapsed + model_->declaration().label_grace, predictions.ids.size());
+  auto& matured = matured_row_.kind.emplace<MaturedRow>();
+  matured.through_log_id = log_id_;
+  matured.values = predictions.values;
+  std::string encoded = EncodeRow(matured_row_);
+  AppendElapsed(row_.elapsed, encoded);
+  matured_log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
 }
 
 void RowWrite::AppendOpened(Store& store) {
@@ -172,6 +190,7 @@ void RowWrite::Undo() {
   if (moved_cursor_) {
     model_->storage_state().cursors.Set(row_.position->producer_id, former_cursor_);
   }
+  if (matured_log_id_ != 0) model_->storage_state().tracker->UndoMature(matured_);
   if (tracked_ && row_.As<PredictionsRow>() != nullptr) {
     model_->storage_state().tracker->UndoAdd();
   } else if (tracked_) {
@@ -185,6 +204,7 @@ void RowWrite::Finish(Store& /*store*/, const absl::Status& committed) {
     settlement_ = Settlement();
     settlement_.status = committed;
     log_id_ = 0;
+    matured_log_id_ = 0;
     opened_log_id_ = 0;
     known_ = false;
   }
@@ -194,6 +214,7 @@ void RowWrite::Apply() {
   if (opened_log_id_ != 0) model_->strand_state().Apply(LogRow(), opened_log_id_, time_);
   if (log_id_ != 0) {
     model_->strand_state().Apply(row_, log_id_, time_);
+    if (matured_log_id_ != 0) model_->strand_state().Apply(matured_row_, matured_log_id_, time_);
   } else if (known_) {
     model_->strand_state().CountDuplicate();
   }

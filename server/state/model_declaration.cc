@@ -283,6 +283,11 @@ class Checker {
       }
       declaration_.label_grace = *grace;
     }
+    if (model_.labels_come_with_predictions() && !has_grace) {
+      Violate("model.labels_come_with_predictions",
+              "is set, expected a label_grace too, which determines how long ids are known");
+    }
+    declaration_.labels_come_with_predictions = model_.labels_come_with_predictions();
     const std::int32_t pending = model_.max_pending();
     if (pending != 0 && (!has_grace || pending < 0 || pending > kMaxPending)) {
       Violate("model.max_pending", "is ", pending,
@@ -447,6 +452,7 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
          a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
          a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
+         a.labels_come_with_predictions == b.labels_come_with_predictions &&
          a.monitoring == b.monitoring;
 }
 
@@ -535,6 +541,7 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
     model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(
         std::chrono::nanoseconds(declaration.label_grace - seconds).count()));
     model.set_max_pending(static_cast<std::int32_t>(declaration.max_pending));
+    model.set_labels_come_with_predictions(declaration.labels_come_with_predictions);
   }
   *model.mutable_monitoring() = ToProto(declaration.monitoring);
   return model;
