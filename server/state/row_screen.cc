@@ -15,7 +15,7 @@ namespace {
 constexpr double kRelativeError = 1e-7;
 // Units of Repeats::expected_differing.
 constexpr double kExpectedUnits = 255;
-// Minimum number of aligned repeats, and the logarithm of the level: see Repeats::AreDuplicates.
+// Minimum number of aligned repeats, and the logarithm of the level: see Repeats.
 constexpr std::int64_t kLeastAligned = 10;
 constexpr double kLogLevel = 9.21;
 
@@ -54,31 +54,38 @@ RowScreen::RowScreen(std::size_t window)
   places_.reserve(ReservedOf(rows_.size()));
 }
 
-bool RowScreen::Repeats::AreDuplicates() const noexcept {
+bool RowScreen::Repeats::LabelsAgreeTooOften() const noexcept {
   const auto differ = static_cast<double>(differing);
   const double expected = static_cast<double>(expected_differing) / kExpectedUnits;
   if (differ > expected / 4) return false;
   const double log_ratio = differing == 0 ? 0 : std::log(differ / expected);
-  return expected - differ + differ * log_ratio >= kLogLevel ||
-         aligned >= std::max(kLeastAligned, rows / 2);
+  return expected - differ + differ * log_ratio >= kLogLevel;
+}
+
+bool RowScreen::Repeats::FollowTheOrder() const noexcept {
+  return aligned >= std::max(kLeastAligned, rows / 2) &&
+         4 * kExpectedUnits * static_cast<double>(differing) <=
+             static_cast<double>(expected_differing);
 }
 
 std::int64_t RowScreen::Counts::Duplicates() const noexcept {
-  for (const Repeats& one : {repeats, rare_repeats}) {
-    if (one.AreDuplicates()) return one.rows - one.differing;
+  if (repeats.LabelsAgreeTooOften() && repeats.FollowTheOrder()) {
+    return repeats.rows - repeats.differing;
   }
-  return 0;
+  return rare_repeats.LabelsAgreeTooOften() || rare_repeats.FollowTheOrder()
+             ? rare_repeats.rows - rare_repeats.differing
+             : 0;
 }
 
 void RowScreen::CountRepeat(const Row& row, std::int64_t sign) noexcept {
-  const auto count = [&](Repeats& repeats) {
+  const auto count = [&](Repeats& repeats, bool aligned) {
     repeats.rows += sign;
     repeats.differing += row.differs != 0 ? sign : 0;
     repeats.expected_differing += sign * row.expected;
-    repeats.aligned += row.aligned != 0 ? sign : 0;
+    repeats.aligned += aligned ? sign : 0;
   };
-  if (row.repeat != 0) count(counts_.repeats);
-  if (row.rare != 0) count(counts_.rare_repeats);
+  if (row.repeat != 0) count(counts_.repeats, row.aligned != 0);
+  if (row.rare != 0) count(counts_.rare_repeats, row.aligned != 0 && row.second != 0);
 }
 
 void RowScreen::CountDigits(const Row& row, std::int64_t sign) noexcept {
@@ -105,6 +112,7 @@ RowScreen::Row RowScreen::Compare(std::span<const double> probabilities,
   row.aligned = row.differs == 0 && distance > 1 && distance == distance_ ? 1 : 0;
   row.occurrences = static_cast<std::uint16_t>(earlier.occurrences + 1);
   row.rare = row.occurrences <= kRare ? 1 : 0;
+  row.second = row.occurrences == 2 ? 1 : 0;
   distance_ = distance;
   places_.erase(place);
   return row;

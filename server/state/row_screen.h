@@ -37,29 +37,28 @@ class RowScreen {
     // before, at least 2: equal rows of sorted data follow each other.
     std::int64_t aligned = 0;
 
-    // True if more of these rows were counted twice than chance explains. Equal probabilities alone
-    // are no sign of it: a model may have few distinct outputs, or outputs with few digits. But
-    // the labels of different rows are independent of each other, and so they differ in V of the
-    // repeats on average; those of rows that were counted twice never differ. Given the
-    // predictions, each repeat differs with its expected probability, whatever the labels before,
-    // so that P(at most U differ) <= exp(-(V - U + U log(U / V))) (Freedman, Ann. Probab. 3 (1975)
-    // 100). For a calibrated model with independent labels, in any order of its rows, the
-    // probability that this bound is below 1e-4 is at most 1e-4 at each look. Rows with U > V / 4
-    // are never reported, which protects a model that is under-confident by up to a factor of 4.
-    //
-    // Confident models have a small V. For them, a second sign is that half of the repeats follow
-    // the earlier rows in their order, as in a batch that was sent twice. If the rows come in
-    // random order, a repeat is aligned with a probability of at most 2 / rows, so that at most one
-    // is expected; ten occur with a probability of about 1e-7. Single rows that were counted twice
-    // are therefore reported only once V reaches 9.3.
-    [[nodiscard]] bool AreDuplicates() const noexcept;
+    // Equal probabilities alone are no sign of rows that were counted twice: a model may have few
+    // distinct outputs, or outputs with few digits. But the labels of different rows are
+    // independent of each other, and so they differ in V of the repeats on average; those of rows
+    // that were counted twice never differ. Given the predictions, each repeat differs with its
+    // expected probability, whatever the labels before, so that P(at most U differ) <= exp(-(V - U
+    // + U log(U / V))) (Freedman, Ann. Probab. 3 (1975) 100). True if this bound is below 1e-4, and
+    // U <= V / 4, which protects a model that is under-confident by up to a factor of 4. For a
+    // calibrated model with independent labels, in any order of its rows, the probability is at
+    // most 1e-4 at each look.
+    [[nodiscard]] bool LabelsAgreeTooOften() const noexcept;
+    // True if half of the repeats, and at least ten, follow the earlier rows in their order, as in
+    // a batch that was sent twice, and U <= V / 4. If the rows come in random order, a repeat of a
+    // row that occurred once is aligned with a probability of at most 2 / rows, so that at most one
+    // is expected; ten occur with a probability of about 1e-7.
+    [[nodiscard]] bool FollowTheOrder() const noexcept;
   };
 
   struct Counts {
     std::int64_t rows = 0;
     Repeats repeats;
-    // Repeats of probabilities that at most kRare screened rows had: the frequent outputs of a
-    // model do not hide duplicates of its rare ones.
+    // Repeats of probabilities that at most kRare screened rows had. Only their second occurrence
+    // can be aligned.
     Repeats rare_repeats;
     // Among the newest `digit_rows` rows: the number of rows whose probabilities have at most 1, 2,
     // ..., 6 digits; and the number with so many digits whose sum differs from 1 by at least half a
@@ -69,7 +68,11 @@ class RowScreen {
     std::array<std::int64_t, kMostDigits> at_most_digits{};
     std::int64_t inexact_sums = 0;
 
-    // Number of rows that were probably counted twice.
+    // Number of rows that were probably counted twice. Either sign suffices for rare
+    // probabilities. The frequent ones, such as those that were clipped, may be far from
+    // calibrated, or may come in a fixed order, so that both are necessary, as with a data set that
+    // is sent in a loop. Not reported: rows of a confident model that were counted twice in random
+    // order, as long as V is below 9.3, and frequent probabilities in random order.
     [[nodiscard]] std::int64_t Duplicates() const noexcept;
   };
 
@@ -85,7 +88,7 @@ class RowScreen {
   [[nodiscard]] static std::size_t MaxMemory(std::size_t window) noexcept;
 
  private:
-  static constexpr std::uint32_t kRare = 8;
+  static constexpr std::uint32_t kRare = 16;
 
   struct Row {
     // Of the probabilities.
@@ -96,6 +99,7 @@ class RowScreen {
     std::uint32_t inexact_sum : 1 = 0;
     std::uint32_t repeat : 1 = 0;
     std::uint32_t rare : 1 = 0;
+    std::uint32_t second : 1 = 0;
     std::uint32_t differs : 1 = 0;
     std::uint32_t aligned : 1 = 0;
     // As Repeats::expected_differing.

@@ -60,13 +60,16 @@ double Sigmoid(Random& random, double low, double high) {
   return std::clamp(1 / (1 + std::exp(-logit)), low, high);
 }
 
-PredictionSet Sample(const Draw& draw, std::size_t n, Random& random) {
+// The labels are drawn from g^sharpness: above 1, the model is under-confident.
+PredictionSet Sample(const Draw& draw, std::size_t n, Random& random, double sharpness = 1) {
   PredictionSet set;
   for (std::size_t i = 0; i < n; ++i) {
     const std::vector<double> g = draw(random);
+    std::vector<double> truth = g;
+    for (double& value : truth) value = std::pow(value, sharpness);
     set.class_count = g.size();
     set.probabilities.insert(set.probabilities.end(), g.begin(), g.end());
-    set.labels.push_back(static_cast<std::int32_t>(Categorical(g, random)));
+    set.labels.push_back(static_cast<std::int32_t>(Categorical(truth, random)));
   }
   return set;
 }
@@ -104,6 +107,11 @@ const std::vector<Kind>& Kinds() {
       {"sigmoid with three digits",
        Binary([](Random& random) { return std::round(1e3 * Sigmoid(random, 0, 1)) / 1e3; })},
       {"hard predictions", Votes(4, 0.2, 1)},
+      {"two hard predictions in turn",
+       [turn = 0](Random&) mutable {
+         turn = 1 - turn;
+         return std::vector<double>{static_cast<double>(turn), static_cast<double>(1 - turn)};
+       }},
   };
   return kinds;
 }
@@ -121,6 +129,18 @@ TEST(DuplicateWarningTest, ModelsWithFewOutputsHaveNoDuplicates) {
           return set.view().row(i)[0] < set.view().row(j)[0];
         });
         EXPECT_LT(DuplicateShare(set, order), 0.01) << name << ", sorted, n = " << n;
+      }
+    }
+  }
+}
+
+TEST(DuplicateWarningTest, MiscalibratedModelsHaveNoDuplicates) {
+  Random random(22);
+  for (const auto& [name, draw] : Kinds()) {
+    for (const double sharpness : {0.5, 2.0}) {
+      for (const std::size_t n : {1000U, 10000U}) {
+        const PredictionSet set = Sample(draw, n, random, sharpness);
+        EXPECT_LT(DuplicateShare(set, InOrder(n)), 0.01) << name << ", " << sharpness << ", " << n;
       }
     }
   }

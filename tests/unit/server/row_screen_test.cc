@@ -79,7 +79,7 @@ TEST(RowScreenTest, EqualsACountOfTheNewestRowsForAnyBatches) {
         255 * (1 - sent.view().row(i)[static_cast<std::size_t>(sent.labels[j])]));
     int occurrences = 1;
     for (std::size_t k = i - 63; k < i; ++k) occurrences += equal(i, k) ? 1 : 0;
-    rare += occurrences <= 8 ? 1 : 0;
+    rare += occurrences <= 16 ? 1 : 0;
   }
   EXPECT_EQ(screen.counts().repeats.rows, expected.rows);
   EXPECT_EQ(screen.counts().repeats.differing, expected.differing);
