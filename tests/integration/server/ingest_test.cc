@@ -352,7 +352,7 @@ TEST_F(IngestTest, InvalidRowsAreSkippedCountedAndReported) {
   };
   expect_counts();
   EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
-              HasSubstr("calibd_rejected_rows_total{model=\"models/m\"} 13"));
+              HasSubstr("calibd_rejected_rows_total{model=\"m\",version=\"\"} 13"));
   server_->Kill();
   Start({"--data-dir", data});
   expect_counts();
