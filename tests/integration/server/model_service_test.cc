@@ -52,6 +52,7 @@ TEST_F(ModelServiceTest, CreatingIsIdempotentForAnEqualDeclaration) {
 }
 
 TEST_F(ModelServiceTest, AModelWithTheFormerDefaultToleranceIsDeclaredAgain) {
+  Start();
   v1::Model model;
   model.set_name("models/Former");
   model.set_class_count(1000);
@@ -72,7 +73,7 @@ TEST_F(ModelServiceTest, AModelWithTheFormerDefaultToleranceIsDeclaredAgain) {
 
 TEST_F(ModelServiceTest, InvalidDeclarationsAreRefused) {
   Start();
-  const grpc::Status status = client_->Create(Declared("models/UPPER"));
+  const grpc::Status status = client_->Create(Declared("models/a name"));
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("model.name"));
 }
