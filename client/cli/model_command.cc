@@ -208,7 +208,8 @@ void AddCreate(CLI::App& model, Context& context) {
             "newest observations kept for `calibctl test`; default 10000")
       ->check(CLI::Range(2, 1000000));
   AddNumber(*command, "--row-sum-tolerance", options->model, &v1::Model::set_row_sum_tolerance,
-            "a row is valid when |sum - 1| is at most this; default 0.001")
+            "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per class "
+            "above 20 classes")
       ->check(CLI::Range(1e-12, 0.1));
   CLI::Option* const grace =
       command->add_option("--label-grace", options->label_grace,
@@ -220,6 +221,14 @@ void AddCreate(CLI::App& model, Context& context) {
             "fewer if these exceed the server's disk limit per model")
       ->needs(grace)
       ->check(CLI::Range(1, 10'000'000));
+  command
+      ->add_flag_callback(
+          "--labels-come-with-predictions",
+          [options] { options->model.set_labels_come_with_predictions(true); },
+          "count predictions with ids at once: all of them come with their labels, and the ids "
+          "only "
+          "identify duplicates")
+      ->needs(grace);
   AddMonitoringOptions(*command, *options);
 }
 

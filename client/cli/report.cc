@@ -10,6 +10,7 @@
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/lens.h"
+#include "calibd/core/p_value.h"
 #include "google/protobuf/util/time_util.h"
 #include "time_option.h"
 
@@ -61,7 +62,7 @@ std::string RuleText(const v1::BandwidthRule& rule) {
 }
 
 std::string BandwidthText(const v1::Provenance& provenance) {
-  return provenance.bandwidth() > 0 ? Number(provenance.bandwidth()) : "-";
+  return provenance.has_bandwidth() ? Number(provenance.bandwidth()) : "-";
 }
 
 std::string EstimatorName(const v1::BlockEstimate& estimate) {
@@ -95,7 +96,7 @@ std::string Summarize(const v1::Evaluation& evaluation, double level) {
   const auto lenses = static_cast<double>(evaluation.lenses_size());
   for (const v1::LensEvaluation& lens : evaluation.lenses()) {
     if (!lens.has_result()) continue;
-    if (lens.result().replicates() == 0) return "";
+    if (!lens.result().has_p_value()) return "";
     // Bonferroni: all lenses use the same data.
     (lens.result().p_value() <= level / lenses ? rejected : passed).push_back(lens.lens());
   }
@@ -139,7 +140,7 @@ std::string DescribeLenses(const v1::Evaluation& evaluation) {
         {lens.lens(), BandwidthText(result.provenance()), Signed(result.skce_unbiased()),
          Signed(result.noise_floor_unbiased().upper_quantile()),
          absl::StrFormat("%.4f..%.4f", result.kce_lower_bound(), result.kce_upper_bound()),
-         result.replicates() > 0 ? PValue(result.p_value()) : "-"});
+         result.has_p_value() ? PValue(result.p_value()) : "-"});
   }
   return FormatTable(rows) + errors;
 }
@@ -217,7 +218,8 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
                       PValue(test.p_value())});
       notes = absl::StrCat(test.caveat(), "\n");
     } else {
-      absl::StrAppend(&text, "\nNo CME test of ", lens.lens(), ": ", test.error(), "\n");
+      absl::StrAppend(&text, "\nCME test of the lens ", lens.lens(),
+                      " not computed: ", test.error(), "\n");
     }
   }
   if (rows.size() > 1) absl::StrAppend(&text, "\n", FormatTable(rows), notes);
@@ -309,7 +311,7 @@ std::string DescribeProvenance(const v1::Provenance& provenance) {
       "%d observations (numbers %d to %d) of %d classes, lens %s, %s", provenance.observations(),
       provenance.first_observation(), provenance.last_observation(), provenance.class_count(),
       provenance.lens(), KernelText(provenance.kernel()));
-  if (provenance.bandwidth() > 0) {
+  if (provenance.has_bandwidth()) {
     absl::StrAppendFormat(&text, ", bandwidth %s (%s)", Number(provenance.bandwidth()),
                           RuleText(provenance.bandwidth_rule()));
   }
@@ -322,7 +324,7 @@ std::string DescribeEstimates(
     const google::protobuf::RepeatedPtrField<v1::BlockEstimate>& estimates) {
   Rows rows = {{"estimator", "blocks", "pending", "SKCE", "calibrated: 95 % below", "z",
                 "p (one look)", "p bound (one look)", "SKCE >= (95 %)"}};
-  std::string too_few;
+  std::string reasons;
   for (const auto& estimate : estimates) {
     rows.push_back(
         {EstimatorName(estimate), absl::StrCat(estimate.block_count()),
@@ -333,14 +335,16 @@ std::string DescribeEstimates(
          estimate.has_p_value() ? PValue(estimate.p_value()) : "-",
          estimate.has_p_value_upper_bound() ? PValue(estimate.p_value_upper_bound()) : "-",
          estimate.has_skce_lower_bound() ? Signed(estimate.skce_lower_bound()) : "-"});
-    if (!estimate.has_p_value()) {
-      const std::int64_t have =
-          estimate.block_count() * estimate.block_size() + estimate.pending_observations();
-      absl::StrAppend(&too_few, "Not enough data for the test with ", EstimatorName(estimate), ": ",
-                      have, " observations, ", 2 * estimate.block_size(), " needed.\n");
+    if (estimate.has_p_value()) continue;
+    absl::StrAppend(&reasons, EstimatorName(estimate), ": z, p and bound not computed: ");
+    if (estimate.block_count() < kMinTestedBlocks) {
+      absl::StrAppend(&reasons, "needs ", kMinTestedBlocks, " blocks, ",
+                      kMinTestedBlocks * estimate.block_size(), " observations.\n");
+    } else {
+      absl::StrAppend(&reasons, "all blocks are equal.\n");
     }
   }
-  return FormatTable(rows) + too_few + kOneLook;
+  return FormatTable(rows) + reasons + kOneLook;
 }
 
 std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
@@ -355,7 +359,7 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   add("SKCE_uq (unbiased)", result.skce_unbiased(), result.noise_floor_unbiased(),
       result.p_value_upper_bound_unbiased());
   std::string text = FormatTable(rows);
-  if (result.replicates() > 0) {
+  if (result.has_p_value()) {
     absl::StrAppendFormat(
         &text,
         "bootstrap test: p = %s (one look); %d of %d replicates reach the statistic %s; seed %d\n",

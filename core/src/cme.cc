@@ -3,6 +3,7 @@
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <boost/math/special_functions/gamma.hpp>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -14,8 +15,8 @@
 namespace calibd {
 namespace {
 
-// Above this condition number, fewer than four digits of the statistic are correct.
-constexpr double kMaxCondition = 1e12;
+// With a larger condition number the chi-square distribution is far from that of the statistic.
+constexpr double kMaxCondition = 1e6;
 
 absl::Status CheckLocationCount(std::size_t count) {
   if (count >= 1 && count <= kMaxTestLocations) return absl::OkStatus();
@@ -76,8 +77,9 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
   const double largest = values(values.size() - 1);
   if (eigen.info() != Eigen::Success || !(values(0) > 0) || largest > kMaxCondition * values(0)) {
     return absl::FailedPreconditionError(
-        "the covariance of the deviations at the test locations is singular: the locations do "
-        "not tell apart what they measure, or the predictions leave no room for deviations");
+        "the covariance of the deviations at the test locations is singular or has a condition "
+        "number above 1e6: the locations do not tell apart what they measure, or the predictions "
+        "leave no room for deviations");
   }
   CmeTestResult result;
   result.n = batch.size();
@@ -87,8 +89,9 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
   // A sum over eigenvectors, because it cannot be negative.
   const Eigen::VectorXd projected = eigen.eigenvectors().transpose() * mean;
   result.statistic = n * (projected.array().square() / values.array()).sum();
-  result.p_value =
-      boost::math::gamma_q(static_cast<double>(count) / 2, result.statistic / 2, MathPolicy());
+  result.p_value = std::max(
+      std::numeric_limits<double>::min(),
+      boost::math::gamma_q(static_cast<double>(count) / 2, result.statistic / 2, MathPolicy()));
   return result;
 }
 

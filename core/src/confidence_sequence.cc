@@ -100,16 +100,11 @@ std::optional<double> KceUpperConfidenceSequence(const WitnessNorm& sum, double 
 
 std::optional<NormalTest> TestProjections(const RunningMoments& projections,
                                           double projection_variance) noexcept {
-  if (projections.count == 0) return std::nullopt;
+  if (!(projection_variance > 0)) return std::nullopt;
   NormalTest test;
   test.standard_deviation = std::sqrt(projection_variance);
-  const double sum = projections.mean * static_cast<double>(projections.count);
-  if (test.standard_deviation > 0) {
-    test.z = sum / test.standard_deviation;
-    test.p_value = NormalUpperTail(*test.z);
-  } else {
-    test.p_value = sum > 0 ? 0 : 1;
-  }
+  test.z = projections.mean * static_cast<double>(projections.count) / test.standard_deviation;
+  test.p_value = NormalUpperTail(test.z);
   return test;
 }
 

@@ -166,6 +166,10 @@ absl::Status EvaluateCmeTests(const PredictionBatch& batch, const EvaluationOpti
     const Kernel* const kernel =
         one.result.ok() ? std::get_if<Kernel>(&one.result->kernel) : nullptr;
     if (kernel == nullptr || one.lens.parts(batch.class_count) > 1) continue;
+    if (one.lens.is_scalar()) {
+      one.cme = absl::FailedPreconditionError(kNoScalarCmeTest);
+      continue;
+    }
     const auto m = static_cast<double>(one.lens.reduced_class_count(batch.class_count));
     CALIBD_ASSIGN_OR_RETURN(const RunControl stage,
                             stages.Begin("CME test", CmeOperations(size, m, options)));

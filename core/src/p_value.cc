@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace calibd {
@@ -39,18 +40,17 @@ double KceDeviation(std::size_t n, double bound, double level) noexcept {
   return 2 * std::sqrt(bound / size) + std::sqrt(-2 * bound * std::log1p(-level) / size);
 }
 
-double NormalUpperTail(double z) noexcept { return 0.5 * std::erfc(z / std::numbers::sqrt2); }
+double NormalUpperTail(double z) noexcept {
+  return std::max(std::numeric_limits<double>::min(), 0.5 * std::erfc(z / std::numbers::sqrt2));
+}
 
 std::optional<NormalTest> TestMeanIsPositive(const RunningMoments& moments) noexcept {
   if (moments.count < 2) return std::nullopt;
   NormalTest test;
   test.standard_deviation = std::sqrt(moments.Variance());
-  if (test.standard_deviation == 0) {
-    test.p_value = moments.mean <= 0 ? 1 : 0;
-    return test;
-  }
+  if (test.standard_deviation == 0) return std::nullopt;
   test.z = std::sqrt(static_cast<double>(moments.count)) * moments.mean / test.standard_deviation;
-  test.p_value = NormalUpperTail(*test.z);
+  test.p_value = NormalUpperTail(test.z);
   return test;
 }
 
@@ -59,6 +59,16 @@ std::optional<double> LowerConfidenceBound(const RunningMoments& moments, double
   const double quantile = std::numbers::sqrt2 * boost::math::erf_inv(2 * level - 1);
   return moments.mean -
          quantile * std::sqrt(moments.Variance() / static_cast<double>(moments.count));
+}
+
+std::optional<BlockTest> TestBlocks(const RunningMoments& moments) {
+  constexpr double kLevel = 0.95;
+  if (moments.count < kMinTestedBlocks) return std::nullopt;
+  const std::optional<NormalTest> test = TestMeanIsPositive(moments);
+  if (!test.has_value()) return std::nullopt;
+  return BlockTest{.z = test->z,
+                   .p_value = test->p_value,
+                   .skce_lower_bound = *LowerConfidenceBound(moments, kLevel)};
 }
 
 }  // namespace calibd

@@ -1,14 +1,13 @@
 #include "calibd/core/validation.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/row_sum.h"
 
 namespace calibd {
 namespace {
@@ -29,13 +28,6 @@ std::optional<Violation> CheckShape(const PredictionBatch& batch) {
   return std::nullopt;
 }
 
-// The shortest decimal form that identifies the value uniquely: 1 + 2^-52 is not shown as 1.
-std::string Exact(double value) {
-  std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end.ptr};
-}
-
 std::optional<Violation> CheckRow(const PredictionBatch& batch, std::size_t i, double tolerance) {
   const std::span<const double> g = batch.row(i);
   double sum = 0;
@@ -47,10 +39,8 @@ std::optional<Violation> CheckRow(const PredictionBatch& batch, std::size_t i, d
     }
     sum += g[k];
   }
-  if (!(std::abs(sum - 1) <= tolerance)) {
-    return Violation{absl::StrCat("rows[", i, "].probabilities"),
-                     absl::StrCat("sums to ", Exact(sum), ", expected 1 +- ", tolerance,
-                                  ", exceeded by ", std::abs(sum - 1) - tolerance)};
+  if (!IsRowSum(sum, g.size(), tolerance)) {
+    return Violation{absl::StrCat("rows[", i, "].probabilities"), DescribeRowSum(sum, tolerance)};
   }
   const std::int32_t y = batch.labels[i];
   if (y < 0 || static_cast<std::size_t>(y) >= batch.class_count) {
@@ -86,12 +76,12 @@ bool AreSurelyValid(const PredictionBatch& batch, double tolerance) {
     for (std::size_t k = 0; k < m; ++k) {
       for (std::size_t r = 0; r < kTogether; ++r) sums[r] += first[r * m + k];
     }
-    for (const double sum : sums) valid &= std::abs(sum - 1) <= tolerance;
+    for (const double sum : sums) valid &= IsRowSum(sum, m, tolerance);
   }
   for (; row < batch.size(); ++row) {
     double sum = 0;
     for (const double value : batch.row(row)) sum += value;
-    valid &= std::abs(sum - 1) <= tolerance;
+    valid &= IsRowSum(sum, m, tolerance);
   }
   std::uint32_t largest = 0;
   for (const std::int32_t y : batch.labels) {
@@ -103,6 +93,7 @@ bool AreSurelyValid(const PredictionBatch& batch, double tolerance) {
 }  // namespace
 
 std::vector<Violation> FindViolations(const PredictionBatch& batch, double row_sum_tolerance) {
+  if (row_sum_tolerance == 0) row_sum_tolerance = DefaultRowSumTolerance(batch.class_count);
   if (auto shape = CheckShape(batch)) return {*std::move(shape)};
   if (AreSurelyValid(batch, row_sum_tolerance)) return {};
   std::vector<Violation> violations;

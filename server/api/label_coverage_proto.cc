@@ -168,6 +168,15 @@ void SetProto(const LabelCounts& counts, v1::LabelCounts& proto) {
   proto.set_unknown(counts.unknown);
 }
 
+void SetProto(const SkippedRows& skipped, v1::SkippedRows& proto) {
+  proto.set_rows(skipped.rows);
+  for (const Violation& violation : skipped.violations) {
+    rpc::BadRequest::FieldViolation& out = *proto.add_violations();
+    out.set_field(violation.field);
+    out.set_description(violation.description);
+  }
+}
+
 void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::LabelCoverage& proto) {
   proto.set_predictions(coverage.predictions);
   proto.set_duplicate_predictions(coverage.duplicate_predictions);

@@ -8,6 +8,7 @@
 namespace calibd::server {
 
 void SetProto(const LabelCounts& counts, v1::LabelCounts& proto);
+void SetProto(const SkippedRows& skipped, v1::SkippedRows& proto);
 
 // Describes the label coverage of a model with a label_grace, with warnings about missing and late
 // labels.

@@ -23,13 +23,14 @@ absl::StatusOr<ModelDeclaration> Check(const ApiParts& parts, const v1::Model& d
     return CheckDeclaration(declared, parts.model_memory_bytes, parts.model_disk_bytes);
   }
   // Every client declares the models that it uses. An existing model keeps its declaration, even if
-  // the limits, on which the defaults depend, have changed since.
+  // the defaults, or the limits on which they depend, have changed since.
   const v1::Model kept = ToProto((*existing)->declaration());
   v1::Model again = declared;
   if (again.has_label_grace() && again.max_pending() == 0) {
     again.set_max_pending(kept.max_pending());
   }
   if (again.window() == 0) again.set_window(kept.window());
+  if (again.row_sum_tolerance() == 0) again.set_row_sum_tolerance(kept.row_sum_tolerance());
   if (!DeclaresAny(again.monitoring())) *again.mutable_monitoring() = kept.monitoring();
   return CheckStoredDeclaration(again, parts.model_memory_bytes);
 }

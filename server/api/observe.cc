@@ -42,6 +42,7 @@ absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveRespon
   response.set_accepted_rows(settlement.accepted_rows);
   response.set_duplicate_rows(settlement.duplicate_rows);
   if (labels) SetProto(settlement.labels, *response.mutable_labels());
+  if (settlement.skipped.rows > 0) SetProto(settlement.skipped, *response.mutable_skipped());
   return settlement.status;
 }
 

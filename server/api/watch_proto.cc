@@ -33,6 +33,7 @@ constexpr std::int64_t kLeastScreened = 100;
 // Minimum shares of the newest rows that give a warning.
 constexpr double kDuplicateShare = 0.01;
 constexpr double kPrintedShare = 0.99;
+constexpr double kInexactShare = 0.01;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
@@ -60,7 +61,7 @@ void DescribeEffectSize(const WatchSnapshot& watch, double significance_level,
   if (const std::optional<NormalTest> test =
           TestProjections(reading.projections, reading.projection_variance)) {
     proto.set_one_look_p_value(test->p_value);
-    if (test->z.has_value()) proto.set_one_look_z(*test->z);
+    proto.set_one_look_z(test->z);
   }
 }
 
@@ -249,12 +250,13 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   const RowScreen::Counts& screen = snapshot.monitor->screen;
   if (screen.rows < kLeastScreened) return;
   const auto rows = static_cast<double>(screen.rows);
-  if (static_cast<double>(screen.duplicates) >= kDuplicateShare * rows) {
+  const auto duplicates = static_cast<double>(screen.Duplicates());
+  if (duplicates >= kDuplicateShare * rows) {
     *warnings.Add() = absl::StrFormat(
         "%.1f %% of the newest %d observations and their labels equal earlier ones: observations "
         "that are counted twice look like evidence. Predictions with ids and numbered batches are "
         "counted once.",
-        100 * static_cast<double>(screen.duplicates) / rows, screen.rows);
+        100 * duplicates / rows, screen.rows);
   }
   const auto digit_rows = static_cast<double>(screen.digit_rows);
   double unit = 1;
@@ -264,7 +266,9 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     if (printed < kPrintedShare * digit_rows) continue;
     const double tolerance =
         std::min(kMaxTolerance, static_cast<double>(declaration.class_count) * unit / 2);
-    if (tolerance > declaration.monitoring.tolerance && screen.at_most_digits[i] > screen.hard) {
+    // Without the rows that have more digits.
+    const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
+    if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
       *warnings.Add() = absl::StrFormat(
           "The probabilities of the newest observations have %s: the rounding error looks like "
           "evidence. Send more digits, or declare monitoring.tolerance = %.3g, which is half a "

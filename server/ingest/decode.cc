@@ -4,6 +4,8 @@
 #include <array>
 #include <memory>
 #include <new>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -55,6 +57,12 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
   const std::array<std::int64_t, 2> header{AreLogits(observations) ? 1 : 0,
                                            observations.dropped_rows()};
   hash.Add(header.data(), header.size());
+  if (observations.has_positive_class() || observations.skip_invalid_rows()) {
+    const std::array<std::int64_t, 3> options{observations.has_positive_class() ? 1 : 0,
+                                              observations.positive_class(),
+                                              observations.skip_invalid_rows() ? 1 : 0};
+    hash.Add(options.data(), options.size());
+  }
   hash.Add(values.data(), values.size());
   hash.Add(observations.labels().data(), static_cast<std::size_t>(observations.labels_size()));
   for (const std::string& name : observations.class_names()) hash.Add(name.data(), name.size());
@@ -89,24 +97,39 @@ std::vector<PredictionId> HashIds(const Ids& ids) {
   return hashes;
 }
 
-absl::Status CheckIds(const Ids& ids, const ModelDeclaration& declaration) {
-  if (declaration.label_grace.count() == 0) {
-    return InvalidFieldError("prediction_ids",
-                             "are given, expected none because the model has no label_grace");
-  }
+// find(i) returns the violation of row i, if any. Returns an error that names the first ones.
+template <typename Find>
+absl::Status CheckRows(int rows, const Find& find) {
   std::vector<Violation> violations;
-  for (int i = 0; i < ids.size() && violations.size() < kMaxReportedViolations; ++i) {
-    if (ids[i].empty() || ids[i].size() > kMaxIdLength) {
-      violations.push_back(
-          {.field = absl::StrCat("prediction_ids[", i, "]"),
-           .description = absl::StrCat("is ", Quoted(ids[i]), " of ", ids[i].size(),
-                                       " bytes, expected 1..", kMaxIdLength)});
-    }
+  for (int i = 0; i < rows && violations.size() < kMaxReportedViolations; ++i) {
+    if (std::optional<Violation> violation = find(i)) violations.push_back(*std::move(violation));
   }
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
+std::optional<Violation> FindIdViolation(const Ids& ids, int i) {
+  if (!ids[i].empty() && ids[i].size() <= kMaxIdLength) return std::nullopt;
+  return Violation{.field = absl::StrCat("prediction_ids[", i, "]"),
+                   .description = absl::StrCat("is ", Quoted(ids[i]), " of ", ids[i].size(),
+                                               " bytes, expected 1..", kMaxIdLength)};
+}
+
+absl::Status CheckTakesIds(const ModelDeclaration& declaration) {
+  if (declaration.label_grace.count() != 0) return absl::OkStatus();
+  return InvalidFieldError("prediction_ids",
+                           "are given, expected none because the model has no label_grace");
+}
+
+absl::Status CheckLabelsMayComeLater(const char* field, const ModelDeclaration& declaration) {
+  if (!declaration.labels_come_with_predictions) return absl::OkStatus();
+  return InvalidFieldError(
+      field,
+      "come without predictions or labels, expected both in one message because "
+      "the model declares labels_come_with_predictions");
+}
+
 absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("labels", declaration));
   const int rows = labels.labels_size();
   if (rows == 0 || rows > kMaxRowsPerBatch) {
     return InvalidFieldError("labels",
@@ -117,17 +140,18 @@ absl::Status CheckLabels(const v1::Labels& labels, const ModelDeclaration& decla
                              absl::StrCat("has ", labels.prediction_ids_size(), " ids with ", rows,
                                           " labels, expected equal numbers"));
   }
-  CALIBD_RETURN_IF_ERROR(CheckIds(labels.prediction_ids(), declaration));
-  std::vector<Violation> violations;
-  for (int i = 0; i < rows && violations.size() < kMaxReportedViolations; ++i) {
+  CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
+  CALIBD_RETURN_IF_ERROR(
+      CheckRows(rows, [&](int i) { return FindIdViolation(labels.prediction_ids(), i); }));
+  return CheckRows(rows, [&](int i) -> std::optional<Violation> {
     const std::int32_t label = labels.labels(i);
-    if (label < 0 || static_cast<std::size_t>(label) >= declaration.class_count) {
-      violations.push_back({.field = absl::StrCat("labels[", i, "]"),
-                            .description = absl::StrCat("is ", label, ", expected 0..",
-                                                        declaration.class_count - 1)});
+    if (label >= 0 && static_cast<std::size_t>(label) < declaration.class_count) {
+      return std::nullopt;
     }
-  }
-  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
+    return Violation{
+        .field = absl::StrCat("labels[", i, "]"),
+        .description = absl::StrCat("is ", label, ", expected 0..", declaration.class_count - 1)};
+  });
 }
 
 std::vector<double> Values(const v1::Observations& observations) {
@@ -154,6 +178,36 @@ int RowCount(const v1::Observations& observations) {
                                                 : observations.labels_size();
 }
 
+absl::Status CheckPositiveClass(const v1::Observations& observations,
+                                const ModelDeclaration& declaration) {
+  if (!observations.has_positive_class()) return absl::OkStatus();
+  const std::int32_t positive = observations.positive_class();
+  if (declaration.class_count == 2 && (positive == 0 || positive == 1)) return absl::OkStatus();
+  return InvalidFieldError("positive_class",
+                           absl::StrCat("is ", positive,
+                                        declaration.class_count == 2
+                                            ? absl::StrCat(", expected 0 or 1")
+                                            : absl::StrCat(", expected none because the model has ",
+                                                           declaration.class_count, " classes")));
+}
+
+// Returns two values for each value of the positive class. The softmax of the logits 0 and x is the
+// logistic function of x. An invalid probability stays as it is, so that the error shows it.
+std::vector<double> BothClasses(const std::vector<double>& values, std::int32_t positive_class,
+                                bool are_logits) {
+  std::vector<double> both;
+  both.reserve(2 * values.size());
+  for (const double value : values) {
+    const double other = are_logits || !(value >= 0 && value <= 1) ? 0 : 1 - value;
+    if (positive_class == 0) {
+      both.insert(both.end(), {value, other});
+    } else {
+      both.insert(both.end(), {other, value});
+    }
+  }
+  return both;
+}
+
 // Checks everything that does not depend on the values.
 absl::Status CheckShape(const v1::Observations& observations, std::size_t value_count,
                         const ModelDeclaration& declaration) {
@@ -178,18 +232,22 @@ absl::Status CheckShape(const v1::Observations& observations, std::size_t value_
     return InvalidFieldError("dropped_rows", absl::StrCat("is ", observations.dropped_rows(),
                                                           ", expected 0..", kMaxDroppedRows));
   }
+  CALIBD_RETURN_IF_ERROR(CheckPositiveClass(observations, declaration));
   const auto rows = static_cast<std::size_t>(row_count);
+  const std::size_t width = observations.has_positive_class() ? 1 : declaration.class_count;
   std::size_t expected = 0;
-  if (__builtin_mul_overflow(rows, declaration.class_count, &expected) || value_count != expected ||
-      rows == 0) {
-    return InvalidFieldError("probabilities",
-                             absl::StrCat("has ", value_count, " values with ", rows,
-                                          observations.prediction_ids_size() > 0
-                                              ? " ids, expected n >= 1 ids and n x "
-                                              : " labels, expected n >= 1 labels and n x ",
-                                          declaration.class_count, " values"));
+  if (!__builtin_mul_overflow(rows, width, &expected) && value_count == expected && rows > 0) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  const bool one_per_row = declaration.class_count == 2 && value_count == rows && rows > 0;
+  return InvalidFieldError(
+      "probabilities",
+      absl::StrCat(
+          "has ", value_count, " values with ", rows,
+          observations.prediction_ids_size() > 0 ? " ids, expected n >= 1 ids and n x "
+                                                 : " labels, expected n >= 1 labels and n x ",
+          width, " values",
+          one_per_row ? "; for the probability of one class per row set positive_class" : ""));
 }
 
 absl::Status CheckClassNames(const v1::Observations& observations,
@@ -212,7 +270,7 @@ absl::Status CheckClassNames(const v1::Observations& observations,
   return absl::OkStatus();
 }
 
-absl::Status CheckGroupValues(const v1::Observations& observations,
+absl::Status CheckTakesGroups(const v1::Observations& observations,
                               const ModelDeclaration& declaration) {
   const auto& values = observations.group_values();
   if (values.empty()) return absl::OkStatus();
@@ -225,19 +283,19 @@ absl::Status CheckGroupValues(const v1::Observations& observations,
         "group_values", absl::StrCat("has ", values.size(), " values with ", RowCount(observations),
                                      " predictions, expected as many, one or none"));
   }
-  std::vector<Violation> violations;
-  for (int i = 0; i < values.size() && violations.size() < kMaxReportedViolations; ++i) {
-    if (values[i].empty() || values[i].size() > kMaxGroupValueLength) {
-      violations.push_back(
-          {.field = absl::StrCat("group_values[", i, "]"),
-           .description = absl::StrCat("is ", Quoted(values[i]), " of ", values[i].size(),
-                                       " bytes, expected 1..", kMaxGroupValueLength)});
-    } else if (auto unprintable = FindUnprintable(values[i])) {
-      violations.push_back(
-          {.field = absl::StrCat("group_values[", i, "]"), .description = *std::move(unprintable)});
-    }
+  return absl::OkStatus();
+}
+
+std::optional<Violation> FindGroupViolation(const Ids& values, int i) {
+  const std::string field = absl::StrCat("group_values[", i, "]");
+  if (values[i].empty() || values[i].size() > kMaxGroupValueLength) {
+    return Violation{.field = field,
+                     .description = absl::StrCat("is ", Quoted(values[i]), " of ", values[i].size(),
+                                                 " bytes, expected 1..", kMaxGroupValueLength)};
   }
-  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
+  auto unprintable = FindUnprintable(values[i]);
+  if (!unprintable.has_value()) return std::nullopt;
+  return Violation{.field = field, .description = *std::move(unprintable)};
 }
 
 // Converts the values to probabilities and checks them and the labels. Pending predictions have no
@@ -256,18 +314,74 @@ absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, R
   return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
 }
 
-absl::Status Check(const v1::Observations& observations, const ModelDeclaration& declaration,
-                   RowValues& values) {
-  CALIBD_RETURN_IF_ERROR(CheckShape(observations, values.probabilities.size(), declaration));
+// Checks everything that does not belong to one row.
+absl::Status CheckBatch(const v1::Observations& observations, std::size_t value_count,
+                        const ModelDeclaration& declaration) {
+  CALIBD_RETURN_IF_ERROR(CheckShape(observations, value_count, declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
-    CALIBD_RETURN_IF_ERROR(CheckIds(observations.prediction_ids(), declaration));
+    CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
+    if (observations.labels().empty()) {
+      CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("prediction_ids", declaration));
+    }
   }
-  CALIBD_RETURN_IF_ERROR(CheckGroupValues(observations, declaration));
-  values.labels.assign(observations.labels().begin(), observations.labels().end());
-  values.group_values.assign(observations.group_values().begin(),
-                             observations.group_values().end());
+  return CheckTakesGroups(observations, declaration);
+}
+
+absl::Status CheckAllRows(const v1::Observations& observations, const ModelDeclaration& declaration,
+                          RowValues& values) {
+  CALIBD_RETURN_IF_ERROR(CheckRows(observations.prediction_ids_size(), [&](int i) {
+    return FindIdViolation(observations.prediction_ids(), i);
+  }));
+  CALIBD_RETURN_IF_ERROR(CheckRows(observations.group_values_size(), [&](int i) {
+    return FindGroupViolation(observations.group_values(), i);
+  }));
   return CheckValues(AreLogits(observations), declaration, values);
+}
+
+// Converts row i to probabilities and returns its violation, if any.
+std::optional<Violation> FindRowViolation(const v1::Observations& observations,
+                                          const ModelDeclaration& declaration, int i,
+                                          RowValues& values) {
+  if (observations.prediction_ids_size() > 0) {
+    if (auto violation = FindIdViolation(observations.prediction_ids(), i)) return violation;
+  }
+  if (observations.group_values_size() > 0) {
+    const int group = observations.group_values_size() == 1 ? 0 : i;
+    if (auto violation = FindGroupViolation(observations.group_values(), group)) return violation;
+  }
+  const std::size_t m = values.class_count;
+  const auto place = static_cast<std::size_t>(i);
+  const std::span<double> probabilities = std::span(values.probabilities).subspan(place * m, m);
+  std::vector<Violation> violations;
+  if (AreLogits(observations)) violations = SoftmaxRows(probabilities, m);
+  if (violations.empty()) {
+    const std::int32_t label = values.labels.empty() ? 0 : values.labels[place];
+    violations =
+        FindViolations({probabilities, std::span(&label, 1), m}, declaration.row_sum_tolerance);
+  }
+  if (violations.empty()) return std::nullopt;
+  // The row was checked as row 0.
+  std::string& field = violations.front().field;
+  field.replace(field.find("[0]"), 3, absl::StrCat("[", i, "]"));
+  return std::move(violations.front());
+}
+
+// Removes the invalid rows. Returns the numbers of the others.
+std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
+                                           const ModelDeclaration& declaration, RowValues& values,
+                                           SkippedRows& skipped) {
+  std::vector<std::uint32_t> valid;
+  for (int i = 0; i < RowCount(observations); ++i) {
+    auto violation = FindRowViolation(observations, declaration, i, values);
+    if (!violation.has_value()) {
+      valid.push_back(static_cast<std::uint32_t>(i));
+    } else if (skipped.rows++ < static_cast<std::int64_t>(kMaxReportedViolations)) {
+      skipped.violations.push_back(*std::move(violation));
+    }
+  }
+  KeepRows(valid, values);
+  return valid;
 }
 
 }  // namespace
@@ -276,15 +390,35 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
   RowValues values;
   values.class_count = declaration.class_count;
   values.probabilities = Values(observations);
-  values.single_precision = observations.has_probabilities_float32();
   LogRow row;
   row.content_hash = HashContent(observations, values.probabilities);
-  if (absl::Status status = Check(observations, declaration, values); !status.ok()) {
+  absl::Status status = CheckBatch(observations, values.probabilities.size(), declaration);
+  std::vector<PredictionId> ids;
+  if (status.ok()) {
+    if (observations.has_positive_class()) {
+      values.probabilities =
+          BothClasses(values.probabilities, observations.positive_class(), AreLogits(observations));
+    } else {
+      values.single_precision = observations.has_probabilities_float32();
+    }
+    values.labels.assign(observations.labels().begin(), observations.labels().end());
+    values.group_values.assign(observations.group_values().begin(),
+                               observations.group_values().end());
+    ids = HashIds(observations.prediction_ids());
+    if (observations.skip_invalid_rows()) {
+      KeepOnly(SkipInvalidRows(observations, declaration, values, row.skipped), ids);
+    } else {
+      status = CheckAllRows(observations, declaration, values);
+    }
+  }
+  if (!status.ok()) {
     row.kind = RejectedRow{.rows = RowCount(observations), .reason = std::move(status)};
-  } else if (observations.prediction_ids_size() > 0) {
+  } else if (values.probabilities.empty()) {
+    row.kind = RejectedRow{.rows = 0, .reason = absl::OkStatus()};
+  } else if (!ids.empty()) {
     auto& predictions = row.kind.emplace<PredictionsRow>();
     predictions.dropped_rows = observations.dropped_rows();
-    predictions.ids = HashIds(observations.prediction_ids());
+    predictions.ids = std::move(ids);
     predictions.predicted_classes = PredictedClasses(values);
     predictions.values = std::move(values);
   } else {

@@ -112,6 +112,8 @@ class RowWrite final : public ModelWrite {
   void Append(Store& store);
   void AppendOpened(Store& store);
   void Track();
+  // Appends a row that counts the predictions of this one, which have labels.
+  void MatureAtOnce(Store& store, const PredictionsRow& predictions);
   // Fills in the response to a new or an already known batch.
   void Settle();
 
@@ -126,6 +128,10 @@ class RowWrite final : public ModelWrite {
   std::chrono::microseconds time_{};
   // Log id of the row; 0 if the row was not appended.
   std::int64_t log_id_ = 0;
+  // The row of MatureAtOnce; its log id is 0 if it was not appended.
+  LogRow matured_row_;
+  std::int64_t matured_log_id_ = 0;
+  PredictionTracker::Matured matured_;
   // Log id of a row that only opens the producer; 0 if none was appended.
   std::int64_t opened_log_id_ = 0;
   // True if the batch was settled before.

@@ -285,6 +285,7 @@ struct RowReader {
 
   bool ReadRow(LogRow& row) const {
     row.elapsed = std::chrono::microseconds(stored.elapsed_us());
+    row.skipped.rows = stored.skipped_rows();
     if (stored.has_producer()) {
       const store::v1::ProducerPosition& producer = stored.producer();
       row.position = ProducerPosition{.producer_id = producer.producer_id(),
@@ -292,7 +293,7 @@ struct RowReader {
                                       .sequence = producer.sequence()};
       row.content_hash = producer.content_hash();
     }
-    return AreCounts({stored.elapsed_us()}) && stored.producer().epoch() >= 0 &&
+    return AreCounts({stored.elapsed_us(), row.skipped.rows}) && stored.producer().epoch() >= 0 &&
            stored.producer().sequence() >= 0 && ReadKind(row);
   }
 };
@@ -309,6 +310,7 @@ std::string EncodeRow(const LogRow& row) {
     producer.set_sequence(row.position->sequence);
     producer.set_content_hash(row.content_hash);
   }
+  out.set_skipped_rows(row.skipped.rows);
   std::visit(KindWriter{out}, row.kind);
   std::string encoded;
   if (const RowValues* const values = row.values()) {

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <chrono>
-#include <span>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -12,24 +12,6 @@
 #include "server/ingest/row_codec.h"
 
 namespace calibd::server {
-namespace {
-
-// Moves the values at the ascending indices to the front, `width` values each, and drops the rest.
-template <typename T>
-void KeepOnly(std::span<const std::uint32_t> indices, std::vector<T>& values,
-              std::size_t width = 1) {
-  if (values.empty()) return;
-  auto to = values.begin();
-  for (const std::uint32_t index : indices) {
-    const auto from = values.begin() + static_cast<std::ptrdiff_t>(index * width);
-    to = from == to ? to + static_cast<std::ptrdiff_t>(width)
-                    : std::move(from, from + static_cast<std::ptrdiff_t>(width), to);
-  }
-  values.erase(to, values.end());
-}
-
-}  // namespace
-
 RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
                    IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done)
     : ModelWrite(std::move(model), commits, clock),
@@ -100,9 +82,7 @@ absl::Status RowWrite::Admit(PredictionsRow& row) {
   row.duplicates = static_cast<std::int64_t>(row.ids.size() - found.size());
   KeepOnly(found, row.ids);
   KeepOnly(found, row.predicted_classes);
-  KeepOnly(found, row.values.probabilities, row.values.class_count);
-  KeepOnly(found, row.values.labels);
-  if (row.values.group_values.size() > 1) KeepOnly(found, row.values.group_values);
+  KeepRows(found, row.values);
   encoded_ = EncodeRow(row_);
   return absl::OkStatus();
 }
@@ -142,11 +122,29 @@ void RowWrite::Append(Store& store) {
   AppendElapsed(row_.elapsed, encoded_);
   log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded_));
   Failpoint("append");
-  if (row_.tracked()) Track();
+  if (row_.tracked()) {
+    Track();
+    const auto* const predictions = row_.As<PredictionsRow>();
+    if (predictions != nullptr && model_->declaration().labels_come_with_predictions) {
+      MatureAtOnce(store, *predictions);
+    }
+  }
   if (row_.position.has_value()) {
     moved_cursor_ = true;
     model_->storage_state().cursors.Advance(*row_.position, row_.content_hash);
   }
+}
+
+void RowWrite::MatureAtOnce(Store& store, const PredictionsRow& predictions) {
+  // The older predictions have matured when they were added.
+  matured_ = model_->storage_state().tracker->Mature(
+      row_.elapsed + model_->declaration().label_grace, predictions.ids.size());
+  auto& matured = matured_row_.kind.emplace<MaturedRow>();
+  matured.through_log_id = log_id_;
+  matured.values = predictions.values;
+  std::string encoded = EncodeRow(matured_row_);
+  AppendElapsed(row_.elapsed, encoded);
+  matured_log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
 }
 
 void RowWrite::AppendOpened(Store& store) {
@@ -179,6 +177,8 @@ void RowWrite::Settle() {
   } else if (const auto* const labels = row_.As<LabelsRow>()) {
     settlement_.labels = labels->counts;
   } else {
+    settlement_.skipped = row_.skipped;
+    settlement_.rejected_rows = row_.skipped.rows;
     (known_ ? settlement_.duplicate_rows : settlement_.accepted_rows) = row_.rows();
     if (const auto* const predictions = row_.As<PredictionsRow>()) {
       settlement_.duplicate_rows += predictions->duplicates;
@@ -190,6 +190,7 @@ void RowWrite::Undo() {
   if (moved_cursor_) {
     model_->storage_state().cursors.Set(row_.position->producer_id, former_cursor_);
   }
+  if (matured_log_id_ != 0) model_->storage_state().tracker->UndoMature(matured_);
   if (tracked_ && row_.As<PredictionsRow>() != nullptr) {
     model_->storage_state().tracker->UndoAdd();
   } else if (tracked_) {
@@ -203,6 +204,7 @@ void RowWrite::Finish(Store& /*store*/, const absl::Status& committed) {
     settlement_ = Settlement();
     settlement_.status = committed;
     log_id_ = 0;
+    matured_log_id_ = 0;
     opened_log_id_ = 0;
     known_ = false;
   }
@@ -212,6 +214,7 @@ void RowWrite::Apply() {
   if (opened_log_id_ != 0) model_->strand_state().Apply(LogRow(), opened_log_id_, time_);
   if (log_id_ != 0) {
     model_->strand_state().Apply(row_, log_id_, time_);
+    if (matured_log_id_ != 0) model_->strand_state().Apply(matured_row_, matured_log_id_, time_);
   } else if (known_) {
     model_->strand_state().CountDuplicate();
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "server/state/log_row.h"
 #include "server/state/prediction_tracker.h"
 
 namespace calibd::server {
@@ -26,8 +27,9 @@ struct Settlement {
   // Number of accepted predictions of the batch, and of duplicates.
   std::int64_t accepted_rows = 0;
   std::int64_t duplicate_rows = 0;
-  // Number of predictions and labels of a rejected batch.
+  // Number of predictions and labels of a rejected batch, or of skipped rows.
   std::int64_t rejected_rows = 0;
+  SkippedRows skipped;
   // Outcomes of the labels by id of an accepted batch.
   LabelCounts labels;
   // The number expected next, if a producer was opened.

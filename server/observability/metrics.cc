@@ -32,7 +32,6 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using enum prometheus::MetricType;
 
-constexpr double kConfidenceLevel = 0.95;
 // Maximum number of classes with series of their own. Models with more classes export one series
 // with an empty predicted_class for all classes together.
 constexpr std::size_t kMostClassSeries = 32;
@@ -194,7 +193,8 @@ constexpr FamilyRow<ModelSource> kModelRows[] = {
        out.Add(source.snapshot.duplicate_batches, {{"outcome", "duplicate"}});
        out.Add(source.snapshot.rejected_batches, {{"outcome", "rejected"}});
      }},
-    {"calibd_rejected_rows_total", Counter, "Number of rows in rejected batches.",
+    {"calibd_rejected_rows_total", Counter,
+     "Number of rows in rejected batches, and of skipped rows.",
      [](auto& source, auto& out) { out.Add(source.snapshot.rejected_rows); }},
     {"calibd_dropped_rows_total", Counter,
      "Number of rows that producers report to have dropped before sending.",
@@ -290,9 +290,10 @@ constexpr FamilyRow<RunningBlock> kBlockRows[] = {
        if (block.noise_floor.has_value()) out.Add(block.noise_floor->upper_quantile);
      }},
     {"calibd_skce_lower_bound", Gauge,
-     "One-sided asymptotic 95 % lower confidence bound of calibd_skce. For one look only.",
+     "One-sided asymptotic 95 % lower confidence bound of calibd_skce. For one look only; absent "
+     "below 30 blocks.",
      [](auto& block, auto& out) {
-       out.Add(LowerConfidenceBound(block.moments, kConfidenceLevel));
+       if (const auto test = TestBlocks(block.moments)) out.Add(test->skce_lower_bound);
      }},
     {"calibd_estimate_samples", Gauge,
      "Number of observations from which calibd_skce and calibd_test_p_value with the same labels "
@@ -302,15 +303,16 @@ constexpr FamilyRow<RunningBlock> kBlockRows[] = {
        out.Add(static_cast<double>(block.moments.count) * static_cast<double>(block.block_size));
      }},
     {"calibd_test_p_value", Gauge,
-     "Asymptotic p-value of the null hypothesis that the model is calibrated. For one look only: "
-     "an alert on it fires on calibrated models.",
+     "Asymptotic p-value of the null hypothesis that the model is calibrated; absent below 30 "
+     "blocks. For one look only: an alert on it fires on calibrated models.",
      [](auto& block, auto& out) {
-       if (const auto test = TestMeanIsPositive(block.moments)) out.Add(test->p_value);
+       if (const auto test = TestBlocks(block.moments)) out.Add(test->p_value);
      }},
     {"calibd_test_statistic", Gauge,
-     "z of the asymptotic test: sqrt(blocks) mean / standard deviation. For one look only.",
+     "z of the asymptotic test: sqrt(blocks) mean / standard deviation. For one look only; absent "
+     "below 30 blocks.",
      [](auto& block, auto& out) {
-       if (const auto test = TestMeanIsPositive(block.moments)) out.Add(test->z);
+       if (const auto test = TestBlocks(block.moments)) out.Add(test->z);
      }},
 };
 

@@ -187,22 +187,24 @@ absl::Status ObservationStream::OnSettled(std::int64_t sequence, const Settlemen
     *rejected.mutable_rejected()->mutable_status() = ToRpcStatus(settlement.status);
     queued = QueueLocked(std::move(rejected));
   }
-  if (!cancelled_ && queued.ok()) queued = Acknowledge(sequence);
+  if (!cancelled_ && queued.ok()) queued = Acknowledge(sequence, settlement.skipped);
   AdvanceLocked();
   return queued;
 }
 
-absl::Status ObservationStream::Acknowledge(std::int64_t sequence) {
+absl::Status ObservationStream::Acknowledge(std::int64_t sequence, const SkippedRows& skipped) {
   // If an acknowledgement is still in the queue and not being written, its number is raised instead
-  // of adding another one.
+  // of adding another one. Reports of skipped rows belong to one number.
   const std::size_t unwritten = queue_.size() - (writing_ ? 1 : 0);
-  if (unwritten > 0 && queue_.back().response.has_ack()) {
+  if (unwritten > 0 && skipped.rows == 0 && queue_.back().response.has_ack() &&
+      !queue_.back().response.ack().has_skipped()) {
     Response::Ack& last = *queue_.back().response.mutable_ack();
     last.set_sequence(std::max(last.sequence(), sequence));
     return absl::OkStatus();
   }
   Response ack;
   ack.mutable_ack()->set_sequence(sequence);
+  if (skipped.rows > 0) SetProto(skipped, *ack.mutable_ack()->mutable_skipped());
   return QueueLocked(std::move(ack));
 }
 

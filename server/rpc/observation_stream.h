@@ -59,7 +59,7 @@ class ObservationStream final
   absl::Status HandleFinish(const v1::StreamObservationsRequest::Finish& finish);
   absl::Status OnSettled(std::int64_t sequence, const Settlement& settlement);
   // Errors: those of QueueLocked.
-  absl::Status Acknowledge(std::int64_t sequence);
+  absl::Status Acknowledge(std::int64_t sequence, const SkippedRows& skipped);
   // Answers Finish once all batches are settled, and reads the next message if there is room.
   void AdvanceLocked() override;
   void ReadLocked();

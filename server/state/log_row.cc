@@ -4,6 +4,13 @@
 
 namespace calibd::server {
 
+void KeepRows(std::span<const std::uint32_t> indices, RowValues& values) {
+  KeepOnly(indices, values.probabilities, values.class_count);
+  KeepOnly(indices, values.labels);
+  // One value belongs to all rows.
+  if (values.group_values.size() > 1) KeepOnly(indices, values.group_values);
+}
+
 std::vector<std::int32_t> PredictedClasses(const RowValues& values) {
   std::vector<std::int32_t> classes;
   std::span<const double> rest(values.probabilities);

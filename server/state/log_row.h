@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_STATE_LOG_ROW_H_
 #define CALIBD_SERVER_STATE_LOG_ROW_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/validation.h"
 #include "server/state/group_values.h"
 #include "server/state/prediction_id.h"
 #include "server/state/prediction_tracker.h"
@@ -37,6 +39,22 @@ struct RowValues {
   [[nodiscard]] GroupValues groups() const noexcept { return GroupValues(group_values); }
 };
 
+// Moves the values at the ascending indices to the front, `width` values each, and drops the rest.
+template <typename T>
+void KeepOnly(std::span<const std::uint32_t> indices, std::vector<T>& values,
+              std::size_t width = 1) {
+  if (values.empty()) return;
+  auto to = values.begin();
+  for (const std::uint32_t index : indices) {
+    const auto from = values.begin() + static_cast<std::ptrdiff_t>(index * width);
+    to = from == to ? to + static_cast<std::ptrdiff_t>(width)
+                    : std::move(from, from + static_cast<std::ptrdiff_t>(width), to);
+  }
+  values.erase(to, values.end());
+}
+// Keeps the predictions with these ascending indices.
+void KeepRows(std::span<const std::uint32_t> indices, RowValues& values);
+
 // Returns the most probable class of each prediction; the first one on ties. Cost: O(n m).
 [[nodiscard]] std::vector<std::int32_t> PredictedClasses(const RowValues& values);
 
@@ -45,8 +63,9 @@ struct OpenedRow {};
 
 // An invalid batch. It used up its number and changed nothing else.
 struct RejectedRow {
-  // Number of predictions or labels of the batch.
+  // Number of predictions or labels of the batch, without skipped rows.
   std::int64_t rows = 0;
+  // OK if all rows were skipped.
   // Names the first invalid rows. A row that is read from the log does not contain the reason.
   absl::Status reason = absl::InvalidArgumentError("was rejected");
 };
@@ -96,6 +115,13 @@ struct AcknowledgedRow {
   std::string note;
 };
 
+// Invalid rows that were left out of a batch.
+struct SkippedRows {
+  std::int64_t rows = 0;
+  // The first of them. A row that is read from the log does not contain them.
+  std::vector<Violation> violations;
+};
+
 // A row of the log. Its effect on its model depends only on it and on the rows before it.
 struct LogRow {
   // The log never holds the default value.
@@ -106,6 +132,7 @@ struct LogRow {
   std::optional<ProducerPosition> position;
   // Hash of the complete batch as it was sent; see ProducerCursors.
   std::uint64_t content_hash = 0;
+  SkippedRows skipped;
   // Time at which the row was appended, see LogClock.
   std::chrono::microseconds elapsed{};
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/core/row_sum.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
@@ -37,7 +38,6 @@ constexpr std::chrono::seconds kMaxLabelGrace{std::chrono::hours{24 * 400}};
 constexpr std::size_t kDefaultPending = 100000;
 constexpr std::int32_t kMaxPending = 10000000;
 constexpr std::size_t kMaxClassNameLength = 64;
-constexpr double kMaxRowSumTolerance = 0.1;
 // Maximum number of differences
 // x_k - z_k
 // in one pass of the median bandwidth of one model, warmup^2 / 2 * m. This takes a writer thread
@@ -190,7 +190,8 @@ class Checker {
               ", expected > 0 and <= ", kMaxRowSumTolerance);
       return;
     }
-    declaration_.row_sum_tolerance = tolerance == 0 ? kDefaultRowSumTolerance : tolerance;
+    declaration_.row_sum_tolerance =
+        tolerance == 0 ? DefaultRowSumTolerance(declaration_.class_count) : tolerance;
   }
 
   void CheckBlockSizes() {
@@ -282,6 +283,11 @@ class Checker {
       }
       declaration_.label_grace = *grace;
     }
+    if (model_.labels_come_with_predictions() && !has_grace) {
+      Violate("model.labels_come_with_predictions",
+              "is set, expected a label_grace too, which determines how long ids are known");
+    }
+    declaration_.labels_come_with_predictions = model_.labels_come_with_predictions();
     const std::int32_t pending = model_.max_pending();
     if (pending != 0 && (!has_grace || pending < 0 || pending > kMaxPending)) {
       Violate("model.max_pending", "is ", pending,
@@ -446,6 +452,7 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.lenses == b.lenses && a.warmup == b.warmup && a.block_sizes == b.block_sizes &&
          a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
          a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
+         a.labels_come_with_predictions == b.labels_come_with_predictions &&
          a.monitoring == b.monitoring;
 }
 
@@ -534,6 +541,7 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
     model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(
         std::chrono::nanoseconds(declaration.label_grace - seconds).count()));
     model.set_max_pending(static_cast<std::int32_t>(declaration.max_pending));
+    model.set_labels_come_with_predictions(declaration.labels_come_with_predictions);
   }
   *model.mutable_monitoring() = ToProto(declaration.monitoring);
   return model;

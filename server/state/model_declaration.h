@@ -38,6 +38,8 @@ struct ModelDeclaration {
   std::chrono::microseconds label_grace{};
   // Maximum number of pending predictions; 0 without label_grace.
   std::size_t max_pending = 0;
+  // Predictions with ids have labels and mature at once. Only with label_grace.
+  bool labels_come_with_predictions = false;
   Monitoring monitoring;
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
 
@@ -11,12 +12,12 @@ namespace {
 
 constexpr std::string_view kModels = "models/";
 constexpr std::string_view kVersions = "/versions/";
-constexpr std::size_t kMaxIdLength = 63;
+constexpr std::size_t kMaxModelIdLength = 128;
 
-bool IsAlphanumeric(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool IsAlphanumeric(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); }
 
 bool IsId(std::string_view id) {
-  return !id.empty() && id.size() <= kMaxIdLength && IsAlphanumeric(id.front()) &&
+  return !id.empty() && id.size() <= kMaxModelIdLength && IsAlphanumeric(id.front()) &&
          std::all_of(id.begin(), id.end(),
                      [](char c) { return IsAlphanumeric(c) || c == '.' || c == '_' || c == '-'; });
 }
@@ -47,7 +48,7 @@ absl::StatusOr<ModelName> ParseModelName(std::string_view field, std::string_vie
   return InvalidFieldError(field, absl::StrCat("is ", Quoted(text),
                                                ", expected models/{model} or models/{model}/"
                                                "versions/{version}, each id matching "
-                                               "^[a-z0-9][a-z0-9._-]{0,62}$"));
+                                               "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"));
 }
 
 }  // namespace calibd::server

@@ -9,7 +9,7 @@
 namespace calibd::server {
 
 // The name "models/{model}" or "models/{model}/versions/{version}"; both ids match
-// ^[a-z0-9][a-z0-9._-]{0,62}$.
+// ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$.
 struct ModelName {
   std::string model;
   // Empty if the name has no version.

@@ -46,6 +46,8 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   compare("label_grace", absl::StrCat(existing.label_grace.count(), " us"),
           absl::StrCat(declared.label_grace.count(), " us"));
   compare("max_pending", existing.max_pending, declared.max_pending);
+  compare("labels_come_with_predictions", existing.labels_come_with_predictions,
+          declared.labels_come_with_predictions);
   compare("monitoring", was.monitoring().ShortDebugString(), is.monitoring().ShortDebugString());
   return absl::StrJoin(parts, "; ");
 }

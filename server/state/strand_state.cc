@@ -122,6 +122,7 @@ void StrandState::Apply(const LogRow& row, std::int64_t log_id, std::chrono::mic
   const ModelSnapshot::Time row_time(time);
   if (history_.EndsMinute(row_time)) history_.Advance(row_time, watch_mark());
   std::visit([&](const auto& kind) { ApplyRow(kind, row_time); }, row.kind);
+  CountRejected(row.skipped.rows);
   if (row.tracked()) {
     retention_.AddTracked(log_id, row.tracked_ids().size());
   } else {
@@ -140,8 +141,12 @@ void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
 
 void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/) noexcept {
   ++state_.rejected_batches;
-  AddSaturating(state_.rejected_rows, row.rows);
-  history_.CountRejected(row.rows);
+  CountRejected(row.rows);
+}
+
+void StrandState::CountRejected(std::int64_t rows) noexcept {
+  AddSaturating(state_.rejected_rows, rows);
+  if (rows > 0) history_.CountRejected(rows);
 }
 
 void StrandState::ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time) {

@@ -83,6 +83,7 @@ class StrandState {
   void ApplyRow(const LabelsRow& row, ModelSnapshot::Time time) noexcept;
   void ApplyRow(const MaturedRow& row, ModelSnapshot::Time time);
   void ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time);
+  void CountRejected(std::int64_t rows) noexcept;
   void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
   [[nodiscard]] ClassCoverage& CoverageOf(std::int32_t predicted_class) noexcept;
 

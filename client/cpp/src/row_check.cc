@@ -1,6 +1,5 @@
 #include "row_check.h"
 
-#include <array>
 #include <charconv>
 #include <utility>
 
@@ -16,10 +15,13 @@ constexpr char kGroupField[] = "group_values";
 
 }  // namespace
 
-std::string Exact(double value) {
-  std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end.ptr};
+std::int64_t RowOfField(std::string_view field) {
+  const std::size_t bracket = field.find('[');
+  std::int64_t row = -1;
+  if (bracket == std::string_view::npos || field.starts_with("class_names[")) return row;
+  const std::string_view rest = field.substr(bracket + 1);
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), row);
+  return error == std::errc() && end != rest.data() + rest.size() && *end == ']' ? row : -1;
 }
 
 std::optional<RowFault> FindIdFault(std::string_view id) {

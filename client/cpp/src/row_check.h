@@ -11,22 +11,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/client/observation_stream.h"
+#include "calibd/core/row_sum.h"
 
 namespace calibd::client {
 
 // What is wrong with a prediction or label by the rules of the server: the field and a text such as
-// "sums to 1.31, expected 1 +- 0.001, exceeded by 0.309".
+// "is 7, expected [0, 3)".
 struct RowFault {
   std::string field;
   std::string description;
 };
 
+// Returns the row of a path: 17 for "rows[17].probabilities" or "prediction_ids[17]", -1 if the
+// path names no row.
+std::int64_t RowOfField(std::string_view field);
+
 std::optional<RowFault> FindIdFault(std::string_view id);
 // value: not empty.
 std::optional<RowFault> FindGroupFault(std::string_view value);
-
-// Formats the value with the fewest digits that distinguish it from every other value.
-std::string Exact(double value);
 
 inline std::optional<RowFault> FindLabelFault(std::int32_t label, std::size_t class_count) {
   if (label >= 0 && static_cast<std::size_t>(label) < class_count) return std::nullopt;
@@ -50,10 +52,10 @@ std::optional<RowFault> FindRowFault(PredictionKind kind, std::span<const T> row
     }
     sum += value;
   }
-  if (kind == PredictionKind::kProbabilities && !(std::abs(sum - 1) <= row_sum_tolerance)) {
-    return RowFault{"probabilities",
-                    absl::StrCat("sums to ", Exact(sum), ", expected 1 +- ", row_sum_tolerance,
-                                 ", exceeded by ", std::abs(sum - 1) - row_sum_tolerance)};
+  // One probability of two classes has no sum.
+  if (kind == PredictionKind::kProbabilities && row.size() > 1 &&
+      !IsRowSum(sum, row.size(), row_sum_tolerance)) {
+    return RowFault{"probabilities", DescribeRowSum(sum, row_sum_tolerance)};
   }
   return std::nullopt;
 }

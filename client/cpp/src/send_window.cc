@@ -1,5 +1,6 @@
 #include "send_window.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -29,19 +30,18 @@ absl::StatusOr<SendWindow::Settled> SendWindow::Acknowledge(std::int64_t sequenc
   Settled settled;
   while (!entries_.empty() && first_sequence() <= sequence) {
     const Entry& entry = entries_.front();
-    if (entry.batch->has_labels()) {
-      (entry.rejected ? settled.rejected_labels : settled.accepted_labels) +=
-          entry.batch->row_count();
-    } else {
-      (entry.rejected ? settled.rejected_rows : settled.accepted_rows) += entry.batch->row_count();
-    }
+    const bool labels = entry.batch->has_labels();
+    (labels ? settled.rejected_labels : settled.rejected_rows) += entry.rejected_rows;
+    (labels ? settled.accepted_labels : settled.accepted_rows) +=
+        entry.batch->row_count() - entry.rejected_rows;
     entries_.pop_front();
     --written_;
   }
   return settled;
 }
 
-absl::StatusOr<std::shared_ptr<const OutgoingBatch>> SendWindow::Reject(std::int64_t sequence) {
+absl::StatusOr<std::shared_ptr<const OutgoingBatch>> SendWindow::Reject(
+    std::int64_t sequence, std::optional<std::int64_t> rows) {
   const std::int64_t first = first_sequence();
   if (sequence >= first + static_cast<std::int64_t>(written_)) {
     return absl::InternalError(
@@ -49,7 +49,9 @@ absl::StatusOr<std::shared_ptr<const OutgoingBatch>> SendWindow::Reject(std::int
   }
   if (sequence < first) return std::shared_ptr<const OutgoingBatch>();
   Entry& entry = entries_[static_cast<std::size_t>(sequence - first)];
-  if (std::exchange(entry.rejected, true)) return std::shared_ptr<const OutgoingBatch>();
+  if (entry.rejected_rows > 0) return std::shared_ptr<const OutgoingBatch>();
+  const std::int64_t all = entry.batch->row_count();
+  entry.rejected_rows = std::min(rows.value_or(all), all);
   return entry.batch;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -47,9 +48,11 @@ class SendWindow {
   // Internal if the number was not written on this connection.
   [[nodiscard]] absl::StatusOr<Settled> Acknowledge(std::int64_t sequence);
 
-  // Marks a batch as rejected; its acknowledgement settles it. Returns the batch, or null if it is
-  // already settled or marked. Errors: Internal if the number was not written on this connection.
-  [[nodiscard]] absl::StatusOr<std::shared_ptr<const OutgoingBatch>> Reject(std::int64_t sequence);
+  // Marks a batch, or this many rows of it, as rejected; its acknowledgement settles it. Returns
+  // the batch, or null if it is already settled or marked. Errors: Internal if the number was not
+  // written on this connection.
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<const OutgoingBatch>> Reject(
+      std::int64_t sequence, std::optional<std::int64_t> rows = std::nullopt);
 
   // Starts a new connection: all batches have to be written again. expected: the number that the
   // server expects next. Errors: DataLoss if the server lost batches that it acknowledged; Aborted
@@ -59,7 +62,7 @@ class SendWindow {
  private:
   struct Entry {
     std::shared_ptr<const OutgoingBatch> batch;
-    bool rejected = false;
+    std::int64_t rejected_rows = 0;
     bool written_before = false;
   };
 

@@ -1,7 +1,6 @@
 #include "stream_impl.h"
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -31,17 +30,6 @@ bool IsResumable(const absl::Status& status) {
   // A broken message may look like a clean end of the stream to the server or to the client.
   return IsRetryable(status) || IsCutOff(status) || ErrorReason(status) == "NOT_FINISHED" ||
          status.ok();
-}
-
-// Returns the row of a path: 17 for "rows[17].probabilities" or "prediction_ids[17]", -1 if the
-// path names no row.
-std::int64_t RowOfField(std::string_view field) {
-  const std::size_t bracket = field.find('[');
-  std::int64_t row = -1;
-  if (bracket == std::string_view::npos || field.starts_with("class_names[")) return row;
-  const std::string_view rest = field.substr(bracket + 1);
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), row);
-  return error == std::errc() && end != rest.data() + rest.size() && *end == ']' ? row : -1;
 }
 
 // The invalid rows of one call.
@@ -82,6 +70,10 @@ absl::Status CheckOptions(const StreamOptions& options) {
     return absl::InvalidArgumentError(
         "max_rows_per_batch and max_unacknowledged_batches must not be negative");
   }
+  if (options.positive_class.value_or(0) != 0 && options.positive_class != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("positive_class = ", *options.positive_class, ", expected 0 or 1"));
+  }
   if (options.stall_timeout.count() <= 0) {
     return absl::InvalidArgumentError("stall_timeout must be positive");
   }
@@ -119,6 +111,11 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
   if (!builder.ok()) return builder.status();
   impl->builder_ = *std::move(builder);
   impl->class_count_ = static_cast<std::size_t>(impl->opened_->class_count());
+  if (impl->options_.positive_class.has_value() && impl->class_count_ != 2) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "positive_class needs a model of two classes, and this one has ", impl->class_count_));
+  }
+  impl->row_width_ = impl->options_.positive_class.has_value() ? 1 : impl->class_count_;
   impl->row_sum_tolerance_ = impl->opened_->row_sum_tolerance();
   lock.unlock();
   return impl;
@@ -145,9 +142,9 @@ void StreamImpl::Fail(absl::Status status) {
 template <typename T>
 absl::Status StreamImpl::SendLabelled(PredictionKind kind, std::span<const T> values,
                                       std::span<const std::int32_t> labels) {
-  if (values.size() % class_count_ != 0 || values.size() / class_count_ != labels.size()) {
+  if (values.size() % row_width_ != 0 || values.size() / row_width_ != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values and ", labels.size(),
-                                                   " labels, expected ", class_count_,
+                                                   " labels, expected ", row_width_,
                                                    " values for each label"));
   }
   return SendRows(kind, values, {}, labels);
@@ -157,11 +154,11 @@ template <typename T>
 absl::Status StreamImpl::SendNamed(PredictionKind kind, std::span<const T> values,
                                    std::span<const std::string> ids,
                                    std::span<const std::int32_t> labels) {
-  if (values.size() % class_count_ != 0 || values.size() / class_count_ != ids.size() ||
+  if (values.size() % row_width_ != 0 || values.size() / row_width_ != ids.size() ||
       (!labels.empty() && labels.size() != ids.size())) {
     return absl::InvalidArgumentError(absl::StrCat(
         values.size(), " values, ", ids.size(), " ids and ", labels.size(), " labels, expected ",
-        class_count_, " values and a label, or no labels, for each id"));
+        row_width_, " values and a label, or no labels, for each id"));
   }
   return SendRows(kind, values, ids, labels);
 }
@@ -171,17 +168,23 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
                                   std::span<const std::string> ids,
                                   std::span<const std::int32_t> labels) {
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
-  const std::size_t n = values.size() / class_count_;
+  const std::size_t n = values.size() / row_width_;
   const auto row = [&](std::size_t i) {
-    PredictionRow<T> result{kind, values.subspan(i * class_count_, class_count_), {}, group_, {}};
+    PredictionRow<T> result{kind, values.subspan(i * row_width_, row_width_), {}, group_, {}};
     if (!ids.empty()) result.id = ids[i];
     if (!labels.empty()) result.label = labels[i];
     return result;
   };
+  const bool skip = options_.invalid_rows == InvalidRows::kSkip;
   std::int64_t row_number = counts().rows;
   const auto check = [&](std::size_t i) {
-    auto fault = FindRowFault(kind, row(i).values, row_sum_tolerance_);
-    if (!fault.has_value() && !labels.empty()) fault = FindLabelFault(labels[i], class_count_);
+    std::optional<RowFault> fault;
+    // With kSkip the server finds these. An id must be valid nevertheless, as invalid UTF-8 would
+    // break the message.
+    if (!skip) fault = FindRowFault(kind, row(i).values, row_sum_tolerance_);
+    if (!skip && !fault.has_value() && !labels.empty()) {
+      fault = FindLabelFault(labels[i], class_count_);
+    }
     if (!fault.has_value() && !ids.empty()) fault = FindIdFault(ids[i]);
     if (!fault.has_value() && !builder_->Fits(row(i))) {
       fault = RowFault{"prediction_ids", "makes the row larger than the server's largest batch"};
@@ -189,7 +192,7 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
     return fault;
   };
   const InvalidSet invalid = FindInvalid("rows", row_number, n, check);
-  if (invalid.count > 0 && options_.invalid_rows == InvalidRows::kReject) return invalid.status;
+  if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
   for (std::size_t i = 0; i < n; ++i, ++row_number) {
     if (invalid.flags[i]) {
       builder_->AddDropped();
@@ -250,7 +253,7 @@ absl::Status StreamImpl::Label(std::span<const std::string> ids,
     return fault;
   };
   const InvalidSet invalid = FindInvalid("labels", number, ids.size(), check);
-  if (invalid.count > 0 && options_.invalid_rows == InvalidRows::kReject) return invalid.status;
+  if (invalid.count > 0 && options_.invalid_rows != InvalidRows::kDrop) return invalid.status;
   for (std::size_t i = 0; i < ids.size(); ++i, ++number) {
     if (invalid.flags[i]) continue;
     if (absl::Status status = Add(LabelRow{ids[i], labels[i]}, number); !status.ok()) return status;
@@ -301,6 +304,13 @@ absl::Status StreamImpl::PushBatch() {
   }
   if (window_->empty()) last_progress_ = Clock::now();
   OutgoingBatch batch = builder_->Take();
+  if (!batch.has_labels()) {
+    v1::Observations& observations = *batch.request.mutable_batch()->mutable_observations();
+    if (options_.positive_class.has_value()) {
+      observations.set_positive_class(*options_.positive_class);
+    }
+    observations.set_skip_invalid_rows(options_.invalid_rows == InvalidRows::kSkip);
+  }
   counts_.reported_dropped_rows += batch.request.batch().observations().dropped_rows();
   window_->Push(std::move(batch));
   changed_.notify_all();
@@ -492,9 +502,13 @@ void StreamImpl::ReadFrom(GrpcStream& stream) {
 absl::Status StreamImpl::Handle(const v1::StreamObservationsResponse& response) {
   switch (response.message_case()) {
     case v1::StreamObservationsResponse::kAck:
-      return Settle(response.ack().sequence());
-    case v1::StreamObservationsResponse::kRejected:
-      return HandleRejected(response.rejected());
+      return HandleAck(response.ack());
+    case v1::StreamObservationsResponse::kRejected: {
+      absl::Status status = FromRpcStatus(response.rejected().status());
+      const auto violations = FieldViolations(status);
+      return HandleRejected(response.rejected().sequence(), std::nullopt, std::move(status),
+                            violations);
+    }
     case v1::StreamObservationsResponse::kFinished:
       return HandleFinished(response.finished());
     case v1::StreamObservationsResponse::kOpened:
@@ -514,24 +528,37 @@ absl::Status StreamImpl::Settle(std::int64_t sequence) {
   return absl::OkStatus();
 }
 
-absl::Status StreamImpl::HandleRejected(const v1::StreamObservationsResponse::Rejected& message) {
-  const auto batch = window_->Reject(message.sequence());
+absl::Status StreamImpl::HandleAck(const v1::StreamObservationsResponse::Ack& message) {
+  if (message.has_skipped()) {
+    const v1::SkippedRows& skipped = message.skipped();
+    absl::Status status =
+        HandleRejected(message.sequence(), skipped.rows(), absl::OkStatus(),
+                       {skipped.violations().begin(), skipped.violations().end()});
+    if (!status.ok()) return status;
+  }
+  return Settle(message.sequence());
+}
+
+absl::Status StreamImpl::HandleRejected(std::int64_t sequence,
+                                        std::optional<std::int64_t> skipped_rows,
+                                        absl::Status status, const FieldViolationList& violations) {
+  const auto batch = window_->Reject(sequence, skipped_rows);
   if (!batch.ok()) return batch.status();
   if (*batch == nullptr) return absl::OkStatus();
   const std::vector<std::int64_t>& row_numbers = (*batch)->row_numbers;
-  ++counts_.rejected_batches;
+  if (!skipped_rows.has_value()) ++counts_.rejected_batches;
   if (rejected_.size() >= kMaxKeptRejections) return absl::OkStatus();
   RejectedBatch& rejected = rejected_.emplace_back();
-  rejected.sequence = message.sequence();
+  rejected.sequence = sequence;
   rejected.labels = (*batch)->has_labels();
   rejected.first_row = row_numbers.front();
   rejected.last_row = row_numbers.back();
-  rejected.row_count = (*batch)->row_count();
-  rejected.status = FromRpcStatus(message.status());
-  for (const auto& violation : FieldViolations(rejected.status)) {
+  rejected.row_count = skipped_rows.value_or((*batch)->row_count());
+  rejected.status = std::move(status);
+  for (const auto& violation : violations) {
     RowError& error = rejected.errors.emplace_back();
     const std::int64_t row = RowOfField(violation.field());
-    if (row >= 0 && row < rejected.row_count) {
+    if (row >= 0 && row < (*batch)->row_count()) {
       error.row = row_numbers[static_cast<std::size_t>(row)];
     }
     error.field = violation.field();

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "batch_builder.h"
 #include "calibd/client/observation_stream.h"
+#include "calibd/rpc/status.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "grpcpp/client_context.h"
 #include "send_window.h"
@@ -77,8 +78,13 @@ class StreamImpl final : public ObservationStream {
   [[nodiscard]] absl::Status Handle(const v1::StreamObservationsResponse& response);
   // Settles every batch up to and including `sequence`.
   [[nodiscard]] absl::Status Settle(std::int64_t sequence);
-  [[nodiscard]] absl::Status HandleRejected(
-      const v1::StreamObservationsResponse::Rejected& message);
+  [[nodiscard]] absl::Status HandleAck(const v1::StreamObservationsResponse::Ack& message);
+  using FieldViolationList = std::vector<rpc::BadRequest::FieldViolation>;
+  // Notes a rejected batch, or this many skipped rows of a batch.
+  [[nodiscard]] absl::Status HandleRejected(std::int64_t sequence,
+                                            std::optional<std::int64_t> skipped_rows,
+                                            absl::Status status,
+                                            const FieldViolationList& violations);
   [[nodiscard]] absl::Status HandleFinished(
       const v1::StreamObservationsResponse::Finished& message);
 
@@ -113,6 +119,8 @@ class StreamImpl final : public ObservationStream {
   // Caller's thread; set before it runs.
   std::optional<BatchBuilder> builder_;
   std::size_t class_count_ = 0;
+  // Number of values of a row.
+  std::size_t row_width_ = 0;
   double row_sum_tolerance_ = 0;
   // Caller's thread.
   std::string group_;

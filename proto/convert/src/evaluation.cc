@@ -162,13 +162,11 @@ v1::BlockEstimate ToProto(const RunningBlock& block, double bound) {
   proto.set_p_value_upper_bound(
       BlockPValueUpperBound(block.moments.mean, block.moments.count, block.block_size, bound));
   if (block.noise_floor.has_value()) ToProto(*block.noise_floor, *proto.mutable_noise_floor());
-  const std::optional<NormalTest> test = TestMeanIsPositive(block.moments);
-  if (!test.has_value()) return proto;
-  proto.set_standard_deviation(test->standard_deviation);
-  proto.set_p_value(test->p_value);
-  if (test->z.has_value()) proto.set_z(*test->z);
-  if (const auto lower = LowerConfidenceBound(block.moments, kConfidenceLevel)) {
-    proto.set_skce_lower_bound(*lower);
+  if (block.moments.count >= 2) proto.set_standard_deviation(std::sqrt(block.moments.Variance()));
+  if (const std::optional<BlockTest> test = TestBlocks(block.moments)) {
+    proto.set_z(test->z);
+    proto.set_p_value(test->p_value);
+    proto.set_skce_lower_bound(test->skce_lower_bound);
   }
   return proto;
 }
@@ -200,16 +198,18 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
   proto.set_skce_biased(test.skce.biased);
   proto.set_skce_unbiased(test.skce.unbiased);
   proto.set_statistic(test.statistic);
-  proto.set_p_value(test.p_value);
   proto.set_replicates(test.replicates);
-  proto.set_exceedances(test.exceedances);
-  proto.set_seed(test.seed);
+  if (test.replicates > 0) {
+    proto.set_p_value(test.p_value);
+    proto.set_exceedances(test.exceedances);
+    proto.set_seed(test.seed);
+    proto.set_replicate_mean(test.replicate_mean);
+    proto.set_replicate_standard_deviation(test.replicate_standard_deviation);
+  }
   proto.set_p_value_upper_bound_biased(
       BiasedPValueUpperBound(test.skce.biased, test.skce.n, result.bound));
   proto.set_p_value_upper_bound_unbiased(
       UnbiasedPValueUpperBound(test.skce.unbiased, test.skce.n, result.bound));
-  proto.set_replicate_mean(test.replicate_mean);
-  proto.set_replicate_standard_deviation(test.replicate_standard_deviation);
   ToProto(result.null_moments.Biased(), *proto.mutable_noise_floor_biased());
   ToProto(result.null_moments.Unbiased(), *proto.mutable_noise_floor_unbiased());
   const double kce = std::sqrt(test.skce.biased);

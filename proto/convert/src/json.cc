@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "calibd/v1/evaluation.pb.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "google/protobuf/util/time_util.h"
@@ -98,14 +97,6 @@ Json ToJson(const Message& message) {
       json[key] = nullptr;
     } else {
       json[key] = ValueJson(message, field, -1);
-    }
-  }
-  const auto* const quadratic = dynamic_cast<const v1::QuadraticTestResult*>(&message);
-  if (quadratic != nullptr && quadratic->replicates() == 0) {
-    // These fields are null without a bootstrap test.
-    for (const char* key :
-         {"p_value", "exceedances", "seed", "replicate_mean", "replicate_standard_deviation"}) {
-      json[key] = nullptr;
     }
   }
   return json;

@@ -328,6 +328,49 @@ TEST_F(DelayedLabelsTest, AModelWithoutGraceRefusesIds) {
   EXPECT_FALSE(client_->GetCalibration(kModel).has_label_coverage());
 }
 
+TEST_F(DelayedLabelsTest, LabelsThatComeWithTheirPredictionsCountAtOnceAndOnce) {
+  v1::Model model;
+  model.set_name(kModel);
+  model.set_class_count(kClasses);
+  model.mutable_bandwidth()->set_fixed(kBandwidth);
+  model.mutable_label_grace()->set_seconds(3600);
+  model.set_max_pending(50);
+  model.set_labels_come_with_predictions(true);
+  ASSERT_TRUE(client_->Create(model).ok());
+  const auto labelled = [&](std::size_t first, std::size_t count) {
+    v1::ObserveRequest request = Predictions(first, count);
+    for (std::size_t i = first; i < first + count; ++i) {
+      request.mutable_observations()->add_labels(set_.labels[i]);
+    }
+    return request;
+  };
+  EXPECT_EQ(Observe(labelled(0, 50)).accepted_rows(), 50);
+  // Overlaps: 10 rows are known.
+  v1::ObserveResponse response = Observe(labelled(40, 50));
+  EXPECT_EQ(response.accepted_rows(), 40);
+  EXPECT_EQ(response.duplicate_rows(), 10);
+  v1::GetCalibrationResponse answer = client_->GetCalibration(kModel);
+  EXPECT_EQ(answer.observations(), 90);
+  EXPECT_EQ(answer.label_coverage().pending(), 0);
+  EXPECT_EQ(answer.label_coverage().matured(), 90);
+  std::vector<std::size_t> rows(90);
+  std::iota(rows.begin(), rows.end(), 0);
+  EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, rows));
+  for (const auto& request : {Labels({1}), Predictions(100, 1)}) {
+    const grpc::Status status = client_->Observe(request, &response);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("labels_come_with_predictions"));
+  }
+  server_->Kill();
+  Start();
+  answer = client_->GetCalibration(kModel);
+  EXPECT_EQ(answer.observations(), 90);
+  EXPECT_EQ(answer.estimates(0).skce(), Recomputed(set_, rows));
+  // max_pending also limits the number of known ids.
+  EXPECT_EQ(Observe(labelled(60, 30)).duplicate_rows(), 30);
+  EXPECT_EQ(Observe(labelled(90, 10)).accepted_rows(), 10);
+}
+
 TEST_F(DelayedLabelsTest, WarnsOfMissingLabelsOfOneClass) {
   Create(std::chrono::milliseconds(3000));
   std::vector<std::size_t> labelled;

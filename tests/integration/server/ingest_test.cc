@@ -3,11 +3,14 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "integration/server/service_client.h"
+#include "support/http_get.h"
 #include "support/server_process.h"
+#include "support/temporary_folder.h"
 
 namespace calibd::testing {
 namespace {
@@ -290,6 +293,69 @@ TEST_F(IngestTest, ObserveCountsOnceWithAProducer) {
   EXPECT_THAT(status.error_message(), HasSubstr("labels[4]"));
   EXPECT_EQ(Counted(), 20);
   EXPECT_EQ(client_->GetCalibration(kModel).dropped_rows(), 3);
+}
+
+TEST_F(IngestTest, InvalidRowsAreSkippedCountedAndReported) {
+  TemporaryFolder folder;
+  const std::string data = (folder.path() / "data").string();
+  Start({"--data-dir", data});
+  v1::ObserveRequest request = ObserveRequest(0, 20);
+  request.mutable_observations()->set_skip_invalid_rows(true);
+  request.mutable_observations()->set_labels(3, 10);
+  request.mutable_observations()->mutable_probabilities()->set_values(71, 1.5);
+  v1::ObserveResponse response;
+  ASSERT_TRUE(client_->Observe(request, &response).ok());
+  EXPECT_EQ(response.accepted_rows(), 18);
+  EXPECT_EQ(response.skipped().rows(), 2);
+  ASSERT_EQ(response.skipped().violations_size(), 2);
+  EXPECT_EQ(response.skipped().violations(0).field(), "labels[3]");
+  EXPECT_EQ(response.skipped().violations(1).field(), "rows[7].probabilities[1]");
+
+  ObservationCall call(*client_);
+  ASSERT_EQ(call.Open(kModel, "p"), 1);
+  const auto send = [&](std::int64_t sequence, std::size_t first, int invalid) {
+    Request message;
+    message.mutable_batch()->set_sequence(sequence);
+    *message.mutable_batch()->mutable_observations() = ToProto(set_.view().rows(first, 10));
+    message.mutable_batch()->mutable_observations()->set_skip_invalid_rows(true);
+    for (int i = 0; i < invalid; ++i) {
+      message.mutable_batch()->mutable_observations()->set_labels(i, -1);
+    }
+    ASSERT_TRUE(call.Send(message));
+  };
+  // The second batch has no valid row; the third one is sent twice.
+  send(1, 20, 0);
+  send(2, 30, 10);
+  send(3, 40, 1);
+  send(3, 40, 1);
+  ASSERT_TRUE(call.SendFinish(3));
+  std::map<std::int64_t, std::int64_t> skipped;
+  std::optional<Response> last;
+  while (auto message = call.Read()) {
+    if (message->ack().has_skipped()) {
+      skipped[message->ack().sequence()] = message->ack().skipped().rows();
+      EXPECT_EQ(message->ack().skipped().violations(0).field(), "labels[0]");
+    }
+    last = std::move(message);
+  }
+  EXPECT_EQ(skipped, (std::map<std::int64_t, std::int64_t>{{2, 10}, {3, 1}}));
+  ASSERT_TRUE(last.has_value() && last->has_finished());
+  EXPECT_EQ(last->finished().accepted_rows(), 19);
+  EXPECT_EQ(last->finished().duplicate_rows(), 9);
+  EXPECT_EQ(last->finished().rejected_rows(), 12);
+  EXPECT_TRUE(call.Await().ok());
+
+  const auto expect_counts = [&] {
+    const v1::GetCalibrationResponse answer = client_->GetCalibration(kModel);
+    EXPECT_EQ(answer.observations(), 37);
+    EXPECT_EQ(answer.rejected_rows(), 13);
+  };
+  expect_counts();
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              HasSubstr("calibd_rejected_rows_total{model=\"m\",version=\"\"} 13"));
+  server_->Kill();
+  Start({"--data-dir", data});
+  expect_counts();
 }
 
 TEST_F(IngestTest, DeletingTheModelEndsItsStreams) {

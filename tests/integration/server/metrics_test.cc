@@ -61,7 +61,17 @@ TEST_F(MetricsTest, UnknownIsAbsentAndDeletedModelsVanish) {
   EXPECT_THAT(text, HasSubstr("calibd_observations_total{model=\"m\",version=\"2\"} 50\n"));
   EXPECT_THAT(text, HasSubstr("calibd_skce" + labels));
   EXPECT_THAT(text, HasSubstr("calibd_estimate_samples" + labels + "50\n"));
-  EXPECT_THAT(text, HasSubstr("calibd_test_p_value" + labels));
+  // The test needs 30 blocks.
+  for (const char* name :
+       {"calibd_test_p_value", "calibd_test_statistic", "calibd_skce_lower_bound"}) {
+    EXPECT_THAT(text, Not(HasSubstr(name + labels)));
+  }
+  Observe("models/m/versions/2", Draw(10, 10, 2));
+  text = Scrape();
+  for (const char* name :
+       {"calibd_test_p_value", "calibd_test_statistic", "calibd_skce_lower_bound"}) {
+    EXPECT_THAT(text, HasSubstr(name + labels));
+  }
   EXPECT_THAT(text, HasSubstr("# HELP calibd_test_p_value "));
   EXPECT_THAT(text, HasSubstr("For one look only"));
 

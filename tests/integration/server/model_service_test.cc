@@ -51,9 +51,29 @@ TEST_F(ModelServiceTest, CreatingIsIdempotentForAnEqualDeclaration) {
   EXPECT_THAT(status.error_message(), HasSubstr("window is 10000, declared 500"));
 }
 
+TEST_F(ModelServiceTest, AModelWithTheFormerDefaultToleranceIsDeclaredAgain) {
+  Start();
+  v1::Model model;
+  model.set_name("models/Former");
+  model.set_class_count(1000);
+  // The default of versions before 5e-5 per class.
+  model.set_row_sum_tolerance(1e-3);
+  ASSERT_TRUE(client_->Create(model).ok());
+  model.clear_row_sum_tolerance();
+  v1::Model created;
+  const grpc::Status status = client_->Create(model, &created);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(created.row_sum_tolerance(), 1e-3);
+  model.set_row_sum_tolerance(0.05);
+  EXPECT_EQ(client_->Create(model).error_code(), grpc::ALREADY_EXISTS);
+  // Upper and lower case differ.
+  model.set_name("models/former");
+  EXPECT_TRUE(client_->Create(model).ok());
+}
+
 TEST_F(ModelServiceTest, InvalidDeclarationsAreRefused) {
   Start();
-  const grpc::Status status = client_->Create(Declared("models/UPPER"));
+  const grpc::Status status = client_->Create(Declared("models/a name"));
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("model.name"));
 }

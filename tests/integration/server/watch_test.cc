@@ -442,7 +442,7 @@ TEST_F(WatchTest, ErrorsNameTheInvalidField) {
   EXPECT_THAT(message_of(odd), HasSubstr("min_interval"));
   EXPECT_THAT(message_of(Request(-1)), HasSubstr("after_revision is -1, expected >= 0"));
   odd = Request();
-  odd.set_model("models/Watched");
+  odd.set_model("models/Watched?");
   EXPECT_THAT(message_of(odd), HasSubstr("model"));
   odd.set_model("models/unknown");
   EXPECT_EQ(StatusOf(odd).error_code(), grpc::NOT_FOUND);

@@ -92,6 +92,82 @@ TEST(ObservationStreamTest, MapsRejectedRowsBackToTheCallersNumbers) {
   EXPECT_TRUE(stream->TakeRejected().empty());
 }
 
+TEST(ObservationStreamTest, ReportsTheRowsThatTheServerSkips) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    while (stream.Read(&request) && request.has_batch()) {
+      EXPECT_TRUE(request.batch().observations().skip_invalid_rows());
+      v1::StreamObservationsResponse response;
+      response.mutable_ack()->set_sequence(request.batch().sequence());
+      if (request.batch().sequence() == 2) {
+        response.mutable_ack()->mutable_skipped()->set_rows(1);
+        auto& violation = *response.mutable_ack()->mutable_skipped()->add_violations();
+        violation.set_field("rows[1].probabilities");
+        violation.set_description("sums to 1.8");
+      }
+      stream.Write(response);
+    }
+    v1::StreamObservationsResponse finished;
+    finished.mutable_finished()->set_last_sequence(request.finish().last_sequence());
+    finished.mutable_finished()->set_accepted_rows(3);
+    finished.mutable_finished()->set_rejected_rows(1);
+    stream.Write(finished);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server, {.invalid_rows = InvalidRows::kSkip});
+  ASSERT_NE(stream, nullptr);
+  for (int row = 0; row < 4; ++row) {
+    ASSERT_TRUE(SendRow(*stream, row == 3 ? std::vector<double>{0.9, 0.9} : kRow).ok());
+  }
+  const auto counts = stream->Finish();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->accepted_rows, 3);
+  EXPECT_EQ(counts->rejected_rows, 1);
+  EXPECT_EQ(counts->rejected_batches, 0);
+  const auto skipped = stream->TakeRejected();
+  ASSERT_EQ(skipped.size(), 1u);
+  EXPECT_TRUE(skipped[0].status.ok());
+  EXPECT_EQ(skipped[0].row_count, 1);
+  ASSERT_EQ(skipped[0].errors.size(), 1u);
+  EXPECT_EQ(skipped[0].errors[0].row, 3);
+}
+
+TEST(ObservationStreamTest, SendsOneValuePerRowWithAPositiveClass) {
+  ScriptedServer server([](int, Stream& stream) {
+    ScriptedServer::Opened(stream, 1);
+    Request request;
+    EXPECT_TRUE(stream.Read(&request));
+    EXPECT_EQ(request.batch().observations().positive_class(), 0);
+    EXPECT_TRUE(request.batch().observations().has_positive_class());
+    EXPECT_EQ(request.batch().observations().probabilities().values_size(), 2);
+    ScriptedServer::Ack(stream, 1);
+    EXPECT_TRUE(stream.Read(&request));
+    ScriptedServer::Finished(stream, 1, 2);
+    return grpc::Status::OK;
+  });
+  const auto stream = Open(server, {.positive_class = 0});
+  ASSERT_NE(stream, nullptr);
+  const std::vector<std::int32_t> labels{0, 1};
+  EXPECT_TRUE(
+      stream->Send(PredictionKind::kProbabilities, std::vector<double>{0.2, 1}, labels).ok());
+  EXPECT_THAT(
+      std::string(stream->Send(PredictionKind::kProbabilities, std::vector<double>{0.2, 7}, labels)
+                      .message()),
+      HasSubstr("rows[3].probabilities[0] is 7"));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST(EscapeIdTest, GivesEveryTextItsOwnId) {
+  for (const char* id : {"m", "Fraud_EU.v2-b", "x-y", "x"}) EXPECT_EQ(EscapeId(id), id);
+  EXPECT_EQ(EscapeId(std::string(128, 'a')), std::string(128, 'a'));
+  EXPECT_EQ(EscapeId("My model"), "x--My-20model");
+  EXPECT_EQ(EscapeId("\xc3\xbc/-"), "x---c3-bc-2f-2d");
+  EXPECT_EQ(EscapeId("x--My-20model"), "x--x-2d-2dMy-2d20model");
+  EXPECT_EQ(EscapeId("_a"), "x--_a");
+  EXPECT_EQ(EscapeId(""), "x--");
+}
+
 TEST(ObservationStreamTest, RefusesInvalidRowsAndAcceptsNone) {
   ScriptedServer server([](int, Stream& stream) {
     ScriptedServer::Opened(stream, 1);

@@ -33,7 +33,8 @@ TEST(ReportTest, ShowsHowManyObservationsATestNeeds) {
   estimate.set_block_size(100);
   estimate.set_pending_observations(25);
   const std::string text = DescribeEstimates(estimates);
-  EXPECT_THAT(text, HasSubstr("blocks of 100: 25 observations, 200 needed"));
+  EXPECT_THAT(text, HasSubstr("blocks of 100: z, p and bound not computed: needs 30 blocks, 3000 "
+                              "observations"));
   EXPECT_THAT(text, HasSubstr("ONE look"));
 }
 
@@ -61,8 +62,23 @@ TEST(ReportTest, JsonNamesEnumsOneofsTimesAndDurations) {
   EXPECT_EQ(json.at("seed"), 18446744073709551615U);
   EXPECT_TRUE(json.at("provenance").at("bandwidth_rule").is_null());
   EXPECT_EQ(json.at("classes").size(), 0u);
-  result.set_replicates(0);
-  EXPECT_TRUE(ToJson(result).at("p_value").is_null());
+  EXPECT_TRUE(json.at("p_value").is_null());
+  EXPECT_TRUE(json.at("provenance").at("bandwidth").is_null());
+}
+
+TEST(ReportTest, ATestThatDidNotRunIsNullInJsonAndHasItsReasonInText) {
+  v1::Evaluation evaluation;
+  v1::LensEvaluation& lens = *evaluation.add_lenses();
+  lens.set_lens("top_label");
+  lens.mutable_result();
+  lens.mutable_cme_test()->set_error("it cannot");
+  evaluation.add_reliability();
+  const Json cme = EvaluationJson(evaluation).at("cme_test");
+  for (const char* key : {"test_locations", "ucme", "statistic", "p_value", "condition", "seed"}) {
+    EXPECT_TRUE(cme.at(key).is_null()) << key;
+  }
+  EXPECT_THAT(DescribeEvaluation(evaluation, 0.05),
+              HasSubstr("CME test of the lens top_label not computed: it cannot"));
 }
 
 TEST(ReportTest, ShowsTheNumberOfObservationsOfTheScores) {

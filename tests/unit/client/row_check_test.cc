@@ -18,13 +18,17 @@ std::string Fault(PredictionKind kind, std::vector<double> row, std::int32_t lab
 TEST(FindFaultTest, AcceptsTheEdges) {
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0, 1}, 1), "none");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0.5, 0.5005}, 0), "none");
+  EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0.3, 0.699}, 0), "none");
+  EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0.3, 0.701}, 0), "none");
   EXPECT_EQ(Fault(PredictionKind::kLogits, {-700, 1e300}, 0), "none");
 }
 
 TEST(FindFaultTest, NamesFieldAndValue) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(Fault(PredictionKind::kProbabilities, {0.5, 0.81}, 0),
-            "probabilities sums to 1.31, expected 1 +- 0.001, exceeded by 0.309");
+  EXPECT_EQ(
+      Fault(PredictionKind::kProbabilities, {0.5, 0.81}, 0),
+      "probabilities sums to 1.31, off by 0.31, more than the tolerance of 0.001: normalise the "
+      "rows (calibctl --renormalise), or declare a larger row_sum_tolerance");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {std::nextafter(1.0, 2.0), 0}, 0),
             "probabilities[0] is 1.0000000000000002, expected a number in [0, 1]");
   EXPECT_EQ(Fault(PredictionKind::kProbabilities, {-0.5, 1.5}, 0),

@@ -82,6 +82,10 @@ TEST(CmeTestTest, RefusesASingularCovariance) {
   const auto equal = CmeTest(Draw(40).view(), kernel, locations.view());
   EXPECT_EQ(equal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(equal.status().message()), HasSubstr("singular"));
+  // Nearly equal locations: the condition number is some 1e8.
+  locations.probabilities[3] += 1e-4;
+  locations.probabilities[4] -= 1e-4;
+  EXPECT_FALSE(CmeTest(Draw(40).view(), kernel, locations.view()).ok());
   // Certain and right predictions never deviate.
   const PredictionSet certain{{1, 0, 0, 1, 1, 0}, {0, 1, 0}, 2};
   EXPECT_EQ(CmeTest(certain.view(), kernel, DrawTestLocations(2, 2, 5)->view()).status().code(),

@@ -123,16 +123,14 @@ TEST(KceUpperConfidenceSequenceTest, IsAtMostTheMaximumOfKceAndShrinksWithMoreOb
 
 TEST(TestProjectionsTest, IsASumDividedByItsStandardDeviation) {
   const auto test = TestProjections(Moments(100, 0.1, 1), 25);
-  EXPECT_NEAR(*test->z, 2, 1e-15);
+  EXPECT_NEAR(test->z, 2, 1e-15);
   EXPECT_NEAR(test->p_value, 0.022750131948179195, 1e-15);
   EXPECT_EQ(test->standard_deviation, 5);
 }
 
-TEST(TestProjectionsTest, WithoutVarianceTheSignDecides) {
+TEST(TestProjectionsTest, IsUnsetWithoutVariance) {
   EXPECT_FALSE(TestProjections({}, 0).has_value());
-  EXPECT_EQ(TestProjections(Moments(10, 0, 0), 0)->p_value, 1);
-  EXPECT_EQ(TestProjections(Moments(10, 0.5, 0), 0)->p_value, 0);
-  EXPECT_FALSE(TestProjections(Moments(10, 0.5, 0), 0)->z.has_value());
+  EXPECT_FALSE(TestProjections(Moments(10, 0.5, 0), 0).has_value());
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST(HostileValuesTest, EverythingStaysFinite) {
     const PredictionBatch batch = hostile.set.view();
     SCOPED_TRACE(hostile.name + ", n = " + std::to_string(batch.size()) +
                  ", m = " + std::to_string(batch.class_count));
-    ASSERT_TRUE(ValidateBatch(batch, kDefaultRowSumTolerance).ok());
+    ASSERT_TRUE(ValidateBatch(batch).ok());
     EvaluationOptions options;
     std::vector<Lens> lenses = {Lens::TopLabel(), Lens::ClassWise(), Lens::OneClass(1)};
     if (batch.class_count > 2) lenses.push_back(Lens::TopK(2));

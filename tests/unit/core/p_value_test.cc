@@ -44,18 +44,30 @@ TEST(NormalTest, IsUnsetBelowTwoValues) {
   EXPECT_FALSE(LowerConfidenceBound({1, 0.5, 0}, 0.95).has_value());
 }
 
-TEST(NormalTest, WithoutDeviationTheSignDecides) {
-  EXPECT_EQ(TestMeanIsPositive({10, 0.5, 0})->p_value, 0);
-  EXPECT_EQ(TestMeanIsPositive({10, 0, 0})->p_value, 1);
-  EXPECT_EQ(TestMeanIsPositive({10, -0.5, 0})->p_value, 1);
-  EXPECT_FALSE(TestMeanIsPositive({10, 0.5, 0})->z.has_value());
+TEST(NormalTest, IsUnsetWithoutDeviation) {
+  EXPECT_FALSE(TestMeanIsPositive({10, 0.5, 0}).has_value());
+  EXPECT_FALSE(TestBlocks({100, 0.5, 0}).has_value());
+}
+
+TEST(NormalTest, NoPValueIsZero) {
+  EXPECT_GT(NormalUpperTail(40), 0);
+  EXPECT_GT(NormalUpperTail(1e9), 0);
+}
+
+TEST(BlockTest, NeedsThirtyBlocks) {
+  EXPECT_FALSE(TestBlocks({29, 0.3, 28}).has_value());
+  const auto test = TestBlocks({30, 0.3, 29});
+  ASSERT_TRUE(test.has_value());
+  EXPECT_NEAR(test->z, 0.3 * std::sqrt(30), 1e-15);
+  EXPECT_EQ(test->p_value, NormalUpperTail(test->z));
+  EXPECT_EQ(test->skce_lower_bound, *LowerConfidenceBound({30, 0.3, 29}, 0.95));
 }
 
 TEST(NormalTest, StandardisesTheMean) {
   // 26 values of mean .3 and variance 25 / 25 = 1.
   const auto test = TestMeanIsPositive({26, 0.3, 25});
   EXPECT_NEAR(test->standard_deviation, 1, 1e-15);
-  EXPECT_NEAR(*test->z, 0.3 * std::sqrt(26), 1e-15);
+  EXPECT_NEAR(test->z, 0.3 * std::sqrt(26), 1e-15);
   EXPECT_NEAR(*LowerConfidenceBound({26, 0.3, 25}, 0.95), 0.3 - 1.6448536269514722 / std::sqrt(26),
               1e-14);
 }

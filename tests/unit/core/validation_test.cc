@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/row_sum.h"
 
 namespace calibd {
 namespace {
@@ -28,9 +29,39 @@ TEST(ValidationTest, AcceptsRowsWithinTolerance) {
   EXPECT_EQ(Check({0.3, 0.7, 1, 0, 0.5, 0.5009}, {0, 1, 1}), "");
 }
 
+// Binary numbers cannot represent these sums exactly, and neither can single precision.
+TEST(ValidationTest, AcceptsSumsOfExactlyTheTolerance) {
+  EXPECT_EQ(Check({0.3, 0.699, 0.3, 0.701, 0.333, 0.666, 0.334, 0.667}, {0, 0, 0, 0}), "");
+  EXPECT_EQ(Check({0.3F, 0.699F, 0.3F, 0.701F, 0.334F, 0.667F}, {0, 0, 0}), "");
+  EXPECT_EQ(Check({0.1, 0.2, 0.3, 0.399, 0.1, 0.2, 0.3, 0.401}, {0, 0}, 4), "");
+  EXPECT_THAT(Check({0.3, 0.6989}, {0}), HasSubstr("sums to 0.9989, off by 0.0011"));
+  EXPECT_THAT(Check({0.3, 0.70101}, {0}), HasSubstr("off by 0.00101"));
+  const std::vector<double> edge{0.5, 0.5 + 1e-9};
+  const std::vector<std::int32_t> label{0};
+  EXPECT_THAT(FindViolations({edge, label, 2}, 1e-9), IsEmpty());
+  EXPECT_THAT(FindViolations({edge, label, 2}, 9e-10), SizeIs(1));
+}
+
+TEST(ValidationTest, RoundingToFourDecimalsIsWithinTheDefaultTolerance) {
+  for (const std::size_t m : {2U, 20U, 1000U}) {
+    PredictionSet set;
+    Generator::Create(GeneratorSpec::M1(m), 7)->Draw(200, set);
+    for (double& value : set.probabilities) value = std::round(value * 1e4) / 1e4;
+    EXPECT_THAT(FindViolations(set.view()), IsEmpty()) << m;
+    // All errors in one direction.
+    const std::vector<double> row(m, 1.0 / static_cast<double>(m) + 5e-5);
+    const std::vector<std::int32_t> label{0};
+    EXPECT_THAT(FindViolations({row, label, m}), IsEmpty()) << m;
+  }
+  EXPECT_EQ(DefaultRowSumTolerance(2), 1e-3);
+  EXPECT_EQ(DefaultRowSumTolerance(1000), 0.05);
+  EXPECT_EQ(DefaultRowSumTolerance(100000), kMaxRowSumTolerance);
+}
+
 TEST(ValidationTest, NamesRowAndValue) {
   EXPECT_EQ(Check({0.3, 0.7, 0.61, 0.7}, {0, 1}),
-            "rows[1].probabilities sums to 1.31, expected 1 +- 0.001, exceeded by 0.309");
+            "rows[1].probabilities sums to 1.31, off by 0.31, more than the tolerance of 0.001: "
+            "normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance");
   EXPECT_EQ(Check({0.3, 0.7, 1.5, -0.5}, {0, 1}),
             "rows[1].probabilities[0] is 1.5, expected a number in [0, 1]");
   EXPECT_EQ(Check({-0.25, 1.25}, {0}),

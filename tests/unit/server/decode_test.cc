@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
@@ -128,11 +129,154 @@ TEST(DecodeTest, HashDistinguishesContents) {
   EXPECT_NE(DecodeAfter([](auto& o) { o.add_labels(0); }).content_hash, hash);
 }
 
+TEST(DecodeTest, OneValuePerRowIsTheProbabilityOfThePositiveClass) {
+  const auto one_per_row = [](std::int32_t positive) {
+    return DecodeAfter([&](auto& o) {
+      o.mutable_probabilities()->clear_values();
+      o.mutable_probabilities()->add_values(0.25);
+      o.mutable_probabilities()->add_values(1);
+      o.set_positive_class(positive);
+    });
+  };
+  const LogRow second = one_per_row(1);
+  ASSERT_TRUE(second.validity().ok()) << second.validity();
+  EXPECT_THAT(second.values()->probabilities, ElementsAre(0.75, 0.25, 0, 1));
+  const LogRow first = one_per_row(0);
+  EXPECT_THAT(first.values()->probabilities, ElementsAre(0.25, 0.75, 1, 0));
+  EXPECT_NE(first.content_hash, second.content_hash);
+  // 1 - p is not a single-precision number.
+  const LogRow floats = DecodeAfter([](auto& o) {
+    o.mutable_probabilities_float32()->add_values(1e-9F);
+    o.mutable_probabilities_float32()->add_values(0.5F);
+    o.set_positive_class(1);
+  });
+  ASSERT_TRUE(floats.validity().ok()) << floats.validity();
+  EXPECT_FALSE(floats.values()->single_precision);
+  EXPECT_EQ(floats.values()->probabilities[0], 1 - static_cast<double>(1e-9F));
+  const LogRow logits = DecodeAfter([](auto& o) {
+    o.mutable_logits()->add_values(0);
+    o.mutable_logits()->add_values(-2);
+    o.set_positive_class(1);
+  });
+  ASSERT_TRUE(logits.validity().ok()) << logits.validity();
+  EXPECT_EQ(logits.values()->probabilities[1], 0.5);
+  EXPECT_DOUBLE_EQ(logits.values()->probabilities[3], 1 / (1 + std::exp(2.0)));
+}
+
+TEST(DecodeTest, ErrorsOfPositiveClassSayWhatIsWrong) {
+  const auto remove_two = [](v1::Observations& o) {
+    o.mutable_probabilities()->mutable_values()->Truncate(2);
+  };
+  EXPECT_THAT(Refusal(remove_two), HasSubstr("set positive_class"));
+  EXPECT_THAT(Refusal([](auto& o) { o.set_positive_class(1); }), HasSubstr("n x 1 values"));
+  EXPECT_THAT(Refusal([&](auto& o) {
+                remove_two(o);
+                o.set_positive_class(2);
+              }),
+              HasSubstr("positive_class is 2, expected 0 or 1"));
+  for (const std::int32_t positive : {0, 1}) {
+    EXPECT_THAT(Refusal([&](auto& o) {
+                  remove_two(o);
+                  o.mutable_probabilities()->set_values(1, 1.5);
+                  o.set_positive_class(positive);
+                }),
+                HasSubstr("rows[1].probabilities[" + std::to_string(positive) + "] is 1.5"));
+  }
+  ModelDeclaration three = Declaration();
+  three.class_count = 3;
+  v1::Observations observations = Valid();
+  observations.set_positive_class(1);
+  EXPECT_THAT(std::string(Decode(observations, three).validity().message()),
+              HasSubstr("expected none because the model has 3 classes"));
+}
+
 ModelDeclaration DeclarationWithGrace() {
   ModelDeclaration declaration = Declaration();
   declaration.label_grace = std::chrono::seconds(1);
   declaration.max_pending = 10;
   return declaration;
+}
+
+TEST(DecodeTest, InvalidRowsAreSkippedOnRequest) {
+  const LogRow batch = DecodeAfter([](auto& o) {
+    for (const double value : {0.5, 0.8, 1.0, 0.0, 2.0, 0.0}) {
+      o.mutable_probabilities()->add_values(value);
+    }
+    for (const std::int32_t label : {0, 7, 0}) o.add_labels(label);
+    o.set_dropped_rows(3);
+    o.set_skip_invalid_rows(true);
+  });
+  ASSERT_TRUE(batch.validity().ok()) << batch.validity();
+  EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.25, 0.75, 0.5, 0.5));
+  EXPECT_THAT(batch.values()->labels, ElementsAre(0, 1));
+  EXPECT_EQ(batch.As<ObservationsRow>()->dropped_rows, 3);
+  EXPECT_EQ(batch.skipped.rows, 3);
+  ASSERT_EQ(batch.skipped.violations.size(), 3U);
+  EXPECT_EQ(batch.skipped.violations[0].field, "rows[2].probabilities");
+  EXPECT_THAT(batch.skipped.violations[0].description, HasSubstr("sums to 1.3, off by 0.3"));
+  EXPECT_EQ(batch.skipped.violations[1].field, "labels[3]");
+  EXPECT_EQ(batch.skipped.violations[2].field, "rows[4].probabilities[0]");
+  EXPECT_EQ(DecodeAfter([](auto& o) { o.set_skip_invalid_rows(true); }).skipped.rows, 0);
+  // An error that is not in one row rejects the batch.
+  EXPECT_THAT(Refusal([](auto& o) {
+                o.add_labels(0);
+                o.set_skip_invalid_rows(true);
+              }),
+              HasSubstr("4 values with 3 labels"));
+}
+
+TEST(DecodeTest, SkippedRowsTakeTheirIdsAndGroupsWithThem) {
+  ModelDeclaration declaration = DeclarationWithGrace();
+  declaration.monitoring.group_tag = "region";
+  v1::Observations observations = Valid();
+  observations.clear_labels();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  observations.mutable_logits();
+  for (const double value : {0., 0., kNan, 0., 5., 5., 1., 1., 3., 3.}) {
+    observations.mutable_logits()->add_values(value);
+  }
+  for (const char* id : {"a", "b", "", "d", "e"}) observations.add_prediction_ids(id);
+  for (const char* group : {"r", "s", "t", "\n", "v"}) observations.add_group_values(group);
+  observations.set_skip_invalid_rows(true);
+  const LogRow batch = Decode(observations, declaration);
+  ASSERT_TRUE(batch.validity().ok()) << batch.validity();
+  EXPECT_EQ(batch.skipped.rows, 3);
+  EXPECT_EQ(batch.skipped.violations[0].field, "rows[1].logits[0]");
+  EXPECT_EQ(batch.skipped.violations[1].field, "prediction_ids[2]");
+  EXPECT_EQ(batch.skipped.violations[2].field, "group_values[3]");
+  EXPECT_THAT(batch.As<PredictionsRow>()->ids, ElementsAre(HashId("a"), HashId("e")));
+  EXPECT_EQ(batch.As<PredictionsRow>()->predicted_classes.size(), 2U);
+  EXPECT_THAT(batch.values()->group_values, ElementsAre("r", "v"));
+  EXPECT_THAT(batch.values()->probabilities, ElementsAre(0.5, 0.5, 0.5, 0.5));
+}
+
+TEST(DecodeTest, ABatchOfSkippedRowsIsSettledWithoutObservations) {
+  const LogRow batch = DecodeAfter([](auto& o) {
+    o.set_labels(0, -1);
+    o.set_labels(1, -1);
+    o.set_skip_invalid_rows(true);
+  });
+  EXPECT_TRUE(batch.validity().ok());
+  EXPECT_EQ(batch.values(), nullptr);
+  EXPECT_EQ(batch.rows(), 0);
+  EXPECT_EQ(batch.skipped.rows, 2);
+}
+
+TEST(DecodeTest, LabelsMustComeWithPredictionsIfTheModelSaysSo) {
+  ModelDeclaration declaration = DeclarationWithGrace();
+  declaration.labels_come_with_predictions = true;
+  v1::Observations observations = Valid();
+  observations.add_prediction_ids("a");
+  observations.add_prediction_ids("b");
+  EXPECT_TRUE(Decode(observations, declaration).validity().ok());
+  observations.clear_labels();
+  EXPECT_THAT(std::string(Decode(observations, declaration).validity().message()),
+              HasSubstr("labels_come_with_predictions"));
+  v1::Labels labels;
+  labels.add_prediction_ids("a");
+  labels.add_labels(0);
+  EXPECT_THAT(std::string(Decode(labels, declaration).validity().message()),
+              HasSubstr("labels_come_with_predictions"));
 }
 
 TEST(DecodeTest, PredictionsWithIdsNeedNoLabels) {

@@ -369,6 +369,43 @@ TEST(ModelDeclarationTest, TheLensesShareTheWorkLimitOfTheBandwidth) {
               HasSubstr("expected 2..1414, the most for 1000 classes and 2 lenses"));
 }
 
+TEST(ModelDeclarationTest, NamesAreOfUpperAndLowerCase) {
+  const std::string longest(128, 'Z');
+  for (const std::string& name :
+       {std::string("models/Fraud_EU.v2-b"), "models/" + longest, "models/M/versions/" + longest}) {
+    v1::Model model = Declared();
+    model.set_name(name);
+    const auto declaration = CheckDeclaration(model, kMemory);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    EXPECT_EQ(declaration->name.ToString(), name);
+  }
+  for (const std::string& name : {"models/" + longest + "Z", std::string("models/_a"),
+                                  std::string("models/My model"), std::string("models/\xc3\xbc")}) {
+    EXPECT_THAT(RefusalAfter([&](auto& m) { m.set_name(name); }),
+                HasSubstr("^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"));
+  }
+}
+
+TEST(ModelDeclarationTest, TheRowSumToleranceGrowsWithTheClasses) {
+  v1::Model model = Declared();
+  model.clear_class_names();
+  model.set_class_count(1000);
+  EXPECT_EQ(CheckDeclaration(model, kMemory)->row_sum_tolerance, 0.05);
+  model.set_row_sum_tolerance(1e-6);
+  EXPECT_EQ(CheckDeclaration(model, kMemory)->row_sum_tolerance, 1e-6);
+}
+
+TEST(ModelDeclarationTest, LabelsComeWithPredictionsOnlyWithIds) {
+  EXPECT_THAT(RefusalAfter([](auto& m) { m.set_labels_come_with_predictions(true); }),
+              HasSubstr("model.labels_come_with_predictions is set, expected a label_grace"));
+  v1::Model model = Declared();
+  model.set_labels_come_with_predictions(true);
+  model.mutable_label_grace()->set_seconds(60);
+  const auto declaration = CheckDeclaration(model, kMemory);
+  ASSERT_TRUE(declaration.ok()) << declaration.status();
+  EXPECT_TRUE(ToProto(*declaration).labels_come_with_predictions());
+}
+
 TEST(ModelDeclarationTest, ErrorsNameFieldValueAndExpectation) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(RefusalAfter([](auto& m) { m.set_name("resnet18"); }), HasSubstr("model.name"));

@@ -643,5 +643,12 @@ TEST_F(StoredMonitorTest, RefusesImpossibleStates) {
   }
 }
 
+TEST(EffectSizeTest, TheUpperBoundIsAtMostTwo) {
+  EvidenceReading reading;
+  reading.count = 1;
+  reading.witness_norm = {.count = 1, .norm2 = 2, .square_sum = 2};
+  EXPECT_EQ(ComputeEffectSize(reading, {}, 0.05).skce_upper_bound, 2);
+}
+
 }  // namespace
 }  // namespace calibd::server

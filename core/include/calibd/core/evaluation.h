@@ -79,7 +79,7 @@ struct Evaluation {
     // The result, or FailedPrecondition, e.g. for a median of 0. The result of the first lens is
     // always present.
     absl::StatusOr<LensTestResult> result;
-    // FailedPrecondition: too few observations, or a singular covariance.
+    // FailedPrecondition: a scalar lens, too few observations, or an ill-conditioned covariance.
     std::optional<absl::StatusOr<CmeTestResult>> cme;
   };
   std::vector<OneLens> lenses;

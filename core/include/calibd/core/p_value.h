@@ -32,27 +32,43 @@ namespace calibd {
 // with probability at least `level` = 1 - exp(-e^2 n / (2 B)). n >= 1, level in (0, 1).
 [[nodiscard]] double KceDeviation(std::size_t n, double bound, double level) noexcept;
 
-// Upper tail of the standard normal distribution, without cancellation.
+// Upper tail of the standard normal distribution, without cancellation. At least the smallest
+// normal double, so that no p-value is 0.
 [[nodiscard]] double NormalUpperTail(double z) noexcept;
 
 // The asymptotic test of the linear and the block estimator (Lemma 3,
 // Corollary G.3): z = sqrt(N) mean / sd over N block values, p = upper normal tail.
 struct NormalTest {
-  // Divisor N - 1.
+  // Divisor N - 1; > 0.
   double standard_deviation = 0;
-  // Unset if the deviation is 0.
-  std::optional<double> z;
-  // If the deviation is 0: 1 if the mean is <= 0, else 0.
+  double z = 0;
+  // In (0, 1].
   double p_value = 1;
 };
 
-// Unset if there are fewer than two values.
+// Unset if there are fewer than two values, or if their deviation is 0.
 [[nodiscard]] std::optional<NormalTest> TestMeanIsPositive(const RunningMoments& moments) noexcept;
 
 // One-sided asymptotic lower confidence bound of SKCE from the block values: mean - z_{level} sd /
 // sqrt(N). level in (0.5, 1), e.g. .95. Unset if there are fewer than two values.
 [[nodiscard]] std::optional<double> LowerConfidenceBound(const RunningMoments& moments,
                                                          double level);
+
+// Number of block values below which answers contain no test and no bound, because their mean is
+// not close enough to normal. Measured size of the test at level .05 with blocks of 100
+// observations: .135 with 2 blocks, .063 with 5, .052 with 10; at level 1e-6 it is .057 with 2.
+inline constexpr std::int64_t kMinTestedBlocks = 30;
+
+// The test and the 95 % bound of at least kMinTestedBlocks values.
+struct BlockTest {
+  double z = 0;
+  // In (0, 1].
+  double p_value = 1;
+  double skce_lower_bound = 0;
+};
+
+// Unset if there are fewer than kMinTestedBlocks values, or if their deviation is 0.
+[[nodiscard]] std::optional<BlockTest> TestBlocks(const RunningMoments& moments);
 
 }  // namespace calibd
 

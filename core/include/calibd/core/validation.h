@@ -16,10 +16,6 @@ namespace calibd {
 inline constexpr std::size_t kMinClassCount = 2;
 inline constexpr std::size_t kMaxClassCount = 100000;
 
-// Maximum deviation of a row's sum from 1: a softmax in float32 printed as decimal text deviates by
-// up to 4e-7, coarser rounding by more.
-inline constexpr double kDefaultRowSumTolerance = 1e-3;
-
 // Maximum number of violations that one validation reports.
 inline constexpr std::size_t kMaxReportedViolations = 5;
 
@@ -27,26 +23,24 @@ inline constexpr std::size_t kMaxReportedViolations = 5;
 struct Violation {
   // Path of the field, e.g. "rows[17].probabilities" or "labels".
   std::string field;
-  // The value that was found and the expected value, e.g. "sums to 1.31, expected 1 +- 0.001,
-  // exceeded by 0.309".
+  // The value that was found and the expected value, e.g. "is 7, expected [0, 3)".
   std::string description;
 };
 
 // Checks that a batch has n >= 1 rows of m probabilities and n labels, that every probability is
-// finite and in [0, 1], every
-// row sum - 1
-// <= row_sum_tolerance, and every label in [0, m). Rows are never re-normalised.
+// finite and in [0, 1], that every row has a valid sum (IsRowSum), and that every label is in
+// [0, m). Rows are never re-normalised. row_sum_tolerance: 0 means DefaultRowSumTolerance(m).
 //
 // Returns the violations of the first invalid rows, at most one per row and kMaxReportedViolations
 // in total; empty if the batch is valid. If the shape is wrong, only this is reported. Cost: O(n
 // m).
-[[nodiscard]] std::vector<Violation> FindViolations(
-    const PredictionBatch& batch, double row_sum_tolerance = kDefaultRowSumTolerance);
+[[nodiscard]] std::vector<Violation> FindViolations(const PredictionBatch& batch,
+                                                    double row_sum_tolerance = 0);
 
 // OK, or InvalidArgument naming the violations as
-// "rows[17].probabilities sums to 1.31, expected 1 +- 0.001, exceeded by 0.309".
+// "rows[17].probabilities[2] is nan, expected a number in [0, 1]".
 [[nodiscard]] absl::Status ValidateBatch(const PredictionBatch& batch,
-                                         double row_sum_tolerance = kDefaultRowSumTolerance);
+                                         double row_sum_tolerance = 0);
 
 // "field description; field description", the text of ValidateBatch.
 [[nodiscard]] std::string DescribeViolations(std::span<const Violation> violations);

@@ -142,7 +142,13 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// "models/{model}" or, with a version, "models/{model}/versions/{version}".
+// Returns an id of a model or version for any text: the text itself if it matches
+// ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$ and does not begin with "x--"; otherwise its escaped form,
+// from which the text can be recovered, see Model.name in model_service.proto. The server refuses
+// an id of more than 128 bytes.
+[[nodiscard]] std::string EscapeId(std::string_view text);
+
+// "models/{model}" or, with a version, "models/{model}/versions/{version}". model, version: ids.
 [[nodiscard]] std::string ModelName(std::string_view model, std::string_view version = {});
 
 }  // namespace calibd::client

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,10 @@ enum class InvalidRows {
   kReject,
   // The row is left out and counted; the server is told the count.
   kDrop,
+  // All rows are sent, and the server leaves out the invalid ones: it counts them as rejected rows
+  // of the model, and reports them (TakeRejected). Invalid labels by id are rejected as with
+  // kReject.
+  kSkip,
 };
 
 struct StreamOptions {
@@ -32,6 +37,9 @@ struct StreamOptions {
   // Counts the restarts of the producer, >= 0. A higher epoch fences streams of lower ones.
   std::int64_t epoch = 0;
   InvalidRows invalid_rows = InvalidRows::kReject;
+  // 0 or 1, only for models of two classes: each row is one value, the probability or logit of this
+  // class. Unset: class_count() values per row.
+  std::optional<std::int32_t> positive_class{};
   // Maximum number of rows in one message, within the server's limit. 0: that limit.
   std::int32_t max_rows_per_batch = 0;
   // Maximum number of unacknowledged batches, within the server's limit. 0: that limit. At the
@@ -58,12 +66,14 @@ struct RowError {
   std::string description;
 };
 
-// A batch that the server rejected. None of its rows was counted.
+// A batch that the server rejected: none of its rows was counted. Or, if the status is OK, a batch
+// of which the server skipped invalid rows.
 struct RejectedBatch {
   std::int64_t sequence = 0;
   // If true, its rows are labels that were given to Label.
   bool labels = false;
-  // The caller's number of the first and the last row, and the number of rows that were sent.
+  // The caller's number of the first and the last row, and the number of rows that were rejected or
+  // skipped.
   std::int64_t first_row = 0;
   std::int64_t last_row = 0;
   std::int64_t row_count = 0;
@@ -106,7 +116,7 @@ struct StreamCounts {
   // count as accepted until then. After a reconnect only the rows of the last connection are
   // included, without rows that were resent.
   std::int64_t duplicate_rows = 0;
-  // Rows of batches that the server rejected.
+  // Rows of batches that the server rejected, and rows that it skipped.
   std::int64_t rejected_rows = 0;
   // Rows left out as invalid before sending.
   std::int64_t dropped_rows = 0;
@@ -143,10 +153,10 @@ class ObservationStream {
   ObservationStream(const ObservationStream&) = delete;
   ObservationStream& operator=(const ObservationStream&) = delete;
 
-  // Accepts n rows of class_count() values, row-major, with their labels in [0, class_count()).
-  // Rows are buffered until a batch is full, Flush or Finish. Blocks while there are too many
-  // unacknowledged batches. Errors: InvalidArgument naming the first invalid rows (no row was
-  // accepted); or the error that ended the stream.
+  // Accepts n rows of class_count() values (one value with positive_class), row-major, with their
+  // labels in [0, class_count()). Rows are buffered until a batch is full, Flush or Finish. Blocks
+  // while there are too many unacknowledged batches. Errors: InvalidArgument naming the first
+  // invalid rows (no row was accepted); or the error that ended the stream.
   [[nodiscard]] virtual absl::Status Send(PredictionKind kind, std::span<const double> values,
                                           std::span<const std::int32_t> labels) = 0;
   [[nodiscard]] virtual absl::Status Send(PredictionKind kind, std::span<const float> values,
@@ -185,8 +195,8 @@ class ObservationStream {
 
   [[nodiscard]] virtual StreamCounts counts() const = 0;
 
-  // The batches rejected since the last call, at most 100 of them; counts() includes
-  // all.
+  // The batches rejected, or skipped in part, since the last call, at most 100 of them; counts()
+  // includes all.
   [[nodiscard]] virtual std::vector<RejectedBatch> TakeRejected() = 0;
 
   [[nodiscard]] virtual std::size_t class_count() const = 0;

@@ -1,0 +1,55 @@
+#ifndef CALIBD_CORE_ROW_SUM_H_
+#define CALIBD_CORE_ROW_SUM_H_
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+
+// The rule for the sum of a row of probabilities. The server, the C++ SDK and the offline
+// evaluation use it; it needs only the standard library.
+namespace calibd {
+
+// Limits of a tolerance: > 0, and at most this.
+inline constexpr double kMaxRowSumTolerance = 0.1;
+
+// Maximum deviation of the sum of m probabilities from 1, if none is declared. Rounding to four
+// decimals changes each probability by at most 5e-5, and a softmax in single precision is off by
+// less.
+[[nodiscard]] constexpr double DefaultRowSumTolerance(std::size_t class_count) noexcept {
+  return std::clamp(5e-5 * static_cast<double>(class_count), 1e-3, kMaxRowSumTolerance);
+}
+
+// True if |sum - 1| <= tolerance, up to the rounding of binary numbers, so that decimal numbers
+// that sum to exactly 1 +- tolerance are accepted. A sum of m doubles near 1, each a rounded
+// decimal number, is off by less than (m + 2) 2^-52. In single precision the rounded numbers may be
+// off by 6e-8 together, which is below 1e-4 of the smallest default tolerance.
+[[nodiscard]] inline bool IsRowSum(double sum, std::size_t class_count, double tolerance) noexcept {
+  const double rounding =
+      static_cast<double>(class_count + 2) * std::numeric_limits<double>::epsilon();
+  return std::abs(sum - 1) <= tolerance * (1 + 1e-4) + rounding;
+}
+
+// The shortest decimal form that identifies the value uniquely: 1 + 2^-52 is not shown as 1.
+[[nodiscard]] inline std::string Exact(double value) {
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
+
+// Describes a sum that IsRowSum rejects: how far it is off, and what to do.
+[[nodiscard]] inline std::string DescribeRowSum(double sum, double tolerance) {
+  std::array<char, 32> off;
+  const auto end = std::to_chars(off.data(), off.data() + off.size(), std::abs(sum - 1),
+                                 std::chars_format::general, 4);
+  return "sums to " + Exact(sum) + ", off by " + std::string(off.data(), end.ptr) +
+         ", more than the tolerance of " + Exact(tolerance) +
+         ": normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance";
+}
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_ROW_SUM_H_
