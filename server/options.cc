@@ -72,6 +72,8 @@ void AddAmount(CLI::App& app, const std::string& flag, T& value, std::type_ident
       ->check(CLI::Validator(find_fault, absl::StrCat("[", min, " to ", max, "]")));
 }
 
+// Ten years.
+constexpr std::int64_t kLongestSeconds = std::int64_t{3650} * 86400;
 constexpr std::int64_t kTiB = std::int64_t{1} << 40;
 
 // A limit on disk space. least: the smallest useful value.
@@ -160,8 +162,23 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddDisk(app, "model-disk-bytes", options.model_disk_bytes, LeastModelDisk(),
           "Disk space that a new model may reserve. The default of max_pending takes at most a "
           "quarter of it");
-  AddAmount(app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
-            "Producers remembered per model");
+  AddAmount(
+      app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
+      "Producers of a model with a complete cursor. When there are more, those that were used "
+      "least recently expire; a new one is refused if all were used within the last minute");
+  AddAmount(
+      app, "producer-idle-seconds", options.producer_idle_seconds, 60, kLongestSeconds,
+      "Time after which an unused producer expires, when a new one opens. An expired producer "
+      "may continue its numbering");
+  AddAmount(app, "max-expired-producers-per-model", options.max_expired_producers_per_model, 0,
+            1000000,
+            "Expired producers of a model that are remembered. If a forgotten one sends its "
+            "batches again from number 1, they are counted twice");
+  AddAmount(app, "max-request-ids-per-model", options.max_request_ids_per_model, 0, 1000000,
+            "Newest values of request_id of a model that are remembered. If a call is repeated "
+            "after its id was forgotten, it is counted twice");
+  AddAmount(app, "request-id-seconds", options.request_id_seconds, 1, kLongestSeconds,
+            "Time for which values of request_id are remembered");
   AddAmount(
       app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,
       "Size of the queue of received observations that are not counted yet; calibd stops reading "

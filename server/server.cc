@@ -59,7 +59,12 @@ struct Server::Parts {
             {.max_models = static_cast<std::size_t>(options.max_models),
              .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
              .disk_bytes = static_cast<std::size_t>(options.disk_bytes),
-             .max_producers_per_model = static_cast<std::size_t>(options.max_producers_per_model)},
+             .producers = {.producers = static_cast<std::size_t>(options.max_producers_per_model),
+                           .idle = std::chrono::seconds(options.producer_idle_seconds),
+                           .expired =
+                               static_cast<std::size_t>(options.max_expired_producers_per_model),
+                           .requests = static_cast<std::size_t>(options.max_request_ids_per_model),
+                           .request_age = std::chrono::seconds(options.request_id_seconds)}},
             writers),
         store(*the_store),
         health(options.data_dir, [this] { return commits.refusal(); }),

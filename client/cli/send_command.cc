@@ -21,6 +21,7 @@ struct SendOptions {
   std::string model;
   InputOptions input;
   std::string producer_id;
+  std::string idempotency_key;
   bool create = false;
 };
 
@@ -103,6 +104,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   }
   client::StreamOptions stream_options;
   stream_options.producer_id = options.producer_id;
+  stream_options.idempotency_key = options.idempotency_key;
   stream_options.class_names = options.input.class_names;
   // A batch larger than max_pending is never accepted.
   if (!input.ids.empty()) stream_options.max_rows_per_batch = model.max_pending();
@@ -136,12 +138,18 @@ void AddSendCommand(CLI::App& app, Context& context) {
       "Send the predictions in files, with their labels or with ids, to a model", Run);
   command->footer(
       "Every row is counted exactly once, even if the connection breaks. Running the command again "
-      "counts the rows again, except those whose ids the server knows.\n"
+      "counts the rows again, except those whose ids the server knows. With --idempotency-key, "
+      "running it again with the same files and options counts only the rows that are missing; "
+      "with "
+      "other rows it fails. Use a new key for each set of files. The server forgets a key when at "
+      "least 5000 further producers of the model have ended or become idle (calibd "
+      "--max-expired-producers-per-model).\n"
       "With --ids, LABELS may be left out and sent later with `calibctl label`; the model needs a "
       "label grace.\n"
       "Examples: calibctl send resnet18 predictions.csv labels.csv --label-base 0\n"
       "          calibctl send pets scored.csv --label-column species\n"
       "          calibctl send churn positives.npy labels.npy --positive-class 1\n"
+      "          calibctl send resnet18 p.npy l.npy --label-base 0 --idempotency-key 2026-11-22\n"
       "          calibctl send clicks predictions.csv --ids ids.csv");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   AddInputOptions(*command, options->input);
@@ -150,7 +158,11 @@ void AddSendCommand(CLI::App& app, Context& context) {
   command->add_option("--groups", options->input.groups,
                       "CSV: one value of the model's group tag per line, for each prediction");
   command->add_option("--producer-id", options->producer_id,
-                      "name of this producer; default: a random one");
+                      "name of this producer; default: a random one, which ends with the command");
+  command
+      ->add_option("--idempotency-key", options->idempotency_key,
+                   "makes the command safe to repeat; letters, digits and . _ : -, at most 112")
+      ->excludes("--producer-id");
   command->add_flag(
       "--create", options->create,
       "create the model with default settings, and the class names of the columns, if it does "

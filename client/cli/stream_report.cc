@@ -123,7 +123,7 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
   };
   if (content_ != StreamContent::kLabels) {
     std::string text = absl::StrFormat("%s: %d rows accepted, ", model_, counts.accepted_rows);
-    if (content_ == StreamContent::kRowsWithIds) {
+    if (content_ == StreamContent::kRowsWithIds || counts.duplicate_rows > 0) {
       absl::StrAppendFormat(&text, "%d duplicates%s, ", counts.duplicate_rows,
                             counts.reconnects > 0 ? " (since the stream was opened again)" : "");
     }

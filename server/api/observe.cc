@@ -24,8 +24,24 @@ bool IsProducerId(const std::string& id) {
          });
 }
 
-// Returns the position of a batch if the request names a producer. Errors: InvalidArgument.
+absl::Status InvalidIdError(const std::string& field, const std::string& id) {
+  return InvalidFieldError(
+      field,
+      absl::StrCat("is ", Quoted(id), ", expected to match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"));
+}
+
+// Returns the position of a batch if the request has an id or names a producer. Errors:
+// InvalidArgument.
 absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRequest& request) {
+  if (!request.request_id().empty()) {
+    if (request.has_producer()) {
+      return InvalidFieldError("request_id",
+                               "is set together with producer, expected at most one of them");
+    }
+    if (!IsProducerId(request.request_id()))
+      return InvalidIdError("request_id", request.request_id());
+    return ProducerPosition{.producer_id = request.request_id(), .sequence = 1, .request = true};
+  }
   if (!request.has_producer()) return std::nullopt;
   const v1::ObserveRequest::Producer& producer = request.producer();
   CALIBD_RETURN_IF_ERROR(CheckProducer("producer", producer.producer_id(), producer.epoch()));
@@ -51,10 +67,7 @@ absl::Status Answer(const Settlement& settlement, bool labels, v1::ObserveRespon
 absl::Status CheckProducer(const std::string& field, const std::string& producer_id,
                            std::int64_t epoch) {
   if (!IsProducerId(producer_id)) {
-    return InvalidFieldError(
-        absl::StrCat(field, ".producer_id"),
-        absl::StrCat("is ", Quoted(producer_id),
-                     ", expected to match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"));
+    return InvalidIdError(absl::StrCat(field, ".producer_id"), producer_id);
   }
   if (epoch < 0) {
     return InvalidFieldError(absl::StrCat(field, ".epoch"),
@@ -79,8 +92,8 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
     reply->Answer(
         [&](v1::ObserveResponse& response) { return Answer(settlement, labels, response); });
   };
-  if (!position.has_value()) {
-    parts_.ingestor.Submit(model, std::nullopt, std::move(batch), answer);
+  if (!position.has_value() || position->request) {
+    parts_.ingestor.Submit(model, position, std::move(batch), answer);
     return absl::OkStatus();
   }
   parts_.ingestor.OpenAndSubmit(

@@ -31,6 +31,15 @@ void Ingestor::OpenAndSubmit(const std::shared_ptr<Model>& model,
   Post(model, std::move(batch), /*opens=*/true, std::move(done));
 }
 
+void Ingestor::End(const std::shared_ptr<Model>& model, ProducerPosition position,
+                   std::function<void(absl::Status)> done) {
+  LogRow row;
+  row.kind = EndedRow();
+  row.position = std::move(position);
+  Post(model, std::move(row), /*opens=*/false,
+       [done = std::move(done)](Settlement settlement) { done(std::move(settlement.status)); });
+}
+
 void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t alarm_id,
                            std::string note, std::function<void(absl::Status)> done) {
   LogRow row;

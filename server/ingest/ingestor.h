@@ -47,6 +47,12 @@ class Ingestor {
   void OpenAndSubmit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
                      LogRow batch, std::function<void(Settlement)> done);
 
+  // Ends a producer after the batch `position`, the last one that it submitted. done: called on a
+  // writer thread when this is on disk. Errors: those of Open, and AlreadyExists if the producer
+  // has settled other batches.
+  void End(const std::shared_ptr<Model>& model, ProducerPosition position,
+           std::function<void(absl::Status)> done);
+
   // Matures due predictions of a model, as many as fit into one transaction, and releases rows that
   // are no longer needed. done: called on a writer thread with true when the matured predictions
   // are applied and visible, or with false if they could not be written.

@@ -20,7 +20,9 @@ std::string SenderOf(const LostTail::Batch& batch, const std::string& model_name
   static_cast<void>(ParseRow(batch.data, row));
   const std::string& producer_id = row.producer().producer_id();
   const std::string producer =
-      producer_id.empty() ? "" : absl::StrCat("producer ", Quoted(producer_id));
+      producer_id.empty() ? ""
+                          : absl::StrCat(row.producer().is_request() ? "request " : "producer ",
+                                         Quoted(producer_id));
   return absl::StrCat(producer, producer.empty() || model_name.empty() ? "" : " of ", model_name);
 }
 

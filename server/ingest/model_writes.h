@@ -79,13 +79,13 @@ class ModelWrite : public Operation {
   const LogClock& clock_;
 };
 
-// Appends a row to the log: a batch, an acknowledgement, or the opening of a producer.
+// Appends a row to the log: a batch, an acknowledgement, or the opening or end of a producer.
 class RowWrite final : public ModelWrite {
  public:
-  // The row must come from Decode, or be an OpenedRow or AcknowledgedRow. opens: whether the
-  // producer of the row is opened first. queue: bytes() are released to it on the strand before
-  // done is called, when the row is visible. Encodes the row now, unless its labels must first be
-  // looked up in the tracker. May throw bad_alloc.
+  // The row must come from Decode, or be an OpenedRow, EndedRow or AcknowledgedRow. opens:
+  // whether the producer of the row is opened first. queue: bytes() are released to it on the
+  // strand before done is called, when the row is visible. Encodes the row now, unless its labels
+  // must first be looked up in the tracker. May throw bad_alloc.
   RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
            IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done);
 

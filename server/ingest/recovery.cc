@@ -148,17 +148,16 @@ class Replay {
   absl::Status Apply(const Target& target, const LogRow& row, std::int64_t log_id,
                      std::chrono::microseconds time) {
     Model& model = *target.model;
-    // The cursors in the database are those of the newest snapshot.
-    if (row.position.has_value() &&
-        !model.storage_state().cursors.Replay(*row.position, row.batch_hash())) {
+    if (log_id <= target.snapshot_log_id) {
+      model.strand_state().Refill(row, log_id);
+      return absl::OkStatus();
+    }
+    // The cursors in the database are those of the snapshot or later.
+    if (!ReplayPosition(row, time.count(), model.storage_state().cursors)) {
       return Damaged(
           model, absl::StrCat("batch ", log_id, " of the log is number ", row.position->sequence,
                               " of producer ", Quoted(row.position->producer_id),
                               ", but the one before it is missing"));
-    }
-    if (log_id <= target.snapshot_log_id) {
-      model.strand_state().Refill(row, log_id);
-      return absl::OkStatus();
     }
     model.strand_state().Apply(row, log_id, time);
     const std::lock_guard lock(mutex_);
@@ -267,14 +266,16 @@ class Recoverer {
     registry_.ReserveIds(store_.next_model_id());
     return store_.ReadCursors([this](const StoredCursor& stored) -> absl::Status {
       const auto target = targets_.find(stored.model_id);
-      ProducerCursors::Cursor cursor{.epoch = stored.epoch, .last_sequence = stored.last_sequence};
-      if (target == targets_.end() || !DecodeContents(stored.contents, cursor)) {
+      const ProducerCursors::StoredForm cursor{.epoch = stored.epoch,
+                                               .last_sequence = stored.last_sequence,
+                                               .contents = std::string(stored.contents)};
+      if (target == targets_.end() || !target->second.model->storage_state().cursors.Restore(
+                                          stored.producer_id, cursor, now_us_)) {
         return MakeError(
             absl::StatusCode::kDataLoss, "STORE_DAMAGED",
             absl::StrCat("the store is damaged: the cursor of producer ",
                          Quoted(stored.producer_id), " is incomplete or belongs to no model"));
       }
-      target->second.model->storage_state().cursors.Set(stored.producer_id, cursor);
       return absl::OkStatus();
     });
   }

@@ -126,6 +126,7 @@ struct KindWriter {
   store::v1::LogRow& out;
 
   void operator()(const OpenedRow& /*row*/) const { out.mutable_opened(); }
+  void operator()(const EndedRow& /*row*/) const { out.mutable_ended(); }
   void operator()(const RejectedRow& row) const { out.mutable_rejected()->set_rows(row.rows); }
   void operator()(const ObservationsRow& row) const {
     out.mutable_observations()->set_dropped_rows(row.dropped_rows);
@@ -260,6 +261,7 @@ struct RowReader {
     return row.alarm_id > 0 && !stored.has_values();
   }
   bool Read(OpenedRow& /*row*/) const { return !stored.has_values(); }
+  bool Read(EndedRow& /*row*/) const { return !stored.has_values(); }
 
   bool ReadKind(LogRow& row) const {
     switch (stored.kind_case()) {
@@ -277,6 +279,8 @@ struct RowReader {
         return Read(row.kind.emplace<MaturedRow>());
       case store::v1::LogRow::kAcknowledged:
         return Read(row.kind.emplace<AcknowledgedRow>());
+      case store::v1::LogRow::kEnded:
+        return Read(row.kind.emplace<EndedRow>());
       case store::v1::LogRow::KIND_NOT_SET:
         break;
     }
@@ -290,8 +294,11 @@ struct RowReader {
       const store::v1::ProducerPosition& producer = stored.producer();
       row.position = ProducerPosition{.producer_id = producer.producer_id(),
                                       .epoch = producer.epoch(),
-                                      .sequence = producer.sequence()};
+                                      .sequence = producer.sequence(),
+                                      .request = producer.is_request()};
       row.content_hash = producer.content_hash();
+      const std::optional<CursorKey> key = ParseCursorKey(producer.producer_id());
+      if (!key.has_value() || key->kind != CursorKey::Kind::kProducer) return false;
     }
     return AreCounts({stored.elapsed_us(), row.skipped.rows}) && stored.producer().epoch() >= 0 &&
            stored.producer().sequence() >= 0 && ReadKind(row);
@@ -309,6 +316,7 @@ std::string EncodeRow(const LogRow& row) {
     producer.set_epoch(row.position->epoch);
     producer.set_sequence(row.position->sequence);
     producer.set_content_hash(row.content_hash);
+    producer.set_is_request(row.position->request);
   }
   out.set_skipped_rows(row.skipped.rows);
   std::visit(KindWriter{out}, row.kind);

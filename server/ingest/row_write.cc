@@ -52,18 +52,20 @@ absl::StatusOr<bool> RowWrite::CheckPosition() {
   if (!row_.position.has_value()) return true;
   const ProducerPosition& position = *row_.position;
   ProducerCursors& cursors = model_->storage_state().cursors;
-  former_cursor_ = cursors.Get(position.producer_id);
+  if (!position.request) former_cursor_ = cursors.Get(position.producer_id);
   if (opens_) {
     CALIBD_ASSIGN_OR_RETURN(settlement_.next_sequence,
-                            cursors.Open(position.producer_id, position.epoch));
+                            cursors.Open(position.producer_id, position.epoch, time_.count()));
     opened_ = !former_cursor_.has_value() || former_cursor_->epoch < position.epoch;
     moved_cursor_ = true;
   }
   if (row_.As<OpenedRow>() != nullptr) return false;
+  const bool ends = row_.As<EndedRow>() != nullptr;
   CALIBD_ASSIGN_OR_RETURN(const ProducerCursors::Standing standing,
-                          cursors.Check(position, row_.content_hash));
-  known_ = standing == ProducerCursors::Standing::kSettledBefore;
-  return !known_;
+                          ends ? cursors.CheckEnd(position, time_.count())
+                               : cursors.Check(position, row_.content_hash, time_.count()));
+  known_ = !ends && standing == ProducerCursors::Standing::kSettledBefore;
+  return standing == ProducerCursors::Standing::kNext;
 }
 
 absl::Status RowWrite::Resolve() {
@@ -130,8 +132,13 @@ void RowWrite::Append(Store& store) {
     }
   }
   if (row_.position.has_value()) {
+    ProducerCursors& cursors = model_->storage_state().cursors;
     moved_cursor_ = true;
-    model_->storage_state().cursors.Advance(*row_.position, row_.content_hash);
+    if (row_.As<EndedRow>() != nullptr) {
+      cursors.End(*row_.position, time_.count());
+    } else {
+      cursors.Advance(*row_.position, row_.content_hash, time_.count());
+    }
   }
 }
 
@@ -188,7 +195,12 @@ void RowWrite::Settle() {
 
 void RowWrite::Undo() {
   if (moved_cursor_) {
-    model_->storage_state().cursors.Set(row_.position->producer_id, former_cursor_);
+    ProducerCursors& cursors = model_->storage_state().cursors;
+    if (row_.position->request) {
+      cursors.ForgetRequest(row_.position->producer_id);
+    } else {
+      cursors.Set(row_.position->producer_id, former_cursor_);
+    }
   }
   if (matured_log_id_ != 0) model_->storage_state().tracker->UndoMature(matured_);
   if (tracked_ && row_.As<PredictionsRow>() != nullptr) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,7 @@ absl::Status StoreHistory(Store& store, const std::vector<StoredBucket>& buckets
   return status;
 }
 
-// Stores the cursors that have advanced too: once the rows that the snapshot covers are gone, only
+// Stores the cursors that have changed too: once the rows that the snapshot covers are gone, only
 // the stored cursors record their batches.
 absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
                            std::string_view data, const std::vector<StoredBucket>& history,
@@ -61,14 +62,14 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
   }
   absl::Status status = store.PutSnapshot(snapshot);
   status.Update(StoreHistory(store, history));
-  model.storage_state().cursors.VisitMoved(
-      [&](const std::string& producer_id, const ProducerCursors::Cursor& cursor) {
-        const std::string contents = EncodeContents(cursor);
-        status.Update(store.PutCursor({.model_id = model.id(),
-                                       .producer_id = producer_id,
-                                       .epoch = cursor.epoch,
-                                       .last_sequence = cursor.last_sequence,
-                                       .contents = contents}));
+  model.storage_state().cursors.VisitChanged(
+      [&](const std::string& key, const std::optional<ProducerCursors::StoredForm>& row) {
+        status.Update(row.has_value() ? store.PutCursor({.model_id = model.id(),
+                                                         .producer_id = key,
+                                                         .epoch = row->epoch,
+                                                         .last_sequence = row->last_sequence,
+                                                         .contents = row->contents})
+                                      : store.DeleteCursor(model.id(), key));
       });
   Failpoint("snapshot");
   return status;
@@ -97,7 +98,8 @@ class SnapshotWrite final : public ModelWrite {
   void Finish(Store& /*store*/, const absl::Status& committed) override {
     stored_ = committed.ok();
     if (!stored_) return;
-    model_->storage_state().cursors.SetStored();
+    // Rows that were written before the previous snapshot are covered by this one.
+    model_->storage_state().cursors.SetStored(model_->stored_time_us());
     model_->set_stored_time_us(time_us_);
     if (auto& tracker = model_->storage_state().tracker; tracker.has_value()) {
       tracker->SetSnapshot(log_id_);

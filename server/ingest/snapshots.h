@@ -12,7 +12,7 @@
 
 namespace calibd::server {
 
-// Persists a snapshot of the model if one is due, with the cursors that have advanced and the
+// Persists a snapshot of the model if one is due, with the cursors that have changed and the
 // closed buckets of its history, and then releases the rows of the log that are no longer needed.
 // Is called again when the snapshot has been written or has failed; otherwise sets
 // Model::snapshot_due_at to the time of the next call. Runs on the model's strand. commits and

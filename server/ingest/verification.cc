@@ -5,10 +5,13 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/store/v1/store.pb.h"
@@ -68,14 +71,15 @@ class Verifier final : public StoreContents {
   }
 
   void AddCursor(const StoredCursor& stored) override {
-    result_.set_producers(result_.producers() + 1);
     CheckedModel* const model = FindModel(stored.model_id, "a cursor");
+    const std::optional<CursorKey> key = ParseCursorKey(stored.producer_id);
     ProducerCursors::Cursor cursor;
-    if (model != nullptr && !DecodeContents(stored.contents, cursor)) {
+    if (model != nullptr && (!key.has_value() || !DecodeContents(stored.contents, cursor))) {
       Report(model->name, ": the cursor of producer ", Quoted(stored.producer_id),
              " cannot be parsed");
-    } else if (model != nullptr) {
-      model->producers[stored.producer_id].cursor = stored.last_sequence;
+    } else if (model != nullptr && key->kind != CursorKey::Kind::kRequest) {
+      result_.set_producers(result_.producers() + 1);
+      model->producers[key->hash].cursor = stored.last_sequence;
     }
   }
 
@@ -109,11 +113,11 @@ class Verifier final : public StoreContents {
 
  private:
   struct Producer {
+    // Empty if no batch follows the snapshot.
+    std::string name;
     std::int64_t cursor = 0;
-    // Number of the producer's newest batch in the log.
+    // Number of the producer's newest batch in the log after the snapshot.
     std::int64_t last_sequence = 0;
-    // True if this batch follows the snapshot. From the snapshot on, the log holds every batch.
-    bool is_new = false;
   };
   struct CheckedModel {
     std::string name;
@@ -124,7 +128,8 @@ class Verifier final : public StoreContents {
     // Number of observations in the log: all, and those after the snapshot.
     std::int64_t observations = 0;
     std::int64_t new_observations = 0;
-    std::map<std::string, Producer> producers{};
+    // By the hashes of their ids.
+    absl::flat_hash_map<PredictionId, Producer> producers{};
   };
 
   template <typename... Parts>
@@ -163,35 +168,36 @@ class Verifier final : public StoreContents {
     result_.set_observations(result_.observations() + rows);
     model.observations += rows;
     model.new_observations += log_id > model.snapshot_log_id ? rows : 0;
-    if (row->position.has_value() && row->batch_hash().has_value()) {
+    // Before the snapshot, the log may hold rows of producers that were forgotten since.
+    if (log_id > model.snapshot_log_id && row->position.has_value() && !row->position->request &&
+        row->batch_hash().has_value()) {
       CheckPosition(*row->position, log_id, model);
     }
   }
 
   void CheckPosition(const ProducerPosition& position, std::int64_t log_id, CheckedModel& model) {
-    Producer& producer = model.producers[position.producer_id];
+    Producer& producer = model.producers[HashId(position.producer_id)];
     if (position.sequence <= producer.last_sequence) {
       Report(model.name, ": batch ", log_id, " of the log is number ", position.sequence,
              " of producer ", Quoted(position.producer_id), ", but follows number ",
              producer.last_sequence);
     }
     // From the snapshot on, the log holds every batch of a producer.
-    const std::int64_t known = producer.is_new ? producer.last_sequence
-                                               : std::max(producer.cursor, producer.last_sequence);
+    const std::int64_t known = producer.name.empty() ? producer.cursor : producer.last_sequence;
     if (position.sequence > known + 1) {
       Report(model.name, ": number ", known + 1, " of producer ", Quoted(position.producer_id),
              " is missing from the log after the snapshot of the model");
     }
     producer.last_sequence = position.sequence;
-    producer.is_new = log_id > model.snapshot_log_id;
+    producer.name = position.producer_id;
   }
 
   void CheckModels() {
     for (const auto& [id, model] : models_) {
-      for (const auto& [name, producer] : model.producers) {
-        if (producer.is_new && producer.last_sequence < producer.cursor) {
+      for (const auto& [hash, producer] : model.producers) {
+        if (!producer.name.empty() && producer.last_sequence < producer.cursor) {
           Report(model.name, ": the log ends with number ", producer.last_sequence, " of producer ",
-                 Quoted(name), ", but its cursor says ", producer.cursor);
+                 Quoted(producer.name), ", but its cursor says ", producer.cursor);
         }
       }
       const std::int64_t all = model.snapshot_observations + model.new_observations;

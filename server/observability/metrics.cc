@@ -63,6 +63,10 @@ constexpr FamilyRow<Metrics::Sources> kServerRows[] = {
     {"calibd_state_limit_bytes", Gauge,
      "Limit of calibd_state_reserved_bytes. A model that would exceed it is refused.",
      [](auto& server, auto& out) { out.Add(server.state_memory_bytes); }},
+    {"calibd_producers_limit", Gauge,
+     "Value of calibd_producers of a model at which idle producers expire to make room for a new "
+     "one, which is refused if all were used within the last minute.",
+     [](auto& server, auto& out) { out.Add(server.registry.limits().producers.producers); }},
     {"calibd_store_damaged", Gauge,
      "1 if damage to the store was found since the server started, else 0.",
      [](auto& server, auto& out) { out.Add(server.store_damaged ? 1 : 0); }},
@@ -216,6 +220,10 @@ constexpr FamilyRow<ModelSource> kModelRows[] = {
     {"calibd_snapshot_timestamp_seconds", Gauge,
      "Time of the newest persisted snapshot, in seconds since the Unix epoch.",
      [](auto& source, auto& out) { out.Add(KnownSeconds(source.model.stored_time_us())); }},
+    {"calibd_producers", Gauge,
+     "Number of producers with a complete cursor. Producers that have ended or were idle for long "
+     "are not included.",
+     [](auto& source, auto& out) { out.Add(source.model.producers()); }},
     {"calibd_oldest_pending_timestamp_seconds", Gauge,
      "Time at which the oldest pending prediction was accepted, in seconds since the Unix epoch.",
      [](auto& source, auto& out) { out.Add(KnownSeconds(source.model.oldest_pending_time_us())); }},

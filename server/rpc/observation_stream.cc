@@ -216,7 +216,23 @@ absl::Status ObservationStream::HandleFinish(const Request::Finish& finish) {
                                   last_sequence_, ", the newest batch that was received"));
   }
   finish_requested_ = true;
+  if (finish.ends_producer()) EndProducer();
   return absl::OkStatus();
+}
+
+void ObservationStream::EndProducer() {
+  parts_.ingestor.End(
+      model_,
+      ProducerPosition{.producer_id = producer_id_, .epoch = epoch_, .sequence = last_sequence_},
+      [self = shared_from_this()](const absl::Status& status) {
+        const std::lock_guard lock(self->mutex_);
+        --self->in_flight_;
+        self->GuardLocked(Stage::kAnswer, [&] {
+          if (status.ok()) self->AdvanceLocked();
+          return status;
+        });
+      });
+  ++in_flight_;
 }
 
 void ObservationStream::AdvanceLocked() {

@@ -57,6 +57,8 @@ class ObservationStream final
   absl::Status HandleOpen(const v1::StreamObservationsRequest::Open& open);
   absl::Status HandleBatch(std::int64_t sequence, LogRow batch);
   absl::Status HandleFinish(const v1::StreamObservationsRequest::Finish& finish);
+  // Ends the producer after the batches that were submitted; Finish is answered then.
+  void EndProducer();
   absl::Status OnSettled(std::int64_t sequence, const Settlement& settlement);
   // Errors: those of QueueLocked.
   absl::Status Acknowledge(std::int64_t sequence, const SkippedRows& skipped);

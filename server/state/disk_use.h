@@ -12,7 +12,8 @@ namespace calibd::server {
 // snapshot and its history. Everything counts twice, because files and tables hold up to twice the
 // needed bytes.
 //
-// Does not include what the models share (kSharedDiskBytes), about 1 kB per producer, and rows that
+// Does not include what the models share (kSharedDiskBytes), about 1 kB per producer, 200 bytes per
+// expired producer and request, and rows that
 // are appended while a backup or a verification holds the log.
 [[nodiscard]] std::size_t DiskUse(const ModelDeclaration& declaration) noexcept;
 

@@ -70,4 +70,13 @@ std::size_t LogRow::bytes() const noexcept {
   return bytes;
 }
 
+bool ReplayPosition(const LogRow& row, std::int64_t time_us, ProducerCursors& cursors) {
+  if (!row.position.has_value()) return true;
+  if (row.As<EndedRow>() == nullptr) {
+    return cursors.Replay(*row.position, row.batch_hash(), time_us);
+  }
+  cursors.End(*row.position, time_us);
+  return true;
+}
+
 }  // namespace calibd::server

@@ -61,6 +61,9 @@ void KeepRows(std::span<const std::uint32_t> indices, RowValues& values);
 // A producer was opened, without a batch.
 struct OpenedRow {};
 
+// A producer ended: it sends no further batches.
+struct EndedRow {};
+
 // An invalid batch. It used up its number and changed nothing else.
 struct RejectedRow {
   // Number of predictions or labels of the batch, without skipped rows.
@@ -126,9 +129,10 @@ struct SkippedRows {
 struct LogRow {
   // The log never holds the default value.
   std::variant<OpenedRow, RejectedRow, ObservationsRow, PredictionsRow, LabelsRow, MaturedRow,
-               AcknowledgedRow>
+               AcknowledgedRow, EndedRow>
       kind;
-  // The producer and number of a batch, or the producer that was opened; otherwise unset.
+  // The producer and number of a batch, or the producer that was opened or ended, with the number
+  // of its last batch; otherwise unset.
   std::optional<ProducerPosition> position;
   // Hash of the complete batch as it was sent; see ProducerCursors.
   std::uint64_t content_hash = 0;
@@ -157,9 +161,10 @@ struct LogRow {
   [[nodiscard]] bool tracked() const noexcept { return !tracked_ids().empty(); }
   // True for rows that exist only in the log of a model with a label_grace.
   [[nodiscard]] bool needs_tracker() const noexcept;
-  // The content hash of a batch, unset for a row that only opens a producer.
+  // The content hash of a batch, unset for a row that only opens or ends a producer.
   [[nodiscard]] std::optional<std::uint64_t> batch_hash() const noexcept {
-    return As<OpenedRow>() != nullptr ? std::nullopt : std::optional(content_hash);
+    const bool is_batch = As<OpenedRow>() == nullptr && As<EndedRow>() == nullptr;
+    return is_batch ? std::optional(content_hash) : std::nullopt;
   }
   // Number of predictions or labels of the batch.
   [[nodiscard]] std::int64_t rows() const noexcept;
@@ -168,6 +173,11 @@ struct LogRow {
   // Memory that the row occupies, in bytes.
   [[nodiscard]] std::size_t bytes() const noexcept;
 };
+
+// Replays the position of a row of the log that was appended at time_us: see
+// ProducerCursors::Replay.
+[[nodiscard]] bool ReplayPosition(const LogRow& row, std::int64_t time_us,
+                                  ProducerCursors& cursors);
 
 }  // namespace calibd::server
 

@@ -5,13 +5,14 @@
 namespace calibd::server {
 
 Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
-             std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation)
+             const ProducerLimits& producers, ThreadPool& writers,
+             std::shared_ptr<void> reservation)
     : id_(id),
       declaration_(std::move(declaration)),
       create_time_(create_time),
       reservation_(std::move(reservation)),
       strand_(writers),
-      storage_state_{.cursors = ProducerCursors(max_producers), .tracker = std::nullopt},
+      storage_state_{.cursors = ProducerCursors(producers), .tracker = std::nullopt},
       strand_state_(declaration_) {
   if (declaration_.max_pending > 0) {
     storage_state_.tracker.emplace(declaration_.label_grace, declaration_.max_pending);

@@ -34,7 +34,7 @@ class Model {
  public:
   // id: the id in the store. reservation: kept until ReleaseReservation or the destruction.
   Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
-        std::size_t max_producers, ThreadPool& writers, std::shared_ptr<void> reservation);
+        const ProducerLimits& producers, ThreadPool& writers, std::shared_ptr<void> reservation);
 
   [[nodiscard]] std::int64_t id() const noexcept { return id_; }
   [[nodiscard]] const ModelDeclaration& declaration() const noexcept { return declaration_; }
@@ -69,6 +69,8 @@ class Model {
   // See PredictionTracker. Without a label_grace, no prediction is pending.
   [[nodiscard]] PredictionTracker::Elapsed next_due() const noexcept;
   [[nodiscard]] std::int64_t oldest_pending_time_us() const noexcept;
+  // Number of producers that have not expired.
+  [[nodiscard]] std::size_t producers() const noexcept { return storage_state_.cursors.size(); }
 
  private:
   const std::int64_t id_;

@@ -96,7 +96,7 @@ absl::Status ModelRegistry::CheckRoom(const ModelDeclaration& declaration) const
   const auto exceeds = [](std::size_t needed, std::size_t reserved, std::size_t limit) {
     return needed > limit || reserved > limit - needed;
   };
-  const std::size_t memory = StateMemory(declaration);
+  const std::size_t memory = MemoryOf(declaration);
   if (const std::size_t reserved = reserved_->memory;
       exceeds(memory, reserved, limits_.state_memory_bytes)) {
     return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
@@ -143,7 +143,7 @@ absl::Status ModelRegistry::Check() const { return restored_ ? absl::OkStatus() 
 
 std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration declaration,
                                           ModelSnapshot::Time create_time) {
-  const std::size_t memory = StateMemory(declaration);
+  const std::size_t memory = MemoryOf(declaration);
   const std::size_t disk = DiskUse(declaration);
   reserved_->memory += memory;
   reserved_->disk += disk;
@@ -152,8 +152,8 @@ std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration decl
     reserved->disk -= disk;
   });
   const std::string name = declaration.name.ToString();
-  auto model = std::make_shared<Model>(id, std::move(declaration), create_time,
-                                       limits_.max_producers_per_model, writers_, reservation);
+  auto model = std::make_shared<Model>(id, std::move(declaration), create_time, limits_.producers,
+                                       writers_, reservation);
   models_.emplace(name, model);
   return model;
 }

@@ -30,7 +30,7 @@ class ModelRegistry {
     std::size_t state_memory_bytes = 0;
     // The same for the disk, including kSharedDiskBytes.
     std::size_t disk_bytes = std::numeric_limits<std::size_t>::max();
-    std::size_t max_producers_per_model = 0;
+    ProducerLimits producers{};
   };
 
   // writers: the threads of the models' strands; must outlive the models.
@@ -57,6 +57,7 @@ class ModelRegistry {
   [[nodiscard]] absl::StatusOr<std::vector<std::shared_ptr<Model>>> List(const std::string& after,
                                                                          std::size_t limit) const;
 
+  [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
   [[nodiscard]] std::size_t reserved_bytes() const noexcept { return reserved_->memory; }
   // The most disk space that the store may occupy, including kSharedDiskBytes.
   [[nodiscard]] std::size_t reserved_disk_bytes() const noexcept { return reserved_->disk; }
@@ -68,6 +69,10 @@ class ModelRegistry {
     std::atomic<std::size_t> disk = kSharedDiskBytes;
   };
 
+  // Memory that a model may need, with what it remembers about its producers.
+  [[nodiscard]] std::size_t MemoryOf(const ModelDeclaration& declaration) const noexcept {
+    return StateMemory(declaration) + limits_.producers.MaxMemory();
+  }
   // Requires mutex_ to be held.
   [[nodiscard]] absl::Status CheckRoom(const ModelDeclaration& declaration) const;
 

@@ -77,6 +77,7 @@ class StrandState {
 
   // Apply for each kind of row.
   void ApplyRow(const OpenedRow& /*row*/, ModelSnapshot::Time /*time*/) noexcept {}
+  void ApplyRow(const EndedRow& /*row*/, ModelSnapshot::Time /*time*/) noexcept {}
   void ApplyRow(const RejectedRow& row, ModelSnapshot::Time time) noexcept;
   void ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time);
   void ApplyRow(const PredictionsRow& row, ModelSnapshot::Time time) noexcept;

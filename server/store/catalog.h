@@ -30,6 +30,7 @@ struct StoredModel {
 
 struct StoredCursor {
   std::int64_t model_id = 0;
+  // The id of the producer, or another key of CursorKey.
   std::string producer_id;
   std::int64_t epoch = 0;
   std::int64_t last_sequence = 0;
@@ -102,6 +103,9 @@ class StoreCatalog {
   [[nodiscard]] virtual absl::Status PutCursor(const StoredCursor& cursor) = 0;
   [[nodiscard]] virtual absl::Status PutSnapshot(const StoredSnapshot& snapshot) = 0;
   [[nodiscard]] virtual absl::Status PutHistory(const StoredBucket& bucket) = 0;
+  // Deletes the cursor with this key, if there is one.
+  [[nodiscard]] virtual absl::Status DeleteCursor(std::int64_t model_id,
+                                                  std::string_view producer_id) = 0;
   // Deletes the buckets that start before before_s.
   [[nodiscard]] virtual absl::Status DeleteHistory(const HistorySeries& series,
                                                    std::int64_t before_s) = 0;

@@ -205,6 +205,11 @@ absl::Status MemoryStore::PutCursor(const server::StoredCursor& cursor) {
   return absl::OkStatus();
 }
 
+absl::Status MemoryStore::DeleteCursor(std::int64_t model_id, std::string_view producer_id) {
+  catalog_->cursors.erase({model_id, std::string(producer_id)});
+  return absl::OkStatus();
+}
+
 absl::Status MemoryStore::PutSnapshot(const server::StoredSnapshot& snapshot) {
   MemoryDisk::Model& model = catalog_->models[snapshot.model_id];
   model.snapshot = snapshot.data;

@@ -97,6 +97,8 @@ class MemoryStore final : public server::Store {
   [[nodiscard]] absl::Status InsertModel(std::int64_t id, const v1::Model& declaration) override;
   [[nodiscard]] absl::Status DeleteModel(std::int64_t id) override;
   [[nodiscard]] absl::Status PutCursor(const server::StoredCursor& cursor) override;
+  [[nodiscard]] absl::Status DeleteCursor(std::int64_t model_id,
+                                          std::string_view producer_id) override;
   [[nodiscard]] absl::Status PutSnapshot(const server::StoredSnapshot& snapshot) override;
   [[nodiscard]] absl::Status PutHistory(const server::StoredBucket& bucket) override;
   [[nodiscard]] absl::Status DeleteHistory(const server::HistorySeries& series,

@@ -62,7 +62,14 @@ InvalidSet FindInvalid(const char* what, std::int64_t first, std::size_t n, cons
   return invalid;
 }
 
+// The producer of a stream with an idempotency key.
+constexpr char kKeyPrefix[] = "idempotency-key:";
+
 absl::Status CheckOptions(const StreamOptions& options) {
+  if (!options.idempotency_key.empty() && !options.producer_id.empty()) {
+    return absl::InvalidArgumentError(
+        "idempotency_key and producer_id are set, expected at most one of them");
+  }
   if (options.epoch < 0) {
     return absl::InvalidArgumentError(absl::StrCat("epoch = ", options.epoch, ", expected >= 0"));
   }
@@ -93,7 +100,12 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> StreamImpl::Open(
     std::shared_ptr<v1::IngestService::Stub> stub, std::string model, StreamOptions options,
     std::chrono::milliseconds open_timeout, const std::stop_token& stop) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  if (options.producer_id.empty()) options.producer_id = RandomProducerId();
+  if (options.producer_id.empty()) {
+    options.ends_producer = true;
+    options.producer_id = options.idempotency_key.empty()
+                              ? RandomProducerId()
+                              : absl::StrCat(kKeyPrefix, options.idempotency_key);
+  }
   std::unique_ptr<StreamImpl> impl(
       new StreamImpl(std::move(stub), std::move(model), std::move(options)));
   impl->connection_thread_ = std::thread([raw = impl.get()] { raw->RunConnections(); });
@@ -433,7 +445,9 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
     if (options_.max_unacknowledged_batches > 0) {
       in_flight = std::min(in_flight, options_.max_unacknowledged_batches);
     }
-    window_.emplace(opened.next_sequence(), static_cast<std::size_t>(in_flight));
+    // With a key, all batches are sent, so that the server can compare them.
+    window_.emplace(options_.idempotency_key.empty() ? opened.next_sequence() : 1,
+                    static_cast<std::size_t>(in_flight));
     opened_ = opened;
     last_progress_ = Clock::now();
   } else {
@@ -442,7 +456,12 @@ absl::Status StreamImpl::HandleOpened(const v1::StreamObservationsResponse& resp
                                                         opened.class_count(), " classes, it had ",
                                                         opened_->class_count()));
     }
-    if (absl::Status status = window_->Reopen(opened.next_sequence()); !status.ok()) return status;
+    // With a key, the server may have batches of an earlier stream.
+    const std::int64_t expected =
+        options_.idempotency_key.empty()
+            ? opened.next_sequence()
+            : std::min(opened.next_sequence(), window_->last_sequence() + 1);
+    if (absl::Status status = window_->Reopen(expected); !status.ok()) return status;
     // No progress yet: a server that breaks every connection must not block a caller forever.
     ++counts_.reconnects;
   }
@@ -463,6 +482,7 @@ void StreamImpl::WriteTo(GrpcStream& stream) {
     bool written = false;
     if (can_finish()) {
       finish.mutable_finish()->set_last_sequence(window_->last_sequence());
+      finish.mutable_finish()->set_ends_producer(options_.ends_producer);
       finish_written = true;
       lock.unlock();
       written = stream.Write(finish);

@@ -339,6 +339,10 @@ absl::Status LocalStore::PutCursor(const StoredCursor& cursor) {
                                     cursor.epoch, cursor.last_sequence, cursor.contents});
 }
 
+absl::Status LocalStore::DeleteCursor(std::int64_t model_id, std::string_view producer_id) {
+  return statements_->cursors->Delete({model_id, producer_id});
+}
+
 absl::Status LocalStore::PutSnapshot(const StoredSnapshot& snapshot) {
   CALIBD_RETURN_IF_ERROR(statements_->snapshots->Put(
       {snapshot.model_id, snapshot.log_id, snapshot.first_log_id, snapshot.data}));

@@ -54,6 +54,54 @@ class CalibctlServedTest : public ::testing::Test {
   std::unique_ptr<ServerProcess> server_;
 };
 
+TEST_F(CalibctlServedTest, ASendWithAnIdempotencyKeyCanBeRepeated) {
+  // Small messages: more batches than single contents are remembered.
+  server_ = ServerProcess::Start({"--max-message-bytes", "2048"});
+  ASSERT_NE(server_, nullptr);
+  constexpr std::size_t kRows = 3000;
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(10), 1)->Draw(kRows, set);
+  RunJson({"model", "create", "m", "--classes", "10", "--bandwidth", "1"});
+  const auto send = [&](const PredictionSet& rows, const std::string& key) {
+    const PredictionFiles files(rows, 0);
+    std::vector<std::string> arguments{"send",         "m", files.predictions(), files.labels(),
+                                       "--label-base", "0"};
+    if (!key.empty()) arguments.insert(arguments.end(), {"--idempotency-key", key});
+    const auto run = Run(arguments);
+    const int exit_code = run->exit_code();
+    return std::pair(exit_code, run->output() + run->error());
+  };
+  EXPECT_THAT(send(set, "2026-11-22").second, HasSubstr("m: 3000 rows accepted, 0 rejected"));
+  EXPECT_THAT(send(set, "2026-11-22").second,
+              HasSubstr("m: 0 rows accepted, 3000 duplicates, 0 rejected"));
+
+  // The producers of both commands have ended.
+  EXPECT_THAT(HttpGet(server_->http_address(), "/metrics").body,
+              HasSubstr("\ncalibd_producers{model=\"m\",version=\"\"} 0\n"));
+
+  PredictionSet changed = set;
+  std::swap(changed.labels[0], changed.labels[1]);
+  ASSERT_NE(changed.labels, set.labels);
+  PredictionSet longer = set;
+  Generator::Create(GeneratorSpec::M2(10), 2)->Draw(5, longer);
+  PredictionSet shorter = set;
+  shorter.labels.resize(kRows - 1000);
+  shorter.probabilities.resize((kRows - 1000) * 10);
+  for (const PredictionSet& other : {changed, longer, shorter}) {
+    const auto [code, output] = send(other, "2026-11-22");
+    EXPECT_EQ(code, 1);
+    EXPECT_THAT(output, HasSubstr("use"));
+    EXPECT_THAT(output, HasSubstr("other"));
+  }
+  const auto [code, output] = send(set, "not a key");
+  EXPECT_NE(code, 0);
+  EXPECT_THAT(output, HasSubstr("\"idempotency-key:not a key\", expected to match"));
+
+  EXPECT_EQ(send(set, "").first, 0);
+  EXPECT_EQ(send(set, "").first, 0);
+  EXPECT_EQ(RunJson({"show", "m"}).at("observations"), 3 * kRows);
+}
+
 class CalibctlServedCifar10Test : public CalibctlServedTest,
                                   public ::testing::WithParamInterface<const char*> {};
 

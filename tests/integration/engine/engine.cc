@@ -65,7 +65,7 @@ Engine::Engine(std::unique_ptr<Store> store, const Options& options)
     : writers_("calibd-writer", 2),
       registry_({.max_models = 1000,
                  .state_memory_bytes = std::size_t{4} << 30,
-                 .max_producers_per_model = 1000},
+                 .producers = options.producers},
                 writers_),
       clock_(options.clock),
       store_(*store),

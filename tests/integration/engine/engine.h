@@ -92,6 +92,7 @@ class Engine {
     // Whether work that is due by time starts by itself.
     bool matures = true;
     std::uint64_t segment_bytes = server::LogFiles::kSegmentBytes;
+    server::ProducerLimits producers{};
   };
 
   // Aborts the test if the folder cannot be opened or read.

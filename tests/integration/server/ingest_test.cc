@@ -388,6 +388,74 @@ TEST_F(IngestTest, StreamsAndProducersAreCapped) {
   }));
 }
 
+TEST_F(IngestTest, AProducerThatEndsMakesRoomAndCountsOnce) {
+  Start({"--max-producers-per-model", "1"});
+  const auto metric = [&](const std::string& series) {
+    return HttpGet(server_->http_address(), "/metrics").body.find("\n" + series + "\n") !=
+           std::string::npos;
+  };
+  const auto send = [&](const std::string& producer, std::int64_t last_sequence) {
+    ObservationCall call(*client_);
+    EXPECT_TRUE(call.Open(kModel, producer).has_value());
+    for (std::int64_t i = 1; i <= 3; ++i) EXPECT_TRUE(call.SendBatch(i, set_.view().rows(0, 10)));
+    EXPECT_TRUE(call.ReadAck(3));
+    Request finish;
+    finish.mutable_finish()->set_last_sequence(last_sequence);
+    finish.mutable_finish()->set_ends_producer(true);
+    EXPECT_TRUE(call.Send(finish));
+    const std::optional<Response> finished = call.Read();
+    if (finished.has_value() && finished->has_finished()) {
+      EXPECT_EQ(finished->finished().last_sequence(), 3);
+    }
+    return call.Await();
+  };
+  for (const char* const producer : {"a", "b", "a", "b"}) {
+    const grpc::Status status = send(producer, 3);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+  EXPECT_EQ(Counted(), 60);
+  EXPECT_TRUE(metric("calibd_producers{model=\"m\",version=\"\"} 0"));
+  EXPECT_TRUE(metric("calibd_producers_limit 1"));
+
+  // It sends nothing more.
+  ObservationCall call(*client_);
+  EXPECT_EQ(call.Open(kModel, "a"), 4);
+  EXPECT_TRUE(call.SendBatch(4, set_.view().rows(0, 10)));
+  const grpc::Status more = call.Await();
+  EXPECT_EQ(more.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(more), "PRODUCER_ENDED");
+}
+
+TEST_F(IngestTest, ARepeatedRequestIdCountsOnce) {
+  v1::ObserveRequest request = ObserveRequest(0, 10);
+  request.set_request_id("pod-7:1");
+  v1::ObserveResponse response;
+  ASSERT_TRUE(client_->Observe(request, &response).ok());
+  EXPECT_EQ(response.accepted_rows(), 10);
+  ASSERT_TRUE(client_->Observe(request, &response).ok());
+  EXPECT_EQ(response.accepted_rows(), 0);
+  EXPECT_EQ(response.duplicate_rows(), 10);
+  EXPECT_EQ(Counted(), 10);
+
+  v1::ObserveRequest other = ObserveRequest(10, 10);
+  other.set_request_id("pod-7:1");
+  const grpc::Status reused = client_->Observe(other);
+  EXPECT_EQ(reused.error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_EQ(Reason(reused), "REQUEST_ID_REUSED");
+  EXPECT_THAT(reused.error_message(), HasSubstr("\"pod-7:1\""));
+
+  other.mutable_producer()->set_producer_id("p");
+  other.mutable_producer()->set_sequence(1);
+  EXPECT_EQ(client_->Observe(other).error_code(), grpc::INVALID_ARGUMENT);
+  for (const std::string& id : {std::string("a b"), std::string("-a"), std::string(129, 'a')}) {
+    request.set_request_id(id);
+    const grpc::Status status = client_->Observe(request);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("request_id"));
+  }
+  EXPECT_EQ(Counted(), 10);
+}
+
 TEST_F(IngestTest, ManyBatchesThroughASmallQueueAreAllCounted) {
   Start({"--ingest-queue-bytes", "65536", "--max-batches-in-flight", "2"});
   constexpr int kBatches = 300;

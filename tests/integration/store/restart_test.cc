@@ -1,5 +1,6 @@
 // What a restart recovers, and which stores a server refuses.
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -9,6 +10,7 @@
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
+#include "calibd/v1/ingest_service.grpc.pb.h"
 #include "server/store/local/sqlite.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
@@ -88,6 +90,51 @@ v1::Model Declared(const std::string& name) {
   model.set_class_count(4);
   model.set_window(3000);
   return model;
+}
+
+TEST_F(RestartTest, AKilledServerKnowsRequestsAndEndedProducers) {
+  Start();
+  ASSERT_TRUE(client_->CreateModel(Declared("models/m")).ok());
+  const PredictionSet set = Draw(10, 1);
+  // Sends one row with the i-th request id. Returns the number of accepted rows, or minus the code.
+  const auto send = [&](int i, double first) {
+    const auto ingest = v1::IngestService::NewStub(
+        grpc::CreateChannel(server_->grpc_address(), grpc::InsecureChannelCredentials()));
+    v1::ObserveRequest request;
+    request.set_model("models/m");
+    request.set_request_id("request-" + std::to_string(i));
+    auto& values = *request.mutable_observations()->mutable_probabilities()->mutable_values();
+    for (const double value : {first, 1 - first, 0.0, 0.0}) values.Add(value);
+    request.mutable_observations()->add_labels(0);
+    grpc::ClientContext context;
+    v1::ObserveResponse response;
+    const grpc::Status status = ingest->Observe(&context, request, &response);
+    return status.ok() ? static_cast<int>(response.accepted_rows()) : -status.error_code();
+  };
+  const auto send_all = [&](const std::string& key) {
+    auto stream =
+        client_->OpenStream("models/m", {.idempotency_key = key, .max_rows_per_batch = 2});
+    EXPECT_TRUE(stream.ok()) << stream.status();
+    EXPECT_TRUE(
+        (*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels).ok());
+    const auto counts = (*stream)->Finish();
+    EXPECT_TRUE(counts.ok()) << counts.status();
+    return counts.ok() ? counts->accepted_rows : -1;
+  };
+  // About two snapshots, the last of which is followed by more rows.
+  constexpr int kRequests = 2500;
+  for (int i = 0; i < kRequests; ++i) ASSERT_EQ(send(i, 0.5), 1) << i;
+  EXPECT_EQ(send_all("key"), 10);
+  client_.reset();
+  server_->Kill();
+  Start();
+  for (int i = 0; i < kRequests; ++i) ASSERT_EQ(send(i, 0.5), 0) << i;
+  EXPECT_EQ(send(7, 0.25), -grpc::ALREADY_EXISTS);
+  EXPECT_EQ(send(kRequests - 1, 0.25), -grpc::ALREADY_EXISTS);
+  EXPECT_EQ(send_all("key"), 0);
+  EXPECT_EQ(send_all("other"), 10);
+  EXPECT_EQ(client_->GetCalibration("models/m")->observations(), kRequests + 20);
+  Stop();
 }
 
 TEST_F(RestartTest, AKilledServerRecoversItsState) {

@@ -22,9 +22,11 @@ BUGS = (
      "to_catalog ? store_->Commit()\n"
      "             : store_->appended_bytes() < 65536 ? absl::OkStatus() : store_->CommitLog();"),
     ("a repeated batch counts twice", "server/ingest/row_write.cc",
-     "known_ = standing == ProducerCursors::Standing::kSettledBefore;",
+     "known_ = !ends && standing == ProducerCursors::Standing::kSettledBefore;\n"
+     "  return standing == ProducerCursors::Standing::kNext;",
      "static_cast<void>(standing);\n"
-     "  known_ = false;"),
+     "  known_ = false;\n"
+     "  return true;"),
     ("half of a batch is counted by a start", "server/ingest/recovery.cc",
      "    model.strand_state().Apply(row, log_id, time);",
      "    LogRow half = row;\n"

@@ -41,9 +41,9 @@ class UpgradeTest : public ::testing::Test {
   }
 
   void ExpectUpgradeIsLogged(int format) const {
-    const std::string formats = "from format " + std::to_string(format) + " to 5";
+    const std::string formats = "from format " + std::to_string(format) + " to 6";
     const std::string output = server_->process().Output();
-    if (format == 5) {
+    if (format == 6) {
       EXPECT_EQ(output.find("upgraded"), std::string::npos) << output;
       return;
     }
@@ -95,7 +95,7 @@ TEST_F(UpgradeTest, Format1IsUpgraded) {
     ASSERT_TRUE(stream.ok()) << stream.status();
   }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 5);
+  EXPECT_EQ(Query("PRAGMA user_version"), 6);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = x'61'"), 2);
 }
 
@@ -116,6 +116,14 @@ v1::ObserveRequest Observations(const std::string& model, std::int64_t sequence,
   observations.mutable_probabilities()->mutable_values()->Assign(set.probabilities.begin(),
                                                                  set.probabilities.end());
   observations.mutable_labels()->Assign(set.labels.begin(), set.labels.end());
+  return request;
+}
+
+// Returns a request with an id.
+v1::ObserveRequest Request(int number) {
+  v1::ObserveRequest request = Observations("counted", 1000 + number, 5);
+  request.clear_producer();
+  request.set_request_id("request-" + std::to_string(number));
   return request;
 }
 
@@ -165,11 +173,24 @@ TEST_P(NumberedUpgradeTest, Continues) {
   EXPECT_EQ(Observe(Observations("counted", last + 1, 5)).accepted_rows(), 5);
   EXPECT_EQ(Observe(Labels("waiting", 8, 15, 5)).labels().matched(), 5);
   EXPECT_EQ(Observe(Predictions("waiting", 9, 0, 1)).duplicate_rows(), 1);
+  if (GetParam() >= 6) {
+    // Requests and a producer that has ended, in the snapshot and in the log.
+    EXPECT_EQ(Observe(Request(1)).duplicate_rows(), 5);
+    EXPECT_EQ(Observe(Request(2)).duplicate_rows(), 5);
+    auto stream = client_->OpenStream("models/counted", {.producer_id = "ended"});
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    EXPECT_TRUE((*stream)
+                    ->Send(client::PredictionKind::kProbabilities, std::vector{1.0, 0.0, 0.0},
+                           std::vector<std::int32_t>{0})
+                    .ok());
+    EXPECT_THAT(std::string((*stream)->Finish().status().message()),
+                ::testing::HasSubstr("ended after batch 1"));
+  }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 5);
+  EXPECT_EQ(Query("PRAGMA user_version"), 6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4, 5));
+INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4, 5, 6));
 
 // A model may need more memory now than when it was declared.
 TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
@@ -224,7 +245,7 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
 
 // Makes the database of the current format. CALIBD_TEST_WRITE_GOLDEN: stores it beside the others,
 // while no calibd with that format was released.
-TEST_F(UpgradeTest, Format5IsCreated) {
+TEST_F(UpgradeTest, Format6IsCreated) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;
@@ -248,9 +269,21 @@ TEST_F(UpgradeTest, Format5IsCreated) {
   // A snapshot is due after 1024 rows; some rows follow it.
   constexpr std::int64_t kOfSnapshot = 2;
   constexpr std::int64_t kLast = 5;
+  Observe(Request(1));
+  {
+    auto stream =
+        client_->OpenStream("models/counted", {.producer_id = "ended", .ends_producer = true});
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    EXPECT_TRUE((*stream)
+                    ->Send(client::PredictionKind::kProbabilities, std::vector{0.5, 0.25, 0.25},
+                           std::vector<std::int32_t>{1})
+                    .ok());
+    EXPECT_TRUE((*stream)->Finish().ok());
+  }
   for (std::int64_t sequence = 1; sequence <= kOfSnapshot; ++sequence) {
     Observe(Observations("counted", sequence, 820));
   }
+  Observe(Request(2));
   for (std::int64_t sequence = kOfSnapshot + 1; sequence <= kLast; ++sequence) {
     Observe(Observations("counted", sequence, 5));
   }
@@ -289,11 +322,12 @@ TEST_F(UpgradeTest, Format5IsCreated) {
   // log into the database.
   server_->Kill();
   EXPECT_GT(Query("SELECT log_id FROM snapshots WHERE model_id = 1"), 0);
-  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1"), kOfSnapshot);
+  EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE model_id = 1 AND producer_id = x'70'"),
+            kOfSnapshot);
   EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
     const auto keep = [&](const std::string& file, const std::string& suffix) {
-      std::filesystem::copy_file(data_ / file, GoldenStore(5, suffix),
+      std::filesystem::copy_file(data_ / file, GoldenStore(6, suffix),
                                  std::filesystem::copy_options::overwrite_existing);
     };
     keep("calibd.db", ".db");
@@ -306,8 +340,8 @@ TEST_F(UpgradeTest, Format5IsCreated) {
     ASSERT_TRUE(log.ok()) << log.status();
     const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
     ASSERT_TRUE((*log)->Read(visit).ok());
-    std::filesystem::resize_file(GoldenStore(5, ".log"), (*log)->extents().back().end);
-    std::ofstream(GoldenStore(5, ".json")) << answers.dump(1) << "\n";
+    std::filesystem::resize_file(GoldenStore(6, ".log"), (*log)->extents().back().end);
+    std::ofstream(GoldenStore(6, ".json")) << answers.dump(1) << "\n";
   }
 }
 

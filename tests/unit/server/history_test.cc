@@ -153,7 +153,7 @@ class Recorder {
 
  private:
   ThreadPool pool_{"test", 0};
-  Model model_{1, Watched(), {}, 10, pool_, nullptr};
+  Model model_{1, Watched(), {}, {}, pool_, nullptr};
   std::vector<Entry> stored_;
 };
 
@@ -451,7 +451,7 @@ TEST(HistoryTest, ThePairsOfTheWarmUpCountWhenItIsComplete) {
   declaration.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kMedian;
   declaration.warmup = 50;
   ThreadPool pool("test", 0);
-  Model model(1, declaration, {}, 10, pool, nullptr);
+  Model model(1, declaration, {}, {}, pool, nullptr);
   const Time noon = sys_days(days(20000)) + hours(12);
   for (int minute = 0; minute < 6; ++minute) {
     model.strand_state().Apply(

@@ -32,7 +32,7 @@ ModelDeclaration Declaration() {
 
 TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
   ThreadPool pool("writer", 1);
-  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  Model model(1, Declaration(), {}, {}, pool, nullptr);
   // 3 k and 7 k mod 100 cover all classes; many classes have equal numbers of missing labels.
   for (const std::size_t with_predictions : {std::size_t{0}, std::size_t{7}, kClasses}) {
     auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
@@ -68,7 +68,7 @@ TEST(LabelCoverageProtoTest, ShowsTheClassesWithTheMostMissingLabelsFirst) {
 
 TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   ThreadPool pool("writer", 1);
-  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  Model model(1, Declaration(), {}, {}, pool, nullptr);
   auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
   LabelCoverage coverage;
   coverage.classes = classes;
@@ -125,7 +125,7 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
 // Describes a model whose predictions are of these classes only.
 v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
   ThreadPool pool("writer", 1);
-  Model model(1, Declaration(), {}, 10, pool, nullptr);
+  Model model(1, Declaration(), {}, {}, pool, nullptr);
   auto classes = std::make_shared<std::vector<ClassCoverage>>(kClasses);
   LabelCoverage coverage;
   for (std::size_t k = 0; k < counts.size(); ++k) {

@@ -93,7 +93,7 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
     const EvidenceReading expected = process->Read();
     for (const std::vector<std::size_t>& cut :
          std::vector<std::vector<std::size_t>>{{1000}, {99, 1, 900}, {99, 2, 899}, {7, 993}}) {
-      Model model(1, declaration, {}, 10, pool, nullptr);
+      Model model(1, declaration, {}, {}, pool, nullptr);
       std::size_t done = 0;
       for (const std::size_t size : cut) {
         model.strand_state().Observe(set.view().rows(done, size));
@@ -119,7 +119,7 @@ TEST(ModelMonitorTest, EvidenceIsThatOfTheRowsInOrderForAnyBatchesAndWarmup) {
 
 TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
   ThreadPool pool("test", 1);
-  Model young(1, Watched(100), {}, 10, pool, nullptr);
+  Model young(1, Watched(100), {}, {}, pool, nullptr);
   EXPECT_FALSE(young.snapshot()->monitor->watch.has_value());
   PredictionSet equal;
   equal.class_count = kClasses;
@@ -127,7 +127,7 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
     equal.probabilities.insert(equal.probabilities.end(), {0.2, 0.3, 0.5});
     equal.labels.push_back(i % 3);
   }
-  Model without_kernel(1, Watched(10), {}, 10, pool, nullptr);
+  Model without_kernel(1, Watched(10), {}, {}, pool, nullptr);
   without_kernel.strand_state().Observe(equal.view());
   without_kernel.strand_state().Decide(At(1));
   without_kernel.Publish();
@@ -136,7 +136,7 @@ TEST(ModelMonitorTest, WithoutAKernelOrMonitoringThereIsNoEvidence) {
   EXPECT_EQ(without_kernel.snapshot()->monitor->last_counted_time, At(1));
   ModelDeclaration disabled = Watched();
   disabled.monitoring.disabled = true;
-  EXPECT_FALSE(Model(1, disabled, {}, 10, pool, nullptr).snapshot()->monitor.has_value());
+  EXPECT_FALSE(Model(1, disabled, {}, {}, pool, nullptr).snapshot()->monitor.has_value());
 }
 
 TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
@@ -479,7 +479,7 @@ TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
   for (const auto [warmup, batch] : {Case{0, 100}, {150, 100}, {0, 1000}}) {
     const double bandwidth =
         warmup == 0 ? 0.5 : *MedianBandwidth(set_.view().rows(0, warmup).probabilities, kClasses);
-    Model model(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+    Model model(1, Grouped(warmup, 3), {}, {}, pool_, nullptr);
     for (std::size_t at = 0; at < 1000; at += batch) Apply(model, at, at + batch);
     model.Publish();
     const auto groups = model.snapshot()->monitor->groups;
@@ -515,13 +515,13 @@ TEST_F(GroupTest, TheFirstValuesHaveTheirOwnGroupsAndTheOthersShareOne) {
 
 TEST_F(GroupTest, ContinueASavedStateBitForBitAlsoInTheWarmup) {
   for (const std::size_t warmup : {0U, 150U}) {
-    Model whole(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+    Model whole(1, Grouped(warmup, 3), {}, {}, pool_, nullptr);
     for (std::size_t at = 0; at < 1000; at += 50) Apply(whole, at, at + 50);
     const std::string expected = whole.strand_state().Save().SerializeAsString();
     for (const std::size_t cut : {50U, 100U, 150U, 500U, 1000U}) {
-      Model before(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+      Model before(1, Grouped(warmup, 3), {}, {}, pool_, nullptr);
       for (std::size_t at = 0; at < cut; at += 50) Apply(before, at, at + 50);
-      Model after(1, Grouped(warmup, 3), {}, 10, pool_, nullptr);
+      Model after(1, Grouped(warmup, 3), {}, {}, pool_, nullptr);
       const absl::Status restored = after.strand_state().Restore(before.strand_state().Save());
       ASSERT_TRUE(restored.ok()) << restored;
       after.strand_state().Refill(
@@ -536,7 +536,7 @@ TEST_F(GroupTest, ContinueASavedStateBitForBitAlsoInTheWarmup) {
 }
 
 TEST_F(GroupTest, RestartWithTheModelsWatch) {
-  Model model(1, Grouped(0, 5), {}, 10, pool_, nullptr);
+  Model model(1, Grouped(0, 5), {}, {}, pool_, nullptr);
   const PredictionSet bad = DrawFrom(GeneratorSpec::M2(kClasses), 300);
   model.strand_state().Observe(bad.view(), GroupValues(std::span(values_).first(300)));
   model.strand_state().Decide(At(1));
@@ -579,15 +579,15 @@ TEST_F(StoredMonitorTest, ContinuesASavedStateWithTheSameBitsAndAlarms) {
         if (at == 500) Acknowledge(model, "note", At(77));
       }
     };
-    Model whole(1, Watched(warmup), {}, 10, pool_, nullptr);
+    Model whole(1, Watched(warmup), {}, {}, pool_, nullptr);
     play(whole, 0, 1000);
     whole.Publish();
     ASSERT_GE(whole.snapshot()->monitor->alarms->size(), 3U);
     const std::string expected = whole.strand_state().Save().SerializeAsString();
     for (const std::size_t cut : {0U, 50U, 100U, 500U, 550U, 1000U}) {
-      Model before(1, Watched(warmup), {}, 10, pool_, nullptr);
+      Model before(1, Watched(warmup), {}, {}, pool_, nullptr);
       play(before, 0, cut);
-      Model after(1, Watched(warmup), {}, 10, pool_, nullptr);
+      Model after(1, Watched(warmup), {}, {}, pool_, nullptr);
       const absl::Status restored = after.strand_state().Restore(before.strand_state().Save());
       ASSERT_TRUE(restored.ok()) << restored;
       EXPECT_EQ(after.strand_state().Save().SerializeAsString(),
@@ -600,11 +600,11 @@ TEST_F(StoredMonitorTest, ContinuesASavedStateWithTheSameBitsAndAlarms) {
 }
 
 TEST_F(StoredMonitorTest, AStateWithoutMonitoringIsMonitoredFromItsNextObservation) {
-  Model before(1, Watched(), {}, 10, pool_, nullptr);
+  Model before(1, Watched(), {}, {}, pool_, nullptr);
   Apply(before, set_, 0, 400, 100);
   store::v1::ModelState state = before.strand_state().Save();
   state.clear_monitor();
-  Model after(1, Watched(), {}, 10, pool_, nullptr);
+  Model after(1, Watched(), {}, {}, pool_, nullptr);
   ASSERT_TRUE(after.strand_state().Restore(state).ok());
   Apply(after, set_, 400, 500, 100);
   after.Publish();
@@ -614,13 +614,13 @@ TEST_F(StoredMonitorTest, AStateWithoutMonitoringIsMonitoredFromItsNextObservati
 }
 
 TEST_F(StoredMonitorTest, RefusesImpossibleStates) {
-  Model model(1, Watched(), {}, 10, pool_, nullptr);
+  Model model(1, Watched(), {}, {}, pool_, nullptr);
   Apply(model, set_, 0, 400, 100);
   const store::v1::ModelState good = model.strand_state().Save();
   const auto code_after = [&](const std::function<void(store::v1::MonitorState&)>& change) {
     store::v1::ModelState state = good;
     change(*state.mutable_monitor());
-    return Model(1, Watched(), {}, 10, pool_, nullptr).strand_state().Restore(state).code();
+    return Model(1, Watched(), {}, {}, pool_, nullptr).strand_state().Restore(state).code();
   };
   EXPECT_EQ(code_after([](auto&) {}), absl::StatusCode::kOk);
   const std::vector<std::function<void(store::v1::MonitorState&)>> changes{

@@ -52,7 +52,7 @@ class ModelTest : public ::testing::Test {
   std::shared_ptr<const ModelSnapshot> StateAfter(const ModelDeclaration& declaration,
                                                   const PredictionSet& set,
                                                   const std::vector<std::size_t>& batches) {
-    Model model(1, declaration, {}, 10, pool_, nullptr);
+    Model model(1, declaration, {}, {}, pool_, nullptr);
     std::size_t done = 0;
     for (const std::size_t size : batches) {
       model.strand_state().Observe(set.view().rows(done, size));
@@ -133,13 +133,13 @@ TEST_F(ModelTest, ContinuesASavedStateWithTheSameBits) {
   for (const ModelDeclaration& declared : {declaration, matrix}) {
     const auto whole = StateAfter(declared, set, {1000});
     for (const std::size_t cut : {0U, 57U, 100U, 101U, 555U, 1000U}) {
-      Model before(1, declared, {}, 10, pool_, nullptr);
+      Model before(1, declared, {}, {}, pool_, nullptr);
       before.strand_state().Apply(testing::ObservedRow(set.view().rows(0, cut)), 0,
                                   std::chrono::seconds(9));
       before.strand_state().Apply(testing::RowOf(RejectedRow{.rows = 3}), 0,
                                   std::chrono::seconds(9));
       const store::v1::ModelState saved = before.strand_state().Save();
-      Model after(1, declared, {}, 10, pool_, nullptr);
+      Model after(1, declared, {}, {}, pool_, nullptr);
       const absl::Status restored = after.strand_state().Restore(saved);
       ASSERT_TRUE(restored.ok()) << restored;
       EXPECT_EQ(after.strand_state().Save().SerializeAsString(), saved.SerializeAsString());
@@ -172,13 +172,13 @@ TEST_F(ModelTest, ContinuesASavedStateWithTheSameBits) {
 
 TEST_F(ModelTest, DoesNotRestoreAnotherModelsState) {
   const PredictionSet set = Draw(200);
-  Model model(1, Declaration(300, 100), {}, 10, pool_, nullptr);
+  Model model(1, Declaration(300, 100), {}, {}, pool_, nullptr);
   model.strand_state().Observe(set.view());
   const store::v1::ModelState good = model.strand_state().Save();
   const auto code_after = [&](const std::function<void(store::v1::ModelState&)>& change) {
     store::v1::ModelState state = good;
     change(state);
-    return Model(1, Declaration(300, 100), {}, 10, pool_, nullptr)
+    return Model(1, Declaration(300, 100), {}, {}, pool_, nullptr)
         .strand_state()
         .Restore(state)
         .code();
@@ -218,7 +218,7 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
   ModelDeclaration declaration = Declaration(10, 0, 0.5);
   declaration.label_grace = std::chrono::seconds(60);
   declaration.max_pending = 10;
-  Model model(1, declaration, {}, 10, pool_, nullptr);
+  Model model(1, declaration, {}, {}, pool_, nullptr);
   const auto coverage = [](Model& of) {
     of.Publish();
     return *of.snapshot()->label_coverage;
@@ -274,7 +274,7 @@ TEST_F(ModelTest, CountsPredictionsAndLabelsOfEachPredictedClass) {
     EXPECT_EQ((*all.classes)[1].conflicting, 1);
   };
   check(coverage(model));
-  Model restored(1, declaration, {}, 10, pool_, nullptr);
+  Model restored(1, declaration, {}, {}, pool_, nullptr);
   ASSERT_TRUE(restored.strand_state().Restore(model.strand_state().Save()).ok());
   check(coverage(restored));
   EXPECT_EQ(restored.strand_state().Save().SerializeAsString(),
@@ -324,7 +324,7 @@ TEST_F(ModelTest, EqualPredictionsGiveABandwidthErrorAndTheWindowContinues) {
 
 TEST_F(ModelTest, SnapshotsDoNotChange) {
   const PredictionSet set = Draw(100);
-  Model model(1, Declaration(8, 0, 0.5), {}, 10, pool_, nullptr);
+  Model model(1, Declaration(8, 0, 0.5), {}, {}, pool_, nullptr);
   std::vector<std::shared_ptr<const ModelSnapshot>> snapshots;
   for (std::size_t i = 0; i < 100; ++i) {
     model.strand_state().Observe(set.view().rows(i, 1));

@@ -398,6 +398,29 @@ TEST_P(StoreConformanceTest, TheCatalogHoldsTheNewestOfEachRow) {
   }
 }
 
+TEST_P(StoreConformanceTest, ACursorIsDeletedAlone) {
+  Write(*store_, [this] {
+    absl::Status status;
+    for (const std::int64_t id : {1, 2}) {
+      for (const char* const producer : {"p", "q"}) {
+        status.Update(store_->PutCursor({.model_id = id, .producer_id = producer, .contents = ""}));
+      }
+    }
+    return status;
+  });
+  Write(*store_, [this] {
+    absl::Status status = store_->DeleteCursor(1, "p");
+    status.Update(store_->DeleteCursor(1, "unknown"));
+    // Put again in the same transaction.
+    status.Update(store_->DeleteCursor(2, "q"));
+    status.Update(
+        store_->PutCursor({.model_id = 2, .producer_id = "q", .last_sequence = 7, .contents = ""}));
+    return status;
+  });
+  Open();
+  EXPECT_THAT(Cursors(*store_), ElementsAre("1 q 0 0 ", "2 p 0 0 ", "2 q 0 7 "));
+}
+
 TEST_P(StoreConformanceTest, AModelGoesWithItsRowsButNotItsBatches) {
   PutSnapshot({.model_id = 1, .log_id = 4, .data = "a", .first_log_id = 2, .matured_log_id = 3});
   PutSnapshot({.model_id = 2, .log_id = 4, .data = "b", .first_log_id = 2, .matured_log_id = 3});

@@ -34,6 +34,15 @@ struct StreamOptions {
   // Names the producer to the server, which counts its batches once by this
   // name. ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$. Empty: a random one.
   std::string producer_id{};
+  // Whether the producer sends nothing more after Finish, so that the server need not keep its
+  // cursor. Always true for a random producer_id and with an idempotency_key.
+  bool ends_producer = false;
+  // Makes the whole stream repeatable, without producer_id: a stream with the same key, rows and
+  // options counts only the rows that no earlier one has counted, and reports the others as
+  // duplicates. It sends all batches from the first one, and fails with ALREADY_EXISTS if the rows
+  // differ from those of the earlier stream. ^[A-Za-z0-9._:-]{1,112}$. The server remembers a
+  // limited number of finished streams: see max-expired-producers-per-model.
+  std::string idempotency_key{};
   // Counts the restarts of the producer, >= 0. A higher epoch fences streams of lower ones.
   std::int64_t epoch = 0;
   InvalidRows invalid_rows = InvalidRows::kReject;
