@@ -256,7 +256,7 @@ std::string Plain(std::string text) {
 }
 
 std::string PowerOfTen(double x) {
-  return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.1f", x);
+  return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.4g", x);
 }
 
 std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {

@@ -89,6 +89,7 @@ HWY_EXPORT(LowerSide);
 // Products are clamped after this many predictions: one changes a product by a factor of at most 3.
 constexpr std::int64_t kPeriod = 256;
 constexpr double kMostInverse = 1e150;
+constexpr double kMostWealth = 1e300;
 
 // Sums in an order that is the same on every CPU.
 double Sum(std::span<const double> g) noexcept {
@@ -219,7 +220,10 @@ double ClassEvidence::LogMean() const noexcept {
       }
     }
     const std::size_t lanes = std::min(kGroup, class_count_ - k);
-    for (std::size_t lane = 0; lane < lanes; ++lane) total[lane] += sums[0][lane] * sums[1][lane];
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      // A supermartingale that is capped is still one, by Jensen's inequality.
+      total[lane] += std::min(sums[0][lane] * sums[1][lane], kMostWealth);
+    }
   }
   const double sum = std::accumulate(total.begin(), total.end(), 0.0);
   return std::log(sum / static_cast<double>(kRatios * kRatios * class_count_));

@@ -403,9 +403,7 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
     {"calibd_rejected_groups", Gauge,
      "Number of groups for which calibration is rejected, by e-BH over all tested groups.",
      [](auto& source, auto& out) {
-       if (!source.model.declaration().monitoring.group_tag.empty()) {
-         out.Add(static_cast<double>(source.verdict.rejected_groups.size()));
-       }
+       out.Add(static_cast<double>(source.verdict.rejected_groups.size()));
      }},
     {"calibd_rejected_classes", Gauge,
      "Number of classes for which calibration is rejected, by e-BH over all classes. It is 0 "

@@ -61,9 +61,8 @@ WatchSnapshot EvidenceWatch::Snapshot(double significance_level) const {
                            .mean_diagonal = n > 0 ? variance / static_cast<double>(n) : 0,
                            .mean_square = null_squares_.moments().mean,
                            .mean_cube = std::nullopt};
-  if (null_squares_.cubes().count > 0) {
-    snapshot.null_moments.mean_cube = null_squares_.cubes().mean;
-  }
+  const RunningMoments& cubes = null_squares_.cubes();
+  if (cubes.count > 0) snapshot.null_moments.mean_cube = cubes.mean;
   return snapshot;
 }
 

@@ -74,7 +74,7 @@ void Counting(benchmark::State& state, const Lens& lens, std::size_t block_size,
   declaration.monitoring.disabled = !watched;
   declaration.lenses = {lens};
   declaration.block_sizes = {block_size};
-  Model model(1, declaration, {}, 1, pool, nullptr);
+  Model model(1, declaration, {}, {}, pool, nullptr);
   const PredictionSet set = Predictions(Rows(state), Classes(state));
   for (auto _ : state) model.strand_state().Observe(set.view());
   ShowEach(state);

@@ -2,6 +2,7 @@
 // follows from the batches.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -191,7 +192,7 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
 
-constexpr int kFormat = 5;
+constexpr int kFormat = 6;
 // Older formats are upgraded to it by statements, and then to the present one.
 constexpr int kOldestWithTables = 4;
 
@@ -216,7 +217,7 @@ std::vector<UpgradePoint> UpgradePoints() {
       points.push_back({format, "migration", at, at == last ? made : format});
     }
     // The rows of the log are in files, but still in the database too.
-    points.push_back({format, "move_rows", 1, made});
+    points.push_back({format, "move_rows", 1, std::max(format, made)});
     points.push_back({format, "move_rows", 2, kFormat});
     // The database is complete by itself, and gets its other files.
     for (int at = 1; format < 3 && at <= 3; ++at) {

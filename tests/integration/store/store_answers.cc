@@ -158,6 +158,9 @@ class Interview {
     } else {
       ClearTimes(response, /*all=*/false);
     }
+    // They describe the rows that were screened since the start, which a damaged snapshot
+    // increases.
+    response.clear_warnings();
     Put(question + model, status, response);
   }
 

@@ -146,7 +146,7 @@ TEST(ModelMonitorTest, AWarmupOfMostlyEqualPredictionsIsFollowedByEvidence) {
     set.labels.push_back(i % 3);
   }
   ThreadPool pool("test", 1);
-  Model model(1, Watched(100), {}, 100, pool, nullptr);
+  Model model(1, Watched(100), {}, {}, pool, nullptr);
   model.strand_state().Observe(set.view());
   model.strand_state().Decide(At(1));
   model.Publish();
@@ -161,7 +161,7 @@ TEST(ModelMonitorTest, LensesWithAFixedBandwidthAnswerDuringTheWarmup) {
   ThreadPool pool("test", 1);
   ModelDeclaration declaration = Watched(100);
   declaration.lenses.push_back(Lens::TopLabel());
-  Model model(1, declaration, {}, 10, pool, nullptr);
+  Model model(1, declaration, {}, {}, pool, nullptr);
   model.strand_state().Observe(set.view().rows(0, 40));
   model.Publish();
   EXPECT_TRUE(model.snapshot()->warming_up());
@@ -451,14 +451,14 @@ TEST_F(GroupTest, TheMeanEValueOfTheGroupsIsAFamilyOfTheModel) {
   // Each of the six values has one of 8 slots, or only the first three values have one. The others
   // share the overflow group, which makes no bet.
   for (const std::size_t max_groups : {8U, 3U}) {
-    Model model(1, Grouped(0, max_groups), {}, 10, pool_, nullptr);
+    Model model(1, Grouped(0, max_groups), {}, {}, pool_, nullptr);
     for (std::size_t at = 0; at < 1000; at += 100) Apply(model, at, at + 100);
     model.Publish();
     const MonitorSnapshot& monitor = *model.snapshot()->monitor;
     double mean = 0;
     std::size_t seen = 0;
     for (const auto& group : monitor.groups) {
-      if (group->overflow) continue;
+      if (group->id.overflow) continue;
       mean += std::pow(10, group->watch.reading.evidence.log10_e_value);
       ++seen;
     }

@@ -42,10 +42,13 @@ inline constexpr double kMaxRowSumTolerance = 0.1;
 
 // Describes a sum that IsRowSum rejects: how far it is off, and what to do.
 [[nodiscard]] inline std::string DescribeRowSum(double sum, double tolerance) {
-  std::array<char, 32> off;
-  const auto end = std::to_chars(off.data(), off.data() + off.size(), std::abs(sum - 1),
-                                 std::chars_format::general, 4);
-  return "sums to " + Exact(sum) + ", off by " + std::string(off.data(), end.ptr) +
+  const auto digits = [](double value, int count) {
+    std::array<char, 32> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
+                                   std::chars_format::general, count);
+    return std::string(text.data(), end.ptr);
+  };
+  return "sums to " + digits(sum, 10) + ", off by " + digits(std::abs(sum - 1), 4) +
          ", more than the tolerance of " + Exact(tolerance) +
          ": normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance";
 }
