@@ -129,6 +129,7 @@ bool AreExperts(const EvidenceTotals& state) {
 
 bool Fits(const EvidenceState& state, std::size_t class_count) {
   return state.count >= 0 && AreExperts(state) && IsMaximum(state.maximum, state.count) &&
+         IsMaximum(state.impossible_label, state.count) &&
          IsMaximum(state.shiryaev_roberts_maximum, state.count) &&
          IsMaximum(state.cusum_maximum, state.count) && std::isfinite(state.pair_sum) &&
          std::isfinite(state.square_sum) && state.square_sum >= 0 &&
@@ -305,6 +306,8 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
       recent_->Terms(prediction, recent_witness, scratch.recent_match[row], label);
   const OfPasts<ClassCountTerms> classes =
       class_counts_->Terms(prediction, label, {all_->weight(), recent_->weight()});
+  const bool is_impossible = g[label] <= 0;
+  const double log_e_before = is_impossible ? LogEValue() : 0;
   const ProcessMixtures mixtures =
       AdvanceProcesses(Bets(prediction, all, classes[kAll], label),
                        Bets(prediction, recent, classes[kRecent], label), penalty,
@@ -312,6 +315,9 @@ void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noex
                         .log_r1 = state_.log_shiryaev_roberts.data(),
                         .log_c1 = state_.log_cusum.data()});
   Record(mixtures.log_e + state_.log_offset);
+  if (is_impossible) {
+    state_.impossible_label.Add(mixtures.log_e + state_.log_offset - log_e_before, state_.count);
+  }
   state_.shiryaev_roberts_maximum.Add(mixtures.log_r1, state_.count);
   state_.cusum_maximum.Add(mixtures.log_c1, state_.count);
   if (drift_reached_at_ == 0 && mixtures.log_r1 >= marks_.log_shiryaev_roberts) {
@@ -362,6 +368,7 @@ EvidenceReading EvidenceProcess::Read() const {
   reading.count = state_.count;
   reading.evidence = EvidenceOf(state_.log_e, state_.log_offset);
   reading.maximum = state_.maximum;
+  reading.impossible_label = state_.impossible_label;
   reading.drift.shiryaev_roberts = {ToLog10(LogMixture(state_.log_shiryaev_roberts.data())),
                                     state_.shiryaev_roberts_maximum};
   reading.drift.cusum = {ToLog10(LogMixture(state_.log_cusum.data())), state_.cusum_maximum};

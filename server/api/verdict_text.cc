@@ -157,19 +157,31 @@ std::string RejectedSentence(const ModelDeclaration& declaration, const MonitorS
   return text;
 }
 
+// Empty unless a label with probability 0 carries most of the evidence.
+std::string ImpossibleLabelSentence(const WatchSnapshot& watch) {
+  const RunningMaximum& label = watch.reading.impossible_label;
+  if (label.at == 0 || 2 * label.log_value < watch.reading.maximum.log_value) return "";
+  return absl::StrCat(
+      " Most of the evidence comes from one label with probability 0, at observation ",
+      watch.first_observation - 1 + label.at,
+      ": check whether this probability was rounded or the label is wrong.");
+}
+
 std::string CalibrationSentence(const ModelDeclaration& declaration, const ModelSnapshot& snapshot,
                                 const Verdict& verdict) {
   const Monitoring& monitoring = declaration.monitoring;
   const MonitorSnapshot& monitor = *snapshot.monitor;
   if (verdict.status == v1::Verdict::STATUS_MISCALIBRATED) {
+    std::string note;
+    if (monitor.watch.has_value()) note = ImpossibleLabelSentence(*monitor.watch);
+    if (note.empty() && monitor.error.status() == LimitStatus::kWithinLimit) {
+      note = " The error is real, but smaller than the limit.";
+    }
     return absl::StrFormat(
         "MISCALIBRATED: calibration was rejected at observation %d, where the e-value had reached "
         "%.4g; a calibrated model ever reaches it with a probability of at most %.3g.%s",
         verdict.alarm->observation, 1 / monitoring.significance_level,
-        monitoring.significance_level,
-        monitor.error.status() == LimitStatus::kWithinLimit
-            ? " The error is real, but smaller than the limit."
-            : "");
+        monitoring.significance_level, note);
   }
   if (verdict.status == v1::Verdict::STATUS_DRIFTED) {
     return absl::StrFormat(

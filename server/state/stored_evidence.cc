@@ -68,6 +68,9 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.log_cusum, *out.mutable_log_cusum());
   out.set_log_offset(state.log_offset);
   Put(state.maximum, *out.mutable_maximum());
+  if (state.impossible_label.at > 0) {
+    Put(state.impossible_label, *out.mutable_impossible_label());
+  }
   Put(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
   Put(state.cusum_maximum, *out.mutable_cusum_maximum());
   out.set_pair_sum(state.pair_sum);
@@ -101,6 +104,7 @@ EvidenceState Get(const store::v1::EvidenceState& stored) {
   state.log_cusum = Get(stored.log_cusum());
   state.log_offset = stored.log_offset();
   state.maximum = Get(stored.maximum());
+  state.impossible_label = Get(stored.impossible_label());
   state.shiryaev_roberts_maximum = Get(stored.shiryaev_roberts_maximum());
   state.cusum_maximum = Get(stored.cusum_maximum());
   state.pair_sum = stored.pair_sum();

@@ -71,7 +71,7 @@ MODELS = {
     "calibrated": ([], draw(1, 20000, 0), None),
     "over": ([], draw(2, 4000, 0.15), None),
     "within": (["--error-limit", "0.08"], draw(3, 30000, 0.04), None),
-    "undecided": ([], draw(4, 1500, 0), None),
+    "undecided": ([], draw(104, 1500, 0), None),
     "drifted": ([], draw(5, 12000, 0) + draw(6, 1500, 0.2), None),
     "bad_group": (["--error-limit", "0.1", "--group-tag", "region"], *BAD_GROUP),
     "bad_class": (["--error-limit", "0.1"], with_a_bad_class(9, 8000), None),
@@ -113,7 +113,7 @@ EXPECTED = {
     "too_few": ("UNDECIDED", "INSUFFICIENT_DATA", ["undecided"], [],
                 ["INSUFFICIENT_DATA: 60 of 100 labelled predictions."], []),
     "impossible_label": ("WITHIN_LIMIT", "MISCALIBRATED", ["miscalibration", "drift"],
-                         ["drift", "evidence"], ["one label with probability 0"],
+                         ["drift", "evidence"], ["one label with probability 0, at observation 2001"],
                          ["CalibdModelDrifted", "CalibdModelMiscalibrated"]),
     "late_labels": ("UNDECIDED", "INSUFFICIENT_DATA", ["undecided"], [], [], []),
 }

@@ -107,6 +107,9 @@ struct EvidenceReading {
   // The running maximum of the mixture. For combined parts it covers this reading only: a caller
   // that reads repeatedly must keep the maximum over its readings.
   RunningMaximum maximum;
+  // The largest growth of the mixture's log by a single prediction whose label had probability 0; 0
+  // without one.
+  RunningMaximum impossible_label;
   Drift drift;
   // The count of predictions at which each mark was first reached, 0 if it was not. Only
   // predictions that this object has added are considered. Not saved.
@@ -163,6 +166,8 @@ struct EvidenceTotals {
   // have changed.
   double log_offset = 0;
   RunningMaximum maximum;
+  // As EvidenceReading::impossible_label.
+  RunningMaximum impossible_label;
   RunningMaximum shiryaev_roberts_maximum;
   RunningMaximum cusum_maximum;
   // sum_{i<j} h_ij and sum_i |d_i|^2.
