@@ -43,7 +43,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& optio
     PrintJson({{"model", request.model()},
                {"resolution", options.resolution},
                {"buckets", found.at("buckets")},
-               {"total", found.at("total")}});
+               {"total", found.at("total")},
+               {"updates", found.at("updates")}});
   } else {
     Print(options.csv ? HistoryCsv(history) : DescribeHistory(history));
   }

@@ -41,8 +41,36 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
 
 }  // namespace
 
+std::string DescribeUpdate(const v1::ModelUpdate& update) {
+  const std::string changes =
+      absl::StrJoin(update.changes(), ", ", [](std::string* out, const auto& change) {
+        absl::StrAppend(out, change.path(), " ",
+                        change.old_value().empty() ? "(none)" : change.old_value(), " -> ",
+                        change.new_value().empty() ? "(none)" : change.new_value());
+      });
+  if (update.restarts().empty()) return changes;
+  const std::string restarts =
+      absl::StrJoin(update.restarts(), ", ", [](std::string* out, const auto restart) {
+        switch (restart) {
+          case v1::ModelUpdate::RESTART_EVIDENCE:
+            return absl::StrAppend(out, "the evidence");
+          case v1::ModelUpdate::RESTART_DRIFT_DETECTORS:
+            return absl::StrAppend(out, "the drift detectors");
+          default:
+            return absl::StrAppend(out, "the groups");
+        }
+      });
+  return absl::StrCat(changes, "; begun anew at observation ", update.observations() + 1, ": ",
+                      restarts);
+}
+
 std::string DescribeHistory(const v1::GetHistoryResponse& history) {
-  if (history.buckets().empty()) return "nothing was counted in this time\n";
+  std::string updates;
+  for (const v1::ModelUpdate& update : history.updates()) {
+    absl::StrAppend(&updates, "updated ", TimeUtil::ToString(update.time()).substr(0, 19),
+                    "Z: ", DescribeUpdate(update), "\n");
+  }
+  if (history.buckets().empty()) return "nothing was counted in this time\n" + updates;
   std::vector<std::vector<std::string>> rows{
       {"from (UTC)", "n", "SKCE", "+-", "gap", "Brier", "log loss", "ECE", "log10 e"}};
   for (const v1::HistoryBucket& bucket : history.buckets()) {
@@ -52,10 +80,10 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history) {
     rows.push_back(HistoryRow(std::move(start), bucket));
   }
   rows.push_back(HistoryRow("all", history.total()));
-  return absl::StrCat(
-      FormatTable(rows),
-      "SKCE is unbiased and may be negative, +- is its standard error; gap is mean "
-      "confidence minus accuracy;\nlog10 e is the value at the end of each span.\n");
+  return absl::StrCat(FormatTable(rows),
+                      "SKCE is unbiased and may be negative, +- is its standard error; gap is mean "
+                      "confidence minus accuracy;\nlog10 e is the value at the end of each span.\n",
+                      updates);
 }
 
 std::string HistoryCsv(const v1::GetHistoryResponse& history) {

@@ -7,6 +7,9 @@
 
 namespace calibd::cli {
 
+// Returns the changes of an update and what it began anew, in one line without its end.
+[[nodiscard]] std::string DescribeUpdate(const v1::ModelUpdate& update);
+
 // Returns a table with a row for each bucket and one for all of them.
 [[nodiscard]] std::string DescribeHistory(const v1::GetHistoryResponse& history);
 

@@ -1,10 +1,12 @@
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "calibd/core/lens.h"
 #include "command.h"
+#include "history_report.h"
 #include "kernel_option.h"
 #include "lens_option.h"
 #include "time_option.h"
@@ -12,7 +14,7 @@
 namespace calibd::cli {
 namespace {
 
-struct CreateOptions {
+struct ModelOptions {
   // The fields that options set directly. 0: chosen by the server.
   v1::Model model;
   std::string name;
@@ -23,6 +25,8 @@ struct CreateOptions {
   std::vector<std::string> lenses;
   std::vector<std::int32_t> block_sizes;
   std::string label_grace;
+  // The fields that `model update` changes.
+  google::protobuf::FieldMask mask;
   bool no_monitoring = false;
   std::string stale_after;
   std::string group_tag;
@@ -50,12 +54,26 @@ absl::StatusOr<ExitCode> PrintModel(const Context& context,
   return ExitCode::kOk;
 }
 
-absl::StatusOr<ExitCode> Create(const Context& context, const CreateOptions& options) {
+// Returns the name and the fields that can be updated.
+absl::StatusOr<v1::Model> Settings(const ModelOptions& options) {
+  v1::Model model = options.model;
+  model.set_name(ModelArgument(options.name));
+  if (!options.label_grace.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(*model.mutable_label_grace(),
+                            OrUsageFault(ParseDuration(options.label_grace), "--label-grace: "));
+  }
+  if (!options.stale_after.empty()) {
+    CALIBD_ASSIGN_OR_RETURN(*model.mutable_monitoring()->mutable_stale_after(),
+                            OrUsageFault(ParseDuration(options.stale_after), "--stale-after: "));
+  }
+  return model;
+}
+
+absl::StatusOr<ExitCode> Create(const Context& context, const ModelOptions& options) {
   if (!options.class_count.has_value() && options.class_names.empty()) {
     return UsageFault("say how many classes the model has: --classes M or --class-names a,b,c");
   }
-  v1::Model model = options.model;
-  model.set_name(ModelArgument(options.name));
+  CALIBD_ASSIGN_OR_RETURN(v1::Model model, Settings(options));
   if (options.class_count.has_value()) model.set_class_count(*options.class_count);
   for (const std::string& name : options.class_names) model.add_class_names(name);
   const std::size_t class_count = options.class_count.has_value()
@@ -79,19 +97,44 @@ absl::StatusOr<ExitCode> Create(const Context& context, const CreateOptions& opt
     if (!lens.has_canonical()) *model.add_lenses() = lens;
   }
   for (const std::int32_t size : options.block_sizes) model.add_block_sizes(size);
-  if (!options.label_grace.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(*model.mutable_label_grace(),
-                            OrUsageFault(ParseDuration(options.label_grace), "--label-grace: "));
-  }
   v1::Monitoring& monitoring = *model.mutable_monitoring();
   monitoring.set_disabled(options.no_monitoring);
   monitoring.set_group_tag(options.group_tag);
-  if (!options.stale_after.empty()) {
-    CALIBD_ASSIGN_OR_RETURN(*monitoring.mutable_stale_after(),
-                            OrUsageFault(ParseDuration(options.stale_after), "--stale-after: "));
-  }
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   return PrintModel(context, client->CreateModel(model));
+}
+
+// The options of `model update`, and the fields that they change.
+constexpr std::pair<const char*, const char*> kUpdatable[] = {
+    {"--average-run-length", "monitoring.average_run_length"},
+    {"--description", "description"},
+    {"--error-limit", "monitoring.error_limit"},
+    {"--label-grace", "label_grace"},
+    {"--max-pending", "max_pending"},
+    {"--row-sum-tolerance", "row_sum_tolerance"},
+    {"--significance-level", "monitoring.significance_level"},
+    {"--stale-after", "monitoring.stale_after"},
+    {"--tolerance", "monitoring.tolerance"},
+};
+
+absl::StatusOr<ExitCode> Update(const Context& context, const ModelOptions& options) {
+  if (options.mask.paths().empty()) {
+    return UsageFault("say what to change, for example --description or --tolerance");
+  }
+  v1::UpdateModelRequest request;
+  CALIBD_ASSIGN_OR_RETURN(*request.mutable_model(), Settings(options));
+  *request.mutable_update_mask() = options.mask;
+  CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
+  CALIBD_ASSIGN_OR_RETURN(const v1::UpdateModelResponse response, client->UpdateModel(request));
+  if (context.json()) {
+    PrintJson(ToJson(response));
+  } else {
+    const v1::ModelUpdate& update = response.update();
+    Print(update.changes().empty() ? "nothing changes: these values are in force already\n"
+                                   : absl::StrCat("updated ", request.model().name(), ": ",
+                                                  DescribeUpdate(update), "\n"));
+  }
+  return ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> List(const Context& context) {
@@ -125,11 +168,26 @@ absl::StatusOr<ExitCode> Delete(const Context& context, const std::string& name)
   return ExitCode::kOk;
 }
 
-void AddMonitoringOptions(CLI::App& command, CreateOptions& options) {
+// Options of `model create` and `model update`. Returns those of the monitoring.
+std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options) {
   using v1::Monitoring;
+  AddNumber(command, "--row-sum-tolerance", options.model, &v1::Model::set_row_sum_tolerance,
+            "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per class "
+            "above 20 classes")
+      ->check(CLI::Range(1e-12, 0.1));
+  command.add_option("--label-grace", options.label_grace,
+                     "how long a prediction with an id waits for its label: a number and a "
+                     "unit s, m, h or d, e.g. 90s, 1.5h, 7d. Choose it so that nearly all "
+                     "labels arrive in time. Default: labels come with their predictions");
+  AddNumber(command, "--max-pending", options.model, &v1::Model::set_max_pending,
+            "maximum number of pending predictions; default 100000, or "
+            "fewer if these exceed the server's disk limit per model")
+      ->check(CLI::Range(1, 10'000'000));
+  command.add_option_function<std::string>(
+      "--description", [&options](const std::string& text) { options.model.set_description(text); },
+      "one line of text for people");
   Monitoring& monitoring = *options.model.mutable_monitoring();
-  const CLI::Range at_least_one(std::int64_t{1}, std::int64_t{1'000'000'000});
-  const std::vector<CLI::Option*> watched = {
+  return {
       AddNumber(command, "--significance-level", monitoring, &Monitoring::set_significance_level,
                 "upper bound of the probability that a calibrated model ever raises the "
                 "evidence alarm; default 0.05")
@@ -148,13 +206,30 @@ void AddMonitoringOptions(CLI::App& command, CreateOptions& options) {
           ->check(CLI::Range(1e-4, 0.5)),
       command.add_option("--stale-after", options.stale_after,
                          "the verdict becomes stale when no observation is counted for this long, "
-                         "e.g. 12h; default 1d, but at least twice the label grace"),
+                         "e.g. 12h; default 1d, but at least twice the label grace")};
+}
+
+void AddCreateOptions(CLI::App& command, ModelOptions& options) {
+  using v1::Monitoring;
+  Monitoring& monitoring = *options.model.mutable_monitoring();
+  const CLI::Range at_least_one(std::int64_t{1}, std::int64_t{1'000'000'000});
+  std::vector<CLI::Option*> watched = AddSettings(command, options);
+  command.get_option("--max-pending")->needs(command.get_option("--label-grace"));
+  command
+      .add_flag_callback(
+          "--labels-come-with-predictions",
+          [&options] { options.model.set_labels_come_with_predictions(true); },
+          "count predictions with ids at once: all of them come with their labels, and the ids "
+          "only identify duplicates")
+      ->needs(command.get_option("--label-grace"));
+  watched.push_back(
       AddNumber(command, "--min-observations", monitoring, &Monitoring::set_min_observations,
                 "labelled predictions needed before a verdict and an alarm; default 100")
-          ->check(at_least_one),
+          ->check(at_least_one));
+  watched.push_back(
       command.add_option("--group-tag", options.group_tag,
                          "the tag whose values form groups of predictions that are monitored "
-                         "separately, e.g. region; see `calibctl send --groups`; default: none")};
+                         "separately, e.g. region; see `calibctl send --groups`; default: none"));
   AddNumber(command, "--max-groups", monitoring, &Monitoring::set_max_groups,
             "number of values with a group of their own: the first ones to arrive; all other "
             "values share one group; default 64")
@@ -207,37 +282,33 @@ void AddCreate(CLI::App& model, Context& context) {
   AddNumber(*command, "--window", options->model, &v1::Model::set_window,
             "newest observations kept for `calibctl test`; default 10000")
       ->check(CLI::Range(2, 1000000));
-  AddNumber(*command, "--row-sum-tolerance", options->model, &v1::Model::set_row_sum_tolerance,
-            "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per class "
-            "above 20 classes")
-      ->check(CLI::Range(1e-12, 0.1));
-  CLI::Option* const grace =
-      command->add_option("--label-grace", options->label_grace,
-                          "how long a prediction with an id waits for its label: a number and a "
-                          "unit s, m, h or d, e.g. 90s, 1.5h, 7d. Choose it so that nearly all "
-                          "labels arrive in time. Default: labels come with their predictions");
-  AddNumber(*command, "--max-pending", options->model, &v1::Model::set_max_pending,
-            "maximum number of pending predictions; default 100000, or "
-            "fewer if these exceed the server's disk limit per model")
-      ->needs(grace)
-      ->check(CLI::Range(1, 10'000'000));
-  command
-      ->add_flag_callback(
-          "--labels-come-with-predictions",
-          [options] { options->model.set_labels_come_with_predictions(true); },
-          "count predictions with ids at once: all of them come with their labels, and the ids "
-          "only "
-          "identify duplicates")
-      ->needs(grace);
-  AddMonitoringOptions(*command, *options);
+  AddCreateOptions(*command, *options);
+}
+
+void AddUpdate(CLI::App& model, Context& context) {
+  const auto [command, options] = AddCommand(
+      model, context, "update",
+      "Change settings of a model without deleting its data. A new significance level or "
+      "tolerance begins the evidence anew",
+      Update);
+  command->footer("Example: calibctl model update resnet18 --tolerance 1e-3 --stale-after 12h");
+  command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
+  AddSettings(*command, *options);
+  command->parse_complete_callback([command = command, options = options] {
+    for (const auto& [option, path] : kUpdatable) {
+      if (command->count(option) > 0) options->mask.add_paths(path);
+    }
+  });
 }
 
 }  // namespace
 
 void AddModelCommand(CLI::App& app, Context& context) {
-  CLI::App* const model = app.add_subcommand("model", "Create, list, show and delete models");
+  CLI::App* const model =
+      app.add_subcommand("model", "Create, update, list, show and delete models");
   model->require_subcommand(1);
   AddCreate(*model, context);
+  AddUpdate(*model, context);
   SetRun(*model->add_subcommand("list", "List the models"), context,
          [&context] { return List(context); });
   const auto add = [&](const char* name, const char* description, auto run) {

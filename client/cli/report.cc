@@ -407,8 +407,8 @@ std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
       coverage.predictions(), coverage.duplicate_predictions(),
       with_rate(coverage.pending(), coverage.pending_rate()), coverage.pending_labelled());
   if (coverage.has_oldest_pending_time()) {
-    absl::StrAppend(&text, ", the oldest from ",
-                    TimeUtil::ToString(coverage.oldest_pending_time()));
+    absl::StrAppend(&text, ", the oldest from ", TimeUtil::ToString(coverage.oldest_pending_time()),
+                    ", which will count on ", TimeUtil::ToString(coverage.next_maturation_time()));
   }
   absl::StrAppendFormat(&text, "; %d matured, %s of them without a label", coverage.matured(),
                         with_rate(coverage.missing(), coverage.missing_rate()));

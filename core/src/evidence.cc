@@ -381,7 +381,8 @@ EvidenceReading EvidenceProcess::Read() const {
   return reading;
 }
 
-void EvidenceProcess::RestartDrift() noexcept {
+void EvidenceProcess::RestartDrift(double log_threshold) noexcept {
+  marks_.log_shiryaev_roberts = log_threshold;
   std::fill(state_.log_shiryaev_roberts.begin(), state_.log_shiryaev_roberts.end(), 0.0);
   std::fill(state_.log_cusum.begin(), state_.log_cusum.end(), 0.0);
   drift_reached_at_ = 0;

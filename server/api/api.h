@@ -99,6 +99,8 @@ class Api {
                         const Reply<v1::GetModelResponse>& reply, NamedModel model);
   absl::Status ListModels(const v1::ListModelsRequest& request,
                           const Reply<v1::ListModelsResponse>& reply);
+  absl::Status UpdateModel(const v1::UpdateModelRequest& request,
+                           const Reply<v1::UpdateModelResponse>& reply, NamedModel model);
   absl::Status DeleteModel(const v1::DeleteModelRequest& request,
                            const Reply<v1::DeleteModelResponse>& reply, NamedModel model);
   absl::Status Observe(const v1::ObserveRequest& request, const Reply<v1::ObserveResponse>& reply,
@@ -130,7 +132,9 @@ class Api {
  private:
   template <typename Request>
   [[nodiscard]] absl::StatusOr<std::shared_ptr<Model>> Find(const Request& request) const {
-    if constexpr (requires { request.model(); }) {
+    if constexpr (requires { request.model().name(); }) {
+      return FindModel(parts_.registry, "model.name", request.model().name());
+    } else if constexpr (requires { request.model(); }) {
       return FindModel(parts_.registry, "model", request.model());
     } else {
       return FindModel(parts_.registry, "name", request.name());
@@ -147,6 +151,7 @@ class Api {
 inline constexpr Method kCreateModel{"CreateModel", Rights::kWrite, &Api::CreateModel};
 inline constexpr Method kGetModel{"GetModel", Rights::kRead, &Api::GetModel};
 inline constexpr Method kListModels{"ListModels", Rights::kRead, &Api::ListModels};
+inline constexpr Method kUpdateModel{"UpdateModel", Rights::kAdmin, &Api::UpdateModel};
 inline constexpr Method kDeleteModel{"DeleteModel", Rights::kAdmin, &Api::DeleteModel};
 inline constexpr Method kObserve{"Observe", Rights::kWrite, &Api::Observe};
 inline constexpr Method kStreamObservations{"StreamObservations", Rights::kWrite, nullptr};

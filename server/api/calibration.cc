@@ -21,8 +21,9 @@ absl::Status FindAlarm(const Model& model, std::int64_t alarm_id, v1::Alarm& pro
   const Alarm* const alarm =
       snapshot->monitor.has_value() ? snapshot->monitor->FindAlarm(alarm_id) : nullptr;
   if (alarm == nullptr) {
-    return MakeError(absl::StatusCode::kNotFound, "ALARM_NOT_FOUND",
-                     absl::StrCat(model.declaration().name.ToString(), " has no alarm ", alarm_id));
+    return MakeError(
+        absl::StatusCode::kNotFound, "ALARM_NOT_FOUND",
+        absl::StrCat(model.declaration()->name.ToString(), " has no alarm ", alarm_id));
   }
   DescribeAlarm(*alarm, proto);
   return absl::OkStatus();
@@ -80,9 +81,11 @@ absl::Status Api::AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
 absl::Status Api::GetHistory(const v1::GetHistoryRequest& request,
                              const Reply<v1::GetHistoryResponse>& reply, NamedModel model) {
   CALIBD_ASSIGN_OR_RETURN(const HistoryQuery query, CheckHistoryRequest(request));
-  return parts_.history.Read(model, query.range, [reply, query](const auto& buckets) {
+  return parts_.history.Read(model, query.range, [model, reply, query](const auto& buckets) {
     reply->Answer([&](v1::GetHistoryResponse& response) {
       if (buckets.ok()) DescribeHistory(query, *buckets, response);
+      const auto updates = model->snapshot()->updates;
+      response.mutable_updates()->Add(updates->begin(), updates->end());
       return buckets.status();
     });
   });

@@ -53,12 +53,12 @@ void DescribeMonitor(const Model& model, const ModelSnapshot& snapshot,
                      v1::GetCalibrationResponse& response) {
   DescribeVerdict(model, snapshot, now, *response.mutable_verdict());
   DescribeError(snapshot.monitor->error, *response.mutable_error());
-  DescribeWatch(model.declaration(), snapshot, *response.mutable_watch());
+  DescribeWatch(*snapshot.declaration, snapshot, *response.mutable_watch());
   const std::vector<Alarm>& alarms = *snapshot.monitor->alarms;
   // The newest first.
   for (std::size_t i = alarms.size(); i-- > 0;) DescribeAlarm(alarms[i], *response.add_alarms());
-  DescribeGroups(model.declaration(), snapshot, MakeVerdict(model, snapshot, now), response);
-  WarnOfRows(model.declaration(), snapshot, *response.mutable_warnings());
+  DescribeGroups(*snapshot.declaration, snapshot, MakeVerdict(model, snapshot, now), response);
+  WarnOfRows(*snapshot.declaration, snapshot, *response.mutable_warnings());
   response.mutable_warnings()->MergeFrom(response.label_coverage().warnings());
 }
 
@@ -79,7 +79,7 @@ void DescribeProvenance(const ModelDeclaration& declaration, std::int64_t first_
 void DescribeCalibration(Model& model, const ModelSnapshot& snapshot,
                          std::chrono::system_clock::time_point now,
                          v1::GetCalibrationResponse& response) {
-  const ModelDeclaration& declaration = model.declaration();
+  const ModelDeclaration& declaration = *snapshot.declaration;
   response.set_model(declaration.name.ToString());
   response.set_observations(snapshot.observations);
   response.set_rejected_rows(snapshot.rejected_rows);

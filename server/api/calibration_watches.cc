@@ -107,7 +107,7 @@ absl::Status CalibrationWatches::Add(const WatchRequest& request,
     const std::lock_guard lock(mutex_);
     if (draining_) return DrainingError();
     // Under the lock: if the model is still registered now, its deletion will end its watches.
-    const ModelName& name = model->declaration().name;
+    const ModelName& name = model->original().name;
     const absl::StatusOr<std::shared_ptr<Model>> registered = registry_.Find(name);
     if (!registered.ok() || *registered != model) return ModelNotFoundError(name.ToString());
     if (watchers_.size() >= max_watchers_) {
@@ -141,7 +141,7 @@ void CalibrationWatches::Remove(std::int64_t number) {
 }
 
 void CalibrationWatches::EndWatchesOf(const Model& model) {
-  End(&model, ModelNotFoundError(model.declaration().name.ToString()));
+  End(&model, ModelNotFoundError(model.declaration()->name.ToString()));
 }
 
 void CalibrationWatches::Drain() {

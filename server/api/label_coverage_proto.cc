@@ -186,13 +186,16 @@ void DescribeLabelCoverage(Model& model, const LabelCoverage& coverage, v1::Labe
   if (oldest_us != 0) {
     *proto.mutable_oldest_pending_time() =
         google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(oldest_us);
+    *proto.mutable_next_maturation_time() =
+        google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
+            oldest_us + model.declaration()->label_grace.count());
   }
   proto.set_matured(coverage.matured);
   proto.set_missing(coverage.missing);
   SetProto(coverage.labels, *proto.mutable_labels());
   SetRates(coverage, proto);
   DescribeClasses(*coverage.classes, proto);
-  WarnOfMissing(model.declaration(), coverage, proto);
+  WarnOfMissing(*model.declaration(), coverage, proto);
   WarnOfCounts(coverage, proto);
 }
 

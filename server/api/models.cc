@@ -16,23 +16,48 @@ namespace {
 
 constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20;
 
+// Returns the declaration with the values of an existing model in place of defaults: these depend
+// on limits and on the version of calibd, which may have changed since.
+v1::Model FillFrom(const ModelDeclaration& existing, const v1::Model& declared) {
+  const v1::Model kept = ToProto(existing);
+  v1::Model filled = declared;
+  if (filled.has_label_grace() && filled.max_pending() == 0) {
+    filled.set_max_pending(kept.max_pending());
+  }
+  if (filled.window() == 0) filled.set_window(kept.window());
+  if (filled.block_sizes().empty()) *filled.mutable_block_sizes() = kept.block_sizes();
+  if (filled.row_sum_tolerance() == 0) filled.set_row_sum_tolerance(kept.row_sum_tolerance());
+  if (filled.description().empty()) filled.set_description(kept.description());
+  const v1::Monitoring& monitoring = declared.monitoring();
+  if (!DeclaresAny(monitoring) || (monitoring.disabled() == kept.monitoring().disabled() &&
+                                   monitoring.group_tag() == kept.monitoring().group_tag())) {
+    *filled.mutable_monitoring() = kept.monitoring();
+    if (monitoring.has_stale_after()) filled.mutable_monitoring()->clear_stale_after();
+    filled.mutable_monitoring()->MergeFrom(monitoring);
+  }
+  return filled;
+}
+
 // Returns the declaration with its defaults. Errors: InvalidArgument.
 absl::StatusOr<ModelDeclaration> Check(const ApiParts& parts, const v1::Model& declared) {
   const auto existing = FindModel(parts.registry, "model.name", declared.name());
   if (!existing.ok()) {
     return CheckDeclaration(declared, parts.model_memory_bytes, parts.model_disk_bytes);
   }
-  // Every client declares the models that it uses. An existing model keeps its declaration, even if
-  // the defaults, or the limits on which they depend, have changed since.
-  const v1::Model kept = ToProto((*existing)->declaration());
-  v1::Model again = declared;
-  if (again.has_label_grace() && again.max_pending() == 0) {
-    again.set_max_pending(kept.max_pending());
+  // Every client declares the models that it uses: either with the original declaration or with the
+  // present one.
+  const std::shared_ptr<const ModelDeclaration> present = (*existing)->declaration();
+  auto again = CheckStoredDeclaration(FillFrom(*present, declared), parts.model_memory_bytes);
+  if (again.ok() && *again == *present) return again;
+  return CheckStoredDeclaration(FillFrom((*existing)->original(), declared),
+                                parts.model_memory_bytes);
+}
+
+void LogUpdate(const v1::UpdateModelResponse& response) {
+  for (const v1::ModelUpdate::Change& change : response.update().changes()) {
+    spdlog::info("model {}: {} is updated from {} to {}", response.model().name(), change.path(),
+                 Quoted(change.old_value()), Quoted(change.new_value()));
   }
-  if (again.window() == 0) again.set_window(kept.window());
-  if (again.row_sum_tolerance() == 0) again.set_row_sum_tolerance(kept.row_sum_tolerance());
-  if (!DeclaresAny(again.monitoring())) *again.mutable_monitoring() = kept.monitoring();
-  return CheckStoredDeclaration(again, parts.model_memory_bytes);
 }
 
 // Returns the error of a deletion in the form for the client.
@@ -61,7 +86,7 @@ absl::Status ListPage(const ModelRegistry& registry, const v1::ListModelsRequest
     ++count;
   }
   if (count < models.size()) {
-    response.set_next_page_token(MakePageToken(models[count - 1]->declaration().name.ToString()));
+    response.set_next_page_token(MakePageToken(models[count - 1]->declaration()->name.ToString()));
   }
   return absl::OkStatus();
 }
@@ -76,7 +101,7 @@ absl::Status Api::CreateModel(const v1::CreateModelRequest& request,
       [reply](const absl::StatusOr<std::shared_ptr<Model>>& model, bool created) {
         reply->Answer([&](v1::CreateModelResponse& response) {
           if (created) {
-            spdlog::info("model {} is declared", (*model)->declaration().name.ToString());
+            spdlog::info("model {} is declared", (*model)->declaration()->name.ToString());
           }
           if (model.ok()) *response.mutable_model() = Describe(**model);
           return model.status();
@@ -93,6 +118,24 @@ absl::Status Api::GetModel(const v1::GetModelRequest& /*request*/,
   return absl::OkStatus();
 }
 
+absl::Status Api::UpdateModel(const v1::UpdateModelRequest& request,
+                              const Reply<v1::UpdateModelResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckUpdateMask(request.update_mask()));
+  server::UpdateModel(
+      parts_.registry, parts_.commits, parts_.ingestor.clock(), model,
+      {.memory_bytes = parts_.model_memory_bytes, .disk_bytes = parts_.model_disk_bytes},
+      {.model = request.model(), .mask = request.update_mask()},
+      [reply](const absl::StatusOr<v1::UpdateModelResponse>& updated) {
+        reply->Answer([&](v1::UpdateModelResponse& response) {
+          if (!updated.ok()) return updated.status();
+          LogUpdate(*updated);
+          response = *updated;
+          return absl::OkStatus();
+        });
+      });
+  return absl::OkStatus();
+}
+
 absl::Status Api::DeleteModel(const v1::DeleteModelRequest& /*request*/,
                               const Reply<v1::DeleteModelResponse>& reply, NamedModel model) {
   server::DeleteModel(
@@ -100,7 +143,7 @@ absl::Status Api::DeleteModel(const v1::DeleteModelRequest& /*request*/,
         // Runs even if the call has ended.
         reply->Guard(Stage::kEnd, [&] {
           if (deleted.ok()) {
-            const std::string name = model->declaration().name.ToString();
+            const std::string name = model->declaration()->name.ToString();
             spdlog::info("model {} is deleted", name);
             parts_.streams.EndStreamsOf(*model, ModelNotFoundError(name));
             watches_.EndWatchesOf(*model);

@@ -86,8 +86,8 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
                           kBusyRetryDelay);
   }
   const bool labels = request.has_labels();
-  LogRow batch = labels ? Decode(request.labels(), model->declaration())
-                        : Decode(request.observations(), model->declaration());
+  LogRow batch = labels ? Decode(request.labels(), *model->declaration())
+                        : Decode(request.observations(), *model->declaration());
   const auto answer = [reply, labels](const Settlement& settlement) {
     reply->Answer(
         [&](v1::ObserveResponse& response) { return Answer(settlement, labels, response); });

@@ -31,8 +31,8 @@ constexpr std::chrono::seconds kListRetryDelay{1};
 
 void DescribeListed(const Model& model, bool rejected, std::chrono::system_clock::time_point now,
                     v1::ListVerdictsResponse::ModelVerdict& proto) {
-  const ModelDeclaration& declaration = model.declaration();
   const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+  const ModelDeclaration& declaration = *snapshot->declaration;
   proto.set_model(declaration.name.ToString());
   proto.set_observations(snapshot->observations);
   if (snapshot->last_observation_time.has_value()) {
@@ -68,7 +68,7 @@ absl::StatusOr<VerdictList::Tested> VerdictList::TestAll(double rate) const {
       }
     }
     listed = models.size();
-    if (listed > 0) after = models.back()->declaration().name.ToString();
+    if (listed > 0) after = models.back()->declaration()->name.ToString();
   } while (listed == kModelsAtATime);
   tested.models = static_cast<std::int32_t>(ids.size());
   const std::vector<bool> rejected = RejectedByEbh(e_values, rate);

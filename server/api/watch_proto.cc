@@ -168,7 +168,7 @@ std::string UnavailableReason(const ModelDeclaration& declaration, const ModelSn
 
 void DescribeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now,
                      v1::Verdict& proto) {
-  const ModelDeclaration& declaration = model.declaration();
+  const ModelDeclaration& declaration = *snapshot.declaration;
   const MonitorSnapshot& monitor = *snapshot.monitor;
   const Verdict verdict = MakeVerdict(model, snapshot, now);
   proto.set_limit_status(verdict.limit_status);

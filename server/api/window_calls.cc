@@ -63,15 +63,15 @@ KernelSpec KernelNow(const ModelDeclaration& declaration, const ModelSnapshot& s
 // one if the bandwidth is that of the running estimates.
 void Describe(const Model& model, const WindowSample& sample, std::size_t threads, const Lens& lens,
               v1::Provenance& provenance) {
-  const ModelDeclaration& declaration = model.declaration();
-  DescribeProvenance(declaration, sample.first_observation, sample.last_observation,
+  const std::shared_ptr<const ModelDeclaration> declaration = model.declaration();
+  DescribeProvenance(*declaration, sample.first_observation, sample.last_observation,
                      sample.compute_time, provenance);
   provenance.set_threads(static_cast<std::int32_t>(threads));
   const LensSnapshot* const running = sample.snapshot->Find(lens);
-  const KernelSpec spec = KernelOfLens(lens, declaration.kernel);
+  const KernelSpec spec = KernelOfLens(lens, declaration->kernel);
   if (running != nullptr && running->kernel.has_value() && spec.matrix == nullptr) {
     *provenance.mutable_bandwidth_rule() =
-        convert::BandwidthToProto(spec.rule.bandwidth, declaration.warmup);
+        convert::BandwidthToProto(spec.rule.bandwidth, declaration->warmup);
   }
 }
 
@@ -103,7 +103,7 @@ absl::Status Submit(WindowJobs& jobs, WindowRequest request, const Reply<Respons
 absl::Status Api::RunTest(const v1::RunTestRequest& request,
                           const Reply<v1::RunTestResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
-  const std::size_t class_count = model->declaration().class_count;
+  const std::size_t class_count = model->declaration()->class_count;
   const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
   if (!lens.ok()) return InvalidFieldError("lens", std::string(lens.status().message()));
   const absl::StatusOr<Precision> precision = convert::FromProto(request.precision());
@@ -111,7 +111,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
     return InvalidFieldError("precision", std::string(precision.status().message()));
   }
   LensTestOptions options;
-  options.kernel = KernelOfLens(*lens, model->declaration().kernel);
+  options.kernel = KernelOfLens(*lens, model->declaration()->kernel);
   options.precision = *precision;
   options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
   options.seed = request.has_seed() ? request.seed() : RandomSeed();
@@ -133,7 +133,7 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
   job.compute = [model, lens = *lens, options, result, threads = parts_.jobs.threads()](
                     const WindowSample& sample, const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
-    options.kernel = KernelNow(model->declaration(), *sample.snapshot, lens);
+    options.kernel = KernelNow(*model->declaration(), *sample.snapshot, lens);
     CALIBD_ASSIGN_OR_RETURN(const LensTestResult tested,
                             TestLens(sample.observations.view(), lens, options, control));
     v1::QuadraticTestResult& proto = *result->mutable_result();
@@ -148,18 +148,18 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
 absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                            const Reply<v1::EvaluateResponse>& reply, NamedModel model) {
   CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
-  const ModelDeclaration& declaration = model->declaration();
-  const std::size_t class_count = declaration.class_count;
+  const std::shared_ptr<const ModelDeclaration> declaration = model->declaration();
+  const std::size_t class_count = declaration->class_count;
   // The canonical lens is always added in front.
-  std::vector<Lens> lenses(declaration.lenses.begin() + 1, declaration.lenses.end());
+  std::vector<Lens> lenses(declaration->lenses.begin() + 1, declaration->lenses.end());
   if (lenses.empty()) {
     lenses = {Lens::TopLabel(), Lens::ClassWise()};
   }
   absl::StatusOr<EvaluationOptions> options =
-      convert::FromProto(request, declaration.kernel, lenses, class_count);
+      convert::FromProto(request, declaration->kernel, lenses, class_count);
   if (!options.ok()) return RequestError(options.status());
   if (!request.has_seed()) options->seed = RandomSeed();
-  options->block_sizes = declaration.block_sizes;
+  options->block_sizes = declaration->block_sizes;
   const auto result = std::make_shared<v1::EvaluateResponse>();
   WindowRequest job;
   job.model = model;
@@ -173,7 +173,7 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
                     const WindowSample& sample, const RunControl& control) mutable {
     const auto start = std::chrono::steady_clock::now();
     for (auto& [lens, kernel] : options.lenses) {
-      kernel = KernelNow(model->declaration(), *sample.snapshot, lens);
+      kernel = KernelNow(*model->declaration(), *sample.snapshot, lens);
     }
     CALIBD_ASSIGN_OR_RETURN(const Evaluation evaluation,
                             calibd::Evaluate(sample.observations.view(), options, control));

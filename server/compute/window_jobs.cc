@@ -22,7 +22,7 @@ absl::Status TooFewError(const std::string& message) {
 absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowRequest request,
                                                                     Watcher watcher) {
   if (draining_) return DrainingError();
-  const std::size_t window = request.model->declaration().window;
+  const std::size_t window = request.model->declaration()->window;
   if (request.observations == 1 || request.observations > window) {
     return InvalidFieldError("window", absl::StrCat("is ", request.observations, ", expected 2..",
                                                     window, ", the model's window, or 0"));
@@ -56,7 +56,7 @@ absl::StatusOr<std::shared_ptr<WindowJobs::Job>> WindowJobs::Submit(WindowReques
 
 absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
                                                   const ModelSnapshot& snapshot) const {
-  const ModelDeclaration& declaration = request.model->declaration();
+  const std::shared_ptr<const ModelDeclaration> declaration = request.model->declaration();
   if (request.needs_bandwidth && !snapshot.warming_up() &&
       !snapshot.lenses.front().bandwidth_error.empty()) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "NO_BANDWIDTH",
@@ -64,7 +64,7 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
   }
   if (request.needs_bandwidth && snapshot.warming_up()) {
     return TooFewError(absl::StrCat("the model has ", snapshot.observations, " observations, ",
-                                    declaration.warmup,
+                                    declaration->warmup,
                                     " are needed before the bandwidth is known"));
   }
   const std::size_t available = snapshot.window.size();
@@ -74,7 +74,7 @@ absl::StatusOr<std::size_t> WindowJobs::CheckSize(const WindowRequest& request,
     return TooFewError(
         absl::StrCat("the window holds ", available, " observations, ", needed, " are needed"));
   }
-  const std::size_t m = declaration.class_count;
+  const std::size_t m = declaration->class_count;
   const JobCost cost = request.cost(n, threads_);
   const double memory =
       static_cast<double>(n * (m * sizeof(double) + sizeof(std::int32_t))) + cost.memory_bytes;
@@ -96,7 +96,7 @@ absl::Status WindowJobs::Run(const WindowRequest& request, const Job& job,
   };
   const auto stop_reason = [this, &model]() -> absl::Status {
     if (draining_) return DrainingError();
-    return model.deleted() ? ModelNotFoundError(model.declaration().name.ToString())
+    return model.deleted() ? ModelNotFoundError(model.declaration()->name.ToString())
                            : absl::CancelledError("the call was cancelled");
   };
   if (stopped()) return stop_reason();

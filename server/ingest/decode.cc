@@ -1,7 +1,12 @@
 #include "server/ingest/decode.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -24,6 +29,10 @@ namespace {
 constexpr std::int64_t kMaxDroppedRows = std::int64_t{1} << 40;
 
 constexpr std::size_t kMaxIdLength = 128;
+
+// The limits of prediction times. The days of a history are kept for as long.
+constexpr std::chrono::minutes kMaxAhead{5};
+constexpr std::chrono::days kMaxAge{1000};
 
 constexpr char kReason[] = "INVALID_OBSERVATIONS";
 
@@ -73,6 +82,16 @@ std::uint64_t HashContent(const v1::Observations& observations, const std::vecto
     hash.Add(&count, 1);
     for (const std::string& value : observations.group_values()) {
       hash.Add(value.data(), value.size());
+    }
+  }
+  if (observations.prediction_times_size() > 0) {
+    // Less than the number of group values.
+    const std::int64_t count =
+        std::numeric_limits<std::int64_t>::min() + observations.prediction_times_size();
+    hash.Add(&count, 1);
+    for (const google::protobuf::Timestamp& time : observations.prediction_times()) {
+      const std::array<std::int64_t, 2> parts{time.seconds(), time.nanos()};
+      hash.Add(parts.data(), parts.size());
     }
   }
   return hash.Digest();
@@ -298,6 +317,42 @@ std::optional<Violation> FindGroupViolation(const Ids& values, int i) {
   return Violation{.field = field, .description = *std::move(unprintable)};
 }
 
+absl::Status CheckTimes(const v1::Observations& observations,
+                        std::chrono::system_clock::time_point now, RowValues& values) {
+  using google::protobuf::util::TimeUtil;
+  const auto& times = observations.prediction_times();
+  if (times.size() > 1 && times.size() != RowCount(observations)) {
+    return InvalidFieldError(
+        "prediction_times",
+        absl::StrCat("has ", times.size(), " times with ", RowCount(observations),
+                     " predictions, expected as many, one or none"));
+  }
+  const auto seconds = [](std::chrono::system_clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+  };
+  const std::int64_t oldest = seconds(now - kMaxAge);
+  const std::int64_t newest = seconds(now + kMaxAhead);
+  std::vector<Violation> violations;
+  for (int i = 0; i < times.size() && violations.size() < kMaxReportedViolations; ++i) {
+    const google::protobuf::Timestamp& time = times[i];
+    if (time.seconds() < oldest || time.seconds() > newest || time.nanos() < 0 ||
+        time.nanos() > 999999999) {
+      const bool is_time = time.seconds() >= TimeUtil::kTimestampMinSeconds &&
+                           time.seconds() <= TimeUtil::kTimestampMaxSeconds && time.nanos() >= 0 &&
+                           time.nanos() <= 999999999;
+      violations.push_back(
+          {.field = absl::StrCat("prediction_times[", i, "]"),
+           .description =
+               absl::StrCat("is ", is_time ? TimeUtil::ToString(time) : "not a time", ", expected ",
+                            TimeUtil::ToString(TimeUtil::SecondsToTimestamp(oldest)), " to ",
+                            TimeUtil::ToString(TimeUtil::SecondsToTimestamp(newest)),
+                            ": at most 1000 days before and 5 minutes after the server's time")});
+    }
+    values.times_s.push_back(time.seconds());
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
+}
+
 // Converts the values to probabilities and checks them and the labels. Pending predictions have no
 // labels.
 absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, RowValues& values) {
@@ -315,9 +370,9 @@ absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, R
 }
 
 // Checks everything that does not belong to one row.
-absl::Status CheckBatch(const v1::Observations& observations, std::size_t value_count,
-                        const ModelDeclaration& declaration) {
-  CALIBD_RETURN_IF_ERROR(CheckShape(observations, value_count, declaration));
+absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclaration& declaration,
+                        std::chrono::system_clock::time_point now, RowValues& values) {
+  CALIBD_RETURN_IF_ERROR(CheckShape(observations, values.probabilities.size(), declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
     CALIBD_RETURN_IF_ERROR(CheckTakesIds(declaration));
@@ -325,6 +380,7 @@ absl::Status CheckBatch(const v1::Observations& observations, std::size_t value_
       CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("prediction_ids", declaration));
     }
   }
+  CALIBD_RETURN_IF_ERROR(CheckTimes(observations, now, values));
   return CheckTakesGroups(observations, declaration);
 }
 
@@ -386,13 +442,14 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
 
 }  // namespace
 
-LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration) {
+LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration,
+              std::chrono::system_clock::time_point now) {
   RowValues values;
   values.class_count = declaration.class_count;
   values.probabilities = Values(observations);
   LogRow row;
   row.content_hash = HashContent(observations, values.probabilities);
-  absl::Status status = CheckBatch(observations, values.probabilities.size(), declaration);
+  absl::Status status = CheckBatch(observations, declaration, now, values);
   std::vector<PredictionId> ids;
   if (status.ok()) {
     if (observations.has_positive_class()) {

@@ -1,6 +1,7 @@
 #ifndef CALIBD_SERVER_INGEST_DECODE_H_
 #define CALIBD_SERVER_INGEST_DECODE_H_
 
+#include <chrono>
 #include <cstdint>
 
 #include "calibd/v1/ingest_service.pb.h"
@@ -14,10 +15,12 @@ inline constexpr std::int32_t kMaxRowsPerBatch = 65536;
 
 // Converts floats, doubles or logits to doubles and checks shape, limits, values and class order.
 // The row holds all predictions or labels of the batch, or the reason why the batch is rejected.
-// The result depends only on the message and the declaration, so a batch that is sent again gets
-// the same result and the same error. Cost: O(n m). May throw bad_alloc.
-[[nodiscard]] LogRow Decode(const v1::Observations& observations,
-                            const ModelDeclaration& declaration);
+// The result depends only on the message, the declaration and, if there are prediction times, on
+// the server's time `now`: otherwise, a batch that is sent again gets the same result and the same
+// error. Cost: O(n m). May throw bad_alloc.
+[[nodiscard]] LogRow Decode(
+    const v1::Observations& observations, const ModelDeclaration& declaration,
+    std::chrono::system_clock::time_point now = std::chrono::system_clock::now());
 [[nodiscard]] LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration);
 
 }  // namespace calibd::server

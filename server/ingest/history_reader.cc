@@ -40,9 +40,11 @@ absl::Status HistoryReader::Read(const std::shared_ptr<Model>& model, const Rang
     try {
       auto unstored = model->strand_state().history().View(range.resolution,
                                                            model->strand_state().watch_mark());
-      thread_.Post([this, model, range, finish, unstored = std::move(unstored)]() mutable {
+      auto late = model->strand_state().history().ViewLate(range.resolution);
+      thread_.Post([this, model, range, finish, unstored = std::move(unstored),
+                    late = std::move(late)]() mutable {
         try {
-          finish(ReadAll(*model, range, std::move(unstored)));
+          finish(ReadAll(*model, range, std::move(unstored), late));
         } catch (const std::bad_alloc&) {
           finish(absl::ResourceExhaustedError("out of memory while a history was read"));
         }
@@ -102,7 +104,8 @@ bool HistoryReader::CheckNextSeries() {
 }
 
 absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
-    const Model& model, const Range& range, std::vector<History::Entry> unstored) const {
+    const Model& model, const Range& range, std::vector<History::Entry> unstored,
+    const std::vector<History::Entry>& late) const {
   std::vector<History::Entry> stored;
   const absl::Status status = store_.ReadHistory(
       {.model_id = model.id(), .resolution = static_cast<std::int64_t>(range.resolution)},
@@ -117,18 +120,25 @@ absl::StatusOr<std::vector<History::Entry>> HistoryReader::ReadAll(
       });
   if (absl::IsDataLoss(status)) on_damage_(status);
   if (!status.ok()) return status;
-  if (model.deleted()) return ModelNotFoundError(model.declaration().name.ToString());
-  unstored.erase(std::remove_if(unstored.begin(), unstored.end(),
-                                [&](const History::Entry& entry) {
-                                  return entry.start < range.start || entry.start >= range.end ||
-                                         std::binary_search(stored.begin(), stored.end(), entry,
-                                                            StartsEarlier);
-                                }),
-                 unstored.end());
+  if (model.deleted()) return ModelNotFoundError(model.declaration()->name.ToString());
+  const auto outside = [&range](const History::Entry& entry) {
+    return entry.start < range.start || entry.start >= range.end;
+  };
+  std::erase_if(unstored, [&](const History::Entry& entry) {
+    return outside(entry) || std::ranges::binary_search(stored, entry, StartsEarlier);
+  });
   std::vector<History::Entry> all;
-  all.reserve(stored.size() + unstored.size());
-  std::merge(stored.begin(), stored.end(), unstored.begin(), unstored.end(),
-             std::back_inserter(all), StartsEarlier);
+  all.reserve(stored.size() + unstored.size() + late.size());
+  std::ranges::merge(stored, unstored, std::back_inserter(all), StartsEarlier);
+  for (const History::Entry& addition : late) {
+    if (outside(addition)) continue;
+    const auto bucket = std::ranges::lower_bound(all, addition, StartsEarlier);
+    if (bucket == all.end() || bucket->start != addition.start) {
+      all.insert(bucket, addition);
+    } else if (bucket->bucket.late_log_id < addition.bucket.late_log_id) {
+      bucket->bucket.Merge(addition.bucket);
+    }
+  }
   return all;
 }
 

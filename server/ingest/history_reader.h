@@ -55,7 +55,8 @@ class HistoryReader {
 
  private:
   [[nodiscard]] absl::StatusOr<std::vector<History::Entry>> ReadAll(
-      const Model& model, const Range& range, std::vector<History::Entry> unstored) const;
+      const Model& model, const Range& range, std::vector<History::Entry> unstored,
+      const std::vector<History::Entry>& late) const;
 
   void CheckSeries();
   // Returns false if there is no further series.

@@ -22,7 +22,7 @@ absl::Status MatureWrite::Write(Store& store) {
   constexpr std::size_t kMostReleased = 1024;
   if (model_->deleted()) return absl::OkStatus();
   PredictionTracker& tracker = *model_->storage_state().tracker;
-  const std::size_t m = model_->declaration().class_count;
+  const std::size_t m = model_->declaration()->class_count;
   row_.elapsed = clock_.elapsed();
   matured_ = tracker.Mature(row_.elapsed, std::max<std::size_t>(1, kMostValues / m));
   if (!matured_.runs.empty()) CALIBD_RETURN_IF_ERROR(Append(store));
@@ -32,7 +32,7 @@ absl::Status MatureWrite::Write(Store& store) {
 }
 
 absl::Status MatureWrite::Append(Store& store) {
-  const std::size_t m = model_->declaration().class_count;
+  const std::size_t m = model_->declaration()->class_count;
   auto& matured = row_.kind.emplace<MaturedRow>();
   matured.through_log_id = matured_.runs.back().log_id;
   matured.values.class_count = m;
@@ -54,6 +54,10 @@ absl::Status MatureWrite::Append(Store& store) {
     return absl::OkStatus();
   });
   CALIBD_RETURN_IF_ERROR(read);
+  std::vector<std::int64_t>& times_s = matured.values.times_s;
+  if (std::ranges::all_of(times_s, [](std::int64_t time) { return time == RowValues::kNoTime; })) {
+    times_s.clear();
+  }
   time_ = std::chrono::microseconds(clock_.wall_us());
   std::string encoded = EncodeRow(row_);
   AppendElapsed(row_.elapsed, encoded);
@@ -74,9 +78,10 @@ void MatureWrite::Add(const PredictionsRow& predictions, const std::vector<std::
     const std::span<const double> row(predictions.values.probabilities.data() + i * m, m);
     matured.values.probabilities.insert(matured.values.probabilities.end(), row.begin(), row.end());
     matured.values.labels.push_back(labels[i]);
-    if (!model_->declaration().monitoring.group_tag.empty()) {
+    if (!model_->declaration()->monitoring.group_tag.empty()) {
       matured.values.group_values.push_back(predictions.values.groups()[i]);
     }
+    matured.values.times_s.push_back(predictions.values.time_s(i));
   }
 }
 

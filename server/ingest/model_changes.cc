@@ -3,9 +3,15 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <chrono>
+#include <cstdint>
+#include <string>
 #include <utility>
 
+#include "calibd/core/status_macros.h"
 #include "server/errors.h"
+#include "server/failpoint.h"
+#include "server/ingest/model_writes.h"
+#include "server/ingest/row_codec.h"
 
 namespace calibd::server {
 
@@ -20,7 +26,8 @@ class CreateWrite final : public Operation {
   [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
   [[nodiscard]] absl::Status Write(Store& store) override {
     gone_ = !created_ && model_->deleted();
-    return created_ ? store.InsertModel(model_->id(), Describe(*model_)) : absl::OkStatus();
+    return created_ ? store.InsertModel(model_->id(), Describe(*model_, model_->original()))
+                    : absl::OkStatus();
   }
   void Undo() override {
     if (created_) model_->MarkDeleted(true);
@@ -28,7 +35,7 @@ class CreateWrite final : public Operation {
   void Finish(Store& /*store*/, const absl::Status& committed) override {
     if (gone_) {
       done_(ModelError(absl::StatusCode::kAborted, "MODEL_GONE",
-                       model_->declaration().name.ToString(),
+                       model_->declaration()->name.ToString(),
                        "the model of this name was being deleted, or could not be stored: "
                        "create it again"),
             false);
@@ -46,6 +53,82 @@ class CreateWrite final : public Operation {
   const bool created_;
   const CreateDone done_;
   bool gone_ = false;
+};
+
+// Appends an UpdatedRow.
+class UpdateWrite final : public ModelWrite {
+ public:
+  UpdateWrite(ModelRegistry& registry, CommitQueue& commits, const LogClock& clock,
+              std::shared_ptr<Model> model, const ModelLimits& limits, DeclarationUpdate update,
+              UpdateDone done)
+      : ModelWrite(std::move(model), commits, clock),
+        registry_(registry),
+        limits_(limits),
+        update_(std::move(update)),
+        done_(std::move(done)) {}
+
+  [[nodiscard]] absl::Status Write(Store& store) override {
+    status_ = Append(store);
+    return absl::OkStatus();
+  }
+  void Undo() override {
+    if (log_id_ != 0) model_->storage_state().SetDeclaration(before_);
+  }
+  void Finish(Store& /*store*/, const absl::Status& committed) override {
+    if (committed.ok()) return;
+    status_ = committed;
+    log_id_ = 0;
+  }
+  void Apply() override {
+    if (log_id_ == 0) return;
+    model_->strand_state().Apply(row_, log_id_, time_);
+    *response_.mutable_update() = model_->strand_state().updates().back();
+  }
+  void Answer() override {
+    if (!status_.ok()) {
+      done_(status_);
+      return;
+    }
+    *response_.mutable_model() = Describe(*model_, *after_);
+    done_(std::move(response_));
+  }
+
+ private:
+  [[nodiscard]] absl::Status Append(Store& store) {
+    if (model_->deleted()) return ModelNotFoundError(model_->original().name.ToString());
+    StorageState& state = model_->storage_state();
+    before_ = state.declaration;
+    CALIBD_ASSIGN_OR_RETURN(
+        ModelDeclaration updated,
+        UpdateDeclaration(*before_, update_, limits_.memory_bytes, limits_.disk_bytes));
+    after_ = std::make_shared<const ModelDeclaration>(std::move(updated));
+    if (*after_ == *before_) return absl::OkStatus();
+    // Stays reserved until the next start even if the update fails or is reverted: predictions that
+    // were accepted meanwhile may still be pending.
+    CALIBD_RETURN_IF_ERROR(registry_.Reserve(*model_, *after_));
+    row_.kind = UpdatedRow{.update = UpdateTo(*after_, std::move(update_.mask))};
+    row_.elapsed = clock_.elapsed();
+    time_ = std::chrono::microseconds(clock_.wall_us());
+    std::string encoded = EncodeRow(row_);
+    AppendElapsed(row_.elapsed, encoded);
+    log_id_ = store.AppendBatch(model_->id(), time_.count(), std::move(encoded));
+    Failpoint("update");
+    state.SetDeclaration(after_);
+    return absl::OkStatus();
+  }
+
+  ModelRegistry& registry_;
+  const ModelLimits limits_;
+  DeclarationUpdate update_;
+  const UpdateDone done_;
+  absl::Status status_;
+  v1::UpdateModelResponse response_;
+  std::shared_ptr<const ModelDeclaration> before_;
+  std::shared_ptr<const ModelDeclaration> after_;
+  LogRow row_;
+  std::chrono::microseconds time_{};
+  // Log id of the row; 0 if the row was not appended.
+  std::int64_t log_id_ = 0;
 };
 
 class DeleteWrite final : public Operation {
@@ -70,7 +153,7 @@ class DeleteWrite final : public Operation {
       DropLog();
       return;
     }
-    done_(committed.ok() ? ModelNotFoundError(model_->declaration().name.ToString()) : committed);
+    done_(committed.ok() ? ModelNotFoundError(model_->declaration()->name.ToString()) : committed);
   }
 
  private:
@@ -100,8 +183,10 @@ class DeleteWrite final : public Operation {
 
 }  // namespace
 
-v1::Model Describe(const Model& model) {
-  v1::Model proto = ToProto(model.declaration());
+v1::Model Describe(const Model& model) { return Describe(model, *model.declaration()); }
+
+v1::Model Describe(const Model& model, const ModelDeclaration& declaration) {
+  v1::Model proto = ToProto(declaration);
   *proto.mutable_create_time() = google::protobuf::util::TimeUtil::NanosecondsToTimestamp(
       std::chrono::nanoseconds(model.create_time().time_since_epoch()).count());
   return proto;
@@ -114,6 +199,13 @@ absl::Status CreateModel(ModelRegistry& registry, CommitQueue& commits,
     commits.Post(std::make_shared<CreateWrite>(registry, model, created, done));
   };
   return registry.Create(std::move(declaration), post);
+}
+
+void UpdateModel(ModelRegistry& registry, CommitQueue& commits, const LogClock& clock,
+                 const std::shared_ptr<Model>& model, const ModelLimits& limits,
+                 DeclarationUpdate update, UpdateDone done) {
+  commits.Post(std::make_shared<UpdateWrite>(registry, commits, clock, model, limits,
+                                             std::move(update), std::move(done)));
 }
 
 void DeleteModel(ModelRegistry& registry, CommitQueue& commits, const std::shared_ptr<Model>& model,

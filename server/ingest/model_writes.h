@@ -103,6 +103,8 @@ class RowWrite final : public ModelWrite {
  private:
   // Opens the producer if requested. Returns false if there is nothing to append.
   [[nodiscard]] absl::StatusOr<bool> CheckPosition();
+  // The batch was settled before with another outcome than that of this decoding.
+  void KeepFormerOutcome();
   // Removes the predictions that the tracker already knows, or looks up the labels. Errors:
   // ResourceExhausted.
   [[nodiscard]] absl::Status Resolve();
@@ -136,6 +138,8 @@ class RowWrite final : public ModelWrite {
   std::int64_t opened_log_id_ = 0;
   // True if the batch was settled before.
   bool known_ = false;
+  // True if it was accepted before but would be rejected now.
+  bool accepted_before_ = false;
   // True if the producer was not open with this epoch.
   bool opened_ = false;
   // State for the undo: the previous cursor, which is unset for a new producer.

@@ -32,7 +32,7 @@ constexpr std::size_t kMostBytesAhead = std::size_t{64} << 20;
 absl::Status Damaged(const Model& model, absl::string_view reason) {
   return MakeError(
       absl::StatusCode::kDataLoss, "STORE_DAMAGED",
-      absl::StrCat("the store is damaged: ", model.declaration().name.ToString(), ": ", reason,
+      absl::StrCat("the store is damaged: ", model.declaration()->name.ToString(), ": ", reason,
                    "; restore a backup into an empty folder, or move the folder away to start with "
                    "an empty store"));
 }
@@ -40,7 +40,7 @@ absl::Status Damaged(const Model& model, absl::string_view reason) {
 absl::Status Stopped() { return absl::CancelledError("the start was stopped"); }
 
 absl::StatusOr<LogRow> Decode(Model& model, std::string_view data) {
-  absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration().class_count);
+  absl::StatusOr<LogRow> row = DecodeRow(data, model.declaration()->class_count);
   if (!row.ok()) return Damaged(model, row.status().message());
   if (row->needs_tracker() && !model.storage_state().tracker.has_value()) {
     return Damaged(model, "the log holds predictions with ids, but the model has no label_grace");
@@ -158,6 +158,11 @@ class Replay {
           model, absl::StrCat("batch ", log_id, " of the log is number ", row.position->sequence,
                               " of producer ", Quoted(row.position->producer_id),
                               ", but the one before it is missing"));
+    }
+    if (const auto* const updated = row.As<UpdatedRow>()) {
+      const absl::Status status =
+          UpdateDeclaration(*model.strand_state().declaration(), updated->update).status();
+      if (!status.ok()) return Damaged(model, status.message());
     }
     model.strand_state().Apply(row, log_id, time);
     const std::lock_guard lock(mutex_);
@@ -287,7 +292,7 @@ class Recoverer {
     if (store_.lost_tail().has_value()) {
       recovery_.warnings.push_back(DescribeTail(*store_.lost_tail(), [this](std::int64_t model_id) {
         const auto target = targets_.find(model_id);
-        return target == targets_.end() ? "" : target->second.model->declaration().name.ToString();
+        return target == targets_.end() ? "" : target->second.model->declaration()->name.ToString();
       }));
     }
     status.Update(replay_.Wait());
@@ -330,12 +335,15 @@ class Recoverer {
 
   absl::Status Publish() {
     for (const auto& [id, target] : targets_) {
+      const auto& declaration = target.model->strand_state().declaration();
+      target.model->storage_state().SetDeclaration(declaration);
+      CALIBD_RETURN_IF_ERROR(registry_.Reserve(*target.model, *declaration));
       auto& tracker = target.model->storage_state().tracker;
       if (!tracker.has_value()) continue;
       tracker->RestoreMatured(matured_log_ids_.at(id));
       tracker->SetSnapshot(target.snapshot_log_id);
       target.model->strand_state().RestorePending(
-          tracker->PendingByClass(target.model->declaration().class_count));
+          tracker->PendingByClass(target.model->declaration()->class_count));
     }
     return replay_.Publish(targets_);
   }

@@ -24,6 +24,9 @@ constexpr std::size_t kRoomToAppend = 32;
 // Larger counts cannot come from calibd, and their sums might overflow.
 constexpr std::int64_t kGreatestCount = std::int64_t{1} << 53;
 
+// The last second of the year 9999.
+constexpr std::int64_t kGreatestTime = 253402300799;
+
 // ---- Encoding
 
 constexpr std::uint32_t Tag(int field) {
@@ -80,18 +83,23 @@ struct ValueSizes {
       groups += 1 + CodedOutputStream::VarintSize32(static_cast<std::uint32_t>(value.size())) +
                 value.size();
     }
+    for (const std::int64_t time : values.times_s) {
+      times += CodedOutputStream::VarintSize64(static_cast<std::uint64_t>(time));
+    }
   }
 
   [[nodiscard]] std::size_t all() const {
     using Message = store::v1::RowValues;
     return FieldBytes(Message::kProbabilitiesFieldNumber, probabilities) +
-           FieldBytes(Message::kLabelsFieldNumber, labels) + groups;
+           FieldBytes(Message::kLabelsFieldNumber, labels) + groups +
+           FieldBytes(Message::kPredictionTimesSFieldNumber, times);
   }
 
   bool single;
   std::size_t probabilities;
   std::size_t labels = 0;
   std::size_t groups = 0;
+  std::size_t times = 0;
 };
 
 // Writes the field `values` in the wire format of protobuf. Protobuf itself would copy the values
@@ -119,6 +127,15 @@ void AppendValues(const RowValues& values, const ValueSizes& sizes, std::string&
   for (const std::string& value : values.group_values) {
     AppendHeader(Message::kGroupValuesFieldNumber, value.size(), out);
     out.append(value);
+  }
+  if (sizes.times > 0) {
+    AppendHeader(Message::kPredictionTimesSFieldNumber, sizes.times, out);
+    const std::size_t begin = out.size();
+    out.resize(begin + sizes.times);
+    auto* end = reinterpret_cast<std::uint8_t*>(&out[begin]);
+    for (const std::int64_t time : values.times_s) {
+      end = CodedOutputStream::WriteVarint64ToArray(static_cast<std::uint64_t>(time), end);
+    }
   }
 }
 
@@ -160,6 +177,10 @@ struct KindWriter {
     out.mutable_acknowledged()->set_alarm_id(row.alarm_id);
     out.mutable_acknowledged()->set_note(row.note);
   }
+  void operator()(const UpdatedRow& row) const {
+    *out.mutable_updated()->mutable_model() = row.update.model;
+    *out.mutable_updated()->mutable_mask() = row.update.mask;
+  }
 };
 
 // ---- Decoding. The functions return false for a row that calibd would not write.
@@ -198,7 +219,11 @@ struct RowReader {
     out.probabilities.insert(out.probabilities.end(), values.float_probabilities().begin(),
                              values.float_probabilities().end());
     out.group_values.assign(values.group_values().begin(), values.group_values().end());
+    out.times_s.assign(values.prediction_times_s().begin(), values.prediction_times_s().end());
     return ReadClasses(values.labels(), class_count, out.labels) &&
+           (out.times_s.size() <= 1 || out.times_s.size() == rows) &&
+           std::ranges::all_of(
+               out.times_s, [](std::int64_t time) { return time >= 0 && time <= kGreatestTime; }) &&
            (out.labels.empty() || out.labels.size() == rows) &&
            (out.group_values.size() <= 1 || out.group_values.size() == rows) &&
            out.probabilities.size() == rows * class_count &&
@@ -260,6 +285,10 @@ struct RowReader {
     row.note = stored.acknowledged().note();
     return row.alarm_id > 0 && !stored.has_values();
   }
+  bool Read(UpdatedRow& row) const {
+    row.update = {.model = stored.updated().model(), .mask = stored.updated().mask()};
+    return CheckUpdateMask(row.update.mask).ok() && !stored.has_values();
+  }
   bool Read(OpenedRow& /*row*/) const { return !stored.has_values(); }
   bool Read(EndedRow& /*row*/) const { return !stored.has_values(); }
 
@@ -281,6 +310,8 @@ struct RowReader {
         return Read(row.kind.emplace<AcknowledgedRow>());
       case store::v1::LogRow::kEnded:
         return Read(row.kind.emplace<EndedRow>());
+      case store::v1::LogRow::kUpdated:
+        return Read(row.kind.emplace<UpdatedRow>());
       case store::v1::LogRow::KIND_NOT_SET:
         break;
     }

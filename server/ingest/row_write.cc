@@ -12,6 +12,14 @@
 #include "server/ingest/row_codec.h"
 
 namespace calibd::server {
+namespace {
+
+// Changes the content hash of a rejected batch. A batch that is sent again thereby gets the outcome
+// that it had, even if it is valid only before or only after an update of the declaration.
+constexpr std::uint64_t kRejectedMark = 0x9e3779b97f4a7c15;
+
+}  // namespace
+
 RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
                    IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done)
     : ModelWrite(std::move(model), commits, clock),
@@ -19,6 +27,7 @@ RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const Log
       opens_(opens),
       row_(std::move(row)),
       done_(std::move(done)) {
+  if (row_.As<RejectedRow>() != nullptr) row_.content_hash ^= kRejectedMark;
   // Labels are encoded after they were looked up; their encoded size is about the same.
   std::size_t encoded_bytes = row_.bytes();
   if (row_.As<LabelsRow>() == nullptr) {
@@ -30,7 +39,7 @@ RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const Log
 
 absl::Status RowWrite::Write(Store& store) {
   if (model_->deleted()) {
-    settlement_.status = ModelNotFoundError(model_->declaration().name.ToString());
+    settlement_.status = ModelNotFoundError(model_->declaration()->name.ToString());
     return absl::OkStatus();
   }
   time_ = std::chrono::microseconds(clock_.wall_us());
@@ -61,11 +70,34 @@ absl::StatusOr<bool> RowWrite::CheckPosition() {
   }
   if (row_.As<OpenedRow>() != nullptr) return false;
   const bool ends = row_.As<EndedRow>() != nullptr;
-  CALIBD_ASSIGN_OR_RETURN(const ProducerCursors::Standing standing,
-                          ends ? cursors.CheckEnd(position, time_.count())
-                               : cursors.Check(position, row_.content_hash, time_.count()));
-  known_ = !ends && standing == ProducerCursors::Standing::kSettledBefore;
-  return standing == ProducerCursors::Standing::kNext;
+  const auto check = [&](std::uint64_t content_hash) {
+    return ends ? cursors.CheckEnd(position, time_.count())
+                : cursors.Check(position, content_hash, time_.count());
+  };
+  absl::StatusOr<ProducerCursors::Standing> standing = check(row_.content_hash);
+  if (absl::IsAlreadyExists(standing.status())) {
+    const auto other = check(row_.content_hash ^ kRejectedMark);
+    if (other.ok()) {
+      KeepFormerOutcome();
+      standing = other;
+    }
+  }
+  if (!standing.ok()) return standing.status();
+  known_ = !ends && *standing == ProducerCursors::Standing::kSettledBefore;
+  return *standing == ProducerCursors::Standing::kNext;
+}
+
+void RowWrite::KeepFormerOutcome() {
+  if (row_.validity().ok()) {
+    row_.kind = RejectedRow{.rows = row_.rows(),
+                            .reason = absl::InvalidArgumentError(
+                                "the batch was rejected when it was sent before: what is valid has "
+                                "changed since; send the rows again under a new number")};
+    return;
+  }
+  // Before format 6, calibd did not mark rejected batches. Without an update, the batch was invalid
+  // then too.
+  accepted_before_ = !model_->snapshot()->updates->empty();
 }
 
 absl::Status RowWrite::Resolve() {
@@ -127,7 +159,7 @@ void RowWrite::Append(Store& store) {
   if (row_.tracked()) {
     Track();
     const auto* const predictions = row_.As<PredictionsRow>();
-    if (predictions != nullptr && model_->declaration().labels_come_with_predictions) {
+    if (predictions != nullptr && model_->declaration()->labels_come_with_predictions) {
       MatureAtOnce(store, *predictions);
     }
   }
@@ -145,7 +177,7 @@ void RowWrite::Append(Store& store) {
 void RowWrite::MatureAtOnce(Store& store, const PredictionsRow& predictions) {
   // The older predictions have matured when they were added.
   matured_ = model_->storage_state().tracker->Mature(
-      row_.elapsed + model_->declaration().label_grace, predictions.ids.size());
+      row_.elapsed + model_->storage_state().declaration->label_grace, predictions.ids.size());
   auto& matured = matured_row_.kind.emplace<MaturedRow>();
   matured.through_log_id = log_id_;
   matured.values = predictions.values;
@@ -175,7 +207,7 @@ void RowWrite::Track() {
 }
 
 void RowWrite::Settle() {
-  settlement_.status = row_.validity();
+  settlement_.status = accepted_before_ ? absl::OkStatus() : row_.validity();
   settlement_.kind = !settlement_.status.ok() ? Settlement::Kind::kRejected
                      : known_                 ? Settlement::Kind::kDuplicate
                                               : Settlement::Kind::kAccepted;

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "calibd/core/status_macros.h"
 #include "server/failpoint.h"
 #include "server/ingest/model_writes.h"
 
@@ -37,6 +39,39 @@ std::vector<StoredBucket> EncodeHistory(const Model& model) {
   return buckets;
 }
 
+// Adds to stored buckets. late: of one model, with the log id of the snapshot in late_log_id.
+absl::Status StoreLate(Store& store, std::int64_t model_id, History::Late late) {
+  absl::Status status;
+  for (const HistoryResolution resolution : kHistoryResolutions) {
+    const HistorySeries series{.model_id = model_id,
+                               .resolution = static_cast<std::int64_t>(resolution)};
+    const auto first = late.lower_bound({resolution, std::chrono::sys_seconds::min()});
+    const auto end = late.upper_bound({resolution, std::chrono::sys_seconds::max()});
+    if (first == end) continue;
+    // One read is much cheaper than a read for each bucket.
+    status.Update(store.ReadHistory(
+        series,
+        {.start_s = first->first.second.time_since_epoch().count(),
+         .end_s = std::prev(end)->first.second.time_since_epoch().count() + 1},
+        [&](std::int64_t start_s, std::string_view data) -> absl::Status {
+          const auto addition =
+              late.find({resolution, std::chrono::sys_seconds(std::chrono::seconds(start_s))});
+          if (addition == late.end()) return absl::OkStatus();
+          CALIBD_ASSIGN_OR_RETURN(HistoryBucket bucket, DecodeHistoryBucket(data));
+          bucket.Merge(addition->second);
+          bucket.late_log_id = addition->second.late_log_id;
+          addition->second = bucket;
+          return absl::OkStatus();
+        }));
+    for (auto bucket = first; status.ok() && bucket != end; ++bucket) {
+      status.Update(store.PutHistory({.series = series,
+                                      .start_s = bucket->first.second.time_since_epoch().count(),
+                                      .data = EncodeHistoryBucket(bucket->second)}));
+    }
+  }
+  return status;
+}
+
 // Stores the buckets and deletes those that are older than their retention.
 absl::Status StoreHistory(Store& store, const std::vector<StoredBucket>& buckets) {
   absl::Status status;
@@ -52,7 +87,7 @@ absl::Status StoreHistory(Store& store, const std::vector<StoredBucket>& buckets
 // the stored cursors record their batches.
 absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t window_log_id,
                            std::string_view data, const std::vector<StoredBucket>& history,
-                           Store& store) {
+                           const History::Late& late, Store& store) {
   if (model.deleted()) return absl::OkStatus();
   StoredSnapshot snapshot{
       .model_id = model.id(), .log_id = log_id, .data = data, .first_log_id = window_log_id};
@@ -61,6 +96,7 @@ absl::Status WriteSnapshot(Model& model, std::int64_t log_id, std::int64_t windo
     snapshot.matured_log_id = tracker->matured_log_id();
   }
   absl::Status status = store.PutSnapshot(snapshot);
+  status.Update(StoreLate(store, model.id(), late));
   status.Update(StoreHistory(store, history));
   model.storage_state().cursors.VisitChanged(
       [&](const std::string& key, const std::optional<ProducerCursors::StoredForm>& row) {
@@ -86,14 +122,17 @@ class SnapshotWrite final : public ModelWrite {
     data_ = state.SerializeAsString();
     history_ = EncodeHistory(*model_);
     log_id_ = model_->strand_state().retention().last_log_id();
+    late_ = model_->strand_state().history().late();
+    for (auto& [key, bucket] : late_) bucket.late_log_id = log_id_;
     unneeded_ = model_->strand_state().retention().BeginSnapshot(clock.steady());
     window_log_id_ = model_->strand_state().retention().first_log_id();
+    model_->strand_state().history().BeginStore(log_id_);
   }
 
   [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
   [[nodiscard]] absl::Status Write(Store& store) override {
     store.ReleaseBatches(unneeded_);
-    return WriteSnapshot(*model_, log_id_, window_log_id_, data_, history_, store);
+    return WriteSnapshot(*model_, log_id_, window_log_id_, data_, history_, late_, store);
   }
   void Finish(Store& /*store*/, const absl::Status& committed) override {
     stored_ = committed.ok();
@@ -107,7 +146,7 @@ class SnapshotWrite final : public ModelWrite {
   }
   void Apply() override {
     model_->strand_state().retention().EndSnapshot(stored_);
-    model_->strand_state().history().DropWaiting(stored_ ? history_.size() : 0);
+    model_->strand_state().history().EndStore(stored_);
   }
   // Nothing changes for readers. Meanwhile there may be enough new rows for the next snapshot.
   void Publish() override { PostSnapshotIfDue(model_, commits_, clock_); }
@@ -116,6 +155,7 @@ class SnapshotWrite final : public ModelWrite {
   const std::int64_t time_us_;
   std::string data_;
   std::vector<StoredBucket> history_;
+  History::Late late_;
   std::int64_t log_id_ = 0;
   std::int64_t window_log_id_ = 0;
   std::vector<std::int64_t> unneeded_;
@@ -125,7 +165,7 @@ class SnapshotWrite final : public ModelWrite {
 }  // namespace
 
 void ModelWrite::Publish() {
-  if (model_->strand_state().history().waiting().size() > History::kMostWaiting) {
+  if (model_->strand_state().history().must_store()) {
     model_->strand_state().retention().HastenSnapshot();
   }
   PostSnapshotIfDue(model_, commits_, clock_);

@@ -66,7 +66,8 @@ class Verifier final : public StoreContents {
       return;
     }
     model->snapshot_observations = state.observations();
-    const absl::Status restored = StrandState(model->declaration).Restore(state);
+    const absl::Status restored =
+        StrandState(std::make_shared<const ModelDeclaration>(model->declaration)).Restore(state);
     if (!restored.ok()) Report(std::string(restored.message()));
   }
 

@@ -184,7 +184,7 @@ struct ModelSource {
 constexpr FamilyRow<ModelSource> kModelRows[] = {
     {"calibd_model_info", Gauge, "Declared models; the value is always 1.",
      [](auto& source, auto& out) {
-       const ModelDeclaration& declaration = source.model.declaration();
+       const ModelDeclaration& declaration = *source.snapshot.declaration;
        out.Add(1, {{"classes", absl::StrCat(declaration.class_count)},
                    {"kernel", KernelName(declaration.kernel)}});
      }},
@@ -422,7 +422,7 @@ constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
     {"calibd_stale_after_seconds", Gauge,
      "The model is stale when calibd_last_counted_timestamp_seconds is older than this.",
      [](auto& source, auto& out) {
-       out.Add(Seconds(source.model.declaration().monitoring.stale_after));
+       out.Add(Seconds(source.model.declaration()->monitoring.stale_after));
      }},
     {"calibd_alarm_active", Gauge,
      "1 while an alarm of this kind (evidence, drift, over_limit) is raised and not acknowledged, "
@@ -483,8 +483,8 @@ class ModelFamilies {
   }
 
   void AddDetails(const Model& model) {
-    const ModelDeclaration& declaration = model.declaration();
     const std::shared_ptr<const ModelSnapshot> snapshot = model.snapshot();
+    const ModelDeclaration& declaration = *snapshot->declaration;
     const Labels labels = LabelsOf(model);
     if (snapshot->reliability.Total().count > 0) scores_.Add(snapshot->reliability, labels);
     if (snapshot->label_coverage.has_value()) {
@@ -496,7 +496,7 @@ class ModelFamilies {
 
  private:
   static Labels LabelsOf(const Model& model) {
-    const ModelName& name = model.declaration().name;
+    const ModelName& name = model.original().name;
     return {{"model", name.model}, {"version", name.version}};
   }
 
@@ -540,7 +540,7 @@ class ModelFamilies {
     }
     if (!monitor.watch.has_value()) return;
     const WatchSnapshot& watch = *monitor.watch;
-    const double level = model.declaration().monitoring.significance_level;
+    const double level = model.declaration()->monitoring.significance_level;
     watches_.Add({watch.reading, ComputeEffectSize(watch.reading, watch.null_moments, level)},
                  labels);
   }

@@ -64,8 +64,8 @@ absl::Status ObservationStream::OnRead(bool ok) {
     // Decoding takes long, so it runs without the lock, which settlements need. Nobody else
     // accesses the request while reading_ is true.
     const Request::Batch& message = request_.batch();
-    batch = message.has_labels() ? Decode(message.labels(), model->declaration())
-                                 : Decode(message.observations(), model->declaration());
+    batch = message.has_labels() ? Decode(message.labels(), *model->declaration())
+                                 : Decode(message.observations(), *model->declaration());
   }
   const std::lock_guard lock(mutex_);
   reading_ = false;
@@ -139,15 +139,15 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
     last_sequence_ = *next_sequence - 1;
     Response response;
     Response::Opened& opened = *response.mutable_opened();
-    const ModelDeclaration& declaration = model_->declaration();
+    const std::shared_ptr<const ModelDeclaration> declaration = model_->declaration();
     opened.set_next_sequence(*next_sequence);
-    opened.set_class_count(static_cast<std::int32_t>(declaration.class_count));
-    opened.set_row_sum_tolerance(declaration.row_sum_tolerance);
+    opened.set_class_count(static_cast<std::int32_t>(declaration->class_count));
+    opened.set_row_sum_tolerance(declaration->row_sum_tolerance);
     opened.set_max_rows_per_batch(kMaxRowsPerBatch);
     opened.set_max_bytes_per_batch(limits_.max_message_bytes);
     opened.set_max_batches_in_flight(limits_.max_batches_in_flight);
-    opened.mutable_class_names()->Add(declaration.class_names.begin(),
-                                      declaration.class_names.end());
+    opened.mutable_class_names()->Add(declaration->class_names.begin(),
+                                      declaration->class_names.end());
     queued = QueueLocked(std::move(response));
     AdvanceLocked();
   }

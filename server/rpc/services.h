@@ -34,6 +34,7 @@ class ModelService final : public v1::ModelService::CallbackService {
   CALIBD_UNARY_CALL(CreateModel)
   CALIBD_UNARY_CALL(GetModel)
   CALIBD_UNARY_CALL(ListModels)
+  CALIBD_UNARY_CALL(UpdateModel)
   CALIBD_UNARY_CALL(DeleteModel)
 
  private:

@@ -64,7 +64,9 @@ class EvidenceWatch {
   void Consider(double log_groups) noexcept {
     process_.Consider({.log_classes = class_evidence_.LogMean(), .log_groups = log_groups});
   }
-  void RestartDrift() noexcept { process_.RestartDrift(); }
+  void RestartDrift(const EvidenceMarks& marks) noexcept {
+    process_.RestartDrift(marks.log_shiryaev_roberts);
+  }
 
   [[nodiscard]] EvidenceReading Read() const { return process_.Read(); }
   // The natural logarithm of its e-value.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "server/errors.h"
@@ -39,6 +40,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
     stored.set_confidence(bin.confidence);
     stored.set_variance(bin.variance);
   }
+  out.set_late_log_id(bucket.late_log_id);
   out.set_brier(bucket.reliability.brier);
   out.set_log_loss(bucket.reliability.log_loss);
   if (bucket.observations() > 0) out.set_square_sum(bucket.reliability.square_sum);
@@ -54,6 +56,7 @@ void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
 bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
   out.rejected_rows = stored.rejected_rows();
   out.missing_labels = stored.missing_labels();
+  out.late_log_id = stored.late_log_id();
   out.pairs = GetMoments(stored.pairs());
   out.reliability.brier = stored.brier();
   out.reliability.log_loss = stored.log_loss();
@@ -168,8 +171,78 @@ void History::Advance(Time time, const std::optional<WatchMark>& watch) {
   start_ = next;
 }
 
-void History::DropWaiting(std::size_t count) noexcept {
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
+void History::BeginEarlier(sys_seconds time) noexcept {
+  const sys_seconds minute_start = StartOfMinute(time);
+  if (minute_start < *start_) earlier_minute_ = minute_start;
+}
+
+void History::EndEarlier(const std::optional<WatchMark>& watch) {
+  HistoryBucket bucket = std::exchange(earlier_bucket_, {});
+  bucket.watch = watch;
+  const sys_seconds time = *std::exchange(earlier_minute_, std::nullopt);
+  // Added to each closed bucket of the time, and then to the first open one or to the earlier days.
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    const HistoryResolution resolution = kHistoryResolutions[i];
+    const sys_seconds start = StartOfSpan(time, resolution);
+    const sys_seconds open_start = StartOfSpan(*start_, resolution);
+    if (start == open_start) {
+      open_[i].Merge(bucket);
+      return;
+    }
+    if (open_start - start <= RetentionOf(resolution)) AddLate(resolution, start, bucket);
+  }
+  earlier_.Merge(bucket.reliability);
+}
+
+void History::AddLate(HistoryResolution resolution, sys_seconds start,
+                      const HistoryBucket& bucket) {
+  const auto waiting = std::find_if(
+      waiting_.begin() + static_cast<std::ptrdiff_t>(storing_), waiting_.end(),
+      [&](const Entry& entry) { return entry.resolution == resolution && entry.start == start; });
+  (waiting != waiting_.end() ? waiting->bucket : late_[{resolution, start}]).Merge(bucket);
+}
+
+void History::BeginStore(std::int64_t log_id) noexcept {
+  storing_ = waiting_.size();
+  storing_late_ = std::exchange(late_, {});
+  for (auto& [key, bucket] : storing_late_) bucket.late_log_id = log_id;
+}
+
+void History::EndStore(bool stored) noexcept {
+  if (stored) {
+    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(storing_));
+    storing_late_.clear();
+  }
+  storing_ = 0;
+  // What was not stored comes before what was added since.
+  std::swap(late_, storing_late_);
+  for (auto& [key, bucket] : late_) bucket.late_log_id = 0;
+  while (!storing_late_.empty()) {
+    auto added = storing_late_.extract(storing_late_.begin());
+    const auto [place, inserted, node] = late_.insert(std::move(added));
+    if (!inserted) place->second.Merge(node.mapped());
+  }
+  // Additions to buckets that were being stored, but have not been.
+  for (Entry& entry : waiting_) {
+    const auto late = late_.find({entry.resolution, entry.start});
+    if (late == late_.end()) continue;
+    entry.bucket.Merge(late->second);
+    late_.erase(late);
+  }
+}
+
+std::vector<History::Entry> History::ViewLate(HistoryResolution resolution) const {
+  std::vector<Entry> view;
+  for (const Late* const additions : {&storing_late_, &late_}) {
+    for (const auto& [key, bucket] : *additions) {
+      if (key.first != resolution) continue;
+      view.push_back({.resolution = resolution, .start = key.second, .bucket = bucket});
+      if (additions == &late_) {
+        view.back().bucket.late_log_id = std::numeric_limits<std::int64_t>::max();
+      }
+    }
+  }
+  return view;
 }
 
 std::vector<History::Entry> History::View(HistoryResolution resolution,

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,12 +47,15 @@ struct HistoryBucket {
   // estimate of block size 2. A pair belongs to the bucket of its second observation.
   RunningMoments pairs;
   RunningReliability reliability;
-  // The state at the end of the span; unset for a model that is not monitored.
+  // The state at the end of the span by the server's clock, or after the newest observation that
+  // was added to the span later; unset for a model that is not monitored.
   std::optional<WatchMark> watch;
+  // For a stored bucket: the row of the log of the newest snapshot that added to it, or 0.
+  std::int64_t late_log_id = 0;
 
   [[nodiscard]] std::int64_t observations() const noexcept { return reliability.Total().count; }
   [[nodiscard]] bool empty() const noexcept;
-  // later: the bucket of the next span.
+  // later: the bucket of the next span, or observations that were counted later.
   void Merge(const HistoryBucket& later) noexcept;
 
   friend bool operator==(const HistoryBucket&, const HistoryBucket&) = default;
@@ -64,15 +69,20 @@ struct HistoryBucket {
 // The calibration of a model in buckets of a minute, an hour and a day, by the times of the rows of
 // its log. Observations are added to the open minute. When a row of a later minute arrives, the
 // open minute closes and is added to the open hour, which is added to the open day in the same way.
-// A closed bucket never changes: if the clock was set back, rows are counted in the open minute.
+// If the clock was set back, rows are counted in the open minute. Observations that have an earlier
+// time of their own are added to the buckets of that time: to the open ones, or, as late additions,
+// to closed ones.
 //
 // The result has the same bits for the same rows, however they are divided into batches within a
-// minute. Not thread-safe.
+// minute. Exception: the sums of a bucket with late additions may differ in the last bits, because
+// a snapshot adds up what came since the one before it. Not thread-safe.
 class History {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  // Maximum number of closed buckets that are not stored. With more, a snapshot is due at once.
+  // Maximum number of closed buckets that are not stored, and of buckets with late additions that
+  // are not stored. With more, a snapshot is due at once. One row of the log may add to all 5320
+  // buckets that are kept.
   static constexpr std::size_t kMostWaiting = 32;
 
   struct Entry {
@@ -80,9 +90,12 @@ class History {
     std::chrono::sys_seconds start;
     HistoryBucket bucket;
   };
-  // Maximum number of bytes: the open buckets, the closed ones that are not stored, a copy of these
-  // while they are stored, and the buckets that a row closes.
-  static constexpr std::size_t kMaxMemory = 2 * (kMostWaiting + 6) * sizeof(Entry);
+  // An addition to a closed bucket. late_log_id of its bucket: of the snapshot that is storing it,
+  // or 0.
+  using Late = std::map<std::pair<HistoryResolution, std::chrono::sys_seconds>, HistoryBucket>;
+  // Maximum number of bytes: the open buckets, the closed ones that are not stored, late additions,
+  // a copy of both while they are stored, and the buckets that a row closes.
+  static constexpr std::size_t kMaxMemory = 2 * (2 * kMostWaiting + 6) * sizeof(Entry);
 
   // True after the first row.
   [[nodiscard]] bool started() const noexcept { return start_.has_value(); }
@@ -91,20 +104,38 @@ class History {
   // Call it before a row of this time is counted. watch: its state before the row. May throw
   // bad_alloc, after which nothing has changed.
   void Advance(Time time, const std::optional<WatchMark>& watch);
-  // Counts observations in the open minute. Call it after Advance.
-  void Count(const PredictionBatch& batch) noexcept { minute().reliability.Add(batch); }
+  // Begins to count observations of this time, if it is before the open minute, and otherwise in
+  // the open minute. Call it after Advance, and EndEarlier after the observations if
+  // counts_earlier().
+  void BeginEarlier(std::chrono::sys_seconds time) noexcept;
+  [[nodiscard]] bool counts_earlier() const noexcept { return earlier_minute_.has_value(); }
+  // watch: its state after the observations. May throw bad_alloc; only a start can then continue.
+  void EndEarlier(const std::optional<WatchMark>& watch);
+  // Counts observations. Call it after Advance.
+  void Count(const PredictionBatch& batch) noexcept { counting().reliability.Add(batch); }
   void CountRejected(std::int64_t rows) noexcept { minute().rejected_rows += rows; }
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
-  [[nodiscard]] RunningMoments& pairs() noexcept { return minute().pairs; }
+  [[nodiscard]] RunningMoments& pairs() noexcept { return counting().pairs; }
 
   // Closed buckets that may not be stored yet, in the order in which they closed.
   [[nodiscard]] const std::vector<Entry>& waiting() const noexcept { return waiting_; }
-  // Drops the first `count` pending buckets, which are stored.
-  void DropWaiting(std::size_t count) noexcept;
+  // Late additions that are not being stored, except for those to buckets in waiting().
+  [[nodiscard]] const Late& late() const noexcept { return late_; }
+  [[nodiscard]] bool must_store() const noexcept {
+    return waiting_.size() > kMostWaiting || late_.size() > kMostWaiting;
+  }
+  // The waiting buckets and the late additions are being stored, with the snapshot of the state
+  // after this row of the log.
+  void BeginStore(std::int64_t log_id) noexcept;
+  // stored: whether they were stored.
+  void EndStore(bool stored) noexcept;
   // Pending buckets of the resolution and the open one unless it is empty, in ascending order.
   // watch: its current state.
   [[nodiscard]] std::vector<Entry> View(HistoryResolution resolution,
                                         const std::optional<WatchMark>& watch) const;
+  // Late additions of the resolution, to the buckets of View and to stored ones. A stored bucket
+  // includes them if its late_log_id is not smaller than theirs.
+  [[nodiscard]] std::vector<Entry> ViewLate(HistoryResolution resolution) const;
 
   // Reliability diagram over all observations, as far back as stored states include them.
   [[nodiscard]] RunningReliability AllTime() const noexcept;
@@ -116,6 +147,12 @@ class History {
 
  private:
   [[nodiscard]] HistoryBucket& minute() noexcept { return open_.front(); }
+  [[nodiscard]] HistoryBucket& counting() noexcept {
+    return earlier_minute_.has_value() ? earlier_bucket_ : minute();
+  }
+  // Adds to a closed bucket.
+  void AddLate(HistoryResolution resolution, std::chrono::sys_seconds start,
+               const HistoryBucket& bucket);
 
   // Start of the open minute, which determines the open hour and day; unset before the first row.
   std::optional<std::chrono::sys_seconds> start_;
@@ -124,6 +161,14 @@ class History {
   // Reliability diagram over the closed days.
   RunningReliability earlier_;
   std::vector<Entry> waiting_;
+  // The first of waiting_ are being stored.
+  std::size_t storing_ = 0;
+  Late late_;
+  Late storing_late_;
+  // Between BeginEarlier and EndEarlier: the minute of the observations, if it is not the open one,
+  // and what was counted.
+  std::optional<std::chrono::sys_seconds> earlier_minute_;
+  HistoryBucket earlier_bucket_;
 };
 
 }  // namespace calibd::server

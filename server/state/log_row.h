@@ -15,6 +15,7 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/validation.h"
 #include "server/state/group_values.h"
+#include "server/state/model_update.h"
 #include "server/state/prediction_id.h"
 #include "server/state/prediction_tracker.h"
 #include "server/state/producer_cursors.h"
@@ -31,10 +32,17 @@ struct RowValues {
   std::vector<std::int32_t> labels;
   // Values of the model's group tag: n, one for all, or none.
   std::vector<std::string> group_values;
+  // Times of the predictions in seconds since 1970: n, one for all, or none. kNoTime: no time.
+  static constexpr std::int64_t kNoTime = 0;
+  std::vector<std::int64_t> times_s;
   std::size_t class_count = 0;
 
   [[nodiscard]] PredictionBatch view() const noexcept {
     return {probabilities, labels, class_count};
+  }
+  // The time of prediction i.
+  [[nodiscard]] std::int64_t time_s(std::size_t i) const noexcept {
+    return times_s.empty() ? kNoTime : times_s[times_s.size() == 1 ? 0 : i];
   }
   [[nodiscard]] GroupValues groups() const noexcept { return GroupValues(group_values); }
 };
@@ -125,11 +133,16 @@ struct SkippedRows {
   std::vector<Violation> violations;
 };
 
+// The declaration was updated.
+struct UpdatedRow {
+  DeclarationUpdate update;
+};
+
 // A row of the log. Its effect on its model depends only on it and on the rows before it.
 struct LogRow {
   // The log never holds the default value.
   std::variant<OpenedRow, RejectedRow, ObservationsRow, PredictionsRow, LabelsRow, MaturedRow,
-               AcknowledgedRow, EndedRow>
+               AcknowledgedRow, EndedRow, UpdatedRow>
       kind;
   // The producer and number of a batch, or the producer that was opened or ended, with the number
   // of its last batch; otherwise unset.

@@ -6,16 +6,17 @@ namespace calibd::server {
 
 Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
              const ProducerLimits& producers, ThreadPool& writers,
-             std::shared_ptr<void> reservation)
+             std::unique_ptr<Reservation> reservation)
     : id_(id),
-      declaration_(std::move(declaration)),
+      original_(std::make_shared<const ModelDeclaration>(std::move(declaration))),
       create_time_(create_time),
       reservation_(std::move(reservation)),
       strand_(writers),
-      storage_state_{.cursors = ProducerCursors(producers), .tracker = std::nullopt},
-      strand_state_(declaration_) {
-  if (declaration_.max_pending > 0) {
-    storage_state_.tracker.emplace(declaration_.label_grace, declaration_.max_pending);
+      storage_state_{
+          .cursors = ProducerCursors(producers), .tracker = std::nullopt, .declaration = original_},
+      strand_state_(original_) {
+  if (original_->max_pending > 0) {
+    storage_state_.tracker.emplace(original_->label_grace, original_->max_pending);
   }
   Publish();
 }

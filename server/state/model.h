@@ -15,6 +15,7 @@
 #include "server/state/model_snapshot.h"
 #include "server/state/prediction_tracker.h"
 #include "server/state/producer_cursors.h"
+#include "server/state/reservation.h"
 #include "server/state/strand_state.h"
 
 namespace calibd::server {
@@ -25,6 +26,14 @@ struct StorageState {
   ProducerCursors cursors;
   // Unset without a label_grace.
   std::optional<PredictionTracker> tracker;
+  // With all updates in the log; never null.
+  std::shared_ptr<const ModelDeclaration> declaration;
+
+  // Sets the declaration, and the limits of the tracker.
+  void SetDeclaration(std::shared_ptr<const ModelDeclaration> updated) noexcept {
+    declaration = std::move(updated);
+    if (tracker.has_value()) tracker->SetLimits(declaration->label_grace, declaration->max_pending);
+  }
 };
 
 // A model, shared by all threads. The type of a state tells the thread: only the storage thread
@@ -32,12 +41,20 @@ struct StorageState {
 // thread-safe.
 class Model {
  public:
-  // id: the id in the store. reservation: kept until ReleaseReservation or the destruction.
+  // id: the id in the store. declaration: the original one. reservation: kept until
+  // ReleaseReservation or the destruction.
   Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time create_time,
-        const ProducerLimits& producers, ThreadPool& writers, std::shared_ptr<void> reservation);
+        const ProducerLimits& producers, ThreadPool& writers,
+        std::unique_ptr<Reservation> reservation);
 
   [[nodiscard]] std::int64_t id() const noexcept { return id_; }
-  [[nodiscard]] const ModelDeclaration& declaration() const noexcept { return declaration_; }
+  // The published declaration, with all updates that are applied; never null. Keep the pointer
+  // while a part of it is used.
+  [[nodiscard]] std::shared_ptr<const ModelDeclaration> declaration() const {
+    return snapshot()->declaration;
+  }
+  // The declaration without updates.
+  [[nodiscard]] const ModelDeclaration& original() const noexcept { return *original_; }
   [[nodiscard]] ModelSnapshot::Time create_time() const noexcept { return create_time_; }
   // Returns the newest published state. Does not wait for a row that is being applied.
   [[nodiscard]] std::shared_ptr<const ModelSnapshot> snapshot() const;
@@ -53,6 +70,9 @@ class Model {
   // Deleted models accept no batches. Set by the storage thread.
   void MarkDeleted(bool deleted) noexcept { deleted_ = deleted; }
   [[nodiscard]] bool deleted() const noexcept { return deleted_; }
+  // Null after ReleaseReservation. Belongs to the storage thread, and during recovery to the
+  // recovering thread.
+  [[nodiscard]] Reservation* reservation() noexcept { return reservation_.get(); }
   // Call it on the storage thread after the deletion. The last user of a deleted model destroys it
   // soon after, but the next creation must not depend on when.
   void ReleaseReservation() noexcept { reservation_.reset(); }
@@ -74,9 +94,9 @@ class Model {
 
  private:
   const std::int64_t id_;
-  const ModelDeclaration declaration_;
+  const std::shared_ptr<const ModelDeclaration> original_;
   const ModelSnapshot::Time create_time_;
-  std::shared_ptr<void> reservation_;
+  std::unique_ptr<Reservation> reservation_;
   std::atomic<bool> deleted_ = false;
   std::atomic<std::int64_t> stored_time_us_ = 0;
   // Initially in the past, because no snapshot covers the rows that a start has replayed.

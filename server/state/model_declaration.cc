@@ -38,6 +38,7 @@ constexpr std::chrono::seconds kMaxLabelGrace{std::chrono::hours{24 * 400}};
 constexpr std::size_t kDefaultPending = 100000;
 constexpr std::int32_t kMaxPending = 10000000;
 constexpr std::size_t kMaxClassNameLength = 64;
+constexpr std::size_t kMaxDescriptionLength = 1024;
 // Maximum number of differences
 // x_k - z_k
 // in one pass of the median bandwidth of one model, warmup^2 / 2 * m. This takes a writer thread
@@ -79,6 +80,7 @@ class Checker {
     CALIBD_ASSIGN_OR_RETURN(declaration_.name, ParseModelName("model.name", model_.name()));
     CheckClasses();
     CheckTolerance();
+    CheckDescription();
     if (!violations_.empty()) return Errors();
     CheckKernel();
     CheckLenses();
@@ -93,6 +95,29 @@ class Checker {
     FillMaxPending();
     FillMonitoring();
     FillRest();
+    if (!violations_.empty()) return Errors();
+    return std::move(declaration_);
+  }
+
+  // Checks only the settings; the other fields are those of `existing`.
+  absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& existing) {
+    declaration_ = existing;
+    CheckTolerance();
+    CheckDescription();
+    if (model_.has_label_grace() == (existing.max_pending > 0)) {
+      CheckLabelGrace();
+    } else {
+      Violate("model.label_grace", model_.has_label_grace() ? "is set" : "is not set",
+              ", expected ", existing.max_pending > 0 ? "a" : "no",
+              " label_grace as when the model was created");
+    }
+    declaration_.monitoring =
+        CheckMonitoring(model_.monitoring(), declaration_.label_grace, violations_);
+    if (!violations_.empty()) return Errors();
+    FillMaxPending();
+    const bool grows = StateMemory(declaration_) > StateMemory(existing) ||
+                       DiskUse(declaration_) > DiskUse(existing);
+    if (grows && !Fits(declaration_)) ReportLimit(declaration_);
     if (!violations_.empty()) return Errors();
     return std::move(declaration_);
   }
@@ -192,6 +217,17 @@ class Checker {
     }
     declaration_.row_sum_tolerance =
         tolerance == 0 ? DefaultRowSumTolerance(declaration_.class_count) : tolerance;
+  }
+
+  void CheckDescription() {
+    const std::string& description = model_.description();
+    if (description.size() > kMaxDescriptionLength) {
+      Violate("model.description", "has ", description.size(), " bytes, expected at most ",
+              kMaxDescriptionLength);
+    } else if (const auto unprintable = FindUnprintable(description)) {
+      Violate("model.description", *unprintable);
+    }
+    declaration_.description = description;
   }
 
   void CheckBlockSizes() {
@@ -453,7 +489,7 @@ bool operator==(const ModelDeclaration& a, const ModelDeclaration& b) {
          a.window == b.window && a.row_sum_tolerance == b.row_sum_tolerance &&
          a.label_grace == b.label_grace && a.max_pending == b.max_pending &&
          a.labels_come_with_predictions == b.labels_come_with_predictions &&
-         a.monitoring == b.monitoring;
+         a.monitoring == b.monitoring && a.description == b.description;
 }
 
 std::size_t WindowChunkRows(std::size_t class_count, std::size_t window) noexcept {
@@ -517,8 +553,32 @@ absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(const v1::Model& model,
       .Check();
 }
 
-v1::Model ToProto(const ModelDeclaration& declaration) {
+absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& declaration,
+                                               const v1::Model& model,
+                                               std::size_t model_memory_bytes,
+                                               std::size_t model_disk_bytes) {
+  return Checker(model, model_memory_bytes, model_disk_bytes, /*is_new=*/false)
+      .CheckSettings(declaration);
+}
+
+v1::Model SettingsToProto(const ModelDeclaration& declaration) {
   v1::Model model;
+  model.set_row_sum_tolerance(declaration.row_sum_tolerance);
+  if (declaration.max_pending > 0) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(declaration.label_grace);
+    model.mutable_label_grace()->set_seconds(seconds.count());
+    model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(
+        std::chrono::nanoseconds(declaration.label_grace - seconds).count()));
+    model.set_max_pending(static_cast<std::int32_t>(declaration.max_pending));
+    model.set_labels_come_with_predictions(declaration.labels_come_with_predictions);
+  }
+  *model.mutable_monitoring() = ToProto(declaration.monitoring);
+  model.set_description(declaration.description);
+  return model;
+}
+
+v1::Model ToProto(const ModelDeclaration& declaration) {
+  v1::Model model = SettingsToProto(declaration);
   model.set_name(declaration.name.ToString());
   model.set_class_count(static_cast<std::int32_t>(declaration.class_count));
   model.mutable_class_names()->Add(declaration.class_names.begin(), declaration.class_names.end());
@@ -534,16 +594,6 @@ v1::Model ToProto(const ModelDeclaration& declaration) {
     model.add_block_sizes(static_cast<std::int32_t>(block_size));
   }
   model.set_window(static_cast<std::int32_t>(declaration.window));
-  model.set_row_sum_tolerance(declaration.row_sum_tolerance);
-  if (declaration.max_pending > 0) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(declaration.label_grace);
-    model.mutable_label_grace()->set_seconds(seconds.count());
-    model.mutable_label_grace()->set_nanos(static_cast<std::int32_t>(
-        std::chrono::nanoseconds(declaration.label_grace - seconds).count()));
-    model.set_max_pending(static_cast<std::int32_t>(declaration.max_pending));
-    model.set_labels_come_with_predictions(declaration.labels_come_with_predictions);
-  }
-  *model.mutable_monitoring() = ToProto(declaration.monitoring);
   return model;
 }
 

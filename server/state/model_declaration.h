@@ -16,7 +16,8 @@
 
 namespace calibd::server {
 
-// A model's declaration, with every default filled in and every limit checked. Immutable.
+// A model's declaration, with every default filled in and every limit checked. Immutable: an update
+// makes a new one (model_update.h).
 struct ModelDeclaration {
   ModelName name;
   // m.
@@ -41,6 +42,7 @@ struct ModelDeclaration {
   // Predictions with ids have labels and mature at once. Only with label_grace.
   bool labels_come_with_predictions = false;
   Monitoring monitoring;
+  std::string description;
 
   friend bool operator==(const ModelDeclaration&, const ModelDeclaration&);
 };
@@ -70,8 +72,17 @@ struct ModelDeclaration {
 [[nodiscard]] absl::StatusOr<ModelDeclaration> CheckStoredDeclaration(
     const v1::Model& model, std::size_t model_memory_bytes);
 
+// Returns the declaration with the settings of `model`, which are the fields of SettingsToProto.
+// Errors: those of CheckDeclaration; the limits apply only if the model needs more than before.
+[[nodiscard]] absl::StatusOr<ModelDeclaration> CheckSettings(const ModelDeclaration& declaration,
+                                                             const v1::Model& model,
+                                                             std::size_t model_memory_bytes,
+                                                             std::size_t model_disk_bytes);
+
 // Converts the declaration for the API; create_time stays unset.
 [[nodiscard]] v1::Model ToProto(const ModelDeclaration& declaration);
+// Converts only the settings: tolerances, label_grace, max_pending, monitoring and description.
+[[nodiscard]] v1::Model SettingsToProto(const ModelDeclaration& declaration);
 
 }  // namespace calibd::server
 

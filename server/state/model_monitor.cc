@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/state/effect_size.h"
+#include "server/state/model_update.h"
 
 namespace calibd::server {
 namespace {
@@ -44,12 +45,15 @@ double EvidenceThreshold(double significance_level) noexcept {
   return -std::log10(significance_level);
 }
 
-std::unique_ptr<EvidenceWatch> ModelMonitor::NewWatch(
-    std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const {
-  const EvidenceMarks marks = {
+EvidenceMarks ModelMonitor::Marks() const noexcept {
+  return {
       .log_e = EvidenceThreshold(monitoring_.significance_level) * std::numbers::ln10,
       .log_shiryaev_roberts = DriftThreshold(monitoring_.average_run_length) * std::numbers::ln10};
-  return std::make_unique<EvidenceWatch>(std::move(features), monitoring_.tolerance, marks,
+}
+
+std::unique_ptr<EvidenceWatch> ModelMonitor::NewWatch(
+    std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const {
+  return std::make_unique<EvidenceWatch>(std::move(features), monitoring_.tolerance, Marks(),
                                          first_observation);
 }
 
@@ -276,22 +280,41 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
       group.error.Acknowledge(observations);
       group.snapshot = nullptr;
     }
-  } else if (watch_ != nullptr) {
-    const bool restarts = alarm->kind == Alarm::Kind::kEvidence;
-    const auto restart = [&](std::unique_ptr<EvidenceWatch>& watch) {
-      if (restarts) {
-        watch = NewWatch(watch->features(), observations + 1);
-      } else {
-        watch->RestartDrift();
-      }
-    };
-    restart(watch_);
-    for (Group& group : groups_) {
-      restart(group.watch);
-      group.snapshot = nullptr;
-    }
+  } else {
+    Restart(
+        alarm->kind == Alarm::Kind::kEvidence ? MonitorRestart::kEvidence : MonitorRestart::kDrift,
+        observations);
   }
   alarms_ = std::move(alarms);
+}
+
+void ModelMonitor::Update(const Monitoring& monitoring, std::int64_t observations) {
+  const Monitoring former = std::exchange(monitoring_, monitoring);
+  Restart(RestartOf(former, monitoring_), observations);
+  if (former.significance_level != monitoring_.significance_level) {
+    error_ = NewError(observations + 1);
+    for (Group& group : groups_) group.error = NewGroupError(observations + 1);
+  } else if (former.error_limit != monitoring_.error_limit) {
+    error_.SetLimit(monitoring_.error_limit, observations);
+    for (Group& group : groups_) group.error.SetLimit(monitoring_.error_limit, observations);
+  }
+  for (Group& group : groups_) group.snapshot = nullptr;
+}
+
+void ModelMonitor::Restart(MonitorRestart restart, std::int64_t observations) {
+  if (watch_ == nullptr || restart == MonitorRestart::kNothing) return;
+  const auto begin_anew = [&](std::unique_ptr<EvidenceWatch>& watch) {
+    if (restart == MonitorRestart::kEvidence) {
+      watch = NewWatch(watch->features(), observations + 1);
+    } else {
+      watch->RestartDrift(Marks());
+    }
+  };
+  begin_anew(watch_);
+  for (Group& group : groups_) {
+    begin_anew(group.watch);
+    group.snapshot = nullptr;
+  }
 }
 
 std::optional<EvidenceReading> ModelMonitor::Read() const {

@@ -20,6 +20,7 @@
 #include "server/state/error_watch.h"
 #include "server/state/evidence_watch.h"
 #include "server/state/group_values.h"
+#include "server/state/model_update.h"
 #include "server/state/monitoring.h"
 #include "server/state/row_screen.h"
 
@@ -42,7 +43,8 @@ struct Alarm {
 
   std::int64_t id = 0;
   Kind kind = Kind::kEvidence;
-  // Time of the log row that raised the alarm, so that a replay raises the same alarm.
+  // Time of the observations that raised the alarm: their own, or that of their row in the log, so
+  // that a replay raises the same alarm.
   Time raise_time;
   // Number of the model's observation at which the threshold was reached.
   std::int64_t observation = 0;
@@ -93,8 +95,9 @@ struct MonitorSnapshot {
 // log10 of the e-value at which the evidence alarm is raised.
 [[nodiscard]] double EvidenceThreshold(double significance_level) noexcept;
 
-// Monitors the observations of a model and raises alarms. It decides once per row of the log, and
-// the decision depends only on this row and the rows before it. Not thread-safe.
+// Monitors the observations of a model and raises alarms. It decides once per row of the log,
+// or once per minute of its prediction times, and the decision depends only on this row and the
+// rows before it. Not thread-safe.
 class ModelMonitor {
  public:
   // Maximum number of alarms that are kept: the newest ones and all active ones.
@@ -120,13 +123,19 @@ class ModelMonitor {
   // Counts observations after Begin. Does nothing without a kernel. May throw bad_alloc; this
   // object must not be used afterwards, and the next start replays the log.
   void Add(const PredictionBatch& batch, const GroupValues& groups);
-  // Raises alarms. Call it after the observations of a row of the log were added. time: of the row.
-  // observations: of the model. May throw like Add.
+  // Raises alarms. Call it after the observations of a row of the log were added, or after those of
+  // a minute in it. time: of the row, or of the newest of the observations. observations: of the
+  // model. May throw like Add.
   void Decide(Alarm::Time time, std::int64_t observations);
+  // Call it after Decide. time: of the row of the log.
+  void SetCountedTime(Alarm::Time time) noexcept { last_counted_time_ = time; }
   // Acknowledges an alarm. Does nothing if there is no such alarm or it was acknowledged before.
   // observations: of the model. May throw like Add.
   void Acknowledge(std::int64_t alarm_id, const std::string& note, Alarm::Time time,
                    std::int64_t observations);
+  // Changes the settings and begins anew what RestartOf says; alarms stay. observations: of the
+  // model. May throw like Add.
+  void Update(const Monitoring& monitoring, std::int64_t observations);
   // Call it for all received rows, with or without a kernel, and after a start for the rows of the
   // window.
   void Screen(const PredictionBatch& batch) noexcept { screen_.Add(batch); }
@@ -152,6 +161,8 @@ class ModelMonitor {
     std::shared_ptr<const GroupSnapshot> snapshot;
   };
 
+  // The values at which alarms are raised.
+  [[nodiscard]] EvidenceMarks Marks() const noexcept;
   // May throw bad_alloc.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> NewWatch(
       std::shared_ptr<const RandomFeatures> features, std::int64_t first_observation) const;
@@ -169,6 +180,9 @@ class ModelMonitor {
   // Adds the rows of the batch whose entry in group_of is this group, in order.
   void AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
                   std::size_t group);
+
+  // Begins anew the evidence, also that of the groups, or only the drift detectors.
+  void Restart(MonitorRestart restart, std::int64_t observations);
 
   [[nodiscard]] ErrorWatch NewError(std::int64_t first_observation) const;
   [[nodiscard]] ErrorWatch NewGroupError(std::int64_t first_observation) const;

@@ -48,6 +48,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   compare("max_pending", existing.max_pending, declared.max_pending);
   compare("labels_come_with_predictions", existing.labels_come_with_predictions,
           declared.labels_come_with_predictions);
+  if (existing.description != declared.description) parts.emplace_back("description differs");
   compare("monitoring", was.monitoring().ShortDebugString(), is.monitoring().ShortDebugString());
   return absl::StrJoin(parts, "; ");
 }
@@ -55,7 +56,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
 }  // namespace
 
 ModelRegistry::ModelRegistry(const Limits& limits, ThreadPool& writers)
-    : limits_(limits), writers_(writers), reserved_(std::make_shared<Reserved>()) {}
+    : limits_(limits), writers_(writers), reserved_(std::make_shared<ReservedBytes>()) {}
 
 absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& found) {
   const std::string name = declaration.name.ToString();
@@ -63,14 +64,14 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
   CALIBD_RETURN_IF_ERROR(Check());
   const auto existing = models_.find(name);
   if (existing != models_.end()) {
-    const ModelDeclaration& declared = existing->second->declaration();
-    if (declared == declaration) {
+    const std::shared_ptr<const ModelDeclaration> declared = existing->second->declaration();
+    if (*declared == declaration || existing->second->original() == declaration) {
       found(existing->second, false);
       return absl::OkStatus();
     }
     return ModelError(absl::StatusCode::kAlreadyExists, "MODEL_DIFFERS", name,
                       absl::StrCat(name, " exists with another declaration: ",
-                                   DescribeDifference(declared, declaration)));
+                                   DescribeDifference(*declared, declaration)));
   }
   if (models_.size() >= limits_.max_models) {
     return MakeError(
@@ -92,12 +93,14 @@ absl::Status ModelRegistry::Create(ModelDeclaration declaration, const Found& fo
   return absl::OkStatus();
 }
 
-absl::Status ModelRegistry::CheckRoom(const ModelDeclaration& declaration) const {
+absl::Status ModelRegistry::CheckRoom(const ModelDeclaration& declaration,
+                                      std::size_t reserved_memory,
+                                      std::size_t reserved_disk) const {
   const auto exceeds = [](std::size_t needed, std::size_t reserved, std::size_t limit) {
     return needed > limit || reserved > limit - needed;
   };
   const std::size_t memory = MemoryOf(declaration);
-  if (const std::size_t reserved = reserved_->memory;
+  if (const std::size_t reserved = reserved_->memory - reserved_memory;
       exceeds(memory, reserved, limits_.state_memory_bytes)) {
     return MakeError(absl::StatusCode::kResourceExhausted, "STATE_MEMORY_EXHAUSTED",
                      absl::StrCat("the model may need ", memory, " bytes, and ", reserved, " of ",
@@ -106,7 +109,8 @@ absl::Status ModelRegistry::CheckRoom(const ModelDeclaration& declaration) const
                                   "window, or delete models"));
   }
   const std::size_t disk = DiskUse(declaration);
-  if (const std::size_t reserved = reserved_->disk; exceeds(disk, reserved, limits_.disk_bytes)) {
+  if (const std::size_t reserved = reserved_->disk - reserved_disk;
+      exceeds(disk, reserved, limits_.disk_bytes)) {
     return MakeError(
         absl::StatusCode::kResourceExhausted, "DISK_EXHAUSTED",
         absl::StrCat("the model may need ", disk, " bytes of disk, and ", reserved, " of ",
@@ -122,6 +126,19 @@ std::shared_ptr<Model> ModelRegistry::Restore(std::int64_t id, ModelDeclaration 
   const std::lock_guard lock(mutex_);
   next_id_ = id + 1;
   return Add(id, std::move(declaration), create_time);
+}
+
+absl::Status ModelRegistry::Reserve(Model& model, const ModelDeclaration& updated) {
+  const std::lock_guard lock(mutex_);
+  Reservation& reservation = *model.reservation();
+  const std::size_t memory = std::max(reservation.memory(), MemoryOf(updated));
+  const std::size_t disk = std::max(reservation.disk(), DiskUse(updated));
+  if (memory == reservation.memory() && disk == reservation.disk()) return absl::OkStatus();
+  if (restored_) {
+    CALIBD_RETURN_IF_ERROR(CheckRoom(updated, reservation.memory(), reservation.disk()));
+  }
+  reservation.Set(memory, disk);
+  return absl::OkStatus();
 }
 
 void ModelRegistry::ReserveIds(std::int64_t next_id) {
@@ -143,17 +160,11 @@ absl::Status ModelRegistry::Check() const { return restored_ ? absl::OkStatus() 
 
 std::shared_ptr<Model> ModelRegistry::Add(std::int64_t id, ModelDeclaration declaration,
                                           ModelSnapshot::Time create_time) {
-  const std::size_t memory = MemoryOf(declaration);
-  const std::size_t disk = DiskUse(declaration);
-  reserved_->memory += memory;
-  reserved_->disk += disk;
-  const std::shared_ptr<void> reservation(nullptr, [reserved = reserved_, memory, disk](void*) {
-    reserved->memory -= memory;
-    reserved->disk -= disk;
-  });
+  auto reservation = std::make_unique<Reservation>(reserved_);
+  reservation->Set(MemoryOf(declaration), DiskUse(declaration));
   const std::string name = declaration.name.ToString();
   auto model = std::make_shared<Model>(id, std::move(declaration), create_time, limits_.producers,
-                                       writers_, reservation);
+                                       writers_, std::move(reservation));
   models_.emplace(name, model);
   return model;
 }
@@ -171,7 +182,7 @@ void ModelRegistry::Remove(const Model& model) {
   // Destroyed after the lock is released.
   std::shared_ptr<Model> removed;
   const std::lock_guard lock(mutex_);
-  const auto found = models_.find(model.declaration().name.ToString());
+  const auto found = models_.find(model.declaration()->name.ToString());
   if (found != models_.end() && found->second.get() == &model) {
     removed = std::move(found->second);
     models_.erase(found);

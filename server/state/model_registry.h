@@ -36,14 +36,18 @@ class ModelRegistry {
   // writers: the threads of the models' strands; must outlive the models.
   ModelRegistry(const Limits& limits, ThreadPool& writers);
 
-  // Returns the existing model if its declaration is equal. found: called with the model and
-  // whether it is new, before any other call can find it. Errors: Unavailable; AlreadyExists naming
-  // the differences; ResourceExhausted.
+  // Returns the existing model if its original or its present declaration is equal. found: called
+  // with the model and whether it is new, before any other call can find it. Errors: Unavailable;
+  // AlreadyExists naming the differences; ResourceExhausted.
   using Found = std::function<void(const std::shared_ptr<Model>& model, bool created)>;
   [[nodiscard]] absl::Status Create(ModelDeclaration declaration, const Found& found);
   // Adds a model of the store, before FinishRestoring. Ids must ascend. Limits do not apply.
   std::shared_ptr<Model> Restore(std::int64_t id, ModelDeclaration declaration,
                                  ModelSnapshot::Time create_time);
+  // Reserves more for the model if this declaration may need more than any before. Limits do not
+  // apply before FinishRestoring. Call it on the storage thread or during the recovery. Errors:
+  // ResourceExhausted.
+  [[nodiscard]] absl::Status Reserve(Model& model, const ModelDeclaration& updated);
   // Makes new ids start at next_id, above all ids issued so far.
   void ReserveIds(std::int64_t next_id);
   void FinishRestoring();
@@ -63,18 +67,15 @@ class ModelRegistry {
   [[nodiscard]] std::size_t reserved_disk_bytes() const noexcept { return reserved_->disk; }
 
  private:
-  // Bytes that the declarations of all models reserve.
-  struct Reserved {
-    std::atomic<std::size_t> memory = 0;
-    std::atomic<std::size_t> disk = kSharedDiskBytes;
-  };
-
   // Memory that a model may need, with what it remembers about its producers.
   [[nodiscard]] std::size_t MemoryOf(const ModelDeclaration& declaration) const noexcept {
     return StateMemory(declaration) + limits_.producers.MaxMemory();
   }
-  // Requires mutex_ to be held.
-  [[nodiscard]] absl::Status CheckRoom(const ModelDeclaration& declaration) const;
+  // Whether there is room for a model of which these bytes are reserved already. Requires mutex_ to
+  // be held.
+  [[nodiscard]] absl::Status CheckRoom(const ModelDeclaration& declaration,
+                                       std::size_t reserved_memory = 0,
+                                       std::size_t reserved_disk = 0) const;
 
   // Requires mutex_ to be held.
   std::shared_ptr<Model> Add(std::int64_t id, ModelDeclaration declaration,
@@ -86,7 +87,7 @@ class ModelRegistry {
   const Limits limits_;
   ThreadPool& writers_;
   // Shared with the models, which may outlive the registry.
-  const std::shared_ptr<Reserved> reserved_;
+  const std::shared_ptr<ReservedBytes> reserved_;
   mutable std::mutex mutex_;
   bool restored_ = false;                                 // guarded by mutex_
   std::int64_t next_id_ = 1;                              // guarded by mutex_

@@ -2,7 +2,9 @@
 #define CALIBD_SERVER_STATE_MODEL_SNAPSHOT_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,11 +12,16 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_reliability.h"
+#include "calibd/v1/model_service.pb.h"
 #include "server/state/label_coverage.h"
+#include "server/state/model_declaration.h"
 #include "server/state/model_monitor.h"
 #include "server/state/observation_window.h"
 
 namespace calibd::server {
+
+// Maximum number of updates of a declaration that are kept for display.
+inline constexpr std::size_t kMostUpdates = 16;
 
 // The state of one lens at one moment.
 struct LensSnapshot {
@@ -30,6 +37,11 @@ struct LensSnapshot {
 struct ModelSnapshot {
   using Time = std::chrono::system_clock::time_point;
 
+  // With all updates so far; never null once published.
+  std::shared_ptr<const ModelDeclaration> declaration;
+  // The newest updates, at most kMostUpdates, ascending. A change replaces the vector.
+  std::shared_ptr<const std::vector<v1::ModelUpdate>> updates =
+      std::make_shared<std::vector<v1::ModelUpdate>>();
   // Accepted observations, warm-up included. Once the bandwidth is known, all are counted.
   std::int64_t observations = 0;
   std::int64_t accepted_batches = 0;

@@ -8,6 +8,12 @@
 
 namespace calibd::server {
 
+void PredictionTracker::SetLimits(Elapsed grace, std::size_t max_pending) noexcept {
+  grace_ = grace;
+  max_pending_ = max_pending;
+  Publish();
+}
+
 std::vector<std::uint32_t> PredictionTracker::FindNew(std::span<const PredictionId> ids) const {
   std::vector<std::uint32_t> found;
   found.reserve(ids.size());

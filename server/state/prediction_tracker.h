@@ -69,6 +69,9 @@ class PredictionTracker {
   PredictionTracker(Elapsed grace, std::size_t max_pending)
       : grace_(grace), max_pending_(max_pending) {}
 
+  // As the constructor. Applies to the known predictions too; none of them is removed.
+  void SetLimits(Elapsed grace, std::size_t max_pending) noexcept;
+
   // ---- New predictions and labels
 
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
@@ -185,8 +188,8 @@ class PredictionTracker {
   // Updates the values for other threads.
   void Publish() noexcept;
 
-  const Elapsed grace_;
-  const std::size_t max_pending_;
+  Elapsed grace_;
+  std::size_t max_pending_;
   // Entries have consecutive numbers in log order; first_entry_ is that of entries_.front().
   std::uint64_t first_entry_ = 0;
   std::deque<Entry> entries_;

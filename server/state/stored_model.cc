@@ -107,6 +107,12 @@ store::v1::ModelState StrandState::Save() const {
   }
   if (monitor_.has_value()) monitor_->Save(*state.mutable_monitor());
   if (history_.started()) history_.Save(*state.mutable_history());
+  if (!updated_.paths().empty()) {
+    const DeclarationUpdate update = UpdateTo(*state_.declaration, updated_);
+    *state.mutable_declaration_update()->mutable_model() = update.model;
+    *state.mutable_declaration_update()->mutable_mask() = update.mask;
+  }
+  state.mutable_updates()->Add(state_.updates->begin(), state_.updates->end());
   for (const LensState& lens : lenses_) {
     store::v1::LensState& out = *state.add_lenses();
     out.set_bandwidth_error(lens.bandwidth_error);
@@ -137,20 +143,20 @@ absl::StatusOr<StrandState::LensState> StrandState::RestoreLens(
   state.lens = lens;
   state.bandwidth_error = stored.bandwidth_error();
   if (!state.bandwidth_error.empty()) return state;
-  KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
+  KernelSpec spec = KernelOfLens(lens, state_.declaration->kernel);
   if (spec.matrix == nullptr) {
     spec.rule.bandwidth = {
         .kind = BandwidthRule::Kind::kFixed, .fixed = stored.bandwidth(), .alpha = {}};
   }
-  const std::size_t class_count = declaration_.class_count;
+  const std::size_t class_count = state_.declaration->class_count;
   const absl::StatusOr<RunningKernel> kernel =
       MakeKernel(spec, {}, lens.reduced_class_count(class_count));
-  if (!kernel.ok()) return Damaged(declaration_, kernel.status().message());
+  if (!kernel.ok()) return Damaged(*state_.declaration, kernel.status().message());
   absl::StatusOr<RunningLens> running =
-      RunningLens::Create(lens, class_count, *kernel, declaration_.block_sizes);
+      RunningLens::Create(lens, class_count, *kernel, state_.declaration->block_sizes);
   absl::Status status = running.status();
   if (status.ok()) status = running->Restore(FromProto(stored));
-  if (!status.ok()) return Damaged(declaration_, status.message());
+  if (!status.ok()) return Damaged(*state_.declaration, status.message());
   state.kernel = *kernel;
   state.running = *std::move(running);
   return state;
@@ -158,26 +164,38 @@ absl::StatusOr<StrandState::LensState> StrandState::RestoreLens(
 
 absl::Status StrandState::Restore(const store::v1::ModelState& state) {
   if (absl::Status status = CheckStoredNumbers(state); !status.ok()) {
-    return Damaged(declaration_, status.message());
+    return Damaged(*state_.declaration, status.message());
   }
-  const auto warmup = static_cast<std::int64_t>(declaration_.warmup);
+  if (state.has_declaration_update()) {
+    const store::v1::ModelUpdate& update = state.declaration_update();
+    absl::StatusOr<ModelDeclaration> updated = absl::InvalidArgumentError("");
+    if (CheckUpdateMask(update.mask()).ok()) {
+      updated =
+          UpdateDeclaration(*state_.declaration, {.model = update.model(), .mask = update.mask()});
+    }
+    if (!updated.ok()) return Damaged(*state_.declaration, "has an invalid update");
+    if (monitor_.has_value()) monitor_->Update(updated->monitoring, 0);
+    SetDeclaration(*std::move(updated), update.mask());
+  }
+  const auto warmup = static_cast<std::int64_t>(state_.declaration->warmup);
   const bool warming = state.observations() < warmup;
-  const std::size_t lenses = warming ? 0 : declaration_.lenses.size();
+  const std::size_t lenses = warming ? 0 : state_.declaration->lenses.size();
   if (static_cast<std::size_t>(state.lenses_size()) != lenses) {
-    return Damaged(declaration_, absl::StrCat("has ", state.lenses_size(), " lenses after ",
-                                              state.observations(), " observations"));
+    return Damaged(*state_.declaration, absl::StrCat("has ", state.lenses_size(), " lenses after ",
+                                                     state.observations(), " observations"));
   }
   std::vector<LensState> restored;
   for (std::size_t i = 0; i < lenses; ++i) {
-    CALIBD_ASSIGN_OR_RETURN(restored.emplace_back(),
-                            RestoreLens(declaration_.lenses[i], state.lenses(static_cast<int>(i))));
+    CALIBD_ASSIGN_OR_RETURN(
+        restored.emplace_back(),
+        RestoreLens(state_.declaration->lenses[i], state.lenses(static_cast<int>(i))));
   }
   std::optional<LabelCoverage> coverage;
   std::vector<ClassCoverage> classes(class_coverage_.size());
   if (state_.label_coverage.has_value()) {
     coverage = FromProto(state.label_coverage(), classes);
     if (!coverage.has_value()) {
-      return Damaged(declaration_, "has a label coverage that does not match its classes");
+      return Damaged(*state_.declaration, "has a label coverage that does not match its classes");
     }
   }
   if (monitor_.has_value()) {
@@ -185,17 +203,19 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
         restored.empty() ? std::nullopt : restored.front().kernel;
     if (absl::Status status = monitor_->Restore(state.monitor(), kernel, state.observations());
         !status.ok()) {
-      return Damaged(declaration_, status.message());
+      return Damaged(*state_.declaration, status.message());
     }
   }
   if (absl::Status status = history_.Restore(state.history()); !status.ok()) {
-    return Damaged(declaration_, status.message());
+    return Damaged(*state_.declaration, status.message());
   }
   state_.label_coverage = std::move(coverage);
   class_coverage_ = std::move(classes);
   class_coverage_changed_ = state_.label_coverage.has_value();
   lenses_ = std::move(restored);
   if (!warming) early_lenses_.clear();
+  state_.updates = std::make_shared<std::vector<v1::ModelUpdate>>(state.updates().begin(),
+                                                                  state.updates().end());
   state_.observations = state.observations();
   state_.accepted_batches = state.accepted_batches();
   state_.rejected_batches = state.rejected_batches();
@@ -215,7 +235,7 @@ void StrandState::RestorePending(std::span<const PendingCounts> pending) noexcep
 
 void StrandState::RestoreWindow(const RowValues& values) {
   const PredictionBatch batch = values.view();
-  const std::size_t kept = std::min(batch.size(), declaration_.window);
+  const std::size_t kept = std::min(batch.size(), state_.declaration->window);
   window_.Reserve(kept, values.single_precision);
   window_.Append(batch.rows(batch.size() - kept, kept));
   if (warming_up()) CountEarly(batch);

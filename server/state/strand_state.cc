@@ -1,5 +1,8 @@
 #include "server/state/strand_state.h"
 
+#include <google/protobuf/util/field_mask_util.h>
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <limits>
 #include <numbers>
@@ -22,28 +25,28 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 }  // namespace
 
-StrandState::StrandState(const ModelDeclaration& declaration)
-    : declaration_(declaration),
-      window_(declaration.class_count, declaration.window,
-              WindowChunkRows(declaration.class_count, declaration.window)),
-      retention_(declaration.window, SnapshotRows(declaration)) {
-  if (declaration.max_pending > 0) {
+StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration)
+    : window_(declaration->class_count, declaration->window,
+              WindowChunkRows(declaration->class_count, declaration->window)),
+      retention_(declaration->window, SnapshotRows(*declaration)) {
+  if (declaration->max_pending > 0) {
     state_.label_coverage.emplace();
-    class_coverage_.resize(declaration.class_count);
+    class_coverage_.resize(declaration->class_count);
     class_coverage_changed_ = true;
   }
-  if (!declaration.monitoring.disabled) {
-    monitor_.emplace(declaration.monitoring, declaration.class_count, declaration.window);
+  if (!declaration->monitoring.disabled) {
+    monitor_.emplace(declaration->monitoring, declaration->class_count, declaration->window);
   }
-  if (declaration.warmup == 0) {
+  state_.declaration = std::move(declaration);
+  if (state_.declaration->warmup == 0) {
     lenses_ = CreateLenses({});
     if (monitor_.has_value()) {
       monitor_->Begin(PrepareWatch(lenses_), {});
     }
     return;
   }
-  for (const Lens& lens : declaration.lenses) {
-    const KernelSpec spec = KernelOfLens(lens, declaration.kernel);
+  for (const Lens& lens : state_.declaration->lenses) {
+    const KernelSpec spec = KernelOfLens(lens, state_.declaration->kernel);
     if (spec.matrix != nullptr || !spec.rule.bandwidth.needs_predictions()) {
       early_lenses_.push_back(CreateLens(lens, {}));
     }
@@ -61,7 +64,7 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
                      "predictions differ more");
     return std::move(state);
   };
-  const KernelSpec spec = KernelOfLens(lens, declaration_.kernel);
+  const KernelSpec spec = KernelOfLens(lens, state_.declaration->kernel);
   absl::StatusOr<LensBatch> seen = LensBatch{};
   std::span<const double> predictions;
   if (spec.matrix == nullptr && spec.rule.bandwidth.needs_predictions()) {
@@ -69,12 +72,12 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
     if (!seen.ok()) return fail(seen.status());
     predictions = seen->parts.front().probabilities;
   }
-  const std::size_t class_count = declaration_.class_count;
+  const std::size_t class_count = state_.declaration->class_count;
   const absl::StatusOr<RunningKernel> kernel =
       MakeKernel(spec, predictions, lens.reduced_class_count(class_count));
   if (!kernel.ok()) return fail(kernel.status());
   absl::StatusOr<RunningLens> running =
-      RunningLens::Create(lens, class_count, *kernel, declaration_.block_sizes);
+      RunningLens::Create(lens, class_count, *kernel, state_.declaration->block_sizes);
   if (!running.ok()) return fail(running.status());
   state.kernel = *kernel;
   state.running = *std::move(running);
@@ -83,8 +86,8 @@ StrandState::LensState StrandState::CreateLens(const Lens& lens,
 
 std::vector<StrandState::LensState> StrandState::CreateLenses(const PredictionSet& warmup) const {
   std::vector<LensState> lenses;
-  lenses.reserve(declaration_.lenses.size());
-  for (const Lens& lens : declaration_.lenses) lenses.push_back(CreateLens(lens, warmup));
+  lenses.reserve(state_.declaration->lenses.size());
+  for (const Lens& lens : state_.declaration->lenses) lenses.push_back(CreateLens(lens, warmup));
   return lenses;
 }
 
@@ -150,8 +153,7 @@ void StrandState::CountRejected(std::int64_t rows) noexcept {
 }
 
 void StrandState::ApplyRow(const ObservationsRow& row, ModelSnapshot::Time time) {
-  Observe(row.values.view(), row.values.groups(), row.values.single_precision);
-  Decide(time);
+  Count(row.values, time);
   CountAccepted(row.dropped_rows, time);
 }
 
@@ -183,7 +185,7 @@ void StrandState::ApplyRow(const LabelsRow& row, ModelSnapshot::Time /*time*/) n
 
 void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   const PredictionBatch labelled = row.values.view();
-  if (labelled.size() > 0) Observe(labelled, row.values.groups(), row.values.single_precision);
+  if (labelled.size() > 0) Count(row.values, time);
   for (std::size_t i = 0; i < labelled.size(); ++i) {
     ClassCoverage& one = class_coverage_[PredictedClass(labelled.row(i))];
     --one.pending.all;
@@ -201,13 +203,33 @@ void StrandState::ApplyRow(const MaturedRow& row, ModelSnapshot::Time time) {
   state_.label_coverage->matured += static_cast<std::int64_t>(labelled.size()) + missing;
   state_.label_coverage->missing += missing;
   history_.CountMissing(missing);
-  if (labelled.size() > 0) Decide(time);
 }
 
 void StrandState::ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time) {
   if (monitor_.has_value()) {
     monitor_->Acknowledge(row.alarm_id, row.note, time, state_.observations);
   }
+}
+
+void StrandState::ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time) {
+  absl::StatusOr<ModelDeclaration> updated = UpdateDeclaration(*state_.declaration, row.update);
+  v1::ModelUpdate update = DescribeUpdate(*state_.declaration, *updated);
+  update.set_observations(state_.observations);
+  *update.mutable_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
+      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
+  if (monitor_.has_value()) monitor_->Update(updated->monitoring, state_.observations);
+  SetDeclaration(*std::move(updated), row.update.mask);
+  auto updates = std::make_shared<std::vector<v1::ModelUpdate>>(*state_.updates);
+  updates->push_back(std::move(update));
+  if (updates->size() > kMostUpdates) updates->erase(updates->begin());
+  state_.updates = std::move(updates);
+}
+
+void StrandState::SetDeclaration(ModelDeclaration declaration,
+                                 const google::protobuf::FieldMask& updated) {
+  state_.declaration = std::make_shared<const ModelDeclaration>(std::move(declaration));
+  google::protobuf::util::FieldMaskUtil::Union(google::protobuf::FieldMask(updated_), updated,
+                                               &updated_);
 }
 
 void StrandState::CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept {
@@ -225,10 +247,10 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
   // all of them until the bandwidth is known.
   const std::size_t missing =
-      warming_up() ? declaration_.warmup - static_cast<std::size_t>(state_.observations) : 0;
+      warming_up() ? state_.declaration->warmup - static_cast<std::size_t>(state_.observations) : 0;
   const std::size_t head = std::min(missing, batch.size());
   const std::size_t rest = batch.size() - head;
-  const std::size_t kept_rest = std::min(rest, declaration_.window);
+  const std::size_t kept_rest = std::min(rest, state_.declaration->window);
   const bool completes_warmup = missing > 0 && head == missing;
 
   window_.Reserve(head + kept_rest, single_precision);
@@ -265,6 +287,35 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
 
 void StrandState::Decide(ModelSnapshot::Time time) {
   if (monitor_.has_value()) monitor_->Decide(time, state_.observations);
+}
+
+void StrandState::Count(const RowValues& values, ModelSnapshot::Time time) {
+  using std::chrono::minutes;
+  const auto row_time = std::chrono::floor<std::chrono::seconds>(time);
+  // A later time is that of the row.
+  const auto time_of = [&](std::size_t i) {
+    const std::chrono::sys_seconds own{std::chrono::seconds(values.time_s(i))};
+    return values.time_s(i) == RowValues::kNoTime ? row_time : std::min(own, row_time);
+  };
+  const PredictionBatch batch = values.view();
+  for (std::size_t first = 0; first < batch.size();) {
+    // The observations that follow one another in the same minute.
+    const std::chrono::sys_seconds start = time_of(first);
+    std::size_t end = values.times_s.size() <= 1 ? batch.size() : first + 1;
+    while (end < batch.size() &&
+           std::chrono::floor<minutes>(time_of(end)) == std::chrono::floor<minutes>(start)) {
+      ++end;
+    }
+    // Rows without times of their own count in the open minute, even if the clock was set back.
+    if (values.time_s(first) != RowValues::kNoTime) history_.BeginEarlier(start);
+    Observe(batch.rows(first, end - first), values.groups().rows(first, end - first),
+            values.single_precision);
+    if (history_.counts_earlier()) history_.EndEarlier(watch_mark());
+    const auto newest = time_of(end - 1);
+    Decide(newest == row_time ? time : newest);
+    first = end;
+  }
+  if (monitor_.has_value()) monitor_->SetCountedTime(time);
 }
 
 std::shared_ptr<const ModelSnapshot> StrandState::Snapshot() {

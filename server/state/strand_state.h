@@ -28,11 +28,10 @@ namespace calibd::server {
 // Belongs to the model's strand, and during recovery to the recovering thread.
 class StrandState {
  public:
-  // declaration: must outlive this object.
-  explicit StrandState(const ModelDeclaration& declaration);
+  explicit StrandState(std::shared_ptr<const ModelDeclaration> declaration);
 
-  // Applies a row of the log. time: of the row, since 1970. May throw bad_alloc; only a start can
-  // then continue with the log.
+  // Applies a row of the log. time: of the row, since 1970. An UpdatedRow must be valid for the
+  // declaration. May throw bad_alloc; only a start can then continue with the log.
   void Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time);
   // Counts a batch that was sent again. The log does not record this.
   void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
@@ -42,8 +41,11 @@ class StrandState {
   // May throw like Apply.
   void Observe(const PredictionBatch& batch, const GroupValues& groups = {},
                bool single_precision = false);
-  // A part of Apply, after the observations of a row: raises alarms. May throw like Apply.
+  // A part of Apply, after observations: raises alarms. May throw like Apply.
   void Decide(ModelSnapshot::Time time);
+  // A part of Apply: counts the observations of a row by their times, and raises alarms. time: of
+  // the row. May throw like Apply.
+  void Count(const RowValues& values, ModelSnapshot::Time time);
 
   // Returns the state for readers. Copies no row of the window. May throw bad_alloc.
   [[nodiscard]] std::shared_ptr<const ModelSnapshot> Snapshot();
@@ -53,6 +55,14 @@ class StrandState {
   [[nodiscard]] const History& history() const noexcept { return history_; }
   // Unset for a model that is not monitored.
   [[nodiscard]] std::optional<WatchMark> watch_mark() const;
+  // The newest updates, ascending.
+  [[nodiscard]] const std::vector<v1::ModelUpdate>& updates() const noexcept {
+    return *state_.updates;
+  }
+  // The declaration with all updates so far; never null.
+  [[nodiscard]] const std::shared_ptr<const ModelDeclaration>& declaration() const noexcept {
+    return state_.declaration;
+  }
 
   // Returns the effect of all rows so far, without the window.
   [[nodiscard]] store::v1::ModelState Save() const;
@@ -85,6 +95,9 @@ class StrandState {
   void ApplyRow(const MaturedRow& row, ModelSnapshot::Time time);
   void ApplyRow(const AcknowledgedRow& row, ModelSnapshot::Time time);
   void CountRejected(std::int64_t rows) noexcept;
+  void ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time);
+  // Sets the declaration that results from all updates, whose fields updated_ names.
+  void SetDeclaration(ModelDeclaration declaration, const google::protobuf::FieldMask& updated);
   void CountAccepted(std::int64_t dropped_rows, ModelSnapshot::Time time) noexcept;
   [[nodiscard]] ClassCoverage& CoverageOf(std::int32_t predicted_class) noexcept;
 
@@ -104,9 +117,10 @@ class StrandState {
   // Adds observations that the restored state includes to the window.
   void RestoreWindow(const RowValues& values);
 
-  const ModelDeclaration& declaration_;
-  // The counters; Snapshot fills in the rest of a copy.
+  // The declaration and the counters; Snapshot fills in the rest of a copy.
   ModelSnapshot state_;
+  // The fields of the declaration that have ever been updated.
+  google::protobuf::FieldMask updated_;
   // The classes of the label coverage, and whether they differ from those in state_.
   std::vector<ClassCoverage> class_coverage_;
   bool class_coverage_changed_ = false;

@@ -59,7 +59,7 @@ Time LastCounted(const Model& model, const ModelSnapshot& snapshot) {
 
 bool IsStale(const Model& model, const ModelSnapshot& snapshot, Time now) {
   return snapshot.monitor.has_value() &&
-         now >= LastCounted(model, snapshot) + model.declaration().monitoring.stale_after;
+         now >= LastCounted(model, snapshot) + snapshot.declaration->monitoring.stale_after;
 }
 
 bool IsTested(const Monitoring& monitoring, const GroupSnapshot& group) {
@@ -67,7 +67,7 @@ bool IsTested(const Monitoring& monitoring, const GroupSnapshot& group) {
 }
 
 Verdict MakeVerdict(const Model& model, const ModelSnapshot& snapshot, Time now) {
-  const Monitoring& monitoring = model.declaration().monitoring;
+  const Monitoring& monitoring = snapshot.declaration->monitoring;
   const MonitorSnapshot& monitor = *snapshot.monitor;
   Verdict verdict;
   JudgeError(monitor, verdict);

@@ -44,7 +44,7 @@ std::unique_ptr<Model> MakeModel(const ModelDeclaration& declaration) {
 
 // Replays a row of the log as at a start. Returns false if the start would end there.
 bool Replay(const std::string& data, std::int64_t log_id, microseconds time, Model& model) {
-  const auto row = DecodeRow(data, model.declaration().class_count);
+  const auto row = DecodeRow(data, model.declaration()->class_count);
   if (!row.ok()) {
     Require(absl::IsDataLoss(row.status()), "an invalid row is DATA_LOSS");
     return false;
@@ -85,7 +85,7 @@ bool Restore(const fuzz::StoredModel& input, Model& model) {
     if (!Replay(data, ++log_id, microseconds(row.time_us() & kGreatestTime), model)) return false;
   }
   if (const auto& tracker = model.storage_state().tracker; tracker.has_value()) {
-    model.strand_state().RestorePending(tracker->PendingByClass(model.declaration().class_count));
+    model.strand_state().RestorePending(tracker->PendingByClass(model.declaration()->class_count));
   }
   return true;
 }
@@ -104,7 +104,7 @@ v1::Observations ValidObservations(const ModelDeclaration& declaration) {
 
 // Adds observations from a client, if they are valid.
 void Observe(const v1::Observations& observations, std::int64_t log_id, Model& model) {
-  const LogRow row = Decode(observations, model.declaration());
+  const LogRow row = Decode(observations, *model.declaration());
   if (row.As<ObservationsRow>() != nullptr) {
     Require(Replay(EncodeRow(row), log_id, kNow, model), "what calibd logs can be replayed");
   }
@@ -136,12 +136,12 @@ void DescribeCalibration(Model& model) {
   }
   if (snapshot->monitor.has_value()) {
     DescribeVerdict(model, *snapshot, ModelSnapshot::Time(kNow), *response.mutable_verdict());
-    DescribeWatch(model.declaration(), *snapshot, *response.mutable_watch());
+    DescribeWatch(*model.declaration(), *snapshot, *response.mutable_watch());
     for (const Alarm& alarm : *snapshot->monitor->alarms) {
       DescribeAlarm(alarm, *response.add_alarms());
     }
-    DescribeGroups(model.declaration(), *snapshot, response);
-    WarnOfRows(model.declaration(), *snapshot, *response.mutable_warnings());
+    DescribeGroups(*model.declaration(), *snapshot, response);
+    WarnOfRows(*model.declaration(), *snapshot, *response.mutable_warnings());
   }
   Require(IsFinite(response), "the answer is finite");
   DescribeLenses(*snapshot);

@@ -18,13 +18,17 @@ constexpr std::size_t kLabelBytes = 5;
 // Tag and length of an id or a group value.
 constexpr std::size_t kTextEnvelopeBytes = 3;
 
+// A nested message with its seconds, which take at most ten bytes.
+constexpr std::size_t kTimeBytes = 13;
+
 std::size_t TextBytes(std::string_view text) {
   return text.empty() ? 0 : kTextEnvelopeBytes + text.size();
 }
 
 template <typename T>
 std::size_t BytesOf(const PredictionRow<T>& row) {
-  return row.values.size_bytes() + kLabelBytes + TextBytes(row.id) + TextBytes(row.group);
+  return row.values.size_bytes() + kLabelBytes + TextBytes(row.id) + TextBytes(row.group) +
+         (row.time.has_value() ? kTimeBytes : 0);
 }
 std::size_t BytesOf(const LabelRow& row) { return kLabelBytes + TextBytes(row.id); }
 
@@ -58,7 +62,8 @@ bool IsOfSameKind(const PredictionRow<T>& row, const v1::StreamObservationsReque
   return batch.has_observations() && observations.predictions_case() == FieldOf<T>(row.kind) &&
          row.label.has_value() == (observations.labels_size() > 0) &&
          row.id.empty() == observations.prediction_ids().empty() &&
-         row.group.empty() == observations.group_values().empty();
+         row.group.empty() == observations.group_values().empty() &&
+         row.time.has_value() == !observations.prediction_times().empty();
 }
 bool IsOfSameKind(const LabelRow& /*row*/, const v1::StreamObservationsRequest::Batch& batch) {
   return batch.has_labels();
@@ -71,6 +76,9 @@ void Append(const PredictionRow<T>& row, v1::StreamObservationsRequest::Batch& b
   if (row.label.has_value()) observations.add_labels(*row.label);
   if (!row.id.empty()) observations.add_prediction_ids(row.id.data(), row.id.size());
   if (!row.group.empty()) observations.add_group_values(row.group.data(), row.group.size());
+  if (row.time.has_value()) {
+    observations.add_prediction_times()->set_seconds(row.time->time_since_epoch().count());
+  }
 }
 void Append(const LabelRow& row, v1::StreamObservationsRequest::Batch& batch) {
   v1::Labels& labels = *batch.mutable_labels();

@@ -1,6 +1,7 @@
 #ifndef CALIBD_CLIENT_SRC_BATCH_BUILDER_H_
 #define CALIBD_CLIENT_SRC_BATCH_BUILDER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,8 @@ struct PredictionRow {
   // Value of the model's group tag. Empty: no value.
   std::string_view group;
   std::optional<std::int32_t> label;
+  // Time of the prediction.
+  std::optional<std::chrono::sys_seconds> time;
 };
 
 // The label of a prediction that was sent before.

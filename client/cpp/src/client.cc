@@ -210,6 +210,11 @@ absl::StatusOr<v1::Model> Client::GetModel(std::string_view name) {
   return std::move(*response->mutable_model());
 }
 
+absl::StatusOr<v1::UpdateModelResponse> Client::UpdateModel(const v1::UpdateModelRequest& request) {
+  return impl_->Unary<v1::UpdateModelResponse>(
+      [&](auto* context, auto* out) { return impl_->models->UpdateModel(context, request, out); });
+}
+
 absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
   std::vector<v1::Model> models;
   v1::ListModelsRequest request;
@@ -330,6 +335,7 @@ absl::StatusOr<v1::GetHistoryResponse> Client::GetHistory(const v1::GetHistoryRe
           *history.add_buckets() = std::move(bucket);
         }
         if (page.has_total()) *history.mutable_total() = std::move(*page.mutable_total());
+        *history.mutable_updates() = std::move(*page.mutable_updates());
       });
   if (!status.ok()) return status;
   return history;

@@ -182,7 +182,8 @@ absl::Status StreamImpl::SendRows(PredictionKind kind, std::span<const T> values
   if (absl::Status status = CheckOpen(); !status.ok()) return status;
   const std::size_t n = values.size() / row_width_;
   const auto row = [&](std::size_t i) {
-    PredictionRow<T> result{kind, values.subspan(i * row_width_, row_width_), {}, group_, {}};
+    PredictionRow<T> result{kind, values.subspan(i * row_width_, row_width_), {}, group_, {},
+                            time_};
     if (!ids.empty()) result.id = ids[i];
     if (!labels.empty()) result.label = labels[i];
     return result;

@@ -46,6 +46,7 @@ class StreamImpl final : public ObservationStream {
                            std::span<const std::string> ids,
                            std::span<const std::int32_t> labels) override;
   absl::Status SetGroup(std::string_view value) override;
+  void SetTime(std::optional<std::chrono::sys_seconds> time) override { time_ = time; }
   absl::Status Label(std::span<const std::string> ids,
                      std::span<const std::int32_t> labels) override;
   absl::Status Flush() override;
@@ -124,6 +125,7 @@ class StreamImpl final : public ObservationStream {
   double row_sum_tolerance_ = 0;
   // Caller's thread.
   std::string group_;
+  std::optional<std::chrono::sys_seconds> time_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -151,7 +151,7 @@ void Read(Engine& engine, const std::atomic<bool>& ends) {
                   (server::PendingCounts{coverage.pending(), coverage.pending_labelled()}));
         EXPECT_GE(coverage.pending(), coverage.pending_labelled());
       }
-      if (model->declaration().max_pending > 0) {
+      if (model->declaration()->max_pending > 0) {
         EXPECT_GT(model->next_due().count(), 0);
         EXPECT_GE(model->oldest_pending_time_us(), 0);
       }

@@ -86,7 +86,7 @@ TEST_F(DiskUseTest, BoundsPendingPredictions) {
     ASSERT_NO_FATAL_FAILURE(Mature());
     most = std::max(most, OnDisk());
   }
-  const std::size_t reserved = server::DiskUse(model_->declaration());
+  const std::size_t reserved = server::DiskUse(*model_->declaration());
   EXPECT_EQ(engine_->registry().reserved_disk_bytes(), reserved + server::kSharedDiskBytes);
   EXPECT_LE(most, reserved + kSharedLog);
   EXPECT_GE(4 * most, reserved);
@@ -104,7 +104,7 @@ TEST_F(DiskUseTest, BoundsPredictionsThatAreSentOneByOne) {
   const auto written =
       static_cast<std::uint64_t>(engine_->commits().statistics().sizes.log_bytes - before);
   // They count twice, and so do as many matured ones.
-  const std::size_t reserved = kPending * server::DiskUsePerPending(model_->declaration());
+  const std::size_t reserved = kPending * server::DiskUsePerPending(*model_->declaration());
   EXPECT_LE(4 * written, reserved);
   EXPECT_GE(4 * 4 * written, reserved);
   RecordProperty("written", std::to_string(4 * written));

@@ -198,7 +198,7 @@ v1::Model Declare(const std::string& name, int class_count, std::chrono::millise
 
 server::LogRow MakeBatch(const Model& model, std::size_t n, std::uint64_t seed,
                          const std::vector<std::string>& ids) {
-  const std::size_t m = model.declaration().class_count;
+  const std::size_t m = model.declaration()->class_count;
   v1::Observations observations;
   auto& values = *observations.mutable_probabilities()->mutable_values();
   values.Reserve(static_cast<int>(n * m));
@@ -213,14 +213,14 @@ server::LogRow MakeBatch(const Model& model, std::size_t n, std::uint64_t seed,
     if (ids.empty()) observations.add_labels(static_cast<std::int32_t>((random >> 50) % m));
   }
   observations.mutable_prediction_ids()->Assign(ids.begin(), ids.end());
-  return Decode(observations, model.declaration());
+  return Decode(observations, *model.declaration());
 }
 
 server::LogRow MakeInvalidBatch(const Model& model) {
   v1::Observations observations;
   observations.mutable_probabilities()->add_values(2);
   observations.add_labels(0);
-  return Decode(observations, model.declaration());
+  return Decode(observations, *model.declaration());
 }
 
 server::LogRow MakeLabels(const Model& model, const std::vector<std::string>& ids,
@@ -230,7 +230,7 @@ server::LogRow MakeLabels(const Model& model, const std::vector<std::string>& id
     labels.add_prediction_ids(id);
     labels.add_labels(label);
   }
-  return Decode(labels, model.declaration());
+  return Decode(labels, *model.declaration());
 }
 
 std::vector<std::string> MakeIds(const std::string& prefix, std::size_t n) {

@@ -107,7 +107,7 @@ TEST_F(HistoryTest, FollowsFromTheLogAcrossAnyNumberOfRestarts) {
   SubmitSome([this](LogRow batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
   // For comparison: a model with the same rows that is never restarted.
   server::ThreadPool pool("test", 0);
-  Model plain(1, model_->declaration(), {}, {}, pool, nullptr);
+  Model plain(1, *model_->declaration(), {}, {}, pool, nullptr);
   {
     FakeClock clock;
     const auto add = [&](const LogRow& batch) {

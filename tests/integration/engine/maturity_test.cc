@@ -1,10 +1,13 @@
 // The time of maturation: it follows a clock that does not jump, also from one process to the next.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <optional>
+#include <utility>
 
 #include "integration/engine/engine.h"
 #include "server/ingest/log_clock.h"
+#include "server/ingest/model_changes.h"
 #include "support/temporary_folder.h"
 #include "support/wait_for.h"
 
@@ -99,6 +102,21 @@ class MaturityTest : public ::testing::Test {
   }
   server::Settlement Submit(server::LogRow batch) {
     return engine_->Submit(model_, std::nullopt, std::move(batch));
+  }
+
+  // Updates label_grace and max_pending, and waits.
+  absl::Status Update(seconds grace, std::int32_t max_pending) {
+    server::DeclarationUpdate update;
+    update.mask.add_paths("label_grace");
+    update.mask.add_paths("max_pending");
+    update.model.mutable_label_grace()->set_seconds(grace.count());
+    update.model.set_max_pending(max_pending);
+    std::promise<absl::Status> updated;
+    server::UpdateModel(
+        engine_->registry(), engine_->commits(), engine_->ingestor().clock(), model_,
+        {.memory_bytes = std::size_t{1} << 40, .disk_bytes = std::size_t{1} << 40}, update,
+        [&](const auto& response) { updated.set_value(response.status()); });
+    return updated.get_future().get();
   }
 
   // Matures due predictions; returns the total number of matured ones.
@@ -198,6 +216,61 @@ TEST_F(MaturityTest, PredictionsThatBecameDueWhileNothingRanMatureOnce) {
   EXPECT_EQ(Matured(), 6);
   EXPECT_EQ(model_->snapshot()->observations, 3);
   EXPECT_EQ(model_->snapshot()->label_coverage->missing, 3);
+}
+
+TEST_F(MaturityTest, ANewGraceAppliesToPendingPredictions) {
+  Start();
+  Predict("a", 4);
+  EXPECT_EQ(Label("a", 1).matched, 1);
+  ASSERT_TRUE(Update(3 * kGrace, 5).ok());
+  Restart(seconds(0));
+  clock_.MoveSteady(2 * kGrace);
+  EXPECT_EQ(Matured(), 0);
+  // With the former grace it would be late.
+  EXPECT_EQ(Label("a", 2).matched, 1);
+  Restart(seconds(0));
+  ASSERT_TRUE(Update(kGrace, 5).ok());
+  EXPECT_EQ(Label("a", 3).late, 3);
+  EXPECT_EQ(Matured(), 4);
+  EXPECT_EQ(model_->snapshot()->observations, 2);
+  Restart(seconds(0));
+  EXPECT_EQ(model_->declaration()->label_grace, kGrace);
+  EXPECT_EQ(model_->snapshot()->updates->size(), 2U);
+}
+
+TEST_F(MaturityTest, ALowerLimitRefusesNewPredictionsAndRemovesNone) {
+  Start();
+  Predict("a", 4);
+  ASSERT_TRUE(Update(kGrace, 2).ok());
+  Restart(seconds(0));
+  EXPECT_TRUE(absl::IsResourceExhausted(Submit(MakeBatch(*model_, 1, 1, MakeIds("b", 1))).status));
+  EXPECT_EQ(engine_->StateOf(model_).pending, 4U);
+  clock_.MoveSteady(kGrace);
+  EXPECT_EQ(Matured(), 4);
+  Predict("b", 2);
+  ASSERT_TRUE(Update(kGrace, 3).ok());
+  Predict("c", 1);
+}
+
+TEST_F(MaturityTest, AnUpdateReservesWhatTheModelMayNeed) {
+  Start();
+  // The 4 GiB of all models have room for one such model, but not for two.
+  ASSERT_TRUE(engine_->CreateModel(Declare("models/large", 4, kGrace)).ok());
+  const std::shared_ptr<Model> model = std::exchange(model_, engine_->Find("models/large"));
+  ASSERT_TRUE(Update(kGrace, 10000000).ok());
+  model_ = model;
+  const std::size_t before = engine_->registry().reserved_bytes();
+  ASSERT_TRUE(Update(kGrace, 200000).ok());
+  const std::size_t grown = engine_->registry().reserved_bytes();
+  EXPECT_GT(grown, before);
+  // Predictions of the higher limit may still be pending.
+  ASSERT_TRUE(Update(kGrace, 10).ok());
+  EXPECT_EQ(engine_->registry().reserved_bytes(), grown);
+  EXPECT_TRUE(absl::IsResourceExhausted(Update(kGrace, 10000000)));
+  EXPECT_EQ(model_->declaration()->max_pending, 10U);
+  EXPECT_EQ(engine_->registry().reserved_bytes(), grown);
+  ASSERT_TRUE(engine_->DeleteModel("models/m").ok());
+  EXPECT_LT(engine_->registry().reserved_bytes(), before);
 }
 
 }  // namespace

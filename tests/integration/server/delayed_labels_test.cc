@@ -138,6 +138,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   EXPECT_EQ(coverage.pending(), 400);
   EXPECT_EQ(coverage.pending_labelled(), static_cast<std::int64_t>(labelled.size()));
   EXPECT_TRUE(coverage.has_oldest_pending_time());
+  EXPECT_GT(coverage.next_maturation_time().seconds(), coverage.oldest_pending_time().seconds());
   EXPECT_EQ(client_->GetCalibration(kModel).observations(), 0);
 
   ASSERT_TRUE(WaitFor([&] { return Coverage().pending() == 0; }));
@@ -146,6 +147,7 @@ TEST_F(DelayedLabelsTest, CountInTheOrderOfThePredictionsForAnyOrderOfLabels) {
   EXPECT_EQ(coverage.missing(), 400 - static_cast<std::int64_t>(labelled.size()));
   EXPECT_EQ(coverage.pending_labelled(), 0);
   EXPECT_FALSE(coverage.has_oldest_pending_time());
+  EXPECT_FALSE(coverage.has_next_maturation_time());
   std::int64_t matured = 0;
   for (const auto& one : coverage.predicted_classes()) matured += one.matured();
   EXPECT_EQ(matured, 400);

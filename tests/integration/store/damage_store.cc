@@ -68,7 +68,7 @@ class Producers {
     const std::int64_t sequence = engine_.StateOf(shared, {producer}).last_sequences[producer] + 1;
     ASSERT_EQ(engine_.Submit(shared, {{producer, 1, sequence}}, std::move(batch)).kind,
               server::Settlement::Kind::kAccepted)
-        << model.declaration().name.ToString();
+        << model.declaration()->name.ToString();
   }
 
   Engine& engine_;

@@ -41,7 +41,7 @@ LogRow MakeFloatBatch(const server::Model& model, std::uint64_t seed) {
   }
   observations.mutable_labels()->Assign(drawn.values()->labels.begin(),
                                         drawn.values()->labels.end());
-  return Decode(observations, model.declaration());
+  return Decode(observations, *model.declaration());
 }
 
 // Sends ten million observations; the batches of the models alternate.

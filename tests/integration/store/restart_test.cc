@@ -5,12 +5,16 @@
 
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <sstream>
+#include <thread>
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
+#include "integration/server/service_client.h"
 #include "server/store/local/sqlite.h"
 #include "support/http_get.h"
 #include "support/server_process.h"
@@ -90,6 +94,197 @@ v1::Model Declared(const std::string& name) {
   model.set_class_count(4);
   model.set_window(3000);
   return model;
+}
+
+v1::UpdateModelRequest Update(const std::string& name, const std::vector<std::string>& paths) {
+  v1::UpdateModelRequest request;
+  request.mutable_model()->set_name(name);
+  for (const std::string& path : paths) request.mutable_update_mask()->add_paths(path);
+  return request;
+}
+
+TEST_F(RestartTest, AKilledServerRecoversUpdates) {
+  Start();
+  const v1::Model declared = Declared("models/a");
+  const auto created = client_->CreateModel(declared);
+  ASSERT_TRUE(created.ok()) << created.status();
+  v1::UpdateModelRequest tolerance = Update("models/a", {"monitoring.tolerance", "description"});
+  tolerance.mutable_model()->mutable_monitoring()->set_tolerance(0.01);
+  tolerance.mutable_model()->set_description("text");
+  v1::UpdateModelRequest sums =
+      Update("models/a", {"row_sum_tolerance", "monitoring.average_run_length"});
+  sums.mutable_model()->set_row_sum_tolerance(0.05);
+  sums.mutable_model()->mutable_monitoring()->set_average_run_length(5000);
+  const std::vector<std::function<void()>> steps = {
+      [&] { Send("models/a", Draw(700, 1), 100); },
+      [&] {
+        const auto updated = client_->UpdateModel(tolerance);
+        ASSERT_TRUE(updated.ok()) << updated.status();
+        EXPECT_EQ(updated->update().observations(), 700);
+        EXPECT_EQ(updated->update().restarts_size(), 2);
+      },
+      [&] { Send("models/a", Draw(100, 2), 100); },
+      // Snapshots are written meanwhile.
+      [&] { Send("models/a", Draw(5000, 3), 100); },
+      [&] { ASSERT_TRUE(client_->UpdateModel(sums).ok()); },
+      [&] { Send("models/a", Draw(50, 4), 10); },
+  };
+  v1::GetHistoryRequest history;
+  history.set_model("models/a");
+  for (const auto& step : steps) {
+    step();
+    if (HasFatalFailure()) return;
+    const std::string answer = Answer("models/a");
+    const std::string model = client_->GetModel("models/a")->DebugString();
+    const std::string updates = client_->GetHistory(history)->DebugString();
+    server_->Kill();
+    Start();
+    EXPECT_EQ(Answer("models/a"), answer);
+    EXPECT_EQ(client_->GetModel("models/a")->DebugString(), model);
+    EXPECT_EQ(client_->GetHistory(history)->DebugString(), updates);
+  }
+  const auto answer = client_->GetCalibration("models/a");
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->watch().first_observation(), 701);
+  EXPECT_EQ(client_->GetHistory(history)->updates_size(), 2);
+  // The original declaration and the present one are that of the model, any other is not.
+  const auto present = client_->CreateModel(declared);
+  ASSERT_TRUE(present.ok()) << present.status();
+  EXPECT_EQ(present->row_sum_tolerance(), 0.05);
+  EXPECT_EQ(present->description(), "text");
+  EXPECT_TRUE(client_->CreateModel(*created).ok());
+  EXPECT_TRUE(client_->CreateModel(*present).ok());
+  v1::Model other = *present;
+  other.mutable_monitoring()->set_tolerance(0.02);
+  EXPECT_EQ(client_->CreateModel(other).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+// The buckets of the history in this resolution: start and count.
+std::map<std::int64_t, std::int64_t> Counts(Client& client, const std::string& model,
+                                            v1::GetHistoryRequest::Resolution resolution) {
+  v1::GetHistoryRequest request;
+  request.set_model(model);
+  request.set_resolution(resolution);
+  const auto history = client.GetHistory(request);
+  EXPECT_TRUE(history.ok()) << history.status();
+  std::map<std::int64_t, std::int64_t> counts;
+  for (const v1::HistoryBucket& bucket : history->buckets()) {
+    EXPECT_TRUE(counts.emplace(bucket.start_time().seconds(), bucket.observations()).second);
+  }
+  return counts;
+}
+
+TEST_F(RestartTest, ABackfillOfAMonthIsAMonthOfHistoryAcrossKills) {
+  using std::chrono::sys_seconds;
+  Start();
+  ASSERT_TRUE(client_->CreateModel(Declared("models/a")).ok());
+  const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+  std::map<std::int64_t, std::int64_t> days;
+  std::map<std::int64_t, std::int64_t> hours;
+  const PredictionSet set = Draw(20, 1);
+  // Three times: also days that are stored already are added to.
+  for (int round = 0; round < 3; ++round) {
+    auto stream = client_->OpenStream("models/a", {.producer_id = "p", .epoch = ++epoch_});
+    ASSERT_TRUE(stream.ok()) << stream.status();
+    for (sys_seconds time = now - std::chrono::days(30); time < now;
+         time += std::chrono::hours(5)) {
+      (*stream)->SetTime(time + std::chrono::minutes(30));
+      ASSERT_TRUE(
+          (*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels).ok());
+      ASSERT_TRUE((*stream)->Flush().ok());
+      days[std::chrono::floor<std::chrono::days>(time).time_since_epoch() /
+           sys_seconds::duration(1)] += 20;
+      hours[time.time_since_epoch().count()] += 20;
+    }
+    const auto counts = (*stream)->Finish();
+    ASSERT_TRUE(counts.ok()) << counts.status();
+    EXPECT_EQ(counts->rejected_rows, 0);
+    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_DAY), days);
+    server_->Kill();
+    Start();
+    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_DAY), days);
+    EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_HOUR), hours);
+  }
+  // A proper stop stores everything.
+  Stop();
+  Start();
+  EXPECT_EQ(Counts(*client_, "models/a", v1::GetHistoryRequest::RESOLUTION_DAY), days);
+  const auto answer = client_->GetCalibration("models/a");
+  ASSERT_TRUE(answer.ok());
+  // The alarm began with the predictions, not when they were received.
+  ASSERT_GT(answer->alarms_size(), 0);
+  EXPECT_LT(answer->verdict().since().seconds(),
+            (now - std::chrono::days(1)).time_since_epoch() / sys_seconds::duration(1));
+  EXPECT_FALSE(answer->verdict().stale());
+}
+
+TEST_F(RestartTest, ABatchThatIsSentAgainKeepsItsOutcomeAfterAnUpdate) {
+  Start();
+  ASSERT_TRUE(client_->CreateModel(Declared("models/a")).ok());
+  const auto update = [&](double tolerance) {
+    v1::UpdateModelRequest request = Update("models/a", {"row_sum_tolerance"});
+    request.mutable_model()->set_row_sum_tolerance(tolerance);
+    const auto updated = client_->UpdateModel(request);
+    ASSERT_TRUE(updated.ok()) << updated.status();
+  };
+  // Sends row number `sequence`, which is valid only with the larger tolerance.
+  const auto observe = [&](std::int64_t sequence, v1::ObserveResponse& response) {
+    ServiceClient service(server_->grpc_address());
+    v1::ObserveRequest request;
+    request.set_model("models/a");
+    request.mutable_producer()->set_producer_id("p");
+    request.mutable_producer()->set_sequence(sequence);
+    for (const double value : {0.26, 0.25, 0.25, 0.25}) {
+      request.mutable_observations()->mutable_probabilities()->add_values(value);
+    }
+    request.mutable_observations()->add_labels(1);
+    return service.Observe(request, &response);
+  };
+  v1::ObserveResponse response;
+  EXPECT_EQ(observe(1, response).error_code(), grpc::INVALID_ARGUMENT);
+  update(0.05);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(observe(1, response).error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_TRUE(observe(2, response).ok());
+    EXPECT_EQ(response.accepted_rows(), round == 0 ? 1 : 0);
+    update(0.001);
+    EXPECT_TRUE(observe(2, response).ok());
+    EXPECT_EQ(response.duplicate_rows(), 1);
+    EXPECT_EQ(client_->GetCalibration("models/a")->observations(), 1);
+    server_->Kill();
+    Start();
+    update(0.05);
+  }
+}
+
+TEST_F(RestartTest, AnUpdateIsRecoveredCompletelyOrNotAtAll) {
+  Start();
+  ASSERT_TRUE(client_->CreateModel(Declared("models/a")).ok());
+  Send("models/a", Draw(1000, 1), 100);
+  for (int round = 0; round < 8; ++round) {
+    const auto before = client_->GetModel("models/a");
+    ASSERT_TRUE(before.ok());
+    v1::UpdateModelRequest update = Update("models/a", {"monitoring.tolerance", "description"});
+    update.mutable_model()->mutable_monitoring()->set_tolerance(0.01 * (round + 1));
+    update.mutable_model()->set_description(std::to_string(round));
+    bool acknowledged = false;
+    auto client =
+        Client::Connect(server_->grpc_address(), {.call_timeout = std::chrono::seconds(1)});
+    ASSERT_TRUE(client.ok());
+    std::thread caller([&] { acknowledged = (*client)->UpdateModel(update).ok(); });
+    // Some kills come before the update, and some after it.
+    std::this_thread::sleep_for(std::chrono::microseconds(500 * round));
+    server_->Kill();
+    caller.join();
+    Start();
+    const auto after = client_->GetModel("models/a");
+    ASSERT_TRUE(after.ok());
+    const bool updated = after->description() == std::to_string(round);
+    EXPECT_TRUE(updated || !acknowledged);
+    EXPECT_EQ(after->monitoring().tolerance(),
+              updated ? 0.01 * (round + 1) : before->monitoring().tolerance());
+    EXPECT_EQ(client_->GetCalibration("models/a")->observations(), 1000);
+  }
 }
 
 TEST_F(RestartTest, AKilledServerKnowsRequestsAndEndedProducers) {

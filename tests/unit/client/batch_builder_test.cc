@@ -23,7 +23,7 @@ template <typename T>
 PredictionRow<T> RowOf(const std::vector<T>& values, std::optional<std::int32_t> label,
                        std::string_view id = {},
                        PredictionKind kind = PredictionKind::kProbabilities) {
-  return {kind, values, id, {}, label};
+  return {kind, values, id, {}, label, {}};
 }
 
 TEST(BatchBuilderTest, FillsMessagesUpToTheServersLimit) {

@@ -382,7 +382,7 @@ TEST(EvidenceTest, RestartedDetectorsKeepWhatTheyLearnt) {
   auto process = *EvidenceProcess::Create(features);
   process.Add(set.view().rows(0, 200));
   const EvidenceState before = process.Save();
-  process.RestartDrift();
+  process.RestartDrift(std::numeric_limits<double>::infinity());
   const EvidenceState after = process.Save();
   EXPECT_NEAR(process.Read().drift.shiryaev_roberts.log10_now, 0, 1e-15);
   EXPECT_NEAR(process.Read().drift.cusum.log10_now, 0, 1e-15);

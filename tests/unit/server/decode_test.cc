@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace calibd::server {
 namespace {
@@ -349,6 +351,38 @@ TEST(DecodeTest, LabelsByIdAreChecked) {
   EXPECT_THAT(batch.tracked_ids(), ElementsAre(HashId("a"), HashId("b")));
   labels.Clear();
   EXPECT_THAT(message(DeclarationWithGrace()), HasSubstr("expected 1.."));
+}
+
+TEST(DecodeTest, PredictionTimesAreLimited) {
+  using std::chrono::system_clock;
+  const system_clock::time_point now = std::chrono::sys_days(std::chrono::days(20000));
+  const std::int64_t now_s = std::int64_t{20000} * 86400;
+  const auto decode = [&](const std::vector<std::int64_t>& times) {
+    v1::Observations observations = Valid();
+    for (const std::int64_t time : times) observations.add_prediction_times()->set_seconds(time);
+    return Decode(observations, Declaration(), now);
+  };
+  const LogRow each = decode({now_s - std::int64_t{1000} * 86400, now_s + 300});
+  ASSERT_TRUE(each.validity().ok()) << each.validity();
+  EXPECT_EQ(each.values()->time_s(1), now_s + 300);
+  const LogRow one = decode({now_s});
+  ASSERT_TRUE(one.validity().ok()) << one.validity();
+  EXPECT_EQ(one.values()->time_s(1), now_s);
+  EXPECT_NE(each.content_hash, one.content_hash);
+  EXPECT_NE(decode({}).content_hash, one.content_hash);
+  EXPECT_EQ(decode({}).values()->time_s(1), RowValues::kNoTime);
+  const auto refusal = [&](const std::vector<std::int64_t>& times) {
+    const LogRow row = decode(times);
+    EXPECT_EQ(row.rows(), 2);
+    return std::string(row.validity().message());
+  };
+  EXPECT_THAT(refusal({now_s, now_s + 301}),
+              HasSubstr("prediction_times[1] is 2024-10-04T00:05:01Z, expected "
+                        "2022-01-08T00:00:00Z to 2024-10-04T00:05:00Z"));
+  EXPECT_THAT(refusal({now_s - std::int64_t{1000} * 86400 - 1}),
+              HasSubstr("prediction_times[0] is 2022-01-07T23:59:59Z"));
+  EXPECT_THAT(refusal({std::numeric_limits<std::int64_t>::max()}), HasSubstr("not a time"));
+  EXPECT_THAT(refusal({now_s, now_s, now_s}), HasSubstr("has 3 times with 2 predictions"));
 }
 
 }  // namespace

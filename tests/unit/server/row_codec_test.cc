@@ -75,6 +75,7 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
         // Labels that are encoded in one, two and three bytes.
         values.labels.push_back(static_cast<std::int32_t>((i * 7919) % 100000));
         values.group_values.push_back(std::string(i % 200, 'g'));
+        values.times_s.push_back(i % 3 == 0 ? RowValues::kNoTime : 1700000000);
       }
       for (const bool known : {false, single}) {
         values.single_precision = known;
@@ -86,6 +87,9 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
         ASSERT_TRUE(message.ParseFromString(encoded));
         EXPECT_EQ(message.values().float_probabilities().empty(), !single);
         EXPECT_EQ(message.SerializeAsString(), encoded);
+        EXPECT_TRUE(std::equal(message.values().prediction_times_s().begin(),
+                               message.values().prediction_times_s().end(), values.times_s.begin(),
+                               values.times_s.end()));
         EXPECT_TRUE(std::equal(message.values().labels().begin(), message.values().labels().end(),
                                values.labels.begin(), values.labels.end()));
       }
@@ -94,6 +98,35 @@ TEST(RowCodecTest, EncodesLikeProtobuf) {
 }
 
 // The rest of a truncated row still names the producer.
+TEST(RowCodecTest, AnUpdateIsReadAsItWasWritten) {
+  LogRow row;
+  auto& updated = row.kind.emplace<UpdatedRow>();
+  updated.update.model.mutable_monitoring()->set_tolerance(0.01);
+  updated.update.mask.add_paths("monitoring.tolerance");
+  const auto decoded = DecodeRow(EncodeRow(row), 2);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const auto* const read = decoded->As<UpdatedRow>();
+  ASSERT_NE(read, nullptr);
+  EXPECT_EQ(read->update.model.monitoring().tolerance(), 0.01);
+  EXPECT_EQ(read->update.mask.paths(0), "monitoring.tolerance");
+  updated.update.mask.add_paths("window");
+  EXPECT_FALSE(DecodeRow(EncodeRow(row), 2).ok());
+}
+
+TEST(RowCodecTest, TimesAreReadAsTheyWereWritten) {
+  RowValues values = Values({0.25, 0.75, 0.5, 0.5});
+  values.times_s = {RowValues::kNoTime, 1700000000};
+  const auto decoded = DecodeRow(EncodeRow(Observations(values)), 2);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->counted()->time_s(0), RowValues::kNoTime);
+  EXPECT_EQ(decoded->counted()->time_s(1), 1700000000);
+  for (const std::vector<std::int64_t>& invalid :
+       {std::vector<std::int64_t>{1, 2, 3}, std::vector<std::int64_t>{-1, 1}}) {
+    values.times_s = invalid;
+    EXPECT_FALSE(DecodeRow(EncodeRow(Observations(values)), 2).ok());
+  }
+}
+
 TEST(RowCodecTest, TheProducerComesFirst) {
   LogRow row = Observations();
   row.position = ProducerPosition{.producer_id = "p", .epoch = 2, .sequence = 7};

@@ -233,8 +233,8 @@ class EvidenceProcess {
   // The natural logarithm of its e-value.
   [[nodiscard]] double LogEValue() const noexcept;
   // Resets the drift statistics, for example after an alarm was handled: R = 0. The sums over the
-  // past are kept.
-  void RestartDrift() noexcept;
+  // past are kept. log_threshold: the new EvidenceMarks::log_shiryaev_roberts.
+  void RestartDrift(double log_threshold) noexcept;
 
   using State = EvidenceState;
   [[nodiscard]] State Save() const;

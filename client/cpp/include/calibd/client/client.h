@@ -83,6 +83,10 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::Model> GetModel(std::string_view name);
   // All models, ascending by name.
   [[nodiscard]] absl::StatusOr<std::vector<v1::Model>> ListModels();
+  // Changes the fields of the declaration that update_mask names, see v1::UpdateModelRequest. When
+  // an earlier attempt was cut off, the answer may show no change.
+  [[nodiscard]] absl::StatusOr<v1::UpdateModelResponse> UpdateModel(
+      const v1::UpdateModelRequest& request);
   // When an earlier attempt was cut off, NOT_FOUND of a later one counts as done.
   [[nodiscard]] absl::Status DeleteModel(std::string_view name);
 

@@ -153,8 +153,8 @@ struct StreamCounts {
 // If a function fails for a reason other than invalid rows, the stream has ended: all functions
 // then return the same error. The rows that were not acknowledged may or may not have been counted.
 //
-// Threads: Send, SendWithIds, SetGroup, Label, Flush and Finish from one thread at a time; the
-// others from any thread. The stream runs two threads of its own.
+// Threads: Send, SendWithIds, SetGroup, SetTime, Label, Flush and Finish from one thread at a time;
+// the others from any thread. The stream runs two threads of its own.
 class ObservationStream {
  public:
   // Ends the stream, without Finish if it was not called.
@@ -185,6 +185,12 @@ class ObservationStream {
   // of Send and SendWithIds; empty (the default): no value. Alternating between rows with and
   // without a value makes batches small. Errors: InvalidArgument, after which nothing has changed.
   [[nodiscard]] virtual absl::Status SetGroup(std::string_view value) = 0;
+
+  // Sets the time at which the predictions of all later rows of Send and SendWithIds were made, for
+  // the history; unset (the default): they count at the server's time. See
+  // v1.Observations.prediction_times for its limits, which the server checks. Alternating between
+  // rows with and without a time makes batches small.
+  virtual void SetTime(std::optional<std::chrono::sys_seconds> time) = 0;
 
   // Accepts the labels, in [0, class_count()), of predictions that were sent with these ids, on
   // this stream or another. Buffers, blocks and fails like Send. A label that the server cannot use
