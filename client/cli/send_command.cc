@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <span>
 #include <string>
@@ -24,15 +25,6 @@ struct SendOptions {
   std::string idempotency_key;
   bool create = false;
 };
-
-// Passes the times of `count` rows, from row `first`, to the stream, for the rows that follow.
-absl::Status SetPredictionTimes(const Input& input, std::size_t /*first*/, std::size_t /*count*/,
-                                client::ObservationStream& /*stream*/) {
-  if (input.times.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "--time-column: this version sends no prediction times; leave the column out with "
-      "--drop-column");
-}
 
 absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
   const std::size_t m = input.class_count;
@@ -60,7 +52,14 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
             absl::StrCat(places.Of(first), ": ", std::string(status.message())));
       }
     }
-    CALIBD_RETURN_IF_ERROR(SetPredictionTimes(input, first, count, stream.stream()));
+    if (!input.times.empty()) {
+      const auto second = [&](std::size_t row) { return input.times[row].seconds(); };
+      // The number of consecutive rows of the same second.
+      std::size_t equal = 1;
+      while (equal < count && second(first + equal) == second(first)) ++equal;
+      count = equal;
+      stream.stream().SetTime(std::chrono::sys_seconds(std::chrono::seconds(second(first))));
+    }
     const auto rows = values.subspan(first * m, count * m);
     const auto row_labels = labels.empty() ? labels : labels.subspan(first, count);
     absl::Status status = ids.empty() ? stream.stream().Send(kind, rows, row_labels)

@@ -16,6 +16,8 @@ struct AcknowledgeOptions {
   std::string model;
   std::int64_t alarm = 0;
   std::string note;
+  // 0: unchanged.
+  double error_limit = 0;
 };
 
 absl::StatusOr<ExitCode> ListVerdicts(const Context& context, const ListOptions& options) {
@@ -55,6 +57,13 @@ absl::StatusOr<ExitCode> ListAlarms(const Context& context, const std::string& m
 absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string model = ModelArgument(options.model);
+  if (options.error_limit > 0) {
+    v1::UpdateModelRequest request;
+    request.mutable_model()->set_name(model);
+    request.mutable_model()->mutable_monitoring()->set_error_limit(options.error_limit);
+    request.mutable_update_mask()->add_paths("monitoring.error_limit");
+    CALIBD_RETURN_IF_ERROR(client->UpdateModel(request).status());
+  }
   CALIBD_ASSIGN_OR_RETURN(const auto alarm,
                           client->AcknowledgeAlarm(model, options.alarm, options.note));
   if (context.json()) {
@@ -91,6 +100,10 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
   command->add_option("ALARM", options->alarm, "number of the alarm, as shown by `calibctl alarms`")
       ->required()
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--error-limit", options->error_limit,
+                   "also set the model's error limit, as `calibctl model update` does")
+      ->check(CLI::Range(1e-4, 0.5));
   command->add_option(
       "--note", options->note,
       "a note of at most 500 bytes that is kept with the alarm, such as what was done and by whom");

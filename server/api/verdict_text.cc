@@ -76,7 +76,10 @@ std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject
   const LimitStatus status = error.status();
   const std::string now =
       error.sums.count() > 0 ? OffBy(Largest(error), error.error_limit) : "not measured yet";
-  if (status == LimitStatus::kOverLimit && alarm != nullptr) {
+  if (status == LimitStatus::kOverLimit && alarm != nullptr && error.sums.count() == 0) {
+    absl::StrAppend(&text, "OVER_LIMIT since observation ", alarm->observation, ": it was ",
+                    OffBy(alarm->crossing->interval, alarm->crossing->limit), "; now it is ", now);
+  } else if (status == LimitStatus::kOverLimit && alarm != nullptr) {
     absl::StrAppend(&text, "OVER_LIMIT", OverLimitText(error, *alarm->crossing, Largest(error)));
   } else if (status == LimitStatus::kOverLimit) {
     absl::StrAppend(&text, "OVER_LIMIT (acknowledged): since observation ",

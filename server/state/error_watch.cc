@@ -66,7 +66,8 @@ LimitStatus ErrorSnapshot::status() const noexcept {
 bool ErrorSnapshot::IsRecent() const noexcept {
   if (!over || !over_recent) return false;
   for (std::size_t s = 0; s < budget.series; ++s) {
-    if (Interval(sums, s)->lower > limit) return false;
+    const std::optional<ErrorInterval> interval = Interval(sums, s);
+    if (interval.has_value() && interval->lower > limit) return false;
   }
   return true;
 }
@@ -182,6 +183,13 @@ void ErrorWatch::SetTime(Time time) {
     if (!mark.start_time.has_value()) mark.start_time = time;
   }
   marks_ = std::move(marks);
+}
+
+void ErrorWatch::Restart(ErrorWatch empty) {
+  empty.over_ = over_;
+  empty.over_recent_ = over_recent_;
+  empty.acknowledged_limit_ = acknowledged_limit_;
+  *this = std::move(empty);
 }
 
 void ErrorWatch::SetLimit(double error_limit, std::int64_t observation) {

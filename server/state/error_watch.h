@@ -136,6 +136,9 @@ class ErrorWatch {
   void AddRow(const PredictionBatch& batch, std::size_t row, std::int64_t observation);
   // Sets the times that are missing because they begin with the newest log row.
   void SetTime(Time time);
+  // Begins anew with the budget and the settings of an empty watch. Alarms and acknowledgements
+  // stay.
+  void Restart(ErrorWatch empty);
   // Sets the limit in force for the next observations, and decides again.
   void SetLimit(double error_limit, std::int64_t observation);
 

@@ -198,6 +198,10 @@ void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   last_counted_time_ = time;
   if (watch_ != nullptr) Consider();
   DecideEvidence(time, observations);
+  RaiseOverLimit(time);
+}
+
+void ModelMonitor::RaiseOverLimit(Alarm::Time time) {
   RaiseOverLimit(error_, nullptr, time);
   for (Group& group : groups_) RaiseOverLimit(group.error, &group.id, time);
 }
@@ -288,16 +292,18 @@ void ModelMonitor::Acknowledge(std::int64_t alarm_id, const std::string& note, A
   alarms_ = std::move(alarms);
 }
 
-void ModelMonitor::Update(const Monitoring& monitoring, std::int64_t observations) {
+void ModelMonitor::Update(const Monitoring& monitoring, Alarm::Time time,
+                          std::int64_t observations) {
   const Monitoring former = std::exchange(monitoring_, monitoring);
   Restart(RestartOf(former, monitoring_), observations);
   if (former.significance_level != monitoring_.significance_level) {
-    error_ = NewError(observations + 1);
-    for (Group& group : groups_) group.error = NewGroupError(observations + 1);
+    error_.Restart(NewError(observations + 1));
+    for (Group& group : groups_) group.error.Restart(NewGroupError(observations + 1));
   } else if (former.error_limit != monitoring_.error_limit) {
     error_.SetLimit(monitoring_.error_limit, observations);
     for (Group& group : groups_) group.error.SetLimit(monitoring_.error_limit, observations);
   }
+  RaiseOverLimit(time);
   for (Group& group : groups_) group.snapshot = nullptr;
 }
 

@@ -135,7 +135,7 @@ class ModelMonitor {
                    std::int64_t observations);
   // Changes the settings and begins anew what RestartOf says; alarms stay. observations: of the
   // model. May throw like Add.
-  void Update(const Monitoring& monitoring, std::int64_t observations);
+  void Update(const Monitoring& monitoring, Alarm::Time time, std::int64_t observations);
   // Call it for all received rows, with or without a kernel, and after a start for the rows of the
   // window.
   void Screen(const PredictionBatch& batch) noexcept { screen_.Add(batch); }
@@ -186,7 +186,9 @@ class ModelMonitor {
 
   [[nodiscard]] ErrorWatch NewError(std::int64_t first_observation) const;
   [[nodiscard]] ErrorWatch NewGroupError(std::int64_t first_observation) const;
-  // Raises an alarm if the error crossed its limit. group: null for the model.
+  // Raises the alarms of the model and its groups whose error crossed its limit.
+  void RaiseOverLimit(Alarm::Time time);
+  // group: null for the model.
   void RaiseOverLimit(ErrorWatch& error, const GroupId* group, Alarm::Time time);
   // Raises the alarms of the model's watch.
   void DecideEvidence(Alarm::Time time, std::int64_t observations);

@@ -68,9 +68,8 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.log_cusum, *out.mutable_log_cusum());
   out.set_log_offset(state.log_offset);
   Put(state.maximum, *out.mutable_maximum());
-  if (state.impossible_label.at > 0) {
-    Put(state.impossible_label, *out.mutable_impossible_label());
-  }
+  const RunningMaximum& impossible = state.impossible_label;
+  if (impossible.at > 0) Put(impossible, *out.mutable_impossible_label());
   Put(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
   Put(state.cusum_maximum, *out.mutable_cusum_maximum());
   out.set_pair_sum(state.pair_sum);

@@ -174,7 +174,7 @@ absl::Status StrandState::Restore(const store::v1::ModelState& state) {
           UpdateDeclaration(*state_.declaration, {.model = update.model(), .mask = update.mask()});
     }
     if (!updated.ok()) return Damaged(*state_.declaration, "has an invalid update");
-    if (monitor_.has_value()) monitor_->Update(updated->monitoring, 0);
+    if (monitor_.has_value()) monitor_->Update(updated->monitoring, {}, 0);
     SetDeclaration(*std::move(updated), update.mask());
   }
   const auto warmup = static_cast<std::int64_t>(state_.declaration->warmup);

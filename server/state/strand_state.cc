@@ -217,7 +217,7 @@ void StrandState::ApplyRow(const UpdatedRow& row, ModelSnapshot::Time time) {
   update.set_observations(state_.observations);
   *update.mutable_time() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(
       std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
-  if (monitor_.has_value()) monitor_->Update(updated->monitoring, state_.observations);
+  if (monitor_.has_value()) monitor_->Update(updated->monitoring, time, state_.observations);
   SetDeclaration(*std::move(updated), row.update.mask);
   auto updates = std::make_shared<std::vector<v1::ModelUpdate>>(*state_.updates);
   updates->push_back(std::move(update));

@@ -204,6 +204,19 @@ TEST(ErrorWatchTest, ANewLimitIsDecidedAtOnceAndRestartsNothing) {
   EXPECT_EQ(crossing->limit, 1e-3);
 }
 
+TEST(ErrorWatchTest, ARestartKeepsAnAlarmActive) {
+  ErrorWatch watch = ModelWatch(3);
+  Add(watch, OverConfident(3, 5000, 0.2, 16), 0, 5000);
+  ASSERT_TRUE(watch.TakeCrossing().has_value());
+  watch.Restart({ErrorBudget::OfModel(0.01, 3), kLimit, kLeast, 5001});
+  EXPECT_EQ(watch.count(), 0);
+  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kOverLimit);
+  EXPECT_FALSE(watch.Snapshot().IsRecent());
+  EXPECT_EQ(watch.Snapshot().since_start.first_observation, 5001);
+  Add(watch, OverConfident(3, 9000, 0.2, 17), 5000, 9000);
+  EXPECT_FALSE(watch.TakeCrossing().has_value());
+}
+
 TEST(ErrorWatchTest, ARestoredWatchContinuesWithTheSameBits) {
   for (const std::size_t m : {2U, 3U}) {
     const PredictionSet set =
