@@ -15,8 +15,8 @@ using convert::ToJson;
 
 // Renders results as text for people. ToJson makes the JSON for programs, see client/cli/OUTPUT.md.
 
-// Number: six digits. PValue: a p-value; 0 is shown as too small for a double. Signed: seven digits
-// and a sign.
+// Number: three digits. PValue: a p-value; 0 is shown as too small for a double. Signed: three
+// digits and a sign.
 [[nodiscard]] std::string Number(double value);
 [[nodiscard]] std::string PValue(double p);
 [[nodiscard]] std::string Signed(double value);
