@@ -369,9 +369,19 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   return text;
 }
 
-std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level) {
+std::string DescribeError(const v1::ErrorInterval& error, double limit) {
+  return absl::StrCat(
+      convert::StatusName(convert::StatusAgainst(limit, error.lower(), error.upper())),
+      ": the top label is ",
+      convert::OffByText(error.estimate(), error.lower(), error.upper(), limit), "; ",
+      convert::GapText(error.gap()), "\n");
+}
+
+std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level, double error_limit) {
   const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
-  std::string text = DescribeProvenance(canonical.provenance());
+  std::string text;
+  if (evaluation.has_error()) text = DescribeError(evaluation.error(), error_limit);
+  text += DescribeProvenance(canonical.provenance());
   const std::string summary = Summarize(evaluation, level);
   if (!summary.empty()) absl::StrAppend(&text, "\n", summary);
   absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",

@@ -77,7 +77,7 @@ TEST(ReportTest, ATestThatDidNotRunIsNullInJsonAndHasItsReasonInText) {
   for (const char* key : {"test_locations", "ucme", "statistic", "p_value", "condition", "seed"}) {
     EXPECT_TRUE(cme.at(key).is_null()) << key;
   }
-  EXPECT_THAT(DescribeEvaluation(evaluation, 0.05),
+  EXPECT_THAT(DescribeEvaluation(evaluation, 0.05, 0.02),
               HasSubstr("CME test of the lens top_label not computed: it cannot"));
 }
 
