@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/validation.h"
 #include "command.h"
@@ -41,7 +42,9 @@ struct EvaluateOptions {
   std::optional<std::uint64_t> seed;
   // 0: the default for the number of classes.
   double row_sum_tolerance = 0;
-  PValueGate fail_on;
+  ResultGate fail_on;
+  // Unset: that of the model, or kDefaultErrorLimit for files.
+  std::optional<double> error_limit;
 };
 
 // Keeps the valid rows in `input` and returns the number of dropped ones.
@@ -127,19 +130,28 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
 // Prints the result and the decision, and returns the exit code. changes: unset without files.
 absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& evaluation,
                                 const std::optional<FileChanges>& changes,
-                                const PValueGate& fail_on) {
+                                const ResultGate& fail_on, double error_limit) {
   std::optional<Decision> decision;
-  if (fail_on.active()) decision = Decide(evaluation.lenses(0).result(), fail_on);
+  if (fail_on.what == "over-limit") {
+    if (!evaluation.has_error()) {
+      return absl::FailedPreconditionError(
+          "this version of the server does not measure the error of a window, so --fail-on "
+          "over-limit has no answer");
+    }
+    decision = DecideByLimit(evaluation.error(), error_limit);
+  } else if (fail_on.what == "p-value") {
+    decision = DecideByPValue(evaluation.lenses(0).result(), fail_on.significance_level);
+  }
   if (context.json()) {
     Json json = EvaluationJson(evaluation);
     if (changes.has_value()) json["dropped_rows"] = changes->dropped_rows;
     if (changes.has_value() && changes->renormalisation.has_value()) {
       json["provenance"].update(ToJson(*changes->renormalisation));
     }
-    if (decision.has_value()) json["decision"] = ToJson(*decision);
+    if (decision.has_value()) json["decision"] = decision->json;
     PrintJson(json);
   } else {
-    Print(DescribeEvaluation(evaluation, kSummaryLevel));
+    Print(DescribeEvaluation(evaluation, kSummaryLevel, error_limit));
     if (changes.has_value() && changes->dropped_rows > 0) {
       Print(absl::StrCat("\n", changes->dropped_rows, " invalid rows were left out\n"));
     }
@@ -161,7 +173,12 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
       CallWithProgress(context, "evaluating", kTestTimeout, [&](const auto& long_call) {
         return client->Evaluate(request, long_call);
       }));
-  return Report(context, evaluation, std::nullopt, options.fail_on);
+  double error_limit = options.error_limit.value_or(kDefaultErrorLimit);
+  if (!options.error_limit.has_value()) {
+    CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(request.model()));
+    if (model.monitoring().error_limit() > 0) error_limit = model.monitoring().error_limit();
+  }
+  return Report(context, evaluation, std::nullopt, options.fail_on, error_limit);
 }
 
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
@@ -185,7 +202,8 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
         offline.on_progress = progress.on_progress;
         return EvaluateOffline({input.values, input.labels, input.class_count}, offline);
       }));
-  return Report(context, evaluation, changes, options.fail_on);
+  return Report(context, evaluation, changes, options.fail_on,
+                options.error_limit.value_or(kDefaultErrorLimit));
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
@@ -212,7 +230,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
       "          calibctl evaluate scored.csv --label-column species\n"
       "          calibctl evaluate positives.npy labels.npy --positive-class 1\n"
-      "          calibctl evaluate --model resnet18\n"
+      "          calibctl evaluate --model resnet18 --fail-on over-limit\n"
       "The numbers equal those of a server that received the same rows in the same order with the "
       "same bandwidth.");
   AddInputOptions(*command, options->input);
@@ -279,7 +297,13 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
                    "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per "
                    "class above 20 classes")
       ->check(CLI::Range(1e-12, 0.1));
-  AddPValueGate(*command, options->fail_on);
+  AddEvaluationGate(*command, options->fail_on);
+  command
+      ->add_option("--error-limit", options->error_limit,
+                   "the acceptable error of the top label, as a probability; default: that of the "
+                   "model, or 0.02 for files. For two classes too, only the top label is measured; "
+                   "`calibctl show` also measures the probability of class 1")
+      ->check(CLI::Range(1e-4, 0.5));
 }
 
 }  // namespace calibd::cli

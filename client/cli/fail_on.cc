@@ -2,9 +2,34 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/text.h"
 
 namespace calibd::cli {
+namespace {
+
+constexpr char kPValueHelp[] =
+    "p-value (that of the bootstrap test is at most the significance level)";
+
+// help: what each of the names means.
+void AddResultGate(CLI::App& command, ResultGate& gate, const std::vector<std::string>& names,
+                   const std::string& help) {
+  CLI::Option* const what =
+      command
+          .add_option("--fail-on", gate.what,
+                      absl::StrCat("exit with 3 on ", help,
+                                   ". Valid for one look at a chosen number of rows: a gate that "
+                                   "runs again and again belongs to `calibctl show --fail-on`"))
+          ->check(CLI::IsMember(names));
+  command
+      .add_option("--significance-level", gate.significance_level,
+                  "with p-value: probability of rejecting a calibrated model; default 0.05")
+      ->check(CLI::Range(1e-12, 0.5))
+      ->needs(what);
+}
+
+}  // namespace
 
 void AddVerdictGate(CLI::App& command, VerdictGate& gate) {
   command
@@ -43,45 +68,46 @@ Json GateJson(const VerdictGate& gate, const std::vector<std::string>& failures)
   return {{"fail_on", gate}, {"failed_on", failures}};
 }
 
-void AddPValueGate(CLI::App& command, PValueGate& gate) {
-  CLI::Option* const what =
-      command
-          .add_option(
-              "--fail-on", gate.what,
-              "\"p-value\": exit with 3 if the p-value of the bootstrap test is at most the "
-              "significance level. It is valid for one look at a chosen number of rows: a "
-              "gate that runs again and again belongs to `calibctl show --fail-on`")
-          ->check(CLI::IsMember({"p-value"}));
-  command
-      .add_option("--significance-level", gate.significance_level,
-                  "probability of rejecting a calibrated model, in one look; default 0.05")
-      ->check(CLI::Range(1e-12, 0.5))
-      ->needs(what);
+void AddPValueGate(CLI::App& command, ResultGate& gate) {
+  AddResultGate(command, gate, {"p-value"}, kPValueHelp);
 }
 
-Decision Decide(const v1::QuadraticTestResult& result, const PValueGate& gate) {
-  const bool rejected = result.p_value() <= gate.significance_level;
-  return {.rejected = rejected,
-          .significance_level = gate.significance_level,
-          .sentence = absl::StrFormat("%s: p = %.3g, %s the significance level %.3g (one look)\n",
-                                      rejected ? "REJECTED" : "NOT_REJECTED", result.p_value(),
-                                      rejected ? "at most" : "above", gate.significance_level)};
+void AddEvaluationGate(CLI::App& command, ResultGate& gate) {
+  AddResultGate(command, gate, {"over-limit", "p-value"},
+                absl::StrCat("over-limit (the whole interval of the top label's error is above "
+                             "--error-limit), or on ",
+                             kPValueHelp));
 }
 
-std::optional<std::string> FindUsageFault(const PValueGate& gate, int replicates) {
-  if (!gate.active()) return std::nullopt;
-  if (replicates == 0) return "--fail-on needs the bootstrap test: --replicates must not be 0";
+Decision DecideByPValue(const v1::QuadraticTestResult& result, double significance_level) {
+  const bool rejected = result.p_value() <= significance_level;
+  const char* const name = rejected ? "REJECTED" : "NOT_REJECTED";
+  return {
+      .fails = rejected,
+      .sentence =
+          absl::StrFormat("%s: p = %.3g, %s the significance level %.3g (one look)\n", name,
+                          result.p_value(), rejected ? "at most" : "above", significance_level),
+      .json = {
+          {"fail_on", "p-value"}, {"significance_level", significance_level}, {"decision", name}}};
+}
+
+Decision DecideByLimit(const v1::ErrorInterval& error, double error_limit) {
+  const v1::LimitStatus status = convert::StatusAgainst(error_limit, error.lower(), error.upper());
+  return {.fails = status == v1::LIMIT_STATUS_OVER_LIMIT,
+          .sentence = DescribeError(error, error_limit),
+          .json = {{"fail_on", "over-limit"},
+                   {"error_limit", error_limit},
+                   {"decision", convert::StatusName(status)}}};
+}
+
+std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {
+  if (gate.what != "p-value") return std::nullopt;
+  if (replicates == 0) return "--fail-on p-value needs a bootstrap: --replicates must not be 0";
   const double smallest = 1.0 / (1.0 + replicates);
   if (smallest <= gate.significance_level) return std::nullopt;
   return absl::StrFormat(
-      "with --replicates %d no p-value is below %.6g: --significance-level %.6g cannot be reached",
+      "with --replicates %d no p-value is below %.3g: --significance-level %.3g cannot be reached",
       replicates, smallest, gate.significance_level);
-}
-
-Json ToJson(const Decision& decision) {
-  return {{"fail_on", "p-value"},
-          {"significance_level", decision.significance_level},
-          {"decision", decision.rejected ? "REJECTED" : "NOT_REJECTED"}};
 }
 
 }  // namespace calibd::cli

@@ -24,33 +24,36 @@ void AddVerdictGate(CLI::App& command, VerdictGate& gate);
 // {"fail_on": [...], "failed_on": [...]}.
 [[nodiscard]] Json GateJson(const VerdictGate& gate, const std::vector<std::string>& failures);
 
-// --fail-on p-value [--significance-level A]: the same for a bootstrap test.
-struct PValueGate {
-  // "p-value", or empty if no decision is wanted.
+// --fail-on p-value|over-limit: the same for the result of one computation.
+struct ResultGate {
+  // "p-value", "over-limit", or empty if no decision is wanted.
   std::string what;
   double significance_level = 0.05;
-
-  [[nodiscard]] bool active() const { return !what.empty(); }
 };
-void AddPValueGate(CLI::App& command, PValueGate& gate);
+// --fail-on p-value [--significance-level A]: of a command that only tests.
+void AddPValueGate(CLI::App& command, ResultGate& gate);
+// --fail-on p-value|over-limit [--significance-level A].
+void AddEvaluationGate(CLI::App& command, ResultGate& gate);
 
 struct Decision {
-  bool rejected = false;
-  double significance_level = 0;
+  bool fails = false;
   // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)".
   std::string sentence;
+  // See client/cli/OUTPUT.md.
+  Json json;
 
-  [[nodiscard]] ExitCode exit_code() const { return rejected ? ExitCode::kFailOn : ExitCode::kOk; }
+  [[nodiscard]] ExitCode exit_code() const { return fails ? ExitCode::kFailOn : ExitCode::kOk; }
 };
 
-// Rejects if p is at most the level.
-[[nodiscard]] Decision Decide(const v1::QuadraticTestResult& result, const PValueGate& gate);
+// Fails if p is at most the level.
+[[nodiscard]] Decision DecideByPValue(const v1::QuadraticTestResult& result,
+                                      double significance_level);
+// Fails if the lower end of the interval exceeds the limit.
+[[nodiscard]] Decision DecideByLimit(const v1::ErrorInterval& error, double error_limit);
 
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:
 // no replicates, or too few to reach the level. Unset if there is no such reason.
-[[nodiscard]] std::optional<std::string> FindUsageFault(const PValueGate& gate, int replicates);
-
-[[nodiscard]] Json ToJson(const Decision& decision);
+[[nodiscard]] std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates);
 
 }  // namespace calibd::cli
 

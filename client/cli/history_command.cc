@@ -14,6 +14,7 @@ struct HistoryOptions {
   std::string from;
   std::string to;
   bool csv = false;
+  bool verbose = false;
 };
 
 v1::GetHistoryRequest::Resolution ResolutionOf(const std::string& name) {
@@ -46,7 +47,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& optio
                {"total", found.at("total")},
                {"updates", found.at("updates")}});
   } else {
-    Print(options.csv ? HistoryCsv(history) : DescribeHistory(history));
+    Print(options.csv ? HistoryCsv(history) : DescribeHistory(history, options.verbose));
   }
   return ExitCode::kOk;
 }
@@ -55,7 +56,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const HistoryOptions& optio
 
 void AddHistoryCommand(CLI::App& app, Context& context) {
   const auto [command, options] = AddCommand<HistoryOptions>(
-      app, context, "history", "Show a model's calibration over time", Run);
+      app, context, "history", "Show how far off a model was over time", Run);
   command->footer(
       "Minutes are kept for 2 days, hours for 60 days, days for 1000 days.\n"
       "Examples: calibctl history resnet18 --from 7d\n"
@@ -69,6 +70,8 @@ void AddHistoryCommand(CLI::App& app, Context& context) {
   command->add_option(
       "--to", options->to,
       "as --from; buckets that begin at or after this time are left out; default: now");
+  command->add_flag("--verbose", options->verbose,
+                    "also show the SKCE, the scores and the evidence");
   command->add_flag("--csv", options->csv, "print comma-separated values");
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
 #include "google/protobuf/util/time_util.h"
 #include "report.h"
 
@@ -20,23 +21,30 @@ std::optional<double> Gap(const v1::HistoryBucket& bucket) {
   return bucket.mean_confidence() - bucket.accuracy();
 }
 
-std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& bucket) {
-  const auto real = [](bool known, double value, int digits = 4) {
-    return known ? absl::StrFormat("%.*f", digits, value) : std::string("-");
-  };
+std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& bucket,
+                                    bool verbose) {
+  const auto real = [](bool known, double value) { return known ? Number(value) : "-"; };
   const auto scientific = [](bool known, double value) {
-    return known ? absl::StrFormat("%.3e", value) : std::string("-");
+    return known ? absl::StrFormat("%.2e", value) : "-";
   };
+  const v1::ErrorInterval& error = bucket.error();
   const std::optional<double> gap = Gap(bucket);
-  return {std::move(start),
-          absl::StrCat(bucket.observations()),
-          scientific(bucket.has_skce(), bucket.skce()),
-          scientific(bucket.has_skce_standard_error(), bucket.skce_standard_error()),
-          gap.has_value() ? absl::StrFormat("%+.4f", *gap) : std::string("-"),
-          real(bucket.has_brier_score(), bucket.brier_score()),
-          real(bucket.has_log_loss(), bucket.log_loss()),
-          real(bucket.has_ece(), bucket.ece()),
-          real(bucket.has_log10_e_value(), bucket.log10_e_value(), 2)};
+  std::vector<std::string> row = {
+      std::move(start), absl::StrCat(bucket.observations()),
+      bucket.has_error()
+          ? absl::StrFormat("%s (%s to %s)", convert::Points(error.estimate()),
+                            convert::Points(error.lower()), convert::Points(error.upper()))
+          : "-",
+      gap.has_value() ? absl::StrFormat("%+.1f", 100 * *gap) : "-"};
+  if (verbose) {
+    row.insert(row.end(),
+               {scientific(bucket.has_skce(), bucket.skce()),
+                scientific(bucket.has_skce_standard_error(), bucket.skce_standard_error()),
+                real(bucket.has_brier_score(), bucket.brier_score()),
+                real(bucket.has_log_loss(), bucket.log_loss()),
+                real(bucket.has_log10_e_value(), bucket.log10_e_value())});
+  }
+  return row;
 }
 
 }  // namespace
@@ -64,33 +72,36 @@ std::string DescribeUpdate(const v1::ModelUpdate& update) {
                       restarts);
 }
 
-std::string DescribeHistory(const v1::GetHistoryResponse& history) {
+std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose) {
   std::string updates;
   for (const v1::ModelUpdate& update : history.updates()) {
     absl::StrAppend(&updates, "updated ", TimeUtil::ToString(update.time()).substr(0, 19),
                     "Z: ", DescribeUpdate(update), "\n");
   }
   if (history.buckets().empty()) return "nothing was counted in this time\n" + updates;
-  std::vector<std::vector<std::string>> rows{
-      {"from (UTC)", "n", "SKCE", "+-", "gap", "Brier", "log loss", "ECE", "log10 e"}};
+  std::vector<std::vector<std::string>> rows{{"from (UTC)", "n", "off by (points)", "gap"}};
+  if (verbose) rows[0].insert(rows[0].end(), {"SKCE", "+-", "Brier", "log loss", "log10 e"});
   for (const v1::HistoryBucket& bucket : history.buckets()) {
     // "2026-01-31T14:00:00Z", cut to minutes.
     std::string start = TimeUtil::ToString(bucket.start_time()).substr(0, 16);
     start[10] = ' ';
-    rows.push_back(HistoryRow(std::move(start), bucket));
+    rows.push_back(HistoryRow(std::move(start), bucket, verbose));
   }
-  rows.push_back(HistoryRow("all", history.total()));
-  return absl::StrCat(FormatTable(rows),
-                      "SKCE is unbiased and may be negative, +- is its standard error; gap is mean "
-                      "confidence minus accuracy;\nlog10 e is the value at the end of each span.\n",
-                      updates);
+  rows.push_back(HistoryRow("all", history.total(), verbose));
+  return absl::StrCat(
+      FormatTable(rows),
+      "Off by: how far the top label's confidence was off, with an interval that holds with 95 % "
+      "for each\nrow by itself. Gap: mean confidence minus accuracy, in points.\n",
+      verbose ? "SKCE is unbiased and may be negative, +- is its standard error; log10 e is the "
+                "value at the end of\neach span.\n"
+              : "");
 }
 
 std::string HistoryCsv(const v1::GetHistoryResponse& history) {
   std::string text =
       "start_time,end_time,observations,rejected_rows,missing_labels,pairs,skce,"
       "skce_standard_error,mean_confidence,accuracy,gap,brier_score,log_loss,ece,log10_e_value,"
-      "max_log10_e_value,drift_log10_statistic\n";
+      "max_log10_e_value,drift_log10_statistic,error_lower,error_upper,gap_lower,gap_upper\n";
   const auto real = [](bool known, double value) {
     return known ? absl::StrFormat("%.17g", value) : std::string();
   };
@@ -113,7 +124,11 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         real(bucket.has_ece(), bucket.ece()),
         real(bucket.has_log10_e_value(), bucket.log10_e_value()),
         real(bucket.has_max_log10_e_value(), bucket.max_log10_e_value()),
-        real(bucket.has_drift_log10_statistic(), bucket.drift_log10_statistic())};
+        real(bucket.has_drift_log10_statistic(), bucket.drift_log10_statistic()),
+        real(bucket.has_error(), bucket.error().lower()),
+        real(bucket.has_error(), bucket.error().upper()),
+        real(bucket.has_error(), bucket.error().gap_lower()),
+        real(bucket.has_error(), bucket.error().gap_upper())};
     absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
   }
   return text;

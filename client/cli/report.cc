@@ -139,7 +139,7 @@ std::string DescribeLenses(const v1::Evaluation& evaluation) {
     rows.push_back(
         {lens.lens(), BandwidthText(result.provenance()), Signed(result.skce_unbiased()),
          Signed(result.noise_floor_unbiased().upper_quantile()),
-         absl::StrFormat("%.4f..%.4f", result.kce_lower_bound(), result.kce_upper_bound()),
+         absl::StrFormat("%.3f..%.3f", result.kce_lower_bound(), result.kce_upper_bound()),
          result.has_p_value() ? PValue(result.p_value()) : "-"});
   }
   return FormatTable(rows) + errors;
@@ -178,7 +178,7 @@ std::string DescribeScores(const v1::Evaluation& evaluation) {
         Number(corp.uncertainty()));
   };
   return absl::StrFormat(
-             "accuracy %s, mean confidence %s, confidence - accuracy %+.4f\n"
+             "accuracy %s, mean confidence %s, confidence - accuracy %+.3f\n"
              "log loss %s, mean entropy %s\n",
              Number(scores.accuracy()), Number(scores.mean_confidence()),
              scores.confidence_minus_accuracy(), Number(scores.log_loss()),
@@ -236,8 +236,8 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
         bin.frequency() < bin.consistency().lower() || bin.frequency() > bin.consistency().upper();
     rows.push_back(
         {absl::StrFormat("%.3f..%.3f", bin.lower(), bin.upper()), absl::StrCat(bin.n()),
-         absl::StrFormat("%.4f", bin.mean_prediction()), absl::StrFormat("%.4f", bin.frequency()),
-         absl::StrFormat("%.4f..%.4f", bin.consistency().lower(), bin.consistency().upper()),
+         absl::StrFormat("%.3f", bin.mean_prediction()), absl::StrFormat("%.3f", bin.frequency()),
+         absl::StrFormat("%.3f..%.3f", bin.consistency().lower(), bin.consistency().upper()),
          outside ? "*" : ""});
   }
   return absl::StrFormat("\nReliability, %s (* outside its %.0f %% band):\n%s", event,
@@ -246,7 +246,7 @@ std::string DescribeReliability(const v1::Reliability& reliability) {
 
 std::string DescribeRunningScores(const v1::RunningScores& scores, std::int64_t observations) {
   return absl::StrFormat(
-      "Scores: Brier %.4f, log loss %.4f, ECE %.4f, of %s %d observations; the ECE of a calibrated "
+      "Scores: Brier %.3f, log loss %.3f, ECE %.3f, of %s %d observations; the ECE of a calibrated "
       "model is above 0 too, and larger with fewer observations.\n",
       scores.brier_score(), scores.log_loss(), scores.ece(),
       scores.observations() == observations ? "all" : "the newest", scores.observations());
@@ -254,9 +254,9 @@ std::string DescribeRunningScores(const v1::RunningScores& scores, std::int64_t 
 
 }  // namespace
 
-std::string Number(double value) { return absl::StrFormat("%.6g", value); }
+std::string Number(double value) { return absl::StrFormat("%.3g", value); }
 std::string PValue(double p) { return p == 0 ? "<1e-300" : Number(p); }
-std::string Signed(double value) { return absl::StrFormat("%+.6e", value); }
+std::string Signed(double value) { return absl::StrFormat("%+.2e", value); }
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
@@ -369,9 +369,19 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   return text;
 }
 
-std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level) {
+std::string DescribeError(const v1::ErrorInterval& error, double limit) {
+  return absl::StrCat(
+      convert::StatusName(convert::StatusAgainst(limit, error.lower(), error.upper())),
+      ": the top label is ",
+      convert::OffByText(error.estimate(), error.lower(), error.upper(), limit), "; ",
+      convert::GapText(error.gap()), "\n");
+}
+
+std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level, double error_limit) {
   const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
-  std::string text = DescribeProvenance(canonical.provenance());
+  std::string text;
+  if (evaluation.has_error()) text = DescribeError(evaluation.error(), error_limit);
+  text += DescribeProvenance(canonical.provenance());
   const std::string summary = Summarize(evaluation, level);
   if (!summary.empty()) absl::StrAppend(&text, "\n", summary);
   absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",
@@ -400,7 +410,7 @@ Json EvaluationJson(const v1::Evaluation& evaluation) {
 
 std::string DescribeLabelCoverage(const v1::LabelCoverage& coverage) {
   const auto with_rate = [](std::int64_t count, double rate) {
-    return count == 0 ? "0" : absl::StrFormat("%d (%.4g %%)", count, 100 * rate);
+    return count == 0 ? "0" : absl::StrFormat("%d (%.3g %%)", count, 100 * rate);
   };
   std::string text = absl::StrFormat(
       "predictions with ids: %d accepted, %d duplicates; %s pending, %d of them labelled",

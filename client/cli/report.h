@@ -15,8 +15,8 @@ using convert::ToJson;
 
 // Renders results as text for people. ToJson makes the JSON for programs, see client/cli/OUTPUT.md.
 
-// Number: six digits. PValue: a p-value; 0 is shown as too small for a double. Signed: seven digits
-// and a sign.
+// Number: three digits. PValue: a p-value; 0 is shown as too small for a double. Signed: three
+// digits and a sign.
 [[nodiscard]] std::string Number(double value);
 [[nodiscard]] std::string PValue(double p);
 [[nodiscard]] std::string Signed(double value);
@@ -35,10 +35,15 @@ using convert::ToJson;
 // Describes the running estimates and what they were computed from, without the verdict.
 [[nodiscard]] std::string DescribeCalibration(const v1::GetCalibrationResponse& response);
 
-// Returns the complete report: a summary in sentences, lenses side by side, estimates, scores,
-// binned errors, the other tests, and the reliability diagram as a table. level: the level of the
-// bootstrap tests of all lenses combined.
-[[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level);
+// "OVER_LIMIT: the top label is off by 5.4 points (4.2 to 6.8; limit 2); over-confident by 5.3
+// points".
+[[nodiscard]] std::string DescribeError(const v1::ErrorInterval& error, double limit);
+
+// Returns the complete report: how far off the top label is, a summary in sentences, lenses side by
+// side, estimates, scores, binned errors, the other tests, and the reliability diagram as a table.
+// level: the level of the bootstrap tests of all lenses combined. error_limit: of the top label.
+[[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level,
+                                             double error_limit);
 
 // {"quadratic": ..., "provenance": ...} of the canonical lens, then the evaluation with the
 // other lenses.

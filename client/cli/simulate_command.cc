@@ -97,8 +97,8 @@ void Tell(const Truth& truth) {
   if (!truth.expected_calibration_error.ok() || !truth.mean_total_variation.ok()) return;
   const double error = *truth.expected_calibration_error;
   Print(
-      absl::StrFormat("The generator's expected calibration error by total variation is %.6g%s; "
-                      "two of its predictions are %.6g apart on average.\n",
+      absl::StrFormat("The generator's expected calibration error by total variation is %.3g%s; "
+                      "two of its predictions are %.3g apart on average.\n",
                       error, error == 0 ? " (calibrated)" : "", *truth.mean_total_variation));
 }
 

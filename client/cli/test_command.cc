@@ -15,7 +15,7 @@ struct TestOptions {
   std::int32_t window = 0;
   std::string lens = "canonical";
   bool float32 = false;
-  PValueGate fail_on;
+  ResultGate fail_on;
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
@@ -37,14 +37,16 @@ absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options)
       CallWithProgress(context, "testing", kTestTimeout,
                        [&](const auto& long_call) { return client->RunTest(request, long_call); }));
   std::optional<Decision> decision;
-  if (options.fail_on.active()) decision = Decide(result, options.fail_on);
+  if (!options.fail_on.what.empty()) {
+    decision = DecideByPValue(result, options.fail_on.significance_level);
+  }
   if (context.json()) {
     Json json;
     json["model"] = request.model();
     json["quadratic"] = ToJson(result);
     json["provenance"] = json["quadratic"]["provenance"];
     json["quadratic"].erase("provenance");
-    if (decision.has_value()) json["decision"] = ToJson(*decision);
+    if (decision.has_value()) json["decision"] = decision->json;
     PrintJson(json);
   } else {
     Print(request.model() + ": " + DescribeProvenance(result.provenance()));
@@ -62,7 +64,7 @@ void AddTestCommand(CLI::App& app, Context& context) {
       Run);
   command->footer(
       "Ctrl-C also stops the test on the server.\n"
-      "Example: calibctl test resnet18 --fail-on miscalibration --significance-level 0.01");
+      "Example: calibctl test resnet18 --fail-on p-value --significance-level 0.01");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command
       ->add_option("--replicates", options->replicates,

@@ -80,7 +80,7 @@ std::string EvidenceText(const v1::Verdict& verdict, const v1::Watch& watch) {
 // Returns the interval that holds at all times; empty without an interval.
 std::string IntervalText(const v1::EffectSize& size) {
   if (!size.has_skce_lower_bound() || !size.has_skce_upper_bound()) return "";
-  return absl::StrFormat("in %.3e..%.3e", size.skce_lower_bound(), size.skce_upper_bound());
+  return absl::StrFormat("in %.2e..%.2e", size.skce_lower_bound(), size.skce_upper_bound());
 }
 
 std::string EffectText(const v1::Watch& watch) {
@@ -102,7 +102,7 @@ std::string EffectText(const v1::Watch& watch) {
 
 std::string DirectionText(const v1::Direction& direction) {
   return absl::StrFormat(
-      "Direction: %s: the mean confidence is %.4f and the accuracy %.4f. For a calibrated model "
+      "Direction: %s: the mean confidence is %.3f and the accuracy %.3f. For a calibrated model "
       "the "
       "gap would have a standard deviation of %.1f points.\n",
       convert::GapText(direction.gap()), direction.mean_confidence(), direction.accuracy(),
@@ -114,13 +114,13 @@ std::string WhereText(const v1::Whereabouts& whereabouts) {
   std::string text;
   const auto* const bin = Worst(whereabouts.confidence_bins());
   if (bin != nullptr) {
-    absl::StrAppendFormat(&text, "%s (confidence %.4f, accuracy %.4f, n = %d, z = %+.1f)",
+    absl::StrAppendFormat(&text, "%s (confidence %.3f, accuracy %.3f, n = %d, z = %+.1f)",
                           BinText(*bin), bin->mean_confidence(), bin->accuracy(),
                           bin->observations(), bin->z());
   }
   for (const auto& share : whereabouts.classes()) {
     if (!share.stands_out()) continue;
-    absl::StrAppendFormat(&text, "%s%s (predicted %.4f, observed %.4f, z = %+.1f)",
+    absl::StrAppendFormat(&text, "%s%s (predicted %.3f, observed %.3f, z = %+.1f)",
                           text.empty() ? "" : "; ", ClassText(share), share.predicted(),
                           share.observed(), share.z());
   }
@@ -188,7 +188,7 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
                     absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
                     absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
                     watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
-                    absl::StrFormat("%+.4f", group.direction().gap()), RejectedText(group)});
+                    absl::StrFormat("%+.3f", group.direction().gap()), RejectedText(group)});
   }
   std::string text = absl::StrFormat(
       "\nGroups, in descending order of evidence. e-BH over the %d tested groups of %d rejects %d "

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "binned_error_rows.h"
 #include "calibd/core/binary_predictions.h"
+#include "calibd/core/running_reliability.h"
 #include "calibd/core/status_macros.h"
 
 namespace calibd {
@@ -113,6 +114,9 @@ absl::Status EvaluateScores(const PredictionBatch& batch, const RunControl& cont
                             Evaluation& evaluation) {
   CALIBD_ASSIGN_OR_RETURN(evaluation.scores, ComputeScores(batch));
   CALIBD_ASSIGN_OR_RETURN(evaluation.brier, DecomposeCorpClassWise(batch, control));
+  RunningReliability reliability;
+  reliability.Add(batch);
+  evaluation.error = *BinnedErrorInterval(reliability, kSingleErrorLevels);
   return absl::OkStatus();
 }
 

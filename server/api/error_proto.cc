@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "calibd/convert/evaluation.h"
 #include "server/api/proto_time.h"
 #include "server/state/verdict.h"
 
@@ -15,10 +16,11 @@ void DescribeSums(const ErrorSnapshot& error, const ErrorSums& sums, v1::ErrorMe
   if (sums.start_time.has_value()) *proto.mutable_start_time() = ToTimestamp(*sums.start_time);
   if (total.count == 0) return;
   const auto n = static_cast<double>(total.count);
-  *proto.mutable_top_label() = ToProto(*error.Interval(sums, 0));
+  *proto.mutable_top_label() = convert::ToProto(*error.Interval(sums, 0));
   proto.set_mean_confidence(total.confidence / n);
   proto.set_accuracy(static_cast<double>(total.correct) / n);
-  if (error.budget.series > 1) *proto.mutable_class_1() = ToProto(*error.Interval(sums, 1));
+  if (error.budget.series > 1)
+    *proto.mutable_class_1() = convert::ToProto(*error.Interval(sums, 1));
 }
 
 void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentError& proto) {
@@ -36,17 +38,6 @@ void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentErro
 }
 
 }  // namespace
-
-v1::ErrorInterval ToProto(const ErrorInterval& interval) {
-  v1::ErrorInterval proto;
-  proto.set_estimate(interval.estimate);
-  proto.set_lower(interval.lower);
-  proto.set_upper(interval.upper);
-  proto.set_gap(interval.gap);
-  proto.set_gap_lower(interval.gap_lower);
-  proto.set_gap_upper(interval.gap_upper);
-  return proto;
-}
 
 void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   proto.set_status(ToProto(error.status()));

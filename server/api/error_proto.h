@@ -3,14 +3,11 @@
 
 #include <string>
 
-#include "calibd/core/error_interval.h"
 #include "calibd/v1/monitoring.pb.h"
 #include "server/state/error_watch.h"
 #include "server/state/model_monitor.h"
 
 namespace calibd::server {
-
-[[nodiscard]] v1::ErrorInterval ToProto(const ErrorInterval& interval);
 
 // Fills in the answer to how far off a model or a group is.
 void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto);

@@ -9,9 +9,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "calibd/convert/evaluation.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
-#include "server/api/error_proto.h"
 #include "server/api/reliability_proto.h"
 #include "server/errors.h"
 
@@ -86,9 +86,6 @@ absl::Status CheckRange(const v1::GetHistoryRequest& request, HistoryReader::Ran
   return absl::OkStatus();
 }
 
-// Of the interval of a bucket, which has no recent error.
-constexpr ErrorLevels kBucketLevels{.bins = 0.0375, .gap = 0.0125};
-
 void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds end,
                     v1::HistoryBucket& out) {
   out.mutable_start_time()->set_seconds(start.time_since_epoch().count());
@@ -103,7 +100,8 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
   }
   if (bucket.observations() > 0) {
     DescribeReliability(bucket.reliability, out);
-    *out.mutable_error() = ToProto(*BinnedErrorInterval(bucket.reliability, kBucketLevels));
+    *out.mutable_error() =
+        convert::ToProto(*BinnedErrorInterval(bucket.reliability, kSingleErrorLevels));
   }
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/evaluation.h"
 #include "calibd/core/confidence_sequence.h"
 #include "calibd/core/e_bh.h"
 #include "server/api/error_proto.h"
@@ -305,7 +306,7 @@ void DescribeAlarm(const Alarm& alarm, v1::Alarm& proto) {
   crossing.set_is_recent(alarm.crossing->recent);
   crossing.set_limit(alarm.crossing->limit);
   crossing.set_is_class_1(alarm.crossing->series == 1);
-  *crossing.mutable_error() = ToProto(alarm.crossing->interval);
+  *crossing.mutable_error() = convert::ToProto(alarm.crossing->interval);
   crossing.set_first_observation(alarm.crossing->first_observation);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "calibd/core/error_interval.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/validation.h"
 #include "calibd/v1/monitoring.pb.h"
@@ -19,7 +20,7 @@ struct Monitoring {
   double significance_level = 0.05;
   double average_run_length = 1e6;
   double tolerance = kDefaultTolerance;
-  double error_limit = 0.02;
+  double error_limit = kDefaultErrorLimit;
   std::chrono::microseconds stale_after = std::chrono::hours(24);
   std::int64_t min_observations = 100;
   // Empty: no groups; the next two fields are 0 then.

@@ -15,116 +15,51 @@
 #include <random>
 #include <vector>
 
+#include "error_streams.h"
 #include "evidence_streams.h"
 
 namespace calibd {
 namespace {
 
+using testing::ErrorBound;
+using testing::ErrorKind;
+using testing::ErrorStream;
 using testing::Repeated;
+using testing::TrueError;
 
 constexpr double kAlpha = 0.05;
 constexpr ErrorLevels kLevels{.bins = 3 * kAlpha / 8, .gap = kAlpha / 8};
 constexpr double kRecentLevel = kAlpha / 2;
 constexpr int kLength = 3000;
 
-double Bound(double rate, int streams) { return rate + 3 * std::sqrt(rate * (1 - rate) / streams); }
+class ErrorIntervalCoverageTest : public ::testing::TestWithParam<double> {};
 
-// A stream of stated probabilities in [1 / m, 1], and how far each is above the true one.
-class Stream {
- public:
-  enum class Kind { kCalibrated, kOverConfident, kCancelling, kDrifting, kFollowsLabels };
-
-  Stream(Kind kind, double m, std::uint64_t seed) : kind_(kind), least_(1 / m), rng_(seed) {}
-
-  struct Prediction {
-    double stated;
-    double excess;
-    bool happened;
-  };
-  Prediction Next() {
-    double u = uniform_(rng_);
-    // Labels of the past choose what is stated and how wrong it is: neither independent nor
-    // identically distributed.
-    if (kind_ == Kind::kFollowsLabels && wrong_ > right_) u = std::sqrt(u);
-    const double stated = least_ + (1 - least_) * std::sqrt(u);
-    double excess = 0;
-    if (kind_ == Kind::kOverConfident) excess = 0.06;
-    if (kind_ == Kind::kCancelling) excess = count_ % 2 == 0 ? 0.1 : -0.1;
-    if (kind_ == Kind::kDrifting && count_ > kLength / 2) excess = 0.1;
-    if (kind_ == Kind::kFollowsLabels) excess = last_ ? -0.08 : 0.08;
-    const double p = std::clamp(stated - excess, 0.0, 1.0);
-    const bool happened = uniform_(rng_) < p;
-    ++count_;
-    last_ = happened;
-    (happened ? right_ : wrong_) += 1;
-    return {.stated = stated, .excess = stated - p, .happened = happened};
-  }
-
- private:
-  const Kind kind_;
-  const double least_;
-  std::mt19937_64 rng_;
-  std::uniform_real_distribution<double> uniform_{0, 1};
-  std::int64_t count_ = 0;
-  std::int64_t right_ = 0;
-  std::int64_t wrong_ = 0;
-  bool last_ = false;
-};
-
-constexpr std::array kKinds{Stream::Kind::kCalibrated, Stream::Kind::kOverConfident,
-                            Stream::Kind::kCancelling, Stream::Kind::kDrifting,
-                            Stream::Kind::kFollowsLabels};
-
-// The true error and gap, and whether an interval was ever wrong.
-class Truth {
- public:
-  void Add(std::size_t bin, double excess) {
-    sums_[bin] += excess;
-    ++count_;
-  }
-  [[nodiscard]] bool IsHeldBy(const ErrorInterval& interval) const {
-    double error = 0;
-    double gap = 0;
-    for (const double sum : sums_) {
-      error += std::abs(sum) / count_;
-      gap += sum / count_;
-    }
-    constexpr double kRounding = 1e-12;
-    return interval.lower <= error + kRounding && error <= interval.upper + kRounding &&
-           interval.gap_lower <= gap + kRounding && gap <= interval.gap_upper + kRounding;
-  }
-
- private:
-  std::array<double, kReliabilityBinCount> sums_{};
-  double count_ = 0;
-};
-
-TEST(ErrorIntervalCoverageTest, HoldsTheErrorOfAnySequenceAtAllTimes) {
-  const int streams = Repeated(400);
-  for (const double m : {2.0, 10.0, 1000.0}) {
-    for (const Stream::Kind kind : kKinds) {
-      int wrong = 0;
-      for (int i = 0; i < streams; ++i) {
-        Stream stream(kind, m, static_cast<std::uint64_t>(i) + 1);
-        ReliabilitySums sums;
-        Truth truth;
-        bool held = true;
-        for (int t = 1; t <= kLength && held; ++t) {
-          const Stream::Prediction prediction = stream.Next();
-          truth.Add(sums.Add(prediction.stated, prediction.happened), prediction.excess);
-          // Neighbouring times are nearly the same look.
-          if (t < 100 || t % 16 == 0) held = truth.IsHeldBy(*BinnedErrorInterval(sums, kLevels));
-        }
-        wrong += held ? 0 : 1;
+TEST_P(ErrorIntervalCoverageTest, HoldsTheErrorOfAnySequenceAtAllTimes) {
+  const int streams = Repeated(2000);
+  for (const ErrorKind kind : testing::kErrorKinds) {
+    int wrong = 0;
+    for (int i = 0; i < streams; ++i) {
+      ErrorStream stream(kind, GetParam(), static_cast<std::uint64_t>(i) + 1, kLength);
+      ReliabilitySums sums;
+      TrueError truth;
+      bool held = true;
+      for (int t = 1; t <= kLength && held; ++t) {
+        const ErrorStream::Prediction prediction = stream.Next();
+        truth.Add(sums.Add(prediction.stated, prediction.happened), prediction.excess);
+        // Neighbouring times are nearly the same look.
+        if (t < 100 || t % 16 == 0) held = truth.IsIn(*BinnedErrorInterval(sums, kLevels));
       }
-      EXPECT_LE(static_cast<double>(wrong) / streams, Bound(kLevels.total(), streams))
-          << "kind " << static_cast<int>(kind) << ", m = " << m;
+      wrong += held ? 0 : 1;
     }
+    EXPECT_LE(static_cast<double>(wrong) / streams, ErrorBound(kLevels.total(), streams))
+        << "kind " << static_cast<int>(kind);
   }
 }
+INSTANTIATE_TEST_SUITE_P(Classes, ErrorIntervalCoverageTest, ::testing::Values(2, 10, 1000),
+                         ::testing::PrintToStringParamName());
 
-TEST(ErrorIntervalCoverageTest, AnswersAboutALimitAreRarelyWrong) {
-  const int streams = Repeated(400);
+TEST(ErrorAnswerTest, AboutALimitAreRarelyWrong) {
+  const int streams = Repeated(2000);
   constexpr double kLimit = 0.02;
   int over = 0;
   int within = 0;
@@ -152,8 +87,8 @@ TEST(ErrorIntervalCoverageTest, AnswersAboutALimitAreRarelyWrong) {
       within += !is_calibrated && ever_within ? 1 : 0;
     }
   }
-  EXPECT_LE(static_cast<double>(over) / streams, Bound(kAlpha, streams));
-  EXPECT_LE(static_cast<double>(within) / streams, Bound(kAlpha, streams));
+  EXPECT_LE(static_cast<double>(over) / streams, ErrorBound(kAlpha, streams));
+  EXPECT_LE(static_cast<double>(within) / streams, ErrorBound(kAlpha, streams));
 }
 
 // At the limit exactly, in either direction, in turns, and chosen by past labels.
@@ -180,7 +115,7 @@ TEST(RecentErrorTest, IsRarelyRaisedAtTheLimit) {
       }
       raised += is_raised ? 1 : 0;
     }
-    EXPECT_LE(static_cast<double>(raised) / streams, Bound(kRecentLevel, streams)) << kind;
+    EXPECT_LE(static_cast<double>(raised) / streams, ErrorBound(kRecentLevel, streams)) << kind;
   }
 }
 

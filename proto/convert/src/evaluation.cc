@@ -171,6 +171,17 @@ v1::BlockEstimate ToProto(const RunningBlock& block, double bound) {
   return proto;
 }
 
+v1::ErrorInterval ToProto(const ErrorInterval& interval) {
+  v1::ErrorInterval proto;
+  proto.set_estimate(interval.estimate);
+  proto.set_lower(interval.lower);
+  proto.set_upper(interval.upper);
+  proto.set_gap(interval.gap);
+  proto.set_gap_lower(interval.gap_lower);
+  proto.set_gap_upper(interval.gap_upper);
+  return proto;
+}
+
 void ToProto(const RunningKernel& kernel, v1::Provenance& provenance) {
   const MatrixKernel* const matrix = MatrixOf(kernel);
   provenance.set_universal_kernel(matrix == nullptr || matrix->universal());
@@ -324,6 +335,7 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
   scores.set_mean_confidence(evaluation.scores.mean_confidence);
   scores.set_confidence_minus_accuracy(evaluation.scores.confidence_minus_accuracy);
   ToProto(evaluation.brier, *proto.mutable_brier());
+  *proto.mutable_error() = ToProto(evaluation.error);
   for (const Evaluation::OneBinnedError& one : evaluation.binned_errors) {
     v1::BinnedError& out = *proto.add_binned_errors();
     *out.mutable_spec() = ToProto(one.spec);

@@ -25,6 +25,11 @@ std::string OffByText(double estimate, double lower, double upper, double limit)
                       Points(upper), "; limit ", Points(limit), ")");
 }
 
+v1::LimitStatus StatusAgainst(double limit, double lower, double upper) {
+  if (lower > limit) return v1::LIMIT_STATUS_OVER_LIMIT;
+  return upper <= limit ? v1::LIMIT_STATUS_WITHIN_LIMIT : v1::LIMIT_STATUS_UNDECIDED;
+}
+
 std::string StatusName(v1::LimitStatus status) {
   if (status == 0 || !v1::LimitStatus_IsValid(status)) return "UNKNOWN";
   return std::string(absl::StripPrefix(v1::LimitStatus_Name(status), "LIMIT_STATUS_"));

@@ -135,6 +135,20 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
   EXPECT_EQ(run(calibrated, {"--fail-on", "p-value", "--significance-level", "0.001"})->exit_code(),
             2)
       << "199 replicates cannot reach 0.001";
+
+  const auto over = run(miscalibrated, {"--fail-on", "over-limit"});
+  EXPECT_EQ(over->exit_code(), 3) << over->error();
+  EXPECT_EQ(over->json().at("decision").dump(),
+            R"({"decision":"OVER_LIMIT","error_limit":0.02,"fail_on":"over-limit"})");
+  const nlohmann::json error = over->json().at("error");
+  EXPECT_GT(error.at("lower").get<double>(), 0.02);
+  EXPECT_LT(error.at("upper").get<double>(), 0.5);
+  const auto undecided = run(calibrated, {"--fail-on", "over-limit"});
+  EXPECT_EQ(undecided->exit_code(), 0) << undecided->error();
+  EXPECT_EQ(undecided->json().at("decision").at("decision"), "UNDECIDED");
+  const auto within = run(miscalibrated, {"--fail-on", "over-limit", "--error-limit", "0.5"});
+  EXPECT_EQ(within->exit_code(), 0) << within->error();
+  EXPECT_EQ(within->json().at("decision").at("decision"), "WITHIN_LIMIT");
 }
 
 TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyOnRequest) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace calibd::cli {
 namespace {
 
@@ -49,23 +51,45 @@ TEST(VerdictGateTest, FailsOnActiveAlarmsThatTheStatusHides) {
   EXPECT_THAT(FailuresOf(verdict, alarms, {"drift"}), IsEmpty());
 }
 
-TEST(PValueGateTest, ComparesTheBootstrapWithTheLevel) {
+TEST(ResultGateTest, ComparesTheBootstrapWithTheLevel) {
   v1::QuadraticTestResult result;
   result.set_p_value(0.05);
-  const PValueGate gate{.what = "p-value"};
-  EXPECT_EQ(Decide(result, gate).exit_code(), ExitCode::kFailOn);
-  EXPECT_THAT(Decide(result, gate).sentence, HasSubstr("REJECTED: p = 0.05, at most"));
+  EXPECT_EQ(DecideByPValue(result, 0.05).exit_code(), ExitCode::kFailOn);
+  EXPECT_THAT(DecideByPValue(result, 0.05).sentence, HasSubstr("REJECTED: p = 0.05, at most"));
   result.set_p_value(0.051);
-  EXPECT_EQ(Decide(result, gate).exit_code(), ExitCode::kOk);
-  EXPECT_EQ(ToJson(Decide(result, gate)).at("decision"), "NOT_REJECTED");
+  EXPECT_EQ(DecideByPValue(result, 0.05).exit_code(), ExitCode::kOk);
+  EXPECT_EQ(DecideByPValue(result, 0.05).json.at("decision"), "NOT_REJECTED");
 }
 
-TEST(PValueGateTest, RefusesALevelThatTheReplicatesCannotReach) {
-  const PValueGate strict{.what = "p-value", .significance_level = 0.001};
+TEST(ResultGateTest, ComparesTheIntervalWithTheLimit) {
+  v1::ErrorInterval error;
+  error.set_estimate(0.054);
+  error.set_lower(0.042);
+  error.set_upper(0.068);
+  error.set_gap(0.0525);
+  const Decision over = DecideByLimit(error, 0.02);
+  EXPECT_EQ(over.exit_code(), ExitCode::kFailOn);
+  EXPECT_EQ(over.sentence,
+            "OVER_LIMIT: the top label is off by 5.4 points (4.2 to 6.8; limit 2); over-confident "
+            "by 5.2 points\n");
+  EXPECT_EQ(over.json,
+            (Json{{"fail_on", "over-limit"}, {"error_limit", 0.02}, {"decision", "OVER_LIMIT"}}));
+  // The limit itself is acceptable.
+  for (const auto& [limit, decision] :
+       {std::pair(0.042, "UNDECIDED"), std::pair(0.067, "UNDECIDED"),
+        std::pair(0.068, "WITHIN_LIMIT")}) {
+    EXPECT_EQ(DecideByLimit(error, limit).exit_code(), ExitCode::kOk);
+    EXPECT_EQ(DecideByLimit(error, limit).json.at("decision"), decision);
+  }
+}
+
+TEST(ResultGateTest, RefusesALevelThatTheReplicatesCannotReach) {
+  const ResultGate strict{.what = "p-value", .significance_level = 0.001};
   EXPECT_TRUE(FindUsageFault(strict, 99).has_value());
   EXPECT_FALSE(FindUsageFault(strict, 999).has_value());
   EXPECT_THAT(*FindUsageFault(strict, 0), HasSubstr("--replicates must not be 0"));
-  EXPECT_FALSE(FindUsageFault(PValueGate{}, 0).has_value());
+  EXPECT_FALSE(FindUsageFault(ResultGate{}, 0).has_value());
+  EXPECT_FALSE(FindUsageFault(ResultGate{.what = "over-limit"}, 0).has_value());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ namespace calibd::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 v1::GetHistoryResponse History() {
@@ -31,6 +32,12 @@ v1::GetHistoryResponse History() {
   full.set_log10_e_value(1.5);
   full.set_max_log10_e_value(2.5);
   full.set_drift_log10_statistic(0.5);
+  v1::ErrorInterval& error = *full.mutable_error();
+  error.set_estimate(0.3125);
+  error.set_lower(0.1 / 3);
+  error.set_upper(0.5);
+  error.set_gap_lower(0.125);
+  error.set_gap_upper(0.375);
   v1::HistoryBucket& bare = *history.add_buckets();
   bare.mutable_start_time()->set_seconds(1769868000 + 7200);
   bare.mutable_end_time()->set_seconds(1769868000 + 10800);
@@ -41,21 +48,22 @@ v1::GetHistoryResponse History() {
 }
 
 TEST(HistoryReportTest, HasARowForEachSpanAndOneForAll) {
-  std::istringstream table(DescribeHistory(History()));
+  EXPECT_THAT(DescribeHistory(History(), false), Not(HasSubstr("SKCE")));
+  std::istringstream table(DescribeHistory(History(), true));
   std::vector<std::string> lines;
   for (std::string line; std::getline(table, line);) lines.push_back(line);
   ASSERT_GE(lines.size(), 4U);
   EXPECT_THAT(lines[0], StartsWith("from (UTC)"));
   EXPECT_THAT(lines[1], StartsWith("2026-01-31 14:00"));
-  for (const char* cell : {" 250 ", " -3.333e-02 ", " 2.500e-03 ", " +0.2500 ", " 0.6250 ",
-                           " 1.2500 ", " 0.3125 ", " 1.50"}) {
+  for (const char* cell : {" 250 ", " 31.2 (3.3 to 50.0) ", " +25.0 ", " -3.33e-02 ", " 2.50e-03 ",
+                           " 0.625 ", " 1.25 ", " 1.5"}) {
     EXPECT_THAT(lines[1], HasSubstr(cell));
   }
   EXPECT_THAT(lines[2], StartsWith("2026-01-31 16:00"));
   EXPECT_THAT(lines[2], HasSubstr(" 0 "));
   EXPECT_THAT(lines[2], HasSubstr(" - "));
   EXPECT_THAT(lines[3], StartsWith("all "));
-  EXPECT_EQ(DescribeHistory({}), "nothing was counted in this time\n");
+  EXPECT_EQ(DescribeHistory({}, false), "nothing was counted in this time\n");
 }
 
 TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
@@ -68,7 +76,7 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   }
   ASSERT_EQ(lines.size(), 3U);
   for (const auto& line : lines) {
-    ASSERT_EQ(line.size(), 17U);
+    ASSERT_EQ(line.size(), 21U);
   }
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto found = std::find(lines[0].begin(), lines[0].end(), name);
@@ -82,10 +90,14 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   EXPECT_EQ(std::stod(field(1, "gap")), 0.25);
   EXPECT_EQ(field(1, "max_log10_e_value"), "2.5");
   EXPECT_EQ(field(1, "drift_log10_statistic"), "0.5");
+  EXPECT_EQ(std::stod(field(1, "error_lower")), 0.1 / 3);
+  EXPECT_EQ(field(1, "error_upper"), "0.5");
+  EXPECT_EQ(field(1, "gap_lower"), "0.125");
+  EXPECT_EQ(field(1, "gap_upper"), "0.375");
   EXPECT_EQ(field(2, "observations"), "0");
   EXPECT_EQ(field(2, "rejected_rows"), "2");
   for (const char* name : {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap",
-                           "brier_score", "log_loss", "ece", "log10_e_value"}) {
+                           "brier_score", "log_loss", "ece", "log10_e_value", "error_lower"}) {
     EXPECT_EQ(field(2, name), "") << name;
   }
 }

@@ -77,7 +77,7 @@ TEST(ReportTest, ATestThatDidNotRunIsNullInJsonAndHasItsReasonInText) {
   for (const char* key : {"test_locations", "ucme", "statistic", "p_value", "condition", "seed"}) {
     EXPECT_TRUE(cme.at(key).is_null()) << key;
   }
-  EXPECT_THAT(DescribeEvaluation(evaluation, 0.05),
+  EXPECT_THAT(DescribeEvaluation(evaluation, 0.05, 0.02),
               HasSubstr("CME test of the lens top_label not computed: it cannot"));
 }
 
@@ -93,7 +93,7 @@ TEST(ReportTest, ShowsTheNumberOfObservationsOfTheScores) {
   scores.set_ece(0.0625);
   EXPECT_THAT(
       DescribeCalibration(response),
-      HasSubstr("Scores: Brier 0.2500, log loss 0.5000, ECE 0.0625, of all 12480 observations; "
+      HasSubstr("Scores: Brier 0.250, log loss 0.500, ECE 0.062, of all 12480 observations; "
                 "the ECE of a calibrated model is above 0 too, and larger with fewer "
                 "observations.\n"));
   scores.set_observations(480);
@@ -140,7 +140,7 @@ TEST(ReportTest, DescribesLabelsThatComeLater) {
   coverage.set_missing_p_value(0);
   coverage.add_warnings("labels are missing more often for class 30");
   const std::string text = DescribeCalibration(response);
-  EXPECT_THAT(text, HasSubstr("1300 accepted, 3 duplicates; 300 (23.08 %) pending, 150 of them "
+  EXPECT_THAT(text, HasSubstr("1300 accepted, 3 duplicates; 300 (23.1 %) pending, 150 of them "
                               "labelled; 1000 matured, 40 (4 %) of them without a label\n"));
   EXPECT_THAT(text, HasSubstr("1110 matched, 0 repeated, 2 (0.2 %) conflicting, 5 (0.5 %) late, "
                               "1 (0.1 %) unknown\n"));

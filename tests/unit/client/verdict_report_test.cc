@@ -93,19 +93,19 @@ TEST(VerdictReportTest, DescribesAMiscalibratedModelCompletely) {
       DescribeVerdict(response),
       "The server's words.\n"
       "Evidence: the e-value reached 340 (log10 +2.53) at observation 900. The probability that a "
-      "calibrated model ever reaches this is at most 0.00294118, however often one looks. The "
+      "calibrated model ever reaches this is at most 0.00294, however often one looks. The "
       "e-value is now 120; the alarm is raised at 20.\n"
       "Most of it comes from: witness, tilt.\n"
-      "Effect size, with the random features of the kernel: SKCE +1.500000e-03; the true value is "
+      "Effect size, with the random features of the kernel: SKCE +1.50e-03; the true value is "
       "in "
-      "1.000e-03..2.000e-03 with 95 % "
+      "1.00e-03..2.00e-03 with 95 % "
       "confidence, however often one looks; a calibrated model with the same predictions stays "
-      "below +1.000000e-04 19 times in 20.\n"
-      "Direction: over-confident by 4.1 points: the mean confidence is 0.8710 and the accuracy "
-      "0.8300. For a calibrated model the gap would have a standard deviation of 0.3 points.\n"
-      "Largest deviations: confidence 0.80..0.90 (confidence 0.8500, accuracy 0.7100, n = 2310, z "
+      "below +1.00e-04 19 times in 20.\n"
+      "Direction: over-confident by 4.1 points: the mean confidence is 0.871 and the accuracy "
+      "0.830. For a calibrated model the gap would have a standard deviation of 0.3 points.\n"
+      "Largest deviations: confidence 0.80..0.90 (confidence 0.850, accuracy 0.710, n = 2310, z "
       "= -7.2); "
-      "class 3 (cat) (predicted 0.1200, observed 0.0800, z = -5.1). They show where to look and "
+      "class 3 (cat) (predicted 0.120, observed 0.080, z = -5.1). They show where to look and "
       "are "
       "not a test.\n"
       "Drift: log10 of the detector is now 1.20, its maximum so far is 2.50, and the alarm is "
@@ -246,7 +246,7 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
                               "one looks: the expected share of calibrated groups among them is at "
                               "most 1 %.\n"));
   EXPECT_THAT(text, HasSubstr("log10 e-value  largest so far  SKCE"));
-  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+0.0625  *\\*\n"));
+  EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+0.062  *\\*\n"));
   EXPECT_THAT(text, ContainsRegex("\n\\(others\\)  500 .*  not tested: 500 of 600 "
                                   "observations\n"));
   EXPECT_THAT(text, Not(HasSubstr(" more\n")));

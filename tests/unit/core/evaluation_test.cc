@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "calibd/core/generator.h"
+#include "calibd/core/running_reliability.h"
 
 namespace calibd {
 namespace {
@@ -49,6 +51,23 @@ TEST(EvaluateTest, ProgressNeverDecreasesAndReachesOne) {
   EXPECT_EQ(told.back(), 1);
   EXPECT_EQ(stages.front(), "canonical");
   EXPECT_EQ(stages.back(), "CME test");
+}
+
+TEST(EvaluateTest, MeasuresTheErrorOfTheTopLabel) {
+  const PredictionSet set = Draw(300);
+  const auto evaluation = Evaluate(set.view(), Options());
+  ASSERT_TRUE(evaluation.ok());
+  ReliabilitySums sums;
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    const std::span<const double> row = set.view().row(i);
+    const auto top = std::max_element(row.begin(), row.end());
+    sums.Add(*top, top - row.begin() == set.labels[i]);
+  }
+  const ErrorInterval expected = *BinnedErrorInterval(sums, {.bins = 0.0375, .gap = 0.0125});
+  EXPECT_DOUBLE_EQ(evaluation->error.estimate, expected.estimate);
+  EXPECT_DOUBLE_EQ(evaluation->error.lower, expected.lower);
+  EXPECT_DOUBLE_EQ(evaluation->error.upper, expected.upper);
+  EXPECT_GT(expected.lower, 0);
 }
 
 TEST(EvaluateTest, StopsInEveryStage) {

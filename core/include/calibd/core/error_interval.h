@@ -40,6 +40,13 @@ struct ErrorLevels {
   [[nodiscard]] double total() const noexcept { return bins + gap; }
 };
 
+// The levels of an interval that stands alone, such as that of one batch or one hour: it holds with
+// 95 %.
+inline constexpr ErrorLevels kSingleErrorLevels{.bins = 0.0375, .gap = 0.0125};
+
+// The binned error that is acceptable if nothing else is said: 2 percentage points.
+inline constexpr double kDefaultErrorLimit = 0.02;
+
 // u(V, K), the boundary of sum (x_t - mu_t) for x_t in [c_t - 1, c_t], V = sum x_t^2 and K =
 // log(1 / level): a gamma-exponential mixture with c = 1 and rho = 10. It is exceeded at any time
 // with a probability of at most the level. Source: Howard, Ramdas, McAuliffe & Sekhon, Ann.

@@ -12,6 +12,7 @@
 #include "calibd/core/binned_error.h"
 #include "calibd/core/cme.h"
 #include "calibd/core/consistency_resampling.h"
+#include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/lens_kernel.h"
@@ -84,6 +85,8 @@ struct Evaluation {
   };
   std::vector<OneLens> lenses;
   Scores scores;
+  // The binned error of the top label, at kSingleErrorLevels.
+  ErrorInterval error;
   // The Brier score of all classes by isotonic regression, summed over classes.
   CorpDecomposition brier;
   struct OneBinnedError {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/error_interval.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/lens_evaluation.h"
@@ -12,12 +13,15 @@
 #include "calibd/core/running_lens.h"
 #include "calibd/v1/calibration_service.pb.h"
 #include "calibd/v1/evaluation.pb.h"
+#include "calibd/v1/monitoring.pb.h"
 
 namespace calibd::convert {
 
 // Converts block estimates with their test, bounds and noise floor. bound: the bound B of the lens
 // and its kernel.
 [[nodiscard]] v1::BlockEstimate ToProto(const RunningBlock& block, double bound);
+
+[[nodiscard]] v1::ErrorInterval ToProto(const ErrorInterval& interval);
 
 // Converts the bandwidth and universality of a kernel. Does not set the term bound.
 void ToProto(const RunningKernel& kernel, v1::Provenance& provenance);

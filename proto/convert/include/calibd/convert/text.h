@@ -18,6 +18,9 @@ namespace calibd::convert {
 // "off by 5.4 points (4.2 to 6.8; limit 2)". All arguments are probabilities.
 [[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
 
+// The answer of an interval alone, without alarms. All arguments are probabilities.
+[[nodiscard]] v1::LimitStatus StatusAgainst(double limit, double lower, double upper);
+
 // A status as in JSON and metrics, such as "OVER_LIMIT"; "UNKNOWN" for one that is not known.
 [[nodiscard]] std::string StatusName(v1::LimitStatus status);
 [[nodiscard]] std::string StatusName(v1::Verdict::Status status);
