@@ -39,7 +39,7 @@ struct Options {
   std::int64_t disk_bytes = std::int64_t{64} << 30;
   std::int64_t model_disk_bytes = std::int64_t{4} << 30;
   std::int64_t max_producers_per_model = 10000;
-  std::int64_t producer_idle_seconds = 30 * 86400;
+  std::int64_t producer_idle_seconds = std::int64_t{30} * 86400;
   std::int64_t max_expired_producers_per_model = 5000;
   std::int64_t max_request_ids_per_model = 5000;
   std::int64_t request_id_seconds = 86400;

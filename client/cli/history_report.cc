@@ -50,7 +50,7 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
 }  // namespace
 
 std::string DescribeUpdate(const v1::ModelUpdate& update) {
-  const std::string changes =
+  std::string changes =
       absl::StrJoin(update.changes(), ", ", [](std::string* out, const auto& change) {
         absl::StrAppend(out, change.path(), " ",
                         change.old_value().empty() ? "(none)" : change.old_value(), " -> ",

@@ -19,8 +19,9 @@ void DescribeSums(const ErrorSnapshot& error, const ErrorSums& sums, v1::ErrorMe
   *proto.mutable_top_label() = convert::ToProto(*error.Interval(sums, 0));
   proto.set_mean_confidence(total.confidence / n);
   proto.set_accuracy(static_cast<double>(total.correct) / n);
-  if (error.budget.series > 1)
+  if (error.budget.series > 1) {
     *proto.mutable_class_1() = convert::ToProto(*error.Interval(sums, 1));
+  }
 }
 
 void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentError& proto) {

@@ -38,8 +38,9 @@ absl::StatusOr<std::optional<ProducerPosition>> ReadPosition(const v1::ObserveRe
       return InvalidFieldError("request_id",
                                "is set together with producer, expected at most one of them");
     }
-    if (!IsProducerId(request.request_id()))
+    if (!IsProducerId(request.request_id())) {
       return InvalidIdError("request_id", request.request_id());
+    }
     return ProducerPosition{.producer_id = request.request_id(), .sequence = 1, .request = true};
   }
   if (!request.has_producer()) return std::nullopt;

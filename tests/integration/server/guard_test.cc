@@ -110,8 +110,14 @@ std::string DefaultRequest(const RpcMethod& method) {
   const google::protobuf::Descriptor* const type = descriptor->input_type();
   const std::unique_ptr<google::protobuf::Message> request(
       google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->New());
-  if (const auto* const field = type->FindFieldByName("model")) {
+  const auto* const field = type->FindFieldByName("model");
+  if (field != nullptr && field->message_type() == nullptr) {
     request->GetReflection()->SetString(request.get(), field, kModel);
+  } else if (field != nullptr) {
+    google::protobuf::Message* const model =
+        request->GetReflection()->MutableMessage(request.get(), field);
+    model->GetReflection()->SetString(model, field->message_type()->FindFieldByName("name"),
+                                      kModel);
   }
   return request->SerializeAsString();
 }

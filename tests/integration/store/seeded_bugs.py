@@ -22,8 +22,8 @@ BUGS = (
      "to_catalog ? store_->Commit()\n"
      "             : store_->appended_bytes() < 65536 ? absl::OkStatus() : store_->CommitLog();"),
     ("a repeated batch counts twice", "server/ingest/row_write.cc",
-     "known_ = !ends && standing == ProducerCursors::Standing::kSettledBefore;\n"
-     "  return standing == ProducerCursors::Standing::kNext;",
+     "known_ = !ends && *standing == ProducerCursors::Standing::kSettledBefore;\n"
+     "  return *standing == ProducerCursors::Standing::kNext;",
      "static_cast<void>(standing);\n"
      "  known_ = false;\n"
      "  return true;"),

@@ -211,7 +211,6 @@ TEST(ErrorWatchTest, ARestartKeepsAnAlarmActive) {
   watch.Restart({ErrorBudget::OfModel(0.01, 3), kLimit, kLeast, 5001});
   EXPECT_EQ(watch.count(), 0);
   EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kOverLimit);
-  EXPECT_FALSE(watch.Snapshot().IsRecent());
   EXPECT_EQ(watch.Snapshot().since_start.first_observation, 5001);
   Add(watch, OverConfident(3, 9000, 0.2, 17), 5000, 9000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
