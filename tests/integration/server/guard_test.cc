@@ -95,7 +95,12 @@ std::map<std::string, std::string> Requests() {
   v1::AcknowledgeAlarmRequest acknowledge;
   acknowledge.set_model(kModel);
   acknowledge.set_alarm_id(1);
+  v1::UpdateModelRequest update;
+  update.mutable_model()->set_name(kModel);
+  update.mutable_model()->set_description("updated");
+  update.mutable_update_mask()->add_paths("description");
   return {{"CreateModel", create.SerializeAsString()},
+          {"UpdateModel", update.SerializeAsString()},
           {"GetModel", get.SerializeAsString()},
           {"DeleteModel", remove.SerializeAsString()},
           {"Observe", observe.SerializeAsString()},
@@ -113,11 +118,6 @@ std::string DefaultRequest(const RpcMethod& method) {
   const auto* const field = type->FindFieldByName("model");
   if (field != nullptr && field->message_type() == nullptr) {
     request->GetReflection()->SetString(request.get(), field, kModel);
-  } else if (field != nullptr) {
-    google::protobuf::Message* const model =
-        request->GetReflection()->MutableMessage(request.get(), field);
-    model->GetReflection()->SetString(model, field->message_type()->FindFieldByName("name"),
-                                      kModel);
   }
   return request->SerializeAsString();
 }
