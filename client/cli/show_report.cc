@@ -216,7 +216,11 @@ std::string Data(const v1::GetCalibrationResponse& response, const Timestamp& no
   }
   if (response.has_label_coverage()) {
     const v1::LabelCoverage& coverage = response.label_coverage();
-    facts.push_back(absl::StrCat(coverage.pending(), " pending"));
+    const bool waits = response.observations() == 0 && coverage.has_next_maturation_time();
+    facts.push_back(absl::StrCat(coverage.pending(), " pending",
+                                 waits ? absl::StrCat("; the first will count on ",
+                                                      MinuteText(coverage.next_maturation_time()))
+                                       : ""));
     facts.push_back(absl::StrCat(coverage.missing(), " without a label"));
     facts.push_back(absl::StrCat(coverage.duplicate_predictions(), " duplicates"));
   }

@@ -140,7 +140,8 @@ void DescribeCalibration(Model& model) {
     for (const Alarm& alarm : *snapshot->monitor->alarms) {
       DescribeAlarm(alarm, *response.add_alarms());
     }
-    DescribeGroups(*model.declaration(), *snapshot, response);
+    DescribeGroups(*model.declaration(), *snapshot,
+                   MakeVerdict(model, *snapshot, ModelSnapshot::Time(kNow)), response);
     WarnOfRows(*model.declaration(), *snapshot, *response.mutable_warnings());
   }
   Require(IsFinite(response), "the answer is finite");

@@ -181,6 +181,18 @@ TEST(ShowReportTest, SaysLittleWithLittleData) {
             "next      calibctl show young --verbose\n");
 }
 
+TEST(ShowReportTest, SaysWhenTheFirstPendingPredictionCounts) {
+  v1::GetCalibrationResponse response;
+  response.set_model("models/clicks");
+  v1::LabelCoverage& coverage = *response.mutable_label_coverage();
+  coverage.set_pending(600);
+  coverage.mutable_next_maturation_time()->set_seconds(86400);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("600 pending; the first will count on 1970-01-02"));
+  response.set_observations(1);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("600 pending, 0 without"));
+}
+
 TEST(ShowReportTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
   v1::GetCalibrationResponse response = OverLimit();
   response.mutable_verdict()->set_is_recent(true);
