@@ -452,7 +452,7 @@ TEST(StoreFormatTest, StatesWithoutAnErrorMeasureItFromTheirEndOn) {
   Model model(1, WatchedDeclaration(), {}, {}, pool, nullptr);
   const absl::Status restored = model.strand_state().Restore(golden);
   ASSERT_TRUE(restored.ok()) << restored;
-  const ErrorSnapshot& error = model.strand_state().Snapshot()->monitor->error;
+  const ErrorSnapshot error = model.strand_state().Snapshot()->monitor->error;
   EXPECT_EQ(error.since_start.first_observation, golden.observations() + 1);
   EXPECT_EQ(error.since_start.count(), 0);
   EXPECT_EQ(error.status(), LimitStatus::kUndecided);
