@@ -66,11 +66,10 @@ void ThreadPool::Stop() {
 }
 
 bool ThreadPool::Post(std::function<void()> task) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (running_ == 0) return false;
-    tasks_.push_back(std::move(task));
-  }
+  const std::lock_guard lock(mutex_);
+  if (running_ == 0) return false;
+  tasks_.push_back(std::move(task));
+  // With the lock: once it is released, the task may lead to the destruction of this object.
   ready_.notify_one();
   return true;
 }
