@@ -13,8 +13,10 @@ constexpr double kRho = 10;
 // log(10) / 2 - 1 / 120.03 - log P(10, 10) for the regularised incomplete gamma function P,
 // rounded down.
 constexpr double kLogNormaliser = 1.755;
-constexpr int kNewtonSteps = 6;
-constexpr int kMostDoublings = 40;
+// Newton's method doubles the number of correct digits: a step below this is the last one.
+constexpr double kLastStep = 1e-8;
+constexpr int kMostNewtonSteps = 10;
+constexpr double kMostGrowth = 0x1p40;
 
 constexpr std::array<double, RecentErrorEvidence::kRates> kKappa{.7,   .5,  .35, .25,  .17, .12,
                                                                  .085, .06, .04, .028, .02, .014};
@@ -42,8 +44,10 @@ double MixtureBoundary(double square_sum, double log_inverse_level) noexcept {
   // log(1 + exp(exponent)) without overflow.
   const double r = std::max(exponent, 0.0) + std::log1p(std::exp(-std::abs(exponent)));
   double s = std::sqrt(2 * a * r) + r;
-  for (int step = 0; step < kNewtonSteps; ++step) {
-    s -= (s - a * std::log1p(s / a) - r) * (s + a) / s;
+  for (int i = 0; i < kMostNewtonSteps; ++i) {
+    const double step = (s - a * std::log1p(s / a) - r) * (s + a) / s;
+    s -= step;
+    if (std::abs(step) < kLastStep * s) break;
   }
   return s;
 }
@@ -119,13 +123,14 @@ std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
     const ErrorInterval interval = *BinnedErrorInterval(grown, levels);
     return interval.lower > limit || interval.upper <= limit;
   };
+  double few = 1;
   double enough = 1;
-  for (int doubling = 0; !is_decided(enough); enough *= 2) {
-    if (++doubling > kMostDoublings) return std::nullopt;
+  for (; !is_decided(enough); enough *= 16) {
+    if (enough >= kMostGrowth) return std::nullopt;
+    few = enough;
   }
-  double few = enough / 2;
-  while (enough > 1 && enough - few > 0.01 * enough) {
-    const double middle = (few + enough) / 2;
+  while (enough > 1.01 * few) {
+    const double middle = std::sqrt(few * enough);
     (is_decided(middle) ? enough : few) = middle;
   }
   return std::ceil(count * enough);

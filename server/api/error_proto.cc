@@ -9,25 +9,25 @@
 namespace calibd::server {
 namespace {
 
-void DescribeSums(const ErrorSnapshot& error, const ErrorSums& sums, v1::ErrorMeasurement& proto) {
+void DescribeSums(const ErrorSums& sums,
+                  const std::array<std::optional<ErrorInterval>, 2>& intervals,
+                  v1::ErrorMeasurement& proto) {
   const ReliabilitySums::Bin total = sums.series[0].Total();
   proto.set_observations(total.count);
   proto.set_first_observation(sums.first_observation);
   if (sums.start_time.has_value()) *proto.mutable_start_time() = ToTimestamp(*sums.start_time);
   if (total.count == 0) return;
   const auto n = static_cast<double>(total.count);
-  *proto.mutable_top_label() = convert::ToProto(*error.Interval(sums, 0));
+  *proto.mutable_top_label() = convert::ToProto(*intervals[0]);
   proto.set_mean_confidence(total.confidence / n);
   proto.set_accuracy(static_cast<double>(total.correct) / n);
-  if (error.budget.series > 1) {
-    *proto.mutable_class_1() = convert::ToProto(*error.Interval(sums, 1));
-  }
+  if (intervals[1].has_value()) *proto.mutable_class_1() = convert::ToProto(*intervals[1]);
 }
 
 void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentError& proto) {
   if (error.recent_log10_e_value.has_value()) proto.set_log10_e_value(*error.recent_log10_e_value);
   proto.set_threshold(error.recent_threshold);
-  const std::optional<ErrorStretch> stretch = error.Stretch();
+  const std::optional<ErrorStretch>& stretch = error.Read().stretch;
   if (!stretch.has_value()) return;
   proto.set_first_observation(stretch->first_observation);
   if (stretch->start_time.has_value()) {
@@ -41,18 +41,18 @@ void DescribeRecent(const ErrorSnapshot& error, v1::CalibrationError::RecentErro
 }  // namespace
 
 void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
-  proto.set_status(ToProto(error.status()));
+  const ErrorReading& reading = error.Read();
+  proto.set_status(ToProto(reading.status));
   proto.set_limit(error.error_limit);
   if (error.acknowledged) proto.set_acknowledged_limit(error.limit);
-  proto.set_is_recent(error.IsRecent());
+  proto.set_is_recent(reading.is_recent);
   proto.set_is_acknowledged(error.acknowledged && !error.over);
-  DescribeSums(error, error.since_start, *proto.mutable_since_start());
+  DescribeSums(error.since_start, reading.since_start, *proto.mutable_since_start());
   if (error.sums.first_observation != error.since_start.first_observation) {
-    DescribeSums(error, error.sums, *proto.mutable_since_acknowledgement());
+    DescribeSums(error.sums, reading.now, *proto.mutable_since_acknowledgement());
   }
-  if (error.status() == LimitStatus::kUndecided) {
-    const std::optional<std::int64_t> needed = error.ObservationsNeeded();
-    if (needed.has_value()) proto.set_observations_needed(*needed);
+  if (reading.observations_needed.has_value()) {
+    proto.set_observations_needed(*reading.observations_needed);
   }
   if (error.budget.recent > 0) DescribeRecent(error, *proto.mutable_recent());
 }

@@ -42,19 +42,15 @@ std::string OffBy(const ErrorInterval& interval, double limit) {
 
 // Of two series, the interval with the larger lower end.
 ErrorInterval Largest(const ErrorSnapshot& error) {
-  ErrorInterval largest = *error.Interval(error.sums, 0);
-  if (error.budget.series > 1) {
-    const ErrorInterval other = *error.Interval(error.sums, 1);
-    if (other.lower > largest.lower) largest = other;
-  }
-  return largest;
+  const auto& [top_label, class_1] = error.Read().now;
+  return class_1.has_value() && class_1->lower > top_label->lower ? *class_1 : *top_label;
 }
 
 // The text after "OVER_LIMIT". now: the interval now.
 std::string OverLimitText(const ErrorSnapshot& error, const LimitCrossing& crossing,
                           const ErrorInterval& now) {
-  const std::string since = absl::StrCat(error.IsRecent() ? " (recent)" : "", " since observation ",
-                                         crossing.observation, ": ");
+  const std::string since = absl::StrCat(error.Read().is_recent ? " (recent)" : "",
+                                         " since observation ", crossing.observation, ": ");
   if (now.lower > crossing.limit) {
     return absl::StrCat(since, OffBy(now, crossing.limit), " and ", GapText(now.gap));
   }
@@ -73,7 +69,7 @@ std::string OverLimitText(const ErrorSnapshot& error, const LimitCrossing& cross
 std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject,
                           const Alarm* alarm) {
   std::string text = subject.empty() ? "" : absl::StrCat(subject, " is ");
-  const LimitStatus status = error.status();
+  const LimitStatus status = error.Read().status;
   const std::string now =
       error.sums.count() > 0 ? OffBy(Largest(error), error.error_limit) : "not measured yet";
   if (status == LimitStatus::kOverLimit && alarm != nullptr && error.sums.count() == 0) {
@@ -90,7 +86,7 @@ std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject
     absl::StrAppend(&text, "WITHIN_LIMIT: ", now);
   } else {
     absl::StrAppend(&text, "UNDECIDED: ", now);
-    const std::optional<std::int64_t> needed = error.ObservationsNeeded();
+    const std::optional<std::int64_t> needed = error.Read().observations_needed;
     if (needed.has_value()) {
       absl::StrAppend(&text, ", to be decided after about ", convert::RoundedCount(*needed),
                       " more labelled predictions");
@@ -112,7 +108,7 @@ std::string ErrorSentences(const MonitorSnapshot& monitor) {
   std::string text = ErrorSentence(monitor.error, "", ActiveOverLimit(monitor, std::nullopt));
   std::size_t named = 0;
   for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
-    if (group->error.status() != LimitStatus::kOverLimit || named++ >= kMostNamed) continue;
+    if (group->error.Read().status != LimitStatus::kOverLimit || named++ >= kMostNamed) continue;
     absl::StrAppend(&text, " ",
                     ErrorSentence(group->error, absl::StrCat("Group ", GroupName(group->id)),
                                   ActiveOverLimit(monitor, group->id)));
@@ -137,7 +133,7 @@ std::string ChangeSentence(const MonitorSnapshot& monitor, double threshold) {
                     "threshold.";
 }
 
-// Names the groups and classes that e-BH rejects; empty if there are none.
+// Names the groups and classes that e-BH rejects; empty without such groups and classes.
 std::string RejectedSentence(const ModelDeclaration& declaration, const MonitorSnapshot& monitor,
                              const Verdict& verdict) {
   std::vector<std::string> groups;
@@ -177,7 +173,7 @@ std::string CalibrationSentence(const ModelDeclaration& declaration, const Model
   if (verdict.status == v1::Verdict::STATUS_MISCALIBRATED) {
     std::string note;
     if (monitor.watch.has_value()) note = ImpossibleLabelSentence(*monitor.watch);
-    if (note.empty() && monitor.error.status() == LimitStatus::kWithinLimit) {
+    if (note.empty() && monitor.error.Read().status == LimitStatus::kWithinLimit) {
       note = " The error is real, but smaller than the limit.";
     }
     return absl::StrFormat(

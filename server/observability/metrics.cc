@@ -448,14 +448,14 @@ constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
      "1 while the calibration error of the group exceeds the model's limit, acknowledged or not, "
      "else 0.",
      [](auto& group, auto& out) {
-       out.Add(group.error.status() == LimitStatus::kOverLimit ? 1 : 0);
+       out.Add(group.error.Read().status == LimitStatus::kOverLimit ? 1 : 0);
      }},
     {"calibd_group_observations", Gauge, "Number of labelled observations of the group.",
      [](auto& group, auto& out) { out.Add(group.error.since_start.count()); }},
     {"calibd_group_confidence_minus_accuracy", Gauge,
      "calibd_confidence_minus_accuracy of the group.",
      [](auto& group, auto& out) {
-       const auto interval = group.error.Interval(group.error.since_start, 0);
+       const auto& interval = group.error.Read().since_start[0];
        if (interval.has_value()) out.Add(interval->gap);
      }},
     {"calibd_group_log10_e_value", Gauge,
@@ -478,7 +478,7 @@ class ModelFamilies {
     const ErrorSnapshot& error = snapshot->monitor->error;
     monitors_.Add(
         {model, *snapshot->monitor, MakeVerdict(model, *snapshot, std::chrono::system_clock::now()),
-         error.Interval(error.since_start, 0)},
+         error.Read().since_start[0]},
         labels);
   }
 

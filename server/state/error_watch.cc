@@ -37,6 +37,43 @@ ErrorBudget Share(double alpha, bool recent, std::size_t class_count) noexcept {
           .series = series};
 }
 
+std::optional<std::int64_t> ObservationsNeeded(const ErrorSnapshot& error) {
+  std::int64_t needed = std::max<std::int64_t>(1, error.min_observations - error.sums.count());
+  for (std::size_t s = 0; s < error.budget.series; ++s) {
+    const std::optional<double> total =
+        ObservationsUntilDecided(error.sums.series[s], error.budget.levels, error.error_limit);
+    if (!total.has_value() || *total > 1e15) return std::nullopt;
+    needed = std::max(needed, static_cast<std::int64_t>(*total) - error.sums.count());
+  }
+  return needed;
+}
+
+ErrorReading ComputeReading(const ErrorSnapshot& error) {
+  ErrorReading reading;
+  bool is_within = error.sums.count() >= error.min_observations;
+  bool is_over = false;
+  for (std::size_t s = 0; s < error.budget.series; ++s) {
+    reading.since_start[s] = BinnedErrorInterval(error.since_start.series[s], error.budget.levels);
+    reading.now[s] = BinnedErrorInterval(error.sums.series[s], error.budget.levels);
+    is_within =
+        is_within && reading.now[s].has_value() && reading.now[s]->upper <= error.error_limit;
+    is_over = is_over || (reading.now[s].has_value() && reading.now[s]->lower > error.limit);
+  }
+  reading.is_recent = error.over && error.over_recent && !is_over;
+  if (error.over || error.acknowledged) {
+    reading.status = LimitStatus::kOverLimit;
+  } else if (is_within) {
+    reading.status = LimitStatus::kWithinLimit;
+  } else {
+    reading.observations_needed = ObservationsNeeded(error);
+  }
+  if (error.budget.recent > 0) {
+    reading.stretch = WorstStretch(error.sums, *error.marks, error.recent_series,
+                                   error.budget.levels, error.limit);
+  }
+  return reading;
+}
+
 }  // namespace
 
 ErrorBudget ErrorBudget::OfModel(double alpha, std::size_t class_count) noexcept {
@@ -48,43 +85,9 @@ ErrorBudget ErrorBudget::OfGroup(double alpha, std::size_t groups,
   return Share(alpha / static_cast<double>(groups), false, class_count);
 }
 
-std::optional<ErrorInterval> ErrorSnapshot::Interval(const ErrorSums& of,
-                                                     std::size_t one) const noexcept {
-  return BinnedErrorInterval(of.series[one], budget.levels);
-}
-
-LimitStatus ErrorSnapshot::status() const noexcept {
-  if (over || acknowledged) return LimitStatus::kOverLimit;
-  if (sums.count() < min_observations) return LimitStatus::kUndecided;
-  for (std::size_t s = 0; s < budget.series; ++s) {
-    const std::optional<ErrorInterval> interval = Interval(sums, s);
-    if (!interval.has_value() || interval->upper > error_limit) return LimitStatus::kUndecided;
-  }
-  return LimitStatus::kWithinLimit;
-}
-
-bool ErrorSnapshot::IsRecent() const noexcept {
-  if (!over || !over_recent) return false;
-  for (std::size_t s = 0; s < budget.series; ++s) {
-    const std::optional<ErrorInterval> interval = Interval(sums, s);
-    if (interval.has_value() && interval->lower > limit) return false;
-  }
-  return true;
-}
-
-std::optional<ErrorStretch> ErrorSnapshot::Stretch() const noexcept {
-  return WorstStretch(sums, *marks, recent_series, budget.levels, limit);
-}
-
-std::optional<std::int64_t> ErrorSnapshot::ObservationsNeeded() const noexcept {
-  std::int64_t needed = std::max<std::int64_t>(1, min_observations - sums.count());
-  for (std::size_t s = 0; s < budget.series; ++s) {
-    const std::optional<double> total =
-        ObservationsUntilDecided(sums.series[s], budget.levels, error_limit);
-    if (!total.has_value() || *total > 1e15) return std::nullopt;
-    needed = std::max(needed, static_cast<std::int64_t>(*total) - sums.count());
-  }
-  return needed;
+const ErrorReading& ErrorSnapshot::Read() const {
+  std::call_once(memo->once, [this] { memo->reading = ComputeReading(*this); });
+  return memo->reading;
 }
 
 ErrorWatch::ErrorWatch(const ErrorBudget& budget, double error_limit, std::int64_t min_observations,

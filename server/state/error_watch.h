@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -83,6 +84,21 @@ struct ErrorStretch {
                                                        const ErrorLevels& levels,
                                                        double limit) noexcept;
 
+// What the sums of a watch say.
+struct ErrorReading {
+  LimitStatus status = LimitStatus::kUndecided;
+  // True if only the recent error exceeds the limit.
+  bool is_recent = false;
+  // The intervals of each series; unset without observations.
+  std::array<std::optional<ErrorInterval>, 2> since_start;
+  std::array<std::optional<ErrorInterval>, 2> now;
+  // The worst stretch of the series whose recent error is larger; see WorstStretch.
+  std::optional<ErrorStretch> stretch;
+  // While undecided: the smallest number of further observations after which the answer is
+  // expected; unset if the present sums do not tell.
+  std::optional<std::int64_t> observations_needed;
+};
+
 // The state of an error watch at one moment.
 struct ErrorSnapshot {
   ErrorBudget budget;
@@ -107,17 +123,16 @@ struct ErrorSnapshot {
   // The sums at some earlier observations, ascending; see ErrorWatch. Never null.
   std::shared_ptr<const std::vector<ErrorSums>> marks;
 
-  [[nodiscard]] LimitStatus status() const noexcept;
-  // True if only the recent error exceeds the limit.
-  [[nodiscard]] bool IsRecent() const noexcept;
-  // The interval of a series, 0 or 1; unset without observations.
-  [[nodiscard]] std::optional<ErrorInterval> Interval(const ErrorSums& of,
-                                                      std::size_t one) const noexcept;
-  // The worst stretch of the series whose recent error is larger; see WorstStretch.
-  [[nodiscard]] std::optional<ErrorStretch> Stretch() const noexcept;
-  // The smallest number of further observations after which the answer is expected; unset if the
-  // present sums do not tell.
-  [[nodiscard]] std::optional<std::int64_t> ObservationsNeeded() const noexcept;
+  // The first call for a snapshot and its copies computes it, in some ten microseconds. A snapshot
+  // is published for each batch, but few are read.
+  [[nodiscard]] const ErrorReading& Read() const;
+
+  // What Read returned.
+  struct Memo {
+    std::once_flag once;
+    ErrorReading reading;
+  };
+  std::shared_ptr<Memo> memo = std::make_shared<Memo>();
 };
 
 // How far off a model, or one of its groups, is against a limit: see error_interval.h. It decides

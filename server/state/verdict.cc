@@ -10,11 +10,11 @@ namespace {
 using Time = std::chrono::system_clock::time_point;
 
 void JudgeError(const MonitorSnapshot& monitor, Verdict& verdict) {
-  verdict.limit_status = ToProto(monitor.error.status());
-  verdict.is_recent = monitor.error.IsRecent();
+  verdict.limit_status = ToProto(monitor.error.Read().status);
+  verdict.is_recent = monitor.error.Read().is_recent;
   bool active = monitor.error.over;
   for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
-    if (group->error.status() != LimitStatus::kOverLimit) continue;
+    if (group->error.Read().status != LimitStatus::kOverLimit) continue;
     active = active || group->error.over;
     verdict.limit_status = v1::LIMIT_STATUS_OVER_LIMIT;
     verdict.groups_over_limit.push_back(group.get());

@@ -123,14 +123,14 @@ TEST(ErrorWatchTest, RecentErrorCrossesSoonAfterAChange) {
   ErrorWatch watch = ModelWatch(3);
   Add(watch, set, 0, 30000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
-  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kWithinLimit);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kWithinLimit);
   Add(watch, set, 30000, set.labels.size());
   const ErrorSnapshot snapshot = watch.Snapshot();
   const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
   ASSERT_TRUE(crossing.has_value());
   EXPECT_TRUE(crossing->recent);
-  EXPECT_TRUE(snapshot.IsRecent());
-  EXPECT_EQ(snapshot.status(), LimitStatus::kOverLimit);
+  EXPECT_TRUE(snapshot.Read().is_recent);
+  EXPECT_EQ(snapshot.Read().status, LimitStatus::kOverLimit);
   EXPECT_LT(crossing->observation, 32000);
   // Marks are 1024 observations apart.
   EXPECT_NEAR(static_cast<double>(crossing->first_observation), 30001, 1100);
@@ -142,8 +142,8 @@ TEST(ErrorWatchTest, AnswersNothingBeforeTheMinimum) {
   const PredictionSet set = OverConfident(3, 300, 0.6, 3);
   ErrorWatch watch(ErrorBudget::OfModel(kAlpha, 3), kLimit, 250, 1);
   Add(watch, set, 0, 249);
-  EXPECT_GT(watch.Snapshot().Interval(watch.Snapshot().sums, 0)->lower, kLimit);
-  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kUndecided);
+  EXPECT_GT(watch.Snapshot().Read().now[0]->lower, kLimit);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
   Add(watch, set, 249, 250);
   const std::optional<LimitCrossing> crossing = watch.TakeCrossing();
@@ -159,14 +159,14 @@ TEST(ErrorWatchTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
   ASSERT_TRUE(watch.TakeCrossing().has_value());
   watch.Acknowledge(5000);
   EXPECT_EQ(watch.count(), 0);
-  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kOverLimit);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kOverLimit);
   EXPECT_GT(watch.Snapshot().limit, 0.08);
   Add(watch, same, 5000, 40000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
   const ErrorSnapshot acknowledged = watch.Snapshot();
   EXPECT_TRUE(acknowledged.acknowledged);
   EXPECT_FALSE(acknowledged.over);
-  EXPECT_EQ(acknowledged.status(), LimitStatus::kOverLimit);
+  EXPECT_EQ(acknowledged.Read().status, LimitStatus::kOverLimit);
   EXPECT_EQ(acknowledged.sums.first_observation, 5001);
   EXPECT_EQ(acknowledged.since_start.first_observation, 1);
   EXPECT_EQ(acknowledged.since_start.count(), 40000);
@@ -181,7 +181,7 @@ TEST(ErrorWatchTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
              Joined(OverConfident(3, 200000, 0, 7), OverConfident(3, 60000, 0.08, 8)));
   Add(watch, mended, 40000, 240000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
-  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kWithinLimit);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kWithinLimit);
   EXPECT_EQ(watch.Snapshot().limit, kLimit);
   Add(watch, mended, 240000, 300000);
   EXPECT_TRUE(watch.TakeCrossing().has_value());
@@ -190,9 +190,9 @@ TEST(ErrorWatchTest, TheSameErrorDoesNotCrossAgainButALargerOneDoes) {
 TEST(ErrorWatchTest, ANewLimitIsDecidedAtOnceAndRestartsNothing) {
   ErrorWatch watch = ModelWatch(3);
   Add(watch, OverConfident(3, 20000, 0, 9), 0, 20000);
-  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kWithinLimit);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kWithinLimit);
   watch.SetLimit(1e-4, 20000);
-  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kUndecided);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
   EXPECT_EQ(watch.count(), 20000);
   ErrorWatch off = ModelWatch(3);
   Add(off, OverConfident(3, 20000, 0.015, 10), 0, 20000);
@@ -210,7 +210,7 @@ TEST(ErrorWatchTest, ARestartKeepsAnAlarmActive) {
   ASSERT_TRUE(watch.TakeCrossing().has_value());
   watch.Restart({ErrorBudget::OfModel(0.01, 3), kLimit, kLeast, 5001});
   EXPECT_EQ(watch.count(), 0);
-  EXPECT_EQ(watch.Snapshot().status(), LimitStatus::kOverLimit);
+  EXPECT_EQ(watch.Snapshot().Read().status, LimitStatus::kOverLimit);
   EXPECT_EQ(watch.Snapshot().since_start.first_observation, 5001);
   Add(watch, OverConfident(3, 9000, 0.2, 17), 5000, 9000);
   EXPECT_FALSE(watch.TakeCrossing().has_value());
@@ -287,12 +287,12 @@ TEST(ErrorWatchTest, MarksAreFewerTheOlderTheyAre) {
 TEST(ErrorWatchTest, TellsHowManyObservationsAreNeeded) {
   ErrorWatch watch(ErrorBudget::OfGroup(kAlpha, 1, 3), kLimit, kLeast, 1);
   const PredictionSet set = OverConfident(3, 60000, 0.06, 15);
-  EXPECT_FALSE(watch.Snapshot().ObservationsNeeded().has_value());
+  EXPECT_FALSE(watch.Snapshot().Read().observations_needed.has_value());
   Add(watch, set, 0, 600);
-  ASSERT_EQ(watch.Snapshot().status(), LimitStatus::kUndecided);
-  const std::int64_t needed = *watch.Snapshot().ObservationsNeeded();
+  ASSERT_EQ(watch.Snapshot().Read().status, LimitStatus::kUndecided);
+  const std::int64_t needed = *watch.Snapshot().Read().observations_needed;
   std::size_t decided = 600;
-  while (watch.Snapshot().status() == LimitStatus::kUndecided && decided < set.labels.size()) {
+  while (watch.Snapshot().Read().status == LimitStatus::kUndecided && decided < set.labels.size()) {
     Add(watch, set, decided, decided + 1);
     ++decided;
   }

@@ -455,7 +455,7 @@ TEST(StoreFormatTest, StatesWithoutAnErrorMeasureItFromTheirEndOn) {
   const ErrorSnapshot error = model.strand_state().Snapshot()->monitor->error;
   EXPECT_EQ(error.since_start.first_observation, golden.observations() + 1);
   EXPECT_EQ(error.since_start.count(), 0);
-  EXPECT_EQ(error.status(), LimitStatus::kUndecided);
+  EXPECT_EQ(error.Read().status, LimitStatus::kUndecided);
 }
 
 TEST(StoreFormatTest, OldMonitoredStatesAreReadUnchanged) {
