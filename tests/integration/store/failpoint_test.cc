@@ -158,6 +158,45 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(std::get<1>(parameter.param));
     });
 
+struct UpdateCase {
+  const char* point;
+  // Whether a start finds the update.
+  bool is_durable;
+};
+
+void PrintTo(const UpdateCase& tested, std::ostream* out) { *out << tested.point; }
+
+class UpdateFailpointTest : public ::testing::TestWithParam<UpdateCase> {};
+
+TEST_P(UpdateFailpointTest, AnUpdateIsRecoveredCompletelyOrNotAtAll) {
+  DyingServer server(Declared(3, 1000), GetParam().point, 1);
+  ASSERT_TRUE(server.started());
+  v1::UpdateModelRequest update;
+  update.mutable_model()->set_name("models/m");
+  update.mutable_model()->set_description("updated");
+  update.mutable_model()->mutable_monitoring()->set_tolerance(0.01);
+  update.mutable_update_mask()->add_paths("description");
+  update.mutable_update_mask()->add_paths("monitoring.tolerance");
+  const auto call = [&] { return (*Client::Connect(server.address()))->UpdateModel(update); };
+  EXPECT_FALSE(call().ok());
+  server.AwaitEndAndRestart();
+  ASSERT_TRUE(server.started());
+  const auto after = (*Client::Connect(server.address()))->GetModel("models/m");
+  ASSERT_TRUE(after.ok()) << after.status();
+  const bool is_durable = GetParam().is_durable;
+  EXPECT_EQ(after->description(), is_durable ? "updated" : "");
+  EXPECT_EQ(after->monitoring().tolerance(), is_durable ? 0.01 : 1e-5);
+  // The client sends it again, because it knows no outcome.
+  EXPECT_TRUE(call().ok());
+  EXPECT_EQ((*Client::Connect(server.address()))->GetModel("models/m")->description(), "updated");
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, UpdateFailpointTest,
+                         ::testing::Values(UpdateCase{"update", false},
+                                           UpdateCase{"before_commit", false},
+                                           UpdateCase{"torn", false},
+                                           UpdateCase{"after_commit", true}));
+
 class MaturityFailpointTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <map>
 #include <sstream>
-#include <thread>
 
 #include "calibd/client/client.h"
 #include "calibd/core/generator.h"
@@ -254,36 +253,6 @@ TEST_F(RestartTest, ABatchThatIsSentAgainKeepsItsOutcomeAfterAnUpdate) {
     server_->Kill();
     Start();
     update(0.05);
-  }
-}
-
-TEST_F(RestartTest, AnUpdateIsRecoveredCompletelyOrNotAtAll) {
-  Start();
-  ASSERT_TRUE(client_->CreateModel(Declared("models/a")).ok());
-  Send("models/a", Draw(1000, 1), 100);
-  for (int round = 0; round < 8; ++round) {
-    const auto before = client_->GetModel("models/a");
-    ASSERT_TRUE(before.ok());
-    v1::UpdateModelRequest update = Update("models/a", {"monitoring.tolerance", "description"});
-    update.mutable_model()->mutable_monitoring()->set_tolerance(0.01 * (round + 1));
-    update.mutable_model()->set_description(std::to_string(round));
-    bool acknowledged = false;
-    auto client =
-        Client::Connect(server_->grpc_address(), {.call_timeout = std::chrono::seconds(1)});
-    ASSERT_TRUE(client.ok());
-    std::thread caller([&] { acknowledged = (*client)->UpdateModel(update).ok(); });
-    // Some kills come before the update, and some after it.
-    std::this_thread::sleep_for(std::chrono::microseconds(500 * round));
-    server_->Kill();
-    caller.join();
-    Start();
-    const auto after = client_->GetModel("models/a");
-    ASSERT_TRUE(after.ok());
-    const bool updated = after->description() == std::to_string(round);
-    EXPECT_TRUE(updated || !acknowledged);
-    EXPECT_EQ(after->monitoring().tolerance(),
-              updated ? 0.01 * (round + 1) : before->monitoring().tolerance());
-    EXPECT_EQ(client_->GetCalibration("models/a")->observations(), 1000);
   }
 }
 
