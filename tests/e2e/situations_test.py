@@ -13,13 +13,13 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
+from wait_for import wait_for  # noqa: E402
 
 CALIBD, CALIBCTL = sys.argv.pop(1), sys.argv.pop(1)
 GATES = ("over-limit", "miscalibration", "drift", "undecided")
@@ -119,16 +119,6 @@ EXPECTED = {
 }
 
 
-def wait_for(condition, what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.05)
-    raise TimeoutError(what)
-
-
 class Prometheus:
     """A real Prometheus that scrapes calibd and evaluates its alert rules."""
 
@@ -193,7 +183,8 @@ class SituationsTest(unittest.TestCase):
             ids = folder / "ids.csv"
             ids.write_text("".join(f"id-{i}\n" for i in range(len(rows))), encoding="utf-8")
             self.run_calibctl(*send, "--ids", str(ids))
-            wait_for(lambda: self.show(name)["label_coverage"]["missing"] == len(rows), "maturation")
+            self.assertTrue(
+                wait_for(lambda: self.show(name)["label_coverage"]["missing"] == len(rows), 60))
             late = folder / "late.csv"
             late.write_text("".join(f"id-{i},{label}\n" for i, (_, label) in enumerate(rows)),
                             encoding="utf-8")
@@ -209,7 +200,7 @@ class SituationsTest(unittest.TestCase):
             for alarm in self.show(name)["alarms"]:
                 self.run_calibctl("acknowledge", name, str(alarm["id"]), "--note", "known")
         if name == "stale":
-            wait_for(lambda: self.show(name)["verdict"]["stale"], "stale")
+            self.assertTrue(wait_for(lambda: self.show(name)["verdict"]["stale"], 60))
 
     def show(self, name):
         return json.loads(self.run_calibctl("show", name, "--output", "json"))
@@ -252,10 +243,8 @@ class SituationsTest(unittest.TestCase):
             prometheus = Prometheus(folder, server.http)
             try:
                 expected = {name: row[-1] for name, row in EXPECTED.items() if row[-1]}
-                try:
-                    wait_for(lambda: prometheus.alerts() == expected, "alerts", seconds=30)
-                except TimeoutError:
-                    pass  # The comparisons below say which alerts differ.
+                # The comparisons below say which alerts differ.
+                wait_for(lambda: prometheus.alerts() == expected, 30)
                 alerts = prometheus.alerts()
             finally:
                 prometheus.stop()

@@ -12,6 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
+from wait_for import wait_for  # noqa: E402
 
 _stubs = tempfile.TemporaryDirectory()
 subprocess.run([ROOT / "client/python/generate-stubs", _stubs.name], check=True)
@@ -37,16 +38,6 @@ WATCH = b"/calibd.v1.CalibrationService/WatchCalibration"
 BACKUP = b"/calibd.v1.StoreService/Backup"
 VERIFY = b"/calibd.v1.StoreService/Verify"
 HEALTH = b"/grpc.health.v1.Health/Check"
-
-
-def wait_for(condition, seconds):
-    """Waits until the condition holds. Whether it does at the end."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Neighbour(threading.Thread):
