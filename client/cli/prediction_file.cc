@@ -50,8 +50,8 @@ absl::StatusOr<OpenFile> Open(const std::string& path) {
   return file;
 }
 
-// Returns the only array of the file, or the one that is stated or has one of the names; unset if
-// there is none with such a name.
+// Returns the only array of the file, or the one that is stated or has one of the names; unset
+// without such an array.
 std::optional<std::string> FindArray(const NpzFile& file, const std::string& stated,
                                      const std::vector<std::string>& names, bool only) {
   const std::vector<std::string>& existing = file.names();

@@ -78,7 +78,7 @@ struct Input {
   std::vector<std::int32_t> labels;
   // n ids, or empty.
   std::vector<std::string> ids;
-  // n group values, or empty; an empty value is none.
+  // n group values, or empty; an empty value means that the row has no group.
   std::vector<std::string> groups;
   // n times of the predictions, or empty.
   std::vector<google::protobuf::Timestamp> times;

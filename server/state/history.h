@@ -75,7 +75,7 @@ struct HistoryBucket {
 //
 // The result has the same bits for the same rows, however they are divided into batches within a
 // minute. Exception: the sums of a bucket with late additions may differ in the last bits, because
-// a snapshot adds up what came since the one before it. Not thread-safe.
+// a snapshot first sums the additions since the snapshot before it. Not thread-safe.
 class History {
  public:
   using Time = std::chrono::system_clock::time_point;
