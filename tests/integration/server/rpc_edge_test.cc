@@ -368,6 +368,8 @@ class MaintenanceTest : public RpcEdgeTest {
     const int before = OpenCopies();
     auto call = std::make_unique<UnreadCall>(*unread_, "/calibd.v1.StoreService/Backup", "");
     EXPECT_TRUE(WaitFor([&] { return OpenCopies() == before + 1; }));
+    // Until the copy is complete, the server refuses another backup or verification.
+    EXPECT_TRUE(WaitFor([this] { return Verifies(); }));
     return call;
   }
 
@@ -380,7 +382,6 @@ class MaintenanceTest : public RpcEdgeTest {
 TEST_F(MaintenanceTest, AClientThatNeverReadsItsBackupDelaysNobody) {
   {
     const std::unique_ptr<UnreadCall> stalled = StallBackup();
-    EXPECT_TRUE(WaitFor([this] { return Verifies(); }));
     EXPECT_TRUE(WaitFor([this] { return BacksUp(); }));
     EXPECT_TRUE(WaitFor([this] { return OpenCopies() == 1; }));
     EXPECT_FALSE(std::filesystem::exists(data_ + "/backup.tmp"));
