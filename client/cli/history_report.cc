@@ -64,6 +64,8 @@ std::string DescribeUpdate(const v1::ModelUpdate& update) {
             return absl::StrAppend(out, "the evidence");
           case v1::ModelUpdate::RESTART_DRIFT_DETECTORS:
             return absl::StrAppend(out, "the drift detectors");
+          case v1::ModelUpdate::RESTART_ERROR:
+            return absl::StrAppend(out, "the error interval");
           default:
             return absl::StrAppend(out, "the groups");
         }

@@ -16,7 +16,9 @@ constexpr double kLogNormaliser = 1.755;
 // Newton's method doubles the number of correct digits: a step below this is the last one.
 constexpr double kLastStep = 1e-8;
 constexpr int kMostNewtonSteps = 10;
+// The limits of an expected number of observations: relative to the present one, and absolute.
 constexpr double kMostGrowth = 0x1p40;
+constexpr double kMostObservations = 1e15;
 
 constexpr std::array<double, RecentErrorEvidence::kRates> kKappa{.7,   .5,  .35, .25,  .17, .12,
                                                                  .085, .06, .04, .028, .02, .014};
@@ -111,14 +113,27 @@ std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
                                                const ErrorLevels& levels, double limit) noexcept {
   const auto count = static_cast<double>(sums.Total().count);
   if (count == 0) return std::nullopt;
+  double squares = 0;
+  double noise = 0;
+  for (const ReliabilitySums::Bin& bin : sums.bins) {
+    if (bin.count == 0) continue;
+    const double deviation = bin.confidence - static_cast<double>(bin.correct);
+    squares += deviation * deviation;
+    noise += bin.confidence * std::max(0.0, 1 - bin.confidence / static_cast<double>(bin.count));
+  }
+  // The share of the squared deviations that is no noise. With the sums, noise grows like the root
+  // of the factor, and an error like the factor.
+  const double error_share = squares > noise ? 1 - noise / squares : 0;
   // Whether it is decided once the sums have grown by the factor.
   const auto is_decided = [&](double factor) {
+    const double growth = std::sqrt(factor * (factor * error_share + 1 - error_share));
     ReliabilitySums grown = sums;
     grown.square_sum *= factor;
     for (ReliabilitySums::Bin& bin : grown.bins) {
-      bin.count = static_cast<std::int64_t>(static_cast<double>(bin.count) * factor);
+      const double deviation = bin.confidence - static_cast<double>(bin.correct);
+      bin.count = std::llround(static_cast<double>(bin.count) * factor);
       bin.confidence *= factor;
-      bin.correct = static_cast<std::int64_t>(static_cast<double>(bin.correct) * factor);
+      bin.correct = std::llround(bin.confidence - growth * deviation);
     }
     const ErrorInterval interval = *BinnedErrorInterval(grown, levels);
     return interval.lower > limit || interval.upper <= limit;
@@ -126,7 +141,7 @@ std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
   double few = 1;
   double enough = 1;
   for (; !is_decided(enough); enough *= 16) {
-    if (enough >= kMostGrowth) return std::nullopt;
+    if (enough >= kMostGrowth || count * enough > kMostObservations) return std::nullopt;
     few = enough;
   }
   while (enough > 1.01 * few) {

@@ -57,6 +57,9 @@ void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto) {
   if (error.budget.recent > 0) DescribeRecent(error, *proto.mutable_recent());
 }
 
-std::string GroupName(const GroupId& group) { return group.overflow ? "(overflow)" : group.value; }
+std::string GroupName(const GroupId& group) {
+  if (group.overflow) return "(other groups)";
+  return group.value.empty() ? "(no value)" : group.value;
+}
 
 }  // namespace calibd::server

@@ -12,7 +12,7 @@ namespace calibd::server {
 // Fills in the answer to how far off a model or a group is.
 void DescribeError(const ErrorSnapshot& error, v1::CalibrationError& proto);
 
-// "(overflow)" for the overflow group.
+// "(other groups)" for the overflow group, "(no value)" for the empty value.
 [[nodiscard]] std::string GroupName(const GroupId& group);
 
 }  // namespace calibd::server

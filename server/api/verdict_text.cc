@@ -51,17 +51,16 @@ std::string OverLimitText(const ErrorSnapshot& error, const LimitCrossing& cross
                           const ErrorInterval& now) {
   const std::string since = absl::StrCat(error.Read().is_recent ? " (recent)" : "",
                                          " since observation ", crossing.observation, ": ");
-  if (now.lower > crossing.limit) {
-    return absl::StrCat(since, OffBy(now, crossing.limit), " and ", GapText(now.gap));
-  }
+  const std::string is = OffBy(now, error.error_limit);
+  if (now.lower > error.error_limit) return absl::StrCat(since, is, " and ", GapText(now.gap));
   if (!crossing.recent) {
     return absl::StrCat(since, "it was ", OffBy(crossing.interval, crossing.limit), " and ",
-                        GapText(crossing.interval.gap), "; now it is ", OffBy(now, crossing.limit));
+                        GapText(crossing.interval.gap), "; now it is ", is);
   }
   return absl::StrCat(since, "from about observation ", crossing.first_observation,
                       " on it was off by ", Points(crossing.interval.estimate), " points (limit ",
                       Points(crossing.limit), ") and ", GapText(crossing.interval.gap),
-                      "; all predictions together are ", OffBy(now, crossing.limit));
+                      "; all predictions together are ", is);
 }
 
 // The answer to how far off the model or a group is. subject: empty for the model. alarm: its
@@ -89,7 +88,7 @@ std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject
     const std::optional<std::int64_t> needed = error.Read().observations_needed;
     if (needed.has_value()) {
       absl::StrAppend(&text, ", to be decided after about ", convert::RoundedCount(*needed),
-                      " more labelled predictions");
+                      *needed == 1 ? " more labelled prediction" : " more labelled predictions");
     }
   }
   return text + ".";
@@ -179,14 +178,15 @@ std::string CalibrationSentence(const ModelDeclaration& declaration, const Model
     return absl::StrFormat(
         "MISCALIBRATED: calibration was rejected at observation %d, where the e-value had reached "
         "%.4g; a calibrated model ever reaches it with a probability of at most %.3g.%s",
-        verdict.alarm->observation, 1 / monitoring.significance_level,
-        monitoring.significance_level, note);
+        verdict.alarm->observation, std::pow(10, verdict.alarm->threshold),
+        std::pow(10, -verdict.alarm->threshold), note);
   }
   if (verdict.status == v1::Verdict::STATUS_DRIFTED) {
     return absl::StrFormat(
         "DRIFTED: the newest observations were not calibrated at observation %d; for a calibrated "
-        "model the detector says so at most once in %.4g observations on average. %s",
-        verdict.alarm->observation, monitoring.average_run_length,
+        "model the detector says so at most once in %s observations on average. %s",
+        verdict.alarm->observation,
+        convert::RoundedCount(std::llround(std::pow(10, verdict.alarm->threshold) - 1)),
         ChangeSentence(monitor, EvidenceThreshold(monitoring.significance_level)));
   }
   if (!monitor.watch.has_value()) {

@@ -42,7 +42,7 @@ std::optional<std::int64_t> ObservationsNeeded(const ErrorSnapshot& error) {
   for (std::size_t s = 0; s < error.budget.series; ++s) {
     const std::optional<double> total =
         ObservationsUntilDecided(error.sums.series[s], error.budget.levels, error.error_limit);
-    if (!total.has_value() || *total > 1e15) return std::nullopt;
+    if (!total.has_value()) return std::nullopt;
     needed = std::max(needed, static_cast<std::int64_t>(*total) - error.sums.count());
   }
   return needed;
@@ -119,7 +119,7 @@ void ErrorWatch::AddRow(const PredictionBatch& batch, std::size_t row, std::int6
 }
 
 void ErrorWatch::Decide(std::int64_t observation) {
-  if (over_ || count_ < min_observations_) return;
+  if ((over_ && !over_recent_) || count_ < min_observations_) return;
   if (count_ >= next_decision_) {
     // An observation changes a sum by at most 1, and the boundaries never decrease. So
     // count * (lower - limit) grows by less than 1, and count * (upper - limit) falls by at most
@@ -130,17 +130,23 @@ void ErrorWatch::Decide(std::int64_t observation) {
     for (std::size_t s = 0; s < budget_.series; ++s) {
       const std::optional<ErrorInterval> interval =
           BinnedErrorInterval(sums_.series[s], budget_.levels);
-      if (interval->lower > limit()) return Cross(observation, false, s);
+      if (interval->lower > limit()) {
+        over_recent_ = false;
+        return over_ ? void() : Cross(observation, false, s);
+      }
       rows_to_over = std::min(rows_to_over, count * (limit() - interval->lower));
       rows_to_within =
           std::max(rows_to_within, count * (interval->upper - error_limit_) / (1 + error_limit_));
     }
-    if (acknowledged_limit_.has_value() && rows_to_within <= 0) acknowledged_limit_.reset();
+    if (acknowledged_limit_.has_value() && rows_to_within <= 0) {
+      acknowledged_limit_.reset();
+      return Decide(observation);
+    }
     const double rows =
         acknowledged_limit_.has_value() ? std::min(rows_to_over, rows_to_within) : rows_to_over;
     next_decision_ = count_ + std::max<std::int64_t>(1, static_cast<std::int64_t>(rows));
   }
-  if (recent_series_.has_value()) Cross(observation, true, *recent_series_);
+  if (!over_ && recent_series_.has_value()) Cross(observation, true, *recent_series_);
 }
 
 void ErrorWatch::Cross(std::int64_t observation, bool recent, std::size_t series) {
@@ -196,9 +202,16 @@ void ErrorWatch::Restart(ErrorWatch empty) {
 }
 
 void ErrorWatch::SetLimit(double error_limit, std::int64_t observation) {
+  const double former = limit();
   error_limit_ = error_limit;
+  if (limit() > former) RestartRecent();
   next_decision_ = 0;
   Decide(observation);
+}
+
+void ErrorWatch::RestartRecent() noexcept {
+  recent_series_.reset();
+  recent_ = {};
 }
 
 std::optional<LimitCrossing> ErrorWatch::TakeCrossing() noexcept {
@@ -219,8 +232,7 @@ void ErrorWatch::Acknowledge(std::int64_t observations) {
   acknowledged_limit_ = upper;
   over_ = false;
   over_recent_ = false;
-  recent_series_.reset();
-  recent_ = {};
+  RestartRecent();
   sums_ = {.first_observation = observations + 1, .start_time = std::nullopt, .series = {}};
   count_ = 0;
   next_decision_ = 0;

@@ -154,7 +154,8 @@ class ErrorWatch {
   // Begins anew with the budget and the settings of an empty watch. Alarms and acknowledgements
   // stay.
   void Restart(ErrorWatch empty);
-  // Sets the limit in force for the next observations, and decides again.
+  // Sets error_limit, and decides again. A higher limit restarts the recent error, whose evidence
+  // was collected against the lower one; the sums continue.
   void SetLimit(double error_limit, std::int64_t observation);
 
   // The crossing for which no alarm was raised yet. Call it once after each log row.
@@ -179,6 +180,7 @@ class ErrorWatch {
   void Decide(std::int64_t observation);
   void Cross(std::int64_t observation, bool recent, std::size_t series);
   void KeepMark(std::int64_t observation);
+  void RestartRecent() noexcept;
 
   ErrorBudget budget_;
   double error_limit_;

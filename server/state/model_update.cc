@@ -140,6 +140,9 @@ v1::ModelUpdate DescribeUpdate(const ModelDeclaration& before, const ModelDeclar
     const bool has_groups = !after.monitoring.group_tag.empty();
     if (has_groups) update.add_restarts(v1::ModelUpdate::RESTART_GROUPS);
   }
+  if (before.monitoring.significance_level != after.monitoring.significance_level) {
+    update.add_restarts(v1::ModelUpdate::RESTART_ERROR);
+  }
   return update;
 }
 

@@ -162,30 +162,37 @@ TEST(BinnedErrorIntervalTest, HasTheMeasuredWidthsOnRealNetworks) {
   }
 }
 
-TEST(ObservationsUntilDecidedTest, TheIntervalLeavesTheLimitOutsideThere) {
-  for (const double shift : {0.0, -0.05, -0.2}) {
-    const ReliabilitySums sums = Stream(2000, 0.5, shift, 7);
-    for (const double limit : {0.005, 0.02, 0.1, 0.3}) {
-      const std::optional<double> n = ObservationsUntilDecided(sums, kLevels, limit);
-      ASSERT_TRUE(n.has_value());
-      EXPECT_GE(*n, 2000);
-      const auto decided = [&](double factor) {
-        ReliabilitySums grown = sums;
-        grown.square_sum *= factor;
-        for (ReliabilitySums::Bin& bin : grown.bins) {
-          bin.count = static_cast<std::int64_t>(static_cast<double>(bin.count) * factor);
-          bin.correct = static_cast<std::int64_t>(static_cast<double>(bin.correct) * factor);
-          bin.confidence *= factor;
-        }
-        const ErrorInterval interval = *BinnedErrorInterval(grown, kLevels);
-        return interval.lower > limit || interval.upper <= limit;
-      };
-      EXPECT_TRUE(decided(1.03 * *n / 2000)) << shift << " " << limit;
-      if (*n > 2000) {
-        EXPECT_FALSE(decided(0.95 * *n / 2000)) << shift << " " << limit;
-      }
+// The median over streams of the estimate after `known` rows, relative to the true number.
+double MedianOfEstimates(double shift, double limit, std::size_t known) {
+  std::vector<double> ratios;
+  for (std::uint64_t seed = 0; seed < 31; ++seed) {
+    std::mt19937_64 rng(seed);
+    std::uniform_real_distribution<double> uniform(0, 1);
+    ReliabilitySums sums;
+    std::optional<double> estimate;
+    std::size_t rows = 0;
+    for (bool decided = false; !decided && rows < 2'000'000; ++rows) {
+      const double c = 0.5 + uniform(rng) / 2;
+      sums.Add(c, uniform(rng) < c + shift);
+      if (rows + 1 == known) estimate = ObservationsUntilDecided(sums, kLevels, limit);
+      // Nearly the first such row: an interval changes little in 64 rows.
+      if (rows % 64 != 0) continue;
+      const ErrorInterval interval = *BinnedErrorInterval(sums, kLevels);
+      decided = interval.lower > limit || interval.upper <= limit;
     }
+    if (rows <= known) continue;
+    ratios.push_back(estimate.value_or(1e15) / static_cast<double>(rows));
   }
+  EXPECT_GE(ratios.size(), 20U);
+  std::sort(ratios.begin(), ratios.end());
+  return ratios[ratios.size() / 2];
+}
+
+TEST(ObservationsUntilDecidedTest, EstimatesTheNumber) {
+  // The error of a calibrated model is noise: it must not be expected to grow with the rows.
+  EXPECT_NEAR(std::log2(MedianOfEstimates(0, 0.02, 1000)), 0, 1);
+  EXPECT_NEAR(std::log2(MedianOfEstimates(0, 0.02, 5000)), 0, 1);
+  EXPECT_NEAR(std::log2(MedianOfEstimates(-0.1, 0.02, 400)), 0, 1);
 }
 
 TEST(ObservationsUntilDecidedTest, IsUnsetAtTheLimitItself) {

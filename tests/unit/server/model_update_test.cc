@@ -119,7 +119,8 @@ TEST(ModelUpdateTest, DescribesChangesAndRestarts) {
   after.monitoring.significance_level = 0.01;
   EXPECT_THAT(
       DescribeUpdate(before, after).restarts(),
-      ElementsAre(v1::ModelUpdate::RESTART_EVIDENCE, v1::ModelUpdate::RESTART_DRIFT_DETECTORS));
+      ElementsAre(v1::ModelUpdate::RESTART_EVIDENCE, v1::ModelUpdate::RESTART_DRIFT_DETECTORS,
+                  v1::ModelUpdate::RESTART_ERROR));
 }
 
 }  // namespace

@@ -67,8 +67,9 @@ inline constexpr double kDefaultErrorLimit = 0.02;
 [[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
                                                                const ErrorLevels& levels) noexcept;
 
-// The number of observations at which the interval leaves the limit outside if the sums continue
-// to grow as until now; unset if that needs more than 2^40 times as many, or without observations.
+// An estimate of the number of observations at which the interval leaves the limit outside, if the
+// error in each bin is what exceeds the noise of a calibrated model in it; unset if that needs more
+// than 2^40 times as many or more than 10^16, or without observations.
 [[nodiscard]] std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
                                                              const ErrorLevels& levels,
                                                              double limit) noexcept;
