@@ -107,6 +107,7 @@ std::uint64_t HashContent(const v1::Labels& labels) {
   return hash.Digest();
 }
 
+using Time = std::chrono::system_clock::time_point;
 using Ids = google::protobuf::RepeatedPtrField<std::string>;
 
 std::vector<PredictionId> HashIds(const Ids& ids) {
@@ -317,40 +318,33 @@ std::optional<Violation> FindGroupViolation(const Ids& values, int i) {
   return Violation{.field = field, .description = *std::move(unprintable)};
 }
 
-absl::Status CheckTimes(const v1::Observations& observations,
-                        std::chrono::system_clock::time_point now, RowValues& values) {
+std::optional<Violation> FindTimeViolation(
+    const google::protobuf::RepeatedPtrField<google::protobuf::Timestamp>& times, int i, Time now) {
   using google::protobuf::util::TimeUtil;
-  const auto& times = observations.prediction_times();
-  if (times.size() > 1 && times.size() != RowCount(observations)) {
-    return InvalidFieldError(
-        "prediction_times",
-        absl::StrCat("has ", times.size(), " times with ", RowCount(observations),
-                     " predictions, expected as many, one or none"));
-  }
-  const auto seconds = [](std::chrono::system_clock::time_point time) {
+  const auto seconds = [](Time time) {
     return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
   };
+  const google::protobuf::Timestamp& time = times[i];
   const std::int64_t oldest = seconds(now - kMaxAge);
   const std::int64_t newest = seconds(now + kMaxAhead);
-  std::vector<Violation> violations;
-  for (int i = 0; i < times.size() && violations.size() < kMaxReportedViolations; ++i) {
-    const google::protobuf::Timestamp& time = times[i];
-    if (time.seconds() < oldest || time.seconds() > newest || time.nanos() < 0 ||
-        time.nanos() > 999999999) {
-      const bool is_time = time.seconds() >= TimeUtil::kTimestampMinSeconds &&
-                           time.seconds() <= TimeUtil::kTimestampMaxSeconds && time.nanos() >= 0 &&
-                           time.nanos() <= 999999999;
-      violations.push_back(
-          {.field = absl::StrCat("prediction_times[", i, "]"),
-           .description =
-               absl::StrCat("is ", is_time ? TimeUtil::ToString(time) : "not a time", ", expected ",
-                            TimeUtil::ToString(TimeUtil::SecondsToTimestamp(oldest)), " to ",
-                            TimeUtil::ToString(TimeUtil::SecondsToTimestamp(newest)),
-                            ": at most 1000 days before and 5 minutes after the server's time")});
-    }
-    values.times_s.push_back(time.seconds());
-  }
-  return violations.empty() ? absl::OkStatus() : InvalidFieldsError(kReason, violations);
+  const bool has_nanos = time.nanos() >= 0 && time.nanos() <= 999999999;
+  if (time.seconds() >= oldest && time.seconds() <= newest && has_nanos) return std::nullopt;
+  const bool is_time = time.seconds() >= TimeUtil::kTimestampMinSeconds &&
+                       time.seconds() <= TimeUtil::kTimestampMaxSeconds && has_nanos;
+  return Violation{.field = absl::StrCat("prediction_times[", i, "]"),
+                   .description = absl::StrCat(
+                       "is ", is_time ? TimeUtil::ToString(time) : "not a time", ", expected ",
+                       TimeUtil::ToString(TimeUtil::SecondsToTimestamp(oldest)), " to ",
+                       TimeUtil::ToString(TimeUtil::SecondsToTimestamp(newest)),
+                       ": at most 1000 days before and 5 minutes after the server's time")};
+}
+
+absl::Status CheckTimeCount(const v1::Observations& observations) {
+  const auto& times = observations.prediction_times();
+  if (times.size() <= 1 || times.size() == RowCount(observations)) return absl::OkStatus();
+  return InvalidFieldError(
+      "prediction_times", absl::StrCat("has ", times.size(), " times with ", RowCount(observations),
+                                       " predictions, expected as many, one or none"));
 }
 
 // Converts the values to probabilities and checks them and the labels. Pending predictions have no
@@ -371,7 +365,7 @@ absl::Status CheckValues(bool are_logits, const ModelDeclaration& declaration, R
 
 // Checks everything that does not belong to one row.
 absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclaration& declaration,
-                        std::chrono::system_clock::time_point now, RowValues& values) {
+                        const RowValues& values) {
   CALIBD_RETURN_IF_ERROR(CheckShape(observations, values.probabilities.size(), declaration));
   CALIBD_RETURN_IF_ERROR(CheckClassNames(observations, declaration));
   if (observations.prediction_ids_size() > 0) {
@@ -380,12 +374,15 @@ absl::Status CheckBatch(const v1::Observations& observations, const ModelDeclara
       CALIBD_RETURN_IF_ERROR(CheckLabelsMayComeLater("prediction_ids", declaration));
     }
   }
-  CALIBD_RETURN_IF_ERROR(CheckTimes(observations, now, values));
+  CALIBD_RETURN_IF_ERROR(CheckTimeCount(observations));
   return CheckTakesGroups(observations, declaration);
 }
 
 absl::Status CheckAllRows(const v1::Observations& observations, const ModelDeclaration& declaration,
-                          RowValues& values) {
+                          Time now, RowValues& values) {
+  CALIBD_RETURN_IF_ERROR(CheckRows(observations.prediction_times_size(), [&](int i) {
+    return FindTimeViolation(observations.prediction_times(), i, now);
+  }));
   CALIBD_RETURN_IF_ERROR(CheckRows(observations.prediction_ids_size(), [&](int i) {
     return FindIdViolation(observations.prediction_ids(), i);
   }));
@@ -397,8 +394,12 @@ absl::Status CheckAllRows(const v1::Observations& observations, const ModelDecla
 
 // Converts row i to probabilities and returns its violation, if any.
 std::optional<Violation> FindRowViolation(const v1::Observations& observations,
-                                          const ModelDeclaration& declaration, int i,
+                                          const ModelDeclaration& declaration, Time now, int i,
                                           RowValues& values) {
+  if (const int times = observations.prediction_times_size(); times > 0) {
+    auto violation = FindTimeViolation(observations.prediction_times(), times == 1 ? 0 : i, now);
+    if (violation.has_value()) return violation;
+  }
   if (observations.prediction_ids_size() > 0) {
     if (auto violation = FindIdViolation(observations.prediction_ids(), i)) return violation;
   }
@@ -425,11 +426,11 @@ std::optional<Violation> FindRowViolation(const v1::Observations& observations,
 
 // Removes the invalid rows. Returns the numbers of the others.
 std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
-                                           const ModelDeclaration& declaration, RowValues& values,
-                                           SkippedRows& skipped) {
+                                           const ModelDeclaration& declaration, Time now,
+                                           RowValues& values, SkippedRows& skipped) {
   std::vector<std::uint32_t> valid;
   for (int i = 0; i < RowCount(observations); ++i) {
-    auto violation = FindRowViolation(observations, declaration, i, values);
+    auto violation = FindRowViolation(observations, declaration, now, i, values);
     if (!violation.has_value()) {
       valid.push_back(static_cast<std::uint32_t>(i));
     } else if (skipped.rows++ < static_cast<std::int64_t>(kMaxReportedViolations)) {
@@ -442,14 +443,13 @@ std::vector<std::uint32_t> SkipInvalidRows(const v1::Observations& observations,
 
 }  // namespace
 
-LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration,
-              std::chrono::system_clock::time_point now) {
+LogRow Decode(const v1::Observations& observations, const ModelDeclaration& declaration, Time now) {
   RowValues values;
   values.class_count = declaration.class_count;
   values.probabilities = Values(observations);
   LogRow row;
   row.content_hash = HashContent(observations, values.probabilities);
-  absl::Status status = CheckBatch(observations, declaration, now, values);
+  absl::Status status = CheckBatch(observations, declaration, values);
   std::vector<PredictionId> ids;
   if (status.ok()) {
     if (observations.has_positive_class()) {
@@ -461,11 +461,14 @@ LogRow Decode(const v1::Observations& observations, const ModelDeclaration& decl
     values.labels.assign(observations.labels().begin(), observations.labels().end());
     values.group_values.assign(observations.group_values().begin(),
                                observations.group_values().end());
+    for (const google::protobuf::Timestamp& time : observations.prediction_times()) {
+      values.times_s.push_back(time.seconds());
+    }
     ids = HashIds(observations.prediction_ids());
     if (observations.skip_invalid_rows()) {
-      KeepOnly(SkipInvalidRows(observations, declaration, values, row.skipped), ids);
+      KeepOnly(SkipInvalidRows(observations, declaration, now, values, row.skipped), ids);
     } else {
-      status = CheckAllRows(observations, declaration, values);
+      status = CheckAllRows(observations, declaration, now, values);
     }
   }
   if (!status.ok()) {

@@ -383,6 +383,15 @@ TEST(DecodeTest, PredictionTimesAreLimited) {
               HasSubstr("prediction_times[0] is 2022-01-07T23:59:59Z"));
   EXPECT_THAT(refusal({std::numeric_limits<std::int64_t>::max()}), HasSubstr("not a time"));
   EXPECT_THAT(refusal({now_s, now_s, now_s}), HasSubstr("has 3 times with 2 predictions"));
+
+  v1::Observations skipping = Valid();
+  skipping.set_skip_invalid_rows(true);
+  skipping.add_prediction_times()->set_seconds(now_s + 301);
+  skipping.add_prediction_times()->set_seconds(now_s);
+  const LogRow skipped = Decode(skipping, Declaration(), now);
+  ASSERT_EQ(skipped.rows(), 1) << skipped.validity();
+  EXPECT_EQ(skipped.values()->time_s(0), now_s);
+  EXPECT_EQ(skipped.skipped.violations[0].field, "prediction_times[0]");
 }
 
 }  // namespace
