@@ -56,6 +56,7 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
                          first_row % kGroupRows;
   const T* HWY_RESTRICT rows = group;
   const T* HWY_RESTRICT panel = task.panel + first_column;
+  const V one = hn::Set(d, 1);
   for (std::size_t k = 0; k < task.class_count; ++k) {
     const V column0 = hn::Load(d, panel);
     const V column1 = hn::Load(d, panel + lanes);
@@ -64,7 +65,7 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
       const V g = hn::Set(d, rows[r]);
       if constexpr (kDistance == Distance::kTotalVariation || kDistance == Distance::kCityblock) {
         distance[r][0] = hn::Add(distance[r][0], hn::Min(g, column0));
-        distance[r][1] = hn::Add(distance[r][1], hn::Min(g, column1));
+        distance[r][1] = hn::MulAdd(one, hn::Min(g, column1), distance[r][1]);
       } else {
         const V difference0 = hn::Sub(g, column0);
         const V difference1 = hn::Sub(g, column1);
