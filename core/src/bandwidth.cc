@@ -25,12 +25,19 @@
 namespace calibd {
 namespace {
 
-// The maximum number of distances that are gathered and sorted, 8 MiB.
-constexpr std::size_t kMaxGathered = std::size_t{1} << 20;
-// The sample of pairs: at most this many, and so few that drawing them takes a small part of the
-// time of one pass over all pairs.
-constexpr std::size_t kMaxSampled = std::size_t{1} << 16;
-constexpr std::size_t kPairsPerSampled = 64;
+// The maximum number of distances that are gathered: 8 MiB, or 1 KiB for each prediction.
+constexpr std::size_t kMinGathered = std::size_t{1} << 20;
+constexpr std::size_t kGatheredPerRow = 128;
+// A thread counts this many gathered distances before it tells the others.
+constexpr std::size_t kGatheredStep = 4096;
+
+// The number of pairs in the sample: so many that its quantiles bracket about 64 distances for each
+// prediction, and so few that drawing them takes a small part of the time of one pass over all
+// pairs.
+std::size_t SampleSize(std::size_t pairs) {
+  return std::max(std::min(std::size_t{1} << 16, pairs / 64),
+                  std::min(std::size_t{1} << 22, pairs / 512));
+}
 
 // Order statistics of the n (n - 1) / 2 distances above the diagonal.
 class DistanceSelection {
@@ -41,6 +48,7 @@ class DistanceSelection {
         class_count_(class_count),
         distance_(distance),
         n_(predictions.size() / class_count),
+        max_gathered_(std::max(kMinGathered, kGatheredPerRow * n_)),
         engine_(predictions, class_count, distance),
         control_(std::move(control)) {
     control_.progress = nullptr;  // the number of passes is unknown
@@ -75,7 +83,7 @@ class DistanceSelection {
 
  private:
   // All distances in an interval, and the number of distances below it. If there are more than
-  // kMaxGathered in the interval, only their number, `smallest` and `largest` are known.
+  // max_gathered_ in the interval, only their number, `smallest` and `largest` are known.
   struct Gathered {
     std::uint64_t below = 0;
     std::uint64_t inside = 0;
@@ -128,29 +136,35 @@ class DistanceSelection {
 
   [[nodiscard]] std::pair<double, double> Bracket(std::uint64_t low, std::uint64_t high) const {
     const std::size_t all_pairs = n_ * (n_ - 1) / 2;
-    if (all_pairs <= kMaxGathered) return {-HUGE_VAL, HUGE_VAL};
-    Rng rng(0x6d656469616eULL);  // any seed: it affects the time, not the result
-    std::vector<double> sample(std::min(kMaxSampled, all_pairs / kPairsPerSampled));
+    if (all_pairs <= kMinGathered) return {-HUGE_VAL, HUGE_VAL};
+    std::vector<double> sample(SampleSize(all_pairs));
     const auto n = static_cast<std::uint32_t>(n_);
-    for (double& sampled : sample) {
-      const std::uint32_t i = rng.Below(n);
-      const std::uint32_t j = (i + 1 + rng.Below(n - 1)) % n;
-      sampled = DistanceOf(distance_, row(i), row(j));
-    }
-    std::sort(sample.begin(), sample.end());
+    ParallelFor(control_, kTileGroups, [&](std::size_t group) {
+      Rng rng(0x6d656469616eULL + group);  // any seed: it affects the time, not the result
+      for (std::size_t s = group; s < sample.size(); s += kTileGroups) {
+        const std::uint32_t i = rng.Below(n);
+        const std::uint32_t j = (i + 1 + rng.Below(n - 1)) % n;
+        sample[s] = DistanceOf(distance_, row(i), row(j));
+      }
+    });
+    const auto quantile = [&sample](double rank) {
+      const auto at = sample.begin() + static_cast<std::ptrdiff_t>(rank);
+      std::nth_element(sample.begin(), at, sample.end());
+      return *at;
+    };
     const auto pairs = static_cast<double>(all_pairs);
     const auto samples = static_cast<double>(sample.size());
     // Four standard deviations of the rank of a sample quantile, each at most sqrt(samples) / 2.
     const double margin = 2 * std::sqrt(samples) + 1;
     const double first = static_cast<double>(low) / pairs * samples - margin;
     const double last = static_cast<double>(high) / pairs * samples + margin;
-    return {first < 0 ? -HUGE_VAL : sample[static_cast<std::size_t>(first)],
-            last >= samples ? HUGE_VAL : sample[static_cast<std::size_t>(last)]};
+    return {first < 0 ? -HUGE_VAL : quantile(first), last >= samples ? HUGE_VAL : quantile(last)};
   }
 
   absl::StatusOr<Gathered> Gather(double from, double to) const {
     struct alignas(64) Part {
       Gathered gathered;
+      std::uint64_t untold = 0;
     };
     std::array<Part, kTileGroups> parts;
     std::atomic<std::uint64_t> found = 0;
@@ -158,11 +172,11 @@ class DistanceSelection {
         ForEachDistance([&](std::size_t group, std::span<const double> distances) {
           std::array<double, kTileSize + kGatherSlack> inside;
           const IntervalCount count = GatherInterval(distances, from, to, inside.data());
-          Gathered& part = parts[group].gathered;
-          part.below += count.below;
-          if (count.inside == 0) return;
-          const std::uint64_t so_far = found.fetch_add(count.inside) + count.inside;
-          part.AddInside(std::span(inside.data(), count.inside), so_far <= kMaxGathered);
+          Part& part = parts[group];
+          part.gathered.below += count.below;
+          part.untold += count.inside;
+          if (part.untold >= kGatheredStep) found += std::exchange(part.untold, 0);
+          part.gathered.AddInside(std::span(inside.data(), count.inside), found <= max_gathered_);
         });
     if (!status.ok()) return status;
     Gathered all;
@@ -172,7 +186,8 @@ class DistanceSelection {
       all.smallest = std::min(all.smallest, part.gathered.smallest);
       all.largest = std::max(all.largest, part.gathered.largest);
     }
-    if (all.inside > kMaxGathered) return all;
+    if (all.inside > max_gathered_) return all;
+    all.values.reserve(all.inside);
     for (Part& part : parts) {
       all.values.insert(all.values.end(), part.gathered.values.begin(), part.gathered.values.end());
     }
@@ -213,7 +228,7 @@ class DistanceSelection {
       std::size_t digit = 0;
       while (rank >= counts[digit]) rank -= counts[digit++];
       prefix = (prefix << kDigitBits) | digit;
-      if (counts[digit] <= kMaxGathered / 2 || shift == 0) {
+      if (counts[digit] <= max_gathered_ / 2 || shift == 0) {
         return Gather(std::bit_cast<double>(prefix << shift),
                       std::bit_cast<double>((prefix << shift) | ((std::uint64_t{1} << shift) - 1)));
       }
@@ -225,6 +240,7 @@ class DistanceSelection {
   const std::size_t class_count_;
   const Distance distance_;
   const std::size_t n_;
+  const std::size_t max_gathered_;
   const TileEngine<double> engine_;
   RunControl control_;
 };

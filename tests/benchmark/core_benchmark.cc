@@ -84,15 +84,20 @@ BENCHMARK_CAPTURE(Quadratic, float32, Precision::kFloat32)
 void Median(benchmark::State& state) {
   const PredictionSet& set = Predictions(static_cast<std::size_t>(state.range(0)),
                                          static_cast<std::size_t>(state.range(1)));
+  const RunControl control = OnThreads(static_cast<std::size_t>(state.range(2)));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(MedianBandwidth(set.probabilities, set.class_count));
+    benchmark::DoNotOptimize(MedianBandwidth(set.probabilities, set.class_count, control));
   }
 }
 BENCHMARK(Median)
-    ->ArgNames({"n", "m"})
-    ->Args({10000, 10})
-    ->Args({10000, 100})
-    ->Unit(benchmark::kMillisecond);
+    ->ArgNames({"n", "m", "threads"})
+    ->Args({10000, 10, 1})
+    ->Args({10000, 100, 1})
+    ->Args({12000, 10, 1})
+    ->Args({40000, 10, 1})
+    ->Args({40000, 10, 4})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 
 void TopLabel(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));

@@ -42,7 +42,8 @@ def main():
             "Quadratic/float64/n=10000/m=10/threads=1": 4,
             "Quadratic/float64/n=10000/m=100/threads=1": 6,
             "Quadratic/float64/n=2000/m=1000/threads=1": 7,
-            "TopLabel/n=10000": 100, "Median/n=10000/m=10": 1, "Median/n=10000/m=100": 1}
+            "TopLabel/n=10000": 100, "Median/n=10000/m=10/threads=1": 1,
+            "Median/n=10000/m=100/threads=1": 1}
     for name, row in rows.items():
         match = re.match(r"Quadratic/(float\d+)/(n=\d+/m=\d+)/threads=(\d+)", name)
         if match:
@@ -51,8 +52,8 @@ def main():
         elif name == "TopLabel/n=10000":
             table.append((name, row["seconds"], "numpy/scipy, 1 thread",
                           baseline["top_label/n=10000"]))
-        elif name.startswith("Median/"):
-            base = rows["Quadratic/float64/" + name.removeprefix("Median/") + "/threads=1"]
+        elif name.startswith("Median/n=10000/"):
+            base = rows["Quadratic/float64/" + name.removeprefix("Median/")]
             table.append((name, row["seconds"], "one float64 pass", base["seconds"]))
         else:
             table.append((name, row["seconds"], "", None))
