@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <functional>
+#include <thread>
 #include <vector>
 
 #include "calibd/core/generator.h"
@@ -96,6 +99,24 @@ TEST(MedianBandwidthTest, FindsTheRankOfManyPredictions) {
   const std::size_t rank = (kN * kN / 2 - kN) / 2;
   EXPECT_LE(pairs_within(median - 1e-15), rank);
   EXPECT_GT(pairs_within(median + 1e-15), rank - 1);
+}
+
+// Enough pairs that a sample brackets the median.
+TEST(MedianBandwidthTest, HasEqualBitsOnSeveralThreads) {
+  const PredictionSet set = Draw(3000, 3, 5);
+  RunControl control;
+  control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
+    std::vector<std::jthread> threads;
+    std::atomic<std::size_t> next = 0;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (std::size_t i = next++; i < count; i = next++) body(i);
+      });
+    }
+  };
+  const double median = *MedianBandwidth(set.probabilities, 3, control);
+  EXPECT_EQ(median, *MedianBandwidth(set.probabilities, 3));
+  EXPECT_NEAR(median, BruteForceMedian(set.probabilities, 3), 1e-15);
 }
 
 TEST(MedianBandwidthTest, EqualPredictionsAreAnErrorThatNamesTheCause) {
