@@ -17,8 +17,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Predictions, one per lane: row-major, or the same one for all lanes.
-template <bool kSame>
+// Predictions, one per lane: row-major.
 struct PairSide {
   const double* rows;
   std::size_t class_count;
@@ -30,27 +29,21 @@ struct PairSide {
     y = OfEachLane([this](std::size_t lane) { return static_cast<double>(label(lane)); });
   }
 
-  const double* row(std::size_t lane) const { return kSame ? rows : rows + lane * class_count; }
-  std::int32_t label(std::size_t lane) const { return labels[kSame ? 0 : lane]; }
+  const double* row(std::size_t lane) const { return rows + lane * class_count; }
+  std::int32_t label(std::size_t lane) const { return labels[lane]; }
 
   HWY_INLINE RowVector Class(std::size_t k) const {
-    if constexpr (kSame) return hn::Set(RowTag(), rows[k]);
     return OfEachLane([this, k](std::size_t lane) { return row(lane)[k]; });
   }
 
   // Classes k .. k + kRowLanes - 1.
   HWY_INLINE void Classes(std::size_t k, RowVector* HWY_RESTRICT out) const {
-    const RowTag d;
-    if constexpr (kSame) {
-      for (std::size_t i = 0; i < kRowLanes; ++i) out[i] = hn::Set(d, rows[k + i]);
-      return;
-    }
     LoadClasses([this](std::size_t lane) { return row(lane); }, k, out);
   }
 };
 
 // Sums class by class in the order of the scalar functions.
-template <bool kSquares, bool kTraces>
+template <bool kSquares>
 struct PairSums {
   RowVector y_x;
   RowVector y_z;
@@ -84,10 +77,8 @@ struct PairSums {
     others[0] = hn::Add(others[0], hn::IfThenElseZero(is_even, product));
     others[1] = hn::Add(others[1], hn::IfThenElseZero(hn::AndNot(is_label, odd), product));
     odd = is_even;
-    if constexpr (kTraces) {
-      products = hn::Add(products, product);
-      cubes = hn::Add(cubes, hn::Mul(product, hn::Add(p, q)));
-    }
+    products = hn::Add(products, product);
+    cubes = hn::Add(cubes, hn::Mul(product, hn::Add(p, q)));
   }
 
   HWY_INLINE RowVector Distance() const {
@@ -101,8 +92,7 @@ struct PairSums {
 };
 
 // The contribution of the label classes to the product of the residuals.
-template <bool kSame>
-HWY_INLINE RowVector LabelProduct(const PairSide<false>& x, const PairSide<kSame>& z) {
+HWY_INLINE RowVector LabelProduct(const PairSide& x, const PairSide& z) {
   const auto side = [&](const auto& of, const auto& at) {
     return OfEachLane([&](std::size_t lane) { return of.row(lane)[at.label(lane)]; });
   };
@@ -114,13 +104,12 @@ HWY_INLINE RowVector LabelProduct(const PairSide<false>& x, const PairSide<kSame
   return hn::IfThenElse(hn::Eq(x.y, z.y), hn::Mul(own_x, own_z), different);
 }
 
-// kSame: z is one prediction for all pairs; otherwise null traces are computed too.
-template <bool kSquares, bool kSame>
-HWY_INLINE void GroupTerms(const PairSide<false>& x, const PairSide<kSame>& z, std::size_t first,
+template <bool kSquares>
+HWY_INLINE void GroupTerms(const PairSide& x, const PairSide& z, std::size_t first,
                            PairTerms& terms) {
   const RowTag d;
   const std::size_t m = x.class_count;
-  PairSums<kSquares, !kSame> sums(x.y, z.y);
+  PairSums<kSquares> sums(x.y, z.y);
   std::size_t k = 0;
   for (; k + 4 <= m; k += 4) {
     for (std::size_t i = 0; i < 4; i += kRowLanes) {
@@ -145,12 +134,12 @@ HWY_INLINE void GroupTerms(const PairSide<false>& x, const PairSide<kSame>& z, s
   hn::StoreU(sums.Distance(), d, &terms.distances[first]);
   hn::StoreU(hn::Add(LabelProduct(x, z), hn::Add(sums.others[0], sums.others[1])), d,
              &terms.residual_products[first]);
-  if constexpr (!kSame) hn::StoreU(sums.NullTrace(), d, &terms.null_traces[first]);
+  hn::StoreU(sums.NullTrace(), d, &terms.null_traces[first]);
 }
 
-// z: one prediction per row of the batch, or one for all. Returns the number of processed pairs:
-// all, or none if there are fewer pairs than lanes.
-template <bool kSame, bool kSquares>
+// z: one prediction per row of the batch. Returns the number of processed pairs: all, or none if
+// there are fewer pairs than lanes.
+template <bool kSquares>
 HWY_INLINE std::size_t AllTerms(const PredictionBatch& batch, const double* z,
                                 const std::int32_t* y_z, PairTerms& terms) {
   const std::size_t m = batch.class_count;
@@ -158,23 +147,15 @@ HWY_INLINE std::size_t AllTerms(const PredictionBatch& batch, const double* z,
   for (std::size_t group = 0; group < batch.size(); group += kRowLanes) {
     // The last group recomputes some pairs.
     const std::size_t first = std::min(group, batch.size() - kRowLanes);
-    const std::size_t first_z = kSame ? 0 : first;
-    GroupTerms<kSquares>(PairSide<false>(&batch.probabilities[first * m], m, &batch.labels[first]),
-                         PairSide<kSame>(z + first_z * m, m, y_z + first_z), first, terms);
+    GroupTerms<kSquares>(PairSide(&batch.probabilities[first * m], m, &batch.labels[first]),
+                         PairSide(z + first * m, m, y_z + first), first, terms);
   }
   return batch.size();
 }
 
 std::size_t NeighbourTerms(const PredictionBatch& batch, const double* z, const std::int32_t* y_z,
                            bool squares, PairTerms& terms) {
-  return squares ? AllTerms<false, true>(batch, z, y_z, terms)
-                 : AllTerms<false, false>(batch, z, y_z, terms);
-}
-
-std::size_t TermsWithOne(const PredictionBatch& batch, const double* z, const std::int32_t* y_z,
-                         bool squares, PairTerms& terms) {
-  return squares ? AllTerms<true, true>(batch, z, y_z, terms)
-                 : AllTerms<true, false>(batch, z, y_z, terms);
+  return squares ? AllTerms<true>(batch, z, y_z, terms) : AllTerms<false>(batch, z, y_z, terms);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -185,7 +166,6 @@ HWY_AFTER_NAMESPACE();
 namespace calibd {
 
 HWY_EXPORT(NeighbourTerms);
-HWY_EXPORT(TermsWithOne);
 
 void ComputeNeighbourTerms(const PredictionBatch& batch, Distance distance,
                            PairTerms& terms) noexcept {
@@ -202,19 +182,6 @@ void ComputeNeighbourTerms(const PredictionBatch& batch, Distance distance,
     terms.residual_products[p] =
         ResidualProduct(batch.row(p), batch.labels[p], next.row(p), next.labels[p]);
     terms.null_traces[p] = NullTrace(batch.row(p), next.row(p));
-  }
-}
-
-void ComputeTermsWith(std::span<const double> g, std::int32_t y, const PredictionBatch& batch,
-                      Distance distance, PairTerms& terms) noexcept {
-  const std::size_t done =
-      HWY_DYNAMIC_DISPATCH(TermsWithOne)(batch, g.data(), &y, SumsSquares(distance), terms);
-  for (std::size_t p = 0; p < done; ++p) {
-    terms.distances[p] = DistanceOfSum(distance, terms.distances[p]);
-  }
-  for (std::size_t p = done; p < batch.size(); ++p) {
-    terms.distances[p] = DistanceOf(distance, batch.row(p), g);
-    terms.residual_products[p] = ResidualProduct(batch.row(p), batch.labels[p], g, y);
   }
 }
 

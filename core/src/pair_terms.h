@@ -38,24 +38,18 @@ namespace calibd {
 
 inline constexpr std::size_t kMaxPairs = 32;
 
-// Terms of pairs of labelled predictions.
+// Terms of pairs of neighbouring labelled predictions.
 struct PairTerms {
   std::array<double, kMaxPairs> distances;
   std::array<double, kMaxPairs> residual_products;
-  // Only set for neighbours.
   std::array<double, kMaxPairs> null_traces;
 };
 
-// These functions compute one pair per lane. Each value has the bits of DistanceOf, ResidualProduct
-// and NullTrace for this pair on every CPU. Cost: O(m) per pair.
-
-// Pair p consists of rows p and p + 1 of the batch, which has 2 to kMaxPairs + 1 rows.
+// Computes one pair per lane. Each value has the bits of DistanceOf, ResidualProduct and NullTrace
+// for this pair on every CPU. Pair p consists of rows p and p + 1 of the batch, which has 2 to
+// kMaxPairs + 1 rows. Cost: O(m) per pair.
 void ComputeNeighbourTerms(const PredictionBatch& batch, Distance distance,
                            PairTerms& terms) noexcept;
-// Pair p consists of row p of the batch, which has at most kMaxPairs rows, and the prediction g
-// with its label y.
-void ComputeTermsWith(std::span<const double> g, std::int32_t y, const PredictionBatch& batch,
-                      Distance distance, PairTerms& terms) noexcept;
 
 }  // namespace calibd
 

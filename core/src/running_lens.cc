@@ -54,7 +54,7 @@ absl::StatusOr<RunningLens> RunningLens::Create(Lens lens, std::size_t class_cou
   return running;
 }
 
-void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) noexcept {
+void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) {
   if (batch.size() == 0) return;
   if (lens_.is_canonical()) {
     AddShown(batch.probabilities, batch.labels, batch.size(), pairs);
@@ -74,26 +74,27 @@ void RunningLens::Add(const PredictionBatch& batch, RunningMoments* pairs) noexc
 }
 
 void RunningLens::AddShown(std::span<const double> rows, std::span<const std::int32_t> labels,
-                           std::size_t count, RunningMoments* pairs) noexcept {
+                           std::size_t count, RunningMoments* pairs) {
   const Kernel* const kernel = std::get_if<Kernel>(&kernel_);
   const bool in_pairs = kernel != nullptr && parts_ == 1;
+  for (RunningBlockSkce& block : blocks_) {
+    const bool is_pairs = block.block_size() == 2;
+    // AddPairs adds the others.
+    const std::size_t added = in_pairs && is_pairs && &block == &blocks_.front() ? 1 : count;
+    block.Add(rows.first(added * width_), labels.first(added * parts_), is_pairs ? pairs : nullptr);
+  }
+  if (kernel == nullptr) return;
   std::span<const double> previous = previous_;
   for (std::size_t i = 0; i < (in_pairs ? 1 : count); ++i) {
     const std::span<const double> row = rows.subspan(i * width_, width_);
-    for (RunningBlockSkce& block : blocks_) {
-      const std::optional<double> value = block.Add(row, labels.subspan(i * parts_, parts_));
-      if (pairs != nullptr && value.has_value() && block.block_size() == 2) pairs->Add(*value);
-    }
-    if (kernel != nullptr && !previous.empty()) {
+    if (!previous.empty()) {
       null_squares_.Add(NullSquare(previous, row, parts_, lens_.weight(), *kernel));
     }
     previous = row;
   }
   if (in_pairs && count > 1) AddPairs({rows, labels, width_}, *kernel, pairs);
-  if (kernel != nullptr) {
-    const std::span<const double> last = rows.last(width_);
-    previous_.assign(last.begin(), last.end());
-  }
+  const std::span<const double> last = rows.last(width_);
+  previous_.assign(last.begin(), last.end());
 }
 
 void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel,
@@ -119,9 +120,6 @@ void RunningLens::AddPairs(const PredictionBatch& batch, const Kernel& kernel,
       for (std::size_t p = 0; p < rows.size(); ++p) add_null_square(p);
     }
     null_squares_ = null_squares;
-    for (std::size_t block = has_pairs ? 1 : 0; block < blocks_.size(); ++block) {
-      for (std::size_t i = 0; i < rows.size(); ++i) blocks_[block].Add(rows.row(i), rows.labels[i]);
-    }
   }
 }
 

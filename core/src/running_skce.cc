@@ -5,17 +5,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "calibd/core/lens.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/skce.h"
 #include "calibd/core/status_macros.h"
 #include "calibd/core/validation.h"
-#include "pair_terms.h"
 
 namespace calibd {
 namespace {
 
-// With fewer observations, adding them one by one is faster.
-constexpr std::size_t kMinPairsTogether = 4;
+// With fewer observations, the terms cost less one by one than packing the tiles.
+constexpr std::size_t kMinTileRows = 8;
+// The tiles of a larger block would need too much memory beside it.
+constexpr std::size_t kMaxTileBytes = std::size_t{32} << 20;
 
 }  // namespace
 
@@ -54,14 +56,12 @@ RunningBlockSkce::RunningBlockSkce(std::size_t block_size, std::size_t class_cou
       kernel_(std::move(kernel)),
       parts_(parts),
       weight_(weight) {
-  if (matrix() != nullptr) projected_.resize(matrix()->rank());
   ReservePending();
 }
 
 void RunningBlockSkce::ReservePending() {
-  state_.pending_probabilities.reserve((block_size_ - 1) * parts_ * class_count_);
-  state_.pending_labels.reserve((block_size_ - 1) * parts_);
-  pending_projected_.reserve((block_size_ - 1) * projected_.size());
+  state_.pending_probabilities.reserve(block_size_ * parts_ * class_count_);
+  state_.pending_labels.reserve(block_size_ * parts_);
 }
 
 absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size,
@@ -76,40 +76,59 @@ absl::StatusOr<RunningBlockSkce> RunningBlockSkce::Create(std::size_t block_size
   return RunningBlockSkce(block_size, class_count, std::move(kernel), parts, weight);
 }
 
-double RunningBlockSkce::Term(std::size_t i, std::span<const double> g,
-                              std::span<const std::int32_t> labels) const noexcept {
-  if (matrix() != nullptr) {
-    const std::span<const double> g_i(&state_.pending_probabilities[i * class_count_],
-                                      class_count_);
-    const std::span<const double> projected_i(&pending_projected_[i * projected_.size()],
-                                              projected_.size());
-    return SkceTerm(g_i, projected_i, g, projected_, *matrix());
-  }
-  const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
+double RunningBlockSkce::SumOfMatrixTerms(const PredictionBatch& block) const {
+  const std::size_t rank = matrix()->rank();
+  std::vector<double> residuals(block.size() * rank);
+  const auto residual = [&](std::size_t i) { return std::span(residuals).subspan(i * rank, rank); };
   double sum = 0;
-  for (std::size_t part = 0; part < parts_; ++part) {
-    const std::span<const double> g_i(
-        &state_.pending_probabilities[(i * parts_ + part) * class_count_], class_count_);
-    const std::int32_t y_i = state_.pending_labels[i * parts_ + part];
-    const std::span<const double> g_j = g.subspan(part * class_count_, class_count_);
-    sum += SkceTerm(g_i, y_i, g_j, labels[part], kernel);
-  }
-  return weight_ * sum;
-}
-
-void RunningBlockSkce::AddTermsTogether(std::span<const double> g, std::int32_t y,
-                                        std::size_t waiting) noexcept {
-  const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
-  const PredictionBatch pending{state_.pending_probabilities, state_.pending_labels, class_count_};
-  PairTerms terms;
-  for (std::size_t i = 0; i < waiting; i += kMaxPairs) {
-    const std::size_t count = std::min(kMaxPairs, waiting - i);
-    ComputeTermsWith(g, y, pending.rows(i, count), kernel.distance(), terms);
-    for (std::size_t p = 0; p < count; ++p) {
-      state_.block_sum +=
-          weight_ * (kernel.OfDistance(terms.distances[p]) * terms.residual_products[p]);
+  for (std::size_t j = 0; j < block.size(); ++j) {
+    matrix()->Project(block.row(j), block.labels[j], residual(j));
+    for (std::size_t i = 0; i < j; ++i) {
+      sum += SkceTerm(block.row(i), residual(i), block.row(j), residual(j), *matrix());
     }
   }
+  return sum;
+}
+
+double RunningBlockSkce::SumOfTerms(std::span<const double> rows,
+                                    std::span<const std::int32_t> labels) const {
+  if (matrix() != nullptr) return SumOfMatrixTerms({rows, labels, class_count_});
+  const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
+  const PredictionBatch parts{rows, labels, class_count_};
+  double sum = 0;
+  for (std::size_t j = 0; j < parts.size(); j += parts_) {
+    for (std::size_t i = 0; i < j; i += parts_) {
+      double term = 0;
+      for (std::size_t part = 0; part < parts_; ++part) {
+        term += SkceTerm(parts.row(i + part), labels[i + part], parts.row(j + part),
+                         labels[j + part], kernel);
+      }
+      sum += weight_ * term;
+    }
+  }
+  return sum;
+}
+
+double RunningBlockSkce::Estimate(std::span<const double> rows,
+                                  std::span<const std::int32_t> labels) const {
+  if (matrix() != nullptr || block_size_ < kMinTileRows || rows.size_bytes() > kMaxTileBytes) {
+    const auto b = static_cast<double>(block_size_);
+    return SumOfTerms(rows, labels) / (b * (b - 1) / 2);
+  }
+  const Kernel& kernel = *std::get_if<Kernel>(&kernel_);
+  if (parts_ == 1) {
+    const PredictionBatch block{rows, labels, class_count_};
+    return EstimateQuadraticSkce(std::span(&block, 1), weight_, kernel)->unbiased;
+  }
+  LensBatch block{.parts = std::vector<PredictionSet>(parts_), .weight = weight_};
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    PredictionSet& part = block.parts[i % parts_];
+    const std::span<const double> g = rows.subspan(i * class_count_, class_count_);
+    part.class_count = class_count_;
+    part.probabilities.insert(part.probabilities.end(), g.begin(), g.end());
+    part.labels.push_back(labels[i]);
+  }
+  return EstimateQuadraticSkce(block, kernel)->unbiased;
 }
 
 void RunningBlockSkce::SetPending(const PredictionBatch& rows) noexcept {
@@ -117,31 +136,34 @@ void RunningBlockSkce::SetPending(const PredictionBatch& rows) noexcept {
   state_.pending_labels.assign(rows.labels.begin(), rows.labels.end());
 }
 
-std::optional<double> RunningBlockSkce::Add(std::span<const double> g,
-                                            std::span<const std::int32_t> labels) noexcept {
-  // The block's terms are summed as its observations come, so that the cost is
-  // spread evenly and the last observation need not be stored.
-  const std::size_t waiting = pending();
-  if (matrix() != nullptr) matrix()->Project(g, labels.front(), projected_);
-  if (matrix() == nullptr && parts_ == 1 && waiting >= kMinPairsTogether) {
-    AddTermsTogether(g, labels.front(), waiting);
-  } else {
-    for (std::size_t i = 0; i < waiting; ++i) state_.block_sum += Term(i, g, labels);
+void RunningBlockSkce::Add(std::span<const double> rows, std::span<const std::int32_t> labels,
+                           RunningMoments* completed) {
+  const auto complete = [&](std::span<const double> block,
+                            std::span<const std::int32_t> block_labels) {
+    const double value = Estimate(block, block_labels);
+    state_.moments.Add(value);
+    if (completed != nullptr) completed->Add(value);
+  };
+  std::vector<double>& probabilities = state_.pending_probabilities;
+  while (!labels.empty()) {
+    const std::size_t missing = block_size_ - pending();
+    const std::size_t added = std::min(missing, labels.size() / parts_);
+    const auto added_rows = rows.first(added * parts_ * class_count_);
+    const auto added_labels = labels.first(added * parts_);
+    rows = rows.subspan(added_rows.size());
+    labels = labels.subspan(added_labels.size());
+    if (added == block_size_) {
+      complete(added_rows, added_labels);
+      continue;
+    }
+    probabilities.insert(probabilities.end(), added_rows.begin(), added_rows.end());
+    state_.pending_labels.insert(state_.pending_labels.end(), added_labels.begin(),
+                                 added_labels.end());
+    if (added < missing) return;
+    complete(probabilities, state_.pending_labels);
+    probabilities.clear();
+    state_.pending_labels.clear();
   }
-  if (waiting + 1 < block_size_) {
-    state_.pending_probabilities.insert(state_.pending_probabilities.end(), g.begin(), g.end());
-    state_.pending_labels.insert(state_.pending_labels.end(), labels.begin(), labels.end());
-    pending_projected_.insert(pending_projected_.end(), projected_.begin(), projected_.end());
-    return std::nullopt;
-  }
-  const auto b = static_cast<double>(block_size_);
-  const double value = state_.block_sum / (b * (b - 1) / 2);
-  state_.moments.Add(value);
-  state_.block_sum = 0;
-  state_.pending_probabilities.clear();
-  state_.pending_labels.clear();
-  pending_projected_.clear();
-  return value;
 }
 
 absl::Status RunningBlockSkce::Merge(const RunningBlockSkce& other) {
@@ -166,7 +188,7 @@ absl::Status RunningBlockSkce::Restore(State state) {
   const bool fits = rows < block_size_ && state.pending_labels.size() == rows * parts_ &&
                     state.pending_probabilities.size() == rows * parts_ * class_count_ &&
                     state.moments.count >= 0 && std::isfinite(state.moments.mean) &&
-                    std::isfinite(state.moments.m2) && std::isfinite(state.block_sum);
+                    std::isfinite(state.moments.m2);
   const bool labels_fit = std::all_of(
       state.pending_labels.begin(), state.pending_labels.end(),
       [this](auto label) { return label >= 0 && static_cast<std::size_t>(label) < class_count_; });
@@ -176,21 +198,15 @@ absl::Status RunningBlockSkce::Restore(State state) {
                                                    " probabilities"));
   }
   state_ = std::move(state);
-  pending_projected_.clear();
   ReservePending();
-  for (std::size_t i = 0; matrix() != nullptr && i < rows; ++i) {
-    matrix()->Project(
-        std::span(state_.pending_probabilities).subspan(i * class_count_, class_count_),
-        state_.pending_labels[i], projected_);
-    pending_projected_.insert(pending_projected_.end(), projected_.begin(), projected_.end());
-  }
   return absl::OkStatus();
 }
 
 std::size_t RunningBlockSkce::MaxMemory(std::size_t block_size, std::size_t class_count,
                                         std::size_t parts, std::size_t rank) noexcept {
-  return sizeof(RunningBlockSkce) + block_size * rank * sizeof(double) +
-         (block_size - 1) * parts * (class_count * sizeof(double) + sizeof(std::int32_t));
+  return sizeof(RunningBlockSkce) +
+         block_size * (rank * sizeof(double) +
+                       parts * (class_count * sizeof(double) + sizeof(std::int32_t)));
 }
 
 }  // namespace calibd

@@ -93,7 +93,11 @@ void TileEngine<T>::Pack(std::span<const double> predictions) {
 template <typename T>
 void TileEngine<T>::PackRows(const Tile& tile, Scratch& scratch) const {
   constexpr std::size_t kWidth = kPanelWidth<T>;
-  if (!scratch.rows) scratch.rows = Allocate<T>(2 * kTileSize * class_count_);
+  if (!scratch.rows) {
+    const std::size_t rows =
+        std::min(kTileSize, (size() + kGroupRows - 1) / kGroupRows * kGroupRows);
+    scratch.rows = Allocate<T>(2 * rows * class_count_);
+  }
   scratch.row_begin = tile.row_begin;
   for (std::size_t i = 0; i < tile.row_count; ++i) {
     const std::size_t position = tile.row_begin + i;

@@ -76,7 +76,7 @@ class TileEngine {
   [[nodiscard]] static std::size_t MemoryBytes(std::size_t n, std::size_t class_count) noexcept {
     return n * (class_count * sizeof(T) + 3 * sizeof(double));
   }
-  // Size of a Scratch in bytes.
+  // Upper bound of the size of a Scratch in bytes.
   [[nodiscard]] static std::size_t ScratchBytes(std::size_t class_count) noexcept {
     return 2 * kTileSize * class_count * sizeof(T);
   }

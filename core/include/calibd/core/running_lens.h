@@ -41,8 +41,8 @@ class RunningLens {
   // batch: valid. The bits of the result do not depend on how a sequence is split into calls. Cost:
   // that of RunningBlockSkce::Add for each block size and part; at block size 2 a few nanoseconds
   // per class in large batches. pairs: if set, receives the value of each completed block of two
-  // observations, in order; requires a block size of 2.
-  void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr) noexcept;
+  // observations, in order; requires a block size of 2. May throw bad_alloc.
+  void Add(const PredictionBatch& batch, RunningMoments* pairs = nullptr);
 
   // As RunningBlockSkce::Save and Restore.
   struct State {
@@ -73,8 +73,8 @@ class RunningLens {
 
   // rows, labels: `count` >= 1 observations as reduced by the lens.
   void AddShown(std::span<const double> rows, std::span<const std::int32_t> labels,
-                std::size_t count, RunningMoments* pairs) noexcept;
-  // Adds the rows of a batch after the first, which was already added. Requires one part.
+                std::size_t count, RunningMoments* pairs);
+  // Adds the rows of a batch after the first to the pairs and the null squares. Requires one part.
   void AddPairs(const PredictionBatch& batch, const Kernel& kernel, RunningMoments* pairs) noexcept;
 
   Lens lens_;

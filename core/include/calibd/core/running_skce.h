@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -64,10 +63,10 @@ using RunningKernel = std::variant<Kernel, std::shared_ptr<const MatrixKernel>>;
 // unbiased estimate. block_size = 2 is SKCE_ul. Source: Widmann, Lindsten &
 // Zachariah, NeurIPS 2019, Table 1 row 3 and App. F.
 //
-// Adding observations one by one or in any batches gives equal bits. Holds at
-// most block_size - 1 observations. Cost of Add: (block_size - 1) / 2 terms of
-// O(m) an observation on average; with a matrix-valued kernel O(m rank) once and
-// O(m + rank) a term. Not thread-safe.
+// Adding observations one by one or in any batches gives equal bits. Keeps the observations of the
+// incomplete block, fewer than block_size, and computes a block when its last observation is added.
+// Cost of Add: (block_size - 1) / 2 terms of O(m) for each observation on average; with a
+// matrix-valued kernel O(m rank) once and O(m + rank) for each term. Not thread-safe.
 class RunningBlockSkce {
  public:
   // parts, weight: those of the lens; h is the weighted sum over parts of class_count classes each.
@@ -80,11 +79,11 @@ class RunningBlockSkce {
                                                                double weight = 1);
 
   // g: a valid prediction, m probabilities; y: its label. Requires an estimator with one part.
-  void Add(std::span<const double> g, std::int32_t y) noexcept { Add(g, std::span(&y, 1)); }
-  // g: parts x m probabilities; labels: one for each part. Returns the value of the block if this
-  // observation completed one.
-  std::optional<double> Add(std::span<const double> g,
-                            std::span<const std::int32_t> labels) noexcept;
+  void Add(std::span<const double> g, std::int32_t y) { Add(g, std::span(&y, 1)); }
+  // Adds observations: parts x m probabilities and one label for each part of every observation.
+  // completed: if set, receives the value of each completed block, in order. May throw bad_alloc.
+  void Add(std::span<const double> rows, std::span<const std::int32_t> labels,
+           RunningMoments* completed = nullptr);
 
   // Adds the rows of a non-empty batch. Requires block size 2 and one part. term(i): h of row i and
   // the previous observation; for the first row, this is the observation that was added last. It is
@@ -113,8 +112,6 @@ class RunningBlockSkce {
   // The mutable state of the estimator.
   struct State {
     RunningMoments moments;
-    // Weighted sum of the terms among the observations of the incomplete block.
-    double block_sum = 0;
     // The observations of the incomplete block, each with parts x class_count probabilities and one
     // label for each part.
     std::vector<double> pending_probabilities;
@@ -133,8 +130,9 @@ class RunningBlockSkce {
   [[nodiscard]] std::size_t pending() const noexcept {
     return state_.pending_labels.size() / parts_;
   }
-  // Upper bound of the bytes that this object holds, without its kernel. rank: that of a
-  // matrix-valued kernel, else 0.
+  // Upper bound of the bytes that this object holds, without its kernel. While Add computes a
+  // block, it needs up to four times as much, at most 128 MiB. rank: that of a matrix-valued
+  // kernel, else 0.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t block_size, std::size_t class_count,
                                              std::size_t parts = 1, std::size_t rank = 0) noexcept;
 
@@ -142,15 +140,17 @@ class RunningBlockSkce {
   RunningBlockSkce(std::size_t block_size, std::size_t class_count, RunningKernel kernel,
                    std::size_t parts, double weight);
 
-  // h of the pending observation i and this one, whose projected residual is in projected_.
-  [[nodiscard]] double Term(std::size_t i, std::span<const double> g,
-                            std::span<const std::int32_t> labels) const noexcept;
-  // Adds the terms of all `waiting` pending observations to the block sum. Requires one part and a
-  // real-valued kernel.
-  void AddTermsTogether(std::span<const double> g, std::int32_t y, std::size_t waiting) noexcept;
+  // The unbiased estimate of the observations of one block.
+  [[nodiscard]] double Estimate(std::span<const double> rows,
+                                std::span<const std::int32_t> labels) const;
+  // The sum of the terms of all pairs of a block, computed one by one.
+  [[nodiscard]] double SumOfTerms(std::span<const double> rows,
+                                  std::span<const std::int32_t> labels) const;
+  // The same for a matrix-valued kernel.
+  [[nodiscard]] double SumOfMatrixTerms(const PredictionBatch& block) const;
   // rows: fewer than block_size. Requires one part.
   void SetPending(const PredictionBatch& rows) noexcept;
-  // Allocates the memory of a whole block, so that Add allocates none.
+  // Allocates the memory of a whole block.
   void ReservePending();
   [[nodiscard]] const MatrixKernel* matrix() const noexcept { return MatrixOf(kernel_); }
 
@@ -160,10 +160,6 @@ class RunningBlockSkce {
   std::size_t parts_;
   double weight_;
   State state_;
-  // Projected residuals for a matrix-valued kernel, see MatrixKernel::Project: of the pending
-  // observations and of the current one.
-  std::vector<double> pending_projected_;
-  std::vector<double> projected_;
 };
 
 }  // namespace calibd
