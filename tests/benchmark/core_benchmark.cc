@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "benchmark/tile_mix.h"
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/bootstrap.h"
 #include "calibd/core/evidence.h"
@@ -80,6 +81,19 @@ BENCHMARK_CAPTURE(Quadratic, float32, Precision::kFloat32)
     ->Args({10000, 100, 2})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
+
+// The instructions of as many pairs as in Quadratic, without anything else.
+void TileMix(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const auto m = static_cast<std::size_t>(state.range(1));
+  for (auto _ : state) testing::RunTileMix(m, n * (n - 1) / 2);
+}
+BENCHMARK(TileMix)
+    ->ArgNames({"n", "m"})
+    ->Args({10000, 10})
+    ->Args({10000, 100})
+    ->Args({2000, 1000})
+    ->Unit(benchmark::kMillisecond);
 
 void Median(benchmark::State& state) {
   const PredictionSet& set = Predictions(static_cast<std::size_t>(state.range(0)),

@@ -67,6 +67,11 @@ def main():
         one = rows[f"Quadratic/{shape}/threads=1"]["seconds"]
         two = rows[f"Quadratic/{shape}/threads=2"]["seconds"]
         print(f"\n{shape}: two threads are {one / two:.2f} times as fast as one (at least 1.8).")
+    shares = {shape: rows[f"TileMix/{shape}"]["seconds"] /
+              rows[f"Quadratic/float64/{shape}/threads=1"]["seconds"]
+              for shape in ("n=10000/m=10", "n=10000/m=100", "n=2000/m=1000")}
+    print("\nfloat64 tiles, share of the peak of their instructions: "
+          + ", ".join(f"{shape} {share:.0%}" for shape, share in shares.items()))
     peak = rows["SgemmPeak"]["flops"]
     share = rows["Bootstrap/threads=1"]["flops"] / peak
     print(f"\nBootstrap (n=10000, 1000 replicates): {share:.0%} of OpenBLAS's sgemm "
@@ -77,6 +82,7 @@ def main():
     target = core["context"]["simd_target"]
     result = {"cpu": cpu_name(), "simd_target": target, "date": core["context"]["date"],
               "baseline_seconds": baseline, "bootstrap_share_of_sgemm_peak": share,
+              "tile_share_of_instruction_peak": shares,
               "rows": rows}
     (folder / f"core-{target}.json").write_text(json.dumps(result, indent=1) + "\n")
 
