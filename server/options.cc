@@ -91,7 +91,7 @@ void AddDisk(CLI::App& app, const std::string& flag, std::int64_t& value, std::s
       ->check(CLI::Range(min, 1024 * kTiB));
 }
 
-void DeclareOptions(CLI::App& app, Options& options) {
+void AddProcessOptions(CLI::App& app, Options& options) {
   AddOption(app, "listen", options.listen, "Address and port of the gRPC services; port 0: any");
   AddOption(app, "http-listen", options.http_listen,
             "Address and port of /metrics, /healthz and /readyz; port 0: any");
@@ -123,7 +123,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddOption(app, "ready-file", options.ready_file,
             "File to which calibd writes {\"grpc\": ADDRESS, \"http\": ADDRESS, \"pid\": PID} once "
             "it serves");
+}
 
+void AddCallLimits(CLI::App& app, Options& options) {
   AddAmount(app, "max-message-bytes", options.max_message_bytes, 1 << 10, 64 << 20,
             "Largest gRPC message accepted, in bytes");
   AddAmount(app, "call-memory-bytes", options.call_memory_bytes, 16 << 20, kTiB,
@@ -146,7 +148,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
       app, "max-http-connections", options.max_http_connections, 1, 10000,
       "HTTP connections at a time, at most half of them from one address. A further connection "
       "replaces an idle one, and health checks are always answered");
+}
 
+void AddModelLimits(CLI::App& app, Options& options) {
   AddAmount(app, "max-models", options.max_models, 1, 1000000, "Models at a time");
   AddAmount(app, "state-memory-bytes", options.state_memory_bytes, 1 << 20, kTiB,
             "Memory that all models together may reserve. A new model that exceeds it is refused; "
@@ -162,6 +166,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
   AddDisk(app, "model-disk-bytes", options.model_disk_bytes, LeastModelDisk(),
           "Disk space that a new model may reserve. The default of max_pending takes at most a "
           "quarter of it");
+}
+
+void AddIngestLimits(CLI::App& app, Options& options) {
   AddAmount(
       app, "max-producers-per-model", options.max_producers_per_model, 1, 1000000,
       "Producers of a model with a complete cursor. When there are more, those that were used "
@@ -187,7 +194,9 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "Unacknowledged batches per stream; calibd stops reading a stream that has as many");
   AddAmount(app, "writer-threads", options.writer_threads, 1, 64,
             "Threads that count observations; each model uses one at a time");
+}
 
+void AddComputationLimits(CLI::App& app, Options& options) {
   AddAmount(app, "compute-threads", options.compute_threads, 0, 1024,
             "Threads that run tests and evaluations; 0: one per CPU of the machine");
   AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
@@ -196,9 +205,15 @@ void DeclareOptions(CLI::App& app, Options& options) {
             "Memory that one test or evaluation may use");
   AddAmount(app, "max-test-operations", options.max_test_operations, 1, 1e18,
             "Approximate number of multiplications that one test or evaluation may take; a "
-            "quadratic test "
-            "takes about n^2 (6 m + replicates)");
+            "quadratic test takes about n^2 (6 m + replicates)");
+}
 
+void DeclareOptions(CLI::App& app, Options& options) {
+  AddProcessOptions(app, options);
+  AddCallLimits(app, options);
+  AddModelLimits(app, options);
+  AddIngestLimits(app, options);
+  AddComputationLimits(app, options);
   AddAmount(
       app, "max-series", options.max_series, 1, 10000000,
       "Time series of models in one /metrics response; further ones are left out and counted");
