@@ -8,10 +8,10 @@
 #include <stop_token>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "backoff.h"
 #include "backup_file.h"
+#include "calibd/text/model_id.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
 #include "calibd/v1/ingest_service.grpc.pb.h"
 #include "calibd/v1/model_service.grpc.pb.h"
@@ -397,27 +397,7 @@ absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(
                           impl_->options.stop);
 }
 
-std::string EscapeId(std::string_view text) {
-  constexpr std::string_view kPrefix = "x--";
-  constexpr std::size_t kMaxLength = 128;
-  const auto is_plain = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_';
-  };
-  const bool is_id =
-      !text.empty() && text.size() <= kMaxLength &&
-      absl::ascii_isalnum(static_cast<unsigned char>(text.front())) &&
-      std::all_of(text.begin(), text.end(), [&](char c) { return is_plain(c) || c == '-'; });
-  if (is_id && !text.starts_with(kPrefix)) return std::string(text);
-  std::string id(kPrefix);
-  for (const char c : text) {
-    if (is_plain(c)) {
-      id += c;
-    } else {
-      absl::StrAppend(&id, "-", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-    }
-  }
-  return id;
-}
+std::string EscapeId(std::string_view text) { return EscapeModelId(text); }
 
 std::string ModelName(std::string_view model, std::string_view version) {
   std::string name = "models/";
