@@ -49,8 +49,10 @@ absl::StatusOr<ModelDeclaration> Check(const ApiParts& parts, const v1::Model& d
   const std::shared_ptr<const ModelDeclaration> present = (*existing)->declaration();
   auto again = CheckStoredDeclaration(FillFrom(*present, declared), parts.model_memory_bytes);
   if (again.ok() && *again == *present) return again;
-  return CheckStoredDeclaration(FillFrom((*existing)->original(), declared),
-                                parts.model_memory_bytes);
+  const ModelDeclaration& original = (*existing)->original();
+  auto first = CheckStoredDeclaration(FillFrom(original, declared), parts.model_memory_bytes);
+  // Otherwise the declaration is refused, and the error says how it differs from the present one.
+  return first.ok() && *first == original ? first : again;
 }
 
 void LogUpdate(const v1::UpdateModelResponse& response) {

@@ -107,9 +107,10 @@ class Checker {
     if (model_.has_label_grace() == (existing.max_pending > 0)) {
       CheckLabelGrace();
     } else {
-      Violate("model.label_grace", model_.has_label_grace() ? "is set" : "is not set",
-              ", expected ", existing.max_pending > 0 ? "a" : "no",
-              " label_grace as when the model was created");
+      Violate("model.label_grace",
+              model_.has_label_grace()
+                  ? "cannot be added to a model that was created without one"
+                  : "is not set, expected a value, because it cannot be removed");
     }
     declaration_.monitoring =
         CheckMonitoring(model_.monitoring(), declaration_.label_grace, violations_);

@@ -9,6 +9,7 @@
 #include "calibd/core/status_macros.h"
 #include "server/errors.h"
 #include "server/state/disk_use.h"
+#include "server/state/model_update.h"
 
 namespace calibd::server {
 namespace {
@@ -24,6 +25,7 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   const auto compare = [&parts](const char* field, const auto& was, const auto& is) {
     if (was != is) parts.push_back(absl::StrCat(field, " is ", was, ", declared ", is));
   };
+  const auto shown = [](const std::string& text) { return text.empty() ? "(none)" : text; };
   compare("class_count", existing.class_count, declared.class_count);
   if (existing.class_names != declared.class_names) parts.emplace_back("class_names differ");
   const v1::Model was = ToProto(existing);
@@ -42,14 +44,25 @@ std::string DescribeDifference(const ModelDeclaration& existing, const ModelDecl
   compare("block_sizes", absl::StrJoin(existing.block_sizes, ","),
           absl::StrJoin(declared.block_sizes, ","));
   compare("window", existing.window, declared.window);
-  compare("row_sum_tolerance", existing.row_sum_tolerance, declared.row_sum_tolerance);
-  compare("label_grace", absl::StrCat(existing.label_grace.count(), " us"),
-          absl::StrCat(declared.label_grace.count(), " us"));
-  compare("max_pending", existing.max_pending, declared.max_pending);
   compare("labels_come_with_predictions", existing.labels_come_with_predictions,
           declared.labels_come_with_predictions);
-  if (existing.description != declared.description) parts.emplace_back("description differs");
-  compare("monitoring", was.monitoring().ShortDebugString(), is.monitoring().ShortDebugString());
+  const Monitoring& monitoring = existing.monitoring;
+  const Monitoring& other = declared.monitoring;
+  compare("monitoring.disabled", monitoring.disabled, other.disabled);
+  compare("monitoring.min_observations", monitoring.min_observations, other.min_observations);
+  compare("monitoring.group_tag", shown(monitoring.group_tag), shown(other.group_tag));
+  compare("monitoring.max_groups", monitoring.max_groups, other.max_groups);
+  compare("monitoring.min_group_observations", monitoring.min_group_observations,
+          other.min_group_observations);
+  const v1::ModelUpdate update = DescribeUpdate(existing, declared);
+  for (const v1::ModelUpdate::Change& change : update.changes()) {
+    compare(change.path().c_str(), shown(change.old_value()), shown(change.new_value()));
+  }
+  // An update cannot add or remove a label grace.
+  const bool updatable = (existing.max_pending > 0) == (declared.max_pending > 0);
+  if (updatable && update.changes_size() == static_cast<int>(parts.size())) {
+    parts.emplace_back("change this with UpdateModel (calibctl model update)");
+  }
   return absl::StrJoin(parts, "; ");
 }
 
