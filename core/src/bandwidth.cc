@@ -61,7 +61,7 @@ class DistanceSelection {
     const std::uint64_t pairs = n_ * (n_ - 1) / 2;
     if (equal.inside == pairs) {
       return absl::FailedPreconditionError(
-          absl::StrCat("all ", n_, " predictions are equal, needed are at least 2 that differ"));
+          absl::StrCat("all ", n_, " predictions are equal, at least 2 different ones are needed"));
     }
     const std::uint64_t last = pairs - equal.inside - 1;
     CALIBD_ASSIGN_OR_RETURN(const auto middle,
@@ -247,7 +247,7 @@ class DistanceSelection {
 
 absl::Status TooFew(std::uint64_t n) {
   return absl::FailedPreconditionError(
-      absl::StrCat("there are ", n, " predictions, needed are at least 2 for the median"));
+      absl::StrCat("there are ", n, " predictions, at least 2 are needed for the median"));
 }
 
 }  // namespace
