@@ -182,8 +182,8 @@ absl::StatusOr<ColumnPlan> PlanColumns(const ColumnOptions& options,
   }
   if (classes < 2) {
     return FileError(
-        source, absl::StrCat("has ", classes,
-                             " columns of probabilities, expected one for each of 2 classes or "
+        source, absl::StrCat("has ", classes, classes == 1 ? " column" : " columns",
+                             " of probabilities, expected one for each of 2 classes or "
                              "more; if the column is the probability of one of two classes, name "
                              "this class with --positive-class; if the columns are not separated "
                              "by commas, use --delimiter"));
@@ -212,9 +212,10 @@ absl::StatusOr<ColumnPlan> PlanLabelColumns(const ColumnOptions& options, const 
   }
   if (plan.id.has_value() && plan.label.has_value()) return plan;
   if (column_count != 2) {
-    return FileError(source, absl::StrCat("has ", column_count,
-                                          " columns, expected two: an id and a label; otherwise "
-                                          "state both with --id-column and --label-column"));
+    return FileError(source,
+                     absl::StrCat("has ", column_count, column_count == 1 ? " column" : " columns",
+                                  ", expected two: an id and a label; otherwise "
+                                  "state both with --id-column and --label-column"));
   }
   if (!plan.id.has_value()) plan.id = plan.label.has_value() ? 1 - *plan.label : 0;
   if (!plan.label.has_value()) plan.label = 1 - *plan.id;

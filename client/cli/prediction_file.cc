@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "calibd/core/row_sum.h"
 #include "calibd/core/status_macros.h"
 #include "command.h"
 #include "file_format.h"
@@ -198,7 +200,8 @@ absl::StatusOr<std::optional<NpyArray>> ReadArrays(OpenFile& open, const InputOp
   }
   if (positive_class ? array.column_count != 1 : array.column_count < 2) {
     return absl::InvalidArgumentError(absl::StrCat(
-        open.name, " has ", array.column_count, " columns of probabilities, expected ",
+        open.name, " has ", array.column_count, array.column_count == 1 ? " column" : " columns",
+        " of probabilities, expected ",
         positive_class ? "one with --positive-class"
                        : "one for each of 2 classes or more; if the values are the probability of "
                          "one of two classes, name this class with --positive-class"));
@@ -355,8 +358,10 @@ absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
     const bool named = k < input.class_names.size();
     return absl::StrCat(at + 1, named ? absl::StrCat(" (", Quote(input.class_names[k]), ")") : "");
   };
-  return absl::InvalidArgumentError(ReplaceRows(std::string(faults.message()), place, column) +
-                                    " (--drop-invalid leaves out invalid rows)");
+  // The advice on row sums ends the message, instead of the description of each row.
+  std::string text = ReplaceRows(std::string(faults.message()), place, column);
+  if (absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0) text += kRowSumAdvice;
+  return absl::InvalidArgumentError(text + " (--drop-invalid leaves out invalid rows)");
 }
 
 absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options,

@@ -73,6 +73,20 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
   return absl::OkStatus();
 }
 
+// Says what to do with ids if the model has no label grace. exists: the model.
+std::string IdsNeedLabelGrace(const SendOptions& options, bool exists) {
+  const std::string& stated = options.input.columns.id;
+  return absl::StrCat(exists ? options.model + " has no label grace"
+                             : "--create makes a model without a label grace",
+                      ", which ids need: first run `calibctl model create ",
+                      exists ? "OTHER_NAME" : options.model,
+                      " --label-grace 7d ...`, or leave the ids out ",
+                      !options.input.ids.empty()
+                          ? "(no --ids)"
+                          : absl::StrCat("with --drop-column ", stated.empty() ? "id" : stated,
+                                         stated.empty() ? "" : " instead of --id-column"));
+}
+
 absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
@@ -86,10 +100,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     files.class_names.assign(existing->class_names().begin(), existing->class_names().end());
   }
   CALIBD_ASSIGN_OR_RETURN(const auto input, ReadInput(files));
-  if (options.create && !input.ids.empty()) {
-    return UsageFault(
-        "--create makes a model without a label grace, which ids need: first run calibctl model "
-        "create NAME --label-grace 7d");
+  if (!input.ids.empty() && !(existing.ok() && existing->has_label_grace())) {
+    return UsageFault(IdsNeedLabelGrace(options, existing.ok()));
   }
   v1::Model model = existing.ok() ? *existing : v1::Model();
   if (!existing.ok()) {

@@ -69,9 +69,10 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
   if (!sent.ok()) {
     const ExitCode code = Fail(sent);
     if (content_ == StreamContent::kLabels) {
+      if (counts.labels.labels == 0) return code;
       std::cerr << "calibctl: " << counts.labels.accepted
                 << " labels were certainly accepted; run the command again for the others\n";
-    } else {
+    } else if (counts.rows > 0) {
       std::cerr << "calibctl: " << counts.accepted_rows
                 << " rows are known to be counted; rows on their way may be too\n";
     }

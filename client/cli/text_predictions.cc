@@ -42,8 +42,9 @@ absl::Status ColumnCountError(const std::string& source, const TextRow& row, std
   const bool empty = row.cells.size() == 1 && row.cells[0].empty();
   return CellError(source, row.line, std::min(row.cells.size(), expected),
                    empty ? absl::StrCat("the line is empty, expected ", expected, " columns")
-                         : absl::StrCat("the line has ", row.cells.size(), " columns, expected ",
-                                        expected, kDropHint));
+                         : absl::StrCat("the line has ", row.cells.size(),
+                                        row.cells.size() == 1 ? " column" : " columns",
+                                        ", expected ", expected, kDropHint));
 }
 
 absl::Status CheckId(const std::string& source, const TextRow& row, std::size_t column) {
@@ -60,7 +61,8 @@ ColumnOptions PredictionColumns(const InputOptions& options, FileFormat format,
                                 const std::vector<std::string>& names) {
   ColumnOptions columns = options.columns;
   const auto exists = [&](const char* name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+    return std::find(names.begin(), names.end(), name) != names.end() &&
+           std::find(columns.dropped.begin(), columns.dropped.end(), name) == columns.dropped.end();
   };
   if (format == FileFormat::kJsonLines) {
     if (columns.label.empty() && exists("label")) columns.label = "label";

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+#include "calibd/core/row_sum.h"
 #include "google/protobuf/util/time_util.h"
 #include "unit/client/npz_file.h"
 
@@ -138,6 +140,29 @@ TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
   options.columns.label = "y";
   EXPECT_THAT(ErrorOf(options), HasSubstr("--label-column is \"y\", expected one of the columns "
                                           "\"dog\", \"species\", \"cat\""));
+}
+
+TEST_F(PredictionFileTest, TheAdviceOnRowSumsIsGivenOnce) {
+  const InputOptions options = TwoRows();
+  const std::string faults = "rows[0].probabilities " + DescribeRowSum(0.9, 1e-3) +
+                             "; rows[1].probabilities " + DescribeRowSum(0.8, 1e-3);
+  EXPECT_EQ(
+      std::string(DescribeFaults(Read(options), absl::InvalidArgumentError(faults)).message()),
+      absl::StrCat(options.predictions,
+                   " line 1 sums to 0.9, off by 0.1, more than the tolerance of 0.001; ",
+                   options.predictions,
+                   " line 2 sums to 0.8, off by 0.2, more than the tolerance of 0.001",
+                   kRowSumAdvice, " (--drop-invalid leaves out invalid rows)"));
+}
+
+TEST_F(PredictionFileTest, AKeyOfJsonLinesCanBeLeftOut) {
+  InputOptions options =
+      Predictions("p.jsonl", "{\"id\": \"a\", \"probabilities\": [0.5, 0.5], \"label\": 1}\n");
+  options.label_base = 0;
+  EXPECT_THAT(Read(options).ids, ElementsAre("a"));
+  options.columns.dropped = {"id"};
+  EXPECT_THAT(Read(options).ids, IsEmpty());
+  EXPECT_THAT(Read(options).labels, ElementsAre(1));
 }
 
 TEST_F(PredictionFileTest, TellsThatNumberedColumnsAreUsedByPosition) {

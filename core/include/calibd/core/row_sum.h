@@ -40,7 +40,10 @@ inline constexpr double kMaxRowSumTolerance = 0.1;
   return {text.data(), end.ptr};
 }
 
-// Describes a sum that IsRowSum rejects: how far it is off, and what to do.
+inline constexpr char kRowSumAdvice[] =
+    ": normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance";
+
+// Describes a sum that IsRowSum rejects: how far it is off, and then kRowSumAdvice.
 [[nodiscard]] inline std::string DescribeRowSum(double sum, double tolerance) {
   const auto digits = [](double value, int count) {
     std::array<char, 32> text;
@@ -49,8 +52,7 @@ inline constexpr double kMaxRowSumTolerance = 0.1;
     return std::string(text.data(), end.ptr);
   };
   return "sums to " + digits(sum, 10) + ", off by " + digits(std::abs(sum - 1), 4) +
-         ", more than the tolerance of " + Exact(tolerance) +
-         ": normalise the rows (calibctl --renormalise), or declare a larger row_sum_tolerance";
+         ", more than the tolerance of " + Exact(tolerance) + kRowSumAdvice;
 }
 
 }  // namespace calibd
