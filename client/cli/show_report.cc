@@ -39,17 +39,19 @@ std::string Name(const std::string& name) {
   return plain.size() <= kMaxName ? plain : CutLines(plain, kMaxName - 3) + "...";
 }
 
-std::string Names(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min(names.size(), kMaxNames);
+// "a, b and 3 more". more: the number of further names.
+std::string Names(const std::vector<std::string>& names, std::size_t max_names = kMaxNames,
+                  std::size_t more = 0) {
+  const std::size_t shown = std::min(names.size(), max_names);
+  more += names.size() - shown;
   std::string text =
       absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
-  if (names.size() > shown) absl::StrAppend(&text, " and ", names.size() - shown, " more");
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
   return text;
 }
 
-// Breaks the text at spaces into lines that begin in the same column, and cuts it after max_lines.
-std::string Part(const std::string& title, const std::string& text, std::size_t max_lines) {
-  if (text.empty()) return "";
+// Breaks the text at spaces into lines that begin in the same column.
+std::vector<std::string> Wrap(const std::string& title, const std::string& text) {
   std::vector<std::string> lines;
   std::string line = absl::StrFormat("%-*s", kIndent, title);
   bool begins = true;
@@ -62,6 +64,13 @@ std::string Part(const std::string& title, const std::string& text, std::size_t 
     begins = false;
   }
   lines.push_back(line);
+  return lines;
+}
+
+// Returns the wrapped text, cut after max_lines.
+std::string Part(const std::string& title, const std::string& text, std::size_t max_lines) {
+  if (text.empty()) return "";
+  std::vector<std::string> lines = Wrap(title, text);
   if (lines.size() > max_lines) {
     lines.resize(max_lines);
     lines.back() = CutLines(lines.back(), kWidth - 4) + " ...";
@@ -69,12 +78,34 @@ std::string Part(const std::string& title, const std::string& text, std::size_t 
   return CutLines(absl::StrJoin(lines, "\n"), kWidth) + "\n";
 }
 
-const v1::Alarm* Active(const v1::GetCalibrationResponse& response, v1::Alarm::Kind kind) {
+// Returns the oldest active alarm of the kind, or null. with_groups: also of groups.
+const v1::Alarm* Active(const v1::GetCalibrationResponse& response, v1::Alarm::Kind kind,
+                        bool with_groups = true) {
   const v1::Alarm* oldest = nullptr;
   for (const v1::Alarm& alarm : response.alarms()) {
-    if (alarm.kind() == kind && !alarm.has_acknowledge_time()) oldest = &alarm;
+    if (alarm.kind() != kind || alarm.has_acknowledge_time()) continue;
+    if (with_groups || !alarm.has_group_value()) oldest = &alarm;
   }
   return oldest;
+}
+
+// How far off the model itself is, and which groups are over their limits.
+std::string LimitText(const v1::Verdict& verdict, const v1::CalibrationError& error) {
+  const bool own =
+      verdict.groups_over_limit().empty() || error.status() == v1::LIMIT_STATUS_OVER_LIMIT;
+  std::string text = convert::StatusName(verdict.limit_status());
+  if (own && error.is_recent()) text += " (recent)";
+  if (own && error.is_acknowledged()) text += " (acknowledged)";
+  if (verdict.groups_over_limit().empty()) return text;
+  std::vector<std::string> groups;
+  for (const std::string& group : verdict.groups_over_limit()) {
+    groups.push_back(Name(GroupName(group, false)));
+  }
+  const bool group_is_active = error.is_acknowledged() && !verdict.is_acknowledged();
+  if (own) text += group_is_active ? ", OVER_LIMIT" : ", also";
+  absl::StrAppend(&text, groups.size() == 1 ? " in group " : " in groups ", Names(groups));
+  if (!own && verdict.is_acknowledged()) text += " (acknowledged)";
+  return text;
 }
 
 std::string SinceText(const Timestamp& time, std::int64_t observation) {
@@ -83,7 +114,7 @@ std::string SinceText(const Timestamp& time, std::int64_t observation) {
 
 std::string HeadlineText(const v1::GetCalibrationResponse& response) {
   const v1::Verdict& verdict = response.verdict();
-  std::string text = VerdictText(verdict);
+  std::string text = VerdictText(verdict, response.error());
   const v1::Alarm* const over = Active(response, v1::Alarm::KIND_OVER_LIMIT);
   if (over != nullptr) {
     text += SinceText(over->raise_time(), over->observation());
@@ -93,12 +124,25 @@ std::string HeadlineText(const v1::GetCalibrationResponse& response) {
   return text;
 }
 
-std::string HowBad(const v1::CalibrationError& error) {
-  const v1::ErrorMeasurement& current = Current(error);
-  if (!current.has_top_label()) {
-    return absl::StrCat("no labelled row yet",
-                        error.has_since_acknowledgement() ? " since the acknowledgement" : "");
+// Says since when there is no labelled row, and how far off the rows before were.
+std::string NoRowText(const v1::GetCalibrationResponse& response) {
+  const v1::ErrorMeasurement& all = response.error().since_start();
+  if (response.observations() == 0) return "no labelled row yet";
+  if (!all.has_top_label()) {
+    return absl::StrCat("no labelled row since the update (row ", all.first_observation(), ")");
   }
+  const v1::ErrorInterval& interval = all.top_label();
+  return absl::StrCat("was off by ", convert::PointsText(interval.estimate()), " (",
+                      Points(interval.lower()), " to ", Points(interval.upper()), ") over rows ",
+                      all.first_observation(), " to ",
+                      all.first_observation() + all.observations() - 1,
+                      "; no labelled row since the acknowledgement");
+}
+
+std::string HowBad(const v1::GetCalibrationResponse& response) {
+  const v1::CalibrationError& error = response.error();
+  const v1::ErrorMeasurement& current = Current(error);
+  if (!current.has_top_label()) return NoRowText(response);
   const v1::ErrorInterval& interval = current.top_label();
   std::string text = OffBy(error);
   // The printed figures add up.
@@ -118,7 +162,7 @@ std::string HowBad(const v1::CalibrationError& error) {
   if (error.is_recent()) {
     const v1::CalibrationError::RecentError& recent = error.recent();
     absl::StrAppend(&text, "; the newest ", recent.observations(), " rows: off by ",
-                    Points(recent.estimate()), " points, ", convert::GapText(recent.gap()));
+                    convert::PointsText(recent.estimate()), ", ", convert::GapText(recent.gap()));
   }
   if (current.has_class_1() && current.class_1().lower() > error.limit()) {
     const v1::ErrorInterval& one = current.class_1();
@@ -131,55 +175,113 @@ std::string HowBad(const v1::CalibrationError& error) {
   return text;
 }
 
-std::string Where(const v1::GetCalibrationResponse& response) {
-  std::vector<std::string> places;
-  for (const v1::GroupWatch& group : response.groups()) {
-    const v1::CalibrationError& error = group.error();
-    if (error.status() != v1::LIMIT_STATUS_OVER_LIMIT) continue;
-    const v1::ErrorInterval& interval = Current(error).top_label();
-    places.push_back(absl::StrCat("group ", group.overflow() ? "(overflow)" : Name(group.value()),
-                                  " ", Points(interval.estimate()), " points off (",
-                                  Points(interval.lower()), " to ", Points(interval.upper()), ")"));
+// Places of a kind, the most important first.
+struct Places {
+  std::string title;
+  std::vector<std::string> names;
+  // Number of further places, whose names are not known.
+  std::size_t more = 0;
+};
+
+std::string GroupPlace(const v1::GroupWatch& group) {
+  const v1::CalibrationError& error = group.error();
+  const std::string name = absl::StrCat("group ", Name(GroupName(group.value(), group.overflow())));
+  if (!Current(error).has_top_label()) {
+    return absl::StrCat(name, " (not measured yet since the ",
+                        error.has_since_acknowledgement() ? "acknowledgement)" : "update)");
   }
-  const std::string over = Names(places);
-  places.clear();
+  const v1::ErrorInterval& interval = Current(error).top_label();
+  return absl::StrCat(name, " ", convert::PointsText(interval.estimate()), " off (",
+                      Points(interval.lower()), " to ", Points(interval.upper()), ")");
+}
+
+// The classes whose frequencies stand out, and the others that are rejected.
+std::pair<Places, Places> ClassPlaces(const v1::Whereabouts& whereabouts) {
+  Places frequencies;
+  Places rejected;
+  std::int64_t known = 0;
+  for (const auto& share : whereabouts.classes()) {
+    const std::string name =
+        share.class_name().empty() ? absl::StrCat(share.class_index()) : Name(share.class_name());
+    known += share.rejected() ? 1 : 0;
+    if (share.stands_out()) {
+      frequencies.names.push_back(absl::StrFormat("%s (says %.1f %%, is %.1f %%)", name,
+                                                  100 * share.predicted(), 100 * share.observed()));
+    } else if (share.rejected()) {
+      rejected.names.push_back(name);
+    }
+  }
+  rejected.more =
+      static_cast<std::size_t>(std::max<std::int64_t>(0, whereabouts.rejected_classes() - known));
+  frequencies.title = frequencies.names.size() == 1 ? "class " : "classes ";
+  rejected.title =
+      absl::StrCat("rejected for class", rejected.names.size() + rejected.more == 1 ? " " : "es ");
+  return {frequencies, rejected};
+}
+
+// Returns a text of at most two lines: leaves out whole names, then whole kinds of places.
+std::string PlacesText(std::vector<Places> places) {
+  std::size_t names = kMaxNames;
+  while (true) {
+    const std::string text = absl::StrJoin(places, "; ", [&](std::string* out, const Places& kind) {
+      absl::StrAppend(out, kind.title, Names(kind.names, names, kind.more));
+    });
+    if (Wrap("", text).size() <= 2) return text;
+    if (names > 1) {
+      --names;
+    } else {
+      places.pop_back();
+    }
+  }
+}
+
+std::string Where(const v1::GetCalibrationResponse& response) {
+  Places groups;
+  for (const v1::GroupWatch& group : response.groups()) {
+    if (group.error().status() != v1::LIMIT_STATUS_OVER_LIMIT) continue;
+    groups.names.push_back(GroupPlace(group));
+  }
   const v1::Whereabouts& whereabouts = response.verdict().whereabouts();
   const v1::Whereabouts::ConfidenceBin* worst = nullptr;
   for (const auto& bin : whereabouts.confidence_bins()) {
     const bool worse = worst == nullptr || std::abs(bin.z()) > std::abs(worst->z());
     if (bin.stands_out() && worse) worst = &bin;
   }
-  if (!over.empty()) places.push_back(over);
+  Places bins;
   if (worst != nullptr) {
-    places.push_back(
+    bins.names.push_back(
         absl::StrFormat("confidence %.2f to %.2f: says %.1f %%, right %.1f %% (%d rows)",
                         worst->lower(), worst->upper(), 100 * worst->mean_confidence(),
                         100 * worst->accuracy(), worst->observations()));
   }
-  std::vector<std::string> classes;
-  for (const auto& share : whereabouts.classes()) {
-    if (!share.rejected() && !share.stands_out()) continue;
-    const std::string name =
-        share.class_name().empty() ? absl::StrCat(share.class_index()) : Name(share.class_name());
-    const std::string says = absl::StrFormat("%.1f", 100 * share.predicted());
-    const std::string is = absl::StrFormat("%.1f", 100 * share.observed());
-    // A class may be wrong for other reasons than its frequency.
-    classes.push_back(says == is ? name
-                                 : absl::StrCat(name, " (says ", says, " %, is ", is, " %)"));
+  const auto [frequencies, rejected] = ClassPlaces(whereabouts);
+  std::vector<Places> places;
+  for (const Places& kind : {groups, bins, frequencies, rejected}) {
+    if (!kind.names.empty()) places.push_back(kind);
   }
-  if (!classes.empty()) places.push_back("classes " + Names(classes));
-  if (!places.empty()) return absl::StrJoin(places, "; ");
-  return response.observations() > 0 ? "nothing stands out" : "";
+  if (!places.empty()) return PlacesText(std::move(places));
+  // Without bins, no row was examined.
+  return whereabouts.confidence_bins().empty() ? "" : "nothing stands out";
+}
+
+// Says whether the error of the model itself began with a change. For groups this is not known.
+std::string ErrorChange(const v1::GetCalibrationResponse& response, const v1::Alarm& over) {
+  const v1::CalibrationError::RecentError& recent = response.error().recent();
+  const std::int64_t first = Current(response.error()).first_observation();
+  if (over.crossing().is_recent() && over.crossing().first_observation() > first) {
+    return absl::StrCat("yes, at about row ", over.crossing().first_observation());
+  }
+  if (recent.observations() > 0 && recent.first_observation() == first) {
+    return absl::StrCat("no change is visible: off from ",
+                        first == 1 ? "the first row" : absl::StrCat("row ", first), " on");
+  }
+  return absl::StrCat("not known; see `calibctl history ", ShortName(response.model()), "`");
 }
 
 std::string Changed(const v1::GetCalibrationResponse& response) {
-  const v1::Alarm* const over = Active(response, v1::Alarm::KIND_OVER_LIMIT);
-  if (over != nullptr && over->crossing().is_recent() &&
-      over->crossing().first_observation() > Current(response.error()).first_observation()) {
-    return absl::StrCat("yes, at about row ", over->crossing().first_observation());
-  }
+  const v1::Alarm* const over = Active(response, v1::Alarm::KIND_OVER_LIMIT, false);
+  if (over != nullptr) return ErrorChange(response, *over);
   const v1::Alarm* const drift = Active(response, v1::Alarm::KIND_DRIFT);
-  if (over != nullptr) return "no change is visible: off from the first row on";
   if (drift == nullptr) return "";
   if (response.verdict().status() == v1::Verdict::STATUS_MISCALIBRATED) {
     return absl::StrCat("perhaps not: the drift alarm of row ", drift->observation(),
@@ -194,7 +296,9 @@ std::string Certain(const v1::GetCalibrationResponse& response) {
   if (response.error().has_observations_needed()) {
     facts.push_back(absl::StrCat("about ",
                                  convert::RoundedCount(response.error().observations_needed()),
-                                 " more labelled rows decide about the limit"));
+                                 response.error().observations_needed() == 1
+                                     ? " more labelled row decides about the limit"
+                                     : " more labelled rows decide about the limit"));
   }
   if (!watch.unavailable_reason().empty()) {
     facts.push_back("no evidence: " + Plain(watch.unavailable_reason()));
@@ -209,8 +313,10 @@ std::string Certain(const v1::GetCalibrationResponse& response) {
 }
 
 std::string Data(const v1::GetCalibrationResponse& response, const Timestamp& now) {
-  std::vector<std::string> facts = {absl::StrCat(response.observations(), " labelled rows"),
-                                    absl::StrCat(response.rejected_rows(), " rejected")};
+  std::vector<std::string> facts = {
+      absl::StrCat(response.observations(),
+                   response.observations() == 1 ? " labelled row" : " labelled rows"),
+      absl::StrCat(response.rejected_rows(), " rejected")};
   if (response.dropped_rows() > 0) {
     facts.push_back(absl::StrCat(response.dropped_rows(), " dropped by producers"));
   }
@@ -227,10 +333,9 @@ std::string Data(const v1::GetCalibrationResponse& response, const Timestamp& no
   std::string text = absl::StrJoin(facts, ", ");
   if (response.has_last_observation_time()) {
     const auto age = now - response.last_observation_time();
-    absl::StrAppend(&text, "; the newest row came ",
-                    age < TimeUtil::SecondsToDuration(1)
-                        ? "just now"
-                        : ShortDuration(TimeUtil::SecondsToDuration(age.seconds())) + " ago");
+    absl::StrAppend(
+        &text, "; the newest row came ",
+        age < TimeUtil::SecondsToDuration(1) ? "just now" : AgeText(age.seconds()) + " ago");
   }
   const v1::CalibrationError& error = response.error();
   if (error.since_start().first_observation() > 1) {
@@ -273,18 +378,10 @@ std::string OffBy(const v1::CalibrationError& error) {
   return convert::OffByText(interval.estimate(), interval.lower(), interval.upper(), error.limit());
 }
 
-std::string VerdictText(const v1::Verdict& verdict) {
+std::string VerdictText(const v1::Verdict& verdict, const v1::CalibrationError& error) {
   std::string text;
   if (verdict.limit_status() != v1::LIMIT_STATUS_UNSPECIFIED) {
-    text = convert::StatusName(verdict.limit_status());
-    if (verdict.is_recent()) text += " (recent)";
-    if (verdict.is_acknowledged()) text += " (acknowledged)";
-    if (!verdict.groups_over_limit().empty()) {
-      std::vector<std::string> groups;
-      for (const std::string& group : verdict.groups_over_limit()) groups.push_back(Name(group));
-      absl::StrAppend(&text, groups.size() == 1 ? " in group " : " in groups ", Names(groups));
-    }
-    text += ", ";
+    text = LimitText(verdict, error) + ", ";
   }
   text += convert::StatusName(verdict.status());
   if (verdict.stale() && verdict.status() != v1::Verdict::STATUS_STALE) text += ", STALE";
@@ -299,15 +396,15 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
            Part("next", absl::StrCat("calibctl show ", name, " --verbose"), 2);
   }
   std::string text = Part("verdict", absl::StrCat(name, ": ", HeadlineText(response)), 2) +
-                     Part("how bad", HowBad(response.error()), 3) +
-                     Part("where", Where(response), 2) + Part("changed", Changed(response), 1) +
-                     Part("certain", Certain(response), 2) + Part("data", Data(response, now), 2);
+                     Part("how bad", HowBad(response), 3) + Part("where", Where(response), 2) +
+                     Part("changed", Changed(response), 1) + Part("certain", Certain(response), 3) +
+                     Part("data", Data(response, now), 2);
   if (!response.warnings().empty()) {
     const int more = response.warnings_size() - 1;
     text += Part("warning",
                  absl::StrCat(more > 0 ? absl::StrCat("(and ", more, " more) ") : "",
                               Plain(response.warnings(0))),
-                 1);
+                 2);
   }
   return text + Part("next", Next(response), 2);
 }

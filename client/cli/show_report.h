@@ -8,7 +8,7 @@
 
 namespace calibd::cli {
 
-// Describes a model in at most 15 lines of 100 characters, in this order: the verdict and since
+// Describes a model in at most 17 lines of 100 characters, in this order: the verdict and since
 // when; how far off the model is; where; whether it changed; how certain that is; the data; what to
 // do next. Names are printed without their control characters.
 [[nodiscard]] std::string DescribeShow(const v1::GetCalibrationResponse& response,
@@ -23,8 +23,10 @@ namespace calibd::cli {
 // "2026-01-31 12:30 UTC".
 [[nodiscard]] std::string MinuteText(const google::protobuf::Timestamp& time);
 
-// "OVER_LIMIT (recent), MISCALIBRATED": both findings of a verdict.
-[[nodiscard]] std::string VerdictText(const v1::Verdict& verdict);
+// Both findings of a verdict, such as "OVER_LIMIT (recent), MISCALIBRATED" or "OVER_LIMIT in group
+// eu, NOT_REJECTED". error: of the model itself.
+[[nodiscard]] std::string VerdictText(const v1::Verdict& verdict,
+                                      const v1::CalibrationError& error);
 
 }  // namespace calibd::cli
 

@@ -2,6 +2,7 @@
 #include "absl/strings/str_join.h"
 #include "command.h"
 #include "fail_on.h"
+#include "history_report.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {
@@ -57,17 +58,24 @@ absl::StatusOr<ExitCode> ListAlarms(const Context& context, const std::string& m
 absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOptions& options) {
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string model = ModelArgument(options.model);
+  v1::ModelUpdate update;
   if (options.error_limit > 0) {
     v1::UpdateModelRequest request;
     request.mutable_model()->set_name(model);
     request.mutable_model()->mutable_monitoring()->set_error_limit(options.error_limit);
     request.mutable_update_mask()->add_paths("monitoring.error_limit");
-    CALIBD_RETURN_IF_ERROR(client->UpdateModel(request).status());
+    CALIBD_ASSIGN_OR_RETURN(const auto updated, client->UpdateModel(request));
+    update = updated.update();
+    if (!context.json() && !update.changes().empty()) {
+      Print(absl::StrCat("updated ", model, ": ", DescribeUpdate(update), "\n"));
+    }
   }
   CALIBD_ASSIGN_OR_RETURN(const auto alarm,
                           client->AcknowledgeAlarm(model, options.alarm, options.note));
   if (context.json()) {
-    PrintJson({{"model", model}, {"alarm", ToJson(alarm)}});
+    Json json = {{"model", model}, {"alarm", ToJson(alarm)}};
+    if (options.error_limit > 0) json["update"] = ToJson(update);
+    PrintJson(json);
   } else {
     Print(DescribeAcknowledged(model, alarm));
   }
@@ -92,8 +100,8 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
 
   const auto [command, options] = AddCommand(
       app, context, "acknowledge",
-      "Acknowledge an alarm. What it is about restarts: the error interval, the evidence "
-      "or the drift detectors",
+      "Acknowledge an alarm. Restarts the error interval, the evidence or the drift detectors, "
+      "depending on its kind",
       Acknowledge);
   command->footer("Example: calibctl acknowledge resnet18 1 --note \"recalibrated, T = 1.7\"");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
@@ -101,8 +109,11 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
       ->required()
       ->check(CLI::PositiveNumber);
   command
-      ->add_option("--error-limit", options->error_limit,
-                   "also set the model's error limit, as `calibctl model update` does")
+      ->add_option(
+          "--error-limit", options->error_limit,
+          "first set the model's error limit, as `calibctl model update` does. Until the "
+          "error is within it, the next alarm OVER_LIMIT is raised above this limit or the "
+          "upper end of the interval at the acknowledgement, whichever is larger")
       ->check(CLI::Range(1e-4, 0.5));
   command->add_option(
       "--note", options->note,

@@ -35,9 +35,7 @@ std::string BinText(const v1::Whereabouts::ConfidenceBin& bin) {
   return absl::StrFormat("confidence %.2f..%.2f", bin.lower(), bin.upper());
 }
 
-// Returns the place with the largest
-// z
-// among those that stand out, or null.
+// Returns the place with the largest |z| among those that stand out, or null.
 template <typename Places>
 const typename Places::value_type* Worst(const Places& places) {
   const typename Places::value_type* worst = nullptr;
@@ -103,8 +101,7 @@ std::string EffectText(const v1::Watch& watch) {
 std::string DirectionText(const v1::Direction& direction) {
   return absl::StrFormat(
       "Direction: %s: the mean confidence is %.3f and the accuracy %.3f. For a calibrated model "
-      "the "
-      "gap would have a standard deviation of %.1f points.\n",
+      "the gap would have a standard deviation of %.1f points.\n",
       convert::GapText(direction.gap()), direction.mean_confidence(), direction.accuracy(),
       100 * direction.gap_standard_deviation());
 }
@@ -144,16 +141,14 @@ std::string ClassesText(const v1::Whereabouts& whereabouts, const v1::Evidence& 
   if (more > 0) shown.push_back(absl::StrCat(more, " more"));
   return absl::StrFormat(
       "Classes that e-BH rejects, however often one looks (the expected share of false rejections "
-      "is "
-      "at most %.6g %%): %s.\n",
+      "is at most %.6g %%): %s.\n",
       100 * std::pow(10, -evidence.threshold()), absl::StrJoin(shown, ", "));
 }
 
 std::string DriftText(const v1::Drift& drift) {
   return absl::StrFormat(
       "Drift: log10 of the detector is now %.2f, its maximum so far is %.2f, and the alarm is "
-      "raised "
-      "at %.2f.\n",
+      "raised at %.2f.\n",
       drift.log10_statistic(), drift.max_log10_statistic(), drift.threshold());
 }
 
@@ -183,8 +178,7 @@ std::string DescribeGroups(const v1::GetCalibrationResponse& response) {
     rejected += group.rejected() ? 1 : 0;
     if (rows.size() > kMaxGroups) continue;
     const v1::Watch& watch = group.watch();
-    rows.push_back({group.overflow() ? "(others)" : Plain(group.value()),
-                    absl::StrCat(watch.observations()),
+    rows.push_back({GroupName(group.value(), group.overflow()), absl::StrCat(watch.observations()),
                     absl::StrFormat("%+.2f", watch.evidence().log10_e_value()),
                     absl::StrFormat("%+.2f", watch.evidence().max_log10_e_value()),
                     watch.effect_size().has_skce() ? Signed(watch.effect_size().skce()) : "-",
@@ -223,8 +217,8 @@ std::string CountAlarms(int active) {
 std::string StateText(const std::string& model, const v1::Verdict& verdict,
                       const v1::CalibrationError& error, const v1::Watch& watch,
                       std::int64_t observations) {
-  std::string text = absl::StrCat(ShortName(model), " ", VerdictText(verdict), ", ", observations,
-                                  observations == 1 ? " row" : " rows");
+  std::string text = absl::StrCat(ShortName(model), " ", VerdictText(verdict, error), ", ",
+                                  observations, observations == 1 ? " row" : " rows");
   const std::string off = OffBy(error);
   if (!off.empty()) absl::StrAppend(&text, ", ", off);
   if (watch.has_evidence()) {
@@ -241,7 +235,7 @@ std::string FoundText(const v1::Alarm& alarm) {
   }
   const v1::Alarm::LimitCrossing& crossing = alarm.crossing();
   return absl::StrCat(
-      "off by ", convert::Points(crossing.error().estimate()), " points (limit ",
+      "off by ", convert::PointsText(crossing.error().estimate()), " (limit ",
       convert::Points(crossing.limit()), ")",
       crossing.is_recent() ? absl::StrCat(" since row ", crossing.first_observation()) : "");
 }
@@ -255,8 +249,15 @@ std::string Plain(std::string text) {
   return text;
 }
 
+std::string GroupName(const std::string& value, bool is_overflow) {
+  if (is_overflow) return "(other groups)";
+  return value.empty() ? "(no value)" : Plain(value);
+}
+
 std::string PowerOfTen(double x) {
-  return std::abs(x) < 6 ? absl::StrFormat("%.3g", std::pow(10, x)) : absl::StrFormat("10^%.4g", x);
+  if (std::abs(x) >= 6) return absl::StrFormat("10^%.4g", x);
+  const double value = std::pow(10, x);
+  return absl::StrFormat(value < 100 ? "%.3g" : "%.0f", value);
 }
 
 std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {
@@ -294,7 +295,7 @@ std::string DescribeAlarms(const std::string& model,
       {"alarm", "kind", "group", "raised", "row", "found", "acknowledged"}};
   std::string notes;
   for (const v1::Alarm& alarm : alarms) {
-    const std::string group = alarm.is_overflow_group() ? "(overflow)" : Plain(alarm.group_value());
+    const std::string group = GroupName(alarm.group_value(), alarm.is_overflow_group());
     rows.push_back({absl::StrCat(alarm.id()), KindName(alarm.kind()),
                     alarm.has_group_value() ? group : "-", MinuteText(alarm.raise_time()),
                     absl::StrCat(alarm.observation()), FoundText(alarm),
@@ -333,7 +334,7 @@ std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
     const std::string off = OffBy(model.error());
     rows.push_back(
         {ShortName(model.model()),
-         model.has_verdict() ? VerdictText(model.verdict()) : "not monitored",
+         model.has_verdict() ? VerdictText(model.verdict(), model.error()) : "not monitored",
          absl::StrCat(model.observations()), off.empty() ? "-" : off,
          model.watch().has_evidence() ? PowerOfTen(evidence.log10_e_value()) : "-",
          model.has_last_observation_time() ? MinuteText(model.last_observation_time()) : "-",

@@ -18,6 +18,9 @@ namespace calibd::cli {
 
 // Replaces control characters.
 [[nodiscard]] std::string Plain(std::string text);
+// "(no value)" for the group of predictions without a value, "(other groups)" for the overflow
+// group.
+[[nodiscard]] std::string GroupName(const std::string& value, bool is_overflow);
 // 10^x as a number, or as "10^x" if the number would be too long to read.
 [[nodiscard]] std::string PowerOfTen(double x);
 

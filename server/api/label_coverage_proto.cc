@@ -125,25 +125,23 @@ void WarnOfMissing(const ModelDeclaration& declaration, const LabelCoverage& cov
       " of the predictions of class ",
       ClassName(declaration, static_cast<std::size_t>(worst - coverage.classes->begin())), " and ",
       Percent(share),
-      " of all predictions: if the outcome decides whether a label is missing, the estimates may "
-      "be "
-      "false"));
+      " of all predictions: the estimates may be false if the outcome decides whether a label is "
+      "missing"));
 }
 
 void WarnOfCounts(const LabelCoverage& coverage, v1::LabelCoverage& proto) {
   const LabelCounts& labels = coverage.labels;
   if (proto.missing_rate() > kMissingRate) {
     proto.add_warnings(absl::StrCat(
-        Percent(proto.missing_rate()), " of the predictions that matured have no label, more than ",
+        Percent(proto.missing_rate()), " of the matured predictions have no label (more than ",
         Percent(kMissingRate),
-        ": the estimates do not include them, and may be false if the outcome decides whether a "
-        "label is missing"));
+        "): the estimates may be false if the outcome decides whether a label is missing"));
   }
   if (proto.late_rate() >= kLateRate) {
     proto.add_warnings(absl::StrCat(
         Percent(proto.late_rate()),
-        " of the labels arrived after their predictions had matured and were not used: declare a "
-        "longer label_grace"));
+        " of the labels came too late, after label_grace, and were not used: declare a longer "
+        "label_grace"));
   }
   if (labels.conflicting > 0) {
     proto.add_warnings(absl::StrCat(labels.conflicting,

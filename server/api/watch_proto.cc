@@ -254,9 +254,8 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
   const auto duplicates = static_cast<double>(screen.Duplicates());
   if (duplicates >= kDuplicateShare * rows) {
     *warnings.Add() = absl::StrFormat(
-        "%.1f %% of the newest %d observations and their labels equal earlier ones: observations "
-        "that are counted twice look like evidence. Predictions with ids and numbered batches are "
-        "counted once.",
+        "%.1f %% of the newest %d observations equal earlier ones. If they are counted twice, they "
+        "look like evidence: send them with ids or in numbered batches.",
         100 * duplicates / rows, screen.rows);
   }
   const auto digit_rows = static_cast<double>(screen.digit_rows);
@@ -271,10 +270,8 @@ void WarnOfRows(const ModelDeclaration& declaration, const ModelSnapshot& snapsh
     const double inexact = static_cast<double>(screen.inexact_sums) - digit_rows + printed;
     if (tolerance > declaration.monitoring.tolerance && inexact >= kInexactShare * digit_rows) {
       *warnings.Add() = absl::StrFormat(
-          "The probabilities of the newest observations have %s: the rounding error looks like "
-          "evidence. Send more digits, or declare monitoring.tolerance = %.3g, which is half a "
-          "unit "
-          "of the last digit for each class; now it is %.3g.",
+          "The probabilities have %s, and the rounding error looks like evidence: send more "
+          "digits, or declare monitoring.tolerance = %.3g (now %.3g).",
           Plural(static_cast<std::int64_t>(i) + 1, "decimal digit"), tolerance,
           declaration.monitoring.tolerance);
     }

@@ -10,8 +10,15 @@ namespace calibd::convert {
 
 std::string Points(double probability) {
   const double points = 100 * probability;
-  if (points < 1e-3) return "0";
-  return points < 10 ? absl::StrFormat("%.2g", points) : absl::StrFormat("%.1f", points);
+  const std::string text = absl::StrFormat(points < 1 ? "%.2f" : "%.1f", points);
+  // The format always writes a decimal point.
+  const std::size_t last = text.find_last_not_of('0');
+  return text.substr(0, text[last] == '.' ? last : last + 1);
+}
+
+std::string PointsText(double probability) {
+  const std::string points = Points(probability);
+  return points + (points == "1" ? " point" : " points");
 }
 
 std::string RoundedCount(std::int64_t count) {
@@ -21,8 +28,8 @@ std::string RoundedCount(std::int64_t count) {
 }
 
 std::string OffByText(double estimate, double lower, double upper, double limit) {
-  return absl::StrCat("off by ", Points(estimate), " points (", Points(lower), " to ",
-                      Points(upper), "; limit ", Points(limit), ")");
+  return absl::StrCat("off by ", PointsText(estimate), " (", Points(lower), " to ", Points(upper),
+                      "; limit ", Points(limit), ")");
 }
 
 v1::LimitStatus StatusAgainst(double limit, double lower, double upper) {

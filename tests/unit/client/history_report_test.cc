@@ -55,7 +55,7 @@ TEST(HistoryReportTest, HasARowForEachSpanAndOneForAll) {
   ASSERT_GE(lines.size(), 4U);
   EXPECT_THAT(lines[0], StartsWith("from (UTC)"));
   EXPECT_THAT(lines[1], StartsWith("2026-01-31 14:00"));
-  for (const char* cell : {" 250 ", " 31.2 (3.3 to 50.0) ", " +25.0 ", " -3.33e-02 ", " 2.50e-03 ",
+  for (const char* cell : {" 250 ", " 31.2 (3.3 to 50) ", " +25.0 ", " -3.33e-02 ", " 2.50e-03 ",
                            " 0.625 ", " 1.25 ", " 1.5"}) {
     EXPECT_THAT(lines[1], HasSubstr(cell));
   }

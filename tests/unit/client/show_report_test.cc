@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_split.h"
+#include "calibd/convert/text.h"
 
 namespace calibd::cli {
 namespace {
@@ -57,15 +58,19 @@ v1::GetCalibrationResponse OverLimit() {
   cat.set_predicted(0.105);
   cat.set_observed(0.1);
   cat.set_rejected(true);
+  cat.set_stands_out(true);
   auto& dog = *verdict.mutable_whereabouts()->add_classes();
   dog.set_class_index(5);
   dog.set_predicted(0.1);
-  dog.set_observed(0.1);
+  dog.set_observed(0.109);
   dog.set_rejected(true);
+  verdict.mutable_whereabouts()->set_rejected_classes(2);
   v1::CalibrationError& error = *response.mutable_error();
   error.set_status(v1::LIMIT_STATUS_OVER_LIMIT);
   error.set_limit(0.02);
   *error.mutable_since_start() = Measured(0.0535, 0.0423, 0.0678, 0.05246);
+  error.mutable_recent()->set_first_observation(1);
+  error.mutable_recent()->set_observations(10000);
   v1::Evidence& evidence = *response.mutable_watch()->mutable_evidence();
   evidence.set_log10_e_value(229.07);
   evidence.set_max_log10_e_value(229.09);
@@ -87,8 +92,19 @@ google::protobuf::Timestamp Now() {
 
 void ExpectFits(const std::string& text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-  EXPECT_THAT(lines, SizeIs(Le(15U))) << text;
+  EXPECT_THAT(lines, SizeIs(Le(17U))) << text;
   EXPECT_THAT(lines, Each(SizeIs(Le(100U)))) << text;
+}
+
+TEST(PointsTest, HasAtMostTwoDecimals) {
+  EXPECT_EQ(convert::Points(0.2), "20");
+  EXPECT_EQ(convert::Points(0.02), "2");
+  EXPECT_EQ(convert::Points(0.0535), "5.3");
+  EXPECT_EQ(convert::Points(0.0999), "10");
+  EXPECT_EQ(convert::Points(0.0054), "0.54");
+  EXPECT_EQ(convert::Points(0.000071), "0.01");
+  EXPECT_EQ(convert::Points(0.00001), "0");
+  EXPECT_EQ(convert::OffByText(0.01, 0, 0.0999, 0.2), "off by 1 point (0 to 10; limit 20)");
 }
 
 TEST(ShowReportTest, TellsWhatToKnowInOrder) {
@@ -98,9 +114,9 @@ TEST(ShowReportTest, TellsWhatToKnowInOrder) {
       "how bad   off by 5.3 points (4.2 to 6.8; limit 2); says 96.96 %, right 91.71 %: "
       "over-confident by\n"
       "          5.25 (4.2 to 6.3)\n"
-      "where     confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows); classes cat (says "
-      "10.5 %,\n"
-      "          is 10.0 %), 5\n"
+      "where     confidence 0.93 to 1.00: says 99.6 %, right 95.9 % (9021 rows); class cat (says "
+      "10.5 %, is\n"
+      "          10.0 %); rejected for class 5\n"
       "changed   no change is visible: off from the first row on\n"
       "certain   e-value 10^229.1, highest 10^229.1; calibration is rejected at 20\n"
       "data      10000 labelled rows, 0 rejected; the newest row came 2h ago\n"
@@ -126,7 +142,11 @@ TEST(ShowReportTest, FitsAScreenWithLongNamesAndManyPlaces) {
   *response.mutable_error()->mutable_since_start()->mutable_class_1() =
       response.error().since_start().top_label();
   response.mutable_label_coverage()->set_pending(600);
-  ExpectFits(DescribeShow(response, Now()));
+  const std::string text = DescribeShow(response, Now());
+  ExpectFits(text);
+  // Whole places are left out.
+  EXPECT_THAT(text, HasSubstr("(9021 rows); class cat (says 10.5 %, is 10.0 %)\n"));
+  EXPECT_THAT(text, HasSubstr(" points off (4.2 to 6.8) and 19 more; confidence"));
 }
 
 TEST(ShowReportTest, GroupsOverTheLimitAreInTheHeadline) {
@@ -135,27 +155,77 @@ TEST(ShowReportTest, GroupsOverTheLimitAreInTheHeadline) {
   group.set_value("e\x1bu");
   *group.mutable_error() = response.error();
   response.mutable_verdict()->add_groups_over_limit("e\x1bu");
-  const std::string text = DescribeShow(response, Now());
-  EXPECT_THAT(text, StartsWith("verdict   resnet18@2: OVER_LIMIT in group e?u, MISCALIBRATED"));
+  std::string text = DescribeShow(response, Now());
+  EXPECT_THAT(text,
+              StartsWith("verdict   resnet18@2: OVER_LIMIT, also in group e?u, MISCALIBRATED"));
   EXPECT_THAT(text, HasSubstr("where     group e?u 5.3 points off (4.2 to 6.8); confidence"));
   ExpectFits(text);
+
+  response.mutable_error()->set_is_acknowledged(true);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("OVER_LIMIT (acknowledged), OVER_LIMIT in group e?u, MISCALIBRATED"));
+  response.mutable_verdict()->set_is_acknowledged(true);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("OVER_LIMIT (acknowledged), also in group e?u, MISCALIBRATED"));
+
+  // Only a group is over the limit; whether its calibration changed is not known.
+  response = OverLimit();
+  response.mutable_error()->set_status(v1::LIMIT_STATUS_WITHIN_LIMIT);
+  *response.add_groups()->mutable_error() = OverLimit().error();
+  response.mutable_verdict()->add_groups_over_limit("");
+  response.mutable_alarms(0)->set_group_value("");
+  text = DescribeShow(response, Now());
+  EXPECT_THAT(text,
+              StartsWith("verdict   resnet18@2: OVER_LIMIT in group (no value), MISCALIBRATED"));
+  EXPECT_THAT(text, Not(HasSubstr("changed")));
+}
+
+TEST(ShowReportTest, NamesGroupsWithoutAValueAndGroupsThatAreNotMeasured) {
+  v1::GetCalibrationResponse response = OverLimit();
+  v1::GroupWatch& group = *response.add_groups();
+  *group.mutable_error() = response.error();
+  group.set_overflow(true);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("group (other groups) 5.3 points off"));
+  group.set_overflow(false);
+  group.mutable_error()->mutable_since_acknowledgement()->set_first_observation(10001);
+  EXPECT_THAT(
+      DescribeShow(response, Now()),
+      HasSubstr("where     group (no value) (not measured yet since the acknowledgement); conf"));
+}
+
+TEST(ShowReportTest, WithoutExaminedRowsNothingIsSaidAboutPlaces) {
+  v1::GetCalibrationResponse response = OverLimit();
+  response.mutable_verdict()->clear_whereabouts();
+  EXPECT_THAT(DescribeShow(response, Now()), Not(HasSubstr("where")));
+  response.mutable_verdict()->mutable_whereabouts()->add_confidence_bins()->set_observations(7);
+  EXPECT_THAT(DescribeShow(response, Now()), HasSubstr("where     nothing stands out\n"));
+}
+
+TEST(ShowReportTest, AfterAnUpdateSaysFromWhichRow) {
+  v1::GetCalibrationResponse response = OverLimit();
+  response.mutable_error()->mutable_since_start()->Clear();
+  response.mutable_error()->mutable_since_start()->set_first_observation(10001);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("how bad   no labelled row since the update (row 10001)\n"));
 }
 
 TEST(ShowReportTest, AfterAnAcknowledgementSaysFromWhichRow) {
   v1::GetCalibrationResponse response = OverLimit();
   response.mutable_verdict()->set_is_acknowledged(true);
+  response.mutable_error()->set_is_acknowledged(true);
   response.mutable_alarms(0)->mutable_acknowledge_time()->set_seconds(1);
   response.mutable_error()->set_acknowledged_limit(0.068);
   v1::ErrorMeasurement& since = *response.mutable_error()->mutable_since_acknowledgement();
   since.set_first_observation(10001);
   std::string text = DescribeShow(response, Now());
   EXPECT_THAT(text, AllOf(HasSubstr("OVER_LIMIT (acknowledged), MISCALIBRATED"),
-                          HasSubstr("no labelled row yet since the acknowledgement"),
+                          HasSubstr("was off by 5.3 points (4.2 to 6.8) over rows 1 to 10000; no "
+                                    "labelled row since the\n          acknowledgement\n"),
                           HasSubstr("from row 10001"), Not(HasSubstr("calibctl acknowledge"))));
   since = Measured(0.051, 0.01, 0.1, 0.05);
   since.set_first_observation(10001);
   text = DescribeShow(response, Now());
-  EXPECT_THAT(text, HasSubstr("off by 5.1 points (1 to 10.0; limit 2)"));
+  EXPECT_THAT(text, HasSubstr("off by 5.1 points (1 to 10; limit 2)"));
   EXPECT_THAT(text, HasSubstr("next alarm"));
   ExpectFits(text);
 }
@@ -202,6 +272,11 @@ TEST(ShowReportTest, TellsAChangeFromAModelThatWasAlwaysWrong) {
   const std::string text = DescribeShow(response, Now());
   EXPECT_THAT(text, HasSubstr("OVER_LIMIT (recent), "));
   EXPECT_THAT(text, HasSubstr("changed   yes, at about row 30001\n"));
+  // The interval exceeded the limit, but the worst stretch of newest rows is not the whole run.
+  response = OverLimit();
+  response.mutable_error()->mutable_recent()->set_first_observation(7000);
+  EXPECT_THAT(DescribeShow(response, Now()),
+              HasSubstr("changed   not known; see `calibctl history resnet18@2`\n"));
 }
 
 TEST(ShowReportTest, TheReliabilityDiagramLeavesOutEmptyBins) {

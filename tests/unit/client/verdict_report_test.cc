@@ -193,6 +193,9 @@ TEST(VerdictReportTest, LargeEvidenceIsAPowerOfTen) {
   response.mutable_watch()->mutable_evidence()->set_anytime_p_value(0);
   EXPECT_THAT(DescribeVerdict(response), AllOf(HasSubstr("reached 10^412.3 (log10 +412.34)"),
                                                HasSubstr("is at most 10^-412.3, however")));
+  EXPECT_EQ(PowerOfTen(3), "1000");
+  EXPECT_EQ(PowerOfTen(std::log10(0.0123)), "0.0123");
+  EXPECT_EQ(PowerOfTen(6), "10^6");
 }
 
 TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
@@ -247,7 +250,7 @@ TEST(VerdictReportTest, TellsAlarmsGroupsAndWarnings) {
                               "most 1 %.\n"));
   EXPECT_THAT(text, HasSubstr("log10 e-value  largest so far  SKCE"));
   EXPECT_THAT(text, ContainsRegex("\neu  *500  *\\+1.25  *\\+2.50  *-  *\\+0.062  *\\*\n"));
-  EXPECT_THAT(text, ContainsRegex("\n\\(others\\)  500 .*  not tested: 500 of 600 "
+  EXPECT_THAT(text, ContainsRegex("\n\\(other groups\\)  500 .*  not tested: 500 of 600 "
                                   "observations\n"));
   EXPECT_THAT(text, Not(HasSubstr(" more\n")));
   for (int i = 2; i < 31; ++i) *response.add_groups() = response.groups(1);

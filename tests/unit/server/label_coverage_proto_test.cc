@@ -98,8 +98,8 @@ TEST(LabelCoverageProtoTest, RatesAreUnsetWithoutADenominator) {
   EXPECT_DOUBLE_EQ(proto.conflicting_rate(), 0.05);
   EXPECT_DOUBLE_EQ(proto.unknown_rate(), 0.2);
   EXPECT_THAT(proto.warnings(),
-              ElementsAre(StartsWith("40.0 % of the predictions that matured have no label"),
-                          StartsWith("10.0 % of the labels arrived after"),
+              ElementsAre(StartsWith("40.0 % of the matured predictions have no label"),
+                          StartsWith("10.0 % of the labels came too late"),
                           StartsWith("1 label contradicted a known label")));
   ASSERT_EQ(proto.predicted_classes_size(), 2);
   const auto& one = proto.predicted_classes(0);
@@ -146,12 +146,12 @@ v1::LabelCoverage Describe(const std::vector<LabelledCount>& counts) {
 TEST(LabelCoverageProtoTest, WarnsOfManyMissingLabelsInAnyCase) {
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 100}}).warnings(), IsEmpty());
   EXPECT_THAT(Describe({{.predictions = 1000, .missing = 101}}).warnings(),
-              ElementsAre(StartsWith("10.1 % of the predictions that matured have no label, more "
-                                     "than 10.0 %: ")));
+              ElementsAre(StartsWith("10.1 % of the matured predictions have no label (more than "
+                                     "10.0 %): ")));
   EXPECT_THAT(
       Describe({{.predictions = 40000, .missing = 40000}, {.predictions = 40000, .missing = 40000}})
           .warnings(),
-      ElementsAre(StartsWith("100.0 % of the predictions that matured")));
+      ElementsAre(StartsWith("100.0 % of the matured predictions")));
 }
 
 TEST(LabelCoverageProtoTest, WarnsOfClassesOnlyIfTheyDifferSubstantially) {

@@ -8,9 +8,11 @@
 
 namespace calibd::convert {
 
-// probability: >= 0. Returns it in percentage points with two digits, and with three from 10 on:
-// "0.51", "5.4", "12.3".
+// probability: >= 0. Returns it in percentage points with one decimal, below 1 with two, without
+// trailing zeros: "0.01", "5.4", "20".
 [[nodiscard]] std::string Points(double probability);
+// The same with its unit: "1 point", "5.4 points".
+[[nodiscard]] std::string PointsText(double probability);
 
 // count: >= 0. Rounds it up to two digits, such as "31000".
 [[nodiscard]] std::string RoundedCount(std::int64_t count);
