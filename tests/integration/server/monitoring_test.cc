@@ -309,9 +309,8 @@ TEST_F(MonitoringTest, WarnsOfRepeatedAndOfRoundedRows) {
   Send(good, 500);
   v1::GetCalibrationResponse answer = Answer();
   ASSERT_EQ(answer.warnings_size(), 1);
-  EXPECT_THAT(
-      answer.warnings(0),
-      HasSubstr("50.0 % of the newest 1000 observations equal earlier ones"));
+  EXPECT_THAT(answer.warnings(0),
+              HasSubstr("50.0 % of the newest 1000 observations equal earlier ones"));
   // A start screens the window again.
   server_->Kill();
   Start();
