@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "calibd/convert/text.h"
+#include "command.h"
 #include "google/protobuf/util/time_util.h"
 #include "report.h"
 #include "time_option.h"
@@ -223,7 +224,7 @@ std::pair<Places, Places> ClassPlaces(const v1::Whereabouts& whereabouts) {
 std::string PlacesText(std::vector<Places> places) {
   std::size_t names = kMaxNames;
   while (true) {
-    const std::string text = absl::StrJoin(places, "; ", [&](std::string* out, const Places& kind) {
+    std::string text = absl::StrJoin(places, "; ", [&](std::string* out, const Places& kind) {
       absl::StrAppend(out, kind.title, Names(kind.names, names, kind.more));
     });
     if (Wrap("", text).size() <= 2) return text;
