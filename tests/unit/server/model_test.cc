@@ -68,6 +68,27 @@ class ModelTest : public ::testing::Test {
 
 void ExpectEqualBits(double a, double b) { EXPECT_EQ(std::memcmp(&a, &b, sizeof(a)), 0); }
 
+TEST_F(ModelTest, ASnapshotIsMuchSmallerThanTheRowsAfterWhichItIsDue) {
+  for (const int class_count : {10, 1000}) {
+    SCOPED_TRACE(class_count);
+    v1::Model declared;
+    declared.set_name("models/m");
+    declared.set_class_count(class_count);
+    declared.mutable_bandwidth()->set_fixed(1);
+    const auto declaration =
+        CheckDeclaration(declared, std::size_t{256} << 20, std::size_t{4} << 30);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    Model model(1, *declaration, {}, {}, pool_, nullptr);
+    PredictionSet set;
+    // The block of 100 observations is almost full.
+    Generator::Create(GeneratorSpec::M1(declaration->class_count), 1)->Draw(199, set);
+    model.strand_state().Observe(set.view());
+    const std::size_t row_bytes = declaration->class_count * sizeof(double);
+    EXPECT_LT(6 * model.strand_state().Save().ByteSizeLong(),
+              SnapshotRows(*declaration) * row_bytes);
+  }
+}
+
 TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
   const PredictionSet set = Draw(1000);
   ModelDeclaration declaration = Declaration(300, 100);
