@@ -31,9 +31,12 @@ class ThreadPool {
   // Returns false, and destroys the task, if all threads have ended.
   bool Post(std::function<void()> task);
 
-  // Calls body(0) .. body(count - 1) once each, on the calling thread and on idle threads of the
-  // pool, and returns when all calls have returned. If calls throw, rethrows the first exception
-  // then. May be called from a task of this pool.
+  // Returns true if tasks wait for a thread.
+  [[nodiscard]] bool HasBacklog();
+
+  // Calls body(0) .. body(count - 1) once each, in this order, on the calling thread and on idle
+  // threads of the pool, and returns when all calls have returned. If calls throw, rethrows the
+  // first exception then. May be called from a task of this pool.
   void ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body);
 
  private:
