@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "server/api/health.h"
 #include "server/compute/window_jobs.h"
 #include "server/executor/thread_pool.h"
+#include "server/executor/usable_cpus.h"
 #include "server/http/http_endpoint.h"
 #include "server/http/http_hosts.h"
 #include "server/ingest/commit_queue.h"
@@ -47,8 +47,7 @@ constexpr std::chrono::seconds kCheckFilesInterval{2};
 
 // option: 0 means one thread per CPU that this process may use.
 std::size_t ThreadCount(std::int64_t option) {
-  return option > 0 ? static_cast<std::size_t>(option)
-                    : std::max(1U, std::thread::hardware_concurrency());
+  return option > 0 ? static_cast<std::size_t>(option) : UsableCpus();
 }
 
 }  // namespace
