@@ -80,13 +80,16 @@ bool ThreadPool::HasBacklog() {
   return !tasks_.empty();
 }
 
-void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body) {
+void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body,
+                             std::size_t helpers) {
+  // The calling thread may be one of the pool.
+  helpers = std::min({helpers, std::max<std::size_t>(count, 1) - 1,
+                      std::max<std::size_t>(threads_.size(), 1) - 1});
   const auto work = std::make_shared<ParallelWork>();
   work->count = count;
   work->body = &body;
-  const std::size_t helpers = std::min(count, threads_.size());
   try {
-    for (std::size_t i = 1; i < helpers; ++i) {
+    for (std::size_t i = 0; i < helpers; ++i) {
       Post([work] { work->Work(); });
     }
   } catch (const std::bad_alloc&) {

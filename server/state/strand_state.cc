@@ -17,9 +17,9 @@
 namespace calibd::server {
 namespace {
 
-// A batch is counted on several threads if its rows have this many classes in total. That takes
-// about 10 us to begin.
-constexpr std::size_t kLeastSharedWork = 2048;
+// For each so many classes of its rows, one more thread helps to count a batch. Waking it up and
+// waiting for it takes some tens of microseconds.
+constexpr std::size_t kHelperWork = 4096;
 // Some work for each row does not depend on the number of its classes, and takes as long as that
 // for this many.
 constexpr std::size_t kRowWork = 24;
@@ -306,14 +306,14 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   // Without the monitor, the rows take so little time that sharing them gains nothing.
   const std::size_t row_work =
       monitor_.has_value() ? state_.declaration->class_count + kRowWork : 0;
-  RunParts(kLenses + lenses_.size(), rest * row_work, std::ref(count_part));
+  RunParts(kLenses + lenses_.size(), rest * row_work / kHelperWork, std::ref(count_part));
   state_.observations += static_cast<std::int64_t>(batch.size());
 }
 
-void StrandState::RunParts(std::size_t count, std::size_t work,
+void StrandState::RunParts(std::size_t count, std::size_t helpers,
                            const std::function<void(std::size_t)>& part) {
-  if (helpers_ != nullptr && work >= kLeastSharedWork && !helpers_->HasBacklog()) {
-    helpers_->ParallelFor(count, part);
+  if (helpers_ != nullptr && helpers > 0 && !helpers_->HasBacklog()) {
+    helpers_->ParallelFor(count, part, helpers);
     return;
   }
   for (std::size_t i = 0; i < count; ++i) part(i);

@@ -119,9 +119,10 @@ class StrandState {
   void Count(LensState& lens, const PredictionBatch& batch) noexcept;
   // The same in the lenses that answer during the warm-up.
   void CountEarly(const PredictionBatch& batch) noexcept;
-  // Runs part(0) .. part(count - 1): one after another, or if there is much work and a thread is
-  // idle, also on other threads. The parts begin in this order. work: as kLeastSharedWork.
-  void RunParts(std::size_t count, std::size_t work, const std::function<void(std::size_t)>& part);
+  // Runs part(0) .. part(count - 1), which begin in this order: one after another, or on at most
+  // `helpers` other threads too if some are idle.
+  void RunParts(std::size_t count, std::size_t helpers,
+                const std::function<void(std::size_t)>& part);
   // Adds observations that the restored state includes to the window.
   void RestoreWindow(const RowValues& values);
 
