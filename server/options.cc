@@ -192,13 +192,14 @@ void AddIngestLimits(CLI::App& app, Options& options) {
       "streams at this size");
   AddAmount(app, "max-batches-in-flight", options.max_batches_in_flight, 1, 1000,
             "Unacknowledged batches per stream; calibd stops reading a stream that has as many");
-  AddAmount(app, "writer-threads", options.writer_threads, 1, 64,
-            "Threads that count observations; each model uses one at a time");
+  AddAmount(app, "writer-threads", options.writer_threads, 0, 64,
+            "Threads that count observations; 0: one per CPU that calibd may use. Idle ones help "
+            "to count the large batches of a model");
 }
 
 void AddComputationLimits(CLI::App& app, Options& options) {
   AddAmount(app, "compute-threads", options.compute_threads, 0, 1024,
-            "Threads that run tests and evaluations; 0: one per CPU of the machine");
+            "Threads that run tests and evaluations; 0: one per CPU that calibd may use");
   AddAmount(app, "max-queued-tests", options.max_queued_tests, 0, 10000,
             "Tests and evaluations that may be queued for a thread");
   AddAmount(app, "test-memory-bytes", options.test_memory_bytes, 1 << 20, kTiB,

@@ -45,9 +45,8 @@ struct Options {
   std::int64_t request_id_seconds = 86400;
   std::int64_t ingest_queue_bytes = std::int64_t{32} << 20;
   std::int64_t max_batches_in_flight = 256;
-  std::int64_t writer_threads = 2;
-
   // 0: one per CPU.
+  std::int64_t writer_threads = 0;
   std::int64_t compute_threads = 0;
   std::int64_t max_queued_tests = 16;
   std::int64_t test_memory_bytes = std::int64_t{1} << 30;

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "server/api/health.h"
 #include "server/compute/window_jobs.h"
 #include "server/executor/thread_pool.h"
+#include "server/executor/usable_cpus.h"
 #include "server/http/http_endpoint.h"
 #include "server/http/http_hosts.h"
 #include "server/ingest/commit_queue.h"
@@ -45,6 +45,11 @@ namespace {
 constexpr int kComputeNiceness = 10;
 constexpr std::chrono::seconds kCheckFilesInterval{2};
 
+// option: 0 means one thread per CPU that this process may use.
+std::size_t ThreadCount(std::int64_t option) {
+  return option > 0 ? static_cast<std::size_t>(option) : UsableCpus();
+}
+
 }  // namespace
 
 // The parts are in the order of construction: later ones use earlier ones.
@@ -54,7 +59,7 @@ struct Server::Parts {
         events(std::move(the_events)),
         call_memory(static_cast<std::size_t>(options.call_memory_bytes)),
         response_memory(call_memory),
-        writers("calibd-writer", static_cast<std::size_t>(options.writer_threads)),
+        writers("calibd-writer", ThreadCount(options.writer_threads)),
         registry(
             {.max_models = static_cast<std::size_t>(options.max_models),
              .state_memory_bytes = static_cast<std::size_t>(options.state_memory_bytes),
@@ -76,9 +81,7 @@ struct Server::Parts {
                       absl::StrCat("the store failed, calibd acknowledges nothing more: ",
                                    status.message())));
                 }),
-        compute_threads(options.compute_threads > 0
-                            ? static_cast<std::size_t>(options.compute_threads)
-                            : std::max(1U, std::thread::hardware_concurrency())),
+        compute_threads(ThreadCount(options.compute_threads)),
         computers("calibd-compute", compute_threads, kComputeNiceness),
         jobs({.max_queued = static_cast<std::size_t>(options.max_queued_tests),
               .memory_bytes = static_cast<std::size_t>(options.test_memory_bytes),

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace calibd::server {
@@ -74,13 +75,25 @@ bool ThreadPool::Post(std::function<void()> task) {
   return true;
 }
 
-void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body) {
+bool ThreadPool::HasBacklog() {
+  const std::lock_guard lock(mutex_);
+  return !tasks_.empty();
+}
+
+void ThreadPool::ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body,
+                             std::size_t helpers) {
+  // The calling thread may be one of the pool.
+  helpers = std::min({helpers, std::max<std::size_t>(count, 1) - 1,
+                      std::max<std::size_t>(threads_.size(), 1) - 1});
   const auto work = std::make_shared<ParallelWork>();
   work->count = count;
   work->body = &body;
-  const std::size_t helpers = std::min(count, threads_.size());
-  for (std::size_t i = 1; i < helpers; ++i) {
-    Post([work] { work->Work(); });
+  try {
+    for (std::size_t i = 0; i < helpers; ++i) {
+      Post([work] { work->Work(); });
+    }
+  } catch (const std::bad_alloc&) {
+    // Fewer threads help.
   }
   work->Work();
   std::unique_lock lock(work->mutex);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,10 +32,14 @@ class ThreadPool {
   // Returns false, and destroys the task, if all threads have ended.
   bool Post(std::function<void()> task);
 
-  // Calls body(0) .. body(count - 1) once each, on the calling thread and on idle threads of the
-  // pool, and returns when all calls have returned. If calls throw, rethrows the first exception
-  // then. May be called from a task of this pool.
-  void ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body);
+  // Returns true if tasks wait for a thread.
+  [[nodiscard]] bool HasBacklog();
+
+  // Calls body(0) .. body(count - 1) once each, in this order, on the calling thread and on at most
+  // `helpers` idle threads of the pool, and returns when all calls have returned. If calls throw,
+  // rethrows the first exception then. May be called from a task of this pool.
+  void ParallelFor(std::size_t count, const std::function<void(std::size_t)>& body,
+                   std::size_t helpers = std::numeric_limits<std::size_t>::max());
 
  private:
   void Run(const std::string& name, int nice);

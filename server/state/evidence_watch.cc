@@ -18,8 +18,7 @@ EvidenceWatch::EvidenceWatch(std::shared_ptr<const RandomFeatures> features, dou
       null_squares_(features_),
       first_observation_(first_observation) {}
 
-void EvidenceWatch::Add(const PredictionBatch& batch) noexcept {
-  process_.Add(batch);
+void EvidenceWatch::AddStatistics(const PredictionBatch& batch) noexcept {
   reliability_.Add(batch);
   frequencies_.Add(batch);
   class_evidence_.Add(batch);

@@ -58,12 +58,19 @@ class EvidenceWatch {
                 const EvidenceMarks& marks, std::int64_t first_observation);
 
   // The bits do not depend on how a sequence is split into calls. Allocates no memory.
-  void Add(const PredictionBatch& batch) noexcept;
-  // Includes the evidence against the classes and `log_groups`, both over all observations so far;
-  // see EvidenceProcess::Consider.
-  void Consider(double log_groups) noexcept {
-    process_.Consider({.log_classes = class_evidence_.LogMean(), .log_groups = log_groups});
+  void Add(const PredictionBatch& batch) noexcept {
+    AddStatistics(batch);
+    AddEvidence(batch);
   }
+  // The two halves of Add, which may run at the same time on different threads: the evidence
+  // against the classes with the statistics, and the evidence against the model.
+  void AddStatistics(const PredictionBatch& batch) noexcept;
+  void AddEvidence(const PredictionBatch& batch) noexcept { process_.Add(batch); }
+  // Logarithm of the mean e-value of the classes, which is a result of AddStatistics.
+  [[nodiscard]] double LogClassMean() const noexcept { return class_evidence_.LogMean(); }
+  // A part of AddEvidence: includes the evidence against the classes and groups, both over all
+  // observations so far; see EvidenceProcess::Consider.
+  void Consider(const MeanEvidence& means) noexcept { process_.Consider(means); }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
     process_.RestartDrift(marks.log_shiryaev_roberts);
   }
@@ -76,7 +83,7 @@ class EvidenceWatch {
     return features_;
   }
   [[nodiscard]] std::int64_t first_observation() const noexcept { return first_observation_; }
-  // Number of observations.
+  // Number of observations, which AddStatistics counts.
   [[nodiscard]] std::int64_t count() const { return reliability_.Total().count; }
   // significance_level: the level of e-BH over the classes.
   [[nodiscard]] WatchSnapshot Snapshot(double significance_level) const;

@@ -14,7 +14,7 @@ Model::Model(std::int64_t id, ModelDeclaration declaration, ModelSnapshot::Time 
       strand_(writers),
       storage_state_{
           .cursors = ProducerCursors(producers), .tracker = std::nullopt, .declaration = original_},
-      strand_state_(original_) {
+      strand_state_(original_, &writers) {
   if (original_->max_pending > 0) {
     storage_state_.tracker.emplace(original_->label_grace, original_->max_pending);
   }

@@ -526,10 +526,10 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
 }
 
 std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
-  // Evidence costs tens of times as much as blocks of size two. Its state occupies as much space as
-  // a thousand rows of the log, and again for each group.
+  // The state of a watch occupies as much space as some 500 rows of the log, and again for each
+  // group. It is written twice: to the write-ahead log and to its table.
   if (!declaration.monitoring.disabled) {
-    return declaration.monitoring.group_tag.empty() ? 1024 : 8192;
+    return declaration.monitoring.group_tag.empty() ? 4096 : 8192;
   }
   // The terms take some milliseconds.
   constexpr std::size_t kWork = std::size_t{1} << 20;

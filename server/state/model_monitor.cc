@@ -16,6 +16,22 @@ namespace {
 // the first one of the watch, and after each row of the log.
 constexpr std::int64_t kConsiderPeriod = 64;
 
+// Calls add with the rows of each period, and at_end with the index of each period that they
+// complete.
+template <typename Add, typename AtEnd>
+void VisitPeriods(const ModelMonitor::Addition& addition, const Add& add, const AtEnd& at_end) {
+  std::int64_t count = addition.count;
+  std::size_t period = 0;
+  for (std::size_t first = 0; first < addition.batch.size();) {
+    const auto left = static_cast<std::size_t>(kConsiderPeriod - count % kConsiderPeriod);
+    const std::size_t rows = std::min(addition.batch.size() - first, left);
+    add(first, rows);
+    first += rows;
+    count += static_cast<std::int64_t>(rows);
+    if (count % kConsiderPeriod == 0) at_end(period++);
+  }
+}
+
 const Alarm* FindActiveIn(const std::vector<Alarm>& alarms, Alarm::Kind kind) noexcept {
   const auto found = std::find_if(alarms.begin(), alarms.end(), [kind](const Alarm& alarm) {
     return alarm.kind == kind && !alarm.acknowledge_time.has_value();
@@ -117,9 +133,23 @@ void ModelMonitor::Measure(const PredictionBatch& batch, std::int64_t observatio
 }
 
 void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) {
+  Addition addition;
+  BeginAdd(batch, groups, addition);
+  AddStatistics(addition);
+  AddEvidence(addition);
+}
+
+void ModelMonitor::BeginAdd(const PredictionBatch& batch, const GroupValues& groups,
+                            Addition& addition) {
   if (watch_ == nullptr) return;
+  addition.batch = batch;
+  addition.count = watch_->count();
+  const auto rows = static_cast<std::int64_t>(batch.size());
+  addition.log_classes.resize(static_cast<std::size_t>((addition.count + rows) / kConsiderPeriod -
+                                                       addition.count / kConsiderPeriod));
   const std::int64_t before = Watched();
-  std::vector<std::size_t> group_of(monitoring_.group_tag.empty() ? 0 : batch.size());
+  std::vector<std::size_t>& group_of = addition.group_of;
+  group_of.resize(monitoring_.group_tag.empty() ? 0 : batch.size());
   for (std::size_t i = 0; i < group_of.size(); ++i) {
     const bool as_before = i > 0 && groups[i] == groups[i - 1];
     group_of[i] =
@@ -128,18 +158,37 @@ void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) 
   for (std::size_t i = 0; i < group_of.size(); ++i) {
     groups_[group_of[i]].error.AddRow(batch, i, before + static_cast<std::int64_t>(i) + 1);
   }
-  for (std::size_t first = 0; first < batch.size();) {
-    const std::int64_t left = kConsiderPeriod - watch_->count() % kConsiderPeriod;
-    const std::size_t rows = std::min(batch.size() - first, static_cast<std::size_t>(left));
-    AddSome(batch.rows(first, rows),
-            group_of.empty() ? group_of : std::span(group_of).subspan(first, rows));
-    first += rows;
-    if (watch_->count() % kConsiderPeriod == 0) Consider();
-  }
+}
+
+void ModelMonitor::AddStatistics(Addition& addition) noexcept {
+  const auto add = [&](std::size_t first, std::size_t rows) {
+    watch_->AddStatistics(addition.batch.rows(first, rows));
+  };
+  VisitPeriods(addition, add, [&](std::size_t period) {
+    addition.log_classes[period] = watch_->LogClassMean();
+    addition.ready.store(period + 1, std::memory_order_release);
+    addition.ready.notify_one();
+  });
+}
+
+void ModelMonitor::AddEvidence(const Addition& addition) {
+  const auto add = [&](std::size_t first, std::size_t rows) {
+    const std::span<const std::size_t> group_of(addition.group_of);
+    AddSome(addition.batch.rows(first, rows),
+            group_of.empty() ? group_of : group_of.subspan(first, rows));
+  };
+  VisitPeriods(addition, add, [&](std::size_t period) {
+    while (true) {
+      const std::size_t ready = addition.ready.load(std::memory_order_acquire);
+      if (ready > period) break;
+      addition.ready.wait(ready, std::memory_order_acquire);
+    }
+    Consider(addition.log_classes[period]);
+  });
 }
 
 void ModelMonitor::AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of) {
-  watch_->Add(batch);
+  watch_->AddEvidence(batch);
   if (group_of.empty()) return;
   for (std::size_t group = 0; group < groups_.size(); ++group) AddToGroup(batch, group_of, group);
 }
@@ -162,12 +211,13 @@ double ModelMonitor::LogGroupMean(std::span<const Group> groups) const noexcept 
   return most + std::log(sum / slots);
 }
 
-void ModelMonitor::Consider() noexcept {
+void ModelMonitor::Consider(double log_classes) noexcept {
   for (const Group& group : groups_) {
     // A snapshot is unset if observations were added.
-    if (group.snapshot == nullptr) group.watch->Consider(0);
+    if (group.snapshot != nullptr) continue;
+    group.watch->Consider({.log_classes = group.watch->LogClassMean(), .log_groups = 0});
   }
-  watch_->Consider(LogGroupMean(groups_));
+  watch_->Consider({.log_classes = log_classes, .log_groups = LogGroupMean(groups_)});
 }
 
 void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
@@ -196,7 +246,7 @@ void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std:
 
 void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   last_counted_time_ = time;
-  if (watch_ != nullptr) Consider();
+  if (watch_ != nullptr) Consider(watch_->LogClassMean());
   DecideEvidence(time, observations);
   RaiseOverLimit(time);
 }

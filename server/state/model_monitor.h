@@ -2,6 +2,7 @@
 #define CALIBD_SERVER_STATE_MODEL_MONITOR_H_
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -123,6 +124,24 @@ class ModelMonitor {
   // Counts observations after Begin. Does nothing without a kernel. May throw bad_alloc; this
   // object must not be used afterwards, and the next start replays the log.
   void Add(const PredictionBatch& batch, const GroupValues& groups);
+  // Observations that are being added.
+  struct Addition {
+    PredictionBatch batch;
+    // The group of each row; empty without a group tag.
+    std::vector<std::size_t> group_of;
+    // Number of observations of the watch before the batch.
+    std::int64_t count = 0;
+    // The mean evidence against the classes at each observation at which evidence is considered.
+    // AddStatistics has computed the first `ready` ones.
+    std::vector<double> log_classes;
+    std::atomic<std::size_t> ready = 0;
+  };
+  // The steps of Add. AddStatistics and AddEvidence may run at the same time on different threads
+  // if AddStatistics has begun first, because AddEvidence waits for its results. addition: empty
+  // before BeginAdd.
+  void BeginAdd(const PredictionBatch& batch, const GroupValues& groups, Addition& addition);
+  void AddStatistics(Addition& addition) noexcept;
+  void AddEvidence(const Addition& addition);
   // Raises alarms. Call it after the observations of a row of the log were added, or after those of
   // a minute in it. time: of the row, or of the newest of the observations. observations: of the
   // model. May throw like Add.
@@ -173,8 +192,9 @@ class ModelMonitor {
   // The logarithm of the mean e-value of the groups, each with the weight 1 / max_groups. The
   // overflow group has no weight. 0 without a group tag.
   [[nodiscard]] double LogGroupMean(std::span<const Group> groups) const noexcept;
-  // Lets the watches of the model and of the groups consider the evidence so far.
-  void Consider() noexcept;
+  // Lets the watches of the model and of the groups consider the evidence so far. log_classes: of
+  // the model.
+  void Consider(double log_classes) noexcept;
   // Adds rows to the watches. group_of: the group of each row; empty without a group tag.
   void AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of);
   // Adds the rows of the batch whose entry in group_of is this group, in order.

@@ -4,6 +4,7 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <utility>
@@ -16,6 +17,13 @@
 namespace calibd::server {
 namespace {
 
+// For each so many classes of its rows, one more thread helps to count a batch. Waking it up and
+// waiting for it takes some tens of microseconds.
+constexpr std::size_t kHelperWork = 4096;
+// Some work for each row does not depend on the number of its classes, and takes as long as that
+// for this many.
+constexpr std::size_t kRowWork = 24;
+
 // Clients may report any count; the sum must not overflow.
 void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
   total = amount > std::numeric_limits<std::int64_t>::max() - total
@@ -25,8 +33,9 @@ void AddSaturating(std::int64_t& total, std::int64_t amount) noexcept {
 
 }  // namespace
 
-StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration)
-    : window_(declaration->class_count, declaration->window,
+StrandState::StrandState(std::shared_ptr<const ModelDeclaration> declaration, ThreadPool* helpers)
+    : helpers_(helpers),
+      window_(declaration->class_count, declaration->window,
               WindowChunkRows(declaration->class_count, declaration->window)),
       retention_(declaration->window, SnapshotRows(*declaration)) {
   if (declaration->max_pending > 0) {
@@ -97,13 +106,13 @@ std::unique_ptr<EvidenceWatch> StrandState::PrepareWatch(
   return kernel.has_value() ? monitor_->Prepare(*kernel, 1) : nullptr;
 }
 
-void StrandState::Count(const PredictionBatch& batch) {
-  for (LensState& lens : lenses_) {
-    if (lens.running.has_value()) {
-      const bool canonical = &lens == &lenses_.front();
-      lens.running->Add(batch, canonical ? &history_.pairs() : nullptr);
-    }
-  }
+void StrandState::Count(LensState& lens, const PredictionBatch& batch) {
+  if (!lens.running.has_value()) return;
+  const bool canonical = &lens == &lenses_.front();
+  // A copy, because another thread may write to the same cache line.
+  RunningMoments pairs = history_.pairs();
+  lens.running->Add(batch, canonical ? &pairs : nullptr);
+  if (canonical) history_.pairs() = pairs;
 }
 
 void StrandState::CountEarly(const PredictionBatch& batch) {
@@ -254,7 +263,6 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   const bool completes_warmup = missing > 0 && head == missing;
 
   window_.Reserve(head + kept_rest, single_precision);
-  if (monitor_.has_value()) monitor_->Measure(batch, state_.observations);
   if (monitor_.has_value() && missing > 0) monitor_->KeepWarmup(groups.rows(0, head), head);
   PredictionSet warmup;
   std::vector<LensState> lenses;
@@ -273,16 +281,42 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   if (completes_warmup) {
     early_lenses_.clear();
     lenses_ = std::move(lenses);
-    Count(warmup.view());
+    for (LensState& lens : lenses_) Count(lens, warmup.view());
     if (monitor_.has_value()) monitor_->Begin(std::move(watch), warmup.view());
   }
   window_.Append(batch.rows(0, head));
-  Count(batch.rows(head, rest));
-  if (monitor_.has_value()) monitor_->Add(batch.rows(head, rest), groups.rows(head, rest));
-  window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
+  ModelMonitor::Addition addition;
+  if (monitor_.has_value()) {
+    monitor_->BeginAdd(batch.rows(head, rest), groups.rows(head, rest), addition);
+  }
+  // No part uses what another one changes, except that the evidence waits for the statistics. They
+  // come first, so that their thread does not wait.
+  enum Part : std::size_t { kStatistics, kEvidence, kRows, kLenses };
+  const auto count_part = [&](std::size_t part) {
+    if (part >= kLenses) return Count(lenses_[part - kLenses], batch.rows(head, rest));
+    if (part == kStatistics && monitor_.has_value()) monitor_->AddStatistics(addition);
+    if (part == kEvidence && monitor_.has_value()) monitor_->AddEvidence(addition);
+    if (part != kRows) return;
+    window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
+    history_.Count(batch);
+    if (!monitor_.has_value()) return;
+    monitor_->Measure(batch, state_.observations);
+    monitor_->Screen(batch);
+  };
+  // Without the monitor, the rows take so little time that sharing them gains nothing.
+  const std::size_t row_work =
+      monitor_.has_value() ? state_.declaration->class_count + kRowWork : 0;
+  RunParts(kLenses + lenses_.size(), rest * row_work / kHelperWork, std::ref(count_part));
   state_.observations += static_cast<std::int64_t>(batch.size());
-  history_.Count(batch);
-  if (monitor_.has_value()) monitor_->Screen(batch);
+}
+
+void StrandState::RunParts(std::size_t count, std::size_t helpers,
+                           const std::function<void(std::size_t)>& part) {
+  if (helpers_ != nullptr && helpers > 0 && !helpers_->HasBacklog()) {
+    helpers_->ParallelFor(count, part, helpers);
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) part(i);
 }
 
 void StrandState::Decide(ModelSnapshot::Time time) {

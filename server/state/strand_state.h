@@ -2,7 +2,9 @@
 #define CALIBD_SERVER_STATE_STRAND_STATE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +17,7 @@
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/store/v1/store.pb.h"
+#include "server/executor/thread_pool.h"
 #include "server/state/group_values.h"
 #include "server/state/history.h"
 #include "server/state/log_retention.h"
@@ -28,7 +31,9 @@ namespace calibd::server {
 // Belongs to the model's strand, and during recovery to the recovering thread.
 class StrandState {
  public:
-  explicit StrandState(std::shared_ptr<const ModelDeclaration> declaration);
+  // helpers: threads that help to count large batches; null if there are none.
+  explicit StrandState(std::shared_ptr<const ModelDeclaration> declaration,
+                       ThreadPool* helpers = nullptr);
 
   // Applies a row of the log. time: of the row, since 1970. An UpdatedRow must be valid for the
   // declaration. May throw bad_alloc; only a start can then continue with the log.
@@ -110,13 +115,18 @@ class StrandState {
   // Creates a watch from the first observation on for the canonical lens; null without a kernel.
   [[nodiscard]] std::unique_ptr<EvidenceWatch> PrepareWatch(
       const std::vector<LensState>& lenses) const;
-  // Counts observations in every lens.
-  void Count(const PredictionBatch& batch);
+  // Counts observations in a lens.
+  void Count(LensState& lens, const PredictionBatch& batch);
   // The same in the lenses that answer during the warm-up.
   void CountEarly(const PredictionBatch& batch);
+  // Runs part(0) .. part(count - 1), which begin in this order: one after another, or on at most
+  // `helpers` other threads too if some are idle.
+  void RunParts(std::size_t count, std::size_t helpers,
+                const std::function<void(std::size_t)>& part);
   // Adds observations that the restored state includes to the window.
   void RestoreWindow(const RowValues& values);
 
+  ThreadPool* const helpers_;
   // The declaration and the counters; Snapshot fills in the rest of a copy.
   ModelSnapshot state_;
   // The fields of the declaration that have ever been updated.

@@ -1,4 +1,4 @@
-// Google Benchmark of the engine's work for a batch, in one process and thread, as seconds per
+// Google Benchmark of the engine's work for a batch, in one process, as seconds per
 // prediction.
 #include <benchmark/benchmark.h>
 
@@ -68,8 +68,9 @@ void SetShapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->Args({2, 2048})->Args({10, 2048})->Args({100, 256})->Args({1000, 64})->Args({10, 1});
 }
 
-void Counting(benchmark::State& state, const Lens& lens, std::size_t block_size, bool watched) {
-  ThreadPool pool("benchmark", 1);
+void Counting(benchmark::State& state, const Lens& lens, std::size_t block_size, bool watched,
+              std::size_t threads = 1) {
+  ThreadPool pool("benchmark", threads);
   ModelDeclaration declaration = Declaration(Classes(state));
   declaration.monitoring.disabled = !watched;
   declaration.lenses = {lens};
@@ -86,6 +87,9 @@ BENCHMARK_CAPTURE(Counting, class_wise, Lens::ClassWise(), 2, false)->Apply(SetS
 // The cost of the watch is the difference from `canonical`: evidence, class evidence, scores, and
 // the detection of repeated rows.
 BENCHMARK_CAPTURE(Counting, watched, Lens::Canonical(), 2, true)->Apply(SetShapes);
+BENCHMARK_CAPTURE(Counting, watched_by_4_threads, Lens::Canonical(), 100, true, 4)
+    ->Apply(SetShapes)
+    ->UseRealTime();
 
 template <typename Float>
 void Decoding(benchmark::State& state) {

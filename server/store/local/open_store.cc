@@ -130,10 +130,11 @@ class Opening {
                          "can only be read: calibd may not write the file, or its header is "
                          "damaged");
     }
-    // Checkpoints are separate from commits: see Store::Checkpoint.
+    // Checkpoints are separate from commits: see Store::Checkpoint. Debian's SQLite overwrites the
+    // pages of deleted rows with zeros by default, which would write each snapshot twice.
     return database_.Execute(
         "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
-        "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON");
+        "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON; PRAGMA secure_delete = OFF");
   }
 
   absl::Status UpgradeDatabase() {

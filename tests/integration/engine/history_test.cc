@@ -103,7 +103,7 @@ void SubmitSome(const std::function<void(LogRow)>& submit, const Model& model, i
 TEST_F(HistoryTest, FollowsFromTheLogAcrossAnyNumberOfRestarts) {
   Start();
   Create();
-  // Several snapshots are written meanwhile: one per 1024 rows.
+  // Several snapshots are written meanwhile, when a minute has passed.
   SubmitSome([this](LogRow batch) { Submit(std::move(batch)); }, *model_, 200, clock_);
   // For comparison: a model with the same rows that is never restarted.
   server::ThreadPool pool("test", 0);

@@ -103,7 +103,7 @@ TEST_F(RetentionTest, AnIdleModelKeepsNoFile) {
 TEST_F(RetentionTest, ForgottenPredictionsStayForgotten) {
   constexpr std::chrono::seconds kGrace{10};
   Start();
-  // A snapshot, without which nothing is forgotten, is due after 1024 rows.
+  // A snapshot, without which nothing is forgotten, is due after a minute.
   v1::Model model = Declare("models/idle", 100, kGrace);
   model.set_max_pending(60);
   Create(model, 200);

@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
             Case{.point = "append"}, Case{.point = "before_commit"}, Case{.point = "after_commit"},
             // In the middle of writing a frame.
             Case{.point = "torn"},
-            // A snapshot is due every 1024 rows, and releases batches that left the window.
+            // A snapshot is due every 4096 rows, and releases batches that left the window.
             Case{.point = "snapshot",
                  .classes = 100,
                  .rows_per_batch = 700,

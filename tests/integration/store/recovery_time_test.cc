@@ -22,8 +22,8 @@ using server::LogRow;
 
 constexpr int kModels = 1000;
 constexpr int kClasses = 10;
-// A snapshot is due every 1024 rows or a few more, and therefore after every second batch. The last
-// batch is replayed. Every fourth model is monitored.
+// The last batch is replayed: a snapshot is due after every second batch, and after every fifth one
+// of the models that are monitored, which are a quarter.
 constexpr std::size_t kBatches = 11;
 constexpr int kRows = 910;
 // On an otherwise idle machine, the recovery takes less than this. CPU time depends little on other

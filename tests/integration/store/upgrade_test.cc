@@ -266,7 +266,7 @@ TEST_F(UpgradeTest, Format6IsCreated) {
     const auto created = client_->CreateModel(model);
     ASSERT_TRUE(created.ok()) << created.status();
   }
-  // A snapshot is due after 1024 rows; some rows follow it.
+  // A snapshot is due after 4096 rows; some rows follow it.
   constexpr std::int64_t kOfSnapshot = 2;
   constexpr std::int64_t kLast = 5;
   Observe(Request(1));
@@ -281,7 +281,7 @@ TEST_F(UpgradeTest, Format6IsCreated) {
     EXPECT_TRUE((*stream)->Finish().ok());
   }
   for (std::int64_t sequence = 1; sequence <= kOfSnapshot; ++sequence) {
-    Observe(Observations("counted", sequence, 820));
+    Observe(Observations("counted", sequence, 3000));
   }
   Observe(Request(2));
   for (std::int64_t sequence = kOfSnapshot + 1; sequence <= kLast; ++sequence) {

@@ -3,17 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/generator.h"
 #include "support/log_rows.h"
+#include "support/wait_for.h"
 
 namespace calibd::server {
 namespace {
@@ -67,6 +71,75 @@ class ModelTest : public ::testing::Test {
 };
 
 void ExpectEqualBits(double a, double b) { EXPECT_EQ(std::memcmp(&a, &b, sizeof(a)), 0); }
+
+// Observations that several threads count, in batches of different sizes.
+store::v1::ModelState StateWith(ThreadPool& pool, const std::string& group_tag) {
+  ModelDeclaration declaration = Declaration(300, 0, 0.5);
+  declaration.lenses = {Lens::Canonical(), Lens::ClassWise()};
+  declaration.monitoring.group_tag = group_tag;
+  declaration.monitoring.max_groups = 2;
+  const PredictionSet set = Draw(4000);
+  std::vector<std::string> groups;
+  for (std::size_t i = 0; i < set.labels.size(); ++i) groups.push_back(i % 3 == 0 ? "a" : "b");
+  Model model(1, declaration, {}, {}, pool, nullptr);
+  for (std::size_t first = 0, rows = 1; first < set.labels.size(); first += rows, rows *= 3) {
+    rows = std::min(rows, set.labels.size() - first);
+    model.strand_state().Observe(set.view().rows(first, rows),
+                                 GroupValues(groups).rows(first, rows));
+  }
+  return model.strand_state().Save();
+}
+
+TEST_F(ModelTest, StateDoesNotDependOnTheThreads) {
+  ThreadPool threads("test", 4);
+  for (const std::string group_tag : {"", "site"}) {
+    EXPECT_EQ(StateWith(threads, group_tag).SerializeAsString(),
+              StateWith(pool_, group_tag).SerializeAsString());
+  }
+}
+
+TEST_F(ModelTest, IdleThreadsHelpToCountLargeBatches) {
+  ThreadPool threads("test", 2);
+  Model model(1, Declaration(300, 0, 0.5), {}, {}, threads, nullptr);
+  const PredictionSet set = Draw(2000);
+  const auto cpu_ns = [](clockid_t clock) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return time.tv_sec * 1000000000 + time.tv_nsec;
+  };
+  const auto of_others = [&] {
+    return cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+  };
+  const auto before = of_others();
+  const auto own_before = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+  EXPECT_TRUE(testing::WaitFor([&] {
+    model.strand_state().Observe(set.view());
+    // Waking up the threads in vain takes much less.
+    return of_others() - before > 1000000 &&
+           of_others() - before > (cpu_ns(CLOCK_THREAD_CPUTIME_ID) - own_before) / 4;
+  }));
+}
+
+TEST_F(ModelTest, ASnapshotIsMuchSmallerThanTheRowsAfterWhichItIsDue) {
+  for (const int class_count : {10, 1000}) {
+    SCOPED_TRACE(class_count);
+    v1::Model declared;
+    declared.set_name("models/m");
+    declared.set_class_count(class_count);
+    declared.mutable_bandwidth()->set_fixed(1);
+    const auto declaration =
+        CheckDeclaration(declared, std::size_t{256} << 20, std::size_t{4} << 30);
+    ASSERT_TRUE(declaration.ok()) << declaration.status();
+    Model model(1, *declaration, {}, {}, pool_, nullptr);
+    PredictionSet set;
+    // The block of 100 observations is almost full.
+    Generator::Create(GeneratorSpec::M1(declaration->class_count), 1)->Draw(199, set);
+    model.strand_state().Observe(set.view());
+    const std::size_t row_bytes = declaration->class_count * sizeof(double);
+    EXPECT_LT(6 * model.strand_state().Save().ByteSizeLong(),
+              SnapshotRows(*declaration) * row_bytes);
+  }
+}
 
 TEST_F(ModelTest, StateDoesNotDependOnTheBatches) {
   const PredictionSet set = Draw(1000);

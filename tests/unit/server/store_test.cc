@@ -6,6 +6,7 @@
 #include <csignal>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 
 #include "server/store/local/database_state.h"
 #include "server/store/local/local_store.h"
@@ -79,6 +80,30 @@ class StoreTest : public ::testing::Test {
   std::string folder_;
   std::unique_ptr<LocalStore> store_;
 };
+
+// The bytes that this process has written to files so far.
+std::int64_t WrittenBytes() {
+  std::ifstream file("/proc/self/io");
+  std::int64_t bytes = 0;
+  for (std::string name; name != "wchar:" && file >> name >> bytes;) {
+  }
+  return bytes;
+}
+
+TEST_F(StoreTest, ASnapshotThatReplacesAnotherIsWrittenOnce) {
+  ASSERT_TRUE(store_->Begin().ok());
+  ASSERT_TRUE(store_->InsertModel(1, Named("models/a")).ok());
+  ASSERT_TRUE(store_->Commit().ok());
+  // More than SQLite's cache.
+  const std::string data(std::size_t{6} << 20, 'x');
+  for (const std::int64_t log_id : {1, 2}) {
+    const std::int64_t before = WrittenBytes();
+    ASSERT_TRUE(store_->Begin().ok());
+    ASSERT_TRUE(store_->PutSnapshot({.model_id = 1, .log_id = log_id, .data = data}).ok());
+    ASSERT_TRUE(store_->Commit().ok());
+    EXPECT_LT(WrittenBytes() - before, static_cast<std::int64_t>(data.size() * 11 / 10));
+  }
+}
 
 TEST_F(StoreTest, ContainsExactlyTheCommittedData) {
   ASSERT_TRUE(store_->Begin().ok());
