@@ -184,6 +184,30 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   EXPECT_EQ(table->output(), "no models\n");
 }
 
+TEST_F(CalibctlServedTest, ForTwoClassesTheWorseErrorIsShown) {
+  // Class 1 is stated 10 points too often, which cancels in the top label.
+  PredictionSet set;
+  set.class_count = 2;
+  for (int i = 0; i < 3000; ++i) {
+    const bool high = i % 2 == 1;
+    set.probabilities.insert(set.probabilities.end(), {high ? 0.3 : 0.7, high ? 0.7 : 0.3});
+    set.labels.push_back(i / 2 % 10 < (high ? 6 : 2) ? 1 : 0);
+  }
+  const PredictionFiles files(set, 0);
+  ASSERT_EQ(Run({"model", "create", "m", "--classes", "2", "--bandwidth", "0.5"})->exit_code(), 0);
+  ASSERT_EQ(
+      Run({"send", "m", files.predictions(), files.labels(), "--label-base", "0"})->exit_code(), 0);
+  EXPECT_THAT(Run({"list"})->output(),
+              AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(class 1) off by 10.0 points (")));
+  ASSERT_EQ(Run({"model", "update", "m", "--error-limit", "0.03"})->exit_code(), 0);
+  EXPECT_THAT(Run({"history", "m"})->output(),
+              AllOf(HasSubstr(" 10.0 ("), HasSubstr(")* "), HasSubstr("\nupdated 20"),
+                    HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
+  const nlohmann::json bucket = RunJson({"history", "m"}).at("buckets").at(0);
+  EXPECT_NEAR(bucket.at("error").at("estimate").get<double>(), 0, 1e-9);
+  EXPECT_NEAR(bucket.at("class_1_error").at("estimate").get<double>(), 0.1, 1e-9);
+}
+
 TEST_F(CalibctlServedTest, SimulateShowsWhichModelsAreCalibrated) {
   const auto decide = [&](const char* model, const char* generator) {
     const nlohmann::json sent =

@@ -280,7 +280,9 @@ TEST_F(MetricsTest, TheErrorHasASeriesForClass1AndOutlastsAcknowledgements) {
     v1::AcknowledgeAlarmRequest request;
     request.set_model("models/m");
     request.set_alarm_id(alarm.id());
-    ASSERT_TRUE(client_->Acknowledge(request).ok());
+    v1::AcknowledgeAlarmResponse response;
+    CallContext context;
+    ASSERT_TRUE(client_->calibration->AcknowledgeAlarm(&context, request, &response).ok());
   }
   EXPECT_THAT(Scrape(), Not(HasSubstr(since)));
   EXPECT_NEAR(error("class_1"), 0.1, 1e-9) << "since the start";
