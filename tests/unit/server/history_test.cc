@@ -608,9 +608,7 @@ TEST(HistoryTest, BucketsOfTwoClassesKeepTheErrorOfClass1) {
   history.Advance(time + minutes(1), std::nullopt);
   history.Count(set.view().rows(40, 20));
   ReliabilitySums expected;
-  for (std::size_t i = 0; i < 60; ++i) {
-    expected.Add(set.view().row(i)[1], set.labels[i] == 1);
-  }
+  for (std::size_t i = 0; i < 60; ++i) expected.Add(set.view().row(i)[1], set.labels[i] == 1);
   const HistoryBucket hour = history.View(HistoryResolution::kHour, std::nullopt)[0].bucket;
   for (std::size_t b = 0; b < expected.bins.size(); ++b) {
     EXPECT_EQ(hour.class_1.bins[b].count, expected.bins[b].count);
