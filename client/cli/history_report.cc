@@ -1,5 +1,6 @@
 #include "history_report.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -92,12 +93,17 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
     rows.push_back(HistoryRow(std::move(start), bucket, verbose));
   }
   rows.push_back(HistoryRow("all", history.total(), verbose));
-  const bool has_two_series = history.total().has_class_1_error();
+  const bool has_two_series =
+      std::any_of(history.buckets().begin(), history.buckets().end(),
+                  [](const v1::HistoryBucket& bucket) { return bucket.has_class_1_error(); });
   return absl::StrCat(
-      FormatTable(rows), updates, "Off by: how far the top label's confidence was off",
-      has_two_series ? ", or * the probability of class 1,\nwhichever is worse" : "",
-      ", with an interval that holds with 95 % for each\nrow by itself. Gap: mean confidence minus "
-      "accuracy, in points.\n",
+      FormatTable(rows), updates,
+      has_two_series
+          ? "Off by: how far the top label's confidence was off, or * the probability of class 1, "
+            "whichever\nis worse, with an interval that holds with 95 % for each row by itself. "
+            "Gap: mean confidence\nminus accuracy, in points.\n"
+          : "Off by: how far the top label's confidence was off, with an interval that holds with "
+            "95 % for each\nrow by itself. Gap: mean confidence minus accuracy, in points.\n",
       verbose ? "SKCE is unbiased and may be negative, +- is its standard error; log10 e is the "
                 "value at the end of\neach span.\n"
               : "");

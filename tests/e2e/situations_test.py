@@ -174,14 +174,14 @@ class Prometheus:
                 found.setdefault(alert["labels"]["model"], {})[alert["labels"]["alertname"]] = texts
         return found
 
-
-def names_of(alerts):
-    return {model: sorted(texts) for model, texts in alerts.items()}
-
     def stop(self):
         self._process.kill()
         self._process.wait()
         self._log.close()
+
+
+def names_of(alerts):
+    return {model: sorted(texts) for model, texts in alerts.items()}
 
 
 class SituationsTest(unittest.TestCase):
