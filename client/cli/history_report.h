@@ -16,7 +16,8 @@ namespace calibd::cli {
 
 // Returns CSV: a line of names, which are those of v1.HistoryBucket's fields, "gap"
 // (mean_confidence - accuracy), the ends of the intervals of ece and gap, and the error of class 1
-// with its interval, and a line for each bucket. Unset values are empty. Numbers can be read back as the same doubles.
+// with its interval, and a line for each bucket. Unset values are empty. Numbers can be read back
+// as the same doubles.
 [[nodiscard]] std::string HistoryCsv(const v1::GetHistoryResponse& history);
 
 }  // namespace calibd::cli
