@@ -197,10 +197,14 @@ TEST_F(CalibctlServedTest, ForTwoClassesTheWorseErrorIsShown) {
   ASSERT_EQ(Run({"model", "create", "m", "--classes", "2", "--bandwidth", "0.5"})->exit_code(), 0);
   ASSERT_EQ(
       Run({"send", "m", files.predictions(), files.labels(), "--label-base", "0"})->exit_code(), 0);
-  EXPECT_THAT(Run({"list"})->output(),
+  const auto list = Run({"list"});
+  ASSERT_EQ(list->exit_code(), 0);
+  EXPECT_THAT(list->output(),
               AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(class 1) off by 10.0 points (")));
   ASSERT_EQ(Run({"model", "update", "m", "--error-limit", "0.03"})->exit_code(), 0);
-  EXPECT_THAT(Run({"history", "m"})->output(),
+  const auto history = Run({"history", "m"});
+  ASSERT_EQ(history->exit_code(), 0);
+  EXPECT_THAT(history->output(),
               AllOf(HasSubstr(" 10.0 ("), HasSubstr(")* "), HasSubstr("\nupdated 20"),
                     HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
   const nlohmann::json bucket = RunJson({"history", "m"}).at("buckets").at(0);

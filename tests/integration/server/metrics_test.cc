@@ -276,7 +276,8 @@ TEST_F(MetricsTest, TheErrorHasASeriesForClass1AndOutlastsAcknowledgements) {
   const std::string effect = "calibd_effect_skce{model=\"m\",version=\"\"";
   const double effect_before = value(effect);
 
-  for (const v1::Alarm& alarm : client_->GetCalibration("models/m").alarms()) {
+  const v1::GetCalibrationResponse found = client_->GetCalibration("models/m");
+  for (const v1::Alarm& alarm : found.alarms()) {
     v1::AcknowledgeAlarmRequest request;
     request.set_model("models/m");
     request.set_alarm_id(alarm.id());
