@@ -133,12 +133,7 @@ absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& ev
                                 const ResultGate& fail_on, double error_limit) {
   std::optional<Decision> decision;
   if (fail_on.what == "over-limit") {
-    if (!evaluation.has_error()) {
-      return absl::FailedPreconditionError(
-          "this version of the server does not measure the error of a window, so --fail-on "
-          "over-limit has no answer");
-    }
-    decision = DecideByLimit(evaluation.error(), error_limit);
+    decision = DecideByLimit(evaluation, error_limit);
   } else if (fail_on.what == "p-value") {
     decision = DecideByPValue(evaluation.lenses(0).result(), fail_on.significance_level);
   }
@@ -158,7 +153,7 @@ absl::StatusOr<ExitCode> Report(const Context& context, const v1::Evaluation& ev
     if (changes.has_value() && changes->renormalisation.has_value()) {
       Print("\n" + Describe(*changes->renormalisation));
     }
-    if (decision.has_value()) Print(absl::StrCat("\n", decision->sentence));
+    if (decision.has_value() && !decision->sentence.empty()) Print("\n" + decision->sentence);
   }
   return decision.has_value() ? decision->exit_code() : ExitCode::kOk;
 }
@@ -213,6 +208,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& opti
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
   if (options.model.empty()) return EvaluateFiles(context, options, request);
   if (!options.input.predictions.empty()) return UsageFault("give files or --model, not both");
+  if (options.fail_on.what == "over-limit") {
+    return UsageFault(absl::StrCat(
+        "--fail-on over-limit would judge only the newest observations of the model: use `calibctl "
+        "show ",
+        options.model, " --fail-on over-limit`, which follows its verdict"));
+  }
   return EvaluateServed(context, options, request);
 }
 
@@ -230,7 +231,8 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "Examples: calibctl evaluate predictions.csv labels.csv --label-base 0\n"
       "          calibctl evaluate scored.csv --label-column species\n"
       "          calibctl evaluate positives.npy labels.npy --positive-class 1\n"
-      "          calibctl evaluate --model resnet18 --fail-on over-limit\n"
+      "          calibctl evaluate scored.csv --label-column species --fail-on over-limit\n"
+      "          calibctl evaluate --model resnet18\n"
       "The numbers equal those of a server that received the same rows in the same order with the "
       "same bandwidth.");
   AddInputOptions(*command, options->input);
@@ -300,9 +302,8 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   AddEvaluationGate(*command, options->fail_on);
   command
       ->add_option("--error-limit", options->error_limit,
-                   "the acceptable error of the top label, as a probability; default: that of the "
-                   "model, or 0.02 for files. For two classes too, only the top label is measured; "
-                   "`calibctl show` also measures the probability of class 1")
+                   "the acceptable error of the top label and, for two classes, also of the "
+                   "probability of class 1; default: that of the model, or 0.02 for files")
       ->check(CLI::Range(1e-4, 0.5));
 }
 

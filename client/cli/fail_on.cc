@@ -74,7 +74,7 @@ void AddPValueGate(CLI::App& command, ResultGate& gate) {
 
 void AddEvaluationGate(CLI::App& command, ResultGate& gate) {
   AddResultGate(command, gate, {"over-limit", "p-value"},
-                absl::StrCat("over-limit (the whole interval of the top label's error is above "
+                absl::StrCat("over-limit (of files: the whole interval of the error is above "
                              "--error-limit), or on ",
                              kPValueHelp));
 }
@@ -91,10 +91,11 @@ Decision DecideByPValue(const v1::QuadraticTestResult& result, double significan
           {"fail_on", "p-value"}, {"significance_level", significance_level}, {"decision", name}}};
 }
 
-Decision DecideByLimit(const v1::ErrorInterval& error, double error_limit) {
-  const v1::LimitStatus status = convert::StatusAgainst(error_limit, error.lower(), error.upper());
-  return {.fails = status == v1::LIMIT_STATUS_OVER_LIMIT,
-          .sentence = DescribeError(error, error_limit),
+Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
+  const v1::LimitStatus status = StatusAgainst(evaluation, error_limit);
+  const bool fails = status == v1::LIMIT_STATUS_OVER_LIMIT;
+  return {.fails = fails,
+          .sentence = fails ? "failed on over-limit\n" : "",
           .json = {{"fail_on", "over-limit"},
                    {"error_limit", error_limit},
                    {"decision", convert::StatusName(status)}}};

@@ -37,7 +37,7 @@ void AddEvaluationGate(CLI::App& command, ResultGate& gate);
 
 struct Decision {
   bool fails = false;
-  // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)".
+  // Such as "NOT_REJECTED: p = 0.4, above the significance level 0.05 (one look)"; may be empty.
   std::string sentence;
   // See client/cli/OUTPUT.md.
   Json json;
@@ -48,8 +48,9 @@ struct Decision {
 // Fails if p is at most the level.
 [[nodiscard]] Decision DecideByPValue(const v1::QuadraticTestResult& result,
                                       double significance_level);
-// Fails if the lower end of the interval exceeds the limit.
-[[nodiscard]] Decision DecideByLimit(const v1::ErrorInterval& error, double error_limit);
+// Fails if the answer is OVER_LIMIT; see StatusAgainst. The report of the evaluation says it first,
+// so the sentence is empty unless it fails. evaluation: with `error`.
+[[nodiscard]] Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit);
 
 // The reason why a bootstrap with this many replicates cannot be the basis of a decision:
 // no replicates, or too few to reach the level. Unset if there is no such reason.

@@ -1,5 +1,6 @@
 #include "history_report.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,14 +28,16 @@ std::vector<std::string> HistoryRow(std::string start, const v1::HistoryBucket& 
   const auto scientific = [](bool known, double value) {
     return known ? absl::StrFormat("%.2e", value) : "-";
   };
-  const v1::ErrorInterval& error = bucket.error();
+  const bool is_class_1 =
+      bucket.has_class_1_error() && convert::Exceeds(bucket.class_1_error(), bucket.error());
+  const v1::ErrorInterval& error = is_class_1 ? bucket.class_1_error() : bucket.error();
   const std::optional<double> gap = Gap(bucket);
   std::vector<std::string> row = {
       std::move(start), absl::StrCat(bucket.observations()),
-      bucket.has_error()
-          ? absl::StrFormat("%s (%s to %s)", convert::Points(error.estimate()),
-                            convert::Points(error.lower()), convert::Points(error.upper()))
-          : "-",
+      bucket.has_error() ? absl::StrFormat("%s (%s to %s)%s", convert::Points(error.estimate()),
+                                           convert::Points(error.lower()),
+                                           convert::Points(error.upper()), is_class_1 ? "*" : "")
+                         : "-",
       gap.has_value() ? absl::StrFormat("%+.1f", 100 * *gap) : "-"};
   if (verbose) {
     row.insert(row.end(),
@@ -90,10 +93,17 @@ std::string DescribeHistory(const v1::GetHistoryResponse& history, bool verbose)
     rows.push_back(HistoryRow(std::move(start), bucket, verbose));
   }
   rows.push_back(HistoryRow("all", history.total(), verbose));
+  const bool has_two_series =
+      std::any_of(history.buckets().begin(), history.buckets().end(),
+                  [](const v1::HistoryBucket& bucket) { return bucket.has_class_1_error(); });
   return absl::StrCat(
-      FormatTable(rows),
-      "Off by: how far the top label's confidence was off, with an interval that holds with 95 % "
-      "for each\nrow by itself. Gap: mean confidence minus accuracy, in points.\n",
+      FormatTable(rows), updates,
+      has_two_series
+          ? "Off by: how far the top label's confidence was off, or * the probability of class 1, "
+            "whichever\nis worse, with an interval that holds with 95 % for each row by itself. "
+            "Gap: mean confidence\nminus accuracy, in points.\n"
+          : "Off by: how far the top label's confidence was off, with an interval that holds with "
+            "95 % for each\nrow by itself. Gap: mean confidence minus accuracy, in points.\n",
       verbose ? "SKCE is unbiased and may be negative, +- is its standard error; log10 e is the "
                 "value at the end of\neach span.\n"
               : "");
@@ -103,7 +113,8 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
   std::string text =
       "start_time,end_time,observations,rejected_rows,missing_labels,pairs,skce,"
       "skce_standard_error,mean_confidence,accuracy,gap,brier_score,log_loss,ece,log10_e_value,"
-      "max_log10_e_value,drift_log10_statistic,error_lower,error_upper,gap_lower,gap_upper\n";
+      "max_log10_e_value,drift_log10_statistic,error_lower,error_upper,gap_lower,gap_upper,"
+      "class_1_error,class_1_error_lower,class_1_error_upper\n";
   const auto real = [](bool known, double value) {
     return known ? absl::StrFormat("%.17g", value) : std::string();
   };
@@ -130,7 +141,10 @@ std::string HistoryCsv(const v1::GetHistoryResponse& history) {
         real(bucket.has_error(), bucket.error().lower()),
         real(bucket.has_error(), bucket.error().upper()),
         real(bucket.has_error(), bucket.error().gap_lower()),
-        real(bucket.has_error(), bucket.error().gap_upper())};
+        real(bucket.has_error(), bucket.error().gap_upper()),
+        real(bucket.has_class_1_error(), bucket.class_1_error().estimate()),
+        real(bucket.has_class_1_error(), bucket.class_1_error().lower()),
+        real(bucket.has_class_1_error(), bucket.class_1_error().upper())};
     absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
   }
   return text;

@@ -369,19 +369,36 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   return text;
 }
 
-std::string DescribeError(const v1::ErrorInterval& error, double limit) {
-  return absl::StrCat(
-      convert::StatusName(convert::StatusAgainst(limit, error.lower(), error.upper())),
-      ": the top label is ",
-      convert::OffByText(error.estimate(), error.lower(), error.upper(), limit), "; ",
-      convert::GapText(error.gap()), "\n");
+v1::LimitStatus StatusAgainst(const v1::Evaluation& evaluation, double limit) {
+  const v1::ErrorInterval& top = evaluation.error();
+  if (!evaluation.has_class_1_error()) {
+    return convert::StatusAgainst(limit, top.lower(), top.upper());
+  }
+  const v1::ErrorInterval& class_1 = evaluation.class_1_error();
+  return convert::StatusAgainst(limit, std::max(top.lower(), class_1.lower()),
+                                std::max(top.upper(), class_1.upper()));
+}
+
+// "OVER_LIMIT: the top label is off by 5.4 points (4.2 to 6.8; limit 2); over-confident by 5.3
+// points".
+std::string DescribeError(const v1::Evaluation& evaluation, double limit) {
+  if (!evaluation.has_error()) return "";
+  const auto off_by = [limit](const v1::ErrorInterval& error) {
+    return convert::OffByText(error.estimate(), error.lower(), error.upper(), limit);
+  };
+  std::string text =
+      absl::StrCat(convert::StatusName(StatusAgainst(evaluation, limit)), ": the top label is ",
+                   off_by(evaluation.error()), "; ", convert::GapText(evaluation.error().gap()));
+  if (evaluation.has_class_1_error()) {
+    absl::StrAppend(&text, "; the probability of class 1 is ", off_by(evaluation.class_1_error()));
+  }
+  return text + "\n";
 }
 
 std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level, double error_limit) {
   const v1::QuadraticTestResult& canonical = evaluation.lenses(0).result();
-  std::string text;
-  if (evaluation.has_error()) text = DescribeError(evaluation.error(), error_limit);
-  text += DescribeProvenance(canonical.provenance());
+  std::string text =
+      DescribeError(evaluation, error_limit) + DescribeProvenance(canonical.provenance());
   const std::string summary = Summarize(evaluation, level);
   if (!summary.empty()) absl::StrAppend(&text, "\n", summary);
   absl::StrAppend(&text, "\n", DescribeLenses(evaluation), "\n", DescribeQuadratic(canonical), "\n",

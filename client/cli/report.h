@@ -35,13 +35,13 @@ using convert::ToJson;
 // Describes the running estimates and what they were computed from, without the verdict.
 [[nodiscard]] std::string DescribeCalibration(const v1::GetCalibrationResponse& response);
 
-// "OVER_LIMIT: the top label is off by 5.4 points (4.2 to 6.8; limit 2); over-confident by 5.3
-// points".
-[[nodiscard]] std::string DescribeError(const v1::ErrorInterval& error, double limit);
+// The answer of an evaluation: the top label and, for two classes, the probability of class 1 are
+// within the limit, or one of them is over it.
+[[nodiscard]] v1::LimitStatus StatusAgainst(const v1::Evaluation& evaluation, double limit);
 
-// Returns the complete report: how far off the top label is, a summary in sentences, lenses side by
+// Returns the complete report: how far off the model is, a summary in sentences, lenses side by
 // side, estimates, scores, binned errors, the other tests, and the reliability diagram as a table.
-// level: the level of the bootstrap tests of all lenses combined. error_limit: of the top label.
+// level: the level of the bootstrap tests of all lenses combined. error_limit: of the model.
 [[nodiscard]] std::string DescribeEvaluation(const v1::Evaluation& evaluation, double level,
                                              double error_limit);
 

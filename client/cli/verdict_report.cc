@@ -219,7 +219,7 @@ std::string StateText(const std::string& model, const v1::Verdict& verdict,
                       std::int64_t observations) {
   std::string text = absl::StrCat(ShortName(model), " ", VerdictText(verdict, error), ", ",
                                   observations, observations == 1 ? " row" : " rows");
-  const std::string off = OffBy(error);
+  const std::string off = convert::OffByText(error);
   if (!off.empty()) absl::StrAppend(&text, ", ", off);
   if (watch.has_evidence()) {
     absl::StrAppend(&text, ", e-value ", PowerOfTen(watch.evidence().log10_e_value()),
@@ -331,7 +331,7 @@ std::string DescribeVerdicts(const v1::ListVerdictsResponse& response,
       {"model", "verdict", "rows", "error", "e-value", "newest row", "e-BH"}};
   for (const auto& model : response.models()) {
     const v1::Evidence& evidence = model.watch().evidence();
-    const std::string off = OffBy(model.error());
+    const std::string off = convert::OffByText(model.error());
     rows.push_back(
         {ShortName(model.model()),
          model.has_verdict() ? VerdictText(model.verdict(), model.error()) : "not monitored",

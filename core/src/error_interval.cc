@@ -109,6 +109,18 @@ std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
   return result;
 }
 
+std::optional<ErrorIntervals> SingleErrorIntervals(const ReliabilitySums& top_label,
+                                                   const ReliabilitySums& class_1) noexcept {
+  const std::int64_t count = top_label.Total().count;
+  if (count == 0) return std::nullopt;
+  const bool both = class_1.Total().count == count;
+  const ErrorLevels levels = kSingleErrorLevels.SharedBy(both ? 2 : 1);
+  ErrorIntervals intervals{.top_label = *BinnedErrorInterval(top_label, levels),
+                           .class_1 = std::nullopt};
+  if (both) intervals.class_1 = BinnedErrorInterval(class_1, levels);
+  return intervals;
+}
+
 std::optional<double> ObservationsUntilDecided(const ReliabilitySums& sums,
                                                const ErrorLevels& levels, double limit) noexcept {
   const auto count = static_cast<double>(sums.Total().count);

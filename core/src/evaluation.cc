@@ -116,7 +116,9 @@ absl::Status EvaluateScores(const PredictionBatch& batch, const RunControl& cont
   CALIBD_ASSIGN_OR_RETURN(evaluation.brier, DecomposeCorpClassWise(batch, control));
   RunningReliability reliability;
   reliability.Add(batch);
-  evaluation.error = *BinnedErrorInterval(reliability, kSingleErrorLevels);
+  ReliabilitySums class_1;
+  if (batch.class_count == 2) class_1.AddClass(batch, 1);
+  evaluation.error = *SingleErrorIntervals(reliability, class_1);
   return absl::OkStatus();
 }
 

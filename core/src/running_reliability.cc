@@ -52,6 +52,13 @@ void RunningReliability::Add(const PredictionBatch& batch) noexcept {
   log_loss = log_loss_sum;
 }
 
+void ReliabilitySums::AddClass(const PredictionBatch& batch, std::size_t k) noexcept {
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    // A probability may exceed 1 by the tolerance of the row sum.
+    Add(std::min(batch.row(i)[k], 1.0), batch.labels[i] == static_cast<std::int32_t>(k));
+  }
+}
+
 void ReliabilitySums::Merge(const ReliabilitySums& other) noexcept {
   for (std::size_t b = 0; b < bins.size(); ++b) {
     bins[b].count += other.bins[b].count;

@@ -100,8 +100,9 @@ void DescribeBucket(const HistoryBucket& bucket, sys_seconds start, sys_seconds 
   }
   if (bucket.observations() > 0) {
     DescribeReliability(bucket.reliability, out);
-    *out.mutable_error() =
-        convert::ToProto(*BinnedErrorInterval(bucket.reliability, kSingleErrorLevels));
+    const ErrorIntervals error = *SingleErrorIntervals(bucket.reliability, bucket.class_1);
+    *out.mutable_error() = convert::ToProto(error.top_label);
+    if (error.class_1.has_value()) *out.mutable_class_1_error() = convert::ToProto(*error.class_1);
   }
   if (bucket.watch.has_value()) {
     out.set_log10_e_value(bucket.watch->log10_e_value);

@@ -16,13 +16,15 @@
 #include "server/ingest/recovery.h"
 #include "server/net/byte_budget.h"
 #include "server/net/relay_statistics.h"
+#include "server/observability/model_metrics.h"
 #include "server/observability/rpc_statistics.h"
 #include "server/state/model_registry.h"
 
 namespace calibd::server {
 
 // All metrics. Each scrape computes them from the state of the parts of the server, so the series
-// of a deleted model disappear at once. A missing value has no series; it is never NaN or 0.
+// of a deleted model disappear at once. A missing value has no series; it is never NaN or 0. Only
+// the effect of a watch that has just restarted is that of an earlier scrape; see ModelMetrics.
 // Thread-safe.
 class Metrics {
  public:
@@ -39,8 +41,8 @@ class Metrics {
     const Recovery& recovery;
     // True if damage was found since the start.
     const std::atomic<bool>& store_damaged;
-    // Maximum number of series of models in one response. Models are in order of name; series
-    // beyond the maximum are left out and counted.
+    // Maximum number of series of models in one response; see ModelMetrics. Further ones are left
+    // out and counted.
     std::size_t max_series = 0;
     std::size_t ingest_queue_bytes = 0;
     std::size_t state_memory_bytes = 0;
@@ -57,6 +59,7 @@ class Metrics {
 
   const Sources sources_;
   mutable std::atomic<std::int64_t> dropped_series_ = 0;
+  mutable ModelMetrics model_metrics_;
 };
 
 }  // namespace calibd::server

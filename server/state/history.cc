@@ -26,20 +26,45 @@ sys_seconds StartOfMinute(History::Time time) {
 
 bool IsNonNegative(double value) { return std::isfinite(value) && value >= 0; }
 
-void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
-  out.set_rejected_rows(bucket.rejected_rows);
-  out.set_missing_labels(bucket.missing_labels);
-  if (bucket.pairs.count > 0) PutMoments(bucket.pairs, *out.mutable_pairs());
-  for (std::size_t i = 0; i < bucket.reliability.bins.size(); ++i) {
-    const RunningReliability::Bin& bin = bucket.reliability.bins[i];
+using StoredBins = google::protobuf::RepeatedPtrField<store::v1::HistoryBucket::Bin>;
+
+void PutBins(const ReliabilitySums& sums, StoredBins& out) {
+  for (std::size_t i = 0; i < sums.bins.size(); ++i) {
+    const ReliabilitySums::Bin& bin = sums.bins[i];
     if (bin.count == 0) continue;
-    store::v1::HistoryBucket::Bin& stored = *out.add_bins();
+    store::v1::HistoryBucket::Bin& stored = *out.Add();
     stored.set_index(static_cast<std::int32_t>(i));
     stored.set_count(bin.count);
     stored.set_correct(bin.correct);
     stored.set_confidence(bin.confidence);
     stored.set_variance(bin.variance);
   }
+}
+
+// Returns false if `stored` is invalid.
+bool GetBins(const StoredBins& stored, ReliabilitySums& out) {
+  for (const store::v1::HistoryBucket::Bin& bin : stored) {
+    const auto index = static_cast<std::size_t>(bin.index());
+    if (bin.index() < 0 || index >= kReliabilityBinCount || bin.count() <= 0 || bin.correct() < 0 ||
+        bin.correct() > bin.count() || !IsNonNegative(bin.confidence()) ||
+        !IsNonNegative(bin.variance())) {
+      return false;
+    }
+    out.bins[index] = {.count = bin.count(),
+                       .correct = bin.correct(),
+                       .confidence = bin.confidence(),
+                       .variance = bin.variance()};
+  }
+  return true;
+}
+
+void Put(const HistoryBucket& bucket, store::v1::HistoryBucket& out) {
+  out.set_rejected_rows(bucket.rejected_rows);
+  out.set_missing_labels(bucket.missing_labels);
+  if (bucket.pairs.count > 0) PutMoments(bucket.pairs, *out.mutable_pairs());
+  PutBins(bucket.reliability, *out.mutable_bins());
+  PutBins(bucket.class_1, *out.mutable_class_1_bins());
+  out.set_class_1_square_sum(bucket.class_1.square_sum);
   out.set_late_log_id(bucket.late_log_id);
   out.set_brier(bucket.reliability.brier);
   out.set_log_loss(bucket.reliability.log_loss);
@@ -63,21 +88,11 @@ bool Get(const store::v1::HistoryBucket& stored, HistoryBucket& out) {
   if (out.rejected_rows < 0 || out.missing_labels < 0 || out.pairs.count < 0 ||
       !std::isfinite(out.pairs.mean) || !IsNonNegative(out.pairs.m2) ||
       !IsNonNegative(out.reliability.brier) || !IsNonNegative(out.reliability.log_loss) ||
-      !IsNonNegative(stored.square_sum())) {
+      !IsNonNegative(stored.square_sum()) || !IsNonNegative(stored.class_1_square_sum()) ||
+      !GetBins(stored.bins(), out.reliability) || !GetBins(stored.class_1_bins(), out.class_1)) {
     return false;
   }
-  for (const store::v1::HistoryBucket::Bin& bin : stored.bins()) {
-    const auto index = static_cast<std::size_t>(bin.index());
-    if (bin.index() < 0 || index >= kReliabilityBinCount || bin.count() <= 0 || bin.correct() < 0 ||
-        bin.correct() > bin.count() || !IsNonNegative(bin.confidence()) ||
-        !IsNonNegative(bin.variance())) {
-      return false;
-    }
-    out.reliability.bins[index] = {.count = bin.count(),
-                                   .correct = bin.correct(),
-                                   .confidence = bin.confidence(),
-                                   .variance = bin.variance()};
-  }
+  out.class_1.square_sum = stored.class_1_square_sum();
   out.reliability.square_sum =
       stored.has_square_sum() ? stored.square_sum() : out.reliability.MaxSquareSum();
   if (stored.has_watch()) {
@@ -126,6 +141,7 @@ void HistoryBucket::Merge(const HistoryBucket& later) noexcept {
   missing_labels += later.missing_labels;
   pairs.Merge(later.pairs);
   reliability.Merge(later.reliability);
+  class_1.Merge(later.class_1);
   watch = later.watch;
 }
 

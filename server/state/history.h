@@ -47,6 +47,9 @@ struct HistoryBucket {
   // estimate of block size 2. A pair belongs to the bucket of its second observation.
   RunningMoments pairs;
   RunningReliability reliability;
+  // Of the probability of class 1 for two classes; empty for other numbers of classes. Stores of
+  // earlier versions lack it, so it may have fewer observations than `reliability`.
+  ReliabilitySums class_1;
   // The state at the end of the span by the server's clock, or after the newest observation that
   // was added to the span later; unset for a model that is not monitored.
   std::optional<WatchMark> watch;
@@ -112,7 +115,10 @@ class History {
   // watch: its state after the observations. May throw bad_alloc; only a start can then continue.
   void EndEarlier(const std::optional<WatchMark>& watch);
   // Counts observations. Call it after Advance.
-  void Count(const PredictionBatch& batch) noexcept { counting().reliability.Add(batch); }
+  void Count(const PredictionBatch& batch) noexcept {
+    counting().reliability.Add(batch);
+    if (batch.class_count == 2) counting().class_1.AddClass(batch, 1);
+  }
   void CountRejected(std::int64_t rows) noexcept { minute().rejected_rows += rows; }
   void CountMissing(std::int64_t labels) noexcept { minute().missing_labels += labels; }
   [[nodiscard]] RunningMoments& pairs() noexcept { return counting().pairs; }

@@ -119,6 +119,26 @@ EXPECTED = {
 }
 
 
+# (model, alert): sentences of its annotations. {off_by} and {lower} are figures of /metrics.
+ANNOTATIONS = {
+    ("over", "CalibdModelOverLimit"): [
+        "over is off by more than its limit", "is over the limit since 20",
+        "off by {off_by} ({lower} to ", "; limit 2%; event top_label), over-confident by 14",
+        "The drift alarm is active too. Next: calibctl show over."],
+    ("drifted", "CalibdModelOverLimit"): [
+        "drifted is off by more than its limit (recent)", "This is recent: the newest ",
+        " predictions are off by "],
+    ("bad_group", "CalibdModelOverLimit"): [
+        "bad_group is off by more than its limit, group eu",
+        "Group eu: confidence minus accuracy is ", "% over 2000 predictions."],
+    ("within", "CalibdModelMiscalibrated"): [
+        "crossed the model's level at 20", "Next: calibctl show within."],
+    ("within", "CalibdModelDrifted"): [
+        "crossed its threshold for model within, version '' at 20", "Next: calibctl show within."],
+    ("stale", "CalibdLabelsStopped"): ["No labelled prediction of stale for "],
+}
+
+
 class Prometheus:
     """A real Prometheus that scrapes calibd and evaluates its alert rules."""
 
@@ -146,17 +166,22 @@ class Prometheus:
             return None
 
     def alerts(self):
-        """Names of the alerts of each model, also those that are pending."""
+        """The texts of the alerts of each model by name, also of those that are pending."""
         found = {}
         for alert in (self.get("alerts") or {"alerts": []})["alerts"]:
             if "model" in alert["labels"]:
-                found.setdefault(alert["labels"]["model"], set()).add(alert["labels"]["alertname"])
-        return {model: sorted(names) for model, names in found.items()}
+                texts = alert["annotations"]["summary"] + "\n" + alert["annotations"]["description"]
+                found.setdefault(alert["labels"]["model"], {})[alert["labels"]["alertname"]] = texts
+        return found
 
     def stop(self):
         self._process.kill()
         self._process.wait()
         self._log.close()
+
+
+def names_of(alerts):
+    return {model: sorted(texts) for model, texts in alerts.items()}
 
 
 class SituationsTest(unittest.TestCase):
@@ -227,12 +252,26 @@ class SituationsTest(unittest.TestCase):
         self.assertIn(status, headline)
         self.assertLessEqual(len(text.splitlines()), 15)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        flags = {flag: str(verdict[f"is_{flag}"]).lower() for flag in ("recent", "acknowledged")}
         self.assertIn(f'calibd_verdict{{model="{name}",version="",limit_status="{limit_status}",'
+                      f'recent="{flags["recent"]}",acknowledged="{flags["acknowledged"]}",'
                       f'status="{status}"}} 1', metrics)
         for kind in ("evidence", "drift", "over_limit"):
             self.assertIn(f'calibd_alarm_active{{model="{name}",version="",kind="{kind}"}} '
                           f"{int(kind in alarms)}", metrics)
-        self.assertEqual(alerts.get(name, []), expected_alerts)
+        self.assertEqual(sorted(alerts.get(name, {})), expected_alerts)
+        for (model, alert), sentences in ANNOTATIONS.items():
+            for sentence in sentences if model == name else []:
+                self.assertIn(self.with_figures(sentence, name, metrics), alerts[name][alert])
+
+    def with_figures(self, sentence, model, metrics):
+        """The sentence with figures of the metrics, as Prometheus prints percentages."""
+        figures = {}
+        for figure, metric in (("off_by", "binned_error"), ("lower", "binned_error_lower_bound")):
+            series = f'calibd_{metric}{{model="{model}",version="",event="top_label"}} '
+            values = [float(line[len(series):]) for line in metrics if line.startswith(series)]
+            figures[figure] = f"{100 * values[0]:.4g}%" if values else "no figure"
+        return sentence.format(**figures)
 
     def test_all_answers_agree(self):
         with CalibdServer(CALIBD) as server, tempfile.TemporaryDirectory() as name:
@@ -244,7 +283,7 @@ class SituationsTest(unittest.TestCase):
             try:
                 expected = {name: row[-1] for name, row in EXPECTED.items() if row[-1]}
                 # The comparisons below say which alerts differ.
-                wait_for(lambda: prometheus.alerts() == expected, 30)
+                wait_for(lambda: names_of(prometheus.alerts()) == expected, 30)
                 alerts = prometheus.alerts()
             finally:
                 prometheus.stop()

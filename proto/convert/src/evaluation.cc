@@ -335,7 +335,10 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
   scores.set_mean_confidence(evaluation.scores.mean_confidence);
   scores.set_confidence_minus_accuracy(evaluation.scores.confidence_minus_accuracy);
   ToProto(evaluation.brier, *proto.mutable_brier());
-  *proto.mutable_error() = ToProto(evaluation.error);
+  *proto.mutable_error() = ToProto(evaluation.error.top_label);
+  if (evaluation.error.class_1.has_value()) {
+    *proto.mutable_class_1_error() = ToProto(*evaluation.error.class_1);
+  }
   for (const Evaluation::OneBinnedError& one : evaluation.binned_errors) {
     v1::BinnedError& out = *proto.add_binned_errors();
     *out.mutable_spec() = ToProto(one.spec);

@@ -1,6 +1,7 @@
 #include "calibd/convert/text.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -30,6 +31,22 @@ std::string RoundedCount(std::int64_t count) {
 std::string OffByText(double estimate, double lower, double upper, double limit) {
   return absl::StrCat("off by ", PointsText(estimate), " (", Points(lower), " to ", Points(upper),
                       "; limit ", Points(limit), ")");
+}
+
+std::string OffByText(const v1::CalibrationError& error) {
+  const v1::ErrorMeasurement& current =
+      error.has_since_acknowledgement() ? error.since_acknowledgement() : error.since_start();
+  if (!current.has_top_label()) return "";
+  const bool is_class_1 = current.has_class_1() && Exceeds(current.class_1(), current.top_label());
+  const v1::ErrorInterval& interval = is_class_1 ? current.class_1() : current.top_label();
+  return absl::StrCat(
+      is_class_1 ? "P(class 1) " : "",
+      OffByText(interval.estimate(), interval.lower(), interval.upper(), error.limit()));
+}
+
+bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label) {
+  return std::pair(class_1.lower(), class_1.estimate()) >
+         std::pair(top_label.lower(), top_label.estimate());
 }
 
 v1::LimitStatus StatusAgainst(double limit, double lower, double upper) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "calibd/core/binned_error.h"
@@ -15,7 +16,9 @@ namespace calibd::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 PredictionSet Draw(const GeneratorSpec& spec, std::size_t n) {
   auto generator = Generator::Create(spec, 7);
@@ -149,6 +152,28 @@ TEST(CalibctlEvaluateTest, FailOnTurnsTheVerdictIntoTheExitCode) {
   const auto within = run(miscalibrated, {"--fail-on", "over-limit", "--error-limit", "0.5"});
   EXPECT_EQ(within->exit_code(), 0) << within->error();
   EXPECT_EQ(within->json().at("decision").at("decision"), "WITHIN_LIMIT");
+}
+
+TEST(CalibctlEvaluateTest, ForTwoClassesTheProbabilityOfClass1DecidesToo) {
+  // Class 1 is stated 10 points too often on both sides of 1/2: of the top label, this cancels.
+  PredictionSet set;
+  set.class_count = 2;
+  for (int i = 0; i < 4000; ++i) {
+    const double stated = i % 2 == 0 ? 0.3 : 0.7;
+    const double frequency = stated - 0.1;
+    set.probabilities.insert(set.probabilities.end(), {1 - stated, stated});
+    set.labels.push_back(i / 2 % 10 < std::lround(10 * frequency) ? 1 : 0);
+  }
+  const PredictionFiles files(set, 0);
+  CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
+                   "--replicates", "0", "--consistency-replicates", "0", "--fail-on",
+                   "over-limit"});
+  EXPECT_EQ(run.exit_code(), 3) << run.error();
+  const std::string text = run.output();
+  EXPECT_THAT(text, StartsWith("OVER_LIMIT: the top label is off by 0"));
+  EXPECT_THAT(text, HasSubstr("; the probability of class 1 is off by 10.0 points ("));
+  EXPECT_THAT(text, EndsWith("\nfailed on over-limit\n"));
+  EXPECT_EQ(text.find("OVER_LIMIT"), text.rfind("OVER_LIMIT")) << "said once";
 }
 
 TEST(CalibctlEvaluateTest, DropsInvalidRowsOnlyOnRequest) {

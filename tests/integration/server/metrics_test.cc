@@ -222,6 +222,106 @@ TEST_F(MetricsTest, SeriesOfModelsAreCapped) {
   EXPECT_TRUE(counted);
 }
 
+TEST_F(MetricsTest, AlarmsAndAgesOfAllModelsComeBeforeDetails) {
+  constexpr int kModels = 10;
+  Start({"--max-series", "90"});
+  for (int i = 0; i < kModels; ++i) client_->CreateFixed("models/m" + std::to_string(i), 2);
+  const std::string text = Scrape();
+  for (int i = 0; i < kModels; ++i) {
+    const std::string labels = "{model=\"m" + std::to_string(i) + "\",version=\"\"";
+    for (const char* name :
+         {"calibd_verdict", "calibd_alarm_active", "calibd_last_counted_timestamp_seconds",
+          "calibd_stale_after_seconds", "calibd_model_info"}) {
+      EXPECT_THAT(text, HasSubstr(name + labels)) << i;
+    }
+  }
+  // The details follow model by model.
+  EXPECT_THAT(text, HasSubstr("calibd_error_limit{model=\"m0\""));
+  EXPECT_THAT(text, Not(HasSubstr("calibd_observations_total{model=\"m9\"")));
+}
+
+// Predictions of two classes that state class 1 with .3 or .7, 10 points too often: for the top
+// label these errors cancel.
+PredictionSet CancellingErrors(int rows) {
+  PredictionSet set;
+  set.class_count = 2;
+  for (int i = 0; i < rows; ++i) {
+    const bool high = i % 2 == 1;
+    set.probabilities.insert(set.probabilities.end(), {high ? 0.3 : 0.7, high ? 0.7 : 0.3});
+    set.labels.push_back(i / 2 % 10 < (high ? 6 : 2) ? 1 : 0);
+  }
+  return set;
+}
+
+TEST_F(MetricsTest, TheErrorHasASeriesForClass1AndOutlastsAcknowledgements) {
+  Start();
+  client_->CreateFixed("models/m", 2);
+  Observe("models/m", CancellingErrors(3000));
+  const auto value = [this](const std::string& series) {
+    const std::string text = Scrape();
+    const std::size_t at = text.find("\n" + series + "} ");
+    EXPECT_NE(at, std::string::npos) << series;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 3));
+  };
+  const auto error = [&](const std::string& event) {
+    return value("calibd_binned_error{model=\"m\",version=\"\",event=\"" + event + "\"");
+  };
+  EXPECT_NEAR(error("top_label"), 0, 1e-9);
+  EXPECT_NEAR(error("class_1"), 0.1, 1e-9);
+  EXPECT_GT(value("calibd_binned_error_lower_bound{model=\"m\",version=\"\",event=\"class_1\""),
+            0.02);
+  const std::string since =
+      "calibd_alarm_raise_timestamp_seconds{model=\"m\",version=\"\",kind=\"over_limit\"";
+  EXPECT_GT(value(since), 0);
+  const std::string effect = "calibd_effect_skce{model=\"m\",version=\"\"";
+  const double effect_before = value(effect);
+
+  const v1::GetCalibrationResponse found = client_->GetCalibration("models/m");
+  for (const v1::Alarm& alarm : found.alarms()) {
+    v1::AcknowledgeAlarmRequest request;
+    request.set_model("models/m");
+    request.set_alarm_id(alarm.id());
+    v1::AcknowledgeAlarmResponse response;
+    CallContext context;
+    ASSERT_TRUE(client_->calibration->AcknowledgeAlarm(&context, request, &response).ok());
+  }
+  EXPECT_THAT(Scrape(), Not(HasSubstr(since)));
+  EXPECT_NEAR(error("class_1"), 0.1, 1e-9) << "since the start";
+  EXPECT_EQ(value(effect), effect_before);
+  EXPECT_THAT(Scrape(), HasSubstr("limit_status=\"OVER_LIMIT\",recent=\"false\","
+                                  "acknowledged=\"true\""));
+
+  PredictionSet calibrated = CancellingErrors(100);
+  for (std::size_t i = 0; i < calibrated.labels.size(); ++i) {
+    calibrated.labels[i] = i / 2 % 10 < (i % 2 == 1 ? 7 : 3) ? 1 : 0;
+  }
+  Observe("models/m", calibrated);
+  EXPECT_NEAR(error("class_1"), 0, 1e-9) << "since the acknowledgement";
+  EXPECT_NE(value(effect), effect_before);
+}
+
+TEST_F(MetricsTest, ARecentErrorIsExportedWhileItsAlarmIsActive) {
+  Start();
+  client_->CreateFixed("models/m", 2);
+  PredictionSet set = CancellingErrors(20000);
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    // Calibrated, and at last 40 points off.
+    const int shift = i >= 19000 ? 4 : 0;
+    set.labels[i] = static_cast<int>(i / 2 % 10) < (i % 2 == 1 ? 7 - shift : 3 + shift) ? 1 : 0;
+  }
+  Observe("models/m", set);
+  const v1::CalibrationError error = client_->GetCalibration("models/m").error();
+  ASSERT_TRUE(error.is_recent());
+  const std::string text = Scrape();
+  const std::string series = "\ncalibd_recent_error_observations{model=\"m\",version=\"\",event=\"";
+  const std::size_t at = text.find(series);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(std::stod(text.substr(text.find(' ', at))),
+            static_cast<double>(error.recent().observations()));
+  EXPECT_THAT(text, HasSubstr("\ncalibd_recent_error{model=\"m\""));
+  EXPECT_THAT(text, HasSubstr("recent=\"true\""));
+}
+
 TEST_F(MetricsTest, PromtoolReportsNoProblems) {
   Start();
   client_->CreateFixed("models/m", 10);

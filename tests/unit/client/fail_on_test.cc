@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
 #include <utility>
 
 namespace calibd::cli {
@@ -61,26 +62,42 @@ TEST(ResultGateTest, ComparesTheBootstrapWithTheLevel) {
   EXPECT_EQ(DecideByPValue(result, 0.05).json.at("decision"), "NOT_REJECTED");
 }
 
+v1::ErrorInterval Interval(double lower, double upper) {
+  v1::ErrorInterval interval;
+  interval.set_lower(lower);
+  interval.set_upper(upper);
+  return interval;
+}
+
 TEST(ResultGateTest, ComparesTheIntervalWithTheLimit) {
-  v1::ErrorInterval error;
-  error.set_estimate(0.054);
-  error.set_lower(0.042);
-  error.set_upper(0.068);
-  error.set_gap(0.0525);
-  const Decision over = DecideByLimit(error, 0.02);
+  v1::Evaluation evaluation;
+  *evaluation.mutable_error() = Interval(0.042, 0.068);
+  const Decision over = DecideByLimit(evaluation, 0.02);
   EXPECT_EQ(over.exit_code(), ExitCode::kFailOn);
-  EXPECT_EQ(over.sentence,
-            "OVER_LIMIT: the top label is off by 5.4 points (4.2 to 6.8; limit 2); over-confident "
-            "by 5.2 points\n");
+  EXPECT_EQ(over.sentence, "failed on over-limit\n");
   EXPECT_EQ(over.json,
             (Json{{"fail_on", "over-limit"}, {"error_limit", 0.02}, {"decision", "OVER_LIMIT"}}));
   // The limit itself is acceptable.
   for (const auto& [limit, decision] :
        {std::pair(0.042, "UNDECIDED"), std::pair(0.067, "UNDECIDED"),
         std::pair(0.068, "WITHIN_LIMIT")}) {
-    EXPECT_EQ(DecideByLimit(error, limit).exit_code(), ExitCode::kOk);
-    EXPECT_EQ(DecideByLimit(error, limit).json.at("decision"), decision);
+    EXPECT_EQ(DecideByLimit(evaluation, limit).exit_code(), ExitCode::kOk);
+    EXPECT_EQ(DecideByLimit(evaluation, limit).sentence, "");
+    EXPECT_EQ(DecideByLimit(evaluation, limit).json.at("decision"), decision);
   }
+}
+
+TEST(ResultGateTest, TheWorseOfTheTopLabelAndClass1Decides) {
+  v1::Evaluation evaluation;
+  *evaluation.mutable_error() = Interval(0, 0.01);
+  for (const auto& [lower, upper, decision] :
+       {std::tuple(0.03, 0.09, "OVER_LIMIT"), std::tuple(0.01, 0.03, "UNDECIDED"),
+        std::tuple(0.0, 0.02, "WITHIN_LIMIT")}) {
+    *evaluation.mutable_class_1_error() = Interval(lower, upper);
+    EXPECT_EQ(DecideByLimit(evaluation, 0.02).json.at("decision"), decision);
+  }
+  *evaluation.mutable_error() = Interval(0.03, 0.09);
+  EXPECT_EQ(DecideByLimit(evaluation, 0.02).json.at("decision"), "OVER_LIMIT");
 }
 
 TEST(ResultGateTest, RefusesALevelThatTheReplicatesCannotReach) {

@@ -66,8 +66,41 @@ TEST(HistoryReportTest, HasARowForEachSpanAndOneForAll) {
   EXPECT_EQ(DescribeHistory({}, false), "nothing was counted in this time\n");
 }
 
+TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
+  v1::GetHistoryResponse history = History();
+  EXPECT_THAT(DescribeHistory(history, false), Not(HasSubstr("class 1")));
+  for (v1::HistoryBucket* const bucket : {history.mutable_buckets(0), history.mutable_total()}) {
+    bucket->mutable_class_1_error()->set_estimate(0.4);
+    bucket->mutable_class_1_error()->set_lower(0.25);
+    bucket->mutable_class_1_error()->set_upper(0.55);
+  }
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 40.0 (25.0 to 55.0)* "));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* the probability of class 1"));
+  history.mutable_buckets(0)->mutable_class_1_error()->set_lower(0.01);
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 31.2 (3.3 to 50.0) "));
+}
+
+TEST(HistoryReportTest, ShowsTheUpdatesOfTheModel) {
+  v1::GetHistoryResponse history = History();
+  v1::ModelUpdate& update = *history.add_updates();
+  update.mutable_time()->set_seconds(1769868000);
+  v1::ModelUpdate::Change& change = *update.add_changes();
+  change.set_path("monitoring.error_limit");
+  change.set_old_value("0.02");
+  change.set_new_value("0.05");
+  const std::string line = "updated 2026-01-31T14:00:00Z: monitoring.error_limit 0.02 -> 0.05\n";
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr("\n" + line));
+  history.clear_buckets();
+  EXPECT_EQ(DescribeHistory(history, false), "nothing was counted in this time\n" + line);
+}
+
 TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
-  std::istringstream csv(HistoryCsv(History()));
+  v1::GetHistoryResponse history = History();
+  v1::ErrorInterval& class_1 = *history.mutable_buckets(0)->mutable_class_1_error();
+  class_1.set_estimate(0.0625);
+  class_1.set_lower(0.03125);
+  class_1.set_upper(0.375);
+  std::istringstream csv(HistoryCsv(history));
   std::vector<std::vector<std::string>> lines;
   for (std::string line; std::getline(csv, line);) {
     std::istringstream fields(line + ",");
@@ -76,7 +109,7 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   }
   ASSERT_EQ(lines.size(), 3U);
   for (const auto& line : lines) {
-    ASSERT_EQ(line.size(), 21U);
+    ASSERT_EQ(line.size(), 24U);
   }
   const auto field = [&](std::size_t line, const std::string& name) {
     const auto found = std::find(lines[0].begin(), lines[0].end(), name);
@@ -94,10 +127,14 @@ TEST(HistoryReportTest, CsvHasAllFieldsAndExactNumbers) {
   EXPECT_EQ(field(1, "error_upper"), "0.5");
   EXPECT_EQ(field(1, "gap_lower"), "0.125");
   EXPECT_EQ(field(1, "gap_upper"), "0.375");
+  EXPECT_EQ(field(1, "class_1_error"), "0.0625");
+  EXPECT_EQ(field(1, "class_1_error_lower"), "0.03125");
+  EXPECT_EQ(field(1, "class_1_error_upper"), "0.375");
   EXPECT_EQ(field(2, "observations"), "0");
   EXPECT_EQ(field(2, "rejected_rows"), "2");
-  for (const char* name : {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap",
-                           "brier_score", "log_loss", "ece", "log10_e_value", "error_lower"}) {
+  for (const char* name :
+       {"skce", "skce_standard_error", "mean_confidence", "accuracy", "gap", "brier_score",
+        "log_loss", "ece", "log10_e_value", "error_lower", "class_1_error"}) {
     EXPECT_EQ(field(2, name), "") << name;
   }
 }

@@ -68,6 +68,30 @@ TEST_F(HistoryCallsTest, PagesContainEachBucketOnceAndTheTotalOfAll) {
   }
 }
 
+TEST_F(HistoryCallsTest, TheErrorOfClass1CoversAllObservationsOrIsUnset) {
+  std::vector<History::Entry> buckets = Minutes(2);
+  for (History::Entry& entry : buckets) {
+    // Right with .5, and class 1 with .25.
+    for (int i = 0; i < 100; ++i) {
+      entry.bucket.reliability.ReliabilitySums::Add(0.75, i % 2 == 0);
+      entry.bucket.class_1.Add(0.25, i % 4 == 0);
+    }
+  }
+  v1::GetHistoryResponse response;
+  DescribeHistory(*Check(), buckets, response);
+  EXPECT_NEAR(response.total().error().estimate(), 0.25, 1e-12);
+  EXPECT_NEAR(response.total().class_1_error().estimate(), 0, 1e-12);
+  const double shared = response.buckets(1).error().upper();
+  // An earlier version counted the first bucket.
+  buckets[0].bucket.class_1 = {};
+  response.Clear();
+  DescribeHistory(*Check(), buckets, response);
+  EXPECT_FALSE(response.buckets(0).has_class_1_error());
+  EXPECT_TRUE(response.buckets(1).has_class_1_error());
+  EXPECT_FALSE(response.total().has_class_1_error());
+  EXPECT_LT(response.buckets(0).error().upper(), shared) << "at the whole level";
+}
+
 TEST_F(HistoryCallsTest, APageContinuesAfterADeletedBucket) {
   request_.set_page_size(2);
   v1::GetHistoryResponse first;

@@ -495,6 +495,8 @@ TEST(HistoryTest, DamagedBucketsAreNotRead) {
         << stored.ShortDebugString();
   };
   expect_damaged([](auto& stored) { stored.set_rejected_rows(-1); });
+  expect_damaged([](auto& stored) { stored.set_class_1_square_sum(-1); });
+  expect_damaged([](auto& stored) { stored.add_class_1_bins()->set_index(15); });
   expect_damaged([](auto& stored) { stored.set_missing_labels(-1); });
   expect_damaged([](auto& stored) { stored.mutable_pairs()->set_m2(-1); });
   expect_damaged([](auto& stored) { stored.mutable_pairs()->set_mean(std::nan("")); });
@@ -594,6 +596,29 @@ TEST(HistoryTest, LateAdditionsAreKeptUntilTheyAreStored) {
   EXPECT_TRUE(history.waiting().empty());
   EXPECT_EQ(Counts(history.ViewLate(HistoryResolution::kMinute)), (Starts{{noon, 32}}));
   EXPECT_EQ(history.AllTime().Total().count, 63);
+}
+
+TEST(HistoryTest, BucketsOfTwoClassesKeepTheErrorOfClass1) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M2(2), 5)->Draw(60, set);
+  History history;
+  const Time time{hours(1)};
+  history.Advance(time, std::nullopt);
+  history.Count(set.view().rows(0, 40));
+  history.Advance(time + minutes(1), std::nullopt);
+  history.Count(set.view().rows(40, 20));
+  ReliabilitySums expected;
+  for (std::size_t i = 0; i < 60; ++i) expected.Add(set.view().row(i)[1], set.labels[i] == 1);
+  const HistoryBucket hour = history.View(HistoryResolution::kHour, std::nullopt)[0].bucket;
+  for (std::size_t b = 0; b < expected.bins.size(); ++b) {
+    EXPECT_EQ(hour.class_1.bins[b].count, expected.bins[b].count);
+    EXPECT_EQ(hour.class_1.bins[b].correct, expected.bins[b].correct);
+    EXPECT_NEAR(hour.class_1.bins[b].confidence, expected.bins[b].confidence, 1e-12);
+  }
+  EXPECT_NEAR(hour.class_1.square_sum, expected.square_sum, 1e-12);
+  const auto read = DecodeHistoryBucket(EncodeHistoryBucket(hour));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == hour);
 }
 
 }  // namespace

@@ -38,6 +38,10 @@ struct ErrorLevels {
   double gap = 0;
 
   [[nodiscard]] double total() const noexcept { return bins + gap; }
+  // The levels of each of `count` >= 1 intervals that hold together at these levels.
+  [[nodiscard]] ErrorLevels SharedBy(std::size_t count) const noexcept {
+    return {.bins = bins / static_cast<double>(count), .gap = gap / static_cast<double>(count)};
+  }
 };
 
 // The levels of an interval that stands alone, such as that of one batch or one hour: it holds with
@@ -66,6 +70,18 @@ inline constexpr double kDefaultErrorLimit = 0.02;
 // Merge law: sums of parts that share no observation add.
 [[nodiscard]] std::optional<ErrorInterval> BinnedErrorInterval(const ReliabilitySums& sums,
                                                                const ErrorLevels& levels) noexcept;
+
+// The intervals of one batch or one span of time. For two classes the top label hides errors that
+// cancel between the classes, so the probability of class 1 has an interval of its own.
+struct ErrorIntervals {
+  ErrorInterval top_label;
+  // Unset for other numbers of classes.
+  std::optional<ErrorInterval> class_1;
+};
+// class_1: ignored unless it has as many observations as top_label. All intervals of the result
+// hold together at kSingleErrorLevels. Unset without observations.
+[[nodiscard]] std::optional<ErrorIntervals> SingleErrorIntervals(
+    const ReliabilitySums& top_label, const ReliabilitySums& class_1) noexcept;
 
 // An estimate of the number of observations at which the interval leaves the limit outside, if the
 // error in each bin is what exceeds the noise of a calibrated model in it; unset if that needs more

@@ -85,8 +85,7 @@ struct Evaluation {
   };
   std::vector<OneLens> lenses;
   Scores scores;
-  // The binned error of the top label, at kSingleErrorLevels.
-  ErrorInterval error;
+  ErrorIntervals error;
   // The Brier score of all classes by isotonic regression, summed over classes.
   CorpDecomposition brier;
   struct OneBinnedError {

@@ -65,6 +65,8 @@ struct ReliabilitySums {
     square_sum += error * error;
     return index;
   }
+  // Adds the events "the label is class k" of a valid batch. k: 0-based.
+  void AddClass(const PredictionBatch& batch, std::size_t k) noexcept;
   void Merge(const ReliabilitySums& other) noexcept;
   // Leaves the sums over the later observations. earlier: sums over the first ones.
   void Subtract(const ReliabilitySums& earlier) noexcept;

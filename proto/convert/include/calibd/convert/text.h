@@ -20,6 +20,15 @@ namespace calibd::convert {
 // "off by 5.4 points (4.2 to 6.8; limit 2)". All arguments are probabilities.
 [[nodiscard]] std::string OffByText(double estimate, double lower, double upper, double limit);
 
+// The same for the series that decides about the limit: that of class 1 if it is set and its
+// interval begins higher, else that of the top label. "P(class 1) off by 8.8 points (6.1 to 11;
+// limit 2)". Empty without observations.
+[[nodiscard]] std::string OffByText(const v1::CalibrationError& error);
+
+// True if class_1 is off by more than the top label: its interval begins higher, or as high with a
+// larger estimate.
+[[nodiscard]] bool Exceeds(const v1::ErrorInterval& class_1, const v1::ErrorInterval& top_label);
+
 // The answer of an interval alone, without alarms. All arguments are probabilities.
 [[nodiscard]] v1::LimitStatus StatusAgainst(double limit, double lower, double upper);
 

@@ -1,0 +1,544 @@
+#include "server/observability/model_metrics.h"
+
+#include <array>
+#include <chrono>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/text.h"
+#include "calibd/core/p_value.h"
+#include "server/state/verdict.h"
+
+namespace calibd::server {
+namespace {
+
+using enum prometheus::MetricType;
+
+// Maximum number of classes with series of their own. Models with more classes export one series
+// with an empty predicted_class for all classes together.
+constexpr std::size_t kMostClassSeries = 32;
+// In the order of MonitorSnapshot::raised.
+constexpr std::array<std::pair<Alarm::Kind, const char*>, 3> kAlarmKinds{
+    {{Alarm::Kind::kEvidence, "evidence"},
+     {Alarm::Kind::kDrift, "drift"},
+     {Alarm::Kind::kOverLimit, "over_limit"}}};
+
+double Seconds(std::chrono::duration<double> duration) { return duration.count(); }
+
+// 0 means that the time is unknown.
+std::optional<double> KnownSeconds(std::int64_t time_us) {
+  if (time_us == 0) return std::nullopt;
+  return static_cast<double>(time_us) / 1e6;
+}
+
+std::string KernelName(const KernelSpec& kernel) {
+  if (kernel.matrix != nullptr) return "matrix";
+  constexpr std::array kNames{"exponential_total_variation", "exponential_cityblock",
+                              "exponential_euclidean", "gaussian"};
+  return kNames[static_cast<std::size_t>(kernel.rule.distance)];
+}
+
+struct ModelSource {
+  const Model& model;
+  const ModelSnapshot& snapshot;
+};
+
+// The rows of these two tables come first for all models: alerts on any model need them.
+constexpr FamilyRow<ModelSource> kModelRows[] = {
+    {"calibd_model_info", Gauge, "Declared models; the value is always 1.",
+     [](auto& source, auto& out) {
+       const ModelDeclaration& declaration = *source.snapshot.declaration;
+       out.Add(1, {{"classes", absl::StrCat(declaration.class_count)},
+                   {"kernel", KernelName(declaration.kernel)}});
+     }},
+    {"calibd_last_observation_timestamp_seconds", Gauge,
+     "Time of the newest accepted batch, in seconds since the Unix epoch.",
+     [](auto& source, auto& out) {
+       const std::optional<ModelSnapshot::Time>& time = source.snapshot.last_observation_time;
+       if (time.has_value()) out.Add(Seconds(time->time_since_epoch()));
+     }},
+};
+
+struct AlarmSource {
+  const Model& model;
+  const MonitorSnapshot& monitor;
+  const Verdict& verdict;
+};
+
+constexpr FamilyRow<AlarmSource> kAlarmRows[] = {
+    {"calibd_verdict", Gauge,
+     "The current verdict, as labels: how far off the model is against its limit, whether only the "
+     "recent error exceeds it, whether this was acknowledged, and whether calibration is rejected. "
+     "The value is always 1.",
+     [](auto& source, auto& out) {
+       const Verdict& verdict = source.verdict;
+       out.Add(1, {{"limit_status", convert::StatusName(verdict.limit_status)},
+                   {"recent", verdict.is_recent ? "true" : "false"},
+                   {"acknowledged", verdict.is_acknowledged ? "true" : "false"},
+                   {"status", convert::StatusName(verdict.status)}});
+     }},
+    {"calibd_alarm_active", Gauge,
+     "1 while an alarm of this kind (evidence, drift, over_limit) is raised and not acknowledged, "
+     "else 0.",
+     [](auto& source, auto& out) {
+       for (const auto& [kind, name] : kAlarmKinds) {
+         out.Add(source.monitor.FindActive(kind) != nullptr ? 1 : 0, {{"kind", name}});
+       }
+     }},
+    {"calibd_alarm_raise_timestamp_seconds", Gauge,
+     "Time at which the oldest active alarm of this kind was raised, in seconds since the Unix "
+     "epoch.",
+     [](auto& source, auto& out) {
+       for (const auto& [kind, name] : kAlarmKinds) {
+         const Alarm* const alarm = source.monitor.FindActive(kind);
+         if (alarm == nullptr) continue;
+         out.Add(Seconds(alarm->raise_time.time_since_epoch()), {{"kind", name}});
+       }
+     }},
+    {"calibd_last_counted_timestamp_seconds", Gauge,
+     "Time of the newest labelled prediction that was counted, or of the model's creation if none "
+     "was, in seconds since the Unix epoch.",
+     [](auto& source, auto& out) {
+       const std::optional<Alarm::Time>& time = source.monitor.last_counted_time;
+       out.Add(Seconds(time.value_or(source.model.create_time()).time_since_epoch()));
+     }},
+    {"calibd_stale_after_seconds", Gauge,
+     "The model is stale when calibd_last_counted_timestamp_seconds is older than this.",
+     [](auto& source, auto& out) {
+       out.Add(Seconds(source.model.declaration()->monitoring.stale_after));
+     }},
+};
+
+constexpr FamilyRow<ModelSource> kCountRows[] = {
+    {"calibd_observations_total", Counter, "Number of accepted labelled predictions.",
+     [](auto& source, auto& out) { out.Add(source.snapshot.observations); }},
+    {"calibd_batches_total", Counter,
+     "Number of acknowledged batches: accepted, duplicate (accepted before) or rejected (invalid).",
+     [](auto& source, auto& out) {
+       out.Add(source.snapshot.accepted_batches, {{"outcome", "accepted"}});
+       out.Add(source.snapshot.duplicate_batches, {{"outcome", "duplicate"}});
+       out.Add(source.snapshot.rejected_batches, {{"outcome", "rejected"}});
+     }},
+    {"calibd_rejected_rows_total", Counter,
+     "Number of rows in rejected batches, and of skipped rows.",
+     [](auto& source, auto& out) { out.Add(source.snapshot.rejected_rows); }},
+    {"calibd_dropped_rows_total", Counter,
+     "Number of rows that producers report to have dropped before sending.",
+     [](auto& source, auto& out) { out.Add(source.snapshot.dropped_rows); }},
+    {"calibd_window_observations", Gauge, "Number of observations in the window.",
+     [](auto& source, auto& out) { out.Add(source.snapshot.window.size()); }},
+    {"calibd_bandwidth_failed", Gauge,
+     "1 if no bandwidth could be chosen from the warm-up, so that nothing is estimated, else 0.",
+     [](auto& source, auto& out) {
+       const std::vector<LensSnapshot>& lenses = source.snapshot.lenses;
+       out.Add(!lenses.empty() && !lenses.front().kernel.has_value() ? 1 : 0);
+     }},
+    {"calibd_snapshot_timestamp_seconds", Gauge,
+     "Time of the newest persisted snapshot, in seconds since the Unix epoch.",
+     [](auto& source, auto& out) { out.Add(KnownSeconds(source.model.stored_time_us())); }},
+    {"calibd_producers", Gauge,
+     "Number of producers with a complete cursor. Producers that have ended or were idle for long "
+     "are not included.",
+     [](auto& source, auto& out) { out.Add(source.model.producers()); }},
+    {"calibd_oldest_pending_timestamp_seconds", Gauge,
+     "Time at which the oldest pending prediction was accepted, in seconds since the Unix epoch.",
+     [](auto& source, auto& out) { out.Add(KnownSeconds(source.model.oldest_pending_time_us())); }},
+};
+
+// Of all observations; at least one.
+constexpr FamilyRow<RunningReliability> kScoreRows[] = {
+    {"calibd_brier_score", Gauge, "Mean Brier score of all observations, in [0, 2].",
+     [](auto& sums, auto& out) { out.Add(sums.brier / static_cast<double>(sums.Total().count)); }},
+    {"calibd_log_loss", Gauge,
+     "Mean log loss of all observations, in nats. Each term is at most 36.04.",
+     [](auto& sums, auto& out) {
+       out.Add(sums.log_loss / static_cast<double>(sums.Total().count));
+     }},
+};
+
+constexpr FamilyRow<LabelCoverage> kCoverageRows[] = {
+    {"calibd_predictions_total", Counter,
+     "Number of predictions with an id: taken, or duplicate (the id was known).",
+     [](auto& coverage, auto& out) {
+       out.Add(coverage.predictions, {{"outcome", "taken"}});
+       out.Add(coverage.duplicate_predictions, {{"outcome", "duplicate"}});
+     }},
+    {"calibd_labels_total", Counter,
+     "Number of labels sent by id: matched, repeated, conflicting (the first label is kept), late "
+     "(after label_grace) or unknown (no such prediction).",
+     [](auto& coverage, auto& out) {
+       out.Add(coverage.labels.matched, {{"outcome", "matched"}});
+       out.Add(coverage.labels.repeated, {{"outcome", "repeated"}});
+       out.Add(coverage.labels.conflicting, {{"outcome", "conflicting"}});
+       out.Add(coverage.labels.late, {{"outcome", "late"}});
+       out.Add(coverage.labels.unknown, {{"outcome", "unknown"}});
+     }},
+};
+
+constexpr FamilyRow<ClassCoverage> kClassRows[] = {
+    {"calibd_predictions_pending", Gauge,
+     "Number of predictions that are younger than label_grace, by their most probable class. "
+     "Models "
+     "with more than 32 classes have one series for all classes.",
+     [](auto& coverage, auto& out) {
+       out.Add(coverage.pending.labelled, {{"labelled", "true"}});
+       out.Add(coverage.pending.all - coverage.pending.labelled, {{"labelled", "false"}});
+     }},
+    {"calibd_predictions_matured_total", Counter,
+     "Number of predictions that reached label_grace, by their most probable class.",
+     [](auto& coverage, auto& out) { out.Add(coverage.matured); }},
+    {"calibd_predictions_unlabelled_total", Counter,
+     "Number of matured predictions without a label. Estimates do not include them.",
+     [](auto& coverage, auto& out) { out.Add(coverage.missing); }},
+    {"calibd_predicted_class_labels_total", Counter,
+     "Number of late and conflicting labels, by the most probable class of their prediction.",
+     [](auto& coverage, auto& out) {
+       out.Add(coverage.late, {{"outcome", "late"}});
+       out.Add(coverage.conflicting, {{"outcome", "conflicting"}});
+     }},
+};
+
+constexpr FamilyRow<Kernel> kKernelRows[] = {
+    {"calibd_bandwidth", Gauge, "Bandwidth of the kernel, in units of its distance.",
+     [](auto& kernel, auto& out) { out.Add(kernel.bandwidth()); }},
+};
+
+// Estimators with at least one block.
+constexpr FamilyRow<RunningBlock> kBlockRows[] = {
+    {"calibd_skce", Gauge,
+     "Running, unbiased estimate of the squared kernel calibration error. It may be negative.",
+     [](auto& block, auto& out) { out.Add(block.moments.mean); }},
+    {"calibd_skce_noise_floor", Gauge,
+     "95 % quantile of calibd_skce for a calibrated model that makes the same predictions.",
+     [](auto& block, auto& out) {
+       if (block.noise_floor.has_value()) out.Add(block.noise_floor->upper_quantile);
+     }},
+    {"calibd_skce_lower_bound", Gauge,
+     "One-sided asymptotic 95 % lower confidence bound of calibd_skce. For one look only; absent "
+     "below 30 blocks.",
+     [](auto& block, auto& out) {
+       if (const auto test = TestBlocks(block.moments)) out.Add(test->skce_lower_bound);
+     }},
+    {"calibd_estimate_samples", Gauge,
+     "Number of observations from which calibd_skce and calibd_test_p_value with the same labels "
+     "are "
+     "computed.",
+     [](auto& block, auto& out) {
+       out.Add(static_cast<double>(block.moments.count) * static_cast<double>(block.block_size));
+     }},
+    {"calibd_test_p_value", Gauge,
+     "Asymptotic p-value of the null hypothesis that the model is calibrated; absent below 30 "
+     "blocks. For one look only: an alert on it fires on calibrated models.",
+     [](auto& block, auto& out) {
+       if (const auto test = TestBlocks(block.moments)) out.Add(test->p_value);
+     }},
+    {"calibd_test_statistic", Gauge,
+     "z of the asymptotic test: sqrt(blocks) mean / standard deviation. For one look only; absent "
+     "below 30 blocks.",
+     [](auto& block, auto& out) {
+       if (const auto test = TestBlocks(block.moments)) out.Add(test->z);
+     }},
+};
+
+struct WatchSource {
+  const EvidenceReading& reading;
+  EffectSize effect;
+};
+
+constexpr FamilyRow<WatchSource> kWatchRows[] = {
+    {"calibd_log10_e_value", Gauge,
+     "log10 of the e-value against the null hypothesis that the model is calibrated. A calibrated "
+     "model ever reaches log10(1 / alpha) with a probability of at most alpha.",
+     [](auto& watch, auto& out) { out.Add(watch.reading.evidence.log10_e_value); }},
+    {"calibd_log10_e_value_max", Gauge, "Largest calibd_log10_e_value since the watch began.",
+     [](auto& watch, auto& out) { out.Add(watch.reading.maximum.log_value / std::numbers::ln10); }},
+    {"calibd_watch_observations", Gauge,
+     "Number of observations since the watch began: at the first observation, or at the newest "
+     "acknowledgement of an evidence alarm.",
+     [](auto& watch, auto& out) { out.Add(watch.reading.count); }},
+    {"calibd_drift_log10_statistic", Gauge,
+     "log10(1 + R) of the Shiryaev-Roberts detector of a change from calibrated to miscalibrated. "
+     "A "
+     "calibrated model reaches log10(1 + c) at most once in c observations, on average.",
+     [](auto& watch, auto& out) { out.Add(watch.reading.drift.shiryaev_roberts.log10_now); }},
+    {"calibd_effect_skce", Gauge,
+     "Unbiased estimate of the squared kernel calibration error from all pairs of observations of "
+     "the watch, with random features of the kernel. It may be negative.",
+     [](auto& watch, auto& out) { out.Add(watch.effect.skce); }},
+    {"calibd_effect_skce_lower_bound", Gauge,
+     "Lower confidence bound of the squared kernel calibration error; holds at any time.",
+     [](auto& watch, auto& out) { out.Add(watch.effect.skce_lower_bound); }},
+    {"calibd_effect_skce_upper_bound", Gauge,
+     "Upper confidence bound of the squared kernel calibration error; holds at any time.",
+     [](auto& watch, auto& out) { out.Add(watch.effect.skce_upper_bound); }},
+    {"calibd_effect_skce_noise_floor", Gauge,
+     "95 % quantile of calibd_effect_skce for a calibrated model that makes the same predictions.",
+     [](auto& watch, auto& out) { out.Add(watch.effect.noise_floor); }},
+};
+
+// The two series of the error; models of more than two classes have only the first one.
+constexpr std::array kEvents{"top_label", "class_1"};
+using ShownIntervals = std::array<std::optional<ErrorInterval>, kEvents.size()>;
+
+void AddError(const ShownIntervals& error, double ErrorInterval::*end, Series& out) {
+  for (std::size_t s = 0; s < error.size(); ++s) {
+    if (error[s].has_value()) out.Add((*error[s]).*end, {{"event", kEvents[s]}});
+  }
+}
+
+struct MonitorSource {
+  const MonitorSnapshot& monitor;
+  const Verdict& verdict;
+  ShownIntervals error;
+};
+
+constexpr FamilyRow<MonitorSource> kMonitorRows[] = {
+    {"calibd_binned_error", Gauge,
+     "Estimated calibration error since the newest acknowledgement of an alarm over_limit, or "
+     "since "
+     "the start, as a probability: the mean over these predictions of how far the stated "
+     "probability was off in its bin. Event top_label: the most probable class is right. Event "
+     "class_1, only for two classes: the label is class 1. The estimate is biased upwards.",
+     [](auto& source, auto& out) { AddError(source.error, &ErrorInterval::estimate, out); }},
+    {"calibd_binned_error_lower_bound", Gauge,
+     "Lower end of the interval of calibd_binned_error. It holds at any time.",
+     [](auto& source, auto& out) { AddError(source.error, &ErrorInterval::lower, out); }},
+    {"calibd_binned_error_upper_bound", Gauge,
+     "Upper end of the interval of calibd_binned_error. It holds at any time.",
+     [](auto& source, auto& out) { AddError(source.error, &ErrorInterval::upper, out); }},
+    {"calibd_error_limit", Gauge, "Calibration error that the model's declaration accepts.",
+     [](auto& source, auto& out) { out.Add(source.monitor.error.error_limit); }},
+    {"calibd_confidence_minus_accuracy", Gauge,
+     "Mean probability of the most probable class minus the accuracy, over the predictions of "
+     "calibd_binned_error. It is positive if the model is over-confident.",
+     [](auto& source, auto& out) {
+       if (source.error[0].has_value()) out.Add(source.error[0]->gap);
+     }},
+    {"calibd_rejected_groups", Gauge,
+     "Number of groups for which calibration is rejected, by e-BH over all tested groups.",
+     [](auto& source, auto& out) {
+       out.Add(static_cast<double>(source.verdict.rejected_groups.size()));
+     }},
+    {"calibd_rejected_classes", Gauge,
+     "Number of classes for which calibration is rejected, by e-BH over all classes. It is 0 "
+     "before min_observations.",
+     [](auto& source, auto& out) {
+       if (source.monitor.watch.has_value()) out.Add(source.verdict.rejected_classes);
+     }},
+    {"calibd_alarms_total", Counter, "Number of raised alarms, by kind.",
+     [](auto& source, auto& out) {
+       for (std::size_t i = 0; i < kAlarmKinds.size(); ++i) {
+         out.Add(source.monitor.raised[i], {{"kind", kAlarmKinds[i].second}});
+       }
+     }},
+};
+
+struct RecentSource {
+  const ErrorStretch& stretch;
+  const char* event;
+};
+
+// While only the recent error exceeds the limit.
+constexpr FamilyRow<RecentSource> kRecentRows[] = {
+    {"calibd_recent_error", Gauge,
+     "Estimated calibration error of the newest predictions, while only their error exceeds the "
+     "limit. Of the stretches that end now, it is that of the one that exceeds the limit most "
+     "clearly, which is chosen in hindsight.",
+     [](auto& recent, auto& out) {
+       out.Add(recent.stretch.interval.estimate, {{"event", recent.event}});
+     }},
+    {"calibd_recent_error_gap", Gauge,
+     "Mean stated probability minus the frequency of the event, over the predictions of "
+     "calibd_recent_error.",
+     [](auto& recent, auto& out) {
+       out.Add(recent.stretch.interval.gap, {{"event", recent.event}});
+     }},
+    {"calibd_recent_error_observations", Gauge, "Number of predictions of calibd_recent_error.",
+     [](auto& recent, auto& out) {
+       out.Add(recent.stretch.observations, {{"event", recent.event}});
+     }},
+};
+
+// The sums that `calibctl show` prints. An acknowledgement empties them; those since the start
+// bridge the time until the next observation, so that no series ends.
+const ErrorSums& ShownSums(const ErrorSnapshot& error) {
+  return error.sums.count() > 0 ? error.sums : error.since_start;
+}
+
+ShownIntervals ShownError(const ErrorSnapshot& error) {
+  const ErrorReading& reading = error.Read();
+  return error.sums.count() > 0 ? reading.now : reading.since_start;
+}
+
+constexpr FamilyRow<GroupSnapshot> kGroupRows[] = {
+    {"calibd_group_over_limit", Gauge,
+     "1 while the calibration error of the group exceeds the model's limit, acknowledged or not, "
+     "else 0.",
+     [](auto& group, auto& out) {
+       out.Add(group.error.Read().status == LimitStatus::kOverLimit ? 1 : 0);
+     }},
+    {"calibd_group_observations", Gauge,
+     "Number of labelled predictions of the group since the newest acknowledgement of an alarm "
+     "over_limit of it, or since the start.",
+     [](auto& group, auto& out) { out.Add(ShownSums(group.error).count()); }},
+    {"calibd_group_confidence_minus_accuracy", Gauge,
+     "calibd_confidence_minus_accuracy of the group, over the predictions of "
+     "calibd_group_observations.",
+     [](auto& group, auto& out) {
+       const std::optional<ErrorInterval> interval = ShownError(group.error)[0];
+       if (interval.has_value()) out.Add(interval->gap);
+     }},
+    {"calibd_group_log10_e_value", Gauge,
+     "calibd_log10_e_value of the observations with one value of the model's group tag. The series "
+     "with overflow=\"true\" covers all values without a group of their own.",
+     [](auto& group, auto& out) { out.Add(group.watch.reading.evidence.log10_e_value); }},
+};
+
+// The effect of a watch that has just restarted is still unknown: the last one bridges the time.
+void KeepLast(std::optional<double>& value, std::optional<double>& last) {
+  (value.has_value() ? last : value) = value.has_value() ? value : last;
+}
+
+void KeepLast(EffectSize& effect, EffectSize& last) {
+  KeepLast(effect.skce, last.skce);
+  KeepLast(effect.skce_lower_bound, last.skce_lower_bound);
+  KeepLast(effect.skce_upper_bound, last.skce_upper_bound);
+  KeepLast(effect.noise_floor, last.noise_floor);
+}
+
+// A model at the time of the scrape.
+struct ScrapedModel {
+  explicit ScrapedModel(const Model& scraped)
+      : model(scraped),
+        labels({{"model", scraped.original().name.model},
+                {"version", scraped.original().name.version}}),
+        snapshot(scraped.snapshot()) {
+    if (snapshot->monitor.has_value()) {
+      verdict = MakeVerdict(model, *snapshot, std::chrono::system_clock::now());
+    }
+  }
+
+  const Model& model;
+  Labels labels;
+  std::shared_ptr<const ModelSnapshot> snapshot;
+  // Of a monitored model. It points into the snapshot.
+  Verdict verdict;
+};
+
+class ModelFamilies {
+ public:
+  explicit ModelFamilies(Scrape& scrape) : scrape_(scrape) {}
+
+  void AddVerdict(const ScrapedModel& one) {
+    models_.Add({one.model, *one.snapshot}, one.labels);
+    if (!one.snapshot->monitor.has_value()) return;
+    alarms_.Add({one.model, *one.snapshot->monitor, one.verdict}, one.labels);
+  }
+
+  // last_effect: that of the previous scrape; becomes that of this one.
+  void AddDetails(const ScrapedModel& one, EffectSize& last_effect) {
+    const ModelSnapshot& snapshot = *one.snapshot;
+    const ModelDeclaration& declaration = *snapshot.declaration;
+    counts_.Add({one.model, snapshot}, one.labels);
+    if (snapshot.monitor.has_value()) AddMonitor(one, *snapshot.monitor, last_effect);
+    if (snapshot.reliability.Total().count > 0) scores_.Add(snapshot.reliability, one.labels);
+    if (snapshot.label_coverage.has_value()) {
+      AddCoverage(*snapshot.label_coverage, declaration.class_count, one.labels);
+    }
+    for (const LensSnapshot& lens : snapshot.lenses) AddLens(lens, one.labels);
+  }
+
+ private:
+  static Labels With(Labels labels, const Labels& more) {
+    labels.insert(labels.end(), more.begin(), more.end());
+    return labels;
+  }
+
+  void AddCoverage(const LabelCoverage& all, std::size_t class_count, const Labels& labels) {
+    coverages_.Add(all, labels);
+    if (class_count > kMostClassSeries) {
+      classes_.Add({.pending = {all.pending(), all.pending_labelled()},
+                    .matured = all.matured,
+                    .missing = all.missing,
+                    .late = all.labels.late,
+                    .conflicting = all.labels.conflicting},
+                   With(labels, {{"predicted_class", ""}}));
+      return;
+    }
+    for (std::size_t k = 0; k < class_count; ++k) {
+      classes_.Add((*all.classes)[k], With(labels, {{"predicted_class", absl::StrCat(k)}}));
+    }
+  }
+
+  void AddLens(const LensSnapshot& lens, const Labels& labels) {
+    const Labels with_lens = With(labels, {{"lens", lens.lens.name()}});
+    const Kernel* const kernel =
+        lens.kernel.has_value() ? std::get_if<Kernel>(&*lens.kernel) : nullptr;
+    if (kernel != nullptr) kernels_.Add(*kernel, with_lens);
+    for (const RunningBlock& block : lens.blocks) {
+      if (block.moments.count < 1) continue;
+      blocks_.Add(block,
+                  With(with_lens, {{"estimator", absl::StrCat("block_", block.block_size)}}));
+    }
+  }
+
+  void AddMonitor(const ScrapedModel& one, const MonitorSnapshot& monitor,
+                  EffectSize& last_effect) {
+    const Labels& labels = one.labels;
+    const ErrorReading& reading = monitor.error.Read();
+    monitors_.Add({monitor, one.verdict, ShownError(monitor.error)}, labels);
+    if (reading.is_recent && reading.stretch.has_value()) {
+      recent_.Add({*reading.stretch, kEvents[monitor.error.recent_series]}, labels);
+    }
+    for (const std::shared_ptr<const GroupSnapshot>& group : monitor.groups) {
+      const char* const overflow = group->id.overflow ? "true" : "false";
+      groups_.Add(*group, With(labels, {{"group", group->id.value}, {"overflow", overflow}}));
+    }
+    if (!monitor.watch.has_value()) return;
+    const WatchSnapshot& watch = *monitor.watch;
+    const double level = one.model.declaration()->monitoring.significance_level;
+    EffectSize effect = ComputeEffectSize(watch.reading, watch.null_moments, level);
+    KeepLast(effect, last_effect);
+    watches_.Add({watch.reading, effect}, labels);
+  }
+
+  Scrape& scrape_;
+  Families<ModelSource> models_{kModelRows, scrape_};
+  Families<AlarmSource> alarms_{kAlarmRows, scrape_};
+  Families<ModelSource> counts_{kCountRows, scrape_};
+  Families<RunningReliability> scores_{kScoreRows, scrape_};
+  Families<LabelCoverage> coverages_{kCoverageRows, scrape_};
+  Families<ClassCoverage> classes_{kClassRows, scrape_};
+  Families<Kernel> kernels_{kKernelRows, scrape_};
+  Families<RunningBlock> blocks_{kBlockRows, scrape_};
+  Families<WatchSource> watches_{kWatchRows, scrape_};
+  Families<MonitorSource> monitors_{kMonitorRows, scrape_};
+  Families<RecentSource> recent_{kRecentRows, scrape_};
+  Families<GroupSnapshot> groups_{kGroupRows, scrape_};
+};
+
+}  // namespace
+
+void ModelMetrics::Add(const std::vector<std::shared_ptr<Model>>& models, Scrape& scrape) {
+  std::vector<ScrapedModel> scraped;
+  scraped.reserve(models.size());
+  for (const std::shared_ptr<Model>& model : models) scraped.emplace_back(*model);
+  ModelFamilies families(scrape);
+  for (const ScrapedModel& one : scraped) families.AddVerdict(one);
+  const std::lock_guard lock(mutex_);
+  std::map<std::int64_t, EffectSize> effects;
+  for (const ScrapedModel& one : scraped) {
+    EffectSize& effect = effects[one.model.id()];
+    if (const auto last = last_effects_.find(one.model.id()); last != last_effects_.end()) {
+      effect = last->second;
+    }
+    families.AddDetails(one, effect);
+  }
+  last_effects_ = std::move(effects);
+}
+
+}  // namespace calibd::server
