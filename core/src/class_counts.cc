@@ -1,37 +1,155 @@
 #include "class_counts.h"
 
+#include <algorithm>
+#include <span>
+
+#include "disabled_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "class_counts.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#ifndef CALIBD_CORE_SRC_CLASS_COUNTS_ONCE_
+#define CALIBD_CORE_SRC_CLASS_COUNTS_ONCE_
 namespace calibd {
+
+// A cell: the observed and the expected number of labels, for each past.
+inline constexpr std::size_t kObserved = 0;
+inline constexpr std::size_t kExpected = kPasts;
+inline constexpr std::size_t kCellSize = 2 * kPasts;
+
+}  // namespace calibd
+#endif  // CALIBD_CORE_SRC_CLASS_COUNTS_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace calibd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<double, kGroup>;
+using V = hn::Vec<D>;
+
+// 1 / sqrt(x) for an x in the range of float: square roots and quotients of doubles take several
+// times as long.
+HWY_INLINE V ReciprocalSqrt(V x) {
+  const D d;
+  const hn::Rebind<float, D> df;
+  const V half = hn::Mul(x, hn::Set(d, 0.5));
+  V y = hn::PromoteTo(d, hn::ApproximateReciprocalSqrt(hn::DemoteTo(df, x)));
+  // A Newton step doubles the number of correct bits, which is 14 with AVX-512 and otherwise at
+  // least 11.
+  constexpr int kSteps = HWY_TARGET <= HWY_AVX3 ? 2 : 3;
+  for (int step = 0; step < kSteps; ++step) {
+    y = hn::Mul(y, hn::NegMulAdd(half, hn::Mul(y, y), hn::Set(d, 1.5)));
+  }
+  return y;
+}
+
+HWY_INLINE V Root(V observed, V expected) {
+  const V prior = hn::Set(D(), 3);
+  observed = hn::Add(observed, prior);
+  expected = hn::Add(expected, prior);
+  return hn::Mul(observed, ReciprocalSqrt(hn::Mul(observed, expected)));
+}
+
+// The ratios of `count` cells, a multiple of kGroup.
+void Ratios(const double* HWY_RESTRICT cells, std::size_t count, double* HWY_RESTRICT ratios) {
+  const D d;
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    V observed[kPasts];
+    V expected[kPasts];
+    hn::LoadInterleaved4(d, cells + i * kCellSize, observed[kAll], observed[kRecent],
+                         expected[kAll], expected[kRecent]);
+    const V all = Root(observed[kAll], expected[kAll]);
+    const V recent = Root(observed[kRecent], expected[kRecent]);
+    hn::StoreInterleaved4(all, recent, hn::Mul(all, all), hn::Mul(recent, recent), d,
+                          ratios + i * kRatioValues);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace calibd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace calibd {
+namespace {
+
+HWY_EXPORT(Ratios);
+
+void ComputeRatios(const LineVector& cells, LineVector& ratios) noexcept {
+  HWY_DYNAMIC_DISPATCH(Ratios)(cells.data(), cells.size() / kCellSize, ratios.data());
+}
+
+}  // namespace
 
 ClassCounts::ClassCounts(std::size_t class_count)
     : class_count_(class_count),
       size_(Padded(class_count)),
-      cells_(kBinCount * size_ * kCellSize) {}
-
-OfPasts<ClassCountTerms> ClassCounts::Terms(const PredictionTerms& prediction, std::size_t label,
-                                            const OfPasts<double>& weights) const noexcept {
-  const OfPasts<HistogramSums> sums = SumClassHistograms(prediction, cells_.data(), weights);
-  const double* const cell = &cells_[static_cast<std::size_t>(prediction.cells[label])];
-  OfPasts<ClassCountTerms> terms;
-  for (std::size_t past = 0; past < kPasts; ++past) {
-    const double prior = 3 * weights[past];
-    terms[past] = {.ratio = (cell[kObserved + past] + prior) / (cell[kExpected + past] + prior),
-                   .sums = sums[past]};
-  }
-  return terms;
+      cells_(kBinCount * size_ * kCellSize),
+      ratios_(kBinCount * size_ * kRatioValues),
+      class_cells_(size_ * kCellSize),
+      class_ratios_(size_ * kRatioValues),
+      bin_cells_(kBinCount * kCellSize),
+      bin_ratios_(kBinCount * kRatioValues),
+      shares_(class_count) {
+  Refresh();
 }
 
-void ClassCounts::Add(const PredictionTerms& prediction, const double* g, std::size_t label,
-                      const OfPasts<double>& weights) noexcept {
-  AddClassExpectations(prediction, g, weights, cells_.data());
-  double* const cell = &cells_[static_cast<std::size_t>(prediction.cells[label])];
-  for (std::size_t past = 0; past < kPasts; ++past) cell[kObserved + past] += weights[past];
-}
-
-void ClassCounts::RescaleRecent(double scale) noexcept {
+void ClassCounts::Add(const ChunkRows& chunk, double retention) noexcept {
   for (std::size_t cell = 0; cell < cells_.size(); cell += kCellSize) {
-    cells_[cell + kObserved + kRecent] *= scale;
-    cells_[cell + kExpected + kRecent] *= scale;
+    cells_[cell + kObserved + kRecent] *= retention;
+    cells_[cell + kExpected + kRecent] *= retention;
   }
+  // Row by row: the cells of a row are different ones, so that no addition waits for another.
+  for (std::size_t row = 0; row < chunk.rows; ++row) {
+    const std::size_t strip = row / kStripRows;
+    const double* const given = chunk.given + strip * chunk.lines * kStripRows + row % kStripRows;
+    const std::uint8_t* const bins =
+        chunk.bins + strip * class_count_ * kStripRows + row % kStripRows;
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      double* const expected = &cells_[kCellSize * (bins[k * kStripRows] * size_ + k) + kExpected];
+      expected[kAll] += given[k * kStripRows];
+      expected[kRecent] += given[k * kStripRows];
+    }
+    const auto label = static_cast<std::size_t>(chunk.labels[row]);
+    double* const observed = &cells_[kCellSize * (bins[label * kStripRows] * size_ + label)];
+    observed[kAll] += 1;
+    observed[kRecent] += 1;
+  }
+  Refresh();
+}
+
+void ClassCounts::Refresh() noexcept {
+  std::fill(class_cells_.begin(), class_cells_.end(), 0.0);
+  for (std::size_t b = 0; b < kBinCount; ++b) {
+    const double* const cells = &cells_[kCellSize * b * size_];
+    std::array<double, kCellSize> sums{};
+    for (std::size_t k = 0; k < class_count_; ++k) {
+      for (std::size_t i = 0; i < kCellSize; ++i) {
+        sums[i] += cells[k * kCellSize + i];
+        class_cells_[k * kCellSize + i] += cells[k * kCellSize + i];
+      }
+    }
+    std::copy(sums.begin(), sums.end(), &bin_cells_[b * kCellSize]);
+  }
+  OfPasts<double> counts{};
+  for (std::size_t b = 0; b < kBinCount; ++b) {
+    for (std::size_t past = 0; past < kPasts; ++past) {
+      counts[past] += bin_cells_[b * kCellSize + kObserved + past];
+    }
+  }
+  for (std::size_t k = 0; k < class_count_; ++k) {
+    for (std::size_t past = 0; past < kPasts; ++past) {
+      shares_[k][past] = (class_cells_[k * kCellSize + kObserved + past] + 0.5) /
+                         (counts[past] + static_cast<double>(class_count_) / 2);
+    }
+  }
+  ComputeRatios(cells_, ratios_);
+  ComputeRatios(class_cells_, class_ratios_);
+  ComputeRatios(bin_cells_, bin_ratios_);
 }
 
 void ClassCounts::Save(PastState& all, PastState& recent) const {
@@ -53,15 +171,20 @@ void ClassCounts::Restore(const PastState& all, const PastState& recent) {
     for (std::size_t k = 0; k < class_count_; ++k) {
       double* const cell = &cells_[kCellSize * (b * size_ + k)];
       for (std::size_t past = 0; past < kPasts; ++past) {
-        cell[kObserved + past] = states[past]->class_observed[b * class_count_ + k];
-        cell[kExpected + past] = states[past]->class_expected[b * class_count_ + k];
+        const PastState& state = *states[past];
+        cell[kObserved + past] = state.class_observed[b * class_count_ + k] / state.weight;
+        cell[kExpected + past] = state.class_expected[b * class_count_ + k] / state.weight;
       }
     }
   }
+  Refresh();
 }
 
 std::size_t ClassCounts::Memory(std::size_t class_count) noexcept {
-  return sizeof(ClassCounts) + Padded(class_count) * kBinCount * kCellSize * sizeof(double);
+  return sizeof(ClassCounts) + class_count * sizeof(OfPasts<double>) +
+         ((kBinCount + 1) * Padded(class_count) + kBinCount) * (kCellSize + kRatioValues) *
+             sizeof(double);
 }
 
 }  // namespace calibd
+#endif  // HWY_ONCE

@@ -3,34 +3,55 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "calibd/core/evidence.h"
 #include "calibd/core/line_vector.h"
-#include "evidence_simd.h"
+#include "evidence_layout.h"
 
 namespace calibd {
 
-// The class-wise histogram terms of a prediction with label y.
-struct ClassCountTerms {
-  // (O + 3) / (E + 3) of the label's bin, and sum_k p_k r_k^theta.
-  double ratio;
-  HistogramSums sums;
+// The rows of a chunk, in strips.
+struct ChunkRows {
+  std::size_t rows;
+  // The distance between the strips of `given`, in lines of kStripRows values.
+  std::size_t lines;
+  // Predictions before smoothing.
+  const double* given;
+  // The bin of each probability: strips x class_count x kStripRows.
+  const std::uint8_t* bins;
+  const std::int32_t* labels;
 };
 
+// r = (O + 3) / (E + 3) of observed and expected numbers of labels, for each past, as sqrt(r) and
+// r.
+inline constexpr std::size_t kRoot = 0;
+inline constexpr std::size_t kRatio = kPasts;
+inline constexpr std::size_t kRatioValues = 2 * kPasts;
+
 // The observed and the expected number of labels in each bin of a class's log odds, over the whole
-// past and over the recent past. The counts of one class and bin are adjacent in memory, since the
-// scattered access to bins dominates the cost.
+// past and over the recent past, and the ratios from which experts bet.
 class ClassCounts {
  public:
   explicit ClassCounts(std::size_t class_count);
 
-  // weights: those of PastSums. Uses the past without this prediction.
-  [[nodiscard]] OfPasts<ClassCountTerms> Terms(const PredictionTerms& prediction, std::size_t label,
-                                               const OfPasts<double>& weights) const noexcept;
-  // g: the prediction before smoothing. weights: the weights of this prediction.
-  void Add(const PredictionTerms& prediction, const double* g, std::size_t label,
-           const OfPasts<double>& weights) noexcept;
-  void RescaleRecent(double scale) noexcept;
+  // Multiplies the numbers of the recent past by `retention`, and adds the rows.
+  void Add(const ChunkRows& chunk, double retention) noexcept;
+
+  // The ratios of the bin of a class.
+  [[nodiscard]] const double* OfCell(std::size_t bin, std::size_t k) const noexcept {
+    return &ratios_[kRatioValues * (bin * size_ + k)];
+  }
+  // The ratios of a bin, all classes together.
+  [[nodiscard]] const double* OfBin(std::size_t bin) const noexcept {
+    return &bin_ratios_[kRatioValues * bin];
+  }
+  // The ratios of a class, all bins together.
+  [[nodiscard]] const double* OfClass(std::size_t k) const noexcept {
+    return &class_ratios_[kRatioValues * k];
+  }
+  // (c_k + 1/2) / (n + m/2) for each past.
+  [[nodiscard]] const OfPasts<double>& ShareOf(std::size_t k) const noexcept { return shares_[k]; }
 
   // Writes class_observed and class_expected, which Restore reads.
   void Save(PastState& all, PastState& recent) const;
@@ -38,11 +59,20 @@ class ClassCounts {
   [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
 
  private:
+  // Computes everything that follows from the cells.
+  void Refresh() noexcept;
+
   std::size_t class_count_;
   std::size_t size_;
-  // kBinCount x size cells: most classes are in the same few bins, and their cells are therefore
+  // kBinCount x size cells. Most classes are in the same few bins, and their cells are therefore
   // adjacent.
   LineVector cells_;
+  LineVector ratios_;
+  LineVector class_cells_;
+  LineVector class_ratios_;
+  LineVector bin_cells_;
+  LineVector bin_ratios_;
+  std::vector<OfPasts<double>> shares_;
 };
 
 }  // namespace calibd

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "disabled_targets.h"
-#include "evidence_simd.h"
+#include "evidence_layout.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "class_evidence.cc"

@@ -1,6 +1,7 @@
 #include "calibd/core/evidence.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -8,10 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
-#include "class_counts.h"
-#include "evidence_simd.h"
-#include "expert_terms.h"
+#include "evidence_chunk.h"
+#include "evidence_layout.h"
+#include "expert_processes.h"
 #include "past_sums.h"
+#include "strip_bets.h"
+#include "witness_simd.h"
 
 namespace calibd {
 namespace {
@@ -19,14 +22,10 @@ namespace {
 // Below this share of sum |d|^2 the witness is a rounding error and is treated as zero.
 constexpr double kNoWitness = 1e-9;
 
-// The lower edges of bins 1..23 of the log odds, as probabilities.
-std::array<double, kBinCount - 1> BinEdges() {
-  std::array<double, kBinCount - 1> edges;
-  for (std::size_t b = 0; b < edges.size(); ++b) {
-    edges[b] = 1 / (1 + std::exp(kBinCount / 2.0 - static_cast<double>(b + 1)));
-  }
-  return edges;
-}
+// The logarithm of a mean that is outdated: far below that of any wealth.
+constexpr double kOutdated = -1e290;
+// Strips that are processed together, so that A is read once for all of them.
+constexpr std::size_t kStripsAtOnce = 2;
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
@@ -85,10 +84,10 @@ const double* ValueOf(ExpertKind kind, const MeanEvidence& means) {
 
 // Continues a state with the experts and priors of this version; see EvidenceProcess::Restore.
 void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
-  if (HasExperts(state)) return;
-  const double log_e_value = LogSumExp(state.log_e, state.priors) + state.log_offset;
-  const double log_r1 = std::max(LogSumExp(state.log_shiryaev_roberts, state.priors), 0.0);
-  const double log_c1 = std::max(LogSumExp(state.log_cusum, state.priors), 0.0);
+  const ExpertLogs logs = LogsOf(state);
+  const double log_e_value = LogSumExp(logs.e, state.priors) + state.log_offset;
+  const double log_r1 = std::max(LogSumExp(logs.shiryaev_roberts, state.priors), 0.0);
+  const double log_c1 = std::max(LogSumExp(logs.cusum, state.priors), 0.0);
   std::vector<std::int32_t> ids;
   std::vector<double> log_e;
   for (const Expert& expert : kExperts) {
@@ -96,7 +95,7 @@ void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
     const auto index = static_cast<std::size_t>(saved - state.expert_ids.begin());
     const double* const mean = ValueOf(expert.kind, means);
     const double initial = mean != nullptr ? *mean : 0;
-    log_e.push_back(index < state.log_e.size() ? state.log_e[index] : initial);
+    log_e.push_back(index < logs.e.size() ? logs.e[index] : initial);
     ids.push_back(expert.id);
   }
   state.expert_ids = std::move(ids);
@@ -105,6 +104,10 @@ void AdoptExperts(const MeanEvidence& means, EvidenceTotals& state) {
   state.log_offset = log_e_value - LogSumExp(state.log_e, state.priors);
   state.log_shiryaev_roberts.assign(kExpertCount, log_r1);
   state.log_cusum.assign(kExpertCount, log_c1);
+  for (auto* const growth :
+       {&state.e_growth, &state.shiryaev_roberts_growth, &state.cusum_growth}) {
+    growth->assign(kExpertCount, 1);
+  }
 }
 
 bool IsMaximum(const RunningMaximum& maximum, std::int64_t count) {
@@ -120,24 +123,42 @@ bool AreExperts(const EvidenceTotals& state) {
            std::all_of(values.begin(), values.end(),
                        [least, most](double v) { return v >= least && v <= most; });
   };
+  const auto are_growths = [&](const std::vector<double>& values) {
+    return values.empty() || are_values(values, std::numeric_limits<double>::min(),
+                                        std::numeric_limits<double>::max());
+  };
   return !state.expert_ids.empty() &&
          are_values(state.priors, std::numeric_limits<double>::min(), 1) &&
          are_values(state.log_e, -kMost, kMost) &&
          are_values(state.log_shiryaev_roberts, 0, kMost) &&
-         are_values(state.log_cusum, 0, kMost) && std::abs(state.log_offset) <= kMost;
+         are_values(state.log_cusum, 0, kMost) && are_growths(state.e_growth) &&
+         are_growths(state.shiryaev_roberts_growth) && are_growths(state.cusum_growth) &&
+         std::abs(state.log_offset) <= kMost;
+}
+
+bool IsPending(const EvidenceState& state, std::size_t class_count) {
+  const auto rows = static_cast<std::int64_t>(state.pending_labels.size());
+  const auto m = static_cast<std::int32_t>(class_count);
+  return rows <= state.count && (rows == 0 || ChunkEnd(state.count - rows) > state.count) &&
+         state.pending.size() == state.pending_labels.size() * class_count &&
+         std::all_of(state.pending.begin(), state.pending.end(),
+                     [](double value) { return value >= 0 && value <= 1; }) &&
+         std::all_of(state.pending_labels.begin(), state.pending_labels.end(),
+                     [m](std::int32_t label) { return label >= 0 && label < m; }) &&
+         std::isfinite(state.pending_product);
 }
 
 bool Fits(const EvidenceState& state, std::size_t class_count) {
   return state.count >= 0 && AreExperts(state) && IsMaximum(state.maximum, state.count) &&
          IsMaximum(state.impossible_label, state.count) &&
          IsMaximum(state.shiryaev_roberts_maximum, state.count) &&
-         IsMaximum(state.cusum_maximum, state.count) && std::isfinite(state.pair_sum) &&
-         std::isfinite(state.square_sum) && state.square_sum >= 0 &&
-         state.projections.count == state.count && std::isfinite(state.projections.mean) &&
-         std::isfinite(state.projections.m2) && state.projections.m2 >= 0 &&
-         std::isfinite(state.projection_variance) && state.projection_variance >= 0 &&
-         PastSums::Fits(state.all, class_count) && state.all.weight == 1 &&
-         PastSums::Fits(state.recent, class_count);
+         IsMaximum(state.cusum_maximum, state.count) && std::isfinite(state.square_sum) &&
+         state.square_sum >= 0 && state.projections.count == state.count &&
+         std::isfinite(state.projections.mean) && std::isfinite(state.projections.m2) &&
+         state.projections.m2 >= 0 && std::isfinite(state.projection_variance) &&
+         state.projection_variance >= 0 && PastSums::Fits(state.all, class_count) &&
+         state.all.weight == 1 && PastSums::Fits(state.recent, class_count) &&
+         IsPending(state, class_count);
 }
 
 // Sets the size of the arrays of the experts' processes, which are padded while predictions are
@@ -146,6 +167,17 @@ void ResizeProcesses(EvidenceTotals& state, std::size_t size) {
   for (auto* const values : {&state.log_e, &state.log_shiryaev_roberts, &state.log_cusum}) {
     values->resize(size);
   }
+  for (auto* const growth :
+       {&state.e_growth, &state.shiryaev_roberts_growth, &state.cusum_growth}) {
+    growth->resize(size, 1);
+  }
+}
+
+ExpertProcesses ProcessesOf(EvidenceTotals& state) {
+  return {.e = {.log = state.log_e.data(), .growth = state.e_growth.data()},
+          .r1 = {.log = state.log_shiryaev_roberts.data(),
+                 .growth = state.shiryaev_roberts_growth.data()},
+          .c1 = {.log = state.log_cusum.data(), .growth = state.cusum_growth.data()}};
 }
 
 absl::Status CheckTolerance(double tolerance) {
@@ -164,47 +196,44 @@ double DriftThreshold(double average_run_length) noexcept {
   return ToLog10(std::log1p(average_run_length));
 }
 
-// Buffers that are overwritten for every prediction.
+ExpertLogs LogsOf(const EvidenceTotals& state) {
+  const auto add = [&](const std::vector<double>& logs, const std::vector<double>& growth) {
+    std::vector<double> sums(logs.begin(),
+                             logs.begin() + static_cast<std::ptrdiff_t>(state.expert_ids.size()));
+    for (std::size_t j = 0; j < sums.size() && !growth.empty(); ++j) sums[j] += std::log(growth[j]);
+    return sums;
+  };
+  return {.e = add(state.log_e, state.e_growth),
+          .shiryaev_roberts = add(state.log_shiryaev_roberts, state.shiryaev_roberts_growth),
+          .cusum = add(state.log_cusum, state.cusum_growth)};
+}
+
+std::int64_t ChunkEnd(std::int64_t count) noexcept {
+  constexpr std::int64_t kRowsPerChunkRow = 16;
+  const auto largest = std::clamp<std::int64_t>(count / kRowsPerChunkRow, 1, kMostChunkRows);
+  const auto rows = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(largest)));
+  return count - count % rows + rows;
+}
+
+// Buffers that are overwritten for every strip.
 struct EvidenceProcess::Scratch {
   explicit Scratch(std::size_t class_count)
-      : size(Padded(class_count)),
-        features(kRowsAtOnce * kFeatureCount),
-        residuals(kRowsAtOnce * size),
-        all_witness(kRowsAtOnce * size),
-        recent_witness(kRowsAtOnce * size),
-        p(size),
-        log_p(size),
-        cells(size),
-        bins(size) {
-    prediction.p = p.data();
-    prediction.log_p = log_p.data();
-    prediction.cells = cells.data();
-    prediction.bins = bins.data();
-    prediction.class_count = class_count;
-    prediction.size = size;
+      : features(kStripsAtOnce * kFeatureCount * kStripRows), smoothed(class_count * kStripRows) {
+    for (LineVector& values : witness) {
+      values.resize(kStripsAtOnce * (class_count + 1) * kStripRows);
+    }
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
 
   static std::size_t Memory(std::size_t class_count) noexcept {
-    return sizeof(Scratch) + kRowsAtOnce * kFeatureCount * sizeof(double) +
-           Padded(class_count) * ((3 * kRowsAtOnce + 2) * sizeof(double) + sizeof(std::int64_t) +
-                                  sizeof(std::int32_t));
+    return sizeof(Scratch) +
+           kStripRows * sizeof(double) *
+               (kStripsAtOnce * (kFeatureCount + kPasts * (class_count + 1)) + class_count);
   }
 
-  std::size_t size;
-  std::array<double, kBinCount - 1> edges = BinEdges();
   LineVector features;
-  LineVector residuals;
-  LineVector all_witness;
-  LineVector recent_witness;
-  std::array<double, kRowsAtOnce> all_match{};
-  std::array<double, kRowsAtOnce> recent_match{};
-  LineVector p;
-  LineVector log_p;
-  std::vector<std::int64_t> cells;
-  std::vector<std::int32_t> bins;
-  PredictionTerms prediction{};
+  OfPasts<LineVector> witness;
+  LineVector smoothed;
+  StripBets bets;
 };
 
 EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
@@ -212,9 +241,8 @@ EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features,
     : features_(std::move(features)),
       tolerance_(tolerance),
       marks_(marks),
-      all_(std::make_unique<PastSums>(features_->class_count(), 1.0)),
-      recent_(std::make_unique<PastSums>(features_->class_count(), 1 - 1 / kMemory)),
-      class_counts_(std::make_unique<ClassCounts>(features_->class_count())),
+      past_(std::make_unique<PastSums>(features_->class_count())),
+      chunk_(std::make_unique<EvidenceChunk>(features_->class_count())),
       scratch_(std::make_unique<Scratch>(features_->class_count())) {
   for (const Expert& expert : kExperts) state_.expert_ids.push_back(expert.id);
   state_.priors.assign(kPriors.begin(), kPriors.end());
@@ -237,9 +265,8 @@ EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
   marks_ = other.marks_;
   evidence_reached_at_ = other.evidence_reached_at_;
   drift_reached_at_ = other.drift_reached_at_;
-  *all_ = *other.all_;
-  *recent_ = *other.recent_;
-  *class_counts_ = *other.class_counts_;
+  *past_ = *other.past_;
+  *chunk_ = *other.chunk_;
   return *this;
 }
 
@@ -258,89 +285,103 @@ void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
 }
 
 void EvidenceProcess::Add(const PredictionBatch& batch) noexcept {
-  std::size_t first = 0;
-  while (first < batch.size()) {
-    // Rescaling occurs at the same predictions regardless of how the stream is split into calls.
-    const std::int64_t until_rescale = kRescalePeriod - state_.count % kRescalePeriod;
-    const std::size_t rows =
-        std::min({batch.size() - first, kRowsAtOnce, static_cast<std::size_t>(until_rescale)});
-    AddSome(batch.rows(first, rows));
+  for (std::size_t first = 0; first < batch.size();) {
+    const auto left = static_cast<std::size_t>(ChunkEnd(state_.count) - state_.count);
+    const std::size_t rows = std::min(batch.size() - first, left);
+    AddToChunk(batch.rows(first, rows));
+    if (rows == left) CloseChunk();
     first += rows;
   }
 }
 
-void EvidenceProcess::AddSome(const PredictionBatch& batch) noexcept {
-  Scratch& scratch = *scratch_;
-  const std::size_t rows = batch.size();
-  features_->Map(batch.probabilities, rows, scratch.features);
-  for (std::size_t row = 0; row < rows; ++row) {
-    const std::span<const double> g = batch.row(row);
-    double* const residual = &scratch.residuals[row * scratch.size];
-    for (std::size_t k = 0; k < g.size(); ++k) residual[k] = -g[k];
-    residual[batch.labels[row]] += 1;
+void EvidenceProcess::AddToChunk(const PredictionBatch& batch) noexcept {
+  for (std::size_t j = 0; j < kExpertCount; ++j) {
+    if (ValueOf(kExperts[j].kind, {}) != nullptr) state_.log_e[j] = kOutdated;
   }
-  all_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(),
-                       scratch.all_witness.data(), scratch.all_match.data());
-  recent_->AdvanceWitness(rows, scratch.features.data(), scratch.residuals.data(),
-                          scratch.recent_witness.data(), scratch.recent_match.data());
-  for (std::size_t row = 0; row < rows; ++row) AddRow(batch, row);
-  if (state_.count % kRescalePeriod == 0) {
-    class_counts_->RescaleRecent(1 / recent_->weight());
-    recent_->Rescale();
+  const std::size_t first_row = chunk_->rows();
+  chunk_->Append(batch, *features_);
+  ComputeStrips(first_row, true);
+}
+
+void EvidenceProcess::ComputeStrips(std::size_t first_row, bool advance) noexcept {
+  Scratch& scratch = *scratch_;
+  const std::size_t strips = StripCount(chunk_->rows());
+  for (std::size_t strip = first_row / kStripRows; strip < strips; strip += kStripsAtOnce) {
+    const std::size_t count = std::min(kStripsAtOnce, strips - strip);
+    for (std::size_t i = 0; i < count; ++i) {
+      chunk_->TransposeFeatures(strip + i, &scratch.features[i * kFeatureCount * kStripRows]);
+    }
+    const std::size_t first_needed = std::max(strip * kStripRows, first_row);
+    const std::size_t last_needed = std::min((strip + count) * kStripRows, chunk_->rows());
+    for (std::size_t past = 0; past < kPasts; ++past) {
+      ComputeWitness({.lines = past_->lines(),
+                      .sums = past_->witness(past),
+                      .first = first_needed - strip * kStripRows,
+                      .last = last_needed - strip * kStripRows,
+                      .features = scratch.features.data(),
+                      .out = scratch.witness[past].data()});
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t begin = (strip + i) * kStripRows;
+      const std::size_t first = std::max(begin, first_row);
+      const std::size_t last = std::min(begin + kStripRows, chunk_->rows());
+      const std::size_t at = i * past_->lines() * kStripRows;
+      ComputeBets({.class_count = features_->class_count(),
+                   .tolerance = tolerance_,
+                   .given = chunk_->given(strip + i),
+                   .first = first - begin,
+                   .last = last - begin,
+                   .labels = chunk_->labels(strip + i),
+                   .witness = {&scratch.witness[kAll][at], &scratch.witness[kRecent][at]},
+                   .counts = &past_->counts(),
+                   .bins = chunk_->bins(strip + i),
+                   .smoothed = scratch.smoothed.data()},
+                  scratch.bets);
+      if (advance) AdvanceStrip(scratch.bets, begin, first, last);
+    }
   }
 }
 
-void EvidenceProcess::AddRow(const PredictionBatch& batch, std::size_t row) noexcept {
-  Scratch& scratch = *scratch_;
-  const std::span<const double> g = batch.row(row);
-  const auto label = static_cast<std::size_t>(batch.labels[row]);
-  double* const all_witness = &scratch.all_witness[row * scratch.size];
-  double* const recent_witness = &scratch.recent_witness[row * scratch.size];
-  PredictionTerms& prediction = scratch.prediction;
-  Smooth(g.data(), tolerance_ / static_cast<double>(g.size()), scratch.edges.data(), prediction);
-  const double penalty = std::log1p(std::max(0.0, prediction.total - 1) + tolerance_);
-  ++state_.count;
-
-  const PastTerms all = all_->Terms(prediction, all_witness, scratch.all_match[row], label);
-  const PastTerms recent =
-      recent_->Terms(prediction, recent_witness, scratch.recent_match[row], label);
-  const OfPasts<ClassCountTerms> classes =
-      class_counts_->Terms(prediction, label, {all_->weight(), recent_->weight()});
-  const bool is_impossible = g[label] <= 0;
-  const double log_e_before = is_impossible ? LogEValue() : 0;
-  const ProcessMixtures mixtures =
-      AdvanceProcesses(Bets(prediction, all, classes[kAll], label),
-                       Bets(prediction, recent, classes[kRecent], label), penalty,
-                       {.log_e = state_.log_e.data(),
-                        .log_r1 = state_.log_shiryaev_roberts.data(),
-                        .log_c1 = state_.log_cusum.data()});
-  Record(mixtures.log_e + state_.log_offset);
-  if (is_impossible) {
-    state_.impossible_label.Add(mixtures.log_e + state_.log_offset - log_e_before, state_.count);
+void EvidenceProcess::AdvanceStrip(const StripBets& bets, std::size_t begin, std::size_t first,
+                                   std::size_t last) noexcept {
+  const ExpertProcesses processes = ProcessesOf(state_);
+  const double norm = std::sqrt(past_->norm2());
+  for (std::size_t row = first; row < last;) {
+    const auto until_fold = kStripRows - static_cast<std::size_t>(state_.count) % kStripRows;
+    const std::size_t end = std::min(last, row + until_fold);
+    ProcessMixtures mixtures;
+    AdvanceProcesses(bets, row - begin, end - begin, processes, mixtures);
+    double log_e_before = mixtures.log_e_before;
+    for (; row < end; ++row) {
+      const std::size_t i = row - begin;
+      ++state_.count;
+      Record(mixtures.log_e[i] + state_.log_offset);
+      if (chunk_->given_at_label(row) <= 0) {
+        state_.impossible_label.Add(mixtures.log_e[i] - log_e_before, state_.count);
+      }
+      log_e_before = mixtures.log_e[i];
+      state_.shiryaev_roberts_maximum.Add(mixtures.log_r1[i], state_.count);
+      state_.cusum_maximum.Add(mixtures.log_c1[i], state_.count);
+      if (drift_reached_at_ == 0 && mixtures.log_r1[i] >= marks_.log_shiryaev_roberts) {
+        drift_reached_at_ = state_.count;
+      }
+      double u = 0;
+      if (past_->norm2() > kNoWitness * state_.square_sum) {
+        u = std::clamp(bets.product[i] / norm, -std::numbers::sqrt2, std::numbers::sqrt2);
+        state_.projection_variance += std::max(bets.variance[i], 0.0) / past_->norm2();
+      }
+      state_.projections.Add(u);
+      state_.pending_product += bets.product[i];
+      state_.square_sum += bets.square[i];
+    }
+    if (static_cast<std::size_t>(state_.count) % kStripRows == 0) FoldGrowth(processes);
   }
-  state_.shiryaev_roberts_maximum.Add(mixtures.log_r1, state_.count);
-  state_.cusum_maximum.Add(mixtures.log_c1, state_.count);
-  if (drift_reached_at_ == 0 && mixtures.log_r1 >= marks_.log_shiryaev_roberts) {
-    drift_reached_at_ = state_.count;
-  }
+}
 
-  const double* const residual = &scratch.residuals[row * scratch.size];
-  const Projection projection =
-      ProjectResidual(residual, all_witness, all_witness[label], scratch.size);
-  const double norm2 = WitnessNorm2();
-  double u = 0;
-  if (norm2 > kNoWitness * state_.square_sum) {
-    u = std::clamp(projection.product / std::sqrt(norm2), -std::numbers::sqrt2,
-                   std::numbers::sqrt2);
-    state_.projection_variance += std::max(projection.variance, 0.0) / norm2;
-  }
-  state_.projections.Add(u);
-  state_.pair_sum += projection.product;
-  state_.square_sum += projection.square;
-
-  all_->AddLabel(prediction, g.data(), label);
-  recent_->AddLabel(prediction, g.data(), label);
-  class_counts_->Add(prediction, g.data(), label, {all_->weight(), recent_->weight()});
+void EvidenceProcess::CloseChunk() noexcept {
+  past_->Add(*chunk_);
+  chunk_->Clear();
+  state_.pending_product = 0;
 }
 
 void EvidenceProcess::Record(double log_e_value) noexcept {
@@ -352,26 +393,28 @@ void EvidenceProcess::Consider(const MeanEvidence& means) noexcept {
   for (std::size_t j = 0; j < kExpertCount; ++j) {
     if (const double* const value = ValueOf(kExperts[j].kind, means)) state_.log_e[j] = *value;
   }
-  Record(LogEValue());
 }
 
-double EvidenceProcess::LogEValue() const noexcept {
-  return LogMixture(state_.log_e.data()) + state_.log_offset;
+void EvidenceProcess::RecordMaximum() noexcept { Record(LogEValue()); }
+
+double EvidenceProcess::LogEValue() const {
+  return LogSumExp(LogsOf(state_).e, kPriors) + state_.log_offset;
 }
 
 double EvidenceProcess::WitnessNorm2() const noexcept {
-  return 2 * state_.pair_sum + state_.square_sum;
+  return past_->norm2() + 2 * state_.pending_product + chunk_->SquareOfSum();
 }
 
 EvidenceReading EvidenceProcess::Read() const {
   EvidenceReading reading;
   reading.count = state_.count;
-  reading.evidence = EvidenceOf(state_.log_e, state_.log_offset);
+  const ExpertLogs logs = LogsOf(state_);
+  reading.evidence = EvidenceOf(logs.e, state_.log_offset);
   reading.maximum = state_.maximum;
   reading.impossible_label = state_.impossible_label;
-  reading.drift.shiryaev_roberts = {ToLog10(LogMixture(state_.log_shiryaev_roberts.data())),
+  reading.drift.shiryaev_roberts = {ToLog10(LogSumExp(logs.shiryaev_roberts, kPriors)),
                                     state_.shiryaev_roberts_maximum};
-  reading.drift.cusum = {ToLog10(LogMixture(state_.log_cusum.data())), state_.cusum_maximum};
+  reading.drift.cusum = {ToLog10(LogSumExp(logs.cusum, kPriors)), state_.cusum_maximum};
   reading.evidence_reached_at = evidence_reached_at_;
   reading.drift_reached_at = drift_reached_at_;
   SetWitnessNorm({.count = state_.count, .norm2 = WitnessNorm2(), .square_sum = state_.square_sum},
@@ -385,14 +428,17 @@ void EvidenceProcess::RestartDrift(double log_threshold) noexcept {
   marks_.log_shiryaev_roberts = log_threshold;
   std::fill(state_.log_shiryaev_roberts.begin(), state_.log_shiryaev_roberts.end(), 0.0);
   std::fill(state_.log_cusum.begin(), state_.log_cusum.end(), 0.0);
+  std::fill(state_.shiryaev_roberts_growth.begin(), state_.shiryaev_roberts_growth.end(), 1.0);
+  std::fill(state_.cusum_growth.begin(), state_.cusum_growth.end(), 1.0);
   drift_reached_at_ = 0;
   state_.shiryaev_roberts_maximum = {0, state_.count};
   state_.cusum_maximum = {0, state_.count};
 }
 
 EvidenceProcess::State EvidenceProcess::Save() const {
-  State state{state_, all_->Save(), recent_->Save()};
-  class_counts_->Save(state.all, state.recent);
+  State state{state_, {}, {}, {}, {}};
+  past_->Save(state.all, state.recent);
+  chunk_->Save(state.pending, state.pending_labels);
   ResizeProcesses(state, kExpertCount);
   return state;
 }
@@ -403,46 +449,49 @@ absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state is not of experts over ", class_count, " classes"));
   }
-  AdoptExperts(means, state);
-  all_->Restore(state.all);
-  recent_->Restore(state.recent);
-  class_counts_->Restore(state.all, state.recent);
+  if (!HasExperts(state)) AdoptExperts(means, state);
+  past_->Restore(state.all, state.recent);
+  chunk_->Clear();
+  chunk_->Append({state.pending, state.pending_labels, class_count}, *features_);
+  // The sums over the past need the bins of the predictions.
+  ComputeStrips(0, false);
   state_ = std::move(static_cast<EvidenceTotals&>(state));
   ResizeProcesses(state_, kPaddedExperts);
   return absl::OkStatus();
 }
 
 std::size_t EvidenceProcess::MaxMemory(std::size_t class_count) noexcept {
-  return sizeof(EvidenceProcess) + 3 * kPaddedExperts * sizeof(double) +
-         kExpertCount * (sizeof(std::int32_t) + sizeof(double)) +
-         2 * PastSums::Memory(class_count) + ClassCounts::Memory(class_count) +
-         Scratch::Memory(class_count);
+  return sizeof(EvidenceProcess) + 6 * kPaddedExperts * sizeof(double) +
+         kExpertCount * (sizeof(std::int32_t) + sizeof(double)) + PastSums::Memory(class_count) +
+         EvidenceChunk::Memory(class_count) + Scratch::Memory(class_count);
 }
 
-absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceState* const> parts) {
+absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceProcess* const> parts) {
   if (parts.empty()) return absl::InvalidArgumentError("no parts, expected one or more");
-  const std::size_t class_count = parts.front()->all.label_counts.size();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!Fits(*parts[i], class_count) || !HasExperts(*parts[i])) {
-      return absl::InvalidArgumentError(absl::StrCat("parts[", i, "] is not of ", kExpertCount,
-                                                     " experts over ", class_count, " classes"));
-    }
-  }
+  const std::size_t class_count = parts.front()->features().class_count();
   EvidenceReading reading;
   std::vector<double> log_e(kExpertCount);
   std::vector<double> witness(kFeatureCount * class_count);
   double square_sum = 0;
   std::vector<double> shiryaev_roberts;
   std::vector<double> cusum;
-  for (const EvidenceState* const part : parts) {
-    reading.count += part->count;
-    for (std::size_t j = 0; j < kExpertCount; ++j) log_e[j] += part->log_e[j];
-    for (std::size_t i = 0; i < witness.size(); ++i) witness[i] += part->all.witness[i];
-    square_sum += part->square_sum;
-    reading.projections.Merge(part->projections);
-    reading.projection_variance += part->projection_variance;
-    shiryaev_roberts.push_back(LogSumExp(part->log_shiryaev_roberts, kPriors));
-    cusum.push_back(LogSumExp(part->log_cusum, kPriors));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i]->features().class_count() != class_count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parts[", i, "] is not of ", class_count, " classes"));
+    }
+    EvidenceProcess part = *parts[i];
+    part.CloseChunk();
+    const EvidenceTotals& state = part.state_;
+    const ExpertLogs logs = LogsOf(state);
+    reading.count += state.count;
+    for (std::size_t j = 0; j < kExpertCount; ++j) log_e[j] += logs.e[j];
+    for (std::size_t k = 0; k < witness.size(); ++k) witness[k] += part.past_->witness(kAll)[k];
+    square_sum += state.square_sum;
+    reading.projections.Merge(state.projections);
+    reading.projection_variance += state.projection_variance;
+    shiryaev_roberts.push_back(LogSumExp(logs.shiryaev_roberts, kPriors));
+    cusum.push_back(LogSumExp(logs.cusum, kPriors));
   }
   reading.evidence = EvidenceOf(log_e, 0);
   reading.maximum.Add(reading.evidence.log10_e_value * std::numbers::ln10, reading.count);

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "calibd/core/status_macros.h"
-#include "evidence_simd.h"
+#include "feature_simd.h"
 #include "rng.h"
 
 namespace calibd {

@@ -36,9 +36,8 @@ struct WatchSnapshot {
   EvidenceReading reading;
   // Reliability diagram of the top label.
   RunningReliability reliability;
-  // At most kShownClasses classes by descending
-  // Z
-  // , followed by at most kShownClasses other classes that e-BH rejects, by descending e-value.
+  // At most kShownClasses classes by the absolute value of Z, descending, followed by at most
+  // kShownClasses other classes that e-BH rejects, by descending e-value.
   std::vector<DeviatingClass> deviating_classes;
   // Number of rejected classes among all classes.
   std::int64_t rejected_classes = 0;
@@ -71,13 +70,15 @@ class EvidenceWatch {
   // A part of AddEvidence: includes the evidence against the classes and groups, both over all
   // observations so far; see EvidenceProcess::Consider.
   void Consider(const MeanEvidence& means) noexcept { process_.Consider(means); }
+  // See EvidenceProcess::RecordMaximum.
+  void RecordMaximum() noexcept { process_.RecordMaximum(); }
   void RestartDrift(const EvidenceMarks& marks) noexcept {
     process_.RestartDrift(marks.log_shiryaev_roberts);
   }
 
   [[nodiscard]] EvidenceReading Read() const { return process_.Read(); }
   // The natural logarithm of its e-value.
-  [[nodiscard]] double LogEValue() const noexcept { return process_.LogEValue(); }
+  [[nodiscard]] double LogEValue() const { return process_.LogEValue(); }
   [[nodiscard]] const RunningReliability& reliability() const noexcept { return reliability_; }
   [[nodiscard]] const std::shared_ptr<const RandomFeatures>& features() const noexcept {
     return features_;

@@ -12,8 +12,9 @@
 namespace calibd::server {
 namespace {
 
-// The evidence against classes and groups is considered after this many observations, counted from
-// the first one of the watch, and after each row of the log.
+// The maximum of the e-value includes the evidence against classes and groups after this many
+// observations, counted from the first one of the watch: an alarm must not depend on where rows of
+// the log end.
 constexpr std::int64_t kConsiderPeriod = 64;
 
 // Calls add with the rows of each period, and at_end with the index of each period that they
@@ -184,6 +185,8 @@ void ModelMonitor::AddEvidence(const Addition& addition) {
       addition.ready.wait(ready, std::memory_order_acquire);
     }
     Consider(addition.log_classes[period]);
+    watch_->RecordMaximum();
+    for (const Group& group : groups_) group.watch->RecordMaximum();
   });
 }
 

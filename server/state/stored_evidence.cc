@@ -35,28 +35,18 @@ RunningMaximum Get(const store::v1::RunningMaximum& stored) {
 
 void Put(const PastState& past, store::v1::PastState& out) {
   out.set_weight(past.weight);
-  out.set_count(past.count);
   Put(past.feature_sums, *out.mutable_feature_sums());
   Put(past.witness, *out.mutable_witness());
-  Put(past.pooled_observed, *out.mutable_pooled_observed());
-  Put(past.pooled_expected, *out.mutable_pooled_expected());
   Put(past.class_observed, *out.mutable_class_observed());
   Put(past.class_expected, *out.mutable_class_expected());
-  Put(past.label_counts, *out.mutable_label_counts());
-  Put(past.label_expected, *out.mutable_label_expected());
 }
 
 PastState Get(const store::v1::PastState& stored) {
   return {.weight = stored.weight(),
-          .count = stored.count(),
           .feature_sums = Get(stored.feature_sums()),
           .witness = Get(stored.witness()),
-          .pooled_observed = Get(stored.pooled_observed()),
-          .pooled_expected = Get(stored.pooled_expected()),
           .class_observed = Get(stored.class_observed()),
-          .class_expected = Get(stored.class_expected()),
-          .label_counts = Get(stored.label_counts()),
-          .label_expected = Get(stored.label_expected())};
+          .class_expected = Get(stored.class_expected())};
 }
 
 void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
@@ -66,18 +56,23 @@ void Put(const EvidenceState& state, store::v1::EvidenceState& out) {
   Put(state.log_e, *out.mutable_log_e());
   Put(state.log_shiryaev_roberts, *out.mutable_log_shiryaev_roberts());
   Put(state.log_cusum, *out.mutable_log_cusum());
+  Put(state.e_growth, *out.mutable_e_growth());
+  Put(state.shiryaev_roberts_growth, *out.mutable_shiryaev_roberts_growth());
+  Put(state.cusum_growth, *out.mutable_cusum_growth());
   out.set_log_offset(state.log_offset);
   Put(state.maximum, *out.mutable_maximum());
   const RunningMaximum& impossible = state.impossible_label;
   if (impossible.at > 0) Put(impossible, *out.mutable_impossible_label());
   Put(state.shiryaev_roberts_maximum, *out.mutable_shiryaev_roberts_maximum());
   Put(state.cusum_maximum, *out.mutable_cusum_maximum());
-  out.set_pair_sum(state.pair_sum);
+  out.set_pending_product(state.pending_product);
   out.set_square_sum(state.square_sum);
   PutMoments(state.projections, *out.mutable_projections());
   out.set_projection_variance(state.projection_variance);
   Put(state.all, *out.mutable_all());
   Put(state.recent, *out.mutable_recent());
+  Put(state.pending, *out.mutable_pending_probabilities());
+  out.mutable_pending_labels()->Add(state.pending_labels.begin(), state.pending_labels.end());
 }
 
 // Sets the expert ids of a state that was stored without them.
@@ -101,17 +96,22 @@ EvidenceState Get(const store::v1::EvidenceState& stored) {
   state.log_e = Get(stored.log_e());
   state.log_shiryaev_roberts = Get(stored.log_shiryaev_roberts());
   state.log_cusum = Get(stored.log_cusum());
+  state.e_growth = Get(stored.e_growth());
+  state.shiryaev_roberts_growth = Get(stored.shiryaev_roberts_growth());
+  state.cusum_growth = Get(stored.cusum_growth());
   state.log_offset = stored.log_offset();
   state.maximum = Get(stored.maximum());
   state.impossible_label = Get(stored.impossible_label());
   state.shiryaev_roberts_maximum = Get(stored.shiryaev_roberts_maximum());
   state.cusum_maximum = Get(stored.cusum_maximum());
-  state.pair_sum = stored.pair_sum();
+  state.pending_product = stored.pending_product();
   state.square_sum = stored.square_sum();
   state.projections = GetMoments(stored.projections());
   state.projection_variance = stored.projection_variance();
   state.all = Get(stored.all());
   state.recent = Get(stored.recent());
+  state.pending = Get(stored.pending_probabilities());
+  state.pending_labels.assign(stored.pending_labels().begin(), stored.pending_labels().end());
   return state;
 }
 

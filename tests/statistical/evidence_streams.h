@@ -78,7 +78,10 @@ class WatchedEvidence {
       classes_.Add(batch.rows(first, rows));
       first += rows;
       count_ += rows;
-      if (count_ % kPeriod == 0) Consider();
+      if (count_ % kPeriod == 0) {
+        Consider();
+        process_.RecordMaximum();
+      }
     }
   }
   void Consider() { process_.Consider({.log_classes = classes_.LogMean()}); }

@@ -340,23 +340,23 @@ TEST(ProjectionTestTest, HasItsLevelAtOneLook) {
 }
 
 // Distributes a stream over 8 replicas, prediction by prediction.
-std::vector<EvidenceState> DealOut(const PredictionSet& set,
-                                   const std::shared_ptr<const RandomFeatures>& features) {
+std::vector<EvidenceProcess> DealOut(const PredictionSet& set,
+                                     const std::shared_ptr<const RandomFeatures>& features) {
   constexpr std::size_t kParts = 8;
-  std::vector<EvidenceState> states;
+  std::vector<EvidenceProcess> parts;
   for (std::size_t part = 0; part < kParts; ++part) {
     auto process = *EvidenceProcess::Create(features);
     for (std::size_t i = part; i < set.labels.size(); i += kParts) {
       process.Add(set.view().row(i), set.labels[i]);
     }
-    states.push_back(process.Save());
+    parts.push_back(std::move(process));
   }
-  return states;
+  return parts;
 }
 
-EvidenceReading Combined(const std::vector<EvidenceState>& states) {
-  std::vector<const EvidenceState*> parts;
-  for (const EvidenceState& state : states) parts.push_back(&state);
+EvidenceReading Combined(const std::vector<EvidenceProcess>& processes) {
+  std::vector<const EvidenceProcess*> parts;
+  for (const EvidenceProcess& process : processes) parts.push_back(&process);
   return *CombineDisjoint(parts);
 }
 
@@ -395,9 +395,7 @@ TEST(CombinedEvidenceTest, FalseAlarmsOfCombinedPartsStayBelowTheLevel) {
     for (std::size_t row = 0; row < 800; ++row) {
       parts[row % 8].Add(set.view().row(row), set.labels[row]);
       if (row % 50 != 49) continue;
-      std::vector<EvidenceState> states;
-      for (const EvidenceProcess& part : parts) states.push_back(part.Save());
-      alarm = alarm || Combined(states).evidence.log10_e_value >= -std::log10(kLevel);
+      alarm = alarm || Combined(parts).evidence.log10_e_value >= -std::log10(kLevel);
     }
     if (alarm) ++alarms;
   }

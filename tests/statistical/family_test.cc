@@ -100,6 +100,7 @@ class GroupedEvidence {
       mean += std::pow(10, value) / static_cast<double>(slots_);
     }
     process_.Consider({.log_classes = classes_.LogMean(), .log_groups = std::log(mean)});
+    process_.RecordMaximum();
   }
 
   std::vector<double> Log10EValues() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/experts.h"
@@ -16,7 +17,8 @@ inline constexpr std::size_t kBettorCount =
     kExpertCount - CountOf(ExpertKind::kClassMean) - CountOf(ExpertKind::kGroupMean);
 
 // These experts computed from their formulas, in long double and without the optimizations of core.
-// retention: the factor by which the weights of the past are multiplied when a prediction is added.
+// The past is frozen for the chunks of EvidenceProcess. retention: the factor by which the weights
+// of the past are multiplied for each prediction of a chunk.
 class ReferenceExperts {
  public:
   using Real = long double;
@@ -94,28 +96,25 @@ class ReferenceExperts {
     return log_e;
   }
 
+  // Adds a prediction to its chunk, and a complete chunk to the past.
   void Join(std::span<const double> g, std::size_t y) {
+    pending_.push_back({{g.begin(), g.end()}, y});
+    ++rows_;
+    std::size_t chunk = 1;
+    while (chunk < 64 && 32 * chunk < rows_) chunk *= 2;
+    if (rows_ % chunk == 0) Flush();
+  }
+
+  // Adds an incomplete chunk to the past.
+  void Flush() {
+    const Real retained = std::pow(retention_, static_cast<Real>(pending_.size()));
     for (auto* const sums : {&feature_sums_, &witness_, &pooled_observed_, &pooled_expected_,
                              &class_observed_, &class_expected_, &labels_, &expected_}) {
-      if (retention_ == 1) break;
-      for (Real& value : *sums) value *= retention_;
+      for (Real& value : *sums) value *= retained;
     }
-    count_ = count_ * retention_ + 1;
-    const std::vector<double> phi = Features(g);
-    for (std::size_t j = 0; j < kFeatureCount; ++j) {
-      feature_sums_[j] += phi[j];
-      for (std::size_t k = 0; k < m_; ++k) {
-        witness_[j * m_ + k] += static_cast<Real>(phi[j]) * ((k == y ? 1 : 0) - Real{g[k]});
-      }
-    }
-    for (std::size_t k = 0; k < m_; ++k) {
-      pooled_expected_[Bin(g[k])] += g[k];
-      class_expected_[Bin(g[k]) * m_ + k] += g[k];
-      expected_[k] += g[k];
-    }
-    pooled_observed_[Bin(g[y])] += 1;
-    class_observed_[Bin(g[y]) * m_ + y] += 1;
-    labels_[y] += 1;
+    count_ *= retained;
+    for (const auto& [g, y] : pending_) AddToSums(g, y);
+    pending_.clear();
   }
 
   // F = A' phi(g).
@@ -135,10 +134,27 @@ class ReferenceExperts {
 
   const std::vector<Real>& feature_sums() const { return feature_sums_; }
   const std::vector<Real>& witness() const { return witness_; }
-  const std::vector<Real>& pooled_expected() const { return pooled_expected_; }
   const std::vector<Real>& class_expected() const { return class_expected_; }
 
  private:
+  void AddToSums(const std::vector<double>& g, std::size_t y) {
+    count_ += 1;
+    const std::vector<double> phi = Features(g);
+    for (std::size_t j = 0; j < kFeatureCount; ++j) {
+      feature_sums_[j] += phi[j];
+      for (std::size_t k = 0; k < m_; ++k) {
+        witness_[j * m_ + k] += static_cast<Real>(phi[j]) * ((k == y ? 1 : 0) - Real{g[k]});
+      }
+    }
+    for (std::size_t k = 0; k < m_; ++k) {
+      pooled_expected_[Bin(g[k])] += g[k];
+      class_expected_[Bin(g[k]) * m_ + k] += g[k];
+      expected_[k] += g[k];
+    }
+    pooled_observed_[Bin(g[y])] += 1;
+    class_observed_[Bin(g[y]) * m_ + y] += 1;
+    labels_[y] += 1;
+  }
   std::vector<double> Features(std::span<const double> g) const {
     std::vector<double> phi(kFeatureCount);
     features_.Map(g, phi);
@@ -168,6 +184,8 @@ class ReferenceExperts {
   std::size_t m_;
   double tolerance_;
   double retention_;
+  std::size_t rows_ = 0;
+  std::vector<std::pair<std::vector<double>, std::size_t>> pending_;
   Real count_ = 0;
   std::vector<Real> feature_sums_;
   std::vector<Real> witness_;

@@ -13,7 +13,7 @@
 namespace calibd::server {
 
 // The version of the format that FORMAT.md describes.
-inline constexpr std::int64_t kFormatVersion = 6;
+inline constexpr std::int64_t kFormatVersion = 7;
 
 // Returns the version of the database's format; 0 for a database without tables. Writes nothing.
 // Errors: those of sqlite.h; FailedPrecondition if the database belongs to another program, or a

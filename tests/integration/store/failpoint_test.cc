@@ -231,7 +231,7 @@ TEST_P(MaturityFailpointTest, PredictionsMatureOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Points, MaturityFailpointTest, ::testing::Values(1, 2, 3));
 
-constexpr int kFormat = 6;
+constexpr int kFormat = 7;
 // Older formats are upgraded to it by statements, and then to the present one.
 constexpr int kOldestWithTables = 4;
 

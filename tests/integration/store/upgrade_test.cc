@@ -41,9 +41,9 @@ class UpgradeTest : public ::testing::Test {
   }
 
   void ExpectUpgradeIsLogged(int format) const {
-    const std::string formats = "from format " + std::to_string(format) + " to 6";
+    const std::string formats = "from format " + std::to_string(format) + " to 7";
     const std::string output = server_->process().Output();
-    if (format == 6) {
+    if (format == 7) {
       EXPECT_EQ(output.find("upgraded"), std::string::npos) << output;
       return;
     }
@@ -95,7 +95,7 @@ TEST_F(UpgradeTest, Format1IsUpgraded) {
     ASSERT_TRUE(stream.ok()) << stream.status();
   }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 6);
+  EXPECT_EQ(Query("PRAGMA user_version"), 7);
   EXPECT_EQ(Query("SELECT last_sequence FROM cursors WHERE producer_id = x'61'"), 2);
 }
 
@@ -187,10 +187,10 @@ TEST_P(NumberedUpgradeTest, Continues) {
                 ::testing::HasSubstr("ended after batch 1"));
   }
   Stop();
-  EXPECT_EQ(Query("PRAGMA user_version"), 6);
+  EXPECT_EQ(Query("PRAGMA user_version"), 7);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4, 5, 6));
+INSTANTIATE_TEST_SUITE_P(Formats, NumberedUpgradeTest, ::testing::Values(2, 3, 4, 5, 6, 7));
 
 // A model may need more memory now than when it was declared.
 TEST_F(UpgradeTest, WithoutItsLogAStoreOfFormat3IsRefusedUntilTheFileIsBack) {
@@ -245,7 +245,7 @@ TEST_F(UpgradeTest, StoredModelsAreRecoveredBeyondTheLimitsOfNewOnes) {
 
 // Makes the database of the current format. CALIBD_TEST_WRITE_GOLDEN: stores it beside the others,
 // while no calibd with that format was released.
-TEST_F(UpgradeTest, Format6IsCreated) {
+TEST_F(UpgradeTest, Format7IsCreated) {
   Start();
   for (const std::string name : {"counted", "waiting", "matured"}) {
     v1::Model model;
@@ -327,7 +327,7 @@ TEST_F(UpgradeTest, Format6IsCreated) {
   EXPECT_EQ(Query("SELECT first_log_id FROM store"), 1);
   if (std::getenv("CALIBD_TEST_WRITE_GOLDEN") != nullptr) {
     const auto keep = [&](const std::string& file, const std::string& suffix) {
-      std::filesystem::copy_file(data_ / file, GoldenStore(6, suffix),
+      std::filesystem::copy_file(data_ / file, GoldenStore(7, suffix),
                                  std::filesystem::copy_options::overwrite_existing);
     };
     keep("calibd.db", ".db");
@@ -340,8 +340,8 @@ TEST_F(UpgradeTest, Format6IsCreated) {
     ASSERT_TRUE(log.ok()) << log.status();
     const auto visit = [](const server::StoredBatch& /*batch*/) { return absl::OkStatus(); };
     ASSERT_TRUE((*log)->Read(visit).ok());
-    std::filesystem::resize_file(GoldenStore(6, ".log"), (*log)->extents().back().end);
-    std::ofstream(GoldenStore(6, ".json")) << answers.dump(1) << "\n";
+    std::filesystem::resize_file(GoldenStore(7, ".log"), (*log)->extents().back().end);
+    std::ofstream(GoldenStore(7, ".json")) << answers.dump(1) << "\n";
   }
 }
 

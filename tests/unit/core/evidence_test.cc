@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "calibd/core/generator.h"
@@ -75,7 +76,8 @@ TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
   for (const std::size_t m : {2u, 3u, 10u, 17u}) {
     const auto features = MakeFeatures(m);
     for (const double tolerance : {1e-9, 1e-5, 0.1}) {
-      const PredictionSet set = Mixed(m, 60, 7 * m);
+      // Long enough for chunks of 8.
+      const PredictionSet set = Mixed(m, 150, 7 * m);
       auto process = *EvidenceProcess::Create(features, tolerance);
       ReferenceExperts all(*features, tolerance);
       ReferenceExperts recent(*features, tolerance, 1 - 1 / kMemory);
@@ -90,20 +92,62 @@ TEST(EvidenceTest, EveryExpertEqualsItsFormulaAtEveryStep) {
         const auto log_recent = recent.LogE(g, y);
         all.Join(g, y);
         recent.Join(g, y);
-        const EvidenceState state = process.Save();
+        const ExpertLogs logs = LogsOf(process.Save());
         for (std::size_t j = 0; j < kBettorCount; ++j) {
           log_w[j] += log_e[j];
           log_r1[j] = std::log1p(std::exp(log_r1[j] + log_recent[j]));
           log_c1[j] = std::max<long double>(0, log_c1[j] + log_recent[j]);
-          ASSERT_NEAR(state.log_e[j], static_cast<double>(log_w[j]), 1e-9)
+          ASSERT_NEAR(logs.e[j], static_cast<double>(log_w[j]), 1e-9)
               << "expert " << j << " step " << i;
-          ASSERT_NEAR(state.log_shiryaev_roberts[j], static_cast<double>(log_r1[j]), 1e-9)
+          ASSERT_NEAR(logs.shiryaev_roberts[j], static_cast<double>(log_r1[j]), 1e-9)
               << j << " step " << i;
-          ASSERT_NEAR(state.log_cusum[j], static_cast<double>(log_c1[j]), 1e-9)
-              << j << " step " << i;
+          ASSERT_NEAR(logs.cusum[j], static_cast<double>(log_c1[j]), 1e-9) << j << " step " << i;
         }
       }
     }
+  }
+}
+
+TEST(EvidenceTest, ChunksOf64EqualTheirFormulas) {
+  const std::size_t m = 3;
+  const auto features = MakeFeatures(m);
+  const PredictionSet set = Mixed(m, 1400, 5);
+  auto process = *EvidenceProcess::Create(features);
+  ReferenceExperts all(*features, kDefaultTolerance);
+  std::vector<long double> log_w(kBettorCount);
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    const auto g = set.view().row(i);
+    const auto y = static_cast<std::size_t>(set.labels[i]);
+    process.Add(g, set.labels[i]);
+    const auto log_e = all.LogE(g, y);
+    all.Join(g, y);
+    for (std::size_t j = 0; j < kBettorCount; ++j) log_w[j] += log_e[j];
+    if (i < 1000) continue;
+    const ExpertLogs logs = LogsOf(process.Save());
+    for (std::size_t j = 0; j < kBettorCount; ++j) {
+      ASSERT_NEAR(logs.e[j], static_cast<double>(log_w[j]), 1e-7) << j << " step " << i;
+    }
+  }
+}
+
+TEST(EvidenceTest, ChunksEndAtMultiplesOfAPowerOfTwo) {
+  for (const auto& [count, end] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 1},
+                                                          {1, 2},
+                                                          {31, 32},
+                                                          {32, 34},
+                                                          {33, 34},
+                                                          {62, 64},
+                                                          {64, 68},
+                                                          {127, 128},
+                                                          {128, 136},
+                                                          {300, 304},
+                                                          {512, 544},
+                                                          {1023, 1024},
+                                                          {1024, 1088},
+                                                          {1087, 1088},
+                                                          {1000000, 1000000 / 64 * 64 + 64}}) {
+    EXPECT_EQ(ChunkEnd(count), end) << count;
   }
 }
 
@@ -139,6 +183,9 @@ TEST(EvidenceTest, NoExpertGainsOnAverageForAnyPastAndPrediction) {
                           std::fill(state.log_cusum.begin(), state.log_cusum.end(), 0.0);
                           std::fill(state.log_shiryaev_roberts.begin(),
                                     state.log_shiryaev_roberts.end(), 0.0);
+                          state.e_growth.clear();
+                          state.shiryaev_roberts_growth.clear();
+                          state.cusum_growth.clear();
                           return state;
                         }())
                         .ok());
@@ -150,11 +197,11 @@ TEST(EvidenceTest, NoExpertGainsOnAverageForAnyPastAndPrediction) {
           for (std::size_t y = 0; y < m; ++y) {
             EvidenceProcess copy = process;
             copy.Add(g, static_cast<std::int32_t>(y));
-            const EvidenceState state = copy.Save();
+            const ExpertLogs logs = LogsOf(copy.Save());
             for (std::size_t j = 0; j < kBettorCount; ++j) {
-              e[j][y] = std::exp(state.log_e[j]);
+              e[j][y] = std::exp(logs.e[j]);
               // R_1 = e.
-              recent[j][y] = std::expm1(state.log_shiryaev_roberts[j]);
+              recent[j][y] = std::expm1(logs.shiryaev_roberts[j]);
               EXPECT_GE(e[j][y], 0);
             }
           }
@@ -186,7 +233,8 @@ TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     process.Add(set.view().row(i), set.labels[i]);
     process.Consider({.log_classes = std::sin(i), .log_groups = std::cos(i)});
-    const EvidenceState state = process.Save();
+    process.RecordMaximum();
+    const ExpertLogs logs = LogsOf(process.Save());
     const EvidenceReading reading = process.Read();
     double e = 0;
     double r = 0;
@@ -195,11 +243,11 @@ TEST(EvidenceTest, TheMixtureIsTheWeightedMeanOfTheExperts) {
     std::array<double, kFamilyCount> prior{};
     for (std::size_t j = 0; j < kExpertCount; ++j) {
       prior[static_cast<std::size_t>(FamilyOf(kExperts[j].kind))] += kPriors[j];
-      e += kPriors[j] * std::exp(state.log_e[j]);
+      e += kPriors[j] * std::exp(logs.e[j]);
       family[static_cast<std::size_t>(FamilyOf(kExperts[j].kind))] +=
-          kPriors[j] * std::exp(state.log_e[j]);
-      r += kPriors[j] * std::exp(state.log_shiryaev_roberts[j]);
-      c += kPriors[j] * std::exp(state.log_cusum[j]);
+          kPriors[j] * std::exp(logs.e[j]);
+      r += kPriors[j] * std::exp(logs.shiryaev_roberts[j]);
+      c += kPriors[j] * std::exp(logs.cusum[j]);
     }
     EXPECT_EQ(reading.count, static_cast<std::int64_t>(i) + 1);
     EXPECT_NEAR(reading.evidence.log10_e_value, std::log10(e), 1e-12);
@@ -281,22 +329,45 @@ TEST(EvidenceTest, EstimatesEqualTheirFormulas) {
 
 TEST(EvidenceTest, DoesNotDependOnTheBatches) {
   const std::size_t m = 11;
-  // Long enough that the weights are rescaled once.
-  const PredictionSet set = Draw(GeneratorSpec::M2(m), 16500, 4);
+  const PredictionSet set = Draw(GeneratorSpec::M2(m), 2023, 4);
   const auto features = MakeFeatures(m);
   auto whole = *EvidenceProcess::Create(features);
   whole.Add(set.view());
-  for (const std::size_t step : {1u, 7u, 16u, 1000u}) {
+  for (const std::size_t step : {1u, 7u, 16u, 61u, 64u, 1000u}) {
     auto cut = *EvidenceProcess::Create(features);
     for (std::size_t i = 0; i < set.labels.size(); i += step) {
       cut.Add(set.view().rows(i, std::min(step, set.labels.size() - i)));
+      // Means in between have no effect on the bits.
+      cut.Consider({.log_classes = 40, .log_groups = 1});
     }
+    cut.Consider({});
+    whole.Consider({});
     EXPECT_TRUE(cut.Save() == whole.Save()) << step;
+    EXPECT_EQ(cut.Read().skce_unbiased, whole.Read().skce_unbiased) << step;
+    EXPECT_EQ(cut.Read().maximum, whole.Read().maximum) << step;
   }
 }
 
-TEST(EvidenceTest, TheWeightsAreRescaledAndForgettingContinues) {
-  // A few more than 16384 predictions, compared with the formula that forgets at each step.
+TEST(EvidenceTest, ContinuesWithTheSameBitsFromEveryPositionInAChunk) {
+  const std::size_t m = 5;
+  const PredictionSet set = Draw(GeneratorSpec::M2(m), 1200, 4);
+  const auto features = MakeFeatures(m);
+  auto whole = *EvidenceProcess::Create(features);
+  whole.Add(set.view());
+  auto before = *EvidenceProcess::Create(features);
+  before.Add(set.view().rows(0, 1023));
+  for (std::size_t cut = 1023; cut < 1090; ++cut) {
+    auto after = *EvidenceProcess::Create(features);
+    ASSERT_TRUE(after.Restore(before.Save()).ok()) << cut;
+    EXPECT_TRUE(after.Save() == before.Save()) << cut;
+    EXPECT_EQ(after.Read().skce_unbiased, before.Read().skce_unbiased) << cut;
+    after.Add(set.view().rows(cut, 1200 - cut));
+    EXPECT_TRUE(after.Save() == whole.Save()) << cut;
+    before.Add(set.view().row(cut), set.labels[cut]);
+  }
+}
+
+TEST(EvidenceTest, TheRecentPastForgets) {
   const std::size_t m = 2;
   const auto features = MakeFeatures(m);
   const PredictionSet set = Draw(GeneratorSpec::M1(m), 16390, 4);
@@ -307,14 +378,41 @@ TEST(EvidenceTest, TheWeightsAreRescaledAndForgettingContinues) {
     process.Add(set.view().row(i), set.labels[i]);
   }
   const PastState state = process.Save().recent;
-  EXPECT_LT(state.weight, 1.01);
+  EXPECT_EQ(state.weight, 1);
   for (std::size_t i = 0; i < state.witness.size(); ++i) {
-    EXPECT_NEAR(state.witness[i] / state.weight, static_cast<double>(recent.witness()[i]), 1e-10);
+    EXPECT_NEAR(state.witness[i], static_cast<double>(recent.witness()[i]), 1e-10);
   }
   for (std::size_t i = 0; i < state.class_expected.size(); ++i) {
-    EXPECT_NEAR(state.class_expected[i] / state.weight,
-                static_cast<double>(recent.class_expected()[i]), 1e-9);
+    EXPECT_NEAR(state.class_expected[i], static_cast<double>(recent.class_expected()[i]), 1e-9);
   }
+}
+
+TEST(EvidenceTest, AStateOfAnOlderVersionContinuesInMidChunk) {
+  const std::size_t m = 4;
+  const auto features = MakeFeatures(m);
+  const PredictionSet set = Draw(GeneratorSpec::M2(m), 1400, 8);
+  auto process = *EvidenceProcess::Create(features);
+  process.Add(set.view().rows(0, 1024));
+  // Older versions had neither chunks nor growths, and their recent past has a weight.
+  EvidenceState old = process.Save();
+  old.count = old.projections.count = 1030;
+  old.e_growth = old.shiryaev_roberts_growth = old.cusum_growth = {};
+  old.recent.weight = 2;
+  for (auto* const values : {&old.recent.feature_sums, &old.recent.witness,
+                             &old.recent.class_observed, &old.recent.class_expected}) {
+    for (double& value : *values) value *= 2;
+  }
+  auto continued = *EvidenceProcess::Create(features);
+  ASSERT_TRUE(continued.Restore(old).ok());
+  EXPECT_EQ(continued.Read().maximum, process.Read().maximum);
+  EXPECT_EQ(continued.Read().evidence.log10_e_value, process.Read().evidence.log10_e_value);
+  EXPECT_EQ(continued.Save().recent, process.Save().recent);
+  // The next chunk ends at a multiple of 64.
+  continued.Add(set.view().rows(1030, 57));
+  EXPECT_EQ(continued.Save().pending_labels.size(), 57U);
+  continued.Add(set.view().rows(1087, 1));
+  EXPECT_TRUE(continued.Save().pending_labels.empty());
+  EXPECT_GE(continued.Read().maximum.log_value, process.Read().maximum.log_value);
 }
 
 TEST(EvidenceTest, ContinuesASavedStateBitForBit) {
@@ -340,7 +438,7 @@ TEST(EvidenceTest, RefusesAStateOfAnotherProcessAndChangesNothing) {
   process.Add(Draw(GeneratorSpec::M1(3), 20, 1).view());
   const EvidenceState good = process.Save();
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  std::vector<EvidenceState> bad(12, good);
+  std::vector<EvidenceState> bad(16, good);
   bad[0].log_e.pop_back();
   bad[1].log_e[3] = nan;
   bad[2].log_cusum[0] = -1;
@@ -353,7 +451,21 @@ TEST(EvidenceTest, RefusesAStateOfAnotherProcessAndChangesNothing) {
   bad[9].recent.class_expected[5] = -1;
   bad[10].projections.count = 3;
   bad[11].recent.feature_sums[0] = nan;
+  bad[12].pending = {0.5, 0.25, 0.25};
+  bad[12].pending_labels = {0};
+  bad[13].pending.push_back(0.5);
+  bad[14].e_growth[1] = 0;
+  bad[15].cusum_growth.pop_back();
   bad.push_back(EvidenceProcess::Create(MakeFeatures(4))->Save());
+  auto in_chunk = *EvidenceProcess::Create(features);
+  in_chunk.Add(Draw(GeneratorSpec::M1(3), 33, 1).view());
+  for (const int what : {0, 1, 2}) {
+    bad.push_back(in_chunk.Save());
+    ASSERT_EQ(bad.back().pending_labels.size(), 1U);
+    if (what == 0) bad.back().pending_labels[0] = 3;
+    if (what == 1) bad.back().pending[0] = 1.5;
+    if (what == 2) bad.back().pending_product = nan;
+  }
   for (std::size_t i = 0; i < bad.size(); ++i) {
     EXPECT_EQ(process.Restore(bad[i]).code(), absl::StatusCode::kInvalidArgument) << i;
     EXPECT_TRUE(process.Save() == good) << i;
@@ -388,7 +500,7 @@ TEST(EvidenceTest, RestartedDetectorsKeepWhatTheyLearnt) {
   EXPECT_NEAR(process.Read().drift.cusum.log10_now, 0, 1e-15);
   EXPECT_EQ(after.shiryaev_roberts_maximum, (RunningMaximum{0, 200}));
   EXPECT_EQ(after.recent, before.recent);
-  EXPECT_EQ(after.log_e, before.log_e);
+  EXPECT_EQ(LogsOf(after).e, LogsOf(before).e);
   process.Add(set.view().rows(200, 100));
   EXPECT_GT(process.Read().drift.cusum.log10_now, 1);
   EXPECT_GT(process.Read().drift.cusum.maximum.at, 200);
@@ -436,7 +548,7 @@ TEST(EvidenceTest, CertainAndRightPredictionsAreNoEvidence) {
     EXPECT_EQ(*reading.skce_unbiased, 0);
     EXPECT_EQ(reading.projections.mean, 0);
     EXPECT_EQ(reading.projection_variance, 0);
-    for (const double value : process.Save().log_e) {
+    for (const double value : LogsOf(process.Save()).e) {
       EXPECT_TRUE(std::isfinite(value));
     }
   }
@@ -487,14 +599,10 @@ TEST(EvidenceTest, LargeEvidenceStaysFinite) {
   constexpr double kFactor = 1e6;
   state.count = state.projections.count = 100000000;
   for (double& value : state.log_e) value = value < 0 ? -1e8 : 1e8;
-  for (auto* const values :
-       {&state.all.feature_sums, &state.all.witness, &state.all.pooled_observed,
-        &state.all.pooled_expected, &state.all.class_observed, &state.all.class_expected,
-        &state.all.label_counts, &state.log_shiryaev_roberts}) {
+  for (auto* const values : {&state.all.feature_sums, &state.all.witness, &state.all.class_observed,
+                             &state.all.class_expected, &state.log_shiryaev_roberts}) {
     for (double& value : *values) value *= kFactor;
   }
-  state.all.count *= kFactor;
-  state.pair_sum *= kFactor * kFactor;
   state.square_sum *= kFactor;
   ASSERT_TRUE(process.Restore(state).ok());
   const RunningMaximum before = process.Read().maximum;
@@ -510,8 +618,7 @@ TEST(EvidenceTest, LargeEvidenceStaysFinite) {
 TEST(CombineDisjointTest, OnePartIsItself) {
   auto process = *EvidenceProcess::Create(MakeFeatures(4));
   process.Add(Draw(GeneratorSpec::M2(4), 60, 3).view());
-  const EvidenceState state = process.Save();
-  const EvidenceState* const parts[] = {&state};
+  const EvidenceProcess* const parts[] = {&process};
   const EvidenceReading reading = process.Read();
   const EvidenceReading combined = *CombineDisjoint(parts);
   EXPECT_EQ(combined.count, 60);
@@ -529,20 +636,22 @@ TEST(CombineDisjointTest, EvidenceMultipliesByExpertAndDetectorsAreAveraged) {
   const PredictionSet set = Draw(GeneratorSpec::M2(4), 90, 3);
   auto whole = *EvidenceProcess::Create(features);
   whole.Add(set.view());
-  std::vector<EvidenceState> states;
-  std::vector<const EvidenceState*> parts;
+  std::vector<EvidenceProcess> processes;
+  std::vector<const EvidenceProcess*> parts;
   std::vector<double> log_w(kExpertCount);
   double r1 = 0;
   for (std::size_t part = 0; part < 3; ++part) {
     auto process = *EvidenceProcess::Create(features);
-    process.Add(set.view().rows(part * 30, 30));
-    states.push_back(process.Save());
+    // The last part ends in mid-chunk.
+    process.Add(set.view().rows(part == 0 ? 0 : part == 1 ? 25 : 50, part < 2 ? 25 : 40));
+    const ExpertLogs logs = LogsOf(process.Save());
+    processes.push_back(std::move(process));
     for (std::size_t j = 0; j < kExpertCount; ++j) {
-      log_w[j] += states.back().log_e[j];
-      r1 += kPriors[j] * std::exp(states.back().log_shiryaev_roberts[j]) / 3;
+      log_w[j] += logs.e[j];
+      r1 += kPriors[j] * std::exp(logs.shiryaev_roberts[j]) / 3;
     }
   }
-  for (const EvidenceState& state : states) parts.push_back(&state);
+  for (const EvidenceProcess& process : processes) parts.push_back(&process);
   double e = 0;
   for (std::size_t j = 0; j < kExpertCount; ++j) e += kPriors[j] * std::exp(log_w[j]);
   const EvidenceReading combined = *CombineDisjoint(parts);
@@ -555,9 +664,9 @@ TEST(CombineDisjointTest, EvidenceMultipliesByExpertAndDetectorsAreAveraged) {
 
 TEST(CombineDisjointTest, RefusesNoPartsAndPartsThatDiffer) {
   EXPECT_EQ(CombineDisjoint({}).status().code(), absl::StatusCode::kInvalidArgument);
-  const EvidenceState four = EvidenceProcess::Create(MakeFeatures(4))->Save();
-  const EvidenceState five = EvidenceProcess::Create(MakeFeatures(5))->Save();
-  const EvidenceState* const parts[] = {&four, &five};
+  const EvidenceProcess four = *EvidenceProcess::Create(MakeFeatures(4));
+  const EvidenceProcess five = *EvidenceProcess::Create(MakeFeatures(5));
+  const EvidenceProcess* const parts[] = {&four, &five};
   EXPECT_EQ(CombineDisjoint(parts).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -567,10 +676,11 @@ TEST(AverageLog10EValueTest, IsTheMeanAndDoesNotOverflow) {
   EXPECT_NEAR(AverageLog10EValue(std::vector<double>{1e6, -1e6}), 1e6 - std::log10(2), 1e-9);
 }
 
-TEST(EvidenceTest, MemoryIsThatOfTheSumsAndScratch) {
-  // 2 (128 + 48) doubles per class for the sums, and 52 for scratch.
-  EXPECT_NEAR(static_cast<double>(EvidenceProcess::MaxMemory(1000)), 8e3 * (2 * 176 + 2 + 52),
-              60e3);
+TEST(EvidenceTest, MemoryIsThatOfTheSumsTheChunkAndScratch) {
+  // Doubles per class: 256 for A, 202 for the counts and their ratios, 72 for the chunk, and 40 for
+  // scratch.
+  EXPECT_NEAR(static_cast<double>(EvidenceProcess::MaxMemory(1000)), 8e3 * (256 + 202 + 72 + 40),
+              120e3);
 }
 
 }  // namespace

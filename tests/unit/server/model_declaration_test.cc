@@ -113,20 +113,20 @@ TEST(ModelDeclarationTest, MonitoringShrinksToTheMemoryOfOneModelUnlessDeclared)
   EXPECT_LT(watched->window, unwatched->window);
 
   // As many groups as fit into a quarter of the memory.
-  model.set_class_count(100);
+  model.set_class_count(60);
   model.mutable_monitoring()->set_group_tag("region");
   const auto grouped = CheckDeclaration(model, memory);
   ASSERT_TRUE(grouped.ok()) << grouped.status();
   EXPECT_LT(grouped->monitoring.max_groups, kMaxGroups);
   EXPECT_GT(grouped->monitoring.max_groups, 0U);
-  EXPECT_LE(WatchMemory(grouped->monitoring, 100), memory / 4);
+  EXPECT_LE(WatchMemory(grouped->monitoring, 60), memory / 4);
   Monitoring more = grouped->monitoring;
   ++more.max_groups;
-  EXPECT_GT(WatchMemory(more, 100), memory / 4);
+  EXPECT_GT(WatchMemory(more, 60), memory / 4);
   EXPECT_EQ(CheckDeclaration(model, kMemory)->monitoring.max_groups, kMaxGroups);
   model.mutable_monitoring()->set_max_groups(64);
   model.set_window(10);
-  EXPECT_THAT(Refusal(model, memory), HasSubstr("model.monitoring of 100 classes takes "));
+  EXPECT_THAT(Refusal(model, memory), HasSubstr("model.monitoring of 60 classes takes "));
 
   // A model that was stored before monitoring existed, with a window that leaves no room.
   v1::Model full = Declared();

@@ -274,7 +274,7 @@ TEST_F(StoreDamageTest, TheSchemaMustMatchExactly) {
     ExpectDamage(OpenAndStart(Changed(absl::StrCat("PRAGMA user_version = ", version))),
                  "user_version");
   }
-  EXPECT_EQ(OpenAndStart(Changed("PRAGMA user_version = 7")).code(),
+  EXPECT_EQ(OpenAndStart(Changed("PRAGMA user_version = 8")).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

@@ -325,7 +325,7 @@ TEST_F(LogRowsTest, MoveToTheFiles) {
     EXPECT_EQ(DataOf(first_log_id_), std::string(3000, 'x'));
   }
   EXPECT_EQ(*Database::Open(folder_ + "/calibd.db")->QueryInteger("SELECT count(*) FROM log"), 0);
-  EXPECT_EQ(*Database::Open(folder_ + "/calibd.db")->QueryInteger("PRAGMA user_version"), 6);
+  EXPECT_EQ(*Database::Open(folder_ + "/calibd.db")->QueryInteger("PRAGMA user_version"), 7);
   EXPECT_EQ(std::ranges::count(Log(*store_), "7:1:row"), 1);
 }
 

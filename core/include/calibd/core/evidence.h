@@ -41,7 +41,7 @@ inline constexpr double kMinTolerance = 1e-9;
 inline constexpr double kMaxTolerance = 0.5;
 
 // The memory of the drift detectors: a prediction that is t predictions old has the weight (1 -
-// 1/5000)^t.
+// 1/5000)^t. The predictions of a chunk are of the same age, see EvidenceProcess.
 inline constexpr double kMemory = 5000;
 
 // The running maximum of a sequence and the time at which it was reached.
@@ -130,22 +130,14 @@ struct EvidenceReading {
 
 // Weighted sums over past predictions, from which the experts bet.
 struct PastState {
-  // The divisor of all other fields, > 0.
+  // The divisor of all other fields, >= 1. Only states of older versions have another one than 1.
   double weight = 1;
-  double count = 0;
   // S = sum phi: kFeatureCount. A = sum phi d': kFeatureCount x m.
   std::vector<double> feature_sums;
   std::vector<double> witness;
-  // O and E, the observed and the expected number of labels in each bin. Pooled: 24 values. By
-  // class: 24 x m values.
-  std::vector<double> pooled_observed;
-  std::vector<double> pooled_expected;
+  // O and E, the observed and the expected number of labels in each bin of each class: 24 x m.
   std::vector<double> class_observed;
   std::vector<double> class_expected;
-  // The observed and the expected number of labels of each class: m values. States of older
-  // versions lack the expected numbers, which are then the sums of class_expected over the bins.
-  std::vector<double> label_counts;
-  std::vector<double> label_expected;
 
   friend bool operator==(const PastState&, const PastState&) = default;
 };
@@ -157,11 +149,16 @@ struct EvidenceTotals {
   // version those of kExperts.
   std::vector<std::int32_t> expert_ids;
   std::vector<double> priors;
-  // log W_j, the logarithms of the experts' e-processes.
+  // log W_j, the logarithms of the experts' e-processes, and log(1 + R_j) and log max(1, C_j),
+  // after the last prediction whose number is a multiple of 8.
   std::vector<double> log_e;
-  // log(1 + R_j) and log max(1, C_j).
   std::vector<double> log_shiryaev_roberts;
   std::vector<double> log_cusum;
+  // The factors by which W_j, 1 + R_j and max(1, C_j) have grown since. Empty in the states of
+  // older versions, whose logarithms include all predictions.
+  std::vector<double> e_growth;
+  std::vector<double> shiryaev_roberts_growth;
+  std::vector<double> cusum_growth;
   // Added to the logarithm of the mixture sum_j prior_j W_j. 0 unless the experts or their priors
   // have changed.
   double log_offset = 0;
@@ -170,8 +167,8 @@ struct EvidenceTotals {
   RunningMaximum impossible_label;
   RunningMaximum shiryaev_roberts_maximum;
   RunningMaximum cusum_maximum;
-  // sum_{i<j} h_ij and sum_i |d_i|^2.
-  double pair_sum = 0;
+  // The sum of <F, d> over the pending predictions, and of |d|^2 over all predictions.
+  double pending_product = 0;
   double square_sum = 0;
   RunningMoments projections;
   double projection_variance = 0;
@@ -181,8 +178,12 @@ struct EvidenceTotals {
 
 // The mutable state of an EvidenceProcess.
 struct EvidenceState : EvidenceTotals {
+  // The past of the newest chunk.
   PastState all;
   PastState recent;
+  // The predictions of an incomplete chunk, m probabilities each, and their labels.
+  std::vector<double> pending;
+  std::vector<std::int32_t> pending_labels;
 
   friend bool operator==(const EvidenceState&, const EvidenceState&) = default;
 };
@@ -198,11 +199,29 @@ struct MeanEvidence {
   double log_groups = 0;
 };
 
-class ClassCounts;
+// The logarithms of the experts' processes after the newest prediction.
+struct ExpertLogs {
+  std::vector<double> e;
+  std::vector<double> shiryaev_roberts;
+  std::vector<double> cusum;
+};
+// state: valid.
+[[nodiscard]] ExpertLogs LogsOf(const EvidenceTotals& state);
+
+// The number of predictions after which the sums over the past are updated next. The predictions
+// until then are a chunk: experts bet on them from the past before the chunk. Bets that are chosen
+// before the label is seen are valid, whatever part of the past they use. Chunks end at the
+// multiples of the largest power of two that is at most count / 16, 1 or more and 64 or less: one
+// prediction each until 32, then 2 until 64, 4 until 128, ..., and 64 after 1024.
+// count: of the predictions so far.
+[[nodiscard]] std::int64_t ChunkEnd(std::int64_t count) noexcept;
+
+class EvidenceChunk;
 class PastSums;
+struct StripBets;
 
 // The evidence, the drift detectors and the effect size of one stream of labelled predictions,
-// updated sequentially. Not thread-safe.
+// updated sequentially, with bets that are chosen once per chunk. Not thread-safe.
 class EvidenceProcess {
  public:
   // Errors: InvalidArgument unless tolerance is in [1e-9, 0.5].
@@ -216,22 +235,27 @@ class EvidenceProcess {
   ~EvidenceProcess();
 
   // g: a valid prediction, m probabilities; y: its label. On one CPU, the bits of the result do not
-  // depend on how a sequence is split into calls. Cost: O(D m). With many classes, a batch of 16 or
-  // more rows costs a fraction of adding the rows one by one, because the sums are read once for
-  // all rows. Allocates no memory.
+  // depend on how a sequence is split into calls. Cost: O(D m). Rows are processed 8 at a time: a
+  // batch of one row costs nearly as much as one of 8. Allocates no memory.
   void Add(std::span<const double> g, std::int32_t y) noexcept;
   // batch: valid, of m classes.
   void Add(const PredictionBatch& batch) noexcept;
 
-  // Includes e-processes over all predictions so far in the mixture and its maximum. Predictions
-  // that are added later exclude them until the next call: the maximum in between is a lower bound,
-  // because a mixture with an outdated e-value is not an e-process.
+  // Includes e-processes over all predictions so far in the mixture. Predictions that are added
+  // later exclude them until the next call, because a mixture with an outdated e-value is not an
+  // e-process.
   void Consider(const MeanEvidence& means) noexcept;
+  // Includes the mixture with the means of Consider in its maximum, which otherwise excludes them:
+  // a lower bound. The maximum does not depend on how predictions are split into calls if this is
+  // called after fixed numbers of predictions.
+  void RecordMaximum() noexcept;
 
-  // Cost: O(experts). The mixture is that of the last Consider, if no prediction was added since.
+  // Cost: O(experts), and O(m + D) for each prediction since the last reading and each pending one
+  // before it. The mixture is that of the last
+  // Consider, if no prediction was added since.
   [[nodiscard]] EvidenceReading Read() const;
   // The natural logarithm of its e-value.
-  [[nodiscard]] double LogEValue() const noexcept;
+  [[nodiscard]] double LogEValue() const;
   // Resets the drift statistics, for example after an alarm was handled: R = 0. The sums over the
   // past are kept. log_threshold: the new EvidenceMarks::log_shiryaev_roberts.
   void RestartDrift(double log_threshold) noexcept;
@@ -267,11 +291,21 @@ class EvidenceProcess {
   EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
                   const EvidenceMarks& marks);
 
+  friend absl::StatusOr<EvidenceReading> CombineDisjoint(
+      std::span<const EvidenceProcess* const> parts);
+
   // Records the natural logarithm of the e-value after the newest prediction.
   void Record(double log_e_value) noexcept;
-  void AddSome(const PredictionBatch& batch) noexcept;
-  void AddRow(const PredictionBatch& batch, std::size_t row) noexcept;
-  // The sum of squares of A.
+  // batch: of one chunk.
+  void AddToChunk(const PredictionBatch& batch) noexcept;
+  // Computes the bets on the rows of the chunk from first_row on. advance: adds these rows.
+  void ComputeStrips(std::size_t first_row, bool advance) noexcept;
+  // Adds rows first .. last - 1 of the chunk, of the strip that begins with row `begin`.
+  void AdvanceStrip(const StripBets& bets, std::size_t begin, std::size_t first,
+                    std::size_t last) noexcept;
+  // Adds the pending predictions to the sums over the past.
+  void CloseChunk() noexcept;
+  // The sum of squares of A with the pending predictions.
   [[nodiscard]] double WitnessNorm2() const noexcept;
 
   std::shared_ptr<const RandomFeatures> features_;
@@ -281,9 +315,8 @@ class EvidenceProcess {
   EvidenceMarks marks_;
   std::int64_t evidence_reached_at_ = 0;
   std::int64_t drift_reached_at_ = 0;
-  std::unique_ptr<PastSums> all_;
-  std::unique_ptr<PastSums> recent_;
-  std::unique_ptr<ClassCounts> class_counts_;
+  std::unique_ptr<PastSums> past_;
+  std::unique_ptr<EvidenceChunk> chunk_;
   std::unique_ptr<Scratch> scratch_;
 };
 
@@ -293,10 +326,10 @@ class EvidenceProcess {
 // projections add, so that SKCE_uq is over pairs across parts too; the detectors' statistics are
 // averaged, and their run length counts the predictions of one part. The result is for reading
 // only: parts continue separately. Their offsets have no part in it, so a maximum over readings
-// must restart when the experts change. Errors: InvalidArgument when parts is empty, or they
-// differ in size. Cost: O(D m) a part.
+// must restart when the experts change. parts: of equal features. Errors: InvalidArgument when
+// parts is empty, or they differ in size. Cost: O(D m) a part.
 [[nodiscard]] absl::StatusOr<EvidenceReading> CombineDisjoint(
-    std::span<const EvidenceState* const> parts);
+    std::span<const EvidenceProcess* const> parts);
 
 // log10 of the mean of e-values that were computed from the same labels, e.g. of a model and its
 // shadow. The mean is an e-value; the product is not. 0 if log10_e_values is empty.

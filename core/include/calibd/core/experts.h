@@ -40,8 +40,7 @@ enum class ExpertKind {
   // labels of class k: some classes are more frequent than predicted (label shift).
   kClassCount,
   // The mean over classes of the e-values of ClassEvidence: one class deviates. This e-value and
-  // the
-  // next are computed elsewhere, see EvidenceProcess::Consider.
+  // the next are computed elsewhere, see EvidenceProcess::Consider.
   kClassMean,
   // The mean of the e-values of groups of predictions, with fixed weights: one group deviates.
   kGroupMean,
@@ -99,7 +98,7 @@ struct Expert {
   });
 }
 // All experts, in the order of their kinds. To add an expert, add a row with an id that was never
-// used; a new kind also needs its formula in src/experts.cc. A state that was saved with other
+// used; a new kind also needs its formula in src/strip_bets.cc. A state that was saved with other
 // experts continues with these, see EvidenceProcess::Restore.
 inline constexpr auto kExperts = MakeExperts();
 inline constexpr std::size_t kExpertCount = kExperts.size();

@@ -1,0 +1,79 @@
+#include "evidence_chunk.h"
+
+#include <algorithm>
+
+#include "witness_simd.h"
+
+namespace calibd {
+
+EvidenceChunk::EvidenceChunk(std::size_t class_count)
+    : lines_(class_count + 1),
+      given_(kMostChunkRows * lines_),
+      features_(kMostChunkRows * kFeatureCount),
+      bins_(kMostChunkRows * class_count),
+      labels_(kMostChunkRows) {
+  for (std::size_t row = 0; row < kMostChunkRows; ++row) given_[IndexOf(row, class_count)] = -1;
+}
+
+void EvidenceChunk::Append(const PredictionBatch& batch, const RandomFeatures& features) noexcept {
+  features.Map(batch.probabilities, batch.size(),
+               std::span(features_).subspan(rows_ * kFeatureCount));
+  for (std::size_t row = 0; row < batch.size(); ++row, ++rows_) {
+    const std::span<const double> g = batch.row(row);
+    double* const given = &given_[IndexOf(rows_, 0)];
+    for (std::size_t k = 0; k < g.size(); ++k) given[k * kStripRows] = g[k];
+    labels_[rows_] = batch.labels[row];
+  }
+}
+
+void EvidenceChunk::TransposeFeatures(std::size_t strip, double* out) const noexcept {
+  const double* const features = &features_[strip * kStripRows * kFeatureCount];
+  for (std::size_t j = 0; j < kFeatureCount; ++j) {
+    for (std::size_t row = 0; row < kStripRows; ++row) {
+      out[j * kStripRows + row] = features[row * kFeatureCount + j];
+    }
+  }
+}
+
+ChunkRows EvidenceChunk::All() const noexcept {
+  return {.rows = rows_,
+          .lines = lines_,
+          .given = given_.data(),
+          .bins = bins_.data(),
+          .labels = labels_.data()};
+}
+
+const double* EvidenceChunk::Negate() noexcept {
+  for (std::size_t row = 0; row < rows_; ++row) {
+    given_[IndexOf(row, static_cast<std::size_t>(labels_[row]))] -= 1;
+  }
+  return given_.data();
+}
+
+double EvidenceChunk::SquareOfSum() const noexcept {
+  for (; squared_rows_ < rows_; ++squared_rows_) {
+    square_ += SquareGrowth({.row = squared_rows_,
+                             .class_count = lines_ - 1,
+                             .lines = lines_,
+                             .features = features_.data(),
+                             .given = given_.data(),
+                             .labels = labels_.data()});
+  }
+  return square_;
+}
+
+void EvidenceChunk::Save(std::vector<double>& probabilities,
+                         std::vector<std::int32_t>& labels) const {
+  for (std::size_t row = 0; row < rows_; ++row) {
+    for (std::size_t k = 0; k + 1 < lines_; ++k) probabilities.push_back(given_[IndexOf(row, k)]);
+    labels.push_back(labels_[row]);
+  }
+}
+
+std::size_t EvidenceChunk::Memory(std::size_t class_count) noexcept {
+  return sizeof(EvidenceChunk) +
+         kMostChunkRows * ((class_count + 1 + kFeatureCount) * sizeof(double) +
+                           class_count * sizeof(std::uint8_t) + sizeof(std::int32_t));
+}
+
+}  // namespace calibd

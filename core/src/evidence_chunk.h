@@ -1,0 +1,78 @@
+#ifndef CALIBD_CORE_SRC_EVIDENCE_CHUNK_H_
+#define CALIBD_CORE_SRC_EVIDENCE_CHUNK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "calibd/core/line_vector.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/random_features.h"
+#include "class_counts.h"
+#include "evidence_layout.h"
+
+namespace calibd {
+
+// The pending predictions of a chunk, in strips of rows.
+class EvidenceChunk {
+ public:
+  explicit EvidenceChunk(std::size_t class_count);
+
+  [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
+  // There must be room.
+  void Append(const PredictionBatch& batch, const RandomFeatures& features) noexcept;
+  void Clear() noexcept {
+    rows_ = squared_rows_ = 0;
+    square_ = 0;
+  }
+
+  // class_count x kStripRows.
+  [[nodiscard]] const double* given(std::size_t strip) const noexcept {
+    return &given_[strip * lines_ * kStripRows];
+  }
+  // For the bins of the probabilities: class_count x kStripRows.
+  [[nodiscard]] std::uint8_t* bins(std::size_t strip) noexcept {
+    return &bins_[strip * (lines_ - 1) * kStripRows];
+  }
+  // The labels of a strip: kStripRows, some of which may be unused.
+  [[nodiscard]] const std::int32_t* labels(std::size_t strip) const noexcept {
+    return &labels_[strip * kStripRows];
+  }
+  [[nodiscard]] double given_at_label(std::size_t row) const noexcept {
+    return given_[IndexOf(row, static_cast<std::size_t>(labels_[row]))];
+  }
+  // Writes the features of a strip: kFeatureCount x kStripRows.
+  void TransposeFeatures(std::size_t strip, double* out) const noexcept;
+
+  // All rows. The bins must be known.
+  [[nodiscard]] ChunkRows All() const noexcept;
+  // rows x kFeatureCount.
+  [[nodiscard]] const double* features() const noexcept { return features_.data(); }
+  // Turns the predictions into negated residuals, in strips of lines: -1 in the last line.
+  [[nodiscard]] const double* Negate() noexcept;
+  // The square of |sum_i phi_i d_i'|. Cost: O((m + D) rows) for each row since the last call.
+  [[nodiscard]] double SquareOfSum() const noexcept;
+
+  void Save(std::vector<double>& probabilities, std::vector<std::int32_t>& labels) const;
+  [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
+
+ private:
+  [[nodiscard]] std::size_t IndexOf(std::size_t row, std::size_t k) const noexcept {
+    return (row / kStripRows * lines_ + k) * kStripRows + row % kStripRows;
+  }
+
+  std::size_t lines_;
+  std::size_t rows_ = 0;
+  // The rows in square_.
+  mutable std::size_t squared_rows_ = 0;
+  mutable double square_ = 0;
+  LineVector given_;
+  LineVector features_;
+  std::vector<std::uint8_t> bins_;
+  std::vector<std::int32_t> labels_;
+};
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_EVIDENCE_CHUNK_H_

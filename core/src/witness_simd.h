@@ -1,0 +1,64 @@
+#ifndef CALIBD_CORE_SRC_WITNESS_SIMD_H_
+#define CALIBD_CORE_SRC_WITNESS_SIMD_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "evidence_layout.h"
+
+namespace calibd {
+
+// Matrix products with the sums A of residuals, summed by similarity. A has a line of kFeatureCount
+// values per class. A last line S sums the features themselves: its residual is always 1. Highway
+// selects the instructions at run time; the last bits differ between CPUs.
+
+// F = A phi of each row. Each value is summed in the order of the features, so that its bits do not
+// depend on the other rows.
+struct WitnessTask {
+  std::size_t lines;
+  const double* sums;
+  // The first and the last row that is needed, plus 1.
+  std::size_t first;
+  std::size_t last;
+  // strips x kFeatureCount x kStripRows, for two strips.
+  const double* features;
+  // strips x lines x kStripRows.
+  double* out;
+};
+void ComputeWitness(const WitnessTask& task) noexcept;
+
+// Adds the rows of a chunk: A += D' Phi to the whole past, and A <- retention A + D' Phi to the
+// recent past.
+struct ChunkTask {
+  std::size_t lines;
+  std::size_t rows;
+  // rows x kFeatureCount.
+  const double* features;
+  // The negated residuals: strips x lines x kStripRows.
+  const double* negated;
+  double retention;
+  OfPasts<double*> sums;
+};
+void AddChunk(const ChunkTask& task) noexcept;
+
+// values: count values, a multiple of 2 kGroup.
+[[nodiscard]] double SumOfSquares(const double* values, std::size_t count) noexcept;
+
+// The growth of the square of |B|, B = sum_s phi_s d_s' over the rows s of a chunk, when `row` is
+// added to the rows before it: the sum of <phi_s, phi_row> <d_s, d_row>, twice for the rows before
+// it.
+struct GrowthTask {
+  std::size_t row;
+  std::size_t class_count;
+  // As in ChunkTask.
+  std::size_t lines;
+  const double* features;
+  // Predictions before smoothing: strips x lines x kStripRows.
+  const double* given;
+  const std::int32_t* labels;
+};
+[[nodiscard]] double SquareGrowth(const GrowthTask& task) noexcept;
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_SRC_WITNESS_SIMD_H_
