@@ -23,9 +23,9 @@ inline constexpr std::size_t kRatios = kClassOddsRatios.size();
 // Rows that are applied to the products of a group in one call.
 inline constexpr std::size_t kClassRowsAtOnce = 16;
 
-// The computation of the lower-side bets for kGroup classes.
+// The bets on kGroup classes.
 struct ClassBetsTask {
-  // kRatios x kGroup.
+  // kClassBets x kGroup.
   double* inverses;
   std::size_t rows;
   // rows x stride, beginning at these classes.
@@ -34,6 +34,9 @@ struct ClassBetsTask {
   double eps;
   // For each row, the distance between g and the lower end of the null interval.
   const double* below;
+  // The label of each row, and the first of these classes.
+  const std::int32_t* labels;
+  std::int32_t first;
 };
 
 }  // namespace calibd
@@ -45,30 +48,58 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// inverses *= 1 + h (r - 1). Products and sums are not fused, so that the bits are the same on
-// every CPU.
-void LowerSide(const ClassBetsTask& task) {
-  const hn::CappedTag<double, kGroup> d;
-  const auto zero = hn::Zero(d);
-  const auto one = hn::Set(d, 1.0);
-  const auto half = hn::Set(d, 0.5);
+using D = hn::CappedTag<double, kGroup>;
+using V = hn::Vec<D>;
+using Mask = hn::Mask<D>;
+
+// One row of one side: inverses *= 1 + h (r - 1), and then /= r at the label, where it is among
+// these classes. Products and sums are not fused, so that the bits are the same on every CPU.
+HWY_INLINE void BetOnSide(V upper, V lower, bool has_label, Mask is_label, V* inverses) {
+  const D d;
+  const V one = hn::Set(d, 1.0);
+  for (std::size_t j = 0; j < kRatios; ++j) {
+    const double slope = kClassOddsRatios[j] - 1;
+    const V change = hn::Mul(slope > 0 ? upper : lower, hn::Set(d, slope));
+    inverses[j] = hn::Mul(inverses[j], hn::Add(one, change));
+  }
+  if (!has_label) return;
+  for (std::size_t j = 0; j < kRatios; ++j) {
+    const V ratio = hn::IfThenElse(is_label, hn::Set(d, kClassOddsRatios[j]), one);
+    inverses[j] = hn::Div(inverses[j], ratio);
+  }
+}
+
+void ClassBets(const ClassBetsTask& task) {
+  const D d;
+  const V zero = hn::Zero(d);
+  const V one = hn::Set(d, 1.0);
+  const V half = hn::Set(d, 0.5);
+  const V eps = hn::Set(d, task.eps);
   for (std::size_t lane = 0; lane < kGroup; lane += hn::Lanes(d)) {
-    hn::Vec<decltype(d)> inverses[kRatios];
+    double* const upper_side = task.inverses + kRatios * kGroup + lane;
+    V inverses[kRatios];
     for (std::size_t j = 0; j < kRatios; ++j) {
       inverses[j] = hn::LoadU(d, task.inverses + j * kGroup + lane);
     }
     for (std::size_t row = 0; row < task.rows; ++row) {
-      const auto g = hn::LoadU(d, task.g + row * task.stride + lane);
-      const auto is_lower = hn::Le(g, half);
+      const V g = hn::LoadU(d, task.g + row * task.stride + lane);
+      const Mask is_lower = hn::Le(g, half);
       // An upper end of 0 makes no bet.
-      const auto upper = hn::IfThenElseZero(is_lower, hn::Add(g, hn::Set(d, task.eps)));
-      const auto lower =
-          hn::IfThenElseZero(is_lower, hn::Max(zero, hn::Sub(g, hn::Set(d, task.below[row]))));
-      for (std::size_t j = 0; j < kRatios; ++j) {
-        const double slope = kClassOddsRatios[j] - 1;
-        const auto change = hn::Mul(slope > 0 ? upper : lower, hn::Set(d, slope));
-        inverses[j] = hn::Mul(inverses[j], hn::Add(one, change));
-      }
+      const V upper = hn::Add(g, eps);
+      const V lower = hn::Max(zero, hn::Sub(g, hn::Set(d, task.below[row])));
+      const std::int32_t label = task.labels[row] - task.first;
+      const bool has_label = label >= 0 && label < static_cast<std::int32_t>(kGroup);
+      const Mask is_label =
+          hn::Eq(hn::Iota(d, static_cast<double>(lane)), hn::Set(d, static_cast<double>(label)));
+      BetOnSide(hn::IfThenElseZero(is_lower, upper), hn::IfThenElseZero(is_lower, lower), has_label,
+                hn::And(is_label, is_lower), inverses);
+      if (hn::AllTrue(d, is_lower)) continue;
+      V others[kRatios];
+      for (std::size_t j = 0; j < kRatios; ++j) others[j] = hn::LoadU(d, upper_side + j * kGroup);
+      BetOnSide(hn::IfThenZeroElse(is_lower, hn::Min(one, upper)),
+                hn::IfThenZeroElse(is_lower, lower), has_label, hn::AndNot(is_lower, is_label),
+                others);
+      for (std::size_t j = 0; j < kRatios; ++j) hn::StoreU(others[j], d, upper_side + j * kGroup);
     }
     for (std::size_t j = 0; j < kRatios; ++j) {
       hn::StoreU(inverses[j], d, task.inverses + j * kGroup + lane);
@@ -84,7 +115,7 @@ HWY_AFTER_NAMESPACE();
 namespace calibd {
 namespace {
 
-HWY_EXPORT(LowerSide);
+HWY_EXPORT(ClassBets);
 
 // Products are clamped after this many predictions: one changes a product by a factor of at most 3.
 constexpr std::int64_t kPeriod = 256;
@@ -153,7 +184,7 @@ void ClassEvidence::AddSome(const PredictionBatch& batch) noexcept {
     const double* g = &batch.probabilities[k];
     std::size_t stride = class_count_;
     if (k + kGroup > class_count_) {
-      // LowerSide reads whole vectors, so the last classes are copied to a padded buffer.
+      // ClassBets reads whole vectors, so the last classes are copied to a padded buffer.
       for (std::size_t row = 0; row < batch.size(); ++row) {
         const std::span<const double> tail = batch.row(row).subspan(k);
         std::copy(tail.begin(), tail.end(), &rest[row * kGroup]);
@@ -161,43 +192,15 @@ void ClassEvidence::AddSome(const PredictionBatch& batch) noexcept {
       g = rest.data();
       stride = kGroup;
     }
-    // Processes the rows up to and including the next one whose label is among these classes: the
-    // label's correction comes after the row's own bets.
-    for (std::size_t first = 0; first < batch.size();) {
-      std::size_t last = first;
-      const auto has_label = [&](std::size_t row) {
-        return static_cast<std::size_t>(batch.labels[row]) / kGroup == k / kGroup;
-      };
-      while (last < batch.size() - 1 && !has_label(last)) ++last;
-      HWY_DYNAMIC_DISPATCH(LowerSide)
-      ({.inverses = InversesOf(k, 0),
-        .rows = last + 1 - first,
-        .g = g + first * stride,
-        .stride = stride,
-        .eps = eps,
-        .below = &below[first]});
-      const auto label = static_cast<std::size_t>(batch.labels[last]);
-      if (has_label(last) && batch.row(last)[label] <= 0.5) {
-        double* const inverses = InversesOf(label, 0);
-        for (std::size_t j = 0; j < kRatios; ++j) inverses[j * kGroup] /= kClassOddsRatios[j];
-      }
-      first = last + 1;
-    }
-  }
-  for (std::size_t row = 0; row < batch.size(); ++row) {
-    const std::span<const double> g = batch.row(row);
-    for (std::size_t k = 0; k < g.size(); ++k) {
-      if (g[k] <= 0.5) continue;
-      const double upper = std::min(1.0, g[k] + eps);
-      const double lower = std::max(0.0, g[k] - below[row]);
-      const bool is_label = k == static_cast<std::size_t>(batch.labels[row]);
-      double* const inverses = InversesOf(k, 1);
-      for (std::size_t j = 0; j < kRatios; ++j) {
-        const double slope = kClassOddsRatios[j] - 1;
-        inverses[j * kGroup] *= 1 + (slope > 0 ? upper : lower) * slope;
-        if (is_label) inverses[j * kGroup] /= kClassOddsRatios[j];
-      }
-    }
+    HWY_DYNAMIC_DISPATCH(ClassBets)
+    ({.inverses = InversesOf(k, 0),
+      .rows = batch.size(),
+      .g = g,
+      .stride = stride,
+      .eps = eps,
+      .below = below.data(),
+      .labels = batch.labels.data(),
+      .first = static_cast<std::int32_t>(k)});
   }
   count_ += static_cast<std::int64_t>(batch.size());
 }
