@@ -68,7 +68,7 @@ class WatchedEvidence {
  public:
   explicit WatchedEvidence(const std::shared_ptr<const RandomFeatures>& features,
                            double tolerance = kDefaultTolerance)
-      : process_(*EvidenceProcess::Create(features, tolerance)),
+      : process_(*EvidenceProcess::Create(features, tolerance, {.log_e = -std::log(kLevel)})),
         classes_(features->class_count(), tolerance) {}
 
   void Add(const PredictionBatch& batch) {
@@ -109,6 +109,19 @@ std::size_t FirstTime(const PredictionSet& set,
 
 inline bool EvidenceCrossed(const EvidenceReading& reading) {
   return reading.maximum.log_value >= -std::log(kLevel);
+}
+
+// The first prediction after which the e-value is at least 20, counted from 1, or n + 1.
+inline std::size_t FirstCrossing(const PredictionSet& set,
+                                 const std::shared_ptr<const RandomFeatures>& features) {
+  constexpr std::size_t kRows = 64;
+  WatchedEvidence evidence(features);
+  for (std::size_t first = 0; first < set.labels.size(); first += kRows) {
+    evidence.Add(set.view().rows(first, std::min(kRows, set.labels.size() - first)));
+    const std::int64_t reached = evidence.Read().evidence_reached_at;
+    if (reached > 0) return static_cast<std::size_t>(reached);
+  }
+  return set.labels.size() + 1;
 }
 
 // The share of streams with E >= 20 after any of their predictions. stream(i): returns stream i.

@@ -25,7 +25,7 @@ using testing::Dirichlet;
 using testing::Draw;
 using testing::EvidenceCrossed;
 using testing::FeaturesOf;
-using testing::FirstTime;
+using testing::FirstCrossing;
 using testing::kLevel;
 using testing::LabelAtTemperature;
 using testing::Margin;
@@ -70,7 +70,7 @@ TEST(ShiftPowerTest, ShiftsOfClassesAreDetectedSoon) {
       const auto seed = 5000 + static_cast<std::uint64_t>(i);
       PredictionSet set = Draw(one.spec, one.longest, seed);
       LabelWithOdds(set, one.weights, seed);
-      times.push_back(FirstTime(set, features, EvidenceCrossed));
+      times.push_back(FirstCrossing(set, features));
     }
     std::sort(times.begin(), times.end());
     const auto median = static_cast<double>(times[times.size() / 2]);

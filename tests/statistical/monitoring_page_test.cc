@@ -29,7 +29,7 @@ using testing::AlarmRate;
 using testing::Draw;
 using testing::EvidenceCrossed;
 using testing::FeaturesOf;
-using testing::FirstTime;
+using testing::FirstCrossing;
 using testing::KernelOf;
 using testing::kLevel;
 using testing::LabelAtTemperature;
@@ -115,7 +115,7 @@ TEST(MonitoringPageTest, WatchingAPValueAlarmsAndWatchingAnEValueDoesNot) {
       if (p_time <= looks[k]) ++p_alarms[k];
     }
     if (i >= e_streams || !EvidenceCrossed(evidence.Read())) continue;
-    const std::size_t e_time = FirstTime(set, features, EvidenceCrossed);
+    const std::size_t e_time = FirstCrossing(set, features);
     for (std::size_t k = 0; k < looks.size(); ++k) {
       if (e_time <= looks[k]) ++e_alarms[k];
     }
@@ -174,7 +174,7 @@ TEST(MonitoringPageTest, ErrorsAreDetectedAsSoonAsThePageSays) {
       const auto seed = 5000 + static_cast<std::uint64_t>(i);
       PredictionSet set = Draw(one.spec, one.longest, seed);
       if (one.temperature != 1) LabelAtTemperature(set, one.temperature, 0, seed);
-      times.push_back(FirstTime(set, features, EvidenceCrossed));
+      times.push_back(FirstCrossing(set, features));
     }
     // From ten times as many streams, and therefore the better estimate.
     EXPECT_LE(OnPage(table, one.name), one.most) << one.name;
@@ -205,7 +205,7 @@ TEST(MonitoringPageTest, OverconfidentNetworksAreFoundInAnyOrder) {
       const auto first = ordered.view().rows(0, 500);
       warmup.probabilities.assign(first.probabilities.begin(), first.probabilities.end());
       const auto features = *RandomFeatures::Create(MedianKernel(warmup), ordered.class_count);
-      return FirstTime(ordered, features, EvidenceCrossed);
+      return FirstCrossing(ordered, features);
     };
     const std::size_t in_file_order = detection(*set);
     ::testing::Test::RecordProperty(network + "_in_file_order", std::to_string(in_file_order));
