@@ -83,7 +83,7 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
   list->add_option("--false-discovery-rate", list_options->false_discovery_rate,
                    "level of e-BH over all models: the expected share of calibrated models among "
                    "the rejected ones; default 0.05")
-      ->check(CLI::Range(1e-9, 0.25));
+      ->transform(ProbabilityRange(1e-9, 0.25));
   AddVerdictGate(*list, list_options->fail_on);
 
   const auto [alarms, model] =
@@ -103,7 +103,7 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
   command
       ->add_option("--error-limit", options->error_limit,
                    "also set the model's error limit, as `calibctl model update` does")
-      ->check(CLI::Range(1e-4, 0.5));
+      ->transform(ProbabilityRange(1e-4, 0.5));
   command->add_option(
       "--note", options->note,
       "a note of at most 500 bytes that is kept with the alarm, such as what was done and by whom");
