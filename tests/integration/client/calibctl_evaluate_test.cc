@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 PredictionSet Draw(const GeneratorSpec& spec, std::size_t n) {
   auto generator = Generator::Create(spec, 7);
@@ -230,9 +231,10 @@ TEST(CalibctlEvaluateTest, TooLittleDataIsASentenceWithANumber) {
 TEST(CalibctlEvaluateTest, StopsOnCtrlC) {
   const PredictionFiles files(Draw(GeneratorSpec::M1(), 6000), 0);
   CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
-                   "--replicates", "100000"});
+                   "--replicates", "100000", "--threads", "2"});
   ASSERT_TRUE(run.Interrupt());
   EXPECT_EQ(run.exit_code(std::chrono::seconds(20)), 1);
+  EXPECT_THAT(run.error(), HasSubstr("6000 rows: the evaluation takes about 46 seconds"));
 }
 
 TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
@@ -263,14 +265,27 @@ TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
   }
 }
 
+TEST(CalibctlUsageTest, NamesAnUnknownCommandAndTheArgumentsThatAreNotExpected) {
+  EXPECT_THAT(CalibctlRun({"sho", "weather"}).error(),
+              HasSubstr("unknown command \"sho\"; did you mean \"show\"?"));
+  EXPECT_THAT(CalibctlRun({"model", "lst"}).error(), HasSubstr("did you mean \"list\"?"));
+  EXPECT_THAT(CalibctlRun({"nonsense"}).error(),
+              HasSubstr("unknown command \"nonsense\", expected model, send,"));
+  EXPECT_THAT(CalibctlRun({"show", "m", "--failon", "x"}).error(),
+              HasSubstr("not expected: --failon x\n"));
+  EXPECT_THAT(CalibctlRun({}).error(), HasSubstr("Start with:"));
+}
+
 TEST(CalibctlUsageTest, HelpIsNotAnError) {
   CalibctlRun help({"--help"});
   EXPECT_EQ(help.exit_code(), 0);
   EXPECT_THAT(help.output(), AllOf(HasSubstr("Exit codes"), HasSubstr("evaluate")));
-  for (const char* command : {"model", "send", "show", "test", "evaluate", "simulate"}) {
+  for (const char* command : {"model", "send", "show", "test", "evaluate", "simulate", "alarms"}) {
     CalibctlRun run({command, "--help"});
     EXPECT_EQ(run.exit_code(), 0) << command;
+    EXPECT_THAT(run.output(), Not(HasSubstr("Start with:"))) << command;
   }
+  EXPECT_THAT(CalibctlRun({"model", "update", "--help"}).output(), Not(HasSubstr("default")));
   CalibctlRun version({"--version"});
   EXPECT_EQ(version.exit_code(), 0);
   EXPECT_THAT(version.output(), HasSubstr("calibctl "));
