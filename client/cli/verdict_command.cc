@@ -79,7 +79,9 @@ absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOp
 void AddVerdictCommands(CLI::App& app, Context& context) {
   const auto [list, list_options] =
       AddCommand(app, context, "list",
-                 "Show the verdicts of all models, and the models that e-BH rejects", ListVerdicts);
+                 "Show the verdicts of all models, and the models that e-BH rejects (e-BH is the "
+                 "Benjamini-Hochberg procedure for e-values: it allows for the number of models)",
+                 ListVerdicts);
   list->add_option("--false-discovery-rate", list_options->false_discovery_rate,
                    "level of e-BH over all models: the expected share of calibrated models among "
                    "the rejected ones; default 0.05")

@@ -417,7 +417,7 @@ TEST_F(CalibctlServedTest, SimulateAcceptsAnyGeneratorAndPrintsItsExactError) {
   // The closed form gives .710642 pi for beta uniform and alpha = .1 over ten classes.
   const auto run = Run({"simulate", "half", "--pi", "0.5", "--beta", "uniform", "--n", "2000"});
   ASSERT_EQ(run->exit_code(), 0) << run->error();
-  EXPECT_THAT(run->output(), AllOf(HasSubstr("is 0.355"), HasSubstr("0.827 apart")));
+  EXPECT_THAT(run->output(), AllOf(HasSubstr("is 0.355"), HasSubstr("is 0.827 on average")));
   const nlohmann::json skewed = RunJson({"simulate", "skewed", "--classes", "3", "--alpha", "1,2,5",
                                          "--pi", "0.9", "--beta", "class:2", "--n", "2000"});
   EXPECT_GT(skewed.at("generator").at("expected_calibration_error").get<double>(), 0.3);
