@@ -351,6 +351,7 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
       "healthcheck",
       "Check the health of the calibd that listens on --listen on this machine; exit 0 or 1");
   healthcheck->fallthrough();
+  healthcheck->footer("Exit codes: 0 healthy, 1 not healthy, 2 for wrong usage.");
   app.require_subcommand(0, 1);
   try {
     CheckValuesAreGiven(argc, argv);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <numeric>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "calibd/core/status_macros.h"
 #include "command.h"
 #include "label_parser.h"
@@ -18,12 +20,49 @@ namespace {
 constexpr char kColumnHint[] =
     "; leave a column out with --drop-column, or say what it holds with --label-column, "
     "--id-column, --time-column or --group-column";
+constexpr char kOneColumnHint[] =
+    ", or say what it holds with --label-column, --id-column, --time-column or --group-column";
 
 bool IsNumber(std::string_view cell) {
   double number = 0;
   const char* const end = cell.data() + cell.size();
   const auto [parsed, error] = std::from_chars(cell.data(), end, number);
   return parsed == end && error != std::errc::invalid_argument;
+}
+
+// Returns the names that are not among the others.
+std::vector<std::string> Without(std::span<const std::string> names,
+                                 std::span<const std::string> others) {
+  std::vector<std::string> rest;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(rest), [&](const std::string& name) {
+    return std::find(others.begin(), others.end(), name) == others.end();
+  });
+  return rest;
+}
+
+// Says which columns are not classes, which classes have no column, and what to do.
+std::string DescribeMismatch(std::span<const std::string> columns,
+                             std::span<const std::string> classes) {
+  const std::vector<std::string> extra = Without(columns, classes);
+  const std::vector<std::string> missing = Without(classes, columns);
+  std::vector<std::string> parts;
+  if (!extra.empty()) {
+    parts.push_back(absl::StrCat(extra.size() == 1 ? "column " : "columns ", ListNames(extra),
+                                 extra.size() == 1 ? " is no class" : " are no classes"));
+  }
+  if (!missing.empty()) {
+    parts.push_back(absl::StrCat(missing.size() == 1 ? "class " : "classes ", ListNames(missing),
+                                 missing.size() == 1 ? " has no column" : " have no columns"));
+  }
+  parts.push_back(absl::StrCat("the classes are ", ListNames(classes)));
+  std::string text = absl::StrJoin(parts, "; ");
+  if (!extra.empty() && !missing.empty()) text += "; rename the columns of classes";
+  if (extra.size() == 1 && missing.empty()) {
+    absl::StrAppend(&text, "; add --drop-column ", OptionValue(extra[0]), kOneColumnHint);
+  } else if (extra.size() > missing.size()) {
+    text += kColumnHint;
+  }
+  return text;
 }
 
 // Orders the class columns of the plan by the class names, or takes the names from the columns.
@@ -68,9 +107,7 @@ absl::Status MatchClasses(const ColumnExpectation& expectation, const std::strin
                              " are used as the classes ", ListNames(expected), " in this order");
     return absl::OkStatus();
   }
-  return FileError(source,
-                   absl::StrCat("the columns ", ListNames(names), " are not the classes ",
-                                ListNames(expected), "; rename columns to match", kColumnHint));
+  return FileError(source, DescribeMismatch(names, expected));
 }
 
 }  // namespace

@@ -1,15 +1,23 @@
 #include "command.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <iostream>
 #include <mutex>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 // These headers define what CLI11's other headers declare, for the whole library.
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace calibd::cli {
 namespace {
@@ -35,6 +43,21 @@ std::string_view Prefix(absl::StatusCode code) {
     default:
       return "";
   }
+}
+
+// The least number of characters to insert, delete or replace (Levenshtein).
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row[b.size()];
 }
 
 }  // namespace
@@ -93,6 +116,56 @@ absl::Status UsageFault(std::string_view fault) {
   absl::Status status = absl::InvalidArgumentError(std::string(fault));
   status.SetPayload(kUsageFaultUrl, absl::Cord());
   return status;
+}
+
+CLI::Validator ProbabilityRange(double min, double max) {
+  const std::string expected =
+      absl::StrCat("a probability in ", min, "..", max, " or a percentage such as 2%");
+  const auto convert = [=](std::string& text) {
+    absl::string_view number(text);
+    const bool percent = absl::ConsumeSuffix(&number, "%");
+    double value = 0;
+    const bool valid = absl::SimpleAtod(number, &value);
+    if (percent) value /= 100;
+    // Written so that NaN is refused.
+    if (!valid || !(value >= min && value <= max)) {
+      return absl::StrCat("expected ", expected, ", found ", text);
+    }
+    if (percent) text = absl::StrFormat("%.17g", value);
+    return std::string();
+  };
+  return CLI::Validator(convert, absl::StrCat(min, "..", max), "probability");
+}
+
+void RequireCommand(CLI::App& parent, Context& context) {
+  // An unknown command is an extra argument, which DescribeExtras can name.
+  parent.require_subcommand(0, 1);
+  parent.final_callback([&parent, &context] {
+    if (!parent.get_subcommands().empty()) return;
+    std::cerr << parent.help(parent.get_parent() == nullptr ? "" : "calibctl");
+    context.exit_code = ExitCode::kUsage;
+  });
+}
+
+std::string DescribeExtras(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining(true);
+  const CLI::App* parent = &app;
+  while (!parent->get_subcommands().empty()) parent = parent->get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::App* const command :
+       parent->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  const bool is_command = !names.empty() && !extras[0].starts_with("-");
+  if (!is_command) return absl::StrCat("not expected: ", absl::StrJoin(extras, " "));
+  const auto meant =
+      std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+        return EditDistance(extras[0], a) < EditDistance(extras[0], b);
+      });
+  const bool close = EditDistance(extras[0], *meant) <= 2;
+  return absl::StrCat("unknown command \"", extras[0], "\"",
+                      close ? absl::StrCat("; did you mean \"", *meant, "\"?")
+                            : absl::StrCat(", expected ", absl::StrJoin(names, ", ")));
 }
 
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run) {

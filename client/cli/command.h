@@ -104,6 +104,16 @@ template <typename T>
   return UsageFault(prefix + std::string(value.status().message()));
 }
 
+// Converts a percentage such as 2% to a probability, and checks that it is in [min, max]. For
+// Option::transform.
+[[nodiscard]] CLI::Validator ProbabilityRange(double min, double max);
+
+// Requires one of the parent's commands. Without one, prints the help as for wrong usage.
+void RequireCommand(CLI::App& parent, Context& context);
+
+// Says which arguments were not expected, and which command was meant by an unknown one.
+[[nodiscard]] std::string DescribeExtras(const CLI::App& app);
+
 // Makes `run` the action of the command. run: returns the exit code, or the error for Fail.
 void SetRun(CLI::App& command, Context& context, std::function<absl::StatusOr<ExitCode>()> run);
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
@@ -154,6 +155,13 @@ std::string Quote(std::string_view text) {
   const std::string_view shown = text.substr(0, kMaxQuotedBytes);
   return absl::StrCat("\"", absl::CHexEscape(std::string(shown)),
                       shown.size() < text.size() ? "...\"" : "\"");
+}
+
+std::string OptionValue(std::string_view text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+  });
+  return plain ? std::string(text) : Quote(text);
 }
 
 absl::Status FileError(std::string_view source, std::string_view what) {

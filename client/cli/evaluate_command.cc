@@ -1,10 +1,12 @@
 #include <cstddef>
 #include <cstdint>
+#include <iostream>
 #include <optional>
 #include <random>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/validation.h"
@@ -176,6 +178,24 @@ absl::StatusOr<ExitCode> EvaluateServed(const Context& context, const EvaluateOp
   return Report(context, evaluation, std::nullopt, options.fail_on, error_limit);
 }
 
+// Announces an evaluation that takes long, with the time of an idle machine.
+void TellDuration(const Input& input, const EvaluateOptions& options) {
+  const auto n = static_cast<double>(input.labels.size());
+  // Seconds of a CPU, measured with the default lenses.
+  const double per_pair =
+      3e-8 + 2e-9 * static_cast<double>(input.class_count) + 2.5e-11 * options.replicates;
+  const double seconds = n * n * per_pair / options.offline.threads;
+  if (seconds < 20) return;
+  std::cerr << absl::StrFormat(
+      "calibctl: %.0f rows: the evaluation takes about %s, in proportion to the square of the "
+      "rows. "
+      "For a faster answer, evaluate fewer rows, or send them to a server (calibctl send)\n",
+      n,
+      seconds < 120    ? absl::StrFormat("%.0f seconds", seconds)
+      : seconds < 7200 ? absl::StrFormat("%.0f minutes", seconds / 60)
+                       : absl::StrFormat("%.0f hours", seconds / 3600));
+}
+
 absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOptions& options,
                                        const v1::EvaluateRequest& request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
@@ -185,6 +205,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
     return absl::FailedPreconditionError(
         absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed"));
   }
+  TellDuration(input, options);
   OfflineOptions offline = options.offline;
   CALIBD_RETURN_IF_ERROR(
       ParseKernel(options.kernel, input.class_count, offline.kernel, offline.bandwidth));
@@ -304,7 +325,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->add_option("--error-limit", options->error_limit,
                    "the acceptable error of the top label and, for two classes, also of the "
                    "probability of class 1; default: that of the model, or 0.02 for files")
-      ->check(CLI::Range(1e-4, 0.5));
+      ->transform(ProbabilityRange(1e-4, 0.5));
 }
 
 }  // namespace calibd::cli

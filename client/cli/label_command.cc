@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,11 @@ absl::Status SendAll(const LabelsById& file, ReportedStream& stream) {
     if (!status.ok()) return status;
     bar.Update(stream.settled());
     stream.TellRejected();
+    if (stream.all_rejected()) {
+      std::cerr << "calibctl: stopped after the first rejection; " << ids.size() - first - count
+                << " labels were not sent\n";
+      break;
+    }
   }
   return absl::OkStatus();
 }
@@ -40,6 +46,11 @@ absl::StatusOr<ExitCode> Run(const Context& context, const LabelCommandOptions& 
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   const std::string name = ModelArgument(options.model);
   CALIBD_ASSIGN_OR_RETURN(const v1::Model model, client->GetModel(name));
+  if (!model.has_label_grace()) {
+    return UsageFault(options.model +
+                      " has no label grace, so its predictions have no ids and their labels cannot "
+                      "come later: create the model with --label-grace");
+  }
   const std::vector<std::string> class_names(model.class_names().begin(),
                                              model.class_names().end());
   // If one label is invalid, no label of the file is sent.

@@ -72,11 +72,12 @@ absl::StatusOr<LabelParser> LabelParser::Create(const LabelOptions& options) {
   if (!options.base.has_value() && options.class_names.empty() &&
       !options.positive_class.has_value()) {
     return UsageFault(
-        "--label-base is missing: use --label-base 0 if the first class is numbered 0 in the "
-        "labels, or --label-base 1 if it is numbered 1. A wrong guess would shift every label by "
-        "one class, so calibctl does not guess. If the labels are class names, state the names "
-        "with "
-        "--class-names or in a header");
+        std::string(
+            "--label-base is missing: use --label-base 0 if the first class is numbered 0 in the "
+            "labels, or --label-base 1 if it is numbered 1. A wrong guess would shift every label "
+            "by "
+            "one class, so calibctl does not guess. Labels that are class names ") +
+        std::string(options.names_need));
   }
   for (std::size_t k = 0; k < options.class_names.size(); ++k) {
     parser.classes_.emplace(options.class_names[k], static_cast<std::int32_t>(k));
@@ -109,7 +110,7 @@ std::string LabelParser::Expected() const {
     return absl::StrCat(base, "..", base + static_cast<std::int64_t>(options_.class_count) - 1,
                         " with --label-base ", base,
                         options_.class_names.empty()
-                            ? "; class names need --class-names or a header"
+                            ? "; class names " + std::string(options_.names_need)
                             : ", or one of the class names " + ListNames(options_.class_names));
   }
   if (options_.class_names.empty()) return "0, 1, True or False";

@@ -52,9 +52,8 @@ int Run(int argc, char** argv) {
 
   CLI::App app("calibctl tells whether the probabilities of a classifier can be trusted.",
                "calibctl");
-  app.footer(kFooter);
   app.set_version_flag("--version", std::string("calibctl ") + CALIBD_VERSION);
-  app.require_subcommand(1);
+  RequireCommand(app, context);
   // Global options such as --server may follow the command.
   app.fallthrough();
   app.add_option("--server", context.server, "HOST:PORT of calibd; default 127.0.0.1:8460")
@@ -76,9 +75,15 @@ int Run(int argc, char** argv) {
   AddEvaluateCommand(app, context);
   AddSimulateCommand(app, context);
   AddStoreCommands(app, context);
+  // Commands that are added later inherit the footer.
+  app.footer(kFooter);
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    std::cerr << "calibctl: " << calibd::cli::DescribeExtras(app)
+              << "\nRun with --help for more information.\n";
+    return static_cast<int>(ExitCode::kUsage);
   } catch (const CLI::ParseError& error) {
     // Help and version are not errors; everything else is wrong usage.
     return app.exit(error) == 0 ? static_cast<int>(ExitCode::kOk)

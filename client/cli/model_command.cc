@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "calibd/core/lens.h"
 #include "command.h"
 #include "history_report.h"
@@ -35,7 +34,7 @@ struct ModelOptions {
 // Adds an option that sets a number in a message, which outlives the command.
 template <typename Message, typename Value>
 CLI::Option* AddNumber(CLI::App& command, const char* name, Message& message,
-                       void (Message::*set)(Value), const char* help) {
+                       void (Message::*set)(Value), const std::string& help) {
   return command.add_option_function<Value>(
       name, [&message, set](const Value& value) { (message.*set)(value); }, help);
 }
@@ -46,10 +45,7 @@ absl::StatusOr<ExitCode> PrintModel(const Context& context,
   if (context.json()) {
     PrintJson(ToJson(*model));
   } else {
-    Print(DescribeModels({*model}));
-    if (model->class_names_size() > 0) {
-      Print(absl::StrCat("classes: ", absl::StrJoin(model->class_names(), ", "), "\n"));
-    }
+    Print(DescribeModel(*model));
   }
   return ExitCode::kOk;
 }
@@ -168,20 +164,26 @@ absl::StatusOr<ExitCode> Delete(const Context& context, const std::string& name)
   return ExitCode::kOk;
 }
 
-// Options of `model create` and `model update`. Returns those of the monitoring.
-std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options) {
+// Options of `model create` and `model update`. Returns those of the monitoring. with_defaults:
+// whether an option that is left out has a default, as in `model create`.
+std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options,
+                                      bool with_defaults) {
   using v1::Monitoring;
+  const auto help = [&](const char* text, const char* otherwise) {
+    return absl::StrCat(text, with_defaults ? "; default: " : "", with_defaults ? otherwise : "");
+  };
   AddNumber(command, "--row-sum-tolerance", options.model, &v1::Model::set_row_sum_tolerance,
-            "a row is valid when |sum - 1| is at most this; default 0.001, and 5e-5 per class "
-            "above 20 classes")
-      ->check(CLI::Range(1e-12, 0.1));
+            help("a row is valid when |sum - 1| is at most this",
+                 "0.001, and 5e-5 per class above 20 classes"))
+      ->transform(ProbabilityRange(1e-12, 0.1));
   command.add_option("--label-grace", options.label_grace,
-                     "how long a prediction with an id waits for its label: a number and a "
-                     "unit s, m, h or d, e.g. 90s, 1.5h, 7d. Choose it so that nearly all "
-                     "labels arrive in time. Default: labels come with their predictions");
+                     help("how long a prediction with an id waits for its label: a number and a "
+                          "unit s, m, h or d, e.g. 90s, 1.5h, 7d. Choose it so that nearly all "
+                          "labels arrive in time",
+                          "labels come with their predictions"));
   AddNumber(command, "--max-pending", options.model, &v1::Model::set_max_pending,
-            "maximum number of pending predictions; default 100000, or "
-            "fewer if these exceed the server's disk limit per model")
+            help("maximum number of pending predictions",
+                 "100000, or fewer if these exceed the server's disk limit per model"))
       ->check(CLI::Range(1, 10'000'000));
   command.add_option_function<std::string>(
       "--description", [&options](const std::string& text) { options.model.set_description(text); },
@@ -189,31 +191,36 @@ std::vector<CLI::Option*> AddSettings(CLI::App& command, ModelOptions& options) 
   Monitoring& monitoring = *options.model.mutable_monitoring();
   return {
       AddNumber(command, "--significance-level", monitoring, &Monitoring::set_significance_level,
-                "upper bound of the probability that a calibrated model ever raises the "
-                "evidence alarm; default 0.05")
-          ->check(CLI::Range(1e-9, 0.25)),
+                help("upper bound of the probability that a calibrated model ever raises the "
+                     "evidence alarm",
+                     "0.05"))
+          ->transform(ProbabilityRange(1e-9, 0.25)),
       AddNumber(command, "--average-run-length", monitoring, &Monitoring::set_average_run_length,
-                "a calibrated model raises on average at most one drift alarm in this many "
-                "predictions; default 1e6")
+                help("a calibrated model raises on average at most one drift alarm in this many "
+                     "predictions",
+                     "1e6"))
           ->check(CLI::Range(100.0, 1e12)),
       AddNumber(command, "--tolerance", monitoring, &Monitoring::set_tolerance,
-                "errors of a probability up to this divided by the number of classes, such "
-                "as rounding errors, are not evidence; default 1e-5")
-          ->check(CLI::Range(1e-9, 0.5)),
+                help("errors of a probability up to this divided by the number of classes, such "
+                     "as rounding errors, are not evidence",
+                     "1e-5"))
+          ->transform(ProbabilityRange(1e-9, 0.5)),
       AddNumber(command, "--error-limit", monitoring, &Monitoring::set_error_limit,
-                "acceptable calibration error as a probability; the alarm OVER_LIMIT is raised "
-                "above it; default 0.02, which is 2 percentage points")
-          ->check(CLI::Range(1e-4, 0.5)),
+                help("acceptable calibration error, as a probability or a percentage; the alarm "
+                     "OVER_LIMIT is raised above it",
+                     "0.02, which is 2 %"))
+          ->transform(ProbabilityRange(1e-4, 0.5)),
       command.add_option("--stale-after", options.stale_after,
-                         "the verdict becomes stale when no observation is counted for this long, "
-                         "e.g. 12h; default 1d, but at least twice the label grace")};
+                         help("the verdict becomes stale when no observation is counted for this "
+                              "long, e.g. 12h",
+                              "1d, but at least twice the label grace"))};
 }
 
 void AddCreateOptions(CLI::App& command, ModelOptions& options) {
   using v1::Monitoring;
   Monitoring& monitoring = *options.model.mutable_monitoring();
   const CLI::Range at_least_one(std::int64_t{1}, std::int64_t{1'000'000'000});
-  std::vector<CLI::Option*> watched = AddSettings(command, options);
+  std::vector<CLI::Option*> watched = AddSettings(command, options, true);
   command.get_option("--max-pending")->needs(command.get_option("--label-grace"));
   command
       .add_flag_callback(
@@ -289,11 +296,13 @@ void AddUpdate(CLI::App& model, Context& context) {
   const auto [command, options] = AddCommand(
       model, context, "update",
       "Change settings of a model without deleting its data. A new significance level or "
-      "tolerance begins the evidence anew",
+      "tolerance begins the evidence anew; a new average run length restarts the drift detectors",
       Update);
-  command->footer("Example: calibctl model update resnet18 --tolerance 1e-3 --stale-after 12h");
+  command->footer(
+      "A setting whose option is left out keeps its value.\n"
+      "Example: calibctl model update resnet18 --tolerance 1e-3 --stale-after 12h");
   command->add_option("NAME", options->name, "name, or NAME@VERSION")->required();
-  AddSettings(*command, *options);
+  AddSettings(*command, *options, false);
   command->parse_complete_callback([command = command, options = options] {
     for (const auto& [option, path] : kUpdatable) {
       if (command->count(option) > 0) options->mask.add_paths(path);
@@ -306,7 +315,7 @@ void AddUpdate(CLI::App& model, Context& context) {
 void AddModelCommand(CLI::App& app, Context& context) {
   CLI::App* const model =
       app.add_subcommand("model", "Create, update, list, show and delete models");
-  model->require_subcommand(1);
+  RequireCommand(*model, context);
   AddCreate(*model, context);
   AddUpdate(*model, context);
   SetRun(*model->add_subcommand("list", "List the models"), context,

@@ -16,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "calibd/convert/json.h"
 #include "calibd/core/status_macros.h"
@@ -101,9 +102,7 @@ absl::StatusOr<Header> ReadHeader(std::istream& input, const std::string& source
 }
 
 std::string ShapeText(const std::vector<std::uint64_t>& shape) {
-  std::string text = "(";
-  for (const std::uint64_t extent : shape) absl::StrAppend(&text, extent, ", ");
-  return text + ")";
+  return absl::StrCat("(", absl::StrJoin(shape, ", "), shape.size() == 1 ? ",)" : ")");
 }
 
 // Reads `count` elements of `element_bytes` each, and checks that the input ends there. take:
@@ -198,11 +197,11 @@ void Transpose(NpyArray& array) {
 }
 
 absl::Status TypeError(const std::string& source, const std::string& descr) {
-  std::string hint = "expected numbers; convert with numpy.save(path, a.astype(\"<f8\"))";
+  const char* hint = "expected numbers; convert them with a.astype(\"<f8\") before you save them";
   if (descr.starts_with("|O")) {
     hint =
-        "which are pickled Python objects; convert numbers with numpy.save(path, "
-        "a.astype(\"<f8\")) and class names with numpy.save(path, a.astype(str))";
+        "which are pickled Python objects; convert numbers with a.astype(\"<f8\") and class names "
+        "with a.astype(str) before you save them";
   }
   return FileError(source, absl::StrCat("elements of type \"",
                                         absl::CHexEscape(descr.substr(0, 32)), "\", ", hint));
@@ -222,7 +221,7 @@ absl::StatusOr<NpyArray> ReadNpy(std::istream& input, const std::string& source)
       array.row_count > std::numeric_limits<std::int64_t>::max() / 8 / array.column_count) {
     return FileError(source,
                      absl::StrCat("shape ", ShapeText(shape),
-                                  ", expected (rows, ) or (rows, classes), at least one each"));
+                                  ", expected (rows,) or (rows, classes), at least one each"));
   }
   const std::uint64_t count = array.row_count * array.column_count;
   if (const auto length = TextLength(header.descr); length.has_value() && array.column_count == 1) {

@@ -3,9 +3,11 @@
 #include <zip.h>
 
 #include <array>
+#include <filesystem>
 #include <istream>
 #include <streambuf>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -52,6 +54,10 @@ struct CloseEntry {
 void NpzFile::Discard::operator()(struct zip* archive) const { zip_discard(archive); }
 
 absl::StatusOr<NpzFile> NpzFile::Open(const std::string& path) {
+  if (std::error_code error; std::filesystem::is_fifo(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": this is NPZ, which cannot be read from a pipe; give the path of the file"));
+  }
   NpzFile file;
   file.path_ = path;
   int code = 0;
@@ -63,7 +69,7 @@ absl::StatusOr<NpzFile> NpzFile::Open(const std::string& path) {
     zip_error_fini(&error);
     return absl::InvalidArgumentError(
         absl::StrCat(path, " begins like a zip archive (NPZ), but cannot be read as one: ", reason,
-                     "; give the path of a whole file, not a pipe"));
+                     "; copy or save it again if it is not complete"));
   }
   const zip_int64_t entries = zip_get_num_entries(file.archive_.get(), 0);
   std::string_view first;

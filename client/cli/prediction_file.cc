@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <limits>
+#include <numeric>
 #include <regex>
 #include <system_error>
 #include <utility>
@@ -217,7 +218,10 @@ absl::StatusOr<LabelParser> MakeParser(const InputOptions& options, const Input&
   return LabelParser::Create({.base = options.label_base,
                               .class_names = input.class_names,
                               .class_count = input.class_count,
-                              .positive_class = positive_class});
+                              .positive_class = positive_class,
+                              .names_need = input.prediction_places.csv
+                                                ? "need --class-names or a header"
+                                                : "need --class-names"});
 }
 
 absl::Status ReadLabels(const InputOptions& options, std::size_t row_count,
@@ -225,6 +229,7 @@ absl::Status ReadLabels(const InputOptions& options, std::size_t row_count,
   CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, MakeParser(options, input, positive_class));
   CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.labels));
   input.label_places.path = open.name;
+  input.label_places.csv = open.format == FileFormat::kCsv;
   if (open.format == FileFormat::kNpy) {
     CALIBD_ASSIGN_OR_RETURN(const NpyArray array, ReadNpy(open.stream, open.name));
     return ParseLabels(array, parser, options.drop_invalid, input);
@@ -239,14 +244,16 @@ absl::Status ReadLabels(const InputOptions& options, std::size_t row_count,
   return ReadTextLabels(open.stream, open.format, options, parser, row_count, input);
 }
 
-// Checks that there is one of the rows for each prediction. noun: names the rows.
+// Checks that there is one of the rows for each prediction. noun: names a row.
 absl::Status CheckCount(const RowPlaces& places, const char* noun, std::size_t count,
                         std::size_t expected) {
   if (count == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      places.path, " holds ", count, " ", noun, ", expected ", expected,
-      ", one for each prediction",
-      count == expected + 1 ? "; if the first line of each file holds names, say --header" : ""));
+  return absl::InvalidArgumentError(
+      absl::StrCat(places.path, " holds ", count, " ", noun, count == 1 ? "" : "s", ", expected ",
+                   expected, ", one for each prediction",
+                   places.csv && count == expected + 1
+                       ? "; if the first line of each file holds names, say --header"
+                       : ""));
 }
 
 // Reads a file with one text for each prediction, if there is one.
@@ -256,7 +263,8 @@ absl::Status ReadTextFile(const std::string& path, const char* noun, const Colum
   if (path.empty()) return absl::OkStatus();
   CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(path));
   places.path = open.name;
-  CALIBD_ASSIGN_OR_RETURN(texts, ReadTexts(open.stream, columns, places));
+  places.csv = true;
+  CALIBD_ASSIGN_OR_RETURN(texts, ReadTexts(open.stream, noun, columns, places));
   return CheckCount(places, noun, texts.size(), row_count);
 }
 
@@ -274,6 +282,28 @@ std::string ReplaceRows(const std::string& faults, const PlaceOf& place, const C
     if (match[4].matched) absl::StrAppend(&text, ", column ", column(std::stoull(match[4].str())));
   }
   return text.append(rest, faults.end());
+}
+
+// Says what the values may be if most rows have one outside [0, 1]; empty otherwise.
+std::string ScaleHint(const Input& input) {
+  constexpr std::size_t kRows = 100;
+  const std::size_t m = input.class_count;
+  // The probability of a positive class stands in both columns.
+  const bool one_value =
+      input.class_columns.size() == 2 && input.class_columns[0] == input.class_columns[1];
+  const std::size_t n = std::min(kRows, input.values.size() / m);
+  std::size_t outside = 0;
+  std::size_t percentages = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto row = std::span(input.values).subspan(i * m, m);
+    const auto [lowest, highest] = std::minmax_element(row.begin(), row.end());
+    const double sum = one_value ? 100 : std::accumulate(row.begin(), row.end(), 0.0);
+    if (*lowest < 0 || *highest > 1) ++outside;
+    if (*lowest >= 0 && *highest <= 100 && std::abs(sum - 100) < 1) ++percentages;
+  }
+  if (2 * outside <= n) return "";
+  return percentages == n ? "; are these percentages? divide them by 100"
+                          : "; are these logits? add --logits";
 }
 
 }  // namespace
@@ -304,6 +334,7 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
   CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.predictions));
   Input input;
   input.prediction_places.path = open.name;
+  input.prediction_places.csv = open.format == FileFormat::kCsv;
   if (open.format == FileFormat::kNpy || open.format == FileFormat::kNpz) {
     CALIBD_ASSIGN_OR_RETURN(const auto labels,
                             ReadArrays(open, options, positive_class.has_value(), input));
@@ -330,8 +361,8 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
     CALIBD_RETURN_IF_ERROR(ReadLabels(options, row_count, positive_class, input));
   }
   CALIBD_RETURN_IF_ERROR(
-      ReadTextFile(options.ids, "ids", options.columns, row_count, input.ids, input.id_places));
-  CALIBD_RETURN_IF_ERROR(ReadTextFile(options.groups, "group values", options.columns, row_count,
+      ReadTextFile(options.ids, "id", options.columns, row_count, input.ids, input.id_places));
+  CALIBD_RETURN_IF_ERROR(ReadTextFile(options.groups, "group value", options.columns, row_count,
                                       input.groups, input.group_places));
   if (options.labels.empty() && input.labels.empty() && input.ids.empty()) {
     return UsageFault(
@@ -340,8 +371,7 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
                      open.name));
   }
   if (!options.labels.empty() || !input.labels.empty()) {
-    CALIBD_RETURN_IF_ERROR(
-        CheckCount(input.label_places, "labels", input.labels.size(), row_count));
+    CALIBD_RETURN_IF_ERROR(CheckCount(input.label_places, "label", input.labels.size(), row_count));
   }
   if (options.renormalise) Renormalise(input);
   return input;
@@ -361,16 +391,20 @@ absl::Status DescribeFaults(const Input& input, const absl::Status& faults) {
   // The advice on row sums ends the message, instead of the description of each row.
   std::string text = ReplaceRows(std::string(faults.message()), place, column);
   if (absl::StrReplaceAll({{kRowSumAdvice, ""}}, &text) > 0) text += kRowSumAdvice;
-  return absl::InvalidArgumentError(text + " (--drop-invalid leaves out invalid rows)");
+  return absl::InvalidArgumentError(text + ScaleHint(input) +
+                                    " (--drop-invalid leaves out invalid rows)");
 }
 
 absl::StatusOr<LabelsById> ReadLabelFile(const LabelFileOptions& options,
                                          std::span<const std::string> class_names,
                                          std::size_t class_count) {
-  CALIBD_ASSIGN_OR_RETURN(const LabelParser parser, LabelParser::Create({.base = options.label_base,
-                                                                         .class_names = class_names,
-                                                                         .class_count = class_count,
-                                                                         .positive_class = {}}));
+  CALIBD_ASSIGN_OR_RETURN(
+      const LabelParser parser,
+      LabelParser::Create({.base = options.label_base,
+                           .class_names = class_names,
+                           .class_count = class_count,
+                           .positive_class = {},
+                           .names_need = "work only if the model was created with --class-names"}));
   CALIBD_ASSIGN_OR_RETURN(OpenFile open, Open(options.path));
   if (open.format == FileFormat::kNpy || open.format == FileFormat::kNpz) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -51,6 +51,8 @@ struct RowPlaces {
   std::string path;
   // The line of each row; empty for the rows of an array.
   std::vector<std::size_t> lines;
+  // Whether the first line may be a header.
+  bool csv = false;
 
   // "p.csv line 3", or "p.npy row 2 (counted from 0)".
   [[nodiscard]] std::string Of(std::size_t row) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "calibd/core/lens.h"
 #include "calibd/core/p_value.h"
 #include "google/protobuf/util/time_util.h"
+#include "show_report.h"
 #include "time_option.h"
 
 namespace calibd::cli {
@@ -59,6 +61,21 @@ std::string RuleText(const v1::BandwidthRule& rule) {
     default:
       return absl::StrCat("median over the first ", rule.median().warmup(), " predictions");
   }
+}
+
+std::string BandwidthText(const v1::Model& model) {
+  const v1::BandwidthRule& rule = model.bandwidth();
+  if (model.kernel().has_matrix()) return "-";
+  return rule.has_fixed() ? Number(rule.fixed()) : RuleText(rule);
+}
+
+std::string LensesText(const v1::Model& model) {
+  const auto class_count = static_cast<std::size_t>(model.class_count());
+  std::vector<std::string> lenses = {"canonical"};
+  for (const v1::Lens& lens : model.lenses()) {
+    lenses.push_back(convert::FromProto(lens, class_count).value_or(Lens::Canonical()).name());
+  }
+  return absl::StrJoin(lenses, ",");
 }
 
 std::string BandwidthText(const v1::Provenance& provenance) {
@@ -276,6 +293,46 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string DescribeModel(const v1::Model& model) {
+  const bool has_grace = model.has_label_grace();
+  std::vector<std::pair<std::string, std::string>> settings = {
+      {"model", model.name()},
+      {"description", model.description()},
+      {"classes", absl::StrCat(model.class_count(), model.class_names().empty() ? "" : ": ",
+                               absl::StrJoin(model.class_names(), ", "))},
+      {"kernel", KernelText(model.kernel())},
+      {"bandwidth", BandwidthText(model)},
+      {"lenses", LensesText(model)},
+      {"block sizes", absl::StrJoin(model.block_sizes(), ", ")},
+      {"window", absl::StrCat(model.window(), " newest observations")},
+      {"row sum tolerance", Number(model.row_sum_tolerance())},
+      {"label grace", has_grace ? ShortDuration(model.label_grace()) : "none"},
+      {"max pending", has_grace ? absl::StrCat(model.max_pending()) : ""}};
+  const v1::Monitoring& monitoring = model.monitoring();
+  if (monitoring.disabled()) {
+    settings.emplace_back("monitoring", "none");
+  } else {
+    const bool grouped = !monitoring.group_tag().empty();
+    settings.insert(
+        settings.end(),
+        {{"error limit", Number(monitoring.error_limit())},
+         {"significance level", Number(monitoring.significance_level())},
+         {"average run length", absl::StrFormat("%g", monitoring.average_run_length())},
+         {"tolerance", Number(monitoring.tolerance())},
+         {"stale after", ShortDuration(monitoring.stale_after())},
+         {"min observations", absl::StrCat(monitoring.min_observations())},
+         {"group tag", grouped ? monitoring.group_tag() : "none"},
+         {"max groups", grouped ? absl::StrCat(monitoring.max_groups()) : ""},
+         {"min group obs.", grouped ? absl::StrCat(monitoring.min_group_observations()) : ""}});
+  }
+  settings.emplace_back("created", MinuteText(model.create_time()));
+  std::string text;
+  for (const auto& [name, value] : settings) {
+    if (!value.empty()) absl::StrAppendFormat(&text, "%-20s%s\n", name, value);
+  }
+  return text;
+}
+
 std::string DescribeModels(const std::vector<v1::Model>& models) {
   if (models.empty()) return "no models\n";
   Rows rows = {
@@ -285,18 +342,10 @@ std::string DescribeModels(const std::vector<v1::Model>& models) {
                                      [](const auto& model) { return model.has_label_grace(); });
   if (any_grace) rows[0].insert(rows[0].end() - 1, {"label grace", "max pending"});
   for (const auto& model : models) {
-    const auto& rule = model.bandwidth();
-    std::vector<std::string> lenses = {"canonical"};
-    const auto class_count = static_cast<std::size_t>(model.class_count());
-    for (const v1::Lens& lens : model.lenses()) {
-      lenses.push_back(convert::FromProto(lens, class_count).value_or(Lens::Canonical()).name());
-    }
     rows.push_back({model.name(), absl::StrCat(model.class_count()), KernelText(model.kernel()),
-                    model.kernel().has_matrix()
-                        ? "-"
-                        : (rule.has_fixed() ? Number(rule.fixed()) : RuleText(rule)),
-                    absl::StrJoin(lenses, ","), absl::StrJoin(model.block_sizes(), ","),
-                    absl::StrCat(model.window()), TimeUtil::ToString(model.create_time())});
+                    BandwidthText(model), LensesText(model),
+                    absl::StrJoin(model.block_sizes(), ","), absl::StrCat(model.window()),
+                    MinuteText(model.create_time())});
     if (!any_grace) continue;
     const bool has_grace = model.has_label_grace();
     rows.back().insert(rows.back().end() - 1,

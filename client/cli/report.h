@@ -24,6 +24,8 @@ using convert::ToJson;
 // Formats a table with a header in the first row; the first column is aligned left, others right.
 [[nodiscard]] std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
+// All settings of a model, one on each line.
+[[nodiscard]] std::string DescribeModel(const v1::Model& model);
 [[nodiscard]] std::string DescribeModels(const std::vector<v1::Model>& models);
 // "exponential kernel over total variation, bandwidth 0.997 (median ...), ...".
 [[nodiscard]] std::string DescribeProvenance(const v1::Provenance& provenance);

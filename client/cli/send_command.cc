@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <iostream>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "command.h"
+#include "google/protobuf/util/time_util.h"
 #include "label_parser.h"
 #include "prediction_file.h"
 #include "progress_bar.h"
@@ -25,6 +28,30 @@ struct SendOptions {
   std::string idempotency_key;
   bool create = false;
 };
+
+// Checks the times of the predictions by the limits of the server. With drop_invalid, makes a row
+// invalid instead.
+absl::Status CheckTimes(const InputOptions& options, Input& input) {
+  using google::protobuf::util::TimeUtil;
+  constexpr std::int64_t kMaxAge = 1000 * std::int64_t{86400};
+  constexpr std::int64_t kMaxAhead = 300;
+  const std::int64_t now = TimeUtil::GetCurrentTime().seconds();
+  for (std::size_t row = 0; row < input.times.size(); ++row) {
+    const std::int64_t age = now - input.times[row].seconds();
+    if (age <= kMaxAge && age >= -kMaxAhead) continue;
+    if (options.drop_invalid) {
+      input.values[row * input.class_count] = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
+    const std::string& column = options.columns.time;
+    return absl::InvalidArgumentError(absl::StrCat(
+        input.prediction_places.Of(row), ", column ", Quote(column.empty() ? "time" : column), ": ",
+        TimeUtil::ToString(TimeUtil::SecondsToTimestamp(input.times[row].seconds())),
+        " is more than ", age > 0 ? "1000 days before now" : "5 minutes after now",
+        "; --drop-invalid leaves out invalid rows"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStream& stream) {
   const std::size_t m = input.class_count;
@@ -69,6 +96,12 @@ absl::Status SendAll(const SendOptions& options, const Input& input, ReportedStr
     if (!status.ok()) return status;
     bar.Update(stream.settled());
     stream.TellRejected();
+    // What every batch has in common would reject the others too.
+    if (stream.all_rejected() && !options.input.drop_invalid) {
+      std::cerr << "calibctl: stopped after the first rejection; " << n - first - count
+                << " rows were not sent\n";
+      break;
+    }
   }
   return absl::OkStatus();
 }
@@ -99,7 +132,8 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
   if (existing.ok() && files.class_names.empty()) {
     files.class_names.assign(existing->class_names().begin(), existing->class_names().end());
   }
-  CALIBD_ASSIGN_OR_RETURN(const auto input, ReadInput(files));
+  CALIBD_ASSIGN_OR_RETURN(auto input, ReadInput(files));
+  CALIBD_RETURN_IF_ERROR(CheckTimes(files, input));
   if (!input.ids.empty() && !(existing.ok() && existing->has_label_grace())) {
     return UsageFault(IdsNeedLabelGrace(options, existing.ok()));
   }
@@ -114,6 +148,12 @@ absl::StatusOr<ExitCode> Run(const Context& context, const SendOptions& options)
     CALIBD_RETURN_IF_ERROR(GetOrCreateModel(*client, model).status());
   }
   client::StreamOptions stream_options;
+  if (!input.groups.empty() && model.monitoring().group_tag().empty()) {
+    return UsageFault(absl::StrCat(
+        options.model,
+        " has no group tag, which groups need: create it with --group-tag, or leave "
+        "the groups out (without --groups; --drop-column NAME instead of --group-column NAME)"));
+  }
   stream_options.producer_id = options.producer_id;
   stream_options.idempotency_key = options.idempotency_key;
   stream_options.class_names = options.input.class_names;

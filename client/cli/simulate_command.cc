@@ -98,7 +98,7 @@ void Tell(const Truth& truth) {
   const double error = *truth.expected_calibration_error;
   Print(
       absl::StrFormat("The generator's expected calibration error by total variation is %.3g%s; "
-                      "two of its predictions are %.3g apart on average.\n",
+                      "the total variation between two of its predictions is %.3g on average.\n",
                       error, error == 0 ? " (calibrated)" : "", *truth.mean_total_variation));
 }
 

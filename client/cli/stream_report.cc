@@ -1,5 +1,6 @@
 #include "stream_report.h"
 
+#include <algorithm>
 #include <iostream>
 #include <utility>
 
@@ -9,6 +10,8 @@
 
 namespace calibd::cli {
 namespace {
+
+constexpr std::int64_t kMaxToldRejections = 5;
 
 // Accepted labels whose outcome the server did not report, because the connection was lost.
 std::int64_t Untold(const client::LabelCounts& labels) {
@@ -46,6 +49,10 @@ double ReportedStream::settled() const {
 
 void ReportedStream::TellRejected() {
   for (const client::RejectedBatch& batch : stream_->TakeRejected()) {
+    const bool in_row = std::any_of(batch.errors.begin(), batch.errors.end(),
+                                    [](const client::RowError& error) { return error.row >= 0; });
+    all_rejected_ |= !batch.status.ok() && !in_row;
+    if (++told_rejections_ > kMaxToldRejections) continue;
     const char* const what = batch.labels ? "label" : "row";
     std::cerr << "calibctl: the server rejected " << what << "s " << batch.first_row << " to "
               << batch.last_row << ": ";
@@ -65,6 +72,12 @@ ExitCode ReportedStream::Finish(const Context& context, absl::Status sent, const
   if (sent.ok()) sent = stream_->Finish().status();
   TellRejected();
   const client::StreamCounts counts = stream_->counts();
+  if (told_rejections_ > kMaxToldRejections) {
+    std::cerr << "calibctl: further rejections are not shown; in all, "
+              << (content_ == StreamContent::kLabels ? counts.labels.rejected
+                                                     : counts.rejected_rows)
+              << (content_ == StreamContent::kLabels ? " labels" : " rows") << " were rejected\n";
+  }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
   if (!sent.ok()) {
     const ExitCode code = Fail(sent);
@@ -119,8 +132,10 @@ Json ReportedStream::CountsJson(double elapsed_seconds) const {
 
 std::string ReportedStream::CountsText(double elapsed_seconds) const {
   const client::StreamCounts counts = stream_->counts();
-  const auto rate = [&](std::int64_t count) {
-    return static_cast<double>(count) / elapsed_seconds;
+  // A shorter time says nothing about the rate.
+  const auto rate = [&](std::int64_t count, const char* noun) {
+    if (elapsed_seconds < 0.1) return std::string();
+    return absl::StrFormat(" (%.0f %s/s)", static_cast<double>(count) / elapsed_seconds, noun);
   };
   if (content_ != StreamContent::kLabels) {
     std::string text = absl::StrFormat("%s: %d rows accepted, ", model_, counts.accepted_rows);
@@ -128,16 +143,16 @@ std::string ReportedStream::CountsText(double elapsed_seconds) const {
       absl::StrAppendFormat(&text, "%d duplicates%s, ", counts.duplicate_rows,
                             counts.reconnects > 0 ? " (since the stream was opened again)" : "");
     }
-    return absl::StrCat(text, absl::StrFormat("%d rejected, %d dropped in %.1f s (%.0f rows/s)\n",
+    return absl::StrCat(text, absl::StrFormat("%d rejected, %d dropped in %.1f s%s\n",
                                               counts.rejected_rows, counts.dropped_rows,
-                                              elapsed_seconds, rate(counts.accepted_rows)));
+                                              elapsed_seconds, rate(counts.accepted_rows, "rows")));
   }
   const client::LabelCounts& labels = counts.labels;
   std::string text = absl::StrFormat(
       "%s: %d labels matched, %d repeated, %d conflicting, %d late, %d unknown, %d rejected in "
-      "%.1f s (%.0f labels/s)\n",
+      "%.1f s%s\n",
       model_, labels.matched, labels.repeated, labels.conflicting, labels.late, labels.unknown,
-      labels.rejected, elapsed_seconds, rate(labels.accepted));
+      labels.rejected, elapsed_seconds, rate(labels.accepted, "labels"));
   if (Untold(labels) > 0) {
     absl::StrAppendFormat(&text,
                           "%d more were accepted before the connection broke; `calibctl show` "

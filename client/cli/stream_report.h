@@ -27,8 +27,12 @@ class ReportedStream {
   // Rows or labels that the server has settled, for a progress bar.
   [[nodiscard]] double settled() const;
 
-  // Reports the batches rejected since the last call.
+  // Reports the batches rejected since the last call, the first ones of the stream one by one.
   void TellRejected();
+
+  // Whether a batch was rejected for a reason that is not in its rows, such as ids without a label
+  // grace, which the other batches share.
+  [[nodiscard]] bool all_rejected() const { return all_rejected_; }
 
   // If `sent` is OK, finishes the stream and prints the counts; otherwise prints the error and how
   // much was sent. Returns kError if something failed or was rejected. more: added at the end of
@@ -54,6 +58,8 @@ class ReportedStream {
   std::chrono::steady_clock::time_point started_;
   std::unique_ptr<client::ObservationStream> stream_;
   std::unique_ptr<std::stop_callback<Canceller>> cancel_;
+  std::int64_t told_rejections_ = 0;
+  bool all_rejected_ = false;
 };
 
 }  // namespace calibd::cli

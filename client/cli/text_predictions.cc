@@ -47,11 +47,14 @@ absl::Status ColumnCountError(const std::string& source, const TextRow& row, std
                                         ", expected ", expected, kDropHint));
 }
 
-absl::Status CheckId(const std::string& source, const TextRow& row, std::size_t column) {
+// noun: names the text, "id" or "group value".
+absl::Status CheckId(const std::string& source, const TextRow& row, std::size_t column,
+                     const char* noun = "id") {
   const std::size_t size = row.cells[column].size();
   if (size >= 1 && size <= kMaxIdBytes) return absl::OkStatus();
-  return CellError(source, row.line, column + 1,
-                   absl::StrCat("the id is of ", size, " bytes, expected 1 to ", kMaxIdBytes));
+  return CellError(
+      source, row.line, column + 1,
+      absl::StrCat("the ", noun, " is of ", size, " bytes, expected 1 to ", kMaxIdBytes));
 }
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
@@ -132,17 +135,40 @@ class PredictionRows {
         parser_, LabelParser::Create({.base = options_.label_base,
                                       .class_names = input_.class_names,
                                       .class_count = positive_class_ ? 2 : plan_.classes.size(),
-                                      .positive_class = positive_class_}));
+                                      .positive_class = positive_class_,
+                                      .names_need = format_ == FileFormat::kCsv
+                                                        ? "need --class-names or a header"
+                                                        : "need --class-names"}));
     return absl::OkStatus();
   }
 
   // The place of a cell in the file and what is wrong with it.
-  absl::Status Fault(const TextRow& row, std::size_t column, const std::string& what) {
-    const std::string named = names_.empty() ? "" : absl::StrCat(" (", Quote(names_[column]), ")");
-    const bool maybe_header = row.line == 1 && !options_.columns.header.has_value();
+  absl::Status Fault(const TextRow& row, std::size_t column, const std::string& what,
+                     const std::string& hint = kDropHint) {
+    const bool maybe_header =
+        names_.empty() && row.line == 1 && !options_.columns.header.has_value();
     return absl::InvalidArgumentError(absl::StrCat(
-        source(), " line ", row.line, ", column ", column + 1, named, ": ", what,
-        maybe_header ? "; if the first line holds names, say --header" : std::string(kDropHint)));
+        source(), " line ", row.line, ", ",
+        format_ == FileFormat::kJsonLines ? absl::StrCat("key ", Quote(names_[column]))
+        : names_.empty()                  ? absl::StrCat("column ", column + 1)
+                         : absl::StrCat("column ", column + 1, " (", Quote(names_[column]), ")"),
+        ": ", what,
+        maybe_header ? "; if the first line holds names, say --header" : std::string(hint)));
+  }
+
+  // What to do about a text in a column of probabilities. One in the first row hints at a column of
+  // another kind.
+  std::string TextHint(std::size_t column) const {
+    if (input_.prediction_places.lines.size() > 1) return kDropHint;
+    const std::string stated =
+        names_.empty() ? absl::StrCat(column + 1) : OptionValue(names_[column]);
+    const bool labelled = plan_.label.has_value() || !options_.labels.empty();
+    return absl::StrCat("; ",
+                        labelled ? ""
+                                 : absl::StrCat("if this column holds the labels, add "
+                                                "--label-column ",
+                                                stated, "; "),
+                        "--drop-column ", stated, " leaves the column out");
   }
 
   // Adds a row that the checks of the values will refuse.
@@ -161,7 +187,8 @@ class PredictionRows {
         if (!options_.drop_invalid) {
           return Fault(
               row, column,
-              Missing(row.cells[column], options_.logits ? "a logit" : "a probability in [0, 1]"));
+              Missing(row.cells[column], options_.logits ? "a logit" : "a probability in [0, 1]"),
+              IsMissing(row.cells[column]) ? kDropHint : TextHint(column));
         }
         value = kNaN;
       }
@@ -277,7 +304,7 @@ absl::Status ReadTextLabels(std::istream& stream, FileFormat format, const Input
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> ReadTexts(std::istream& stream,
+absl::StatusOr<std::vector<std::string>> ReadTexts(std::istream& stream, const char* noun,
                                                    const ColumnOptions& columns,
                                                    RowPlaces& places) {
   std::vector<std::string> texts;
@@ -286,10 +313,10 @@ absl::StatusOr<std::vector<std::string>> ReadTexts(std::istream& stream,
     if (std::exchange(header, false)) return absl::OkStatus();
     if (row.cells.size() != 1) {
       return CellError(places.path, row.line, 2,
-                       "the line has more text, expected one id (in quotes if it contains the "
-                       "delimiter)");
+                       absl::StrCat("the line has more text, expected one ", noun,
+                                    " (in quotes if it contains the delimiter)"));
     }
-    CALIBD_RETURN_IF_ERROR(CheckId(places.path, row, 0));
+    CALIBD_RETURN_IF_ERROR(CheckId(places.path, row, 0, noun));
     texts.emplace_back(row.cells[0]);
     places.lines.push_back(row.line);
     return absl::OkStatus();
@@ -326,7 +353,8 @@ absl::Status ReadTextLabelsById(std::istream& stream, FileFormat format,
     if (!options.drop_invalid) {
       CALIBD_RETURN_IF_ERROR(CheckId(source, row, *plan.id));
       if (!label.ok()) {
-        const bool maybe_header = row.line == 1 && !options.columns.header.has_value();
+        const bool maybe_header =
+            format == FileFormat::kCsv && row.line == 1 && !options.columns.header.has_value();
         return CellError(
             source, row.line, *plan.label + 1,
             Text(label.status()) +

@@ -40,8 +40,9 @@ extern const std::vector<std::string> kLabelNames;
                                           const InputOptions& options, const LabelParser& parser,
                                           std::size_t row_count, Input& input);
 
-// Reads one text of each row of CSV with one column.
+// Reads one text of each row of CSV with one column. noun: names a text in errors, such as "id".
 [[nodiscard]] absl::StatusOr<std::vector<std::string>> ReadTexts(std::istream& stream,
+                                                                 const char* noun,
                                                                  const ColumnOptions& columns,
                                                                  RowPlaces& places);
 

@@ -27,6 +27,9 @@ inline constexpr std::size_t kMaxLineBytes = 4'000'000;
 // The text in double quotes, escaped and shortened, for errors.
 [[nodiscard]] std::string Quote(std::string_view text);
 
+// The text as the value of an option in a command line: in quotes if a shell needs them.
+[[nodiscard]] std::string OptionValue(std::string_view text);
+
 // InvalidArgument "SOURCE: WHAT".
 [[nodiscard]] absl::Status FileError(std::string_view source, std::string_view what);
 

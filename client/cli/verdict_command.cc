@@ -87,11 +87,13 @@ absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOp
 void AddVerdictCommands(CLI::App& app, Context& context) {
   const auto [list, list_options] =
       AddCommand(app, context, "list",
-                 "Show the verdicts of all models, and the models that e-BH rejects", ListVerdicts);
+                 "Show the verdicts of all models, and the models that e-BH rejects (e-BH is the "
+                 "Benjamini-Hochberg procedure for e-values: it allows for the number of models)",
+                 ListVerdicts);
   list->add_option("--false-discovery-rate", list_options->false_discovery_rate,
                    "level of e-BH over all models: the expected share of calibrated models among "
                    "the rejected ones; default 0.05")
-      ->check(CLI::Range(1e-9, 0.25));
+      ->transform(ProbabilityRange(1e-9, 0.25));
   AddVerdictGate(*list, list_options->fail_on);
 
   const auto [alarms, model] =
@@ -114,7 +116,7 @@ void AddVerdictCommands(CLI::App& app, Context& context) {
           "first set the model's error limit, as `calibctl model update` does. Until the "
           "error is within it, the next alarm OVER_LIMIT is raised above this limit or the "
           "upper end of the interval at the acknowledgement, whichever is larger")
-      ->check(CLI::Range(1e-4, 0.5));
+      ->transform(ProbabilityRange(1e-4, 0.5));
   command->add_option(
       "--note", options->note,
       "a note of at most 500 bytes that is kept with the alarm, such as what was done and by whom");

@@ -26,7 +26,8 @@ VOLATILE = ((re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?Z?| UTC)"), 
             (re.compile(r"row came (just now|\d+s ago)"), "AGE"),
             (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
             (re.compile(r"\d+(\.\d+)? m?s\b"), "DURATION"),
-            (re.compile(r"[\d,]+ rows/s"), "RATE"))
+            # Only shown if the duration is long enough.
+            (re.compile(r" \([\d,]+ rows/s\)"), ""))
 
 
 def masked(text):

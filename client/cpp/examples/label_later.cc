@@ -18,7 +18,7 @@ absl::Status LabelLater(const std::string& address) {
   if (!client.ok()) return client.status();
 
   calibd::v1::Model model;
-  model.set_name(ModelName("clicks"));
+  model.set_name(ModelName("visits"));
   model.set_class_count(2);
   model.mutable_label_grace()->set_seconds(7 * std::int64_t{86400});  // until predictions mature
   if (auto created = (*client)->CreateModel(model); !created.ok()) return created.status();
@@ -51,6 +51,8 @@ absl::Status LabelLater(const std::string& address) {
 
 int main(int argc, char** argv) {
   const auto status = LabelLater(argc > 1 ? argv[1] : "127.0.0.1:8460");
-  if (!status.ok()) std::cerr << status << "\n";
+  // Without the details, which are for programs.
+  if (!status.ok())
+    std::cerr << status.ToString(absl::StatusToStringMode::kWithNoExtraData) << "\n";
   return status.ok() ? 0 : 1;
 }

@@ -65,6 +65,15 @@ InvalidSet FindInvalid(const char* what, std::int64_t first, std::size_t n, cons
 // The producer of a stream with an idempotency key.
 constexpr char kKeyPrefix[] = "idempotency-key:";
 
+// The server names the producer, which the caller of a stream with a key did not choose.
+absl::Status DescribeReuse(const std::string& key, const absl::Status& status) {
+  if (key.empty() || !absl::IsAlreadyExists(status)) return status;
+  return absl::AlreadyExistsError(
+      absl::StrCat("the idempotency key ", key,
+                   " was already used with other rows: repeat the same rows with the same options, "
+                   "or use a new key"));
+}
+
 absl::Status CheckOptions(const StreamOptions& options) {
   if (!options.idempotency_key.empty() && !options.producer_id.empty()) {
     return absl::InvalidArgumentError(
@@ -376,7 +385,7 @@ void StreamImpl::RunConnections() {
     Lock lock(mutex_);
     if (finished_ || !failure_.ok()) return;
     if (!IsResumable(status)) {
-      Fail(status);
+      Fail(DescribeReuse(options_.idempotency_key, status));
       return;
     }
     refusal_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();

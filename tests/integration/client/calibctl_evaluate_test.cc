@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 PredictionSet Draw(const GeneratorSpec& spec, std::size_t n) {
@@ -255,9 +256,10 @@ TEST(CalibctlEvaluateTest, TooLittleDataIsASentenceWithANumber) {
 TEST(CalibctlEvaluateTest, StopsOnCtrlC) {
   const PredictionFiles files(Draw(GeneratorSpec::M1(), 6000), 0);
   CalibctlRun run({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
-                   "--replicates", "100000"});
+                   "--replicates", "100000", "--threads", "2"});
   ASSERT_TRUE(run.Interrupt());
   EXPECT_EQ(run.exit_code(std::chrono::seconds(20)), 1);
+  EXPECT_THAT(run.error(), HasSubstr("6000 rows: the evaluation takes about 46 seconds"));
 }
 
 TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
@@ -288,14 +290,33 @@ TEST(CalibctlUsageTest, IsExitCode2WithAnExplanation) {
   }
 }
 
+TEST(CalibctlUsageTest, NamesAnUnknownCommandAndTheArgumentsThatAreNotExpected) {
+  const auto error = [](const std::vector<std::string>& arguments) {
+    CalibctlRun run(arguments);
+    EXPECT_EQ(run.exit_code(), 2);
+    return run.error();
+  };
+  EXPECT_THAT(error({"sho", "weather"}),
+              HasSubstr("unknown command \"sho\"; did you mean \"show\"?"));
+  EXPECT_THAT(error({"model", "lst"}), HasSubstr("did you mean \"list\"?"));
+  EXPECT_THAT(error({"nonsense"}),
+              HasSubstr("unknown command \"nonsense\", expected model, send,"));
+  EXPECT_THAT(error({"show", "m", "--failon", "x"}), HasSubstr("not expected: --failon x\n"));
+  EXPECT_THAT(error({}), HasSubstr("Start with:"));
+}
+
 TEST(CalibctlUsageTest, HelpIsNotAnError) {
   CalibctlRun help({"--help"});
   EXPECT_EQ(help.exit_code(), 0);
   EXPECT_THAT(help.output(), AllOf(HasSubstr("Exit codes"), HasSubstr("evaluate")));
-  for (const char* command : {"model", "send", "show", "test", "evaluate", "simulate"}) {
+  for (const char* command : {"model", "send", "show", "test", "evaluate", "simulate", "alarms"}) {
     CalibctlRun run({command, "--help"});
     EXPECT_EQ(run.exit_code(), 0) << command;
+    EXPECT_THAT(run.output(), Not(HasSubstr("Start with:"))) << command;
   }
+  CalibctlRun update({"model", "update", "--help"});
+  EXPECT_EQ(update.exit_code(), 0);
+  EXPECT_THAT(update.output(), AllOf(HasSubstr("--error-limit"), Not(HasSubstr("default"))));
   CalibctlRun version({"--version"});
   EXPECT_EQ(version.exit_code(), 0);
   EXPECT_THAT(version.output(), HasSubstr("calibctl "));

@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -93,8 +94,8 @@ TEST_F(CalibctlServedTest, ASendWithAnIdempotencyKeyCanBeRepeated) {
   for (const PredictionSet& other : {changed, longer, shorter}) {
     const auto [code, output] = send(other, "2026-11-22");
     EXPECT_EQ(code, 1);
-    EXPECT_THAT(output, HasSubstr("use"));
-    EXPECT_THAT(output, HasSubstr("other"));
+    EXPECT_THAT(output,
+                HasSubstr("the idempotency key 2026-11-22 was already used with other rows"));
   }
   const auto [code, output] = send(set, "not a key");
   EXPECT_NE(code, 0);
@@ -171,6 +172,17 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   EXPECT_EQ(created.at("class_names"), nlohmann::json({"cat", "dog"}));
   EXPECT_EQ(RunJson({"model", "list"}).at("models").size(), 1u);
   EXPECT_EQ(RunJson({"model", "show", "pets@2"}), created);
+  RunJson({"model", "update", "pets@2", "--error-limit", "3%"});
+  EXPECT_THAT(
+      Run({"model", "show", "pets@2"})->output(),
+      AllOf(HasSubstr("\nclasses             2: cat, dog\n"),
+            HasSubstr("\nwindow              500 newest observations\n"),
+            HasSubstr("\nerror limit         0.03\n"), HasSubstr("\nlabel grace         none\n"),
+            HasSubstr("\naverage run length  1e+06\n"), EndsWith(" UTC\n")));
+  const auto whole = Run({"model", "update", "pets@2", "--error-limit", "2"});
+  EXPECT_EQ(whole->exit_code(), 2);
+  EXPECT_THAT(whole->error(), HasSubstr("--error-limit: expected a probability in 0.0001..0.5 or "
+                                        "a percentage such as 2%, found 2"));
   const auto other = Run({"model", "create", "pets@2", "--classes", "3"});
   EXPECT_EQ(other->exit_code(), 1);
   EXPECT_THAT(other->error(), HasSubstr("already exists"));
@@ -456,12 +468,32 @@ TEST_F(CalibctlServedTest, SendMatchesColumnsAndLabelsToTheClassesByName) {
   const auto renamed =
       Run({"send", "pets", write("r.csv", "kitten,dog,y\n0.5,0.5,dog\n"), "--label-column", "y"});
   EXPECT_EQ(renamed->exit_code(), 1);
-  EXPECT_THAT(renamed->error(), HasSubstr("the columns \"kitten\", \"dog\" are not the classes "
-                                          "\"cat\", \"dog\""));
+  EXPECT_THAT(renamed->error(),
+              HasSubstr("column \"kitten\" is no class; class \"cat\" has no column"));
   const auto note = Run({"send", "positions", rows, "--label-column", "species"});
   EXPECT_EQ(note->exit_code(), 0) << note->error();
   EXPECT_THAT(note->error(), HasSubstr("models/positions declares no class names; its classes are "
                                        "the columns \"dog\", \"cat\""));
+}
+
+TEST_F(CalibctlServedTest, SendChecksTimesAndStopsAtARejectionOfEveryBatch) {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::string& content) {
+    std::ofstream(folder.path() / name) << content;
+    return (folder.path() / name).string();
+  };
+  RunJson({"model", "create", "times", "--classes", "2"});
+  const std::string rows = "a,b,ts,y\n.5,.5,2016-11-01T12:00:00Z,0\n.5,.5,2106-11-01T12:00:00Z,1\n";
+  const std::string old = write("old.csv", rows);
+  std::vector<std::string> arguments = {
+      "send", "times", old, "--label-base", "0", "--time-column", "ts", "--label-column", "y"};
+  const auto late = Run(arguments);
+  EXPECT_EQ(late->exit_code(), 1);
+  EXPECT_THAT(late->error(), HasSubstr("old.csv line 2, column \"ts\": 2016-11-01T12:00:00Z is "
+                                       "more than 1000 days before now"));
+  arguments.emplace_back("--drop-invalid");
+  EXPECT_EQ(RunJson(arguments).at("dropped_rows"), 2);
+  EXPECT_EQ(RunJson({"show", "times"}).at("rejected_rows"), 0);
 }
 
 TEST_F(CalibctlServedTest, SimulateWarnsOfRepeatedRows) {
@@ -482,7 +514,7 @@ TEST_F(CalibctlServedTest, SimulateAcceptsAnyGeneratorAndPrintsItsExactError) {
   // The closed form gives .710642 pi for beta uniform and alpha = .1 over ten classes.
   const auto run = Run({"simulate", "half", "--pi", "0.5", "--beta", "uniform", "--n", "2000"});
   ASSERT_EQ(run->exit_code(), 0) << run->error();
-  EXPECT_THAT(run->output(), AllOf(HasSubstr("is 0.355"), HasSubstr("0.827 apart")));
+  EXPECT_THAT(run->output(), AllOf(HasSubstr("is 0.355"), HasSubstr("is 0.827 on average")));
   const nlohmann::json skewed = RunJson({"simulate", "skewed", "--classes", "3", "--alpha", "1,2,5",
                                          "--pi", "0.9", "--beta", "class:2", "--n", "2000"});
   EXPECT_GT(skewed.at("generator").at("expected_calibration_error").get<double>(), 0.3);

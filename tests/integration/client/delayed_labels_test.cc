@@ -270,6 +270,15 @@ TEST_F(DelayedLabelsTest, AModelWithoutALabelGraceRejectsIds) {
   EXPECT_EQ(counts->rejected_rows, 2);
   EXPECT_EQ(counts->labels.rejected, 2);
   EXPECT_EQ(stream->TakeRejected().size(), 2u);
+
+  const auto label = Run({"label", "plain", Write("l.csv", "a,0\n"), "--label-base", "0"});
+  EXPECT_EQ(label->exit_code(), 2);
+  EXPECT_THAT(label->error(), HasSubstr("plain has no label grace"));
+  const auto grouped =
+      Run({"send", "plain", Write("p.csv", "1,0,0,0,0,0,0,0,0,0\n"), Write("y.csv", "0\n"),
+           "--label-base", "0", "--groups", Write("g.csv", "eu\n")});
+  EXPECT_EQ(grouped->exit_code(), 2);
+  EXPECT_THAT(grouped->error(), HasSubstr("plain has no group tag"));
 }
 
 TEST_F(DelayedLabelsTest, CalibctlSendsIdsThenLabelsAndShowsTheCoverage) {
@@ -363,7 +372,7 @@ TEST_F(DelayedLabelsTest, GroupsAreSentByTheSdkAndCalibctl) {
   const auto short_file = Run({"send", "grouped", predictions, classes, "--label-base", "0",
                                "--groups", Write("groups.csv", "us\n")});
   EXPECT_NE(short_file->exit_code(), 0);
-  EXPECT_THAT(short_file->error(), HasSubstr("holds 1 group values, expected 3"));
+  EXPECT_THAT(short_file->error(), HasSubstr("holds 1 group value, expected 3"));
 }
 
 TEST_F(DelayedLabelsTest, CalibctlSendsIdsAndLabelsAtOnce) {

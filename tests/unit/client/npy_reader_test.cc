@@ -103,7 +103,8 @@ TEST(ReadNpyTest, RefusesOtherLayoutsAndSaysHowToConvert) {
               AllOf(HasSubstr("type \">f8\""), HasSubstr("a.astype(\"<f8\")")));
   EXPECT_THAT(ErrorOf(Npy(NpyDict("|O", "(2, 2)"), kFour)),
               AllOf(HasSubstr("pickled Python objects"), HasSubstr("a.astype(str)")));
-  EXPECT_THAT(ErrorOf(Npy(NpyDict("<f8", "(1, 2, 2)"), kFour)), HasSubstr("expected (rows, )"));
+  EXPECT_THAT(ErrorOf(Npy(NpyDict("<f8", "(1, 2, 2)"), kFour)),
+              HasSubstr("shape (1, 2, 2), expected (rows,)"));
   EXPECT_THAT(ErrorOf(Npy(NpyDict("<f8", "()"), kFour)), HasSubstr("shape ()"));
   EXPECT_THAT(ErrorOf(Npy(NpyDict("<f8", "(0, 2)"), std::vector<double>{})),
               HasSubstr("shape (0, 2"));

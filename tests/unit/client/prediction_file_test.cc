@@ -26,6 +26,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class PredictionFileTest : public ::testing::Test {
  protected:
@@ -94,7 +95,7 @@ TEST_F(PredictionFileTest, NamesALabelThatContradictsTheBase) {
 TEST_F(PredictionFileTest, RefusesFilesThatDoNotMatch) {
   InputOptions options = TwoRows();
   options.labels = Write("l1.csv", "1\n");
-  EXPECT_THAT(ErrorOf(options), HasSubstr("holds 1 labels, expected 2"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("holds 1 label, expected 2"));
   options.labels = Write("l3.csv", "0\n1\n0\n");
   EXPECT_THAT(ErrorOf(options),
               AllOf(HasSubstr("holds 3 labels, expected 2"), HasSubstr("--header")));
@@ -132,8 +133,16 @@ TEST_F(PredictionFileTest, MatchesNamedColumnsToTheClassesByName) {
       options.predictions +
           " line 3, column 3 (\"cat\") is 2 (--drop-invalid leaves out invalid rows)");
   options.class_names = {"cat", "fox"};
-  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("the columns \"dog\", \"cat\" are not the classes"),
-                                      HasSubstr("\"fox\""), HasSubstr("--drop-column")));
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("column \"dog\" is no class; class \"fox\" has no column; "
+                        "the classes are \"cat\", \"fox\"; rename"));
+  options.columns.label.clear();
+  options.labels = Write("l.csv", "0\n1\n");
+  options.class_names = {"cat", "dog"};
+  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr("column \"species\" is no class"),
+                                      HasSubstr("add --drop-column species")));
+  options.labels.clear();
+  options.columns.label = "species";
   options.class_names.clear();
   EXPECT_THAT(Read(options).class_names, ElementsAre("dog", "cat"));
   EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
@@ -425,6 +434,31 @@ TEST_F(PredictionFileTest, ReadsThePositiveClassFromANumpyVector) {
   EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
 }
 
+TEST_F(PredictionFileTest, SuggestsWhatATextInTheFirstRowMayBe) {
+  InputOptions options = Predictions("p.csv", "cat,dog,the species\n.7,.3,cat\n.2,.8,dog\n");
+  options.label_base = 0;
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("line 2, column 3 (\"the species\"): \"cat\" is not a "
+                        "number, expected a probability in [0, 1]; if this column "
+                        "holds the labels, add --label-column \"the species\""));
+  options.predictions = Write("p.jsonl", "{\"probabilities\": [0.5, 0.5], \"label\": \"cat\"}\n");
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr("p.jsonl line 1, key \"label\": label \"cat\", expected 0..1"),
+                    Not(HasSubstr("header"))));
+}
+
+TEST_F(PredictionFileTest, SuggestsThatValuesArePercentagesOrLogits) {
+  const auto fault = [&](const std::string& rows) {
+    const absl::Status invalid = absl::InvalidArgumentError("rows[0].probabilities[0] is wrong");
+    InputOptions options = TwoRows();
+    options.predictions = Write("p.csv", rows);
+    return std::string(DescribeFaults(Read(options), invalid).message());
+  };
+  EXPECT_THAT(fault("70,30\n20.5,79.5\n"), HasSubstr("are these percentages? divide them by 100"));
+  EXPECT_THAT(fault("3.5,-2\n-1,0.5\n"), HasSubstr("are these logits? add --logits"));
+  EXPECT_THAT(fault("1.5,-0.5\n0.5,0.5\n"), Not(HasSubstr("are these")));
+}
+
 TEST_F(PredictionFileTest, ReadsNamedArrays) {
   const std::string p = Npy(NpyDict("<f8", "(2, 2)"), std::vector<double>{0.5, 0.5, 1, 0});
   const std::string y = Npy(NpyDict("<i8", "(2,)"), std::vector<std::int64_t>{1, 0});
@@ -442,6 +476,13 @@ TEST_F(PredictionFileTest, ReadsNamedArrays) {
   EXPECT_THAT(ErrorOf(options), HasSubstr("LABELS is missing"));
   options.columns.label = "arr_1";
   EXPECT_THAT(Read(options).labels, ElementsAre(1, 0));
+  const std::string three = Npy(NpyDict("<i8", "(3,)"), std::vector<std::int64_t>{1, 0, 7});
+  WriteZip(options.predictions, {{"arr_0.npy", p}, {"arr_1.npy", three}}, false);
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr("class names need --class-names"), Not(HasSubstr("header"))));
+  options.drop_invalid = true;
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr("holds 3 labels, expected 2"), Not(HasSubstr("header"))));
 }
 
 TEST_F(PredictionFileTest, ReadsJsonLines) {
@@ -460,8 +501,7 @@ TEST_F(PredictionFileTest, ReadsJsonLines) {
   options.label_base.reset();
   options.columns.label = "y";
   options.class_names = {"cat", "dog"};
-  EXPECT_THAT(ErrorOf(options),
-              HasSubstr("q.jsonl line 2, column 2 (\"cat\"): the value is missing"));
+  EXPECT_THAT(ErrorOf(options), HasSubstr("q.jsonl line 2, key \"cat\": the value is missing"));
   options.drop_invalid = true;
   EXPECT_THAT(Read(options).labels, ElementsAre(0, -1));
   EXPECT_EQ(Read(options).values[0], 0.25);
