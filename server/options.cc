@@ -141,8 +141,7 @@ void AddCallLimits(CLI::App& app, Options& options) {
   AddAmount(app, "max-concurrent-streams", options.max_concurrent_streams, 1, 10000,
             "Calls at a time on one gRPC connection; further ones are refused");
   AddAmount(app, "max-ingest-streams", options.max_ingest_streams, 1, 100000,
-            "Open observation streams at a time, over all connections. Each may hold one message "
-            "in addition to the ingest queue");
+            "Open observation streams at a time, over all connections");
   AddAmount(app, "max-watchers", options.max_watchers, 1, 100000,
             "Calls of WatchCalibration at a time, over all connections");
   AddAmount(

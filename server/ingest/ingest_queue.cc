@@ -37,6 +37,10 @@ IngestQueue::RoomPtr IngestQueue::TakeOrWait(std::int64_t model, std::size_t byt
     Add(share, *room, bytes);
     return room;
   }
+  if (!granted) {
+    EraseUnused(model);
+    return nullptr;
+  }
   share.waiting.push_back({.room = std::move(room), .bytes = bytes, .granted = std::move(granted)});
   ++waiting_;
   if (share.bytes == 0) starved_.splice(starved_.end(), share.place);

@@ -49,10 +49,10 @@ class IngestQueue {
   [[nodiscard]] RoomPtr Take(std::int64_t model, std::size_t bytes);
   // Returns null if the batch exceeds the share of its model.
   [[nodiscard]] RoomPtr TryTake(std::int64_t model, std::size_t bytes);
-  // Returns null if the batch exceeds the share of its model or others wait for longer. `granted`
-  // is then called once with the room, on the thread that returns room. The batches of a model get
-  // room in the order of these calls. Of the models that wait, those with nothing in the queue are
-  // first.
+  // Returns null if the batch exceeds the share of its model, or others have waited for longer.
+  // Then, unless it is empty, `granted` is called once with the room, on the thread that returns
+  // room. The batches of a model get room in the order of these calls. Of the models that wait,
+  // those with nothing in the queue are first.
   [[nodiscard]] RoomPtr TakeOrWait(std::int64_t model, std::size_t bytes, Granted granted);
 
   // Number of bytes in use, and of batches that wait for room.

@@ -56,14 +56,30 @@ void ObservationStream::OnReadDone(bool ok) {
 absl::Status ObservationStream::OnRead(bool ok) {
   const std::shared_ptr<Model> model = BatchModel(ok);
   if (model == nullptr) return OnMessage(ok, LogRow(), nullptr);
-  IngestQueue::RoomPtr room =
-      parts_.ingestor.queue().TakeOrWait(model->id(), QueuedBytes(request_.ByteSizeLong()),
-                                         [weak = weak_from_this()](IngestQueue::RoomPtr granted) {
-                                           if (const auto self = weak.lock())
-                                             self->OnRoom(std::move(granted));
-                                         });
-  // Otherwise the message waits, and nothing more is read.
+  IngestQueue& queue = parts_.ingestor.queue();
+  const std::size_t bytes = QueuedBytes(request_.ByteSizeLong());
+  IngestQueue::RoomPtr room = queue.TakeOrWait(model->id(), bytes, nullptr);
+  if (room == nullptr) {
+    CALIBD_RETURN_IF_ERROR(KeepRequest());
+    const auto wait = [weak = weak_from_this()](IngestQueue::RoomPtr granted) {
+      if (const auto self = weak.lock()) self->OnRoom(std::move(granted));
+    };
+    room = queue.TakeOrWait(model->id(), bytes, wait);
+  }
+  // Without room, the message waits, and nothing more is read.
   return room != nullptr ? OnBatch(*model, std::move(room)) : absl::OkStatus();
+}
+
+absl::Status ObservationStream::KeepRequest() {
+  const std::lock_guard lock(mutex_);
+  const std::size_t bytes = request_.SpaceUsedLong();
+  absl::Status reserved = ReserveLocked(bytes);
+  if (reserved.ok()) {
+    kept_bytes_ = bytes;
+  } else {
+    request_ = Request();
+  }
+  return reserved;
 }
 
 std::shared_ptr<Model> ObservationStream::BatchModel(bool ok) {
@@ -97,6 +113,7 @@ absl::Status ObservationStream::OnMessage(bool ok, LogRow batch, IngestQueue::Ro
   const std::lock_guard lock(mutex_);
   reading_ = false;
   if (end_status_.has_value()) return absl::OkStatus();
+  ReleaseLocked(std::exchange(kept_bytes_, 0));
   if (!ok) {
     // A message that cannot be parsed looks the same, so this is not a clean end.
     return MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",

@@ -3,6 +3,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,6 +54,8 @@ class ObservationStream final
   absl::Status OnRead(bool ok);
   // Returns the model if a batch of an open stream was read, else null.
   std::shared_ptr<Model> BatchModel(bool ok);
+  // Reserves memory of calls for the request, which waits for room. Errors: ResourceExhausted.
+  absl::Status KeepRequest();
   // The batch that was read has room now. Called on a writer thread.
   void OnRoom(IngestQueue::RoomPtr room);
   // Decodes the batch that was read.
@@ -88,6 +91,8 @@ class ObservationStream final
   // While reading_ is true, gRPC and then OnRead or OnRoom access it without the mutex.
   v1::StreamObservationsRequest request_;
   bool reading_ = false;
+  // Bytes that are reserved for a request that waits for room.
+  std::size_t kept_bytes_ = 0;
 
   std::shared_ptr<Model> model_;
   std::string producer_id_;
