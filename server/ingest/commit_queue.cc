@@ -20,7 +20,8 @@ namespace calibd::server {
 namespace {
 
 // A transaction, or a task of a strand, takes no further operation from this number of bytes on.
-constexpr std::size_t kTransactionBytes = std::size_t{8} << 20;
+// The batch of a quiet model waits for the transaction before its own.
+constexpr std::size_t kTransactionBytes = std::size_t{4} << 20;
 constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
 // The cost of an operation in addition to its bytes, in bytes.
 constexpr std::size_t kOperationCost = std::size_t{1} << 10;

@@ -132,7 +132,7 @@ TEST_F(CommitQueueTest, ALargeTransactionIsDivided) {
   const auto* const model = reinterpret_cast<const Model*>(&object);
   HoldUp();
   for (const char* const text : {"a", "b", "c"}) {
-    PostBatch(text, absl::OkStatus(), model, std::size_t{4} << 20);
+    PostBatch(text, absl::OkStatus(), model, std::size_t{2} << 20);
   }
   go_.set_value();
   queue_.Flush();
