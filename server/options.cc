@@ -139,7 +139,7 @@ void AddCallLimits(CLI::App& app, Options& options) {
             "gRPC connections at a time from one IPv4 address or one IPv6 /64 network; 0: half of "
             "max-connections");
   AddAmount(app, "max-concurrent-streams", options.max_concurrent_streams, 1, 10000,
-            "Calls at a time on one gRPC connection");
+            "Calls at a time on one gRPC connection; further ones are refused");
   AddAmount(app, "max-ingest-streams", options.max_ingest_streams, 1, 100000,
             "Open observation streams at a time, over all connections");
   AddAmount(app, "max-watchers", options.max_watchers, 1, 100000,
@@ -186,10 +186,10 @@ void AddIngestLimits(CLI::App& app, Options& options) {
             "after its id was forgotten, it is counted twice");
   AddAmount(app, "request-id-seconds", options.request_id_seconds, 1, kLongestSeconds,
             "Time for which values of request_id are remembered");
-  AddAmount(
-      app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,
-      "Size of the queue of received observations that are not counted yet; calibd stops reading "
-      "streams at this size");
+  AddAmount(app, "ingest-queue-bytes", options.ingest_queue_bytes, 1 << 16, kTiB,
+            "Size of the queue of received observations that are not counted yet. Models share it; "
+            "calibd "
+            "stops reading the streams of a model that has used up its share");
   AddAmount(app, "max-batches-in-flight", options.max_batches_in_flight, 1, 1000,
             "Unacknowledged batches per stream; calibd stops reading a stream that has as many");
   AddAmount(app, "writer-threads", options.writer_threads, 0, 64,

@@ -28,8 +28,8 @@ struct Options {
   std::int64_t max_connections = 512;
   // 0: half of max_connections.
   std::int64_t max_connections_per_address = 0;
-  std::int64_t max_concurrent_streams = 32;
-  std::int64_t max_ingest_streams = 256;
+  std::int64_t max_concurrent_streams = 100;
+  std::int64_t max_ingest_streams = 1000;
   std::int64_t max_watchers = 1000;
   std::int64_t max_http_connections = 64;
 

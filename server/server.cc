@@ -96,6 +96,7 @@ struct Server::Parts {
              .ingestor = ingestor,
              .streams = streams,
              .history = history,
+             .writers = writers,
              .health = health,
              .model_memory_bytes = static_cast<std::size_t>(options.model_memory_bytes),
              .model_disk_bytes = static_cast<std::size_t>(options.model_disk_bytes),

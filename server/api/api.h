@@ -18,6 +18,7 @@
 #include "server/api/store_upkeep.h"
 #include "server/api/verdict_list.h"
 #include "server/compute/window_jobs.h"
+#include "server/executor/thread_pool.h"
 #include "server/ingest/commit_queue.h"
 #include "server/ingest/history_reader.h"
 #include "server/ingest/ingestor.h"
@@ -34,6 +35,7 @@ struct ApiParts {
   Ingestor& ingestor;
   OpenStreams& streams;
   HistoryReader& history;
+  ThreadPool& writers;
   // Receives reports of damage that a backup or verification finds.
   Health& health;
   // Maximum number of bytes that the declaration of a new model may reserve.

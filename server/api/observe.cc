@@ -81,10 +81,13 @@ absl::Status CheckProducer(const std::string& field, const std::string& producer
 absl::Status Api::Observe(const v1::ObserveRequest& request,
                           const Reply<v1::ObserveResponse>& reply, NamedModel model) {
   CALIBD_ASSIGN_OR_RETURN(const std::optional<ProducerPosition> position, ReadPosition(request));
-  if (parts_.ingestor.queue_full()) {
-    return WithRetryDelay(MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
-                                    "the ingest queue is full; the batch was not applied"),
-                          kBusyRetryDelay);
+  IngestQueue::RoomPtr room =
+      parts_.ingestor.queue().TryTake(model->id(), QueuedBytes(request.ByteSizeLong()));
+  if (room == nullptr) {
+    return WithRetryDelay(
+        MakeError(absl::StatusCode::kResourceExhausted, "INGEST_QUEUE_FULL",
+                  "the share of this model in the ingest queue is full; the batch was not applied"),
+        kBusyRetryDelay);
   }
   const bool labels = request.has_labels();
   LogRow batch = labels ? Decode(request.labels(), *model->declaration())
@@ -94,7 +97,7 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
         [&](v1::ObserveResponse& response) { return Answer(settlement, labels, response); });
   };
   if (!position.has_value() || position->request) {
-    parts_.ingestor.Submit(model, position, std::move(batch), answer);
+    parts_.ingestor.Submit(model, position, std::move(batch), answer, std::move(room));
     return absl::OkStatus();
   }
   parts_.ingestor.OpenAndSubmit(
@@ -104,7 +107,8 @@ absl::Status Api::Observe(const v1::ObserveRequest& request,
         reply->Guard(Stage::kEnd,
                      [&] { parts_.streams.Fence(*model, producer.producer_id, producer.epoch); });
         answer(settlement);
-      });
+      },
+      std::move(room));
   return absl::OkStatus();
 }
 

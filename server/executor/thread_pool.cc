@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <exception>
 #include <new>
 #include <utility>
@@ -12,8 +14,8 @@
 namespace calibd::server {
 namespace {
 
-// Number of tasks that one strand runs before other strands get a turn.
-constexpr int kStrandTurn = 32;
+// Time after which a strand starts no further task before other strands get a turn.
+constexpr std::chrono::milliseconds kStrandTurn{1};
 
 // Shared by the threads that work on one ParallelFor. A thread that arrives late finds no index
 // left and does not touch body.
@@ -67,9 +69,14 @@ void ThreadPool::Stop() {
 }
 
 bool ThreadPool::Post(std::function<void()> task) {
+  Queue::Flow flow = 0;
+  return Post(std::move(task), flow);
+}
+
+bool ThreadPool::Post(std::function<void()> task, Queue::Flow& flow) {
   const std::lock_guard lock(mutex_);
   if (running_ == 0) return false;
-  tasks_.push_back(std::move(task));
+  tasks_.Push(std::move(task), flow, /*cost=*/0);
   // With the lock: once it is released, the task may lead to the destruction of this object.
   ready_.notify_one();
   return true;
@@ -115,8 +122,7 @@ void ThreadPool::Run(const std::string& name, int nice) {
       return;
     }
     {
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
+      const std::function<void()> task = tasks_.Pop();
       lock.unlock();
       task();
     }
@@ -130,6 +136,7 @@ struct Strand::State {
   std::mutex mutex;
   std::deque<std::function<void()>> tasks;  // guarded by mutex
   bool running = false;                     // guarded by mutex; a Run is posted or runs
+  ThreadPool::Queue::Flow flow = 0;         // used by whoever set `running`, and then by Run
 };
 
 Strand::Strand(ThreadPool& pool) : state_(std::make_shared<State>(pool)) {}
@@ -145,7 +152,7 @@ void Strand::Post(std::function<void()> task) {
 }
 
 void Strand::PostRun(const std::shared_ptr<State>& state) {
-  if (state->pool.Post([state] { Run(state); })) return;
+  if (state->pool.Post([state] { Run(state); }, state->flow)) return;
   // The queued tasks will never run. Their owners are owned by the tasks themselves, so nothing
   // else would destroy them.
   std::deque<std::function<void()>> dropped;
@@ -155,13 +162,17 @@ void Strand::PostRun(const std::shared_ptr<State>& state) {
 }
 
 void Strand::Run(const std::shared_ptr<State>& state) {
-  for (int i = 0; i < kStrandTurn; ++i) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (true) {
     std::function<void()> task;
     {
       const std::lock_guard lock(state->mutex);
-      if (state->tasks.empty()) {
-        state->running = false;
-        return;
+      const std::chrono::nanoseconds used = std::chrono::steady_clock::now() - begin;
+      if (state->tasks.empty() || used >= kStrandTurn) {
+        state->flow += static_cast<std::uint64_t>(used.count());
+        state->running = !state->tasks.empty();
+        if (!state->running) return;
+        break;
       }
       task = std::move(state->tasks.front());
       state->tasks.pop_front();

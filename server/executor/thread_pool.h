@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -12,10 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "server/executor/fair_queue.h"
+
 namespace calibd::server {
 
-// A fixed number of threads that run tasks in the order of Post. The queue is unbounded, so callers
-// must bound it. Posted tasks must not throw. Thread-safe.
+// A fixed number of threads that run tasks. Strands that have tasks get the same share of the
+// threads; other tasks run before a strand that has used more than its share, in the order of Post.
+// The queue is unbounded, so callers must bound it. Posted tasks must not throw. Thread-safe.
 class ThreadPool {
  public:
   // name: name of the threads as the system shows it, at most 15 bytes. nice: added to the niceness
@@ -31,6 +33,9 @@ class ThreadPool {
 
   // Returns false, and destroys the task, if all threads have ended.
   bool Post(std::function<void()> task);
+  // A unit of a flow is a nanosecond on a thread. The caller advances the flow after the task.
+  using Queue = FairQueue<std::function<void()>>;
+  bool Post(std::function<void()> task, Queue::Flow& flow);
 
   // Returns true if tasks wait for a thread.
   [[nodiscard]] bool HasBacklog();
@@ -46,14 +51,15 @@ class ThreadPool {
 
   std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<std::function<void()>> tasks_;  // guarded by mutex_
-  bool stopping_ = false;                    // guarded by mutex_
-  std::size_t running_ = 0;                  // guarded by mutex_; threads that have not ended
+  Queue tasks_;              // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
+  std::size_t running_ = 0;  // guarded by mutex_; threads that have not ended
   std::vector<std::thread> threads_;
 };
 
-// Runs tasks on a pool one after another, in the order of Post. Tasks must not throw. Thread-safe.
-// May be destroyed while tasks are queued: they still run. Tasks that are posted after the pool has
+// Runs tasks on a pool one after another, in the order of Post. A strand yields its thread to other
+// strands between two tasks, after a millisecond. Tasks must not throw. Thread-safe. May be
+// destroyed while tasks are queued: they still run. Tasks that are posted after the pool has
 // stopped are destroyed.
 class Strand {
  public:

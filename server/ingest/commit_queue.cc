@@ -19,8 +19,12 @@
 namespace calibd::server {
 namespace {
 
-// Size of a log transaction from which no further batch is added to it.
-constexpr std::size_t kTransactionBytes = std::size_t{8} << 20;
+// A transaction, or a task of a strand, takes no further operation from this number of bytes on.
+// The batch of a quiet model waits for the transaction before its own.
+constexpr std::size_t kTransactionBytes = std::size_t{4} << 20;
+constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
+// The cost of an operation in addition to its bytes, in bytes.
+constexpr std::size_t kOperationCost = std::size_t{1} << 10;
 // Delay between two checks whether a full store has room.
 constexpr std::chrono::seconds kRoomInterval{1};
 
@@ -58,7 +62,12 @@ void CommitQueue::Post(std::shared_ptr<Operation> operation) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
-    queue_.push_back(std::move(operation));
+    if (const Model* const model = operation->model(); model != nullptr) {
+      const std::size_t cost = operation->bytes() + kOperationCost;
+      queue_.Push(std::move(operation), flows_[model], cost);
+    } else {
+      queue_.PushLast(std::move(operation));
+    }
   }
   changed_.notify_all();
 }
@@ -107,9 +116,8 @@ void CommitQueue::Stop() {
 
 void CommitQueue::Run() {
   pthread_setname_np(pthread_self(), "calibd-store");
-  std::vector<std::shared_ptr<Operation>> operations;
   while (true) {
-    operations.clear();
+    std::vector<std::shared_ptr<Operation>> operations;
     {
       std::unique_lock lock(mutex_);
       writing_ = 0;
@@ -119,28 +127,31 @@ void CommitQueue::Run() {
       // A full store is checked repeatedly.
       changed_.wait_for(lock, kRoomInterval, has_work);
       if (queue_.empty() && stopping_) return;
-      operations.swap(queue_);
+      operations = TakeTransaction();
       writing_ = operations.size();
     }
     if (operations.empty()) Maintain(Outcome::kCommitted);
-    for (Operations rest(operations); !rest.empty();) {
-      rest = rest.subspan(Commit(FirstTransaction(rest)));
-    }
+    for (Operations rest(operations); !rest.empty();) rest = rest.subspan(Commit(rest));
   }
 }
 
-CommitQueue::Operations CommitQueue::FirstTransaction(Operations operations) {
+std::vector<std::shared_ptr<Operation>> CommitQueue::TakeTransaction() {
+  std::vector<std::shared_ptr<Operation>> operations;
   auto target = Operation::Target::kNone;
-  std::size_t end = 0;
-  for (; end < operations.size(); ++end) {
-    const Operation::Target next = operations[end]->target();
+  for (std::size_t bytes = 0; !queue_.empty() && bytes < kTransactionBytes;) {
+    const Operation::Target next = queue_.front()->target();
     if (target == Operation::Target::kNone) {
       target = next;
     } else if (next != target && next != Operation::Target::kNone) {
       break;
     }
+    bytes += queue_.front()->bytes();
+    operations.push_back(queue_.Pop());
   }
-  return operations.first(end);
+  // Flows that are not ahead need no entry.
+  absl::erase_if(
+      flows_, [this](const auto& flow) { return queue_.empty() || flow.second <= queue_.now(); });
+  return operations;
 }
 
 std::size_t CommitQueue::Commit(Operations operations) {
@@ -171,6 +182,7 @@ std::size_t CommitQueue::Commit(Operations operations) {
 absl::Status CommitQueue::Write(Operations& operations, bool to_catalog, bool& has_content) {
   absl::Status status = to_catalog ? store_->Begin() : absl::OkStatus();
   for (std::size_t i = 0; status.ok() && i < operations.size(); ++i) {
+    // An operation may append more than it holds.
     if (store_->appended_bytes() >= kTransactionBytes) {
       operations = operations.first(i);
       break;
@@ -214,14 +226,18 @@ void CommitQueue::Undo(Operations operations) {
 }
 
 void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
-  using Group = std::vector<std::shared_ptr<Operation>>;
-  std::vector<std::pair<Strand*, Group>> groups;
+  struct Group {
+    Strand* strand;
+    std::vector<std::shared_ptr<Operation>> operations;
+    std::size_t bytes = 0;
+  };
+  std::vector<Group> groups;
   absl::flat_hash_map<const Strand*, std::size_t> group_of;
   const auto post_groups = [&] {
-    for (auto& [strand, group] : groups) {
+    for (Group& group : groups) {
       // Keeps the strand alive: the task may be its last owner and end at once.
-      const std::shared_ptr<Operation> owner = group.front();
-      strand->Post([this, group = std::move(group)]() mutable { Apply(group); });
+      const std::shared_ptr<Operation> owner = group.operations.front();
+      group.strand->Post([this, taken = std::move(group.operations)]() mutable { Apply(taken); });
     }
     groups.clear();
     group_of.clear();
@@ -237,9 +253,12 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
         Apply(Operations(&operation, 1));
       } else {
         operation->Finish(*store_, committed);
-        const auto [place, is_new] = group_of.try_emplace(strand, groups.size());
-        if (is_new) groups.emplace_back(strand, Group());
-        groups[place->second].second.push_back(std::move(operation));
+        std::size_t& place = group_of.try_emplace(strand, groups.size()).first->second;
+        // A long task would delay other strands.
+        if (place < groups.size() && groups[place].bytes >= kTaskBytes) place = groups.size();
+        if (place == groups.size()) groups.push_back({.strand = strand, .operations = {}});
+        groups[place].bytes += operation->bytes();
+        groups[place].operations.push_back(std::move(operation));
       }
     }));
     // Freed before more rows are accepted.

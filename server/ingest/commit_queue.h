@@ -13,11 +13,15 @@
 #include <thread>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "server/executor/fair_queue.h"
 #include "server/executor/thread_pool.h"
 #include "server/store/store.h"
 
 namespace calibd::server {
+
+class Model;
 
 // A write and its consequences. CommitQueue calls the functions in the order of their declarations,
 // never on two threads at once.
@@ -32,31 +36,39 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   [[nodiscard]] virtual Target target() const noexcept = 0;
+  // The model that the operation belongs to. Operations of one model are done in the order of
+  // posting; an operation without a model is done after all that were posted before it.
+  [[nodiscard]] virtual const Model* model() const noexcept { return nullptr; }
+  // Approximate number of bytes that the operation holds and writes.
+  [[nodiscard]] virtual std::size_t bytes() const noexcept { return 0; }
 
   // ---- On the storage thread.
 
   // Writes, as a part of a transaction. An error fails the whole transaction.
   [[nodiscard]] virtual absl::Status Write(Store& /*store*/) { return absl::OkStatus(); }
   // Undoes the changes of Write in memory. Called if the transaction failed, in reverse order of
-  // posting, also if Write was not called.
+  // Write, also if Write was not called.
   virtual void Undo() {}
-  // Called after the commit, or with the error, in the order of posting.
+  // Called after the commit, or with the error, in the order of Write.
   virtual void Finish(Store& /*store*/, const absl::Status& /*committed*/) {}
 
-  // ---- On the strand, or on the storage thread if there is no strand. In the order of posting.
+  // ---- On the strand, or on the storage thread if there is no strand. In the order of Write.
 
   [[nodiscard]] virtual Strand* strand() noexcept { return nullptr; }
   // Applies the written change to the state in memory. May throw bad_alloc; the store then fails,
   // because only a start can apply it.
   virtual void Apply() {}
-  // Makes the state visible. Called once for all operations of a transaction on the same strand.
+  // Makes the state visible. Called once for several operations of a transaction on the same
+  // strand.
   virtual void Publish() {}
   virtual void Answer() {}
 };
 
-// Makes operations durable in the order of posting. One thread, the storage thread, takes all
-// pending operations. Consecutive operations with the same target form one transaction. After its
-// commit, they are passed to their strands. Thread-safe.
+// Makes operations durable. The models take turns by the bytes of their operations: an operation of
+// a model that has written less than others is next, however many operations the others have
+// queued. The operations of a model keep their order. One thread, the storage thread, takes the
+// next operations with the same target, which form one transaction. After its commit, they are
+// passed to their strands. Thread-safe.
 //
 // A refused transaction fails only its own operations. After a fenced or unknown outcome the store
 // has failed: nothing more is written, on_failure is called once with the status, and every
@@ -122,8 +134,8 @@ class CommitQueue {
   using Operations = std::span<std::shared_ptr<Operation>>;
 
   void Run();
-  // Removes and returns the operations of the first transaction.
-  [[nodiscard]] static Operations FirstTransaction(Operations operations);
+  // Removes and returns the operations of the next transaction. Requires mutex_.
+  [[nodiscard]] std::vector<std::shared_ptr<Operation>> TakeTransaction();
   // Commits a transaction and passes its operations on. Limits the number of appended operations by
   // the size of the transaction; returns the number.
   std::size_t Commit(Operations operations);
@@ -131,7 +143,7 @@ class CommitQueue {
   // has_content: set if anything was appended.
   [[nodiscard]] absl::Status Write(Operations& operations, bool to_catalog, bool& has_content);
   void Undo(Operations operations);
-  // Finishes the operations and passes them to their strands.
+  // Finishes the operations and passes them to their strands, in tasks of limited size.
   void PassOn(Operations operations, const absl::Status& committed);
   // Runs on the strand of the operations.
   void Apply(Operations operations);
@@ -149,10 +161,13 @@ class CommitQueue {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::shared_ptr<Operation>> queue_;  // guarded by mutex_
-  std::size_t writing_ = 0;                        // guarded by mutex_
-  bool stopping_ = false;                          // guarded by mutex_
-  absl::Status failure_;                           // guarded by mutex_
+  using Queue = FairQueue<std::shared_ptr<Operation>>;
+  Queue queue_;  // guarded by mutex_
+  // Guarded by mutex_: of the models that had operations since the queue was last empty.
+  absl::flat_hash_map<const Model*, Queue::Flow> flows_;
+  std::size_t writing_ = 0;  // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
+  absl::Status failure_;     // guarded by mutex_
   // Guarded by mutex_: there is no room, see Refusal.
   bool log_full_ = false;
   bool catalog_full_ = false;

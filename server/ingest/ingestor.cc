@@ -1,6 +1,5 @@
 #include "server/ingest/ingestor.h"
 
-#include <cstddef>
 #include <utility>
 
 namespace calibd::server {
@@ -19,16 +18,17 @@ void Ingestor::Open(const std::shared_ptr<Model>& model, std::string producer_id
 }
 
 void Ingestor::Submit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
-                      LogRow batch, std::function<void(Settlement)> done) {
+                      LogRow batch, std::function<void(Settlement)> done,
+                      IngestQueue::RoomPtr room) {
   batch.position = std::move(position);
-  Post(model, std::move(batch), /*opens=*/false, std::move(done));
+  Post(model, std::move(batch), /*opens=*/false, std::move(done), std::move(room));
 }
 
 void Ingestor::OpenAndSubmit(const std::shared_ptr<Model>& model,
                              std::optional<ProducerPosition> position, LogRow batch,
-                             std::function<void(Settlement)> done) {
+                             std::function<void(Settlement)> done, IngestQueue::RoomPtr room) {
   batch.position = std::move(position);
-  Post(model, std::move(batch), /*opens=*/true, std::move(done));
+  Post(model, std::move(batch), /*opens=*/true, std::move(done), std::move(room));
 }
 
 void Ingestor::End(const std::shared_ptr<Model>& model, ProducerPosition position,
@@ -49,18 +49,10 @@ void Ingestor::Acknowledge(const std::shared_ptr<Model>& model, std::int64_t ala
 }
 
 void Ingestor::Post(const std::shared_ptr<Model>& model, LogRow row, bool opens,
-                    std::function<void(Settlement)> done) {
-  auto write = std::make_shared<RowWrite>(model, commits_, clock_, queue_, std::move(row), opens,
-                                          std::move(done));
-  // Counted before the write can be answered, which subtracts them.
-  const std::size_t bytes = write->bytes();
-  queue_.Add(bytes);
-  try {
-    commits_.Post(std::move(write));
-  } catch (...) {
-    queue_.Release(bytes);
-    throw;
-  }
+                    std::function<void(Settlement)> done, IngestQueue::RoomPtr room) {
+  if (room == nullptr) room = queue_.Take(model->id(), row.bytes());
+  commits_.Post(std::make_shared<RowWrite>(model, commits_, clock_, std::move(room), std::move(row),
+                                           opens, std::move(done)));
 }
 
 void Ingestor::Mature(const std::shared_ptr<Model>& model, std::function<void(bool)> done) {

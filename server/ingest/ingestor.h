@@ -7,12 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/ingest/commit_queue.h"
 #include "server/ingest/decode.h"
+#include "server/ingest/ingest_queue.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/model_writes.h"
 #include "server/ingest/settlement.h"
@@ -25,7 +25,7 @@ namespace calibd::server {
 // order of the log and one after another for each model. Thread-safe.
 class Ingestor {
  public:
-  // queue_bytes: the queue is full if unapplied rows have at least this size.
+  // queue_bytes: the size of the queue of unapplied rows.
   Ingestor(CommitQueue& commits, const LogClock& clock, std::size_t queue_bytes)
       : commits_(commits), clock_(clock), queue_(queue_bytes) {}
 
@@ -35,17 +35,22 @@ class Ingestor {
   void Open(const std::shared_ptr<Model>& model, std::string producer_id, std::int64_t epoch,
             std::function<void(absl::StatusOr<std::int64_t>)> done);
 
+  // The queue in which batches wait to be written and applied. Its rooms belong to models by id.
+  [[nodiscard]] IngestQueue& queue() noexcept { return queue_; }
+  [[nodiscard]] const IngestQueue& queue() const noexcept { return queue_; }
+
   // Settles a batch. done is called on a writer thread when the batch is on disk, applied and
   // visible. position: in the numbering of an open producer; without a position, every submitted
-  // batch is counted. Accepts the batch even if the queue is full: callers check HasRoom first, so
-  // the queue exceeds its size by at most the batches that they hold. May throw bad_alloc, after
-  // which nothing has changed.
+  // batch is counted. room: for the batch in the queue; if null, the batch is accepted even if the
+  // queue is full. May throw bad_alloc, after which nothing has changed.
   void Submit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
-              LogRow batch, std::function<void(Settlement)> done);
+              LogRow batch, std::function<void(Settlement)> done,
+              IngestQueue::RoomPtr room = nullptr);
   // The same for a producer that need not be open: opens it as Open does, in the same transaction.
   // It stays open even if the batch is rejected or refused.
   void OpenAndSubmit(const std::shared_ptr<Model>& model, std::optional<ProducerPosition> position,
-                     LogRow batch, std::function<void(Settlement)> done);
+                     LogRow batch, std::function<void(Settlement)> done,
+                     IngestQueue::RoomPtr room = nullptr);
 
   // Ends a producer after the batch `position`, the last one that it submitted. done: called on a
   // writer thread when this is on disk. Errors: those of Open, and AlreadyExists if the producer
@@ -66,16 +71,9 @@ class Ingestor {
 
   [[nodiscard]] const LogClock& clock() const noexcept { return clock_; }
 
-  [[nodiscard]] bool queue_full() const { return queue_.full(); }
-  [[nodiscard]] std::size_t queued_bytes() const { return queue_.bytes(); }
-  // True if the queue has room. Otherwise notify is called once on a writer thread when it has.
-  [[nodiscard]] bool HasRoom(std::function<void()> notify) {
-    return queue_.HasRoom(std::move(notify));
-  }
-
  private:
   void Post(const std::shared_ptr<Model>& model, LogRow row, bool opens,
-            std::function<void(Settlement)> done);
+            std::function<void(Settlement)> done, IngestQueue::RoomPtr room = nullptr);
 
   CommitQueue& commits_;
   const LogClock& clock_;

@@ -24,6 +24,7 @@ class CreateWrite final : public Operation {
       : registry_(registry), model_(std::move(model)), created_(created), done_(std::move(done)) {}
 
   [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
+  [[nodiscard]] const Model* model() const noexcept override { return model_.get(); }
   [[nodiscard]] absl::Status Write(Store& store) override {
     gone_ = !created_ && model_->deleted();
     return created_ ? store.InsertModel(model_->id(), Describe(*model_, model_->original()))
@@ -138,6 +139,7 @@ class DeleteWrite final : public Operation {
       : registry_(registry), commits_(commits), model_(std::move(model)), done_(std::move(done)) {}
 
   [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
+  [[nodiscard]] const Model* model() const noexcept override { return model_.get(); }
   [[nodiscard]] absl::Status Write(Store& store) override {
     if (model_->deleted()) return absl::OkStatus();
     deletes_ = true;

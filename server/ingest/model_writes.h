@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/ingest/commit_queue.h"
+#include "server/ingest/ingest_queue.h"
 #include "server/ingest/log_clock.h"
 #include "server/ingest/settlement.h"
 #include "server/state/log_row.h"
@@ -22,50 +22,12 @@
 
 namespace calibd::server {
 
-// Limits the memory of rows that are not applied yet. Thread-safe.
-class IngestQueue {
- public:
-  explicit IngestQueue(std::size_t most_bytes) : most_bytes_(most_bytes) {}
-
-  void Add(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    bytes_ += bytes;
-  }
-  // Calls the waiting notify functions if there is room now.
-  void Release(std::size_t bytes) {
-    std::vector<std::function<void()>> notified;
-    {
-      const std::lock_guard lock(mutex_);
-      bytes_ -= bytes;
-      if (bytes_ < most_bytes_) notified.swap(waiting_);
-    }
-    for (const std::function<void()>& notify : notified) notify();
-  }
-  // Returns true if there is room. Otherwise notify is called once when there is.
-  [[nodiscard]] bool HasRoom(std::function<void()> notify) {
-    const std::lock_guard lock(mutex_);
-    if (bytes_ < most_bytes_) return true;
-    waiting_.push_back(std::move(notify));
-    return false;
-  }
-  [[nodiscard]] std::size_t bytes() const {
-    const std::lock_guard lock(mutex_);
-    return bytes_;
-  }
-  [[nodiscard]] bool full() const { return bytes() >= most_bytes_; }
-
- private:
-  const std::size_t most_bytes_;
-  mutable std::mutex mutex_;
-  std::size_t bytes_ = 0;                       // guarded by mutex_
-  std::vector<std::function<void()>> waiting_;  // guarded by mutex_
-};
-
 // An operation for a model, whose state it changes on the model's strand after the commit. commits
 // and clock must outlive it.
 class ModelWrite : public Operation {
  public:
   [[nodiscard]] Target target() const noexcept override { return Target::kLog; }
+  [[nodiscard]] const Model* model() const noexcept override { return model_.get(); }
   [[nodiscard]] Strand* strand() noexcept override { return &model_->strand(); }
   // Persists a snapshot if one is due, and publishes the state.
   void Publish() override;
@@ -83,14 +45,14 @@ class ModelWrite : public Operation {
 class RowWrite final : public ModelWrite {
  public:
   // The row must come from Decode, or be an OpenedRow, EndedRow or AcknowledgedRow. opens:
-  // whether the producer of the row is opened first. queue: bytes() are released to it on the
-  // strand before done is called, when the row is visible. Encodes the row now, unless its labels
-  // must first be looked up in the tracker. May throw bad_alloc.
+  // whether the producer of the row is opened first. room: of the row in the ingest queue; it is
+  // resized now and returned on the strand before done is called, when the row is visible. Encodes
+  // the row now, unless its labels must first be looked up in the tracker. May throw bad_alloc.
   RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
-           IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done);
+           IngestQueue::RoomPtr room, LogRow row, bool opens, std::function<void(Settlement)> done);
 
   // Memory that the write holds.
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
 
   // The only place that decides whether a row is new, by its number and by the known ids, and that
   // determines the order of rows.
@@ -119,7 +81,7 @@ class RowWrite final : public ModelWrite {
   // Fills in the response to a new or an already known batch.
   void Settle();
 
-  IngestQueue& queue_;
+  IngestQueue::RoomPtr room_;
   const bool opens_;
   LogRow row_;
   std::function<void(Settlement)> done_;

@@ -21,9 +21,10 @@ constexpr std::uint64_t kRejectedMark = 0x9e3779b97f4a7c15;
 }  // namespace
 
 RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const LogClock& clock,
-                   IngestQueue& queue, LogRow row, bool opens, std::function<void(Settlement)> done)
+                   IngestQueue::RoomPtr room, LogRow row, bool opens,
+                   std::function<void(Settlement)> done)
     : ModelWrite(std::move(model), commits, clock),
-      queue_(queue),
+      room_(std::move(room)),
       opens_(opens),
       row_(std::move(row)),
       done_(std::move(done)) {
@@ -35,6 +36,7 @@ RowWrite::RowWrite(std::shared_ptr<Model> model, CommitQueue& commits, const Log
     encoded_bytes = encoded_.size();
   }
   bytes_ = row_.bytes() + encoded_bytes;
+  room_->Resize(bytes_);
 }
 
 absl::Status RowWrite::Write(Store& store) {
@@ -265,7 +267,7 @@ void RowWrite::Apply() {
 }
 
 void RowWrite::Answer() {
-  queue_.Release(bytes_);
+  room_.reset();
   done_(std::move(settlement_));
 }
 

@@ -130,6 +130,7 @@ class SnapshotWrite final : public ModelWrite {
   }
 
   [[nodiscard]] Target target() const noexcept override { return Target::kCatalog; }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return data_.size(); }
   [[nodiscard]] absl::Status Write(Store& store) override {
     store.ReleaseBatches(unneeded_);
     return WriteSnapshot(*model_, log_id_, window_log_id_, data_, history_, late_, store);

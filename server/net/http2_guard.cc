@@ -239,14 +239,7 @@ void Http2Guard::EndHeaderBlock(Output& output) {
   // Every frame of a block names the call.
   const auto call = calls_.find(client_.frame().stream_id);
   if (closed_ || call == calls_.end()) return;
-  if (headers_begin_call_ && !headers_.health_check() && restricted_()) {
-    EndCall(call->first, CallEnd::kTooManyConnections,
-            Exhausted("TOO_MANY_CONNECTIONS",
-                      "there are too many connections: this one may only check the health; close "
-                      "unused connections or try again later"),
-            output);
-    return;
-  }
+  if (headers_begin_call_ && !headers_.health_check() && RefuseExcess(call->first, output)) return;
   if (headers_end_call_) {
     if (!client_frame_passes_) {
       // The trailers were dropped. gRPC does not use their fields, but they end the request.
@@ -255,6 +248,27 @@ void Http2Guard::EndHeaderBlock(Output& output) {
     call->second.client_ended = true;
     if (call->second.server_ended) Forget(call);
   }
+}
+
+bool Http2Guard::RefuseExcess(std::uint32_t id, Output& output) {
+  if (restricted_()) {
+    EndCall(id, CallEnd::kTooManyConnections,
+            Exhausted("TOO_MANY_CONNECTIONS",
+                      "there are too many connections: this one may only check the health; close "
+                      "unused connections or try again later"),
+            output);
+    return true;
+  }
+  if (calls_.size() <= shared_.limits.max_concurrent_streams) return false;
+  EndCall(id, CallEnd::kTooManyCalls,
+          Exhausted("TOO_MANY_CALLS",
+                    absl::StrCat("this connection has ", shared_.limits.max_concurrent_streams,
+                                 " open calls, the limit (max-concurrent-streams): open another "
+                                 "connection, or try again when a call has ended")),
+          output);
+  // Like a reset, it costs the server a call.
+  CountReset(output);
+  return true;
 }
 
 void Http2Guard::OpenCall(std::uint32_t id, Output& output) {

@@ -42,8 +42,9 @@ class Http2Guard {
   static constexpr std::size_t kMaxControlFrameBytes = 16 << 10;
   // Per header block. Every other frame of a block holds at least one byte of it.
   static constexpr int kMaxEmptyContinuations = 32;
-  // Number of open calls that a client may have in addition to those that the server accepts at a
-  // time.
+  // The server advertises this many calls more than max_concurrent_streams. A gRPC client silently
+  // queues the calls beyond the advertised number; the guard refuses them with a reason instead. A
+  // client with still more open calls is closed.
   static constexpr std::size_t kExtraCalls = 1000;
   static constexpr double kResetRate = 1000;
   static constexpr double kResetBurst = 2000;
@@ -59,8 +60,9 @@ class Http2Guard {
 
   struct Limits {
     std::size_t max_message_bytes = 1 << 20;
-    // Maximum number of simultaneous calls that the server accepts on one connection.
-    std::size_t max_concurrent_streams = 32;
+    // Maximum number of simultaneous calls on one connection. Further calls are refused, except for
+    // health checks.
+    std::size_t max_concurrent_streams = 100;
   };
 
   // State that all connections share. It must outlive them.
@@ -147,6 +149,8 @@ class Http2Guard {
   void ReadClientPayload(std::string_view bytes, Output& output);
   void EndClientFrame(Output& output);
   void EndHeaderBlock(Output& output);
+  // Ends a call that has just begun if it is one too many; returns whether it was ended.
+  [[nodiscard]] bool RefuseExcess(std::uint32_t id, Output& output);
   void CheckHeaderBlock(HeaderBlock::Result result, Output& output);
   void ReadMessages(std::uint32_t id, std::string_view bytes, Output& output);
   // Each returns whether the call continues; otherwise the call was ended.

@@ -32,6 +32,7 @@ enum class CallEnd {
   kClientReadsNothing,
   kMessageIncomplete,
   kTooManyConnections,
+  kTooManyCalls,
 };
 
 // Counts the connections that the relay closes and the calls that it ends, and logs warnings about
@@ -50,9 +51,9 @@ class RelayStatistics {
                                             "no_call",
                                             "evicted",
                                             "drained"};
-  static constexpr std::array kCallEnds{"message_too_large", "memory_exhausted",
+  static constexpr std::array kCallEnds{"message_too_large",    "memory_exhausted",
                                         "client_reads_nothing", "message_incomplete",
-                                        "too_many_connections"};
+                                        "too_many_connections", "too_many_calls"};
 
   // peer: the address of the client.
   void CountClosed(CloseReason reason, std::string_view peer);

@@ -48,8 +48,8 @@ void Subtract(std::unordered_map<std::string, std::size_t>& reserved, const std:
 absl::Status ExhaustedError(const char* whose, std::size_t limit, std::size_t bytes) {
   return WithRetryDelay(
       MakeError(absl::StatusCode::kResourceExhausted, "CALL_MEMORY_EXHAUSTED",
-                absl::StrCat("unread messages of ", whose, " occupy the memory of calls (calibd ",
-                             "--call-memory-bytes ", limit, "), the response needs ", bytes,
+                absl::StrCat("messages of ", whose, " occupy the memory of calls (calibd ",
+                             "--call-memory-bytes ", limit, "), and one more needs ", bytes,
                              " bytes; read the responses and try again")),
       kMemoryRetryDelay);
 }

@@ -14,9 +14,9 @@
 
 namespace calibd::server {
 
-// Reserves the memory of responses in the budget of all calls. One connection gets at most an
-// eighth of the budget and one address a quarter, but always enough for two of their responses: a
-// client that does not read runs out before others do. Thread-safe.
+// Reserves the memory of responses, and of requests that wait, in the budget of all calls. One
+// connection gets at most an eighth of the budget and one address a quarter, but always enough for
+// two of their messages: a client that does not read runs out before others do. Thread-safe.
 class CallMemory {
  public:
   // budget: must outlive this object.

@@ -124,6 +124,11 @@ class CallReactor : public Reactor, public Sink<Response> {
     return reserved;
   }
 
+  // Reserves memory for a request that is kept. Errors: ResourceExhausted. OnDone releases what is
+  // still reserved.
+  absl::Status ReserveLocked(std::size_t bytes) { return reservation_.Add(bytes); }
+  void ReleaseLocked(std::size_t bytes) { reservation_.Release(bytes); }
+
   // Ends the call. last: a message that is sent first; may be null.
   void EndLocked(absl::Status status, Response* last) {
     if (!end_status_.has_value()) {

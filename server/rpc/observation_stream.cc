@@ -54,29 +54,73 @@ void ObservationStream::OnReadDone(bool ok) {
 }
 
 absl::Status ObservationStream::OnRead(bool ok) {
-  std::shared_ptr<Model> model;
-  {
-    const std::lock_guard lock(mutex_);
-    if (ok && phase_ == Phase::kOpen && request_.has_batch()) model = model_;
+  const std::shared_ptr<Model> model = BatchModel(ok);
+  if (model == nullptr) return OnMessage(ok, LogRow(), nullptr);
+  IngestQueue& queue = parts_.ingestor.queue();
+  const std::size_t bytes = QueuedBytes(request_.ByteSizeLong());
+  IngestQueue::RoomPtr room = queue.TakeOrWait(model->id(), bytes, nullptr);
+  if (room == nullptr) {
+    CALIBD_RETURN_IF_ERROR(KeepRequest());
+    const auto wait = [weak = weak_from_this()](IngestQueue::RoomPtr granted) {
+      if (const auto self = weak.lock()) self->OnRoom(std::move(granted));
+    };
+    room = queue.TakeOrWait(model->id(), bytes, wait);
   }
-  LogRow batch;
-  if (model != nullptr) {
-    // Decoding takes long, so it runs without the lock, which settlements need. Nobody else
-    // accesses the request while reading_ is true.
-    const Request::Batch& message = request_.batch();
-    batch = message.has_labels() ? Decode(message.labels(), *model->declaration())
-                                 : Decode(message.observations(), *model->declaration());
+  // Without room, the message waits, and nothing more is read.
+  return room != nullptr ? OnBatch(*model, std::move(room)) : absl::OkStatus();
+}
+
+absl::Status ObservationStream::KeepRequest() {
+  const std::lock_guard lock(mutex_);
+  const std::size_t bytes = request_.SpaceUsedLong();
+  absl::Status reserved = ReserveLocked(bytes);
+  if (reserved.ok()) {
+    kept_bytes_ = bytes;
+  } else {
+    request_ = Request();
   }
+  return reserved;
+}
+
+std::shared_ptr<Model> ObservationStream::BatchModel(bool ok) {
+  const std::lock_guard lock(mutex_);
+  return ok && phase_ == Phase::kOpen && request_.has_batch() ? model_ : nullptr;
+}
+
+void ObservationStream::OnRoom(IngestQueue::RoomPtr room) {
+  Guard(Stage::kRoom, [&] {
+    // The calling thread is busy with another model.
+    decoding_.Post([self = shared_from_this(), room = std::move(room)] {
+      self->Guard(Stage::kRead, [&] {
+        const std::shared_ptr<Model> model = self->BatchModel(true);
+        return model != nullptr ? self->OnBatch(*model, room) : absl::OkStatus();
+      });
+    });
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ObservationStream::OnBatch(const Model& model, IngestQueue::RoomPtr room) {
+  // Decoding takes long, so it runs without the lock, which settlements need. Nobody else accesses
+  // the request while reading_ is true.
+  const Request::Batch& message = request_.batch();
+  LogRow batch = message.has_labels() ? Decode(message.labels(), *model.declaration())
+                                      : Decode(message.observations(), *model.declaration());
+  return OnMessage(true, std::move(batch), std::move(room));
+}
+
+absl::Status ObservationStream::OnMessage(bool ok, LogRow batch, IngestQueue::RoomPtr room) {
   const std::lock_guard lock(mutex_);
   reading_ = false;
   if (end_status_.has_value()) return absl::OkStatus();
+  ReleaseLocked(std::exchange(kept_bytes_, 0));
   if (!ok) {
     // A message that cannot be parsed looks the same, so this is not a clean end.
     return MakeError(absl::StatusCode::kAborted, "NOT_FINISHED",
                      "the stream ended without Finish, or with a broken message; open again "
                      "and resend all unacknowledged batches");
   }
-  if (absl::Status status = HandleMessage(std::move(batch)); !status.ok()) {
+  if (absl::Status status = HandleMessage(std::move(batch), std::move(room)); !status.ok()) {
     // Freed now, because the client may be slow to read the error.
     request_ = Request();
     return status;
@@ -94,12 +138,12 @@ void ObservationStream::OnDone() {
   CallReactor::OnDone();
 }
 
-absl::Status ObservationStream::HandleMessage(LogRow batch) {
+absl::Status ObservationStream::HandleMessage(LogRow batch, IngestQueue::RoomPtr room) {
   switch (request_.message_case()) {
     case Request::kOpen:
       return HandleOpen(request_.open());
     case Request::kBatch:
-      return HandleBatch(request_.batch().sequence(), std::move(batch));
+      return HandleBatch(request_.batch().sequence(), std::move(batch), std::move(room));
     case Request::kFinish:
       return HandleFinish(request_.finish());
     case Request::MESSAGE_NOT_SET:
@@ -156,18 +200,21 @@ absl::Status ObservationStream::OnOpened(const absl::StatusOr<std::int64_t>& nex
   return queued;
 }
 
-absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch) {
+absl::Status ObservationStream::HandleBatch(std::int64_t sequence, LogRow batch,
+                                            IngestQueue::RoomPtr room) {
   if (phase_ != Phase::kOpen) return MisuseError("a batch was sent before opened was received");
   if (sequence < 1) {
     return InvalidFieldError("batch.sequence", absl::StrCat("is ", sequence, ", expected >= 1"));
   }
   parts_.ingestor.Submit(
       model_, ProducerPosition{.producer_id = producer_id_, .epoch = epoch_, .sequence = sequence},
-      std::move(batch), [self = shared_from_this(), sequence](const Settlement& settlement) {
+      std::move(batch),
+      [self = shared_from_this(), sequence](const Settlement& settlement) {
         const std::lock_guard lock(self->mutex_);
         --self->in_flight_;
         self->GuardLocked(Stage::kAnswer, [&] { return self->OnSettled(sequence, settlement); });
-      });
+      },
+      std::move(room));
   // The batch cannot be settled before the lock is released.
   last_sequence_ = sequence;
   ++in_flight_;
@@ -256,22 +303,12 @@ void ObservationStream::AdvanceLocked() {
 
 void ObservationStream::ReadLocked() {
   const auto unsettled = in_flight_ + static_cast<std::int64_t>(queue_.size());
-  if (phase_ == Phase::kOpening || finish_requested_ || reading_ || waiting_for_room_ ||
+  if (phase_ == Phase::kOpening || finish_requested_ || reading_ ||
       unsettled >= limits_.max_batches_in_flight) {
     return;
   }
-  // An Open does not need room, because it is not a batch.
-  waiting_for_room_ = phase_ == Phase::kOpen && !parts_.ingestor.HasRoom([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) {
-      const std::lock_guard lock(self->mutex_);
-      self->waiting_for_room_ = false;
-      self->GuardLocked(Stage::kRoom, [&] { self->AdvanceLocked(); });
-    }
-  });
-  if (!waiting_for_room_) {
-    reading_ = true;
-    StartRead(&request_);
-  }
+  reading_ = true;
+  StartRead(&request_);
 }
 
 }  // namespace calibd::server

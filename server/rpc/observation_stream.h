@@ -3,6 +3,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,9 +22,9 @@ struct StreamLimits {
   std::int32_t max_batches_in_flight = 1;
 };
 
-// One call of StreamObservations. Reads a message only if there is room for its batch: fewer than
-// max_batches_in_flight batches are without a sent acknowledgement, and the ingest queue is not
-// full.
+// One call of StreamObservations. Reads a message while fewer than max_batches_in_flight batches
+// are without a sent acknowledgement. A batch that has no room in the ingest queue is decoded when
+// it has; until then the stream reads no further message.
 class ObservationStream final
     : public CallReactor<
           grpc::ServerBidiReactor<v1::StreamObservationsRequest, v1::StreamObservationsResponse>,
@@ -38,7 +39,8 @@ class ObservationStream final
                     const grpc::CallbackServerContext& context)
       : CallReactor(kStreamObservations.name, server.memory, context, nullptr),
         parts_(server.api.parts()),
-        limits_(limits) {}
+        limits_(limits),
+        decoding_(parts_.writers) {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override { Written(ok); }
@@ -50,12 +52,21 @@ class ObservationStream final
   void GuardLocked(Stage stage, const Body& body);
   absl::Status Register();
   absl::Status OnRead(bool ok);
+  // Returns the model if a batch of an open stream was read, else null.
+  std::shared_ptr<Model> BatchModel(bool ok);
+  // Reserves memory of calls for the request, which waits for room. Errors: ResourceExhausted.
+  absl::Status KeepRequest();
+  // The batch that was read has room now. Called on a writer thread.
+  void OnRoom(IngestQueue::RoomPtr room);
+  // Decodes the batch that was read.
+  absl::Status OnBatch(const Model& model, IngestQueue::RoomPtr room);
+  absl::Status OnMessage(bool ok, LogRow batch, IngestQueue::RoomPtr room);
   absl::Status OnOpened(const absl::StatusOr<std::int64_t>& next_sequence);
-  // All of these functions are called with mutex_ held. batch: the decoded request, if it is a
-  // batch of an open stream.
-  absl::Status HandleMessage(LogRow batch);
+  // All of these functions are called with mutex_ held. batch, room: the decoded request and its
+  // room, if it is a batch of an open stream.
+  absl::Status HandleMessage(LogRow batch, IngestQueue::RoomPtr room);
   absl::Status HandleOpen(const v1::StreamObservationsRequest::Open& open);
-  absl::Status HandleBatch(std::int64_t sequence, LogRow batch);
+  absl::Status HandleBatch(std::int64_t sequence, LogRow batch, IngestQueue::RoomPtr room);
   absl::Status HandleFinish(const v1::StreamObservationsRequest::Finish& finish);
   // Ends the producer after the batches that were submitted; Finish is answered then.
   void EndProducer();
@@ -69,16 +80,19 @@ class ObservationStream final
 
   const ApiParts& parts_;
   const StreamLimits limits_;
+  // Runs the decoding of batches that had to wait.
+  Strand decoding_;
   // The number of this stream in parts_.streams.
   std::optional<std::int64_t> number_;
 
   // Everything below is guarded by mutex_.
   enum class Phase { kExpectOpen, kOpening, kOpen };
   Phase phase_ = Phase::kExpectOpen;
-  // While reading_ is true, gRPC and then OnReadDone access it without the mutex.
+  // While reading_ is true, gRPC and then OnRead or OnRoom access it without the mutex.
   v1::StreamObservationsRequest request_;
   bool reading_ = false;
-  bool waiting_for_room_ = false;
+  // Bytes that are reserved for a request that waits for room.
+  std::size_t kept_bytes_ = 0;
 
   std::shared_ptr<Model> model_;
   std::string producer_id_;

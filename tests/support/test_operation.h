@@ -1,6 +1,7 @@
 #ifndef CALIBD_TESTS_SUPPORT_TEST_OPERATION_H_
 #define CALIBD_TESTS_SUPPORT_TEST_OPERATION_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -16,6 +17,8 @@ struct TestSteps {
   };
   std::function<void()> undo = [] {};
   std::function<void(const absl::Status&)> finish = [](const absl::Status&) {};
+  const server::Model* model = nullptr;
+  std::size_t bytes = 0;
 };
 
 class TestOperation final : public server::Operation {
@@ -23,6 +26,8 @@ class TestOperation final : public server::Operation {
   TestOperation(Target target, TestSteps steps) : target_(target), steps_(std::move(steps)) {}
 
   [[nodiscard]] Target target() const noexcept override { return target_; }
+  [[nodiscard]] const server::Model* model() const noexcept override { return steps_.model; }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return steps_.bytes; }
   [[nodiscard]] absl::Status Write(server::Store& store) override { return steps_.write(store); }
   void Undo() override { steps_.undo(); }
   void Finish(server::Store& /*store*/, const absl::Status& committed) override {

@@ -32,8 +32,16 @@ using Clock = std::chrono::system_clock;
 constexpr int kModelsPerPage = 20;
 constexpr int kVerdictsPerPage = 100;
 
+// Streams on one connection. They share its flow control, and the server limits the calls of a
+// connection.
+constexpr long kStreamsPerConnection = 8;
+
 // Maximum delay until Connect notices a stop.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
+
+std::shared_ptr<grpc::Channel> CreateChannel(const std::string& address) {
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
+}
 
 absl::Status Cancelled() { return absl::CancelledError("the call was cancelled"); }
 
@@ -65,13 +73,30 @@ class Progress {
 }  // namespace
 
 struct Client::Impl {
-  Impl(std::shared_ptr<grpc::Channel> the_channel, const ClientOptions& the_options)
-      : options(the_options),
-        channel(std::move(the_channel)),
+  Impl(std::string the_address, const std::shared_ptr<grpc::Channel>& channel,
+       const ClientOptions& the_options)
+      : address(std::move(the_address)),
+        options(the_options),
         models(v1::ModelService::NewStub(channel)),
         calibration(v1::CalibrationService::NewStub(channel)),
         store(v1::StoreService::NewStub(channel)),
         ingest(v1::IngestService::NewStub(channel)) {}
+
+  // Returns the stub of a connection that has room for another stream.
+  std::shared_ptr<v1::IngestService::Stub> StubForStream() {
+    const std::lock_guard lock(mutex);
+    // One owner is this object.
+    if (ingest.use_count() <= kStreamsPerConnection) return ingest;
+    std::erase_if(further_ingest, [](const auto& stub) { return stub.expired(); });
+    for (const auto& stub : further_ingest) {
+      if (stub.use_count() >= kStreamsPerConnection) continue;
+      if (auto found = stub.lock()) return found;
+    }
+    std::shared_ptr<v1::IngestService::Stub> stub =
+        v1::IngestService::NewStub(CreateChannel(address));
+    further_ingest.push_back(stub);
+    return stub;
+  }
 
   // call(context, attempt) makes one attempt. Repeats it while this is safe and within the
   // deadline, unless stopped.
@@ -155,13 +180,15 @@ struct Client::Impl {
     return *std::move(result);
   }
 
+  const std::string address;
   const ClientOptions options;
-  const std::shared_ptr<grpc::Channel> channel;
   const std::unique_ptr<v1::ModelService::Stub> models;
   const std::unique_ptr<v1::CalibrationService::Stub> calibration;
   const std::unique_ptr<v1::StoreService::Stub> store;
-  // Shared with the streams, which may outlive the client.
+  // Shared with the streams, which may outlive the client. Each stub has a connection.
   const std::shared_ptr<v1::IngestService::Stub> ingest;
+  std::mutex mutex;
+  std::vector<std::weak_ptr<v1::IngestService::Stub>> further_ingest;  // guarded by mutex
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& address,
@@ -172,8 +199,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     return absl::InvalidArgumentError(
         "connect_timeout, call_timeout and max_attempts must be positive");
   }
-  std::shared_ptr<grpc::Channel> channel =
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), ChannelSettings());
+  const std::shared_ptr<grpc::Channel> channel = CreateChannel(address);
   const Clock::time_point deadline = Clock::now() + options.connect_timeout;
   // A refused connection is reported at once rather than after the timeout; only
   // a silent peer takes that long.
@@ -186,7 +212,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& addre
     }
     channel->WaitForStateChange(state, std::min(deadline, now + kBetweenLooks));
   }
-  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(std::move(channel), options)));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Impl>(address, channel, options)));
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -393,8 +419,8 @@ absl::StatusOr<v1::Verification> Client::Verify(const LongCallOptions& options) 
 
 absl::StatusOr<std::unique_ptr<ObservationStream>> Client::OpenStream(
     std::string_view name, const StreamOptions& options) {
-  return StreamImpl::Open(impl_->ingest, std::string(name), options, impl_->options.call_timeout,
-                          impl_->options.stop);
+  return StreamImpl::Open(impl_->StubForStream(), std::string(name), options,
+                          impl_->options.call_timeout, impl_->options.stop);
 }
 
 std::string EscapeId(std::string_view text) { return EscapeModelId(text); }

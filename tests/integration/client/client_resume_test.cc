@@ -120,6 +120,32 @@ TEST_F(ClientResumeTest, AnEvictedIdleConnectionIsNotAnError) {
   ExpectCountedOnceInOrder(Calibration("m"), set);
 }
 
+TEST_F(ClientResumeTest, ManyStreamsUseSeveralConnections) {
+  // One connection accepts too few calls.
+  server_ = ServerProcess::Start({"--max-concurrent-streams", "9"});
+  ASSERT_NE(server_, nullptr);
+  direct_ = ConnectTo(server_->grpc_address());
+  CreateModel(*direct_, "m");
+  const PredictionSet set = Draw(10, 1);
+  // Later streams take the places of those that have ended.
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::unique_ptr<ObservationStream>> streams;
+    for (int i = 0; i < 20; ++i) {
+      auto stream = direct_->OpenStream(client::ModelName("m"), {});
+      ASSERT_TRUE(stream.ok()) << stream.status();
+      ASSERT_TRUE(
+          (*stream)->Send(PredictionKind::kProbabilities, set.probabilities, set.labels).ok());
+      streams.push_back(*std::move(stream));
+    }
+    for (const auto& stream : streams) {
+      const auto counts = stream->Finish();
+      EXPECT_TRUE(counts.ok()) << counts.status();
+      EXPECT_EQ(counts->reconnects, 0);
+    }
+  }
+  EXPECT_EQ(Calibration("m").observations(), 400);
+}
+
 TEST_F(ClientResumeTest, CountsEachRowOnceForAnyCutOfTheConnection) {
   const PredictionSet set = Draw(3000, 1);
   const unsigned seed = std::random_device{}();

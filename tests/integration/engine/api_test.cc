@@ -112,6 +112,7 @@ class ApiTest : public ::testing::Test {
             .ingestor = engine_.ingestor(),
             .streams = streams_,
             .history = history_,
+            .writers = computers_,
             .health = health_,
             .model_memory_bytes = std::size_t{256} << 20,
             .model_disk_bytes = std::size_t{256} << 20,

@@ -158,7 +158,7 @@ void Read(Engine& engine, const std::atomic<bool>& ends) {
       EXPECT_GE(model->stored_time_us(), 0);
     }
     EXPECT_EQ(engine.commits().statistics().failed_commits, 0);
-    static_cast<void>(engine.ingestor().queued_bytes());
+    static_cast<void>(engine.ingestor().queue().bytes());
     EXPECT_GT(engine.registry().reserved_bytes(), 0U);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -231,7 +231,7 @@ TEST(ConcurrencyTest, CountsExactlyAndARestartGivesTheSameBits) {
     EXPECT_EQ(engine.Find(kPlain)->snapshot()->duplicate_batches, kAll / 3);
     EXPECT_GT(engine.Find(kPlain)->stored_time_us(), 0) << "it never made a snapshot";
     EXPECT_EQ(engine.Find("models/fleeting"), nullptr);
-    EXPECT_EQ(engine.ingestor().queued_bytes(), 0U);
+    EXPECT_EQ(engine.ingestor().queue().bytes(), 0U);
     EXPECT_FALSE(engine.failed());
     for (const std::string name : {kPlain, kAwaiting}) {
       before[name] = engine.StateOf(engine.Find(name), producers);

@@ -44,7 +44,8 @@ class CommitQueueTest : public ::testing::Test {
     begun->get_future().wait();
   }
   // Appends the text, and notes what becomes of the operation.
-  void PostBatch(const std::string& text, const absl::Status& status = absl::OkStatus()) {
+  void PostBatch(const std::string& text, const absl::Status& status = absl::OkStatus(),
+                 const Model* model = nullptr, std::size_t bytes = 0) {
     testing::PostToLog(queue_,
                        {.write =
                             [this, text, status](Store& store) {
@@ -57,7 +58,9 @@ class CommitQueueTest : public ::testing::Test {
                             [this, text](const absl::Status& committed) {
                               last_ = committed;
                               events_.push_back((committed.ok() ? "done " : "failed ") + text);
-                            }});
+                            },
+                        .model = model,
+                        .bytes = bytes});
   }
   // The transaction of the next batch has this outcome.
   void PostOutcome(Outcome outcome) {
@@ -105,6 +108,35 @@ TEST_F(CommitQueueTest, WritesInTheOrderOfPostingAndSaysWhenItIsDone) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(events_[i], "done " + expected[i]);
   queue_.Stop();
   EXPECT_EQ(Log(disk_), expected);
+}
+
+TEST_F(CommitQueueTest, AModelThatHasWrittenLessIsNext) {
+  // The queue only compares the addresses.
+  const char objects[2] = {};
+  const auto* const busy = reinterpret_cast<const Model*>(&objects[0]);
+  const auto* const quiet = reinterpret_cast<const Model*>(&objects[1]);
+  HoldUp();
+  for (const char* const text : {"a", "b", "c", "d"}) {
+    PostBatch(text, absl::OkStatus(), busy, std::size_t{1} << 20);
+  }
+  PostBatch("q", absl::OkStatus(), quiet, 100);
+  PostBatch("r", absl::OkStatus(), quiet, 100);
+  go_.set_value();
+  queue_.Flush();
+  queue_.Stop();
+  EXPECT_THAT(Log(disk_), ElementsAre("a", "q", "r", "b", "c", "d"));
+}
+
+TEST_F(CommitQueueTest, ALargeTransactionIsDivided) {
+  const char object = 0;
+  const auto* const model = reinterpret_cast<const Model*>(&object);
+  HoldUp();
+  for (const char* const text : {"a", "b", "c"}) {
+    PostBatch(text, absl::OkStatus(), model, std::size_t{2} << 20);
+  }
+  go_.set_value();
+  queue_.Flush();
+  EXPECT_THAT(events_, ElementsAre("write a", "write b", "done a", "done b", "write c", "done c"));
 }
 
 TEST_F(CommitQueueTest, ARefusedTransactionIsUndoneAndTheNextOneIsWritten) {

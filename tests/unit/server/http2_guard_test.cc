@@ -206,14 +206,48 @@ TEST_F(Http2GuardTest, AWrongPrefaceClosesSilently) {
   EXPECT_THAT(output.to_client.pieces(), IsEmpty());
 }
 
-TEST_F(Http2GuardTest, BoundsOpenCalls) {
+TEST_F(Http2GuardTest, RefusesCallsBeyondTheLimitWithAReason) {
   Connection connection(*this);
   std::uint32_t id = 1;
-  for (std::size_t i = 0; i < 32 + Http2Guard::kExtraCalls; ++i, id += 2) {
+  for (std::size_t i = 0; i < 32; ++i, id += 2) connection.Client(Headers(id, Request()));
+  EXPECT_EQ(connection.to_client, "");
+  connection.Clear();
+  connection.Client(Headers(id, Request()));
+  EXPECT_EQ(connection.to_server, Headers(id, Request()) + Reset(id));
+  const Ended ended = ParseEnd(Parse(connection.to_client).at(0));
+  EXPECT_EQ(ended.fields.at("grpc-status"), "8");
+  EXPECT_EQ(ended.reason, "TOO_MANY_CALLS");
+  EXPECT_TRUE(ended.retry);
+  EXPECT_EQ(CallsEnded(CallEnd::kTooManyCalls), 1);
+  EXPECT_EQ(connection.guard.open_calls(), 32U);
+  // The end of a call makes room for another one.
+  connection.Clear();
+  connection.Client(Reset(1) + Headers(id + 2, Request()));
+  EXPECT_EQ(connection.to_client, "");
+  EXPECT_EQ(connection.guard.open_calls(), 32U);
+}
+
+TEST_F(Http2GuardTest, CountsRefusedCallsAsResets) {
+  Connection connection(*this);
+  std::uint32_t id = 1;
+  for (int i = 0; i < 32 + Http2Guard::kResetBurst; ++i, id += 2) {
     connection.Client(Headers(id, Request()));
   }
   EXPECT_FALSE(connection.guard.closed());
   connection.Client(Headers(id, Request()));
+  EXPECT_EQ(Closed(CloseReason::kTooManyResets), 1);
+}
+
+TEST_F(Http2GuardTest, BoundsOpenHealthChecks) {
+  Connection connection(*this);
+  const std::string check = Request("/grpc.health.v1.Health/Check");
+  std::uint32_t id = 1;
+  for (std::size_t i = 0; i < 32 + Http2Guard::kExtraCalls; ++i, id += 2) {
+    connection.Client(Headers(id, check));
+  }
+  EXPECT_EQ(connection.to_client, "");
+  EXPECT_FALSE(connection.guard.closed());
+  connection.Client(Headers(id, check));
   EXPECT_TRUE(connection.guard.closed());
   EXPECT_EQ(Closed(CloseReason::kTooManyCalls), 1);
 }

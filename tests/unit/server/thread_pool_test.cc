@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 namespace calibd::server {
@@ -61,6 +63,27 @@ TEST(StrandTest, TasksPostedAfterTheStopAreDestroyed) {
   strand->Post([strand] { FAIL() << "the pool has stopped"; });
   strand.reset();
   EXPECT_TRUE(weak.expired());
+}
+
+TEST(StrandTest, AnotherStrandRunsAfterTheTurnOfABusyOne) {
+  ThreadPool pool("test", 1);
+  Strand busy(pool);
+  Strand quiet(pool);
+  // Only the thread of the pool uses it.
+  std::string order;
+  const auto work = [&order] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    order += 'b';
+  };
+  busy.Post([&] {
+    for (int i = 0; i < 10; ++i) busy.Post(work);
+    quiet.Post([&order] { order += 'q'; });
+    work();
+  });
+  pool.Stop();
+  EXPECT_EQ(order, "bqbbbbbbbbbb");
 }
 
 TEST(StrandTest, RunsTasksInOrderAndNeverTwoAtOnce) {

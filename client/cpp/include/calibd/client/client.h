@@ -57,7 +57,8 @@ struct WatchOptions {
   std::function<void(const absl::Status& status)> on_connection;
 };
 
-// A connection to one calibd server.
+// A client of one calibd server, with one connection for its calls and its first streams, and
+// further ones for further streams.
 //
 // Errors of every function: the server's status code, its message and, appended,
 // the fields that it found wrong; DEADLINE_EXCEEDED after the timeout;

@@ -1,0 +1,123 @@
+// The load of one model does not cost another one its calls.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "integration/server/service_client.h"
+#include "support/http_get.h"
+#include "support/server_process.h"
+#include "support/wait_for.h"
+
+namespace calibd::testing {
+namespace {
+
+constexpr char kGreedy[] = "models/greedy";
+constexpr std::size_t kRows = 10;
+
+// Sends batches as fast as the server takes them, until it is destroyed.
+class GreedyProducer {
+ public:
+  explicit GreedyProducer(ServiceClient& client) : call_(client) {
+    EXPECT_EQ(call_.Open(kGreedy, "p"), 1);
+    sender_ = std::thread([this] {
+      const PredictionSet set = Draw(2048);
+      for (std::int64_t i = 1; call_.SendBatch(i, set.view()); ++i) {
+      }
+    });
+  }
+  ~GreedyProducer() {
+    call_.Cancel();
+    sender_.join();
+  }
+
+ private:
+  ObservationCall call_;
+  std::thread sender_;
+};
+
+class FairnessTest : public ::testing::Test {
+ protected:
+  void Start(const std::vector<std::string>& arguments) {
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+    client_.emplace(server_->grpc_address());
+    client_->CreateFixed(kGreedy, 10);
+  }
+
+  // True while batches of the greedy producer wait for room.
+  bool Saturated() {
+    return HttpGet(server_->http_address(), "/metrics")
+               .body.find("\ncalibd_ingest_waiting_batches 1\n") != std::string::npos;
+  }
+
+  static v1::ObserveRequest RequestTo(const std::string& model) {
+    v1::ObserveRequest request;
+    request.set_model(model);
+    *request.mutable_observations() = ToProto(Draw(kRows).view());
+    return request;
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::optional<ServiceClient> client_;
+};
+
+TEST_F(FairnessTest, NoCallOfAQuietModelIsRefusedNextToAGreedyProducer) {
+  constexpr int kModels = 50;
+  constexpr int kCalls = 10;
+  Start({"--ingest-queue-bytes", "4194304"});
+  const auto name = [](int model) { return "models/quiet-" + std::to_string(model); };
+  for (int i = 0; i < kModels; ++i) client_->CreateFixed(name(i), 10);
+  {
+    ServiceClient greedy(server_->grpc_address());
+    const GreedyProducer producer(greedy);
+    ASSERT_TRUE(WaitFor([&] { return Saturated(); }));
+    std::vector<std::thread> quiet;
+    for (int i = 0; i < kModels; ++i) {
+      quiet.emplace_back([&, request = RequestTo(name(i))] {
+        for (int call = 0; call < kCalls; ++call) {
+          const grpc::Status status = client_->Observe(request);
+          EXPECT_TRUE(status.ok()) << Reason(status) << ": " << status.error_message();
+        }
+      });
+    }
+    // Small calls of the busy model have room too.
+    for (int call = 0; call < kCalls; ++call) {
+      const grpc::Status status = client_->Observe(RequestTo(kGreedy));
+      EXPECT_TRUE(status.ok()) << Reason(status) << ": " << status.error_message();
+    }
+    for (std::thread& thread : quiet) thread.join();
+    EXPECT_TRUE(WaitFor([&] { return Saturated(); }));
+  }
+  for (int i = 0; i < kModels; ++i) {
+    EXPECT_EQ(client_->GetCalibration(name(i)).observations(),
+              kCalls * static_cast<std::int64_t>(kRows));
+  }
+}
+
+TEST_F(FairnessTest, CallsBeyondTheLimitOfAConnectionAreRefusedWithAReason) {
+  Start({"--max-concurrent-streams", "2"});
+  ObservationCall first(*client_);
+  ASSERT_EQ(first.Open(kGreedy, "a"), 1);
+  {
+    ObservationCall second(*client_);
+    ASSERT_EQ(second.Open(kGreedy, "b"), 1);
+    const grpc::Status status = client_->Observe(RequestTo(kGreedy));
+    EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(Reason(status), "TOO_MANY_CALLS");
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("open another connection"));
+    // Health checks and other connections are not affected.
+    EXPECT_EQ(client_->CheckHealth("").serving, 1U);
+    ServiceClient other(server_->grpc_address());
+    EXPECT_TRUE(other.Observe(RequestTo(kGreedy)).ok());
+  }
+  EXPECT_TRUE(WaitFor([&] { return client_->Observe(RequestTo(kGreedy)).ok(); }));
+}
+
+}  // namespace
+}  // namespace calibd::testing
