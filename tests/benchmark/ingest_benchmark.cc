@@ -1,42 +1,38 @@
-// The cost of durable ingestion: calibd compared with a gRPC server that only acknowledges, and the
-// store's commits compared with a file that is appended to and synced. Each measurement alternates
-// with its baseline, because the speed of a machine and its disk changes from second to second.
-// Needs about 5 GB in TMPDIR.
+// Durable ingestion, compared with a gRPC server that only acknowledges, and the store's commits,
+// compared with a file that is appended to and synced. Each measurement alternates with its
+// baseline, because the speed of a machine and its disk changes from second to second. Needs about
+// 5 GB in TMPDIR.
 #include <fcntl.h>
-#include <grpcpp/create_channel.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
-#include <condition_variable>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <latch>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "benchmark/load.h"
 #include "benchmark/no_op_service.h"
-#include "calibd/core/generator.h"
 #include "calibd/v1/calibration_service.grpc.pb.h"
-#include "calibd/v1/ingest_service.grpc.pb.h"
-#include "calibd/v1/model_service.grpc.pb.h"
 #include "server/ingest/commit_queue.h"
 #include "server/options.h"
 #include "server/ready_file.h"
@@ -47,24 +43,10 @@
 namespace calibd {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
-using Request = v1::StreamObservationsRequest;
-using Response = v1::StreamObservationsResponse;
-
-constexpr char kModel[] = "models/benchmark";
-constexpr std::size_t kClassCount = 10;
 // Size of one commit.
 constexpr std::size_t kBlobBytes = 40 << 10;
 
-[[noreturn]] void Die(const std::string& what) {
-  std::cerr << "ingest_benchmark: " << what << std::endl;
-  std::_Exit(1);  // Threads of gRPC may be running.
-}
-
-void Check(bool ok, const std::string& what) {
-  if (!ok) Die(what);
-}
+using Change = std::function<void(v1::Model&)>;
 
 double PerSecond(std::int64_t count, Clock::duration duration) {
   return static_cast<double>(count) / Seconds(duration).count();
@@ -92,177 +74,100 @@ int RunNoOpServer(const std::string& ready_file) {
   while (true) pause();
 }
 
-// A producer's stream that keeps the maximum number of batches in flight, for a limited time.
-class Producer final : public grpc::ClientBidiReactor<Request, Response> {
+// Lets all threads of this process, and the programs that it starts, run only on these CPUs.
+void RunOn(const cpu_set_t& cpus) {
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    // A thread may have ended.
+    sched_setaffinity(std::stoi(thread.path().filename()), sizeof(cpus), &cpus);
+  }
+}
+
+cpu_set_t AllCpus() {
+  static const cpu_set_t kCpus = [] {
+    cpu_set_t cpus;
+    Check(sched_getaffinity(0, sizeof(cpus), &cpus) == 0, "the CPUs are unknown");
+    return cpus;
+  }();
+  return kCpus;
+}
+
+// A calibd and a server that only acknowledges.
+class Servers {
  public:
-  // Returns the batch with this number; null ends the stream early.
-  using MakeBatch = std::function<Request*(std::int64_t sequence)>;
-
-  // duration: the time after which the stream is finished.
-  Producer(v1::IngestService::Stub& stub, const std::string& model, MakeBatch make_batch,
-           Seconds duration)
-      : make_batch_(std::move(make_batch)), duration_(duration) {
-    control_.mutable_open()->set_model(model);
-    control_.mutable_open()->set_producer_id("benchmark");
-    stub.async()->StreamObservations(&context_, this);
-    StartRead(&response_);
-    StartWrite(&control_);
-    StartCall();
-  }
-
-  // Returns batches per second, from Opened to Finished.
-  double Wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-    Check(status_.ok() && finished_, "the stream failed: " + status_.error_message());
-    return PerSecond(next_sequence_ - first_sequence_, end_ - begin_);
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    const std::lock_guard lock(mutex_);
-    if (response_.has_opened()) {
-      begin_ = Clock::now();
-      first_sequence_ = next_sequence_ = response_.opened().next_sequence();
-      settled_ = next_sequence_ - 1;
-      max_in_flight_ = response_.opened().max_batches_in_flight();
-    } else if (response_.has_ack()) {
-      settled_ = response_.ack().sequence();
-    } else if (response_.has_finished()) {
-      end_ = Clock::now();
-      finished_ = true;
-    } else {
-      Die("a batch was rejected: " + response_.ShortDebugString());
+  // one_cpu: both servers run on the first CPU, and this process on the others.
+  explicit Servers(bool one_cpu = false) : one_cpu_(one_cpu) {
+    cpu_set_t others = AllCpus();
+    if (one_cpu) {
+      std::size_t first = 0;
+      while (!CPU_ISSET(first, &others)) ++first;
+      cpu_set_t only;
+      CPU_ZERO(&only);
+      CPU_SET(first, &only);
+      RunOn(only);
+      CPU_CLR(first, &others);
+      Check(CPU_COUNT(&others) > 0, "one CPU for the servers and one for the client are necessary");
     }
-    StartRead(&response_);
-    Send();
+    calibd_ = testing::ServerProcess::Start();
+    Check(calibd_ != nullptr, "calibd did not start");
+    const std::filesystem::path ready = folder_.path() / "no-op.json";
+    no_op_.emplace(std::vector<std::string>{"/proc/self/exe", "no-op-server", ready.string()},
+                   folder_.path() / "no-op.txt");
+    Check(testing::WaitFor([&] { return std::filesystem::exists(ready); }),
+          "the no-op server did not start");
+    std::ifstream file(ready);
+    no_op_address_ = nlohmann::json::parse(file).at("grpc").get<std::string>();
+    if (one_cpu) RunOn(others);
   }
-
-  void OnWriteDone(bool ok) override {
-    const std::lock_guard lock(mutex_);
-    writing_ = false;
-    if (ok) Send();
+  ~Servers() {
+    if (one_cpu_) RunOn(AllCpus());
   }
+  Servers(const Servers&) = delete;
+  Servers& operator=(const Servers&) = delete;
 
-  void OnDone(const grpc::Status& status) override {
-    const std::lock_guard lock(mutex_);
-    status_ = status;
-    done_ = true;
-    changed_.notify_all();
+  [[nodiscard]] const std::string& calibd() const { return calibd_->grpc_address(); }
+  [[nodiscard]] const std::string& no_op() const { return no_op_address_; }
+
+  // Bytes that calibd has written to files.
+  [[nodiscard]] std::int64_t WrittenBytes() const {
+    std::ifstream file("/proc/" + std::to_string(calibd_->process().pid()) + "/io");
+    for (std::string key; file >> key;) {
+      std::int64_t value = 0;
+      file >> value;
+      if (key == "write_bytes:") return value;
+    }
+    Die("the written bytes of calibd are unknown");
   }
 
  private:
-  void Send() {
-    if (writing_ || finishing_ || next_sequence_ - settled_ > max_in_flight_) return;
-    writing_ = true;
-    Request* const request =
-        Clock::now() - begin_ < duration_ ? make_batch_(next_sequence_) : nullptr;
-    if (request == nullptr) {
-      finishing_ = true;
-      control_.mutable_finish()->set_last_sequence(next_sequence_ - 1);
-      StartWrite(&control_);
-      return;
-    }
-    request->mutable_batch()->set_sequence(next_sequence_++);
-    StartWrite(request);
-  }
-
-  const MakeBatch make_batch_;
-  const Seconds duration_;
-  grpc::ClientContext context_;
-  Request control_;
-  Response response_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool writing_ = true;
-  bool finishing_ = false;
-  bool finished_ = false;
-  bool done_ = false;
-  grpc::Status status_;
-  // No batch may be in flight before Opened.
-  std::int64_t max_in_flight_ = -1;
-  std::int64_t first_sequence_ = 0;
-  std::int64_t next_sequence_ = 0;
-  std::int64_t settled_ = 0;
-  Clock::time_point begin_;
-  Clock::time_point end_;
+  const bool one_cpu_;
+  testing::TemporaryFolder folder_;
+  std::unique_ptr<testing::ServerProcess> calibd_;
+  std::optional<testing::ChildProcess> no_op_;
+  std::string no_op_address_;
 };
 
-// Messages that differ.
-template <typename Float>
-std::vector<Request> MakeBatches(std::size_t rows) {
-  Generator generator = *Generator::Create(GeneratorSpec::M1(kClassCount), 1);
-  std::vector<Request> batches(16);
-  for (Request& request : batches) {
-    PredictionSet set;
-    generator.Draw(rows, set);
-    v1::Observations& observations = *request.mutable_batch()->mutable_observations();
-    observations.mutable_labels()->Add(set.labels.begin(), set.labels.end());
-    auto* const values = [&] {
-      if constexpr (std::is_same_v<Float, double>) {
-        return observations.mutable_probabilities()->mutable_values();
-      } else {
-        return observations.mutable_probabilities_float32()->mutable_values();
-      }
-    }();
-    for (const double value : set.probabilities) values->Add(static_cast<Float>(value));
-  }
-  return batches;
-}
-
-// The linear state alone: running pairs, with a bandwidth that is known beforehand.
-void CreateModel(const std::shared_ptr<grpc::Channel>& channel) {
-  v1::CreateModelRequest request;
-  request.mutable_model()->set_name(kModel);
-  request.mutable_model()->set_class_count(kClassCount);
-  request.mutable_model()->mutable_bandwidth()->set_fixed(1);
-  request.mutable_model()->add_block_sizes(2);
-  request.mutable_model()->mutable_monitoring()->set_disabled(true);
-  v1::CreateModelResponse response;
-  grpc::ClientContext context;
-  const grpc::Status status =
-      v1::ModelService::NewStub(channel)->CreateModel(&context, request, &response);
-  Check(status.ok(), status.error_message());
-}
-
-// Predictions with ids, each batch followed by one with its labels. Returns how many predictions
-// a second were posted, labelled and matured: from the first batch until all have matured, the
-// label_grace that the last one waits left out.
+// Predictions with ids, each batch followed by one with its labels.
 class LabelledLater {
  public:
-  explicit LabelledLater(const std::shared_ptr<grpc::Channel>& channel)
-      : stub_(v1::IngestService::NewStub(channel)),
-        calibration_(v1::CalibrationService::NewStub(channel)),
-        predictions_(MakeBatches<double>(kRows)) {
-    v1::CreateModelRequest request;
-    request.mutable_model()->set_name(kLaterModel);
-    request.mutable_model()->set_class_count(kClassCount);
-    request.mutable_model()->mutable_bandwidth()->set_fixed(1);
-    request.mutable_model()->add_block_sizes(2);
-    request.mutable_model()->mutable_label_grace()->set_seconds(kGrace.count());
-    request.mutable_model()->set_max_pending(kMostPosted + 100000);
-    request.mutable_model()->mutable_monitoring()->set_disabled(true);
-    v1::CreateModelResponse response;
-    grpc::ClientContext context;
-    const grpc::Status status =
-        v1::ModelService::NewStub(channel)->CreateModel(&context, request, &response);
-    Check(status.ok(), status.error_message());
-    for (Request& batch : predictions_) {
-      v1::Observations& observations = *batch.mutable_batch()->mutable_observations();
-      labels_.emplace_back().mutable_batch()->mutable_labels()->mutable_labels()->Swap(
-          observations.mutable_labels());
-    }
+  explicit LabelledLater(const std::string& address)
+      : stub_(v1::IngestService::NewStub(Connect(address))),
+        calibration_(v1::CalibrationService::NewStub(Connect(address))) {
+    CreateModel(address, kModel, 10, [](v1::Model& model) {
+      model.mutable_label_grace()->set_seconds(kGrace.count());
+      model.set_max_pending(kMostPosted + 100000);
+    });
   }
 
+  // Predictions that were posted, labelled and matured: from the first batch until all have
+  // matured, without the label_grace of the last one.
   double PredictionsPerSecond(Seconds duration) {
-    last_ids_.Clear();
+    predictions_ = nullptr;
     const auto begin = Clock::now();
     const std::int64_t before = matured_;
-    const auto make = [this, before](std::int64_t sequence) -> Request* {
-      return last_ids_.empty() && posted_ - before >= kMostPosted ? nullptr : &Make(sequence);
+    const NextBatch next = [this, before]() -> v1::StreamObservationsRequest* {
+      return predictions_ == nullptr && posted_ - before >= kMostPosted ? nullptr : &Next();
     };
-    Producer(*stub_, kLaterModel, make, duration).Wait();
+    StreamBatches(*stub_, kModel, "benchmark", next, duration);
     Check(testing::WaitFor([this] {
             Look();
             return matured_ == posted_;
@@ -276,31 +181,36 @@ class LabelledLater {
   }
 
  private:
-  static constexpr char kLaterModel[] = "models/labelled-later";
+  static constexpr char kModel[] = "models/labelled-later";
   static constexpr std::size_t kRows = 256;
   static constexpr std::chrono::seconds kGrace{1};
-  // By one run, so that all of them may wait at once.
+  // By one run, so that all of them may be pending at once.
   static constexpr std::int32_t kMostPosted = 700000;
 
-  // Of predictions, then of their labels.
-  Request& Make(std::int64_t sequence) {
-    if (!last_ids_.empty()) {
-      labels_[last_].mutable_batch()->mutable_labels()->mutable_prediction_ids()->Swap(&last_ids_);
-      last_ids_.Clear();
-      return labels_[last_];
+  // Returns a batch of predictions, or the labels of the batch before.
+  v1::StreamObservationsRequest& Next() {
+    if (predictions_ != nullptr) {
+      v1::Observations& sent = *predictions_->mutable_batch()->mutable_observations();
+      v1::Labels& labels = *labels_.mutable_batch()->mutable_labels();
+      labels.mutable_prediction_ids()->Swap(sent.mutable_prediction_ids());
+      *labels.mutable_labels() = kept_labels_;
+      predictions_ = nullptr;
+      return labels_;
     }
-    const std::size_t at = static_cast<std::size_t>(sequence / 2) % predictions_.size();
-    auto& ids = *predictions_[at].mutable_batch()->mutable_observations()->mutable_prediction_ids();
-    ids.Clear();
-    for (std::size_t i = 0; i < kRows; ++i) ids.Add("prediction-" + std::to_string(posted_++));
-    last_ids_ = ids;
-    last_ = at;
-    return predictions_[at];
+    predictions_ = &batches_.Next();
+    v1::Observations& observations = *predictions_->mutable_batch()->mutable_observations();
+    kept_labels_ = observations.labels();
+    observations.clear_labels();
+    observations.clear_prediction_ids();
+    for (std::size_t i = 0; i < kRows; ++i) {
+      observations.add_prediction_ids("prediction-" + std::to_string(posted_++));
+    }
+    return *predictions_;
   }
 
   void Look() {
     v1::GetCalibrationRequest request;
-    request.set_model(kLaterModel);
+    request.set_model(kModel);
     v1::GetCalibrationResponse response;
     grpc::ClientContext context;
     const grpc::Status status = calibration_->GetCalibration(&context, request, &response);
@@ -311,16 +221,81 @@ class LabelledLater {
 
   const std::unique_ptr<v1::IngestService::Stub> stub_;
   const std::unique_ptr<v1::CalibrationService::Stub> calibration_;
-  std::vector<Request> predictions_;
-  std::vector<Request> labels_;
-  // Those of the newest predictions, until their labels are sent, and which batch that was.
-  google::protobuf::RepeatedPtrField<std::string> last_ids_;
-  std::size_t last_ = 0;
+  Batches batches_{kRows, 10, /*float32=*/false, 1};
+  // The newest predictions, until their labels are sent.
+  v1::StreamObservationsRequest* predictions_ = nullptr;
+  google::protobuf::RepeatedField<std::int32_t> kept_labels_;
+  v1::StreamObservationsRequest labels_;
   std::int64_t posted_ = 0;
   std::int64_t matured_ = 0;
   std::int64_t missing_ = 0;
   std::int64_t runs_ = 0;
 };
+
+// Acknowledgements of unary calls.
+struct Acknowledgements {
+  std::vector<double> milliseconds;
+  std::int64_t calls = 0;
+  std::int64_t refused = 0;
+  // Why the last refused call was refused.
+  std::string error;
+};
+
+// Calls Observe with 10 rows every 20 ms, whether or not the calls before are acknowledged. The
+// calls of the first second are not reported.
+Acknowledgements CallObserve(const std::string& address, const std::string& model,
+                             Seconds duration) {
+  constexpr std::chrono::milliseconds kInterval{20};
+  constexpr std::size_t kWarmup = 50;
+  struct Call {
+    grpc::ClientContext context;
+    v1::ObserveRequest request;
+    v1::ObserveResponse response;
+    Clock::time_point begin;
+    Clock::time_point end;
+    grpc::Status status;
+  };
+  const auto stub = v1::IngestService::NewStub(Connect(address));
+  Batches batches(10, 10, /*float32=*/false, 1);
+  std::vector<Call> calls(kWarmup + static_cast<std::size_t>(duration / kInterval));
+  std::latch pending(static_cast<std::ptrdiff_t>(calls.size()));
+  const auto begin = Clock::now();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Call& call = calls[i];
+    call.request.set_model(model);
+    *call.request.mutable_observations() = batches.Next().batch().observations();
+    call.begin = begin + i * kInterval;
+    std::this_thread::sleep_until(call.begin);
+    stub->async()->Observe(&call.context, &call.request, &call.response,
+                           [&call, &pending](const grpc::Status& status) {
+                             call.end = Clock::now();
+                             call.status = status;
+                             pending.count_down();
+                           });
+  }
+  pending.wait();
+  Acknowledgements result;
+  for (const Call& call : std::span(calls).subspan(kWarmup)) {
+    ++result.calls;
+    if (call.status.ok()) {
+      result.milliseconds.push_back(1e3 * Seconds(call.end - call.begin).count());
+    } else {
+      ++result.refused;
+      result.error = call.status.error_message();
+    }
+  }
+  std::sort(result.milliseconds.begin(), result.milliseconds.end());
+  return result;
+}
+
+constexpr Load::Options kSaturating{.rows = 2048, .models = 16};
+
+// Streams to 16 models until it is killed.
+int RunLoad(const std::string& address) {
+  Load load(address, kSaturating);
+  std::cout << "streaming" << std::endl;
+  while (true) load.PredictionsPerSecond(Seconds(3600));
+}
 
 // One transaction after another, each posted by the one before.
 double StoreCommitsPerSecond(server::CommitQueue& queue, Seconds duration) {
@@ -363,49 +338,49 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Measures pairs, prints a row of a Markdown table for each and keeps the numbers.
+// Measures rows of the tables, prints them and keeps their numbers.
 class Report {
  public:
-  // filter: part of the names of what is measured.
+  // filter: part of the names of the rows that are measured.
   Report(int rounds, Seconds seconds, std::string filter)
-      : rounds_(rounds), seconds_(seconds), filter_(std::move(filter)) {
-    std::cout << "| benchmark | of what | calibd /s | baseline | baseline /s | ratio | at least |\n"
-                 "|---|---|---|---|---|---|---|\n";
+      : rounds_(rounds), seconds_(seconds), filter_(std::move(filter)) {}
+
+  // Units per second, measured for this time.
+  using Measure = std::function<double(Seconds)>;
+
+  [[nodiscard]] bool Includes(const std::string& name) const {
+    return name.find(filter_) != std::string::npos;
   }
 
-  struct Pair {
-    std::string name;
-    // What is counted.
-    std::string unit;
-    std::string baseline_name;
-    // Of units a second, measured for this time.
-    std::function<double(Seconds)> calibd;
-    std::function<double(Seconds)> baseline;
-    double least_ratio = 0;
-  };
-
-  void Compare(const Pair& pair) {
-    if (pair.name.find(filter_) == std::string::npos) return;
-    pair.calibd(seconds_ / 4);
-    pair.baseline(seconds_ / 4);
-    std::vector<double> calibd;
-    std::vector<double> baseline;
+  // Measures calibd and its baseline in turn. Returns the numbers of a row.
+  [[nodiscard]] nlohmann::ordered_json Compare(const std::string& baseline_name,
+                                               const Measure& calibd,
+                                               const Measure& baseline) const {
+    calibd(seconds_ / 2);
+    baseline(seconds_ / 2);
+    std::vector<double> calibd_each;
+    std::vector<double> baseline_each;
     std::vector<double> ratios;
     for (int round = 0; round < rounds_; ++round) {
-      calibd.push_back(pair.calibd(seconds_));
-      baseline.push_back(pair.baseline(seconds_));
-      ratios.push_back(calibd.back() / baseline.back());
+      calibd_each.push_back(std::round(calibd(seconds_)));
+      baseline_each.push_back(std::round(baseline(seconds_)));
+      ratios.push_back(calibd_each.back() / baseline_each.back());
     }
-    const double ratio = Median(ratios);
-    std::cout << "| " << pair.name << " | " << pair.unit << " | " << std::llround(Median(calibd))
-              << " | " << pair.baseline_name << " | " << std::llround(Median(baseline)) << " | "
-              << std::round(ratio * 100) / 100 << " | " << pair.least_ratio << " |" << std::endl;
-    rows_[pair.name] = {{"unit", pair.unit},           {"baseline", pair.baseline_name},
-                        {"calibd_per_second", calibd}, {"baseline_per_second", baseline},
-                        {"median_ratio", ratio},       {"least_ratio", pair.least_ratio}};
+    return {{"baseline", baseline_name},
+            {"calibd_per_second", calibd_each},
+            {"baseline_per_second", baseline_each},
+            {"median_per_second", Median(calibd_each)},
+            {"median_baseline_per_second", Median(baseline_each)},
+            {"median_ratio", Median(ratios)}};
+  }
+
+  void Add(const std::string& name, nlohmann::ordered_json row) {
+    std::cerr << name << ' ' << row.dump() << std::endl;
+    rows_[name] = std::move(row);
   }
 
   [[nodiscard]] const nlohmann::ordered_json& rows() const { return rows_; }
+  [[nodiscard]] Seconds seconds() const { return seconds_; }
 
  private:
   const int rounds_;
@@ -414,72 +389,133 @@ class Report {
   nlohmann::ordered_json rows_;
 };
 
-void CompareIngestion(const std::filesystem::path& folder, Report& report) {
-  const auto calibd = testing::ServerProcess::Start();
-  Check(calibd != nullptr, "calibd did not start");
-  const std::filesystem::path ready = folder / "no-op.json";
-  const testing::ChildProcess no_op({"/proc/self/exe", "no-op-server", ready.string()},
-                                    folder / "no-op.txt");
-  Check(testing::WaitFor([&] { return std::filesystem::exists(ready); }),
-        "the no-op server did not start");
-  std::ifstream ready_file(ready);
-  const auto no_op_address = nlohmann::json::parse(ready_file).at("grpc").get<std::string>();
-
-  const auto connect = [](const std::string& address) {
-    return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
-  };
-  const auto calibd_channel = connect(calibd->grpc_address());
-  CreateModel(calibd_channel);
-  const auto calibd_stub = v1::IngestService::NewStub(calibd_channel);
-  const auto no_op_stub = v1::IngestService::NewStub(connect(no_op_address));
-  for (const bool single : {false, true}) {
-    for (const std::size_t rows : {std::size_t{32}, std::size_t{256}, std::size_t{2048}}) {
-      std::vector<Request> batches = single ? MakeBatches<float>(rows) : MakeBatches<double>(rows);
-      const auto predictions_per_second = [&](v1::IngestService::Stub& stub, Seconds seconds) {
-        const auto in_turn = [&](std::int64_t sequence) -> Request* {
-          return &batches[static_cast<std::size_t>(sequence) % batches.size()];
-        };
-        return static_cast<double>(rows) * Producer(stub, kModel, in_turn, seconds).Wait();
-      };
-      report.Compare({.name = std::string("Ingest/") + (single ? "float32" : "float64") +
-                              "/rows=" + std::to_string(rows) + "/m=" + std::to_string(kClassCount),
-                      .unit = "predictions",
-                      .baseline_name = "gRPC alone",
-                      .calibd = [&](Seconds s) { return predictions_per_second(*calibd_stub, s); },
-                      .baseline = [&](Seconds s) { return predictions_per_second(*no_op_stub, s); },
-                      .least_ratio = 0.5});
-    }
+// The default declaration, compared with gRPC alone.
+void CompareDefault(const std::string& name, const Load::Options& options, bool one_cpu,
+                    Report& report) {
+  if (!report.Includes(name)) return;
+  const Servers servers(one_cpu);
+  for (std::size_t i = 0; i < options.models; ++i) {
+    CreateModel(servers.calibd(), Load::ModelName(i), options.class_count);
   }
+  Load calibd(servers.calibd(), options);
+  Load no_op(servers.no_op(), options);
+  nlohmann::ordered_json row = report.Compare(
+      "gRPC alone", [&](Seconds s) { return calibd.PredictionsPerSecond(s); },
+      [&](Seconds s) { return no_op.PredictionsPerSecond(s); });
+  row["predictions"] = calibd.predictions();
+  row["payload_bytes_per_prediction"] = 8 * options.class_count;
+  row["written_bytes_per_prediction"] = std::llround(static_cast<double>(servers.WrittenBytes()) /
+                                                     static_cast<double>(calibd.predictions()));
+  report.Add(name, std::move(row));
+}
+
+// A change of the default, compared with the default: four streams to one model.
+void CompareWithDefault(const std::string& name, const Load::Options& options, const Change& change,
+                        Report& report) {
+  if (!report.Includes(name)) return;
+  Load::Options default_options = options;
+  default_options.float32 = false;
+  const Servers changed_server;
+  const Servers default_server;
+  CreateModel(changed_server.calibd(), Load::ModelName(0), options.class_count, change);
+  CreateModel(default_server.calibd(), Load::ModelName(0), options.class_count);
+  Load changed(changed_server.calibd(), options);
+  Load unchanged(default_server.calibd(), default_options);
+  report.Add(name, report.Compare(
+                       "the default", [&](Seconds s) { return changed.PredictionsPerSecond(s); },
+                       [&](Seconds s) { return unchanged.PredictionsPerSecond(s); }));
 }
 
 void CompareLabelsLater(Report& report) {
-  const auto calibd = testing::ServerProcess::Start();
-  Check(calibd != nullptr, "calibd did not start");
-  LabelledLater later(
-      grpc::CreateChannel(calibd->grpc_address(), grpc::InsecureChannelCredentials()));
-  constexpr double kBar = 70000;
-  report.Compare({.name = "LabelsLater/float64/rows=256/m=" + std::to_string(kClassCount),
-                  .unit = "predictions",
-                  .baseline_name = "the bar",
-                  .calibd = [&](Seconds s) { return later.PredictionsPerSecond(s); },
-                  .baseline = [](Seconds /*s*/) { return kBar; },
-                  .least_ratio = 1});
+  const std::string name = "labels-later/m=10/rows=256";
+  if (!report.Includes(name)) return;
+  const Servers servers;
+  LabelledLater later(servers.calibd());
+  CreateModel(servers.calibd(), Load::ModelName(0), 10);
+  Load at_once(servers.calibd(), {.rows = 256});
+  report.Add(name, report.Compare(
+                       "the default", [&](Seconds s) { return later.PredictionsPerSecond(s); },
+                       [&](Seconds s) { return at_once.PredictionsPerSecond(s); }));
 }
 
-void CompareCommits(const std::filesystem::path& folder, Report& report) {
-  auto store = server::LocalStore::Open((folder / "store").string());
+// A model with few predictions next to 16 models, each with a producer that sends as fast as it can
+// from another process.
+void MeasureQuietModel(Report& report) {
+  const std::string name = "quiet-model";
+  if (!report.Includes(name)) return;
+  const std::string quiet = "models/quiet";
+  const Servers servers;
+  CreateModel(servers.calibd(), quiet, 10);
+  for (std::size_t i = 0; i < kSaturating.models; ++i) {
+    CreateModel(servers.calibd(), Load::ModelName(i), kSaturating.class_count);
+  }
+  const testing::TemporaryFolder folder;
+  const auto measure = [&](const std::string& address) -> nlohmann::ordered_json {
+    const testing::ChildProcess load({"/proc/self/exe", "load", address},
+                                     folder.path() / "load.txt");
+    Check(testing::WaitFor([&] { return load.Output() == "streaming\n"; }), "there is no load");
+    const Acknowledgements result = CallObserve(address, quiet, 6 * report.seconds());
+    nlohmann::ordered_json row{{"calls", result.calls}, {"refused", result.refused}};
+    if (result.refused > 0) row["error"] = result.error;
+    if (const std::size_t n = result.milliseconds.size(); n > 0) {
+      row["p50_ms"] = result.milliseconds[n / 2];
+      row["p99_ms"] = result.milliseconds[n * 99 / 100];
+    }
+    return row;
+  };
+  nlohmann::ordered_json calibd = measure(servers.calibd());
+  report.Add(name, {{"calibd", std::move(calibd)}, {"gRPC alone", measure(servers.no_op())}});
+}
+
+void CompareCommits(Report& report) {
+  const std::string name = "commit/KiB=" + std::to_string(kBlobBytes >> 10);
+  if (!report.Includes(name)) return;
+  const testing::TemporaryFolder folder;
+  auto store = server::LocalStore::Open((folder.path() / "store").string());
   Check(store.ok(), store.status().ToString());
   server::CommitQueue queue(*std::move(store),
                             [](const absl::Status& status) { Die(std::string(status.message())); });
-  const int file = open((folder / "file").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int file =
+      open((folder.path() / "file").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   Check(file >= 0, "the file cannot be made");
-  report.Compare({.name = "Commit/KiB=" + std::to_string(kBlobBytes >> 10),
-                  .unit = "commits",
-                  .baseline_name = "write and fdatasync",
-                  .calibd = [&](Seconds s) { return StoreCommitsPerSecond(queue, s); },
-                  .baseline = [&](Seconds s) { return FileSyncsPerSecond(file, s); },
-                  .least_ratio = 0.7});
+  report.Add(name,
+             report.Compare(
+                 "write and fdatasync", [&](Seconds s) { return StoreCommitsPerSecond(queue, s); },
+                 [&](Seconds s) { return FileSyncsPerSecond(file, s); }));
   close(file);
+}
+
+void MeasureAll(Report& report) {
+  struct Row {
+    std::string name;
+    std::size_t models = 1;
+    bool one_cpu = false;
+  };
+  for (const Row& row : {Row{"one-model"}, Row{"one-cpu", 1, true}, Row{"16-models", 16}}) {
+    for (const std::size_t rows : {std::size_t{256}, std::size_t{2048}}) {
+      CompareDefault(row.name + "/m=10/rows=" + std::to_string(rows),
+                     {.rows = rows, .models = row.models}, row.one_cpu, report);
+    }
+  }
+  CompareDefault("one-model/m=1000/rows=128", {.class_count = 1000, .rows = 128}, false, report);
+  MeasureQuietModel(report);
+  const Change disable = [](v1::Model& model) { model.mutable_monitoring()->set_disabled(true); };
+  const Change linear = [&](v1::Model& model) {
+    disable(model);
+    model.add_block_sizes(2);
+    model.mutable_bandwidth()->set_fixed(1);
+  };
+  for (const std::size_t m : {std::size_t{10}, std::size_t{1000}}) {
+    Load::Options options{
+        .class_count = m, .rows = m == 10 ? std::size_t{2048} : 128, .streams_per_model = 4};
+    const std::string shape = "/m=" + std::to_string(m) + "/rows=" + std::to_string(options.rows);
+    CompareWithDefault("without-monitoring" + shape, options, disable, report);
+    CompareWithDefault("linear-estimate-alone" + shape, options, linear, report);
+    options.float32 = true;
+    CompareWithDefault("float32" + shape, options, nullptr, report);
+  }
+  CompareLabelsLater(report);
+  CompareCommits(report);
 }
 
 std::string CpuName() {
@@ -501,28 +537,31 @@ std::string Now() {
 
 int Main(int argc, char** argv) {
   CLI::App app("Measures durable ingestion and its commits, each beside a baseline.");
-  int rounds = 7;
+  int rounds = 3;
   double seconds = 1;
   std::string filter;
   std::string out;
-  app.add_option("--rounds", rounds, "Times that each is measured")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", seconds, "Of one measurement")->check(CLI::Range(0.01, 3600.0));
-  app.add_option("--filter", filter, "Only what has this in its name");
+  app.add_option("--rounds", rounds, "Times that each row is measured")->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", seconds, "Duration of one measurement")
+      ->check(CLI::Range(0.01, 3600.0));
+  app.add_option("--filter", filter, "Only the rows that have this in their names");
   app.add_option("--out", out, "File for the numbers, as JSON");
   std::string ready_file;
   auto* const no_op_server = app.add_subcommand("no-op-server", "The baseline of ingestion");
   no_op_server->add_option("READY_FILE", ready_file)->required();
+  std::string address;
+  auto* const load = app.add_subcommand("load", "Streams to 16 models until it is killed");
+  load->add_option("ADDRESS", address)->required();
   CLI11_PARSE(app, argc, argv);
   if (no_op_server->parsed()) return RunNoOpServer(ready_file);
+  if (load->parsed()) return RunLoad(address);
 
   const testing::TemporaryFolder folder;
   struct statfs file_system {};
   Check(statfs(folder.path().c_str(), &file_system) == 0 && file_system.f_type != TMPFS_MAGIC,
         folder.path().string() + " is not on a disk; set TMPDIR to a folder that is");
   Report report(rounds, Seconds(seconds), filter);
-  CompareIngestion(folder.path(), report);
-  CompareLabelsLater(report);
-  CompareCommits(folder.path(), report);
+  MeasureAll(report);
   if (!out.empty()) {
     const nlohmann::ordered_json result{{"cpu", CpuName()},
                                         {"cores", std::thread::hardware_concurrency()},

@@ -3,29 +3,65 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "calibd/v1/ingest_service.grpc.pb.h"
 
 namespace calibd {
 
+// Runs the functions that are posted to it on one thread. It takes the place of calibd's thread
+// that commits: what arrives while it runs is acknowledged together.
+class NoOpCommitter {
+ public:
+  void Post(std::function<void()> settle) {
+    {
+      const std::lock_guard lock(mutex_);
+      posted_.push_back(std::move(settle));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    std::vector<std::function<void()>> taken;
+    while (!stop.stop_requested()) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, stop, [this] { return !posted_.empty(); });
+        taken.swap(posted_);
+      }
+      for (const std::function<void()>& settle : taken) settle();
+      taken.clear();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<std::function<void()>> posted_;
+  std::jthread thread_{[this](const std::stop_token& stop) { Run(stop); }};
+};
+
 // Reads messages as they arrive and acknowledges the newest one.
 class NoOpStream final : public grpc::ServerBidiReactor<v1::StreamObservationsRequest,
                                                         v1::StreamObservationsResponse> {
  public:
-  explicit NoOpStream(int max_batches_in_flight) : max_batches_in_flight_(max_batches_in_flight) {
+  NoOpStream(NoOpCommitter& committer, int max_batches_in_flight)
+      : committer_(committer), max_batches_in_flight_(max_batches_in_flight) {
     StartRead(&request_);
   }
 
   void OnReadDone(bool ok) override {
     const std::lock_guard lock(mutex_);
-    const bool ends = !ok || request_.has_finish();
-    if (ok) Answer();
-    if (ends) {
-      ending_ = true;
-    } else {
-      StartRead(&request_);
-    }
+    ending_ = !ok || request_.has_finish();
+    if (ok) Handle();
+    if (!ending_) StartRead(&request_);
     Advance();
   }
 
@@ -38,19 +74,32 @@ class NoOpStream final : public grpc::ServerBidiReactor<v1::StreamObservationsRe
   void OnDone() override { delete this; }
 
  private:
-  void Answer() {
+  void Handle() {
     if (request_.has_open()) {
       next_.mutable_opened()->set_next_sequence(1);
       next_.mutable_opened()->set_max_batches_in_flight(max_batches_in_flight_);
     } else if (request_.has_batch()) {
-      next_.mutable_ack()->set_sequence(request_.batch().sequence());
+      received_ = request_.batch().sequence();
+      if (!settling_) committer_.Post([this] { Settle(); });
+      settling_ = true;
     } else {
-      next_.mutable_finished()->set_last_sequence(request_.finish().last_sequence());
+      finished_ = true;
     }
   }
 
+  void Settle() {
+    const std::lock_guard lock(mutex_);
+    settling_ = false;
+    next_.mutable_ack()->set_sequence(received_);
+    Advance();
+  }
+
   void Advance() {
-    if (writing_) return;
+    if (writing_ || settling_) return;
+    if (next_.message_case() == v1::StreamObservationsResponse::MESSAGE_NOT_SET && finished_) {
+      next_.mutable_finished()->set_last_sequence(received_);
+      finished_ = false;
+    }
     if (next_.message_case() != v1::StreamObservationsResponse::MESSAGE_NOT_SET) {
       writing_ = true;
       written_.Swap(&next_);
@@ -61,27 +110,43 @@ class NoOpStream final : public grpc::ServerBidiReactor<v1::StreamObservationsRe
     }
   }
 
+  NoOpCommitter& committer_;
   const int max_batches_in_flight_;
   std::mutex mutex_;
   v1::StreamObservationsRequest request_;
   v1::StreamObservationsResponse next_;
   v1::StreamObservationsResponse written_;
+  std::int64_t received_ = 0;
+  // The committer is going to acknowledge the received batches.
+  bool settling_ = false;
   bool writing_ = false;
+  // Finish was received and is not answered.
+  bool finished_ = false;
   bool ending_ = false;
 };
 
-// A service that does what gRPC alone costs.
+// A service that costs what gRPC alone costs.
 class NoOpService final : public v1::IngestService::CallbackService {
  public:
   explicit NoOpService(int max_batches_in_flight) : max_batches_in_flight_(max_batches_in_flight) {}
 
   grpc::ServerBidiReactor<v1::StreamObservationsRequest, v1::StreamObservationsResponse>*
   StreamObservations(grpc::CallbackServerContext* /*context*/) override {
-    return new NoOpStream(max_batches_in_flight_);
+    return new NoOpStream(committer_, max_batches_in_flight_);
+  }
+
+  grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
+                                    const v1::ObserveRequest* request,
+                                    v1::ObserveResponse* response) override {
+    response->set_accepted_rows(request->observations().labels_size());
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
   }
 
  private:
   const int max_batches_in_flight_;
+  NoOpCommitter committer_;
 };
 
 }  // namespace calibd

@@ -1,5 +1,6 @@
 """Each check finds what it is there for: one seeded violation a rule."""
 import pathlib
+import sys
 import tempfile
 import unittest
 
@@ -9,6 +10,10 @@ import dockerfile_policy
 import layering
 import proto_style
 import self_contained
+from sources import ROOT
+
+sys.path.append(str(ROOT / "tests" / "benchmark"))
+import instructions  # noqa: E402
 
 
 class BracesTest(unittest.TestCase):
@@ -194,6 +199,17 @@ class AlertRulesTest(unittest.TestCase):
                 (alert_rules.PAGE, "### CalibdQueueFull", "### CalibdQueue"),
         ):
             self.assertEqual(len(self.problems(name, good, bad)), 1, bad)
+
+
+class InstructionsTest(unittest.TestCase):
+    def test_a_count_beyond_the_tolerance_is_a_problem_in_both_directions(self):
+        for new in (971, 1000, 1029):
+            self.assertIsNone(instructions.problem("blocks/m=10", 1000, new, "update"))
+        for new, change in ((969, "-3.1%"), (1031, "+3.1%")):
+            text = instructions.problem("blocks/m=10", 1000, new, "the command")
+            for part in ("blocks/m=10", str(new), "1000", change, "the command"):
+                self.assertIn(part, text)
+        self.assertIsNotNone(instructions.problem("blocks/m=10", None, 1000, "update"))
 
 
 class SelfContainedTest(unittest.TestCase):

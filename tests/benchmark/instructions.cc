@@ -1,0 +1,91 @@
+// Runs one hot path of core for a fixed number of predictions, which it prints.
+// tests/benchmark/instructions.py counts the instructions.
+#include <hwy/targets.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <string_view>
+
+#include "calibd/core/evidence.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/kernel.h"
+#include "calibd/core/random_features.h"
+#include "calibd/core/running_lens.h"
+#include "calibd/core/simd_target.h"
+#include "calibd/core/skce.h"
+
+// The counter counts only what runs inside this function.
+extern "C" [[gnu::noinline]] void CountInstructions(const std::function<void()>& work) { work(); }
+
+namespace calibd {
+namespace {
+
+// Exit code of a skipped test.
+constexpr int kSkipped = 77;
+
+Kernel MakeKernel() { return *Kernel::ExponentialTotalVariation(0.9); }
+
+PredictionSet Predictions(std::size_t rows, std::size_t class_count) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M1(class_count), 1)->Draw(rows, set);
+  return set;
+}
+
+// Adds the first predictions of the set and then, under the counter, the whole set. Returns its
+// size.
+template <typename State>
+std::size_t Add(State& state, const PredictionSet& set, std::size_t first) {
+  state.Add(set.view().rows(0, first));
+  CountInstructions([&] { state.Add(set.view()); });
+  return set.labels.size();
+}
+
+std::size_t Evidence(std::size_t class_count) {
+  auto evidence = *EvidenceProcess::Create(*RandomFeatures::Create(MakeKernel(), class_count));
+  return Add(evidence, Predictions(256, class_count), 64);
+}
+
+// The block sizes are those of the default declaration. Only whole blocks are counted.
+std::size_t Blocks(std::size_t class_count) {
+  constexpr std::array<std::size_t, 2> kBlockSizes{2, 100};
+  auto lens = *RunningLens::Create(Lens::Canonical(), class_count, MakeKernel(), kBlockSizes);
+  return Add(lens, Predictions(400, class_count), 100);
+}
+
+std::size_t Tiles(std::size_t class_count) {
+  const PredictionSet set = Predictions(512, class_count);
+  CountInstructions([&] {
+    if (!EstimateQuadraticSkce(set.view(), MakeKernel()).ok()) std::abort();
+  });
+  return set.labels.size();
+}
+
+int Main(std::string_view path, std::size_t class_count) {
+  hwy::DisableTargets(~std::int64_t{HWY_AVX2});
+  if (SimdTarget() != std::string_view("AVX2")) {
+    std::cerr << "skipped: this CPU has no AVX2\n";
+    return kSkipped;
+  }
+  std::size_t counted = 0;
+  if (path == "evidence") counted = Evidence(class_count);
+  if (path == "blocks") counted = Blocks(class_count);
+  if (path == "tiles") counted = Tiles(class_count);
+  std::cout << counted << '\n';
+  return counted > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace calibd
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "usage: instructions evidence|blocks|tiles CLASSES\n";
+    return 2;
+  }
+  return calibd::Main(argv[1], std::stoul(argv[2]));
+}
