@@ -64,10 +64,11 @@ TEST(EvaluateTest, MeasuresTheErrorOfTheTopLabel) {
     sums.Add(*top, top - row.begin() == set.labels[i]);
   }
   const ErrorInterval expected = *BinnedErrorInterval(sums, {.bins = 0.0375, .gap = 0.0125});
-  EXPECT_DOUBLE_EQ(evaluation->error.estimate, expected.estimate);
-  EXPECT_DOUBLE_EQ(evaluation->error.lower, expected.lower);
-  EXPECT_DOUBLE_EQ(evaluation->error.upper, expected.upper);
+  EXPECT_DOUBLE_EQ(evaluation->error.top_label.estimate, expected.estimate);
+  EXPECT_DOUBLE_EQ(evaluation->error.top_label.lower, expected.lower);
+  EXPECT_DOUBLE_EQ(evaluation->error.top_label.upper, expected.upper);
   EXPECT_GT(expected.lower, 0);
+  EXPECT_FALSE(evaluation->error.class_1.has_value());
 }
 
 TEST(EvaluateTest, StopsInEveryStage) {
