@@ -493,6 +493,7 @@ LogRow Decode(const v1::Labels& labels, const ModelDeclaration& declaration) {
   row.content_hash = HashContent(labels);
   if (absl::Status status = CheckLabels(labels, declaration); !status.ok()) {
     row.kind = RejectedRow{.rows = std::max(labels.labels_size(), labels.prediction_ids_size()),
+                           .labels = true,
                            .reason = std::move(status)};
   } else {
     row.kind = LabelsRow{.ids = HashIds(labels.prediction_ids()),

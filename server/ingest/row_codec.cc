@@ -144,7 +144,9 @@ struct KindWriter {
 
   void operator()(const OpenedRow& /*row*/) const { out.mutable_opened(); }
   void operator()(const EndedRow& /*row*/) const { out.mutable_ended(); }
-  void operator()(const RejectedRow& row) const { out.mutable_rejected()->set_rows(row.rows); }
+  void operator()(const RejectedRow& row) const {
+    out.mutable_rejected()->set_rows(row.labels ? 0 : row.rows);
+  }
   void operator()(const ObservationsRow& row) const {
     out.mutable_observations()->set_dropped_rows(row.dropped_rows);
   }

@@ -92,6 +92,7 @@ absl::StatusOr<bool> RowWrite::CheckPosition() {
 void RowWrite::KeepFormerOutcome() {
   if (row_.validity().ok()) {
     row_.kind = RejectedRow{.rows = row_.rows(),
+                            .labels = row_.As<LabelsRow>() != nullptr,
                             .reason = absl::InvalidArgumentError(
                                 "the batch was rejected when it was sent before: what is valid has "
                                 "changed since; send the rows again under a new number")};

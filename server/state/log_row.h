@@ -74,8 +74,11 @@ struct EndedRow {};
 
 // An invalid batch. It used up its number and changed nothing else.
 struct RejectedRow {
-  // Number of predictions or labels of the batch, without skipped rows.
+  // Number of predictions or labels of the batch, without skipped rows. The log contains 0 for
+  // labels.
   std::int64_t rows = 0;
+  // The batch contains labels by id, which are not rejected rows of the model.
+  bool labels = false;
   // OK if all rows were skipped.
   // Names the first invalid rows. A row that is read from the log does not contain the reason.
   absl::Status reason = absl::InvalidArgumentError("was rejected");

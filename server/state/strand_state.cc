@@ -153,7 +153,7 @@ void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
 
 void StrandState::ApplyRow(const RejectedRow& row, ModelSnapshot::Time /*time*/) noexcept {
   ++state_.rejected_batches;
-  CountRejected(row.rows);
+  if (!row.labels) CountRejected(row.rows);
 }
 
 void StrandState::CountRejected(std::int64_t rows) noexcept {

@@ -173,8 +173,10 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
   EXPECT_EQ(RunJson({"model", "list"}).at("models").size(), 1u);
   EXPECT_EQ(RunJson({"model", "show", "pets@2"}), created);
   RunJson({"model", "update", "pets@2", "--error-limit", "3%"});
+  const auto shown = Run({"model", "show", "pets@2"});
+  EXPECT_EQ(shown->exit_code(), 0) << shown->error();
   EXPECT_THAT(
-      Run({"model", "show", "pets@2"})->output(),
+      shown->output(),
       AllOf(HasSubstr("\nclasses             2: cat, dog\n"),
             HasSubstr("\nwindow              500 newest observations\n"),
             HasSubstr("\nerror limit         0.03\n"), HasSubstr("\nlabel grace         none\n"),
@@ -192,7 +194,7 @@ TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {
       Run({"model", "create", "pets@2", "--class-names", "cat,dog", "--error-limit", "0.05"});
   EXPECT_EQ(limit->exit_code(), 1);
   EXPECT_THAT(limit->error(),
-              HasSubstr("another declaration: monitoring.error_limit is 0.02, declared 0.05; "
+              HasSubstr("another declaration: monitoring.error_limit is 0.03, declared 0.05; "
                         "change this with UpdateModel (calibctl model update)\n"));
   const auto invalid = Run({"model", "create", "My pets@2", "--classes", "3"});
   EXPECT_EQ(invalid->exit_code(), 1);

@@ -270,6 +270,8 @@ TEST_F(DelayedLabelsTest, AModelWithoutALabelGraceRejectsIds) {
   EXPECT_EQ(counts->rejected_rows, 2);
   EXPECT_EQ(counts->labels.rejected, 2);
   EXPECT_EQ(stream->TakeRejected().size(), 2u);
+  // Rejected labels are not rejected rows.
+  EXPECT_EQ(direct_->GetCalibration(model.name())->rejected_rows(), 2);
 
   const auto label = Run({"label", "plain", Write("l.csv", "a,0\n"), "--label-base", "0"});
   EXPECT_EQ(label->exit_code(), 2);

@@ -33,10 +33,15 @@ inline constexpr double kMaxRowSumTolerance = 0.1;
   return std::abs(sum - 1) <= tolerance * (1 + 1e-4) + rounding;
 }
 
-// The shortest decimal form that identifies the value uniquely: 1 + 2^-52 is not shown as 1.
+// Six digits, or as many as identify the value if it would look like 0 or 1 otherwise: 1 + 2^-52 is
+// not shown as 1.
 [[nodiscard]] inline std::string Exact(double value) {
+  const bool near_limit = std::abs(value) < 1e-5 || std::abs(value - 1) < 1e-5;
   std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  char* const last = text.data() + text.size();
+  const auto end = near_limit
+                       ? std::to_chars(text.data(), last, value)
+                       : std::to_chars(text.data(), last, value, std::chars_format::general, 6);
   return {text.data(), end.ptr};
 }
 
