@@ -527,7 +527,7 @@ std::size_t StateMemory(const ModelDeclaration& declaration) noexcept {
 
 std::size_t SnapshotRows(const ModelDeclaration& declaration) noexcept {
   // The state of a watch occupies as much space as some 500 rows of the log, and again for each
-  // group. It is written twice: to the write-ahead log and to its table.
+  // group. It is written twice: to the log of the database and to its table.
   if (!declaration.monitoring.disabled) {
     return declaration.monitoring.group_tag.empty() ? 4096 : 8192;
   }

@@ -226,12 +226,12 @@ TEST_F(CalibctlServedTest, ForTwoClassesTheWorseErrorIsShown) {
   const auto list = Run({"list"});
   ASSERT_EQ(list->exit_code(), 0);
   EXPECT_THAT(list->output(),
-              AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(class 1) off by 10.0 points (")));
+              AllOf(HasSubstr("OVER_LIMIT"), HasSubstr("P(class 1) off by 10 points (")));
   ASSERT_EQ(Run({"model", "update", "m", "--error-limit", "0.03"})->exit_code(), 0);
   const auto history = Run({"history", "m"});
   ASSERT_EQ(history->exit_code(), 0);
   EXPECT_THAT(history->output(),
-              AllOf(HasSubstr(" 10.0 ("), HasSubstr(")* "), HasSubstr("\nupdated 20"),
+              AllOf(HasSubstr(" 10 ("), HasSubstr(")* "), HasSubstr("\nupdated 20"),
                     HasSubstr(": monitoring.error_limit 0.02 -> 0.03\n")));
   const nlohmann::json bucket = RunJson({"history", "m"}).at("buckets").at(0);
   EXPECT_NEAR(bucket.at("error").at("estimate").get<double>(), 0, 1e-9);

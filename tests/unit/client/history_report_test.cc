@@ -74,10 +74,10 @@ TEST(HistoryReportTest, ShowsTheWorseOfTheTopLabelAndClass1) {
     bucket->mutable_class_1_error()->set_lower(0.25);
     bucket->mutable_class_1_error()->set_upper(0.55);
   }
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 40.0 (25.0 to 55.0)* "));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 40 (25 to 55)* "));
   EXPECT_THAT(DescribeHistory(history, false), HasSubstr("* the probability of class 1"));
   history.mutable_buckets(0)->mutable_class_1_error()->set_lower(0.01);
-  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 31.2 (3.3 to 50.0) "));
+  EXPECT_THAT(DescribeHistory(history, false), HasSubstr(" 31.2 (3.3 to 50) "));
 }
 
 TEST(HistoryReportTest, ShowsTheUpdatesOfTheModel) {
