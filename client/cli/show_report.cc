@@ -396,11 +396,15 @@ std::string DescribeShow(const v1::GetCalibrationResponse& response, const Times
            Part("data", Data(response, now), 2) +
            Part("next", absl::StrCat("calibctl show ", name, " --verbose"), 2);
   }
+  // At most 15 lines together.
+  const bool warns = !response.warnings().empty();
+  const std::size_t most = warns ? 2 : 3;
   std::string text = Part("verdict", absl::StrCat(name, ": ", HeadlineText(response)), 2) +
-                     Part("how bad", HowBad(response), 3) + Part("where", Where(response), 2) +
-                     Part("changed", Changed(response), 1) + Part("certain", Certain(response), 3) +
+                     Part("how bad", HowBad(response), most) + Part("where", Where(response), 2) +
+                     Part("changed", Changed(response), 1) +
+                     Part("certain", Certain(response), most) +
                      Part("data", Data(response, now), 2);
-  if (!response.warnings().empty()) {
+  if (warns) {
     const int more = response.warnings_size() - 1;
     text += Part("warning",
                  absl::StrCat(more > 0 ? absl::StrCat("(and ", more, " more) ") : "",
