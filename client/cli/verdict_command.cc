@@ -3,6 +3,7 @@
 #include "command.h"
 #include "fail_on.h"
 #include "history_report.h"
+#include "show_report.h"
 #include "verdict_report.h"
 
 namespace calibd::cli {
@@ -77,7 +78,11 @@ absl::StatusOr<ExitCode> Acknowledge(const Context& context, const AcknowledgeOp
     if (options.error_limit > 0) json["update"] = ToJson(update);
     PrintJson(json);
   } else {
-    Print(DescribeAcknowledged(model, alarm));
+    Print(alarm.note() == options.note
+              ? DescribeAcknowledged(model, alarm)
+              : absl::StrCat(ShortName(model), ": alarm ", alarm.id(),
+                             " was already acknowledged at ", MinuteText(alarm.acknowledge_time()),
+                             "; nothing restarts, and the note is not kept\n"));
   }
   return ExitCode::kOk;
 }

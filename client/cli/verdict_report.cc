@@ -257,7 +257,7 @@ std::string GroupName(const std::string& value, bool is_overflow) {
 std::string PowerOfTen(double x) {
   if (std::abs(x) >= 6) return absl::StrFormat("10^%.4g", x);
   const double value = std::pow(10, x);
-  return absl::StrFormat(value < 100 ? "%.3g" : "%.0f", value);
+  return value < 100 ? absl::StrFormat("%.3g", value) : absl::StrFormat("%.0f", value);
 }
 
 std::string DescribeVerdict(const v1::GetCalibrationResponse& response) {

@@ -19,6 +19,7 @@ namespace {
 
 using convert::GapText;
 using convert::Points;
+using convert::PointsText;
 
 // Maximum number of groups or classes that a sentence names.
 constexpr std::size_t kMostNamed = 3;
@@ -58,7 +59,7 @@ std::string OverLimitText(const ErrorSnapshot& error, const LimitCrossing& cross
                         GapText(crossing.interval.gap), "; now it is ", is);
   }
   return absl::StrCat(since, "from about observation ", crossing.first_observation,
-                      " on it was off by ", Points(crossing.interval.estimate), " points (limit ",
+                      " on it was off by ", PointsText(crossing.interval.estimate), " (limit ",
                       Points(crossing.limit), ") and ", GapText(crossing.interval.gap),
                       "; all predictions together are ", is);
 }
@@ -80,7 +81,7 @@ std::string ErrorSentence(const ErrorSnapshot& error, const std::string& subject
     absl::StrAppend(&text, "OVER_LIMIT (acknowledged): since observation ",
                     error.sums.first_observation, " it is ", now,
                     "; until it is within the limit, the next alarm is raised above ",
-                    Points(error.limit), " points");
+                    PointsText(error.limit));
   } else if (status == LimitStatus::kWithinLimit) {
     absl::StrAppend(&text, "WITHIN_LIMIT: ", now);
   } else {

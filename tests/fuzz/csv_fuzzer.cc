@@ -81,7 +81,7 @@ void CheckOthers(unsigned reader, std::istream& stream, const InputOptions& opti
     Require(file.ids.size() == file.labels.size(), "each id has its label");
   } else {
     RowPlaces places{.path = "input", .lines = {}};
-    RequireReason(ReadTexts(stream, options.columns, places).status());
+    RequireReason(ReadTexts(stream, "id", options.columns, places).status());
   }
 }
 

@@ -11,7 +11,7 @@ namespace calibd::convert {
 
 std::string Points(double probability) {
   const double points = 100 * probability;
-  const std::string text = absl::StrFormat(points < 1 ? "%.2f" : "%.1f", points);
+  const std::string text = absl::StrFormat("%.*f", points < 1 ? 2 : 1, points);
   // The format always writes a decimal point.
   const std::size_t last = text.find_last_not_of('0');
   return text.substr(0, text[last] == '.' ? last : last + 1);
