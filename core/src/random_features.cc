@@ -111,6 +111,7 @@ void RandomFeatures::Map(std::span<const double> g, std::span<double> out) const
 void RandomFeatures::Map(std::span<const double> g, std::size_t rows,
                          std::span<double> out) const noexcept {
   const std::size_t m = class_count_;
+  if (rows == 0) return;
   // The phases are in the first half of each row's features until all classes are added.
   for (std::size_t row = 0; row < rows; ++row) {
     std::fill_n(&out[row * kFeatureCount], kFrequencyCount, 0.0);

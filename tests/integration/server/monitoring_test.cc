@@ -734,7 +734,8 @@ TEST_F(MonitoringTest, TheDeclarationIsCheckedAndReturnedWithItsDefaults) {
   other.mutable_monitoring()->set_significance_level(0.01);
   const grpc::Status differs = client_->Create(other);
   EXPECT_EQ(differs.error_code(), grpc::ALREADY_EXISTS);
-  EXPECT_THAT(differs.error_message(), HasSubstr("monitoring.significance_level is 0.05, declared 0.01"));
+  EXPECT_THAT(differs.error_message(),
+              HasSubstr("monitoring.significance_level is 0.05, declared 0.01"));
   other.set_name("models/other");
   other.mutable_monitoring()->set_significance_level(0.5);
   EXPECT_THAT(client_->Create(other).error_message(),

@@ -106,8 +106,8 @@ TEST(MedianBandwidthTest, HasEqualBitsOnSeveralThreads) {
   const PredictionSet set = Draw(3000, 3, 5);
   RunControl control;
   control.parallel_for = [](std::size_t count, const std::function<void(std::size_t)>& body) {
-    std::vector<std::jthread> threads;
     std::atomic<std::size_t> next = 0;
+    std::vector<std::jthread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&] {
         for (std::size_t i = next++; i < count; i = next++) body(i);
