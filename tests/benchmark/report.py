@@ -131,7 +131,7 @@ def default_table(rows):
                           f"{row['payload_bytes_per_prediction']} B",
                           f"{row['written_bytes_per_prediction']} B"])
     return table(["row", "calibd", "gRPC alone", "ratio", "payload of a prediction",
-                  "written to disk"], lines)
+                  "written to files"], lines)
 
 
 def quiet_table(rows):
