@@ -98,10 +98,14 @@ ClassCounts::ClassCounts(std::size_t class_count)
   Refresh();
 }
 
-void ClassCounts::Add(const ChunkRows& chunk, double retention) noexcept {
-  for (std::size_t cell = 0; cell < cells_.size(); cell += kCellSize) {
-    cells_[cell + kObserved + kRecent] *= retention;
-    cells_[cell + kExpected + kRecent] *= retention;
+void ClassCounts::Add(const ChunkRows& chunk, double retention, std::size_t first,
+                      std::size_t last) noexcept {
+  for (std::size_t b = 0; b < kBinCount; ++b) {
+    for (std::size_t k = first; k < last; ++k) {
+      double* const cell = &cells_[kCellSize * (b * size_ + k)];
+      cell[kObserved + kRecent] *= retention;
+      cell[kExpected + kRecent] *= retention;
+    }
   }
   // Row by row: the cells of a row are different ones, so that no addition waits for another.
   for (std::size_t row = 0; row < chunk.rows; ++row) {
@@ -109,17 +113,17 @@ void ClassCounts::Add(const ChunkRows& chunk, double retention) noexcept {
     const double* const given = chunk.given + strip * chunk.lines * kStripRows + row % kStripRows;
     const std::uint8_t* const bins =
         chunk.bins + strip * class_count_ * kStripRows + row % kStripRows;
-    for (std::size_t k = 0; k < class_count_; ++k) {
+    for (std::size_t k = first; k < last; ++k) {
       double* const expected = &cells_[kCellSize * (bins[k * kStripRows] * size_ + k) + kExpected];
       expected[kAll] += given[k * kStripRows];
       expected[kRecent] += given[k * kStripRows];
     }
     const auto label = static_cast<std::size_t>(chunk.labels[row]);
+    if (label < first || label >= last) continue;
     double* const observed = &cells_[kCellSize * (bins[label * kStripRows] * size_ + label)];
     observed[kAll] += 1;
     observed[kRecent] += 1;
   }
-  Refresh();
 }
 
 void ClassCounts::Refresh() noexcept {

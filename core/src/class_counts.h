@@ -35,8 +35,11 @@ class ClassCounts {
  public:
   explicit ClassCounts(std::size_t class_count);
 
-  // Multiplies the numbers of the recent past by `retention`, and adds the rows.
-  void Add(const ChunkRows& chunk, double retention) noexcept;
+  // Multiplies the numbers of the recent past by `retention`, and adds the rows, for classes first ..
+  // last - 1. Call Refresh when it is done for all classes.
+  void Add(const ChunkRows& chunk, double retention, std::size_t first, std::size_t last) noexcept;
+  // Computes everything that follows from the cells.
+  void Refresh() noexcept;
 
   // The ratios of the bin of a class.
   [[nodiscard]] const double* OfCell(std::size_t bin, std::size_t k) const noexcept {
@@ -59,9 +62,6 @@ class ClassCounts {
   [[nodiscard]] static std::size_t Memory(std::size_t class_count) noexcept;
 
  private:
-  // Computes everything that follows from the cells.
-  void Refresh() noexcept;
-
   std::size_t class_count_;
   std::size_t size_;
   // kBinCount x size cells. Most classes are in the same few bins, and their cells are therefore

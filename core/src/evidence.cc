@@ -26,6 +26,7 @@ constexpr double kNoWitness = 1e-9;
 constexpr double kOutdated = -1e290;
 // Strips that are processed together, so that A is read once for all of them.
 constexpr std::size_t kStripsAtOnce = 2;
+constexpr std::size_t kMostScratches = kMostChunkRows / (kStripsAtOnce * kStripRows);
 
 double ToLog10(double log_value) { return log_value / std::numbers::ln10; }
 
@@ -233,7 +234,7 @@ struct EvidenceProcess::Scratch {
   LineVector features;
   OfPasts<LineVector> witness;
   LineVector smoothed;
-  StripBets bets;
+  std::array<StripBets, kStripsAtOnce> bets;
 };
 
 EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features, double tolerance,
@@ -242,8 +243,8 @@ EvidenceProcess::EvidenceProcess(std::shared_ptr<const RandomFeatures> features,
       tolerance_(tolerance),
       marks_(marks),
       past_(std::make_unique<PastSums>(features_->class_count())),
-      chunk_(std::make_unique<EvidenceChunk>(features_->class_count())),
-      scratch_(std::make_unique<Scratch>(features_->class_count())) {
+      chunk_(std::make_unique<EvidenceChunk>(features_->class_count())) {
+  scratches_.push_back(std::make_unique<Scratch>(features_->class_count()));
   for (const Expert& expert : kExperts) state_.expert_ids.push_back(expert.id);
   state_.priors.assign(kPriors.begin(), kPriors.end());
   ResizeProcesses(state_, kPaddedExperts);
@@ -257,7 +258,8 @@ EvidenceProcess::EvidenceProcess(const EvidenceProcess& other)
 EvidenceProcess& EvidenceProcess::operator=(const EvidenceProcess& other) {
   if (this == &other) return *this;
   if (features_->class_count() != other.features_->class_count()) {
-    scratch_ = std::make_unique<Scratch>(other.features_->class_count());
+    scratches_.clear();
+    scratches_.push_back(std::make_unique<Scratch>(other.features_->class_count()));
   }
   features_ = other.features_;
   tolerance_ = other.tolerance_;
@@ -284,69 +286,98 @@ void EvidenceProcess::Add(std::span<const double> g, std::int32_t y) noexcept {
   Add(PredictionBatch{g, std::span(&y, 1), g.size()});
 }
 
-void EvidenceProcess::Add(const PredictionBatch& batch) noexcept {
+void EvidenceProcess::Add(const PredictionBatch& batch, const ParallelLoop& parallel) {
+  while (scratches_.size() < kMostScratches) {
+    scratches_.push_back(std::make_unique<Scratch>(features_->class_count()));
+  }
+  AddChunks(batch, parallel);
+}
+
+void EvidenceProcess::AddChunks(const PredictionBatch& batch, const ParallelLoop& parallel) {
   for (std::size_t first = 0; first < batch.size();) {
     const auto left = static_cast<std::size_t>(ChunkEnd(state_.count) - state_.count);
     const std::size_t rows = std::min(batch.size() - first, left);
-    AddToChunk(batch.rows(first, rows));
-    if (rows == left) CloseChunk();
+    AddToChunk(batch.rows(first, rows), parallel);
+    if (rows == left) CloseChunk(parallel);
     first += rows;
   }
 }
 
-void EvidenceProcess::AddToChunk(const PredictionBatch& batch) noexcept {
+void EvidenceProcess::AddToChunk(const PredictionBatch& batch, const ParallelLoop& parallel) {
   for (std::size_t j = 0; j < kExpertCount; ++j) {
     if (ValueOf(kExperts[j].kind, {}) != nullptr) state_.log_e[j] = kOutdated;
   }
-  const std::size_t first_row = chunk_->rows();
-  chunk_->Append(batch, *features_);
-  ComputeStrips(first_row, true);
+  chunk_->Append(batch);
+  ComputeStrips(batch, true, parallel);
 }
 
-void EvidenceProcess::ComputeStrips(std::size_t first_row, bool advance) noexcept {
-  Scratch& scratch = *scratch_;
-  const std::size_t strips = StripCount(chunk_->rows());
-  for (std::size_t strip = first_row / kStripRows; strip < strips; strip += kStripsAtOnce) {
-    const std::size_t count = std::min(kStripsAtOnce, strips - strip);
-    for (std::size_t i = 0; i < count; ++i) {
-      chunk_->TransposeFeatures(strip + i, &scratch.features[i * kFeatureCount * kStripRows]);
+void EvidenceProcess::ComputeStrips(const PredictionBatch& batch, bool advance,
+                                    const ParallelLoop& parallel) {
+  const std::size_t first_row = chunk_->rows() - batch.size();
+  const std::size_t begin = first_row / kStripRows;
+  const std::size_t end = StripCount(chunk_->rows());
+  const auto advance_some = [&](std::size_t strip, const Scratch& scratch) {
+    for (std::size_t i = 0; advance && i < std::min(kStripsAtOnce, end - strip); ++i) {
+      AdvanceStrip(scratch.bets[i], strip + i, first_row);
     }
-    const std::size_t first_needed = std::max(strip * kStripRows, first_row);
-    const std::size_t last_needed = std::min((strip + count) * kStripRows, chunk_->rows());
-    for (std::size_t past = 0; past < kPasts; ++past) {
-      ComputeWitness({.lines = past_->lines(),
-                      .sums = past_->witness(past),
-                      .first = first_needed - strip * kStripRows,
-                      .last = last_needed - strip * kStripRows,
-                      .features = scratch.features.data(),
-                      .out = scratch.witness[past].data()});
+  };
+  if (!parallel) {
+    for (std::size_t strip = begin; strip < end; strip += kStripsAtOnce) {
+      ComputeSome(batch, strip, *scratches_[0]);
+      advance_some(strip, *scratches_[0]);
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t begin = (strip + i) * kStripRows;
-      const std::size_t first = std::max(begin, first_row);
-      const std::size_t last = std::min(begin + kStripRows, chunk_->rows());
-      const std::size_t at = i * past_->lines() * kStripRows;
-      ComputeBets({.class_count = features_->class_count(),
-                   .tolerance = tolerance_,
-                   .given = chunk_->given(strip + i),
-                   .first = first - begin,
-                   .last = last - begin,
-                   .labels = chunk_->labels(strip + i),
-                   .witness = {&scratch.witness[kAll][at], &scratch.witness[kRecent][at]},
-                   .counts = &past_->counts(),
-                   .bins = chunk_->bins(strip + i),
-                   .smoothed = scratch.smoothed.data()},
-                  scratch.bets);
-      if (advance) AdvanceStrip(scratch.bets, begin, first, last);
-    }
+    return;
+  }
+  const std::size_t count = (end - begin + kStripsAtOnce - 1) / kStripsAtOnce;
+  RunLoop(parallel, count, [&](std::size_t i) {
+    ComputeSome(batch, begin + i * kStripsAtOnce, *scratches_[i]);
+  });
+  for (std::size_t i = 0; i < count; ++i) advance_some(begin + i * kStripsAtOnce, *scratches_[i]);
+}
+
+void EvidenceProcess::ComputeSome(const PredictionBatch& batch, std::size_t strip,
+                                  Scratch& scratch) noexcept {
+  const std::size_t first_row = chunk_->rows() - batch.size();
+  const std::size_t count = std::min(kStripsAtOnce, StripCount(chunk_->rows()) - strip);
+  const std::size_t first_needed = std::max(strip * kStripRows, first_row);
+  const std::size_t last_needed = std::min((strip + count) * kStripRows, chunk_->rows());
+  chunk_->MapFeatures(batch.rows(first_needed - first_row, last_needed - first_needed),
+                      first_needed, *features_);
+  for (std::size_t i = 0; i < count; ++i) {
+    chunk_->TransposeFeatures(strip + i, &scratch.features[i * kFeatureCount * kStripRows]);
+  }
+  for (std::size_t past = 0; past < kPasts; ++past) {
+    ComputeWitness({.lines = past_->lines(),
+                    .sums = past_->witness(past),
+                    .first = first_needed - strip * kStripRows,
+                    .last = last_needed - strip * kStripRows,
+                    .features = scratch.features.data(),
+                    .out = scratch.witness[past].data()});
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t begin = (strip + i) * kStripRows;
+    const std::size_t at = i * past_->lines() * kStripRows;
+    ComputeBets({.class_count = features_->class_count(),
+                 .tolerance = tolerance_,
+                 .given = chunk_->given(strip + i),
+                 .first = std::max(begin, first_row) - begin,
+                 .last = std::min(begin + kStripRows, chunk_->rows()) - begin,
+                 .labels = chunk_->labels(strip + i),
+                 .witness = {&scratch.witness[kAll][at], &scratch.witness[kRecent][at]},
+                 .counts = &past_->counts(),
+                 .bins = chunk_->bins(strip + i),
+                 .smoothed = scratch.smoothed.data()},
+                scratch.bets[i]);
   }
 }
 
-void EvidenceProcess::AdvanceStrip(const StripBets& bets, std::size_t begin, std::size_t first,
-                                   std::size_t last) noexcept {
+void EvidenceProcess::AdvanceStrip(const StripBets& bets, std::size_t strip,
+                                   std::size_t first_row) noexcept {
+  const std::size_t begin = strip * kStripRows;
+  const std::size_t last = std::min(begin + kStripRows, chunk_->rows());
   const ExpertProcesses processes = ProcessesOf(state_);
   const double norm = std::sqrt(past_->norm2());
-  for (std::size_t row = first; row < last;) {
+  for (std::size_t row = std::max(begin, first_row); row < last;) {
     const auto until_fold = kStripRows - static_cast<std::size_t>(state_.count) % kStripRows;
     const std::size_t end = std::min(last, row + until_fold);
     ProcessMixtures mixtures;
@@ -378,8 +409,8 @@ void EvidenceProcess::AdvanceStrip(const StripBets& bets, std::size_t begin, std
   }
 }
 
-void EvidenceProcess::CloseChunk() noexcept {
-  past_->Add(*chunk_);
+void EvidenceProcess::CloseChunk(const ParallelLoop& parallel) {
+  past_->Add(*chunk_, parallel);
   chunk_->Clear();
   state_.pending_product = 0;
 }
@@ -452,9 +483,10 @@ absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
   if (!HasExperts(state)) AdoptExperts(means, state);
   past_->Restore(state.all, state.recent);
   chunk_->Clear();
-  chunk_->Append({state.pending, state.pending_labels, class_count}, *features_);
+  const PredictionBatch pending{state.pending, state.pending_labels, class_count};
+  chunk_->Append(pending);
   // The sums over the past need the bins of the predictions.
-  ComputeStrips(0, false);
+  ComputeStrips(pending, false, nullptr);
   state_ = std::move(static_cast<EvidenceTotals&>(state));
   ResizeProcesses(state_, kPaddedExperts);
   return absl::OkStatus();
@@ -463,7 +495,12 @@ absl::Status EvidenceProcess::Restore(State state, const MeanEvidence& means) {
 std::size_t EvidenceProcess::MaxMemory(std::size_t class_count) noexcept {
   return sizeof(EvidenceProcess) + 6 * kPaddedExperts * sizeof(double) +
          kExpertCount * (sizeof(std::int32_t) + sizeof(double)) + PastSums::Memory(class_count) +
-         EvidenceChunk::Memory(class_count) + Scratch::Memory(class_count);
+         EvidenceChunk::Memory(class_count) + sizeof(void*) * kMostScratches +
+         Scratch::Memory(class_count);
+}
+
+std::size_t EvidenceProcess::ParallelMemory(std::size_t class_count) noexcept {
+  return (kMostScratches - 1) * Scratch::Memory(class_count);
 }
 
 absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceProcess* const> parts) {
@@ -481,7 +518,7 @@ absl::StatusOr<EvidenceReading> CombineDisjoint(std::span<const EvidenceProcess*
           absl::StrCat("parts[", i, "] is not of ", class_count, " classes"));
     }
     EvidenceProcess part = *parts[i];
-    part.CloseChunk();
+    part.CloseChunk(nullptr);
     const EvidenceTotals& state = part.state_;
     const ExpertLogs logs = LogsOf(state);
     reading.count += state.count;

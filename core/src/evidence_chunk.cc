@@ -15,9 +15,7 @@ EvidenceChunk::EvidenceChunk(std::size_t class_count)
   for (std::size_t row = 0; row < kMostChunkRows; ++row) given_[IndexOf(row, class_count)] = -1;
 }
 
-void EvidenceChunk::Append(const PredictionBatch& batch, const RandomFeatures& features) noexcept {
-  features.Map(batch.probabilities, batch.size(),
-               std::span(features_).subspan(rows_ * kFeatureCount));
+void EvidenceChunk::Append(const PredictionBatch& batch) noexcept {
   for (std::size_t row = 0; row < batch.size(); ++row, ++rows_) {
     const std::span<const double> g = batch.row(row);
     double* const given = &given_[IndexOf(rows_, 0)];
@@ -43,9 +41,10 @@ ChunkRows EvidenceChunk::All() const noexcept {
           .labels = labels_.data()};
 }
 
-const double* EvidenceChunk::Negate() noexcept {
+const double* EvidenceChunk::Negate(std::size_t first, std::size_t last) noexcept {
   for (std::size_t row = 0; row < rows_; ++row) {
-    given_[IndexOf(row, static_cast<std::size_t>(labels_[row]))] -= 1;
+    const auto label = static_cast<std::size_t>(labels_[row]);
+    if (label >= first && label < last) given_[IndexOf(row, label)] -= 1;
   }
   return given_.data();
 }

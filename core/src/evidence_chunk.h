@@ -20,14 +20,20 @@ class EvidenceChunk {
   explicit EvidenceChunk(std::size_t class_count);
 
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
-  // There must be room.
-  void Append(const PredictionBatch& batch, const RandomFeatures& features) noexcept;
+  // Appends rows without their features. There must be room.
+  void Append(const PredictionBatch& batch) noexcept;
+  // Computes the features of rows of the newest batch. first: of the chunk.
+  void MapFeatures(const PredictionBatch& rows, std::size_t first,
+                   const RandomFeatures& features) noexcept {
+    features.Map(rows.probabilities, rows.size(),
+                 std::span(features_).subspan(first * kFeatureCount));
+  }
   void Clear() noexcept {
     rows_ = squared_rows_ = 0;
     square_ = 0;
   }
 
-  // class_count x kStripRows.
+  // class_count x kStripRows, and a line of -1.
   [[nodiscard]] const double* given(std::size_t strip) const noexcept {
     return &given_[strip * lines_ * kStripRows];
   }
@@ -49,8 +55,9 @@ class EvidenceChunk {
   [[nodiscard]] ChunkRows All() const noexcept;
   // rows x kFeatureCount.
   [[nodiscard]] const double* features() const noexcept { return features_.data(); }
-  // Turns the predictions into negated residuals, in strips of lines: -1 in the last line.
-  [[nodiscard]] const double* Negate() noexcept;
+  // Turns the predictions of classes first .. last - 1 into negated residuals, in strips of lines:
+  // -1 in the last line.
+  const double* Negate(std::size_t first, std::size_t last) noexcept;
   // The square of |sum_i phi_i d_i'|. Cost: O((m + D) rows) for each row since the last call.
   [[nodiscard]] double SquareOfSum() const noexcept;
 

@@ -25,15 +25,24 @@ PastSums::PastSums(std::size_t class_count) : class_count_(class_count), counts_
   for (LineVector& witness : witness_) witness.resize(lines() * kFeatureCount);
 }
 
-void PastSums::Add(EvidenceChunk& chunk) noexcept {
+void PastSums::Add(EvidenceChunk& chunk, const ParallelLoop& parallel) {
   const double retention = std::pow(1 - 1 / kMemory, static_cast<double>(chunk.rows()));
-  counts_.Add(chunk.All(), retention);
-  AddChunk({.lines = lines(),
-            .rows = chunk.rows(),
-            .features = chunk.features(),
-            .negated = chunk.Negate(),
-            .retention = retention,
-            .sums = {witness_[kAll].data(), witness_[kRecent].data()}});
+  constexpr std::size_t kParts = 6;
+  RunLoop(parallel, parallel ? kParts : 1, [&](std::size_t part) {
+    const std::size_t parts = parallel ? kParts : 1;
+    const std::size_t first = part * lines() / parts;
+    const std::size_t last = (part + 1) * lines() / parts;
+    // Before the predictions turn into residuals.
+    counts_.Add(chunk.All(), retention, first, std::min(last, class_count_));
+    AddChunk({.lines = lines(),
+              .rows = chunk.rows(),
+              .features = chunk.features(),
+              .negated = chunk.Negate(first, last),
+              .retention = retention,
+              .sums = {witness_[kAll].data(), witness_[kRecent].data()}},
+             first, last);
+  });
+  counts_.Refresh();
   norm2_ = SumOfSquares(witness_[kAll].data(), class_count_ * kFeatureCount);
 }
 

@@ -5,6 +5,7 @@
 
 #include "calibd/core/evidence.h"
 #include "calibd/core/line_vector.h"
+#include "calibd/core/run_control.h"
 #include "class_counts.h"
 #include "evidence_chunk.h"
 #include "evidence_layout.h"
@@ -27,8 +28,9 @@ class PastSums {
   // The sum of squares of A, of the whole past.
   [[nodiscard]] double norm2() const noexcept { return norm2_; }
 
-  // Adds the rows of a chunk, which turn into residuals.
-  void Add(EvidenceChunk& chunk) noexcept;
+  // Adds the rows of a chunk, which turn into residuals. The bits do not depend on `parallel`, which
+  // may be unset.
+  void Add(EvidenceChunk& chunk, const ParallelLoop& parallel);
 
   void Save(PastState& all, PastState& recent) const;
   // Returns true if the state has the shape for class_count classes and is finite.

@@ -15,15 +15,6 @@ void ProgressMeter::Advance() {
                     (end_ - begin_) * static_cast<double>(done) / static_cast<double>(total_));
 }
 
-void ParallelFor(const RunControl& control, std::size_t count,
-                 const std::function<void(std::size_t)>& body) {
-  if (control.parallel_for) {
-    control.parallel_for(count, body);
-    return;
-  }
-  for (std::size_t i = 0; i < count; ++i) body(i);
-}
-
 std::optional<Tile> TileWalk::Next() {
   if (started_) meter_.Advance();
   if (control_.IsCancelled()) return std::nullopt;

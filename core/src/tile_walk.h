@@ -71,8 +71,10 @@ class TileWalk {
     double progress_end = 1);
 
 // Runs body(0 .. count-1) on the threads of control.
-void ParallelFor(const RunControl& control, std::size_t count,
-                 const std::function<void(std::size_t)>& body);
+inline void ParallelFor(const RunControl& control, std::size_t count,
+                        const std::function<void(std::size_t)>& body) {
+  RunLoop(control.parallel_for, count, body);
+}
 
 }  // namespace calibd
 

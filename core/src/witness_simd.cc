@@ -113,16 +113,16 @@ HWY_INLINE void ChunkTile(const ChunkTask& task, std::size_t line, std::size_t f
   }
 }
 
-void Chunk(const ChunkTask& task) {
+void Chunk(const ChunkTask& task, std::size_t first, std::size_t last) {
   constexpr std::size_t kLines = 4;
   constexpr std::size_t kVectors = kManyRegisters ? 4 : 2;
   const std::size_t width = kVectors * hn::Lanes(D());
-  std::size_t line = 0;
-  for (; line + kLines <= task.lines; line += kLines) {
+  std::size_t line = first;
+  for (; line + kLines <= last; line += kLines) {
     for (std::size_t j = 0; j < kFeatureCount; j += width)
       ChunkTile<kLines, kVectors>(task, line, j);
   }
-  for (; line < task.lines; ++line) {
+  for (; line < last; ++line) {
     for (std::size_t j = 0; j < kFeatureCount; j += width) ChunkTile<1, kVectors>(task, line, j);
   }
 }
@@ -193,7 +193,9 @@ HWY_EXPORT(Squares);
 HWY_EXPORT(Growth);
 
 void ComputeWitness(const WitnessTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Witness)(task); }
-void AddChunk(const ChunkTask& task) noexcept { HWY_DYNAMIC_DISPATCH(Chunk)(task); }
+void AddChunk(const ChunkTask& task, std::size_t first, std::size_t last) noexcept {
+  HWY_DYNAMIC_DISPATCH(Chunk)(task, first, last);
+}
 double SumOfSquares(const double* values, std::size_t count) noexcept {
   return HWY_DYNAMIC_DISPATCH(Squares)(values, count);
 }

@@ -39,7 +39,8 @@ struct ChunkTask {
   double retention;
   OfPasts<double*> sums;
 };
-void AddChunk(const ChunkTask& task) noexcept;
+// Updates lines first .. last - 1. The bits do not depend on how the lines are split into calls.
+void AddChunk(const ChunkTask& task, std::size_t first, std::size_t last) noexcept;
 
 // values: count values, a multiple of 2 kGroup.
 [[nodiscard]] double SumOfSquares(const double* values, std::size_t count) noexcept;

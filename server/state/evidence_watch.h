@@ -59,12 +59,15 @@ class EvidenceWatch {
   // The bits do not depend on how a sequence is split into calls. Allocates no memory.
   void Add(const PredictionBatch& batch) noexcept {
     AddStatistics(batch);
-    AddEvidence(batch);
+    process_.Add(batch);
   }
   // The two halves of Add, which may run at the same time on different threads: the evidence
   // against the classes with the statistics, and the evidence against the model.
   void AddStatistics(const PredictionBatch& batch) noexcept;
-  void AddEvidence(const PredictionBatch& batch) noexcept { process_.Add(batch); }
+  // AddEvidence may throw bad_alloc.
+  void AddEvidence(const PredictionBatch& batch, const ParallelLoop& parallel) {
+    process_.Add(batch, parallel);
+  }
   // Logarithm of the mean e-value of the classes, which is a result of AddStatistics.
   [[nodiscard]] double LogClassMean() const noexcept { return class_evidence_.LogMean(); }
   // A part of AddEvidence: includes the evidence against the classes and groups, both over all

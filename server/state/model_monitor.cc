@@ -137,7 +137,7 @@ void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) 
   Addition addition;
   BeginAdd(batch, groups, addition);
   AddStatistics(addition);
-  AddEvidence(addition);
+  AddEvidence(addition, nullptr);
 }
 
 void ModelMonitor::BeginAdd(const PredictionBatch& batch, const GroupValues& groups,
@@ -172,11 +172,11 @@ void ModelMonitor::AddStatistics(Addition& addition) noexcept {
   });
 }
 
-void ModelMonitor::AddEvidence(const Addition& addition) {
+void ModelMonitor::AddEvidence(const Addition& addition, const ParallelLoop& parallel) {
   const auto add = [&](std::size_t first, std::size_t rows) {
     const std::span<const std::size_t> group_of(addition.group_of);
     AddSome(addition.batch.rows(first, rows),
-            group_of.empty() ? group_of : group_of.subspan(first, rows));
+            group_of.empty() ? group_of : group_of.subspan(first, rows), parallel);
   };
   VisitPeriods(addition, add, [&](std::size_t period) {
     while (true) {
@@ -190,8 +190,9 @@ void ModelMonitor::AddEvidence(const Addition& addition) {
   });
 }
 
-void ModelMonitor::AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of) {
-  watch_->AddEvidence(batch);
+void ModelMonitor::AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of,
+                           const ParallelLoop& parallel) {
+  watch_->AddEvidence(batch, parallel);
   if (group_of.empty()) return;
   for (std::size_t group = 0; group < groups_.size(); ++group) AddToGroup(batch, group_of, group);
 }

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "calibd/core/experts.h"
 #include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/store/v1/store.pb.h"
 #include "server/state/error_watch.h"
@@ -141,7 +142,7 @@ class ModelMonitor {
   // before BeginAdd.
   void BeginAdd(const PredictionBatch& batch, const GroupValues& groups, Addition& addition);
   void AddStatistics(Addition& addition) noexcept;
-  void AddEvidence(const Addition& addition);
+  void AddEvidence(const Addition& addition, const ParallelLoop& parallel);
   // Raises alarms. Call it after the observations of a row of the log were added, or after those of
   // a minute in it. time: of the row, or of the newest of the observations. observations: of the
   // model. May throw like Add.
@@ -196,7 +197,8 @@ class ModelMonitor {
   // the model.
   void Consider(double log_classes) noexcept;
   // Adds rows to the watches. group_of: the group of each row; empty without a group tag.
-  void AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of);
+  void AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of,
+               const ParallelLoop& parallel);
   // Adds the rows of the batch whose entry in group_of is this group, in order.
   void AddToGroup(const PredictionBatch& batch, std::span<const std::size_t> group_of,
                   std::size_t group);

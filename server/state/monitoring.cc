@@ -137,6 +137,7 @@ std::size_t WatchMemory(const Monitoring& monitoring, std::size_t class_count) n
   // One process for the model, one per group, and one for the overflow group.
   const std::size_t processes = monitoring.group_tag.empty() ? 1 : monitoring.max_groups + 2;
   return processes * (EvidenceWatch::MaxMemory(class_count) + ErrorWatch::MaxMemory()) +
+         EvidenceProcess::ParallelMemory(class_count) +
          class_count * kFrequencyCount * sizeof(double);
 }
 

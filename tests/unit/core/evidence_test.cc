@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -345,6 +346,25 @@ TEST(EvidenceTest, DoesNotDependOnTheBatches) {
     EXPECT_TRUE(cut.Save() == whole.Save()) << step;
     EXPECT_EQ(cut.Read().skce_unbiased, whole.Read().skce_unbiased) << step;
     EXPECT_EQ(cut.Read().maximum, whole.Read().maximum) << step;
+  }
+}
+
+TEST(EvidenceTest, DoesNotDependOnTheThreads) {
+  // Runs the parts on threads of their own, the last one first.
+  const ParallelLoop loop = [](std::size_t count, const std::function<void(std::size_t)>& body) {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = count; i > 0; --i) threads.emplace_back(body, i - 1);
+  };
+  for (const std::size_t m : {2u, 10u, 45u}) {
+    const PredictionSet set = Draw(GeneratorSpec::M2(m), 1400, 5);
+    auto alone = *EvidenceProcess::Create(MakeFeatures(m));
+    alone.Add(set.view());
+    auto shared = *EvidenceProcess::Create(MakeFeatures(m));
+    // In the middle of a chunk and of a strip.
+    const std::size_t cut = 1290;
+    shared.Add(set.view().rows(0, cut), loop);
+    shared.Add(set.view().rows(cut, 1400 - cut), loop);
+    EXPECT_EQ(shared.Save(), alone.Save()) << m;
   }
 }
 

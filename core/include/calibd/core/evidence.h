@@ -16,6 +16,7 @@
 #include "calibd/core/experts.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/random_features.h"
+#include "calibd/core/run_control.h"
 #include "calibd/core/running_skce.h"
 
 namespace calibd {
@@ -239,7 +240,10 @@ class EvidenceProcess {
   // batch of one row costs nearly as much as one of 8. Allocates no memory.
   void Add(std::span<const double> g, std::int32_t y) noexcept;
   // batch: valid, of m classes.
-  void Add(const PredictionBatch& batch) noexcept;
+  void Add(const PredictionBatch& batch) noexcept { AddChunks(batch, nullptr); }
+  // The same bits, computed by several threads: at most one for every 16 rows of a chunk. The first
+  // call allocates ParallelMemory(m) bytes and may throw bad_alloc.
+  void Add(const PredictionBatch& batch, const ParallelLoop& parallel);
 
   // Includes e-processes over all predictions so far in the mixture. Predictions that are added
   // later exclude them until the next call, because a mixture with an outdated e-value is not an
@@ -284,6 +288,8 @@ class EvidenceProcess {
   [[nodiscard]] const RandomFeatures& features() const noexcept { return *features_; }
   // Upper bound of the bytes that a process holds, without its features.
   [[nodiscard]] static std::size_t MaxMemory(std::size_t class_count) noexcept;
+  // Upper bound of the bytes that parallel execution adds.
+  [[nodiscard]] static std::size_t ParallelMemory(std::size_t class_count) noexcept;
 
  private:
   struct Scratch;
@@ -296,15 +302,18 @@ class EvidenceProcess {
 
   // Records the natural logarithm of the e-value after the newest prediction.
   void Record(double log_e_value) noexcept;
+  void AddChunks(const PredictionBatch& batch, const ParallelLoop& parallel);
   // batch: of one chunk.
-  void AddToChunk(const PredictionBatch& batch) noexcept;
-  // Computes the bets on the rows of the chunk from first_row on. advance: adds these rows.
-  void ComputeStrips(std::size_t first_row, bool advance) noexcept;
-  // Adds rows first .. last - 1 of the chunk, of the strip that begins with row `begin`.
-  void AdvanceStrip(const StripBets& bets, std::size_t begin, std::size_t first,
-                    std::size_t last) noexcept;
+  void AddToChunk(const PredictionBatch& batch, const ParallelLoop& parallel);
+  // Computes the features of a batch that was appended to the chunk as its newest rows, and the
+  // bets on it. advance: adds these rows.
+  void ComputeStrips(const PredictionBatch& batch, bool advance, const ParallelLoop& parallel);
+  // The same for the rows of the strips from `strip` on, up to kStripsAtOnce, without adding them.
+  void ComputeSome(const PredictionBatch& batch, std::size_t strip, Scratch& scratch) noexcept;
+  // Adds the rows of a strip of the chunk from first_row on.
+  void AdvanceStrip(const StripBets& bets, std::size_t strip, std::size_t first_row) noexcept;
   // Adds the pending predictions to the sums over the past.
-  void CloseChunk() noexcept;
+  void CloseChunk(const ParallelLoop& parallel);
   // The sum of squares of A with the pending predictions.
   [[nodiscard]] double WitnessNorm2() const noexcept;
 
@@ -317,7 +326,8 @@ class EvidenceProcess {
   std::int64_t drift_reached_at_ = 0;
   std::unique_ptr<PastSums> past_;
   std::unique_ptr<EvidenceChunk> chunk_;
-  std::unique_ptr<Scratch> scratch_;
+  // One, or with parallel execution one for each thread.
+  std::vector<std::unique_ptr<Scratch>> scratches_;
 };
 
 // Merge law: the parts of one stream share no prediction, e.g. one part for each replica.

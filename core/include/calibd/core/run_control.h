@@ -8,13 +8,26 @@
 
 namespace calibd {
 
+// Calls body(0) .. body(count - 1), each exactly once, in any order and from any threads, and returns
+// when all are done.
+using ParallelLoop =
+    std::function<void(std::size_t count, const std::function<void(std::size_t)>& body)>;
+
+// parallel: unset to run in order on the caller's thread.
+template <typename Body>
+void RunLoop(const ParallelLoop& parallel, std::size_t count, const Body& body) {
+  if (parallel) {
+    parallel(count, std::ref(body));
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) body(i);
+}
+
 // Parallel execution, progress and cancellation of a long computation. Core starts no threads: the
 // caller provides them through parallel_for. No result depends on any of these.
 struct RunControl {
-  // Calls body(0) .. body(count - 1), each exactly once, in any order and from
-  // any threads, and returns when all are done. Unset: in order on the caller's
-  // thread.
-  std::function<void(std::size_t count, const std::function<void(std::size_t)>& body)> parallel_for;
+  // Unset: in order on the caller's thread.
+  ParallelLoop parallel_for;
 
   // Called with the completed fraction, in [0, 1] and never decreasing, a few hundred times at
   // most; never from two threads at once. Unset: no progress is reported.
