@@ -35,8 +35,8 @@ class ClassCounts {
  public:
   explicit ClassCounts(std::size_t class_count);
 
-  // Multiplies the numbers of the recent past by `retention`, and adds the rows, for classes first ..
-  // last - 1. Call Refresh when it is done for all classes.
+  // Multiplies the numbers of the recent past by `retention`, and adds the rows, for classes first
+  // .. last - 1. Call Refresh when it is done for all classes.
   void Add(const ChunkRows& chunk, double retention, std::size_t first, std::size_t last) noexcept;
   // Computes everything that follows from the cells.
   void Refresh() noexcept;

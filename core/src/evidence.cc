@@ -329,9 +329,8 @@ void EvidenceProcess::ComputeStrips(const PredictionBatch& batch, bool advance,
     return;
   }
   const std::size_t count = (end - begin + kStripsAtOnce - 1) / kStripsAtOnce;
-  RunLoop(parallel, count, [&](std::size_t i) {
-    ComputeSome(batch, begin + i * kStripsAtOnce, *scratches_[i]);
-  });
+  RunLoop(parallel, count,
+          [&](std::size_t i) { ComputeSome(batch, begin + i * kStripsAtOnce, *scratches_[i]); });
   for (std::size_t i = 0; i < count; ++i) advance_some(begin + i * kStripsAtOnce, *scratches_[i]);
 }
 

@@ -28,8 +28,8 @@ class PastSums {
   // The sum of squares of A, of the whole past.
   [[nodiscard]] double norm2() const noexcept { return norm2_; }
 
-  // Adds the rows of a chunk, which turn into residuals. The bits do not depend on `parallel`, which
-  // may be unset.
+  // Adds the rows of a chunk, which turn into residuals. The bits do not depend on `parallel`,
+  // which may be unset.
   void Add(EvidenceChunk& chunk, const ParallelLoop& parallel);
 
   void Save(PastState& all, PastState& recent) const;

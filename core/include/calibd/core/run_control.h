@@ -8,8 +8,8 @@
 
 namespace calibd {
 
-// Calls body(0) .. body(count - 1), each exactly once, in any order and from any threads, and returns
-// when all are done.
+// Calls body(0) .. body(count - 1), each exactly once, in any order and from any threads, and
+// returns when all are done.
 using ParallelLoop =
     std::function<void(std::size_t count, const std::function<void(std::size_t)>& body)>;
 
