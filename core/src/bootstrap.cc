@@ -293,7 +293,7 @@ absl::StatusOr<std::vector<double>> PartReplicates(const PredictionBatch& part,
 BootstrapTestResult Compare(const QuadraticSkce& skce, std::span<const double> replicates,
                             const BootstrapOptions& options) {
   const double statistic = BootstrapStatistic(skce);
-  return {CompareWithReplicates(statistic, replicates, options.seed), skce, statistic};
+  return {CompareWithReplicates(statistic, replicates, options), skce, statistic};
 }
 
 absl::StatusOr<BootstrapTestResult> TestParts(std::span<const PredictionBatch> parts, double weight,

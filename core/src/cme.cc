@@ -11,6 +11,8 @@
 #include "boost_policy.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/status_macros.h"
+#include "labelled_rows.h"
+#include "replicates.h"
 
 namespace calibd {
 namespace {
@@ -27,37 +29,28 @@ absl::Status CheckLocationCount(std::size_t count) {
 // Number of operations between two checks for cancellation.
 constexpr double kOperationsPerCheck = 1e6;
 
-// dev_ij: n x J. Errors: Cancelled.
-absl::StatusOr<Eigen::MatrixXd> Deviations(const PredictionBatch& batch, const Kernel& kernel,
-                                           const PredictionBatch& locations,
-                                           const RunControl& control) {
-  Eigen::MatrixXd deviations(batch.size(), locations.size());
+// k(g_i, t_j): n x J. Errors: Cancelled.
+absl::StatusOr<Eigen::MatrixXd> Kernels(const PredictionBatch& batch, const Kernel& kernel,
+                                        const PredictionBatch& locations,
+                                        const RunControl& control) {
+  Eigen::MatrixXd kernels(batch.size(), locations.size());
   const auto rows_per_check = static_cast<std::size_t>(
       1 + kOperationsPerCheck / static_cast<double>(locations.size() * batch.class_count));
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (i % rows_per_check == 0) CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
-    const std::span<const double> g = batch.row(i);
     for (std::size_t j = 0; j < locations.size(); ++j) {
-      const std::int32_t label = locations.labels[j];
-      const double residual =
-          (batch.labels[i] == label ? 1 : 0) - g[static_cast<std::size_t>(label)];
-      deviations(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) =
-          kernel(g, locations.row(j)) * residual;
+      kernels(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) =
+          kernel(batch.row(i), locations.row(j));
     }
   }
-  return deviations;
+  return kernels;
 }
 
-}  // namespace
-
-absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel& kernel,
-                                      const PredictionBatch& test_locations,
-                                      const RunControl& control) {
-  const std::size_t count = test_locations.size();
+absl::Status CheckInput(const PredictionBatch& batch, const PredictionBatch& locations) {
+  const std::size_t count = locations.size();
   CALIBD_RETURN_IF_ERROR(CheckLocationCount(count));
-  if (test_locations.class_count != batch.class_count) {
-    return absl::InvalidArgumentError(absl::StrCat("test_locations has ",
-                                                   test_locations.class_count,
+  if (locations.class_count != batch.class_count) {
+    return absl::InvalidArgumentError(absl::StrCat("test_locations has ", locations.class_count,
                                                    " classes, expected ", batch.class_count));
   }
   if (batch.size() < count + 1) {
@@ -65,9 +58,22 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
                                                       " observations, needs at least ", count + 1,
                                                       " for ", count, " test locations"));
   }
-  CALIBD_ASSIGN_OR_RETURN(Eigen::MatrixXd deviations,
-                          Deviations(batch, kernel, test_locations, control));
-  const auto n = static_cast<double>(batch.size());
+  return absl::OkStatus();
+}
+
+// The test with these labels. deviations: the kernels of the rows and the locations, which become
+// dev_ij.
+absl::StatusOr<CmeTestResult> TestLabels(const LabelledRows& rows, Eigen::MatrixXd deviations,
+                                         const PredictionBatch& locations) {
+  for (std::size_t j = 0; j < locations.size(); ++j) {
+    const auto label = static_cast<std::size_t>(locations.labels[j]);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      deviations(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) *=
+          (rows.label(i) == label ? 1 : 0) - rows.row(i)[label];
+    }
+  }
+  const std::size_t count = locations.size();
+  const auto n = static_cast<double>(rows.size());
   const Eigen::VectorXd mean = deviations.colwise().mean();
   deviations.rowwise() -= mean.transpose();
   const Eigen::MatrixXd covariance = deviations.transpose() * deviations / (n - 1);
@@ -82,7 +88,7 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
         "leave no room for deviations");
   }
   CmeTestResult result;
-  result.n = batch.size();
+  result.n = rows.size();
   result.test_locations = count;
   result.ucme = mean.squaredNorm() / static_cast<double>(count);
   result.condition = largest / values(0);
@@ -92,6 +98,36 @@ absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel
   result.p_value = std::max(
       std::numeric_limits<double>::min(),
       boost::math::gamma_q(static_cast<double>(count) / 2, result.statistic / 2, MathPolicy()));
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<CmeTestResult> CmeTest(const PredictionBatch& batch, const Kernel& kernel,
+                                      const PredictionBatch& test_locations,
+                                      const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckInput(batch, test_locations));
+  CALIBD_ASSIGN_OR_RETURN(Eigen::MatrixXd kernels, Kernels(batch, kernel, test_locations, control));
+  return TestLabels(LabelledRows(batch), std::move(kernels), test_locations);
+}
+
+absl::StatusOr<CmeTestResult> SimulateCmeTest(const PredictionBatch& batch, const Kernel& kernel,
+                                              const PredictionBatch& test_locations,
+                                              const BootstrapOptions& options,
+                                              const RunControl& control) {
+  CALIBD_RETURN_IF_ERROR(CheckInput(batch, test_locations));
+  CALIBD_ASSIGN_OR_RETURN(const Eigen::MatrixXd kernels,
+                          Kernels(batch, kernel, test_locations, control));
+  CALIBD_ASSIGN_OR_RETURN(CmeTestResult result,
+                          TestLabels(LabelledRows(batch), kernels, test_locations));
+  const auto statistic = [&](const LabelledRows& rows) {
+    const absl::StatusOr<CmeTestResult> test = TestLabels(rows, kernels, test_locations);
+    return test.ok() ? test->statistic : std::numeric_limits<double>::infinity();
+  };
+  BootstrapOptions forecast = options;
+  forecast.null = NullHypothesis::kForecast;
+  CALIBD_ASSIGN_OR_RETURN(result.simulation, SimulateTest(batch, statistic, forecast, control));
+  result.p_value = result.simulation->p_value;
   return result;
 }
 

@@ -28,9 +28,14 @@ double ReliabilityOperations(double n, const EvaluationOptions& options) {
   return 8 * n * (options.band_replicates + 2 * std::log2(n + 1));
 }
 
+bool SimulatesCmeTests(const EvaluationOptions& options) {
+  return options.null == NullHypothesis::kForecast && options.replicates > 0;
+}
+
 double CmeOperations(double n, double m, const EvaluationOptions& options) {
   const auto locations = static_cast<double>(options.cme_test_locations);
-  return n * locations * (2 * m + locations) + locations * locations * locations;
+  const double tests = SimulatesCmeTests(options) ? options.replicates : 1;
+  return n * locations * (2 * m + tests * locations) + tests * locations * locations * locations;
 }
 
 double BlockOperations(double n, std::size_t class_count, const EvaluationOptions& options) {
@@ -75,7 +80,8 @@ LensTestOptions TestOptions(const EvaluationOptions& options, const KernelSpec& 
   return {.kernel = kernel,
           .precision = options.precision,
           .replicates = options.replicates,
-          .seed = options.seed};
+          .seed = options.seed,
+          .null = options.null};
 }
 
 absl::Status EvaluateLenses(const PredictionBatch& batch, const EvaluationOptions& options,
@@ -161,7 +167,9 @@ absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Len
   CALIBD_ASSIGN_OR_RETURN(
       const PredictionSet locations,
       DrawTestLocations(options.cme_test_locations, part.class_count, options.seed));
-  return CmeTest(part, kernel, locations.view(), control);
+  if (!SimulatesCmeTests(options)) return CmeTest(part, kernel, locations.view(), control);
+  return SimulateCmeTest(part, kernel, locations.view(),
+                         {.replicates = options.replicates, .seed = options.seed}, control);
 }
 
 // Runs the CME test for each lens of one part with a real-valued kernel.
@@ -172,7 +180,7 @@ absl::Status EvaluateCmeTests(const PredictionBatch& batch, const EvaluationOpti
     const Kernel* const kernel =
         one.result.ok() ? std::get_if<Kernel>(&one.result->kernel) : nullptr;
     if (kernel == nullptr || one.lens.parts(batch.class_count) > 1) continue;
-    if (one.lens.is_scalar()) {
+    if (one.lens.is_scalar() && !SimulatesCmeTests(options)) {
       one.cme = absl::FailedPreconditionError(kNoScalarCmeTest);
       continue;
     }
@@ -296,11 +304,12 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
     CALIBD_ASSIGN_OR_RETURN(
         stage, stages.Begin("consistency resampling",
                             options.consistency_replicates * BinnedOperations(size, m, spec)));
-    CALIBD_ASSIGN_OR_RETURN(
-        evaluation.consistency,
-        ConsistencyTest(batch, spec,
-                        {.replicates = options.consistency_replicates, .seed = options.seed},
-                        stage));
+    CALIBD_ASSIGN_OR_RETURN(evaluation.consistency,
+                            ConsistencyTest(batch, spec,
+                                            {.replicates = options.consistency_replicates,
+                                             .seed = options.seed,
+                                             .null = options.null},
+                                            stage));
   }
 
   if (options.cme_test_locations != 0) {
@@ -318,10 +327,12 @@ double EvaluationMemory(std::size_t n, std::size_t class_count, const Evaluation
     most =
         std::max(most, LensTestMemory(n, class_count, lens, TestOptions(options, kernel), threads));
   }
-  // Rows that a thread draws, with the bins of them; test locations; bands; blocks.
+  // Rows that a thread draws, with their bins, and the cumulative sums; test locations; bands;
+  // blocks.
   const auto m = static_cast<double>(class_count);
-  const double rows = static_cast<double>(threads) * (64 * size + 64 * m);
-  const double cme = static_cast<double>(options.cme_test_locations) * 8 * (size + m);
+  const double rows = static_cast<double>(threads) * (64 * size + 64 * m) + 8 * size * m;
+  const double tables = SimulatesCmeTests(options) ? 1 + 2 * static_cast<double>(threads) : 1;
+  const double cme = static_cast<double>(options.cme_test_locations) * 8 * tables * (size + m);
   const double bands = static_cast<double>(options.reliability_classes.size() + 1) *
                        (8.0 * options.band_replicates * kMaxBandPoints + 32 * size);
   return std::max({most, rows, cme}) + bands +

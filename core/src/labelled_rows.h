@@ -25,6 +25,7 @@ class LabelledRows {
   [[nodiscard]] std::span<const double> row(std::size_t i) const noexcept {
     return batch_.row(picked_.empty() ? i : picked_[i]);
   }
+  [[nodiscard]] std::span<const std::int32_t> labels() const noexcept { return labels_; }
   [[nodiscard]] std::size_t label(std::size_t i) const noexcept {
     return static_cast<std::size_t>(labels_[i]);
   }

@@ -1,30 +1,44 @@
 #include "calibd/core/lens_evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "absl/status/status.h"
+#include "calibd/core/random_features.h"
 #include "calibd/core/status_macros.h"
+#include "label_skce.h"
 #include "matrix_tile_engine.h"
+#include "replicates.h"
 
 namespace calibd {
 namespace {
 
-absl::StatusOr<BootstrapTestResult> Test(const LensBatch& seen, const RunningKernel& kernel,
+absl::StatusOr<BootstrapTestResult> Test(const PredictionBatch& batch, const LensBatch& seen,
+                                         const RunningKernel& kernel,
                                          const LensTestOptions& options,
                                          const RunControl& control) {
   const MatrixKernel* const matrix = MatrixOf(kernel);
   const auto* const scalar = std::get_if<Kernel>(&kernel);
-  if (options.replicates != 0) {
-    const BootstrapOptions bootstrap{.replicates = options.replicates, .seed = options.seed};
+  const BootstrapOptions bootstrap{
+      .replicates = options.replicates, .seed = options.seed, .null = options.null};
+  const bool simulates = options.null == NullHypothesis::kForecast;
+  if (options.replicates != 0 && !simulates) {
     return matrix != nullptr ? BootstrapTest(seen.parts.front().view(), *matrix, bootstrap, control)
                              : BootstrapTest(seen, *scalar, bootstrap, control, options.precision);
   }
+  const RunControl stage = simulates ? control.WithoutProgress() : control;
   CALIBD_ASSIGN_OR_RETURN(const QuadraticSkce skce,
                           matrix != nullptr
-                              ? EstimateQuadraticSkce(seen.parts.front().view(), *matrix, control)
-                              : EstimateQuadraticSkce(seen, *scalar, control, options.precision));
-  return BootstrapTestResult{{}, skce, BootstrapStatistic(skce)};
+                              ? EstimateQuadraticSkce(seen.parts.front().view(), *matrix, stage)
+                              : EstimateQuadraticSkce(seen, *scalar, stage, options.precision));
+  if (options.replicates == 0) return BootstrapTestResult{{}, skce, BootstrapStatistic(skce)};
+  CALIBD_ASSIGN_OR_RETURN(const LabelSkce statistic, LabelSkce::Create(seen, kernel, stage));
+  // The labels of one part are drawn from its own predictions; several parts share the classes.
+  const PredictionBatch labelled = seen.parts.size() == 1 ? seen.parts.front().view() : batch;
+  CALIBD_ASSIGN_OR_RETURN(const ResamplingResult result,
+                          SimulateTest(labelled, statistic, bootstrap, control));
+  return BootstrapTestResult{result, skce, statistic(LabelledRows(labelled))};
 }
 
 absl::StatusOr<NullMoments> Moments(const LensBatch& seen, const RunningKernel& kernel,
@@ -56,6 +70,54 @@ absl::Status EstimateClasses(const LensBatch& seen, const Kernel& kernel, const 
   return absl::OkStatus();
 }
 
+// True if every part is computed by LineSkce.
+bool IsOnLine(std::size_t class_count, const Lens& lens, const LensTestOptions& options) {
+  return lens.reduced_class_count(class_count) == 2 && options.kernel.matrix == nullptr &&
+         options.kernel.rule.distance != Distance::kSquaredEuclidean;
+}
+
+// The features of a LabelSkce for each observation, and their total rank.
+struct FeatureSize {
+  double width;
+  double rank;
+};
+
+FeatureSize FeatureSizeOf(double n, const LensTestOptions& options) {
+  const bool exact = n <= static_cast<double>(kMaxExactRows);
+  const double width = exact ? n : static_cast<double>(kFeatureCount);
+  const MatrixKernel* const matrix = options.kernel.matrix.get();
+  if (matrix == nullptr) return {width, 1};
+  return {width * static_cast<double>(matrix->factors().size()),
+          static_cast<double>(matrix->rank())};
+}
+
+double SimulationMemory(double n, std::size_t class_count, const Lens& lens,
+                        const LensTestOptions& options, std::size_t threads) {
+  const auto m = static_cast<double>(lens.reduced_class_count(class_count));
+  const auto parts = static_cast<double>(lens.parts(class_count));
+  const auto share = static_cast<double>(threads);
+  // The cumulative sums of the predictions, and the labels of the threads.
+  const double labels = 8 * n * static_cast<double>(class_count) + 8 * share * n;
+  if (IsOnLine(class_count, lens, options)) return labels + 32 * n * parts;
+  const FeatureSize size = FeatureSizeOf(n, options);
+  // The features, their centres and the diagonal, twice while they are computed; the sums of the
+  // threads.
+  return labels + 16 * parts * (n * size.width + 2 * n * m + m * size.width) +
+         16 * share * m * size.width;
+}
+
+double SimulationOperations(double n, std::size_t class_count, const Lens& lens,
+                            const LensTestOptions& options) {
+  const auto m = static_cast<double>(lens.reduced_class_count(class_count));
+  const auto parts = static_cast<double>(lens.parts(class_count));
+  const double draw = 8 * std::log2(static_cast<double>(class_count) + 1);
+  if (IsOnLine(class_count, lens, options)) return options.replicates * n * (draw + 8 * parts);
+  const FeatureSize size = FeatureSizeOf(n, options);
+  const double factor = n <= static_cast<double>(kMaxExactRows) ? n * n * (n / 3 + 2 * m) : 0;
+  return parts * (factor + n * m * size.width) +
+         options.replicates * (n * draw + parts * size.width * (n + m * size.rank));
+}
+
 }  // namespace
 
 absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens& lens,
@@ -75,7 +137,7 @@ absl::StatusOr<LensTestResult> TestLens(const PredictionBatch& batch, const Lens
                         .test = {},
                         .null_moments = {},
                         .classes = {}};
-  CALIBD_ASSIGN_OR_RETURN(result.test, Test(seen, kernel, options, control));
+  CALIBD_ASSIGN_OR_RETURN(result.test, Test(batch, seen, kernel, options, control));
   CALIBD_ASSIGN_OR_RETURN(result.null_moments, Moments(seen, kernel, control.WithoutProgress()));
   if (seen.parts.size() > 1) {
     CALIBD_RETURN_IF_ERROR(EstimateClasses(seen, *std::get_if<Kernel>(&kernel),
@@ -102,6 +164,10 @@ double LensTestMemory(std::size_t n, std::size_t class_count, const Lens& lens,
     const std::size_t values = kTileSize * (3 * kTileSize + options.kernel.matrix->rank() + 4 * m);
     bytes += static_cast<double>(threads * values * sizeof(double));
   }
+  if (options.null == NullHypothesis::kForecast && options.replicates > 0) {
+    bytes += SimulationMemory(size, class_count, lens, options, threads);
+    return bytes + static_cast<double>(BootstrapMemory(n, m, 1, threads));
+  }
   return bytes +
          static_cast<double>(BootstrapMemory(n, m, std::max(options.replicates, 1), threads));
 }
@@ -110,6 +176,12 @@ double LensTestOperations(std::size_t n, std::size_t class_count, const Lens& le
                           const LensTestOptions& options) noexcept {
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(lens.reduced_class_count(class_count));
+  if (options.null == NullHypothesis::kForecast && options.replicates > 0) {
+    LensTestOptions estimates = options;
+    estimates.replicates = 0;
+    return LensTestOperations(n, class_count, lens, estimates) +
+           SimulationOperations(size, class_count, lens, options);
+  }
   if (lens.is_scalar() && options.kernel.rule.distance != Distance::kSquaredEuclidean) {
     // One recursion for each part and replicate.
     const auto parts = static_cast<double>(lens.parts(class_count));

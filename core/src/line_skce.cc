@@ -57,12 +57,14 @@ std::optional<LineSkce> LineSkce::Of(const PredictionBatch& batch, const Kernel&
       [](const Point& a, const Point& b) { return a.position < b.position; });
   LineSkce line;
   line.order_.resize(n);
+  line.positions_.resize(n);
   line.residuals_.resize(n);
   line.decay_.resize(n);
   for (std::size_t s = 0; s < n; ++s) {
     const Point& point = sorted[s];
     const double gap = s == 0 ? 0 : point.position - sorted[s - 1].position;
     line.order_[s] = point.row;
+    line.positions_[s] = point.position;
     line.residuals_[s] = point.is_first ? 1 - point.position : -point.position;
     line.decay_[s] = gap == 0 ? 1 : kernel.OfDistance(gap * *unit);
   }
@@ -76,6 +78,19 @@ double LineSkce::SumAboveDiagonal() const noexcept {
     before *= decay_[s];
     sum += residuals_[s] * before;
     before += residuals_[s];
+  }
+  return 2 * sum;
+}
+
+double LineSkce::SumAboveDiagonal(std::span<const std::int32_t> labels,
+                                  std::int32_t first_class) const noexcept {
+  double sum = 0;
+  double before = 0;
+  for (std::size_t s = 0; s < positions_.size(); ++s) {
+    before *= decay_[s];
+    const double residual = (labels[order_[s]] == first_class ? 1 : 0) - positions_[s];
+    sum += residual * before;
+    before += residual;
   }
   return 2 * sum;
 }

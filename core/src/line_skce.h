@@ -23,6 +23,10 @@ class LineSkce {
   static std::optional<LineSkce> Of(const PredictionBatch& batch, const Kernel& kernel);
 
   [[nodiscard]] double SumAboveDiagonal() const noexcept;
+  // The same with other labels, in the order of the batch: an observation is of the first class if
+  // its label is `first_class`.
+  [[nodiscard]] double SumAboveDiagonal(std::span<const std::int32_t> labels,
+                                        std::int32_t first_class) const noexcept;
   [[nodiscard]] double SumOfDiagonal() const noexcept;
 
   // sum_{i<j} E h_ij^2 and sum_i E h_ii with the labels drawn from the predictions:
@@ -43,9 +47,10 @@ class LineSkce {
  private:
   LineSkce() = default;
 
-  // By ascending position: the row in the batch, the residual, and the kernel between this
-  // observation and the previous one.
+  // By ascending position: the row in the batch, the position g_0, the residual, and the kernel
+  // between this observation and the previous one.
   std::vector<std::uint32_t> order_;
+  std::vector<double> positions_;
   std::vector<double> residuals_;
   std::vector<double> decay_;
 };

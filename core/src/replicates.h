@@ -7,8 +7,11 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "calibd/core/bootstrap.h"
+#include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
+#include "labelled_rows.h"
 
 namespace calibd {
 
@@ -23,7 +26,17 @@ namespace calibd {
 // replicates: values of the statistic under the null hypothesis.
 [[nodiscard]] ResamplingResult CompareWithReplicates(double statistic,
                                                      std::span<const double> replicates,
-                                                     std::uint64_t seed);
+                                                     const BootstrapOptions& options);
+
+// Compares statistic(LabelledRows(batch)) with replicates whose labels are drawn from the
+// predictions: those of the batch with kForecast, and those of rows that are drawn with replacement
+// with kForm. Replicates that are smaller than the statistic only by rounding count as ties.
+// statistic: thread-safe. Errors: InvalidArgument (replicates); Cancelled.
+// Cost: that of the statistic and O(n log m) for each replicate; memory: n m doubles, and O(n) for
+// each thread.
+[[nodiscard]] absl::StatusOr<ResamplingResult> SimulateTest(
+    const PredictionBatch& batch, const std::function<double(const LabelledRows&)>& statistic,
+    const BootstrapOptions& options, const RunControl& control);
 
 }  // namespace calibd
 

@@ -15,6 +15,7 @@
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
+#include "calibd/core/lens_evaluation.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/running_skce.h"
 #include "calibd/core/simd_target.h"
@@ -136,6 +137,28 @@ BENCHMARK(Bootstrap)
     ->ArgName("threads")
     ->Arg(1)
     ->Arg(2)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+// The whole test that RunTest makes with labels drawn from the predictions.
+void Simulation(benchmark::State& state) {
+  const PredictionBatch batch = Predictions(static_cast<std::size_t>(state.range(0)), 10).view();
+  LensTestOptions options;
+  options.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+  options.kernel.rule.bandwidth.fixed = MakeKernel().bandwidth();
+  options.replicates = 999;
+  options.null = NullHypothesis::kForecast;
+  const auto threads = static_cast<std::size_t>(state.range(1));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(TestLens(batch, Lens::Canonical(), options, OnThreads(threads)));
+  }
+  state.counters["memory"] = LensTestMemory(batch.size(), 10, Lens::Canonical(), options, threads);
+}
+BENCHMARK(Simulation)
+    ->ArgNames({"n", "threads"})
+    ->Args({2000, 1})
+    ->Args({10000, 1})
+    ->Args({10000, 4})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 

@@ -51,7 +51,9 @@ def best_seconds(core):
 def baseline_of(name, result):
     """The name of a row's baseline and its seconds, or None."""
     match = re.match(r"Quadratic/float\d+/(n=\d+/m=\d+)/threads=\d+", name)
-    key = match[1] if match else "top_label/n=10000" if name == "TopLabel/n=10000" else None
+    others = {"TopLabel/n=10000": "top_label/n=10000",
+              "Simulation/n=10000/threads=1": "simulation/n=10000"}
+    key = match[1] if match else others.get(name)
     if key in result["baseline_seconds"]:
         return "numpy/scipy, 1 thread", result["baseline_seconds"][key]
     if name.startswith("Median/"):

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "calibd/core/kernel.h"
@@ -16,11 +17,33 @@ namespace calibd {
 inline constexpr std::int32_t kMinReplicates = 99;
 inline constexpr std::int32_t kMaxReplicates = 100000;
 
+// What a resampling test rejects, which decides how its replicates are drawn.
+enum class NullHypothesis {
+  // The model is calibrated in the tested part of its predictions. Observations are drawn with
+  // replacement. Asymptotic.
+  kForm,
+  // Each label is drawn from its prediction, independently of the others. The predictions are kept
+  // and labels are drawn from them, so that the test is exact for every n and every statistic:
+  // P(p <= a) <= a. For one part with its own predictions (every lens but class_wise) this follows
+  // from the calibration of that part; the sum over classes can be calibrated class by class and
+  // still be rejected.
+  kForecast,
+};
+
+// The hypothesis in words, e.g. for a report.
+[[nodiscard]] std::string_view Describe(NullHypothesis null) noexcept;
+
+// With 999 the size of an exact test is the level, if it is a multiple of .001 and ties are rare.
+[[nodiscard]] constexpr std::int32_t DefaultReplicates(NullHypothesis null) noexcept {
+  return null == NullHypothesis::kForecast ? 999 : 1000;
+}
+
 struct BootstrapOptions {
   // In [kMinReplicates, kMaxReplicates].
   std::int32_t replicates = 1000;
   // The same seed on the same batch gives the same result, whatever the threads.
   std::uint64_t seed = 0;
+  NullHypothesis null = NullHypothesis::kForm;
 };
 
 // How a statistic compares with its replicates.
@@ -31,14 +54,17 @@ struct ResamplingResult {
   // #{replicates >= statistic}.
   std::int32_t exceedances = 0;
   std::uint64_t seed = 0;
-  // Mean and standard deviation of the replicates, with divisor replicates - 1.
+  NullHypothesis null = NullHypothesis::kForm;
+  // Mean and standard deviation of the replicates, with divisor replicates - 1, and their 95 %
+  // quantile. With kForecast they are the simulated noise floor of the statistic.
   double replicate_mean = 0;
   double replicate_standard_deviation = 0;
+  double replicate_upper_quantile = 0;
 };
 
 struct BootstrapTestResult : ResamplingResult {
   QuadraticSkce skce;
-  // BootstrapStatistic(skce).
+  // BootstrapStatistic(skce), or the LabelSkce of the labels with kForecast.
   double statistic = 0;
 };
 
@@ -50,7 +76,7 @@ struct BootstrapTestResult : ResamplingResult {
 // with replacement, C_i = the number of times i was drawn, H = (h_ij), R_i = sum_j h_ij:
 //   T = n^-2 [ n/(n-1) (C'HC - sum_i C_i h_ii) - 2 sum_i C_i R_i ].
 //
-// batch: valid, n >= 2.
+// batch: valid, n >= 2. options.null: kForm.
 // Errors: InvalidArgument (replicates); FailedPrecondition if n < 2; Cancelled.
 // Cost: O(n^2 (m + replicates) / 2) time; memory n x min(replicates, 1024) x 4
 // bytes and tiles, see BootstrapMemory; never n^2.

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "calibd/core/bootstrap.h"
 #include "calibd/core/kernel.h"
 #include "calibd/core/prediction_batch.h"
 #include "calibd/core/run_control.h"
@@ -33,8 +35,11 @@ struct CmeTestResult {
   double ucme = 0;
   // n mu' S^-1 mu, >= 0.
   double statistic = 0;
-  // Upper tail of chi-square with J degrees of freedom. For ONE look.
+  // Upper tail of chi-square with J degrees of freedom, or that of `simulation`. For ONE look.
   double p_value = 1;
+  // The replicates of the statistic, if labels were drawn from the predictions. Its moments are
+  // not finite if the covariance of a replicate is ill-conditioned.
+  std::optional<ResamplingResult> simulation = {};
   // Condition number of S, the ratio of its largest to its smallest eigenvalue, >= 1. The larger it
   // is, the fewer digits of the statistic are accurate.
   double condition = 1;
@@ -57,6 +62,17 @@ struct CmeTestResult {
                                                     const Kernel& kernel,
                                                     const PredictionBatch& test_locations,
                                                     const RunControl& control = {});
+
+// The same statistic with an exact p-value: labels are drawn from the predictions
+// (NullHypothesis::kForecast), also for scalar lenses. A replicate whose covariance is
+// ill-conditioned counts as an exceedance. options.null is not
+// used. Errors: also InvalidArgument (replicates). Cost: O(n J (m + replicates J)) time, O(n J)
+// memory for each thread.
+[[nodiscard]] absl::StatusOr<CmeTestResult> SimulateCmeTest(const PredictionBatch& batch,
+                                                            const Kernel& kernel,
+                                                            const PredictionBatch& test_locations,
+                                                            const BootstrapOptions& options,
+                                                            const RunControl& control = {});
 
 // J test locations uniform on the simplex with uniform labels, a function of the seed.
 // Errors: InvalidArgument unless J is in [1, kMaxTestLocations] and class_count in

@@ -18,6 +18,12 @@ inline constexpr std::string_view kConsistencyTestCaveat =
     "the bins. At level .05 with 10 classes and n = 250 it rejected 6 % of them by the top label, "
     "9 % by median-variance bins, 13 % class-wise, and all of them by 10 uniform bins a class.";
 
+// The caveat if the null hypothesis is kForecast.
+inline constexpr std::string_view kSimulationCaveat =
+    "The test is exact: if labels are drawn from the predictions, its p-value is at most .05 with "
+    "a "
+    "probability of at most .05.";
+
 // The statistic is the ECE; values that are equal within 1e-12 count as exceedances. The replicates
 // estimate its distribution for a calibrated model with such predictions.
 struct ConsistencyTestResult : ResamplingResult {
@@ -26,7 +32,8 @@ struct ConsistencyTestResult : ResamplingResult {
 };
 
 // The test of calibration by consistency resampling: for each replicate draw n rows with
-// replacement, a label for each from its prediction, and estimate the ECE again.
+// replacement, a label for each from its prediction, and estimate the ECE again. With
+// NullHypothesis::kForecast the rows are kept, which makes the test exact.
 // Source: Broecker & Smith, Weather Forecast. 22 (2007) 651, Sec. 3; as a test
 // Vaicenavicius et al., AISTATS 2019; Widmann, Lindsten & Zachariah, NeurIPS 2019,
 // Sec. 7 and App. J. See kConsistencyTestCaveat.

@@ -44,6 +44,9 @@ struct EvaluationOptions {
   std::int32_t replicates = 1000;
   // The seed of all random draws.
   std::uint64_t seed = 0;
+  // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast
+  // CME tests are simulated, with `replicates` replicates, also for scalar lenses.
+  NullHypothesis null = NullHypothesis::kForm;
   std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
                                                 MedianVarianceBins{.min_size = 100}};
   // Replicates of consistency resampling with the first binned error, in [99, 100000], or 0 for no
@@ -80,7 +83,8 @@ struct Evaluation {
     // The result, or FailedPrecondition, e.g. for a median of 0. The result of the first lens is
     // always present.
     absl::StatusOr<LensTestResult> result;
-    // FailedPrecondition: a scalar lens, too few observations, or an ill-conditioned covariance.
+    // FailedPrecondition: a scalar lens without simulation, too few observations, or an
+    // ill-conditioned covariance.
     std::optional<absl::StatusOr<CmeTestResult>> cme;
   };
   std::vector<OneLens> lenses;

@@ -1,0 +1,121 @@
+// The level and the power of the tests whose replicates are labels drawn from the predictions, at
+// level .05. With 99 replicates and a statistic without ties the size is exactly 5 / 100; with ties
+// it is at most that. Seeds are fixed; a share differs from the size by at most 5 standard
+// deviations, see level_bound.h.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "calibd/core/cme.h"
+#include "calibd/core/consistency_resampling.h"
+#include "calibd/core/generator.h"
+#include "calibd/core/lens_evaluation.h"
+#include "level_bound.h"
+
+namespace calibd {
+namespace {
+
+using testing::kLevel;
+using testing::Margin;
+
+using PValue = std::function<double(const PredictionBatch&, const BootstrapOptions&)>;
+
+PValue OfLens(const Lens& lens) {
+  return [lens](const PredictionBatch& batch, const BootstrapOptions& options) {
+    KernelSpec asked;
+    asked.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    asked.rule.bandwidth.fixed = 0.9;
+    const auto result = TestLens(batch, lens,
+                                 {.kernel = KernelOfLens(lens, asked),
+                                  .replicates = options.replicates,
+                                  .seed = options.seed,
+                                  .null = options.null});
+    return result->test.p_value;
+  };
+}
+
+PValue OfEce(const BinnedErrorSpec& spec) {
+  return [spec](const PredictionBatch& batch, const BootstrapOptions& options) {
+    return ConsistencyTest(batch, spec, options)->p_value;
+  };
+}
+
+// An ill-conditioned sample is not rejected.
+double OfCme(const PredictionBatch& batch, const BootstrapOptions& options) {
+  const auto locations = DrawTestLocations(3, batch.class_count, options.seed);
+  const auto result =
+      SimulateCmeTest(batch, *Kernel::ExponentialTotalVariation(0.9), locations->view(), options);
+  return result.ok() ? result->p_value : std::numeric_limits<double>::infinity();
+}
+
+// Less concentrated than M1, so that labels vary and ties are rare.
+GeneratorSpec Spread(double pi) {
+  GeneratorSpec spec = GeneratorSpec::M2(3);
+  spec.alpha.assign(3, 1);
+  spec.pi = pi;
+  return spec;
+}
+
+double RejectionRate(const GeneratorSpec& spec, std::size_t n, int simulations,
+                     const PValue& p_value) {
+  auto generator = Generator::Create(spec, 901);
+  int rejected = 0;
+  for (int i = 0; i < simulations; ++i) {
+    PredictionSet set;
+    generator->Draw(n, set);
+    const BootstrapOptions options{
+        .replicates = 99, .seed = static_cast<std::uint64_t>(i), .null = NullHypothesis::kForecast};
+    if (p_value(set.view(), options) <= kLevel) ++rejected;
+  }
+  return static_cast<double>(rejected) / simulations;
+}
+
+TEST(SimulationLevelTest, TheSizeIsTheLevelForFewObservations) {
+  constexpr int kSimulations = 4000;
+  for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise()}) {
+    SCOPED_TRACE(lens.name());
+    EXPECT_NEAR(RejectionRate(Spread(0), 40, kSimulations, OfLens(lens)), kLevel,
+                Margin(kLevel, kSimulations));
+  }
+  EXPECT_NEAR(RejectionRate(Spread(0), 40, kSimulations, OfCme), kLevel,
+              Margin(kLevel, kSimulations));
+  for (const BinnedErrorSpec& spec :
+       {BinnedErrorSpec(TopLabelBins{}), BinnedErrorSpec(ClassWiseBins{}),
+        BinnedErrorSpec(UniformBins{10})}) {
+    EXPECT_NEAR(RejectionRate(Spread(0), 40, kSimulations, OfEce(spec)), kLevel,
+                Margin(kLevel, kSimulations));
+  }
+}
+
+TEST(SimulationLevelTest, TheSizeIsTheLevelWithRandomFeatures) {
+  constexpr int kSimulations = 600;
+  EXPECT_NEAR(RejectionRate(Spread(0), 2001, kSimulations, OfLens(Lens::Canonical())), kLevel,
+              Margin(kLevel, kSimulations));
+}
+
+TEST(SimulationLevelTest, TheSizeIsAtMostTheLevelWithTies) {
+  // Of five observations of M1 many have only one likely label.
+  constexpr int kSimulations = 4000;
+  for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel()}) {
+    EXPECT_LE(RejectionRate(GeneratorSpec::M1(), 5, kSimulations, OfLens(lens)),
+              kLevel + Margin(kLevel, kSimulations));
+  }
+}
+
+TEST(SimulationPowerTest, DetectsMiscalibration) {
+  // A power of .99 would show at least this in 200 simulations.
+  const double least = 0.99 - Margin(0.99, 200);
+  for (const GeneratorSpec& spec : {GeneratorSpec::M2(), GeneratorSpec::M3()}) {
+    for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise()}) {
+      EXPECT_GE(RejectionRate(spec, 250, 200, OfLens(lens)), least) << lens.name();
+    }
+    EXPECT_GE(RejectionRate(spec, 250, 200, OfEce(TopLabelBins{})), least);
+  }
+  // Random features detect that a tenth of the labels ignores the prediction.
+  EXPECT_GE(RejectionRate(Spread(0.1), 2001, 50, OfLens(Lens::Canonical())),
+            0.99 - Margin(0.99, 50));
+}
+
+}  // namespace
+}  // namespace calibd
