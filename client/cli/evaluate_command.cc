@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "calibd/convert/evaluation.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
 #include "calibd/core/validation.h"
@@ -14,6 +15,7 @@
 #include "fail_on.h"
 #include "kernel_option.h"
 #include "lens_option.h"
+#include "null_option.h"
 #include "offline_evaluation.h"
 #include "prediction_file.h"
 #include "progress_bar.h"
@@ -35,7 +37,8 @@ struct EvaluateOptions {
   std::vector<std::string> lenses;
   // Empty: chosen by the server.
   std::vector<std::string> binned_errors;
-  std::int32_t replicates = 1000;
+  std::optional<std::int32_t> replicates;
+  NullHypothesis null = NullHypothesis::kForm;
   std::int32_t consistency_replicates = 999;
   std::int32_t cme_test_locations = 10;
   std::vector<std::int32_t> reliability_classes;
@@ -48,6 +51,10 @@ struct EvaluateOptions {
   // Unset: that of the model, or kDefaultErrorLimit for files.
   std::optional<double> error_limit;
 };
+
+std::int32_t Replicates(const EvaluateOptions& options) {
+  return options.replicates.value_or(DefaultReplicates(options.null));
+}
 
 // Keeps the valid rows in `input` and returns the number of dropped ones.
 std::size_t DropInvalidRows(Input& input, double row_sum_tolerance) {
@@ -118,7 +125,8 @@ absl::StatusOr<v1::EvaluateRequest> MakeRequest(const EvaluateOptions& options) 
     CALIBD_ASSIGN_OR_RETURN(const auto spec, ParseBins(text));
     *request.add_binned_errors() = spec;
   }
-  request.set_replicates(options.replicates);
+  request.set_replicates(Replicates(options));
+  request.set_null(convert::ToProto(options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
   if (options.float32) request.set_precision(v1::PRECISION_FLOAT32);
   request.set_consistency_replicates(options.consistency_replicates);
@@ -183,7 +191,7 @@ void TellDuration(const Input& input, const EvaluateOptions& options) {
   const auto n = static_cast<double>(input.labels.size());
   // Seconds of a CPU, measured with the default lenses.
   const double per_pair =
-      3e-8 + 2e-9 * static_cast<double>(input.class_count) + 2.5e-11 * options.replicates;
+      3e-8 + 2e-9 * static_cast<double>(input.class_count) + 2.5e-11 * Replicates(options);
   const double seconds = n * n * per_pair / options.offline.threads;
   if (seconds < 20) return;
   std::cerr << absl::StrFormat(
@@ -223,7 +231,7 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
 }
 
 absl::StatusOr<ExitCode> Run(const Context& context, const EvaluateOptions& options) {
-  if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
+  if (const auto fault = FindUsageFault(options.fail_on, Replicates(options))) {
     return UsageFault(*fault);
   }
   CALIBD_ASSIGN_OR_RETURN(const v1::EvaluateRequest request, OrUsageFault(MakeRequest(options)));
@@ -285,8 +293,10 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       ->delimiter(',');
   command
       ->add_option("--replicates", options->replicates,
-                   "bootstrap replicates, 99..100000, or 0 for no bootstrap test; default 1000")
+                   "replicates of the test of each lens, 99..100000, or 0 for no test; default "
+                   "1000, or 999 with --null forecast")
       ->check(CLI::Range(99, 100000) | CLI::IsMember({0}));
+  AddNullOption(*command, options->null);
   command
       ->add_option("--consistency-replicates", options->consistency_replicates,
                    "replicates of consistency resampling with the first binned error, 99..100000, "

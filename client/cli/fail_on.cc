@@ -10,7 +10,7 @@ namespace calibd::cli {
 namespace {
 
 constexpr char kPValueHelp[] =
-    "p-value (that of the bootstrap test is at most the significance level)";
+    "p-value (that of the quadratic test is at most the significance level)";
 
 // help: what each of the names means.
 void AddResultGate(CLI::App& command, ResultGate& gate, const std::vector<std::string>& names,
@@ -103,7 +103,7 @@ Decision DecideByLimit(const v1::Evaluation& evaluation, double error_limit) {
 
 std::optional<std::string> FindUsageFault(const ResultGate& gate, int replicates) {
   if (gate.what != "p-value") return std::nullopt;
-  if (replicates == 0) return "--fail-on p-value needs a bootstrap: --replicates must not be 0";
+  if (replicates == 0) return "--fail-on p-value needs a test: --replicates must not be 0";
   const double smallest = 1.0 / (1.0 + replicates);
   if (smallest <= gate.significance_level) return std::nullopt;
   return absl::StrFormat(

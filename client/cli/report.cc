@@ -218,12 +218,13 @@ std::string DescribeOtherTests(const v1::Evaluation& evaluation) {
   std::string text;
   if (evaluation.has_consistency_test()) {
     const v1::ConsistencyTest& test = evaluation.consistency_test();
-    absl::StrAppendFormat(&text,
-                          "\nconsistency resampling of the ECE (%s): p = %s (one look); "
-                          "resampled ECE %s +- %s\n%s\n",
-                          BinsName(test.spec()), PValue(test.p_value()),
-                          Number(test.replicate_mean()),
-                          Number(test.replicate_standard_deviation()), test.caveat());
+    absl::StrAppendFormat(
+        &text,
+        "\n%s of the ECE (%s): p = %s (one look); "
+        "resampled ECE %s +- %s\n%s\n",
+        test.null() == v1::NULL_HYPOTHESIS_FORECAST ? "simulation" : "consistency resampling",
+        BinsName(test.spec()), PValue(test.p_value()), Number(test.replicate_mean()),
+        Number(test.replicate_standard_deviation()), test.caveat());
   }
   Rows rows = {{"CME test of the lens", "test locations", "chi-square", "p (one look)"}};
   std::string notes;
@@ -410,10 +411,14 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
   std::string text = FormatTable(rows);
   if (result.has_p_value()) {
     absl::StrAppendFormat(
-        &text,
-        "bootstrap test: p = %s (one look); %d of %d replicates reach the statistic %s; seed %d\n",
+        &text, "%s test: p = %s (one look); %d of %d replicates reach the statistic %s; seed %d\n",
+        result.null() == v1::NULL_HYPOTHESIS_FORECAST ? "simulation" : "bootstrap",
         Number(result.p_value()), result.exceedances(), result.replicates(),
         Signed(result.statistic()), result.seed());
+    // Earlier servers do not say it.
+    if (!result.null_description().empty()) {
+      absl::StrAppend(&text, "tested against: ", result.null_description(), "\n");
+    }
   }
   return text;
 }

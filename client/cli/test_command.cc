@@ -1,16 +1,19 @@
 
 #include "absl/strings/str_cat.h"
+#include "calibd/convert/evaluation.h"
 #include "calibd/core/lens.h"
 #include "command.h"
 #include "fail_on.h"
 #include "lens_option.h"
+#include "null_option.h"
 
 namespace calibd::cli {
 namespace {
 
 struct TestOptions {
   std::string model;
-  std::int32_t replicates = 1000;
+  std::optional<std::int32_t> replicates;
+  NullHypothesis null = NullHypothesis::kForm;
   std::optional<std::uint64_t> seed;
   std::int32_t window = 0;
   std::string lens = "canonical";
@@ -19,14 +22,16 @@ struct TestOptions {
 };
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
-  if (const auto fault = FindUsageFault(options.fail_on, options.replicates)) {
+  const std::int32_t replicates = options.replicates.value_or(DefaultReplicates(options.null));
+  if (const auto fault = FindUsageFault(options.fail_on, replicates)) {
     return UsageFault(*fault);
   }
   CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(options.lens)));
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   v1::RunTestRequest request;
   request.set_model(ModelArgument(options.model));
-  request.set_replicates(options.replicates);
+  request.set_replicates(replicates);
+  request.set_null(convert::ToProto(options.null));
   if (options.seed.has_value()) request.set_seed(*options.seed);
   request.set_window(options.window);
   *request.mutable_lens() = lens;
@@ -60,22 +65,22 @@ absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options)
 
 void AddTestCommand(CLI::App& app, Context& context) {
   const auto [command, options] = AddCommand<TestOptions>(
-      app, context, "test", "Run the quadratic bootstrap test on a model's newest observations",
-      Run);
+      app, context, "test", "Run the quadratic test on a model's newest observations", Run);
   command->footer(
       "Ctrl-C also stops the test on the server.\n"
       "Example: calibctl test resnet18 --fail-on p-value --significance-level 0.01");
   command->add_option("MODEL", options->model, "name, or NAME@VERSION")->required();
   command
       ->add_option("--replicates", options->replicates,
-                   "bootstrap replicates, 99..100000; default 1000")
+                   "replicates, 99..100000; default 1000, or 999 with --null forecast")
       ->check(CLI::Range(99, 100000));
   command->add_option("--seed", options->seed,
-                      "seed of the bootstrap; default: chosen by the server and shown");
+                      "seed of the replicates; default: chosen by the server and shown");
   command
       ->add_option("--window", options->window,
                    "use only this many of the newest observations; default: the whole window")
       ->check(CLI::Range(2, 1000000));
+  AddNullOption(*command, options->null);
   command->add_option("--lens", options->lens,
                       absl::StrCat("the part of the predictions that is tested: ", Lens::Syntax(),
                                    "; default canonical"));

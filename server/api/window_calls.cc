@@ -21,8 +21,6 @@
 namespace calibd::server {
 namespace {
 
-constexpr std::int32_t kDefaultReplicates = 1000;
-
 std::uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
@@ -113,7 +111,11 @@ absl::Status Api::RunTest(const v1::RunTestRequest& request,
   LensTestOptions options;
   options.kernel = KernelOfLens(*lens, model->declaration()->kernel);
   options.precision = *precision;
-  options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
+  const absl::StatusOr<NullHypothesis> null = convert::FromProto(request.null());
+  if (!null.ok()) return InvalidFieldError("null", std::string(null.status().message()));
+  options.null = *null;
+  options.replicates =
+      request.has_replicates() ? request.replicates() : DefaultReplicates(options.null);
   options.seed = request.has_seed() ? request.seed() : RandomSeed();
   if (options.replicates < kMinReplicates || options.replicates > kMaxReplicates) {
     return InvalidFieldError("replicates", absl::StrCat("is ", options.replicates, ", expected ",

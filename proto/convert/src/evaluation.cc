@@ -21,7 +21,6 @@ namespace calibd::convert {
 namespace {
 
 constexpr double kConfidenceLevel = 0.95;
-constexpr std::int32_t kDefaultReplicates = 1000;
 constexpr int kMaxLenses = 16;
 constexpr int kMaxBinnedErrors = 8;
 
@@ -95,7 +94,15 @@ void ToProto(const absl::StatusOr<CmeTestResult>& cme, std::uint64_t seed, v1::C
   proto.set_p_value(cme->p_value);
   proto.set_condition(cme->condition);
   proto.set_seed(seed);
-  proto.set_caveat(std::string(kCmeTestCaveat));
+  if (!cme->simulation.has_value()) {
+    proto.set_caveat(std::string(kCmeTestCaveat));
+    return;
+  }
+  proto.set_caveat(std::string(kSimulationCaveat));
+  proto.set_null(convert::ToProto(cme->simulation->null));
+  proto.set_null_description(std::string(Describe(cme->simulation->null)));
+  proto.set_replicates(cme->simulation->replicates);
+  proto.set_exceedances(cme->simulation->exceedances);
 }
 
 v1::BinnedErrorSpec ToProto(const BinnedErrorSpec& spec) {
@@ -216,6 +223,9 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
     proto.set_seed(test.seed);
     proto.set_replicate_mean(test.replicate_mean);
     proto.set_replicate_standard_deviation(test.replicate_standard_deviation);
+    proto.set_replicate_upper_quantile(test.replicate_upper_quantile);
+    proto.set_null(ToProto(test.null));
+    proto.set_null_description(std::string(Describe(test.null)));
   }
   proto.set_p_value_upper_bound_biased(
       BiasedPValueUpperBound(test.skce.biased, test.skce.n, result.bound));
@@ -249,6 +259,24 @@ absl::StatusOr<Precision> FromProto(v1::Precision proto) {
   }
 }
 
+v1::NullHypothesis ToProto(NullHypothesis null) {
+  return null == NullHypothesis::kForecast ? v1::NULL_HYPOTHESIS_FORECAST
+                                           : v1::NULL_HYPOTHESIS_FORM;
+}
+
+absl::StatusOr<NullHypothesis> FromProto(v1::NullHypothesis proto) {
+  switch (proto) {
+    case v1::NULL_HYPOTHESIS_UNSPECIFIED:
+    case v1::NULL_HYPOTHESIS_FORM:
+      return NullHypothesis::kForm;
+    case v1::NULL_HYPOTHESIS_FORECAST:
+      return NullHypothesis::kForecast;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "is ", static_cast<int>(proto), ", expected a value of calibd.v1.NullHypothesis"));
+  }
+}
+
 absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
                                             const KernelSpec& kernel,
                                             std::span<const Lens> default_lenses,
@@ -274,7 +302,11 @@ absl::StatusOr<EvaluationOptions> FromProto(const v1::EvaluateRequest& request,
   const absl::StatusOr<Precision> precision = FromProto(request.precision());
   if (!precision.ok()) return PrefixedError("precision ", precision.status());
   options.precision = *precision;
-  options.replicates = request.has_replicates() ? request.replicates() : kDefaultReplicates;
+  const absl::StatusOr<NullHypothesis> null = FromProto(request.null());
+  if (!null.ok()) return PrefixedError("null ", null.status());
+  options.null = *null;
+  options.replicates =
+      request.has_replicates() ? request.replicates() : DefaultReplicates(options.null);
   options.seed = request.seed();
   if (request.binned_errors_size() > kMaxBinnedErrors) {
     return absl::InvalidArgumentError(absl::StrCat("binned_errors has ",
@@ -359,7 +391,12 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
     out.set_seed(consistency.seed);
     out.set_replicate_mean(consistency.replicate_mean);
     out.set_replicate_standard_deviation(consistency.replicate_standard_deviation);
-    out.set_caveat(std::string(kConsistencyTestCaveat));
+    out.set_replicate_upper_quantile(consistency.replicate_upper_quantile);
+    out.set_null(ToProto(consistency.null));
+    out.set_null_description(std::string(Describe(consistency.null)));
+    out.set_caveat(std::string(consistency.null == NullHypothesis::kForecast
+                                   ? kSimulationCaveat
+                                   : kConsistencyTestCaveat));
   }
   for (const EventReliability& reliability : evaluation.reliability) {
     ToProto(reliability, options.band_level, *proto.add_reliability());

@@ -70,6 +70,25 @@ TEST(CalibctlEvaluateTest, PrintsATableThatMentionsOneLook) {
   EXPECT_EQ(run.error(), "") << "no progress bar without a terminal";
 }
 
+TEST(CalibctlEvaluateTest, SaysWhichHypothesisIsTested) {
+  const PredictionFiles files(Draw(GeneratorSpec::M2(), 300), 1);
+  std::vector<std::string> arguments = {
+      "evaluate", files.predictions(), files.labels(), "--label-base", "1", "--seed", "1"};
+  CalibctlRun form(arguments);
+  EXPECT_THAT(form.output(),
+              AllOf(HasSubstr("bootstrap test: p = 0.000999"),
+                    HasSubstr("tested against: a model that is calibrated in the tested part")));
+  arguments.insert(arguments.end(), {"--null", "forecast"});
+  CalibctlRun forecast(arguments);
+  ASSERT_EQ(forecast.exit_code(), 0) << forecast.error();
+  EXPECT_THAT(forecast.output(),
+              AllOf(HasSubstr("simulation test: p = 0.001 (one look); 0 of 999 replicates"),
+                    HasSubstr("tested against: labels drawn from the predictions themselves"),
+                    HasSubstr("simulation of the ECE"), HasSubstr("The test is exact")));
+  arguments.back() = "labels";
+  EXPECT_EQ(CalibctlRun(arguments).exit_code(), 2);
+}
+
 TEST(CalibctlEvaluateTest, AcceptsKernelsAndBandwidthRules) {
   const PredictionSet set = Draw(GeneratorSpec::M2(3), 200);
   const PredictionFiles files(set, 0);

@@ -153,15 +153,17 @@ TEST_F(CalibctlServedTest, ServedNumbersEqualOfflineOnesBitForBit) {
   RunJson(
       {"model", "create", "m", "--classes", "5", "--bandwidth", "0.4", "--block-sizes", "2,7,100"});
   Send("m", files);
-  const nlohmann::json offline =
-      RunJson({"evaluate", files.predictions(), files.labels(), "--label-base", "0", "--bandwidth",
-               "0.4", "--block-sizes", "2,7,100", "--seed", "11"});
-  EXPECT_EQ(RunJson({"show", "m"}).at("estimates"), offline.at("estimates"));
-  nlohmann::json tested = RunJson({"test", "m", "--seed", "11"}).at("quadratic");
-  nlohmann::json evaluated = offline.at("quadratic");
-  tested.erase("elapsed_seconds");
-  evaluated.erase("elapsed_seconds");
-  EXPECT_EQ(tested, evaluated);
+  for (const char* const null : {"form", "forecast"}) {
+    const nlohmann::json offline =
+        RunJson({"evaluate", files.predictions(), files.labels(), "--label-base", "0",
+                 "--bandwidth", "0.4", "--block-sizes", "2,7,100", "--seed", "11", "--null", null});
+    EXPECT_EQ(RunJson({"show", "m"}).at("estimates"), offline.at("estimates"));
+    nlohmann::json tested = RunJson({"test", "m", "--seed", "11", "--null", null}).at("quadratic");
+    nlohmann::json evaluated = offline.at("quadratic");
+    tested.erase("elapsed_seconds");
+    evaluated.erase("elapsed_seconds");
+    EXPECT_EQ(tested, evaluated);
+  }
 }
 
 TEST_F(CalibctlServedTest, ModelsAreCreatedListedShownAndDeleted) {

@@ -257,6 +257,10 @@ TEST_F(CalibrationTest, RefusesTestsOutsideTheLimits) {
   EXPECT_EQ(too_large.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(too_large), "JOB_TOO_LARGE");
   EXPECT_EQ(refusal(99, 100).error_code(), grpc::OK);
+  v1::RunTestRequest simulation = TestRequest("models/m", 1000);
+  simulation.set_null(v1::NULL_HYPOTHESIS_FORECAST);
+  v1::QuadraticTestResult result;
+  EXPECT_EQ(Reason(client_->RunTest(simulation, &result)), "JOB_TOO_LARGE");
 }
 
 TEST_F(CalibrationTest, EachLensEqualsTheOfflineEvaluation) {
@@ -307,6 +311,62 @@ TEST_F(CalibrationTest, EachLensEqualsTheOfflineEvaluation) {
   const grpc::Status misfit = client_->RunTest(request, &result);
   EXPECT_EQ(misfit.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(misfit.error_message(), HasSubstr("lens top_k is 10, expected 1..9"));
+}
+
+TEST_F(CalibrationTest, LabelsDrawnFromThePredictionsAreTheOtherNullHypothesis) {
+  client_->CreateFixed("models/m", 10);
+  const PredictionSet set = Draw(600);
+  Stream("models/m", set, 100);
+  v1::RunTestRequest request = TestRequest("models/m", 199);
+  v1::QuadraticTestResult result;
+  ASSERT_TRUE(client_->RunTest(request, &result).ok());
+  EXPECT_EQ(result.null(), v1::NULL_HYPOTHESIS_FORM);
+  EXPECT_THAT(result.null_description(), HasSubstr("approximate"));
+  request.set_null(v1::NULL_HYPOTHESIS_FORECAST);
+  for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::ClassWise()}) {
+    SCOPED_TRACE(lens.name());
+    if (lens == Lens::TopLabel()) request.mutable_lens()->mutable_top_label();
+    if (lens == Lens::ClassWise()) request.mutable_lens()->mutable_class_wise();
+    ASSERT_TRUE(client_->RunTest(request, &result).ok());
+    LensTestOptions options;
+    options.kernel.rule.bandwidth.kind = BandwidthRule::Kind::kFixed;
+    options.kernel.rule.bandwidth.fixed = result.provenance().bandwidth();
+    options.replicates = 199;
+    options.seed = 17;
+    options.null = NullHypothesis::kForecast;
+    const auto offline = TestLens(set.view(), lens, options);
+    EXPECT_EQ(result.p_value(), offline->test.p_value);
+    EXPECT_EQ(result.statistic(), offline->test.statistic);
+    EXPECT_EQ(result.seed(), 17U);
+    EXPECT_EQ(result.replicate_mean(), offline->test.replicate_mean);
+    EXPECT_EQ(result.replicate_upper_quantile(), offline->test.replicate_upper_quantile);
+    EXPECT_EQ(result.null(), v1::NULL_HYPOTHESIS_FORECAST);
+    EXPECT_THAT(result.null_description(), HasSubstr("labels drawn from the predictions"));
+  }
+  request.clear_replicates();
+  ASSERT_TRUE(client_->RunTest(request, &result).ok());
+  EXPECT_EQ(result.replicates(), 999);
+  request.set_null(static_cast<v1::NullHypothesis>(7));
+  EXPECT_THAT(client_->RunTest(request, &result).error_message(),
+              HasSubstr("null is 7, expected a value of calibd.v1.NullHypothesis"));
+
+  v1::EvaluateRequest evaluate;
+  evaluate.set_model("models/m");
+  evaluate.set_replicates(99);
+  evaluate.set_consistency_replicates(99);
+  evaluate.set_cme_test_locations(5);
+  evaluate.set_null(v1::NULL_HYPOTHESIS_FORECAST);
+  v1::Evaluation evaluation;
+  ASSERT_TRUE(client_->Evaluate(evaluate, &evaluation).ok());
+  for (const v1::LensEvaluation& lens : evaluation.lenses()) {
+    EXPECT_EQ(lens.result().null(), v1::NULL_HYPOTHESIS_FORECAST);
+  }
+  EXPECT_EQ(evaluation.consistency_test().null(), v1::NULL_HYPOTHESIS_FORECAST);
+  EXPECT_THAT(evaluation.consistency_test().caveat(), HasSubstr("exact"));
+  EXPECT_EQ(evaluation.lenses(0).cme_test().replicates(), 99);
+  EXPECT_THAT(evaluation.lenses(0).cme_test().null_description(), HasSubstr("labels drawn"));
+  evaluate.set_null(static_cast<v1::NullHypothesis>(7));
+  EXPECT_THAT(client_->Evaluate(evaluate, &evaluation).error_message(), HasSubstr("null is 7"));
 }
 
 TEST_F(CalibrationTest, DeclaredLensesHaveTheirOwnBandwidth) {
@@ -497,17 +557,22 @@ TEST_F(CalibrationTest, CancelStopsTheTest) {
 }
 
 TEST_F(CalibrationTest, DeletingTheModelStopsItsTest) {
-  client_->CreateFixed("models/m", 10);
-  Stream("models/m", Draw(10000), 1000);
-  CallContext context;
-  const auto reader = client_->calibration->RunTest(&context, TestRequest("models/m", 20000));
-  v1::RunTestResponse response;
-  while (reader->Read(&response) && response.progress().fraction() == 0) {
+  for (const v1::NullHypothesis null :
+       {v1::NULL_HYPOTHESIS_UNSPECIFIED, v1::NULL_HYPOTHESIS_FORECAST}) {
+    client_->CreateFixed("models/m", 10);
+    Stream("models/m", Draw(10000), 1000);
+    CallContext context;
+    v1::RunTestRequest request = TestRequest("models/m", 100000);
+    request.set_null(null);
+    const auto reader = client_->calibration->RunTest(&context, request);
+    v1::RunTestResponse response;
+    while (reader->Read(&response) && response.progress().fraction() == 0) {
+    }
+    ASSERT_TRUE(client_->Delete("models/m").ok());
+    while (reader->Read(&response)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), grpc::NOT_FOUND);
   }
-  ASSERT_TRUE(client_->Delete("models/m").ok());
-  while (reader->Read(&response)) {
-  }
-  EXPECT_EQ(reader->Finish().error_code(), grpc::NOT_FOUND);
 }
 
 TEST_F(CalibrationTest, EqualPredictionsGiveABandwidthError) {

@@ -33,6 +33,8 @@ void ToProto(const Lens& lens, const KernelSpec& spec, Precision precision,
              const LensTestResult& result, v1::QuadraticTestResult& proto);
 
 [[nodiscard]] absl::StatusOr<Precision> FromProto(v1::Precision proto);
+[[nodiscard]] v1::NullHypothesis ToProto(NullHypothesis null);
+[[nodiscard]] absl::StatusOr<NullHypothesis> FromProto(v1::NullHypothesis proto);
 
 // Converts everything except the kernels of the lenses, and the seed if it is unset. kernel: the
 // kernel of the canonical lens, which comes first. default_lenses: used if the request has no
