@@ -417,7 +417,9 @@ std::string DescribeQuadratic(const v1::QuadraticTestResult& result) {
         Signed(result.statistic()), result.seed());
     // Earlier servers do not say it.
     if (!result.null_description().empty()) {
-      absl::StrAppend(&text, "tested against: ", result.null_description(), "\n");
+      absl::StrAppend(&text, "tested against: ", result.null_description(),
+                      "; 95 % of the replicates are at most ",
+                      Signed(result.replicate_upper_quantile()), "\n");
     }
   }
   return text;

@@ -23,9 +23,7 @@ struct TestOptions {
 
 absl::StatusOr<ExitCode> Run(const Context& context, const TestOptions& options) {
   const std::int32_t replicates = options.replicates.value_or(DefaultReplicates(options.null));
-  if (const auto fault = FindUsageFault(options.fail_on, replicates)) {
-    return UsageFault(*fault);
-  }
+  if (const auto fault = FindUsageFault(options.fail_on, replicates)) return UsageFault(*fault);
   CALIBD_ASSIGN_OR_RETURN(const v1::Lens lens, OrUsageFault(ParseLens(options.lens)));
   CALIBD_ASSIGN_OR_RETURN(const auto client, ConnectTo(context));
   v1::RunTestRequest request;

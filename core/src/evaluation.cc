@@ -12,6 +12,8 @@
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/status_macros.h"
+#include "labelled_rows.h"
+#include "replicates.h"
 
 namespace calibd {
 namespace {
@@ -28,13 +30,13 @@ double ReliabilityOperations(double n, const EvaluationOptions& options) {
   return 8 * n * (options.band_replicates + 2 * std::log2(n + 1));
 }
 
-bool SimulatesCmeTests(const EvaluationOptions& options) {
+bool Simulates(const EvaluationOptions& options) {
   return options.null == NullHypothesis::kForecast && options.replicates > 0;
 }
 
 double CmeOperations(double n, double m, const EvaluationOptions& options) {
   const auto locations = static_cast<double>(options.cme_test_locations);
-  const double tests = SimulatesCmeTests(options) ? options.replicates : 1;
+  const double tests = Simulates(options) ? options.replicates : 1;
   return n * locations * (2 * m + tests * locations) + tests * locations * locations * locations;
 }
 
@@ -116,6 +118,34 @@ absl::Status EvaluateBlocks(const PredictionBatch& batch, const EvaluationOption
   return absl::OkStatus();
 }
 
+// Tests the block estimators with labels drawn from the predictions.
+absl::Status SimulateBlocks(const PredictionBatch& batch, const EvaluationOptions& options,
+                            const RunControl& control, Evaluation& evaluation) {
+  const Evaluation::OneLens& first = evaluation.lenses.front();
+  const auto count = static_cast<double>(options.block_sizes.size());
+  for (const std::size_t block_size : options.block_sizes) {
+    CALIBD_ASSIGN_OR_RETURN(
+        const RunningLens empty,
+        RunningLens::Create(first.lens, batch.class_count, first.result->kernel, {&block_size, 1}));
+    const auto mean = [&](const LabelledRows& rows) {
+      RunningLens running = empty;
+      running.Add({batch.probabilities, rows.labels(), batch.class_count});
+      return running.Blocks().front().moments.mean;
+    };
+    RunControl part = control;
+    if (control.progress) {
+      part.progress = [&control, count, done = static_cast<double>(evaluation.block_tests.size())](
+                          double fraction) { control.progress((done + fraction) / count); };
+    }
+    CALIBD_ASSIGN_OR_RETURN(
+        evaluation.block_tests.emplace_back(),
+        SimulateTest(batch, mean,
+                     {.replicates = options.replicates, .seed = options.seed, .null = options.null},
+                     part));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status EvaluateScores(const PredictionBatch& batch, const RunControl& control,
                             Evaluation& evaluation) {
   CALIBD_ASSIGN_OR_RETURN(evaluation.scores, ComputeScores(batch));
@@ -167,7 +197,7 @@ absl::StatusOr<CmeTestResult> RunCmeTest(const PredictionBatch& batch, const Len
   CALIBD_ASSIGN_OR_RETURN(
       const PredictionSet locations,
       DrawTestLocations(options.cme_test_locations, part.class_count, options.seed));
-  if (!SimulatesCmeTests(options)) return CmeTest(part, kernel, locations.view(), control);
+  if (!Simulates(options)) return CmeTest(part, kernel, locations.view(), control);
   return SimulateCmeTest(part, kernel, locations.view(),
                          {.replicates = options.replicates, .seed = options.seed}, control);
 }
@@ -180,7 +210,7 @@ absl::Status EvaluateCmeTests(const PredictionBatch& batch, const EvaluationOpti
     const Kernel* const kernel =
         one.result.ok() ? std::get_if<Kernel>(&one.result->kernel) : nullptr;
     if (kernel == nullptr || one.lens.parts(batch.class_count) > 1) continue;
-    if (one.lens.is_scalar() && !SimulatesCmeTests(options)) {
+    if (one.lens.is_scalar() && !Simulates(options)) {
       one.cme = absl::FailedPreconditionError(kNoScalarCmeTest);
       continue;
     }
@@ -270,6 +300,12 @@ absl::StatusOr<Evaluation> Evaluate(const PredictionBatch& batch, const Evaluati
   CALIBD_ASSIGN_OR_RETURN(
       RunControl stage, stages.Begin("blocks", BlockOperations(size, batch.class_count, options)));
   CALIBD_RETURN_IF_ERROR(EvaluateBlocks(batch, options, stage, evaluation));
+  if (Simulates(options)) {
+    CALIBD_ASSIGN_OR_RETURN(
+        stage, stages.Begin("block tests", options.replicates *
+                                               BlockOperations(size, batch.class_count, options)));
+    CALIBD_RETURN_IF_ERROR(SimulateBlocks(batch, options, stage, evaluation));
+  }
 
   CALIBD_ASSIGN_OR_RETURN(stage,
                           stages.Begin("scores", BinnedOperations(size, m, MedianVarianceBins{})));
@@ -331,22 +367,24 @@ double EvaluationMemory(std::size_t n, std::size_t class_count, const Evaluation
   // blocks.
   const auto m = static_cast<double>(class_count);
   const double rows = static_cast<double>(threads) * (64 * size + 64 * m) + 8 * size * m;
-  const double tables = SimulatesCmeTests(options) ? 1 + 2 * static_cast<double>(threads) : 1;
+  const double tables = Simulates(options) ? 1 + 2 * static_cast<double>(threads) : 1;
   const double cme = static_cast<double>(options.cme_test_locations) * 8 * tables * (size + m);
   const double bands = static_cast<double>(options.reliability_classes.size() + 1) *
                        (8.0 * options.band_replicates * kMaxBandPoints + 32 * size);
+  const double running = Simulates(options) ? 1.0 + static_cast<double>(threads) : 1.0;
   return std::max({most, rows, cme}) + bands +
-         static_cast<double>(RunningLens::MaxMemory(options.lenses.front().lens, class_count,
-                                                    options.block_sizes,
-                                                    options.lenses.front().kernel.matrix.get()));
+         running * static_cast<double>(RunningLens::MaxMemory(
+                       options.lenses.front().lens, class_count, options.block_sizes,
+                       options.lenses.front().kernel.matrix.get()));
 }
 
 double EvaluationOperations(std::size_t n, std::size_t class_count,
                             const EvaluationOptions& options) noexcept {
   const auto size = static_cast<double>(n);
   const auto m = static_cast<double>(class_count);
-  double sum =
-      BlockOperations(size, class_count, options) + BinnedOperations(size, m, MedianVarianceBins{});
+  double sum = (Simulates(options) ? 1.0 + options.replicates : 1.0) *
+                   BlockOperations(size, class_count, options) +
+               BinnedOperations(size, m, MedianVarianceBins{});
   for (const auto& [lens, kernel] : options.lenses) {
     sum += LensTestOperations(n, class_count, lens, TestOptions(options, kernel));
   }

@@ -359,6 +359,12 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const EvaluationOptions& op
   for (const RunningBlock& block : evaluation.blocks) {
     *proto.add_estimates() = ToProto(block, bound);
   }
+  for (std::size_t b = 0; b < evaluation.block_tests.size(); ++b) {
+    v1::BlockEstimate& estimate = *proto.mutable_estimates(static_cast<int>(b));
+    if (!estimate.has_skce()) continue;
+    estimate.set_p_value(evaluation.block_tests[b].p_value);
+    estimate.set_null(ToProto(evaluation.block_tests[b].null));
+  }
   v1::Scores& scores = *proto.mutable_scores();
   scores.set_brier(evaluation.scores.brier);
   scores.set_log_loss(evaluation.scores.log_loss);

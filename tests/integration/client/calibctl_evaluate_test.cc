@@ -75,9 +75,11 @@ TEST(CalibctlEvaluateTest, SaysWhichHypothesisIsTested) {
   std::vector<std::string> arguments = {
       "evaluate", files.predictions(), files.labels(), "--label-base", "1", "--seed", "1"};
   CalibctlRun form(arguments);
+  ASSERT_EQ(form.exit_code(), 0) << form.error();
   EXPECT_THAT(form.output(),
               AllOf(HasSubstr("bootstrap test: p = 0.000999"),
-                    HasSubstr("tested against: a model that is calibrated in the tested part")));
+                    HasSubstr("tested against: a model that is calibrated in the tested part"),
+                    HasSubstr("; 95 % of the replicates are at most -")));
   arguments.insert(arguments.end(), {"--null", "forecast"});
   CalibctlRun forecast(arguments);
   ASSERT_EQ(forecast.exit_code(), 0) << forecast.error();

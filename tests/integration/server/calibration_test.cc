@@ -362,6 +362,7 @@ TEST_F(CalibrationTest, LabelsDrawnFromThePredictionsAreTheOtherNullHypothesis) 
     EXPECT_EQ(lens.result().null(), v1::NULL_HYPOTHESIS_FORECAST);
   }
   EXPECT_EQ(evaluation.consistency_test().null(), v1::NULL_HYPOTHESIS_FORECAST);
+  EXPECT_EQ(evaluation.estimates(0).null(), v1::NULL_HYPOTHESIS_FORECAST);
   EXPECT_THAT(evaluation.consistency_test().caveat(), HasSubstr("exact"));
   EXPECT_EQ(evaluation.lenses(0).cme_test().replicates(), 99);
   EXPECT_THAT(evaluation.lenses(0).cme_test().null_description(), HasSubstr("labels drawn"));

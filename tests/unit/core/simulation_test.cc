@@ -313,6 +313,7 @@ TEST(SimulationTest, AnEvaluationTestsEveryLensAgainstTheForecast) {
   options.lenses = {{Lens::Canonical(), {}},
                     {Lens::TopLabel(), KernelOfLens(Lens::TopLabel(), {})},
                     {Lens::ClassWise(), KernelOfLens(Lens::ClassWise(), {})}};
+  options.block_sizes = {2, 10, 1000};
   options.replicates = 99;
   options.consistency_replicates = 99;
   options.cme_test_locations = 3;
@@ -324,10 +325,16 @@ TEST(SimulationTest, AnEvaluationTestsEveryLensAgainstTheForecast) {
     EXPECT_EQ(one.result->test.p_value, 0.01) << one.lens.name();
   }
   EXPECT_EQ(evaluation->consistency->null, NullHypothesis::kForecast);
+  ASSERT_EQ(evaluation->block_tests.size(), 3U);
+  // There is no complete block of 1000.
+  EXPECT_EQ(evaluation->block_tests[1].p_value, 0.01);
+  EXPECT_EQ(evaluation->block_tests[2].p_value, 1);
   // A scalar lens has a CME test only by simulation.
   EXPECT_TRUE((*evaluation->lenses[1].cme)->simulation.has_value());
   options.null = NullHypothesis::kForm;
-  EXPECT_FALSE(Evaluate(set.view(), options)->lenses[1].cme->ok());
+  const auto form = Evaluate(set.view(), options);
+  EXPECT_FALSE(form->lenses[1].cme->ok());
+  EXPECT_TRUE(form->block_tests.empty());
 }
 
 TEST(SimulationTest, StopsWhenCancelledAndNamesInvalidReplicates) {

@@ -45,7 +45,8 @@ struct EvaluationOptions {
   // The seed of all random draws.
   std::uint64_t seed = 0;
   // The null hypothesis of the tests of the lenses and of consistency resampling. With kForecast
-  // CME tests are simulated, with `replicates` replicates, also for scalar lenses.
+  // the tests of the block estimators and CME tests are simulated too, with `replicates`
+  // replicates, the latter also for scalar lenses.
   NullHypothesis null = NullHypothesis::kForm;
   std::vector<BinnedErrorSpec> binned_errors = {TopLabelBins{}, ClassWiseBins{}, UniformBins{},
                                                 MedianVarianceBins{.min_size = 100}};
@@ -78,6 +79,8 @@ struct EventReliability {
 struct Evaluation {
   std::size_t n = 0;
   std::vector<RunningBlock> blocks;
+  // The simulated test of each block estimate; empty without simulation.
+  std::vector<ResamplingResult> block_tests;
   struct OneLens {
     Lens lens = Lens::Canonical();
     // The result, or FailedPrecondition, e.g. for a median of 0. The result of the first lens is
