@@ -65,9 +65,8 @@ struct CmeTestResult {
 
 // The same statistic with an exact p-value: labels are drawn from the predictions
 // (NullHypothesis::kForecast), also for scalar lenses. A replicate whose covariance is
-// ill-conditioned counts as an exceedance. options.null is not
-// used. Errors: also InvalidArgument (replicates). Cost: O(n J (m + replicates J)) time, O(n J)
-// memory for each thread.
+// ill-conditioned counts as an exceedance. options.null is not used. Errors: also InvalidArgument
+// (replicates). Cost: O(n J (m + replicates J)) time, O(n J) memory for each thread.
 [[nodiscard]] absl::StatusOr<CmeTestResult> SimulateCmeTest(const PredictionBatch& batch,
                                                             const Kernel& kernel,
                                                             const PredictionBatch& test_locations,

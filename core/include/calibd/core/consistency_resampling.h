@@ -20,9 +20,8 @@ inline constexpr std::string_view kConsistencyTestCaveat =
 
 // The caveat if the null hypothesis is kForecast.
 inline constexpr std::string_view kSimulationCaveat =
-    "The test is exact: if labels are drawn from the predictions, its p-value is at most .05 with "
-    "a "
-    "probability of at most .05.";
+    "The test is exact: at level .05 it rejects at most 5 % of the models whose labels are drawn "
+    "from their predictions.";
 
 // The statistic is the ECE; values that are equal within 1e-12 count as exceedances. The replicates
 // estimate its distribution for a calibrated model with such predictions.
