@@ -25,6 +25,8 @@ constexpr std::array<double, RecentErrorEvidence::kRates> kKappa{.7,   .5,  .35,
 constexpr std::array<double, RecentErrorEvidence::kSigns> kSignWeights{.25, .25, .5};
 constexpr double kMostWealth = 1e300;
 constexpr double kDecay = .999;
+// No wealth grows by a larger factor with an observation: 1 + the largest rate, and rounding.
+constexpr double kMostWealthGrowth = 1.71;
 
 // Bins with observations: |S_b|, and the most that |B_b| can be.
 struct VisitedBin {
@@ -185,6 +187,12 @@ void RecentErrorEvidence::Add(std::size_t bin, double x, double limit) noexcept 
   }
   state_.deviation[bin] += x;
   state_.squares[bin] += x * x;
+  bound_ = (bound_ + weight) * kMostWealthGrowth;
+}
+
+bool RecentErrorEvidence::Reaches(double threshold) noexcept {
+  if (bound_ >= threshold) bound_ = value();
+  return bound_ >= threshold;
 }
 
 double RecentErrorEvidence::value() const noexcept {

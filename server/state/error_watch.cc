@@ -112,7 +112,7 @@ void ErrorWatch::AddRow(const PredictionBatch& batch, std::size_t row, std::int6
     const std::size_t bin = sums_.series[s].Add(event.stated, event.happened);
     if (budget_.recent == 0) continue;
     recent_[s].Add(bin, event.stated - (event.happened ? 1 : 0), limit());
-    if (!recent_series_.has_value() && recent_[s].value() >= 1 / budget_.recent) recent_series_ = s;
+    if (!recent_series_.has_value() && recent_[s].Reaches(1 / budget_.recent)) recent_series_ = s;
   }
   Decide(observation);
   if (budget_.recent > 0 && count_ % kMarkSpacing == 0) KeepMark(observation);

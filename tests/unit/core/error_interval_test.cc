@@ -265,6 +265,25 @@ TEST(RecentErrorEvidenceTest, StaysFiniteAndContinuesFromItsState) {
   EXPECT_EQ(whole.state(), restored.state());
 }
 
+TEST(RecentErrorEvidenceTest, ReachesAThresholdWhenItsValueDoes) {
+  std::mt19937_64 rng(7);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (const double threshold : {1.0, 80.0, 1e4}) {
+    RecentErrorEvidence evidence;
+    int reached = 0;
+    for (int i = 0; i < 4000; ++i) {
+      // Constant errors let the value grow by the largest factor.
+      const double x = i % 400 < 30 ? 1 : uniform(rng);
+      evidence.Add(i % 400 < 30 ? 14 : 3, x, i % 400 < 30 ? 0 : 0.5);
+      const bool reaches = evidence.Reaches(threshold);
+      EXPECT_EQ(reaches, evidence.value() >= threshold) << threshold << ' ' << i;
+      reached += reaches ? 1 : 0;
+    }
+    EXPECT_GT(reached, 0);
+    EXPECT_LT(reached, 4000);
+  }
+}
+
 TEST(RecentErrorEvidenceTest, FindsAChangeThatTheAverageHides) {
   std::mt19937_64 rng(11);
   std::uniform_real_distribution<double> uniform(0, 1);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "calibd/core/running_reliability.h"
@@ -125,6 +126,9 @@ class RecentErrorEvidence {
 
   // The e-value, at least 0 and finite.
   [[nodiscard]] double value() const noexcept;
+  // Returns value() >= threshold. Computes the value only if it may have grown so much since it was
+  // last computed.
+  [[nodiscard]] bool Reaches(double threshold) noexcept;
   [[nodiscard]] const State& state() const noexcept { return state_; }
 
  private:
@@ -132,6 +136,8 @@ class RecentErrorEvidence {
   // exp(-kappa limit) for `limit_`.
   double limit_ = -1;
   std::array<double, kRates> discounts_{};
+  // An upper bound of value().
+  double bound_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace calibd
