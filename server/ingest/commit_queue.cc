@@ -226,55 +226,62 @@ void CommitQueue::Undo(Operations operations) {
 }
 
 void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
-  struct Group {
-    Strand* strand;
-    std::vector<std::shared_ptr<Operation>> operations;
-    std::size_t bytes = 0;
-  };
-  std::vector<Group> groups;
-  absl::flat_hash_map<const Strand*, std::size_t> group_of;
-  const auto post_groups = [&] {
-    for (Group& group : groups) {
-      // Keeps the strand alive: the task may be its last owner and end at once.
-      const std::shared_ptr<Operation> owner = group.operations.front();
-      group.strand->Post([this, taken = std::move(group.operations)]() mutable { Apply(taken); });
+  std::vector<std::pair<std::shared_ptr<Operation>, std::uint64_t>> posted;
+  const auto post = [&] {
+    for (const auto& [operation, number] : posted) {
+      Strand* const strand = operation->strand();
+      strand->Post([this, strand, number] { ApplyFinished(strand, number); });
     }
-    groups.clear();
-    group_of.clear();
+    posted.clear();
   };
   for (std::shared_ptr<Operation>& operation : operations) {
     // Committed rows must be applied.
     HandleError(Guard([&] {
-      Strand* const strand = operation->strand();
-      if (strand == nullptr) {
+      if (operation->strand() == nullptr) {
         // Tasks that Finish posts to a strand run after the operations before it.
-        post_groups();
+        post();
         operation->Finish(*store_, committed);
         Apply(Operations(&operation, 1));
       } else {
         operation->Finish(*store_, committed);
-        std::size_t& place = group_of.try_emplace(strand, groups.size()).first->second;
-        // A long task would delay other strands.
-        if (place < groups.size() && groups[place].bytes >= kTaskBytes) place = groups.size();
-        if (place == groups.size()) groups.push_back({.strand = strand, .operations = {}});
-        groups[place].bytes += operation->bytes();
-        groups[place].operations.push_back(std::move(operation));
+        const std::lock_guard lock(finished_mutex_);
+        finished_[operation->strand()].push_back({++last_number_, operation});
+        posted.emplace_back(std::move(operation), last_number_);
       }
     }));
     // Freed before more rows are accepted.
     operation.reset();
   }
-  HandleError(Guard(post_groups));
+  HandleError(Guard(post));
+}
+
+void CommitQueue::ApplyFinished(const Strand* strand, std::uint64_t number) {
+  std::vector<std::shared_ptr<Operation>> operations;
+  {
+    const std::lock_guard lock(finished_mutex_);
+    const auto found = finished_.find(strand);
+    // An earlier task may have applied the operation. The strand may then belong to another model.
+    if (found == finished_.end() || found->second.front().number > number) return;
+    std::deque<Finished>& queue = found->second;
+    std::size_t bytes = 0;
+    while (!queue.empty() && (queue.front().number <= number || bytes < kTaskBytes)) {
+      bytes += queue.front().operation->bytes();
+      operations.push_back(std::move(queue.front().operation));
+      queue.pop_front();
+    }
+    if (queue.empty()) finished_.erase(found);
+  }
+  Apply(operations);
 }
 
 void CommitQueue::Apply(Operations operations) {
   try {
     for (const std::shared_ptr<Operation>& operation : operations) operation->Apply();
+    operations.back()->Publish();
   } catch (const std::bad_alloc&) {
     Fail(absl::UnavailableError("out of memory while a batch was applied"));
     return;
   }
-  operations.back()->Publish();
   for (const std::shared_ptr<Operation>& operation : operations) operation->Answer();
 }
 

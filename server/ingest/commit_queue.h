@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -55,11 +56,11 @@ class Operation {
   // ---- On the strand, or on the storage thread if there is no strand. In the order of Write.
 
   [[nodiscard]] virtual Strand* strand() noexcept { return nullptr; }
-  // Applies the written change to the state in memory. May throw bad_alloc; the store then fails,
-  // because only a start can apply it.
+  // Applies the written change to the state in memory, or leaves that to Publish. May throw
+  // bad_alloc; the store then fails, because only a start can apply the change.
   virtual void Apply() {}
-  // Makes the state visible. Called once for several operations of a transaction on the same
-  // strand.
+  // Makes the state visible. Called once for several operations on the same strand, for the last of
+  // them. May throw like Apply.
   virtual void Publish() {}
   virtual void Answer() {}
 };
@@ -143,9 +144,11 @@ class CommitQueue {
   // has_content: set if anything was appended.
   [[nodiscard]] absl::Status Write(Operations& operations, bool to_catalog, bool& has_content);
   void Undo(Operations operations);
-  // Finishes the operations and passes them to their strands, in tasks of limited size.
+  // Finishes the operations and passes them to their strands.
   void PassOn(Operations operations, const absl::Status& committed);
-  // Runs on the strand of the operations.
+  // Runs on the strand: applies the operation with this number and those before it, and later ones
+  // too as long as the task stays small.
+  void ApplyFinished(const Strand* strand, std::uint64_t number);
   void Apply(Operations operations);
   void Count(const absl::Status& committed, bool to_catalog,
              std::chrono::duration<double> duration);
@@ -173,6 +176,17 @@ class CommitQueue {
   bool catalog_full_ = false;
   Statistics statistics_;  // guarded by mutex_; without queued and sizes
 
+  // A strand with a backlog applies operations of several transactions together.
+  struct Finished {
+    std::uint64_t number;
+    std::shared_ptr<Operation> operation;
+  };
+  std::mutex finished_mutex_;
+  // Guarded by finished_mutex_: the operations that their strands have not applied yet, ascending.
+  absl::flat_hash_map<const Strand*, std::deque<Finished>> finished_;
+
+  // Used only on the storage thread: the number of finished operations so far.
+  std::uint64_t last_number_ = 0;
   // Used only on the storage thread: when it last checked whether a full store has room, and for
   // how many bytes; whether there is more upkeep to do at once.
   std::chrono::steady_clock::time_point checked_room_{};

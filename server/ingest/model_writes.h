@@ -29,7 +29,7 @@ class ModelWrite : public Operation {
   [[nodiscard]] Target target() const noexcept override { return Target::kLog; }
   [[nodiscard]] const Model* model() const noexcept override { return model_.get(); }
   [[nodiscard]] Strand* strand() noexcept override { return &model_->strand(); }
-  // Persists a snapshot if one is due, and publishes the state.
+  // Applies the appended rows together, persists a snapshot if one is due, and publishes the state.
   void Publish() override;
 
  protected:

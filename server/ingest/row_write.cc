@@ -260,8 +260,8 @@ void RowWrite::Finish(Store& /*store*/, const absl::Status& committed) {
 void RowWrite::Apply() {
   if (opened_log_id_ != 0) model_->strand_state().Apply(LogRow(), opened_log_id_, time_);
   if (log_id_ != 0) {
-    model_->strand_state().Apply(row_, log_id_, time_);
-    if (matured_log_id_ != 0) model_->strand_state().Apply(matured_row_, matured_log_id_, time_);
+    model_->strand_state().Append(row_, log_id_, time_);
+    if (matured_log_id_ != 0) model_->strand_state().Append(matured_row_, matured_log_id_, time_);
   } else if (known_) {
     model_->strand_state().CountDuplicate();
   }

@@ -149,8 +149,6 @@ class SnapshotWrite final : public ModelWrite {
     model_->strand_state().retention().EndSnapshot(stored_);
     model_->strand_state().history().EndStore(stored_);
   }
-  // Nothing changes for readers. Meanwhile there may be enough new rows for the next snapshot.
-  void Publish() override { PostSnapshotIfDue(model_, commits_, clock_); }
 
  private:
   const std::int64_t time_us_;
@@ -166,6 +164,7 @@ class SnapshotWrite final : public ModelWrite {
 }  // namespace
 
 void ModelWrite::Publish() {
+  model_->strand_state().ApplyAppended();
   if (model_->strand_state().history().must_store()) {
     model_->strand_state().retention().HastenSnapshot();
   }

@@ -17,19 +17,34 @@ namespace {
 // the log end.
 constexpr std::int64_t kConsiderPeriod = 64;
 
-// Calls add with the rows of each period, and at_end with the index of each period that they
-// complete.
-template <typename Add, typename AtEnd>
-void VisitPeriods(const ModelMonitor::Addition& addition, const Add& add, const AtEnd& at_end) {
+// An observation after which evidence is considered: the last one of a period, or of a row of the
+// log.
+struct Place {
+  std::size_t stop = 0;
+  bool ends_period = false;
+  // Index in row_ends.
+  std::optional<std::size_t> row;
+};
+
+// Calls add with the rows before each of these places, and then at_place.
+template <typename Add, typename AtPlace>
+void VisitPlaces(const ModelMonitor::Addition& addition, const Add& add, const AtPlace& at_place) {
+  const std::span<const ModelMonitor::RowEnd> ends = addition.row_ends;
   std::int64_t count = addition.count;
-  std::size_t period = 0;
+  std::size_t stop = 0;
+  std::size_t row = 0;
   for (std::size_t first = 0; first < addition.batch.size();) {
     const auto left = static_cast<std::size_t>(kConsiderPeriod - count % kConsiderPeriod);
-    const std::size_t rows = std::min(addition.batch.size() - first, left);
+    std::size_t rows = std::min(addition.batch.size() - first, left);
+    if (row < ends.size()) rows = std::min(rows, ends[row].end - first);
     add(first, rows);
     first += rows;
     count += static_cast<std::int64_t>(rows);
-    if (count % kConsiderPeriod == 0) at_end(period++);
+    Place place{.stop = stop, .ends_period = count % kConsiderPeriod == 0, .row = std::nullopt};
+    if (row < ends.size() && ends[row].end == first) place.row = row++;
+    if (!place.ends_period && !place.row.has_value()) continue;
+    at_place(place);
+    ++stop;
   }
 }
 
@@ -129,15 +144,24 @@ ErrorWatch ModelMonitor::NewGroupError(std::int64_t first_observation) const {
           monitoring_.error_limit, monitoring_.min_group_observations, first_observation};
 }
 
-void ModelMonitor::Measure(const PredictionBatch& batch, std::int64_t observations) {
-  for (std::size_t i = 0; i < batch.size(); ++i) error_.AddRow(batch, i, ++observations);
+void ModelMonitor::Measure(const PredictionBatch& batch, std::int64_t observations,
+                           Addition& addition) {
+  const std::span<const RowEnd> ends = addition.row_ends;
+  std::size_t row = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    error_.AddRow(batch, i, ++observations);
+    if (row == ends.size() || i + 1 < ends[row].end) continue;
+    std::optional<Alarm> alarm = TakeOverLimit(error_, nullptr, ends[row].time);
+    if (alarm.has_value()) addition.limit_alarms.push_back({row, *std::move(alarm)});
+    ++row;
+  }
 }
 
 void ModelMonitor::Add(const PredictionBatch& batch, const GroupValues& groups) {
   Addition addition;
   BeginAdd(batch, groups, addition);
   AddStatistics(addition);
-  AddEvidence(addition, nullptr);
+  AddEvidence(/*observations=*/0, nullptr, addition);
 }
 
 void ModelMonitor::BeginAdd(const PredictionBatch& batch, const GroupValues& groups,
@@ -146,8 +170,9 @@ void ModelMonitor::BeginAdd(const PredictionBatch& batch, const GroupValues& gro
   addition.batch = batch;
   addition.count = watch_->count();
   const auto rows = static_cast<std::int64_t>(batch.size());
-  addition.log_classes.resize(static_cast<std::size_t>((addition.count + rows) / kConsiderPeriod -
-                                                       addition.count / kConsiderPeriod));
+  addition.stops.resize(static_cast<std::size_t>((addition.count + rows) / kConsiderPeriod -
+                                                 addition.count / kConsiderPeriod) +
+                        addition.row_ends.size());
   const std::int64_t before = Watched();
   std::vector<std::size_t>& group_of = addition.group_of;
   group_of.resize(monitoring_.group_tag.empty() ? 0 : batch.size());
@@ -165,29 +190,46 @@ void ModelMonitor::AddStatistics(Addition& addition) noexcept {
   const auto add = [&](std::size_t first, std::size_t rows) {
     watch_->AddStatistics(addition.batch.rows(first, rows));
   };
-  VisitPeriods(addition, add, [&](std::size_t period) {
-    addition.log_classes[period] = watch_->LogClassMean();
-    addition.ready.store(period + 1, std::memory_order_release);
+  VisitPlaces(addition, add, [&](const Place& place) {
+    Addition::Stop& stop = addition.stops[place.stop];
+    stop.log_classes = watch_->LogClassMean();
+    if (place.row.has_value()) stop.total = watch_->reliability().Total();
+    addition.ready.store(place.stop + 1, std::memory_order_release);
     addition.ready.notify_one();
   });
 }
 
-void ModelMonitor::AddEvidence(const Addition& addition, const ParallelLoop& parallel) {
+void ModelMonitor::AddEvidence(std::int64_t observations, const ParallelLoop& parallel,
+                               Addition& addition) {
   const auto add = [&](std::size_t first, std::size_t rows) {
     const std::span<const std::size_t> group_of(addition.group_of);
     AddSome(addition.batch.rows(first, rows),
             group_of.empty() ? group_of : group_of.subspan(first, rows), parallel);
   };
-  VisitPeriods(addition, add, [&](std::size_t period) {
+  VisitPlaces(addition, add, [&](const Place& place) {
     while (true) {
       const std::size_t ready = addition.ready.load(std::memory_order_acquire);
-      if (ready > period) break;
+      if (ready > place.stop) break;
       addition.ready.wait(ready, std::memory_order_acquire);
     }
-    Consider(addition.log_classes[period]);
-    watch_->RecordMaximum();
-    for (const Group& group : groups_) group.watch->RecordMaximum();
+    const Addition::Stop& stop = addition.stops[place.stop];
+    Consider(stop.log_classes);
+    if (place.ends_period) {
+      watch_->RecordMaximum();
+      for (const Group& group : groups_) group.watch->RecordMaximum();
+    }
+    if (!place.row.has_value()) return;
+    const RowEnd& row = addition.row_ends[*place.row];
+    DecideEvidence(row.time, observations + static_cast<std::int64_t>(row.end), stop.total,
+                   *place.row, addition.evidence_alarms);
   });
+}
+
+void ModelMonitor::EndAdd(Addition& addition) {
+  std::vector<RowAlarm>& alarms = addition.evidence_alarms;
+  std::ranges::move(addition.limit_alarms, std::back_inserter(alarms));
+  std::ranges::stable_sort(alarms, {}, &RowAlarm::row);
+  for (RowAlarm& one : alarms) Raise(std::move(one.alarm));
 }
 
 void ModelMonitor::AddSome(const PredictionBatch& batch, std::span<const std::size_t> group_of,
@@ -250,46 +292,63 @@ void ModelMonitor::AddToGroup(const PredictionBatch& batch, std::span<const std:
 
 void ModelMonitor::Decide(Alarm::Time time, std::int64_t observations) {
   last_counted_time_ = time;
-  if (watch_ != nullptr) Consider(watch_->LogClassMean());
-  DecideEvidence(time, observations);
+  if (watch_ != nullptr) {
+    Consider(watch_->LogClassMean());
+    std::vector<RowAlarm> alarms;
+    DecideEvidence(time, observations, watch_->reliability().Total(), /*row=*/0, alarms);
+    for (RowAlarm& one : alarms) Raise(std::move(one.alarm));
+  }
   RaiseOverLimit(time);
 }
 
 void ModelMonitor::RaiseOverLimit(Alarm::Time time) {
-  RaiseOverLimit(error_, nullptr, time);
-  for (Group& group : groups_) RaiseOverLimit(group.error, &group.id, time);
+  const auto raise = [&](ErrorWatch& error, const GroupId* group) {
+    std::optional<Alarm> alarm = TakeOverLimit(error, group, time);
+    if (alarm.has_value()) Raise(*std::move(alarm));
+  };
+  raise(error_, nullptr);
+  for (Group& group : groups_) raise(group.error, &group.id);
 }
 
-void ModelMonitor::DecideEvidence(Alarm::Time time, std::int64_t observations) {
-  if (watch_ == nullptr || watch_->count() < monitoring_.min_observations) return;
+void ModelMonitor::DecideEvidence(Alarm::Time time, std::int64_t observations,
+                                  const RunningReliability::Bin& total, std::size_t row,
+                                  std::vector<RowAlarm>& pending) const {
+  if (total.count < monitoring_.min_observations) return;
   const EvidenceReading reading = watch_->Read();
   Alarm alarm;
   alarm.raise_time = time;
   const std::int64_t before = watch_->first_observation() - 1;
-  const auto crosses = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold,
-                           std::int64_t reached_at) {
+  const auto decide = [&](Alarm::Kind kind, const RunningMaximum& maximum, double threshold,
+                          std::int64_t reached_at) {
     alarm.kind = kind;
     // If the two logarithms of a threshold differ by rounding, the newest observation is used.
     alarm.observation =
         reached_at > 0 ? before + std::max(reached_at, monitoring_.min_observations) : observations;
     alarm.log10_value = maximum.log_value / std::numbers::ln10;
     alarm.threshold = threshold;
-    return alarm.log10_value >= threshold && FindActiveIn(*alarms_, kind) == nullptr;
+    const bool is_active =
+        FindActiveIn(*alarms_, kind) != nullptr ||
+        std::ranges::any_of(pending, [&](const RowAlarm& one) { return one.alarm.kind == kind; });
+    if (alarm.log10_value < threshold || is_active) return;
+    const EffectSize effect = ComputeEffectSize(reading, {}, monitoring_.significance_level);
+    alarm.skce = effect.skce;
+    alarm.skce_lower_bound = effect.skce_lower_bound;
+    alarm.gap =
+        (total.confidence - static_cast<double>(total.correct)) / static_cast<double>(total.count);
+    alarm.family_share = reading.evidence.family_share;
+    pending.push_back({row, alarm});
   };
-  if (crosses(Alarm::Kind::kEvidence, reading.maximum,
-              EvidenceThreshold(monitoring_.significance_level), reading.evidence_reached_at)) {
-    RaiseEvidence(alarm, reading);
-  }
-  if (crosses(Alarm::Kind::kDrift, reading.drift.shiryaev_roberts.maximum,
-              DriftThreshold(monitoring_.average_run_length), reading.drift_reached_at)) {
-    RaiseEvidence(alarm, reading);
-  }
+  decide(Alarm::Kind::kEvidence, reading.maximum, EvidenceThreshold(monitoring_.significance_level),
+         reading.evidence_reached_at);
+  decide(Alarm::Kind::kDrift, reading.drift.shiryaev_roberts.maximum,
+         DriftThreshold(monitoring_.average_run_length), reading.drift_reached_at);
 }
 
-void ModelMonitor::RaiseOverLimit(ErrorWatch& error, const GroupId* group, Alarm::Time time) {
+std::optional<Alarm> ModelMonitor::TakeOverLimit(ErrorWatch& error, const GroupId* group,
+                                                 Alarm::Time time) {
   error.SetTime(time);
   const std::optional<LimitCrossing> crossing = error.TakeCrossing();
-  if (!crossing.has_value()) return;
+  if (!crossing.has_value()) return std::nullopt;
   Alarm alarm;
   alarm.kind = Alarm::Kind::kOverLimit;
   alarm.raise_time = time;
@@ -297,18 +356,7 @@ void ModelMonitor::RaiseOverLimit(ErrorWatch& error, const GroupId* group, Alarm
   alarm.gap = crossing->interval.gap;
   alarm.crossing = crossing;
   if (group != nullptr) alarm.group = *group;
-  Raise(std::move(alarm));
-}
-
-void ModelMonitor::RaiseEvidence(Alarm alarm, const EvidenceReading& reading) {
-  const EffectSize effect = ComputeEffectSize(reading, {}, monitoring_.significance_level);
-  alarm.skce = effect.skce;
-  alarm.skce_lower_bound = effect.skce_lower_bound;
-  const RunningReliability::Bin total = watch_->reliability().Total();
-  alarm.gap =
-      (total.confidence - static_cast<double>(total.correct)) / static_cast<double>(total.count);
-  alarm.family_share = reading.evidence.family_share;
-  Raise(std::move(alarm));
+  return alarm;
 }
 
 void ModelMonitor::Raise(Alarm alarm) {

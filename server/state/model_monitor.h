@@ -118,31 +118,54 @@ class ModelMonitor {
   // the rows of KeepWarmup. May throw like Add.
   void Begin(std::unique_ptr<EvidenceWatch> watch, const PredictionBatch& warmup);
 
-  // Measures the error of observations, with or without a kernel. Call it before the other
-  // functions for the same observations. observations: of the model, before the batch. May throw
-  // like Add.
-  void Measure(const PredictionBatch& batch, std::int64_t observations);
   // Counts observations after Begin. Does nothing without a kernel. May throw bad_alloc; this
   // object must not be used afterwards, and the next start replays the log.
   void Add(const PredictionBatch& batch, const GroupValues& groups);
+  // The end of a row of the log in a batch that contains several.
+  struct RowEnd {
+    // Index of the first observation after the row.
+    std::size_t end = 0;
+    Alarm::Time time;
+  };
+  // An alarm after the row of the log with this index.
+  struct RowAlarm {
+    std::size_t row = 0;
+    Alarm alarm;
+  };
   // Observations that are being added.
   struct Addition {
+    // What AddEvidence needs of the statistics at one observation.
+    struct Stop {
+      double log_classes = 0;
+      // Set at the end of a row of the log.
+      RunningReliability::Bin total;
+    };
+
     PredictionBatch batch;
     // The group of each row; empty without a group tag.
     std::vector<std::size_t> group_of;
     // Number of observations of the watch before the batch.
     std::int64_t count = 0;
-    // The mean evidence against the classes at each observation at which evidence is considered.
-    // AddStatistics has computed the first `ready` ones.
-    std::vector<double> log_classes;
+    // All rows of the log but the last one, if the batch contains several. Empty with a group tag.
+    std::span<const RowEnd> row_ends;
+    std::vector<RowAlarm> evidence_alarms;
+    std::vector<RowAlarm> limit_alarms;
+    // One for each observation at which evidence is considered. AddStatistics has computed the
+    // first `ready` ones.
+    std::vector<Stop> stops;
     std::atomic<std::size_t> ready = 0;
   };
   // The steps of Add. AddStatistics and AddEvidence may run at the same time on different threads
-  // if AddStatistics has begun first, because AddEvidence waits for its results. addition: empty
-  // before BeginAdd.
+  // if AddStatistics has begun first, because AddEvidence waits for its results. addition: contains
+  // at most row_ends before BeginAdd. observations: of the model, before the batch.
   void BeginAdd(const PredictionBatch& batch, const GroupValues& groups, Addition& addition);
   void AddStatistics(Addition& addition) noexcept;
-  void AddEvidence(const Addition& addition, const ParallelLoop& parallel);
+  void AddEvidence(std::int64_t observations, const ParallelLoop& parallel, Addition& addition);
+  // Measures the error of observations, with or without a kernel. May run at the same time as
+  // AddStatistics and AddEvidence. May throw like Add.
+  void Measure(const PredictionBatch& batch, std::int64_t observations, Addition& addition);
+  // Call it after all steps: does for row_ends what Decide does for the last row.
+  void EndAdd(Addition& addition);
   // Raises alarms. Call it after the observations of a row of the log were added, or after those of
   // a minute in it. time: of the row, or of the newest of the observations. observations: of the
   // model. May throw like Add.
@@ -210,11 +233,14 @@ class ModelMonitor {
   [[nodiscard]] ErrorWatch NewGroupError(std::int64_t first_observation) const;
   // Raises the alarms of the model and its groups whose error crossed its limit.
   void RaiseOverLimit(Alarm::Time time);
-  // group: null for the model.
-  void RaiseOverLimit(ErrorWatch& error, const GroupId* group, Alarm::Time time);
-  // Raises the alarms of the model's watch.
-  void DecideEvidence(Alarm::Time time, std::int64_t observations);
-  void RaiseEvidence(Alarm alarm, const EvidenceReading& reading);
+  // Returns the alarm if the error crossed its limit. group: null for the model.
+  [[nodiscard]] static std::optional<Alarm> TakeOverLimit(ErrorWatch& error, const GroupId* group,
+                                                          Alarm::Time time);
+  // Adds the alarms of the model's watch after a row of the log. total: of its reliability.
+  // pending: alarms that are not raised yet.
+  void DecideEvidence(Alarm::Time time, std::int64_t observations,
+                      const RunningReliability::Bin& total, std::size_t row,
+                      std::vector<RowAlarm>& pending) const;
   void Raise(Alarm alarm);
 
   Monitoring monitoring_;

@@ -134,15 +134,75 @@ std::optional<WatchMark> StrandState::watch_mark() const {
 }
 
 void StrandState::Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time) {
-  const ModelSnapshot::Time row_time(time);
-  if (history_.EndsMinute(row_time)) history_.Advance(row_time, watch_mark());
-  std::visit([&](const auto& kind) { ApplyRow(kind, row_time); }, row.kind);
-  CountRejected(row.skipped.rows);
-  if (row.tracked()) {
-    retention_.AddTracked(log_id, row.tracked_ids().size());
-  } else {
-    retention_.Add(log_id, row.counted_rows());
+  Append(row, log_id, time);
+  ApplyAppended();
+}
+
+void StrandState::Append(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time) {
+  // If this throws, the caller may free the rows, so none may stay behind.
+  std::vector<AppendedRow> rows = std::exchange(appended_, {});
+  rows.push_back({.row = &row, .log_id = log_id, .time = ModelSnapshot::Time(time)});
+  appended_ = std::move(rows);
+}
+
+void StrandState::ApplyAppended() {
+  const std::vector<AppendedRow> appended = std::exchange(appended_, {});
+  for (std::span<const AppendedRow> rest(appended); !rest.empty();) {
+    const AppendedRow& first = rest.front();
+    if (history_.EndsMinute(first.time)) history_.Advance(first.time, watch_mark());
+    const std::span<const AppendedRow> rows = rest.first(RowsTogether(rest));
+    if (rows.size() > 1) {
+      CountTogether(rows);
+    } else {
+      std::visit([&](const auto& kind) { ApplyRow(kind, first.time); }, first.row->kind);
+    }
+    for (const AppendedRow& one : rows) {
+      CountRejected(one.row->skipped.rows);
+      if (one.row->tracked()) {
+        retention_.AddTracked(one.log_id, one.row->tracked_ids().size());
+      } else {
+        retention_.Add(one.log_id, one.row->counted_rows());
+      }
+    }
+    rest = rest.subspan(rows.size());
   }
+}
+
+std::size_t StrandState::RowsTogether(std::span<const AppendedRow> rows) const {
+  // Groups have alarms of their own, and rows with times of their own have a decision for each
+  // minute.
+  const auto* const first = rows.front().row->As<ObservationsRow>();
+  if (first == nullptr || warming_up() || !state_.declaration->monitoring.group_tag.empty()) {
+    return 1;
+  }
+  const auto end = std::ranges::find_if_not(rows, [&](const AppendedRow& one) {
+    const auto* const row = one.row->As<ObservationsRow>();
+    return row != nullptr && row->values.times_s.empty() &&
+           row->values.single_precision == first->values.single_precision &&
+           !history_.EndsMinute(one.time);
+  });
+  return std::max<std::size_t>(1, static_cast<std::size_t>(end - rows.begin()));
+}
+
+void StrandState::CountTogether(std::span<const AppendedRow> rows) {
+  PredictionSet set;
+  set.class_count = state_.declaration->class_count;
+  std::size_t values = 0;
+  for (const AppendedRow& one : rows) values += one.row->counted()->probabilities.size();
+  set.probabilities.reserve(values);
+  std::vector<ModelMonitor::RowEnd> ends;
+  for (const AppendedRow& one : rows) {
+    const RowValues& row = *one.row->counted();
+    set.probabilities.insert(set.probabilities.end(), row.probabilities.begin(),
+                             row.probabilities.end());
+    set.labels.insert(set.labels.end(), row.labels.begin(), row.labels.end());
+    ends.push_back({.end = set.labels.size(), .time = one.time});
+    CountAccepted(one.row->As<ObservationsRow>()->dropped_rows, one.time);
+  }
+  ends.pop_back();
+  Observe(set.view(), {}, rows.front().row->counted()->single_precision, ends);
+  Decide(rows.back().time);
+  if (monitor_.has_value()) monitor_->SetCountedTime(rows.back().time);
 }
 
 void StrandState::Refill(const LogRow& row, std::int64_t log_id) {
@@ -255,7 +315,7 @@ ClassCoverage& StrandState::CoverageOf(std::int32_t predicted_class) noexcept {
 }
 
 void StrandState::Observe(const PredictionBatch& batch, const GroupValues& groups,
-                          bool single_precision) {
+                          bool single_precision, std::span<const ModelMonitor::RowEnd> row_ends) {
   // The rows that belong to the warm-up. The window is at least as long as the warm-up, so it holds
   // all of them until the bandwidth is known.
   const std::size_t missing =
@@ -289,6 +349,7 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   }
   window_.Append(batch.rows(0, head));
   ModelMonitor::Addition addition;
+  addition.row_ends = row_ends;
   if (monitor_.has_value()) {
     monitor_->BeginAdd(batch.rows(head, rest), groups.rows(head, rest), addition);
   }
@@ -305,18 +366,21 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   const auto count_part = [&](std::size_t part) {
     if (part >= kLenses) return Count(lenses_[part - kLenses], batch.rows(head, rest));
     if (part == kStatistics && monitor_.has_value()) monitor_->AddStatistics(addition);
-    if (part == kEvidence && monitor_.has_value()) monitor_->AddEvidence(addition, evidence_loop);
+    if (part == kEvidence && monitor_.has_value()) {
+      monitor_->AddEvidence(state_.observations, evidence_loop, addition);
+    }
     if (part != kRows) return;
     window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
     history_.Count(batch);
     if (!monitor_.has_value()) return;
-    monitor_->Measure(batch, state_.observations);
+    monitor_->Measure(batch, state_.observations, addition);
     monitor_->Screen(batch);
   };
   // Without the monitor, the rows take so little time that sharing them gains nothing.
   const std::size_t row_work =
       monitor_.has_value() ? state_.declaration->class_count + kRowWork : 0;
   RunParts(kLenses + lenses_.size(), rest * row_work / kHelperWork, std::ref(count_part));
+  if (monitor_.has_value()) monitor_->EndAdd(addition);
   state_.observations += static_cast<std::int64_t>(batch.size());
 }
 

@@ -38,14 +38,19 @@ class StrandState {
   // Applies a row of the log. time: of the row, since 1970. An UpdatedRow must be valid for the
   // declaration. May throw bad_alloc; only a start can then continue with the log.
   void Apply(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time);
+  // Apply for several rows, whose observations are counted together: Append each, and then
+  // ApplyAppended before anything else. The result is that of Apply for each row. The rows must
+  // live until then. May throw like Apply.
+  void Append(const LogRow& row, std::int64_t log_id, std::chrono::microseconds time);
+  void ApplyAppended();
   // Counts a batch that was sent again. The log does not record this.
   void CountDuplicate() noexcept { state_.duplicate_batches += 1; }
   // A part of Apply: counts valid observations. When they complete the warm-up, the bandwidth is
   // chosen and the kept observations are counted first. The result does not depend on how the
-  // sequence is divided into batches. single_precision: as RowValues.
-  // May throw like Apply.
+  // sequence is divided into batches. single_precision: as RowValues. row_ends: as
+  // ModelMonitor::Addition; empty during the warm-up. May throw like Apply.
   void Observe(const PredictionBatch& batch, const GroupValues& groups = {},
-               bool single_precision = false);
+               bool single_precision = false, std::span<const ModelMonitor::RowEnd> row_ends = {});
   // A part of Apply, after observations: raises alarms. May throw like Apply.
   void Decide(ModelSnapshot::Time time);
   // A part of Apply: counts the observations of a row by their times, and raises alarms. time: of
@@ -82,6 +87,17 @@ class StrandState {
   void RestorePending(std::span<const PendingCounts> pending) noexcept;
 
  private:
+  struct AppendedRow {
+    const LogRow* row = nullptr;
+    std::int64_t log_id = 0;
+    ModelSnapshot::Time time;
+  };
+  // Returns the number of the first rows whose observations can be counted as one batch, at least
+  // 1. The first row must not end a minute of the history.
+  [[nodiscard]] std::size_t RowsTogether(std::span<const AppendedRow> rows) const;
+  // Counts the observations of RowsTogether.
+  void CountTogether(std::span<const AppendedRow> rows);
+
   // A lens, or the reason why it has no bandwidth.
   struct LensState {
     Lens lens = Lens::Canonical();
@@ -142,6 +158,7 @@ class StrandState {
   ObservationWindow window_;
   LogRetention retention_;
   History history_;
+  std::vector<AppendedRow> appended_;
 };
 
 }  // namespace calibd::server

@@ -19,6 +19,9 @@ struct TestSteps {
   std::function<void(const absl::Status&)> finish = [](const absl::Status&) {};
   const server::Model* model = nullptr;
   std::size_t bytes = 0;
+  server::Strand* strand = nullptr;
+  std::function<void()> apply = [] {};
+  std::function<void()> publish = [] {};
 };
 
 class TestOperation final : public server::Operation {
@@ -33,6 +36,9 @@ class TestOperation final : public server::Operation {
   void Finish(server::Store& /*store*/, const absl::Status& committed) override {
     steps_.finish(committed);
   }
+  [[nodiscard]] server::Strand* strand() noexcept override { return steps_.strand; }
+  void Apply() override { steps_.apply(); }
+  void Publish() override { steps_.publish(); }
 
  private:
   const Target target_;

@@ -127,6 +127,37 @@ TEST_F(CommitQueueTest, AModelThatHasWrittenLessIsNext) {
   EXPECT_THAT(Log(disk_), ElementsAre("a", "q", "r", "b", "c", "d"));
 }
 
+TEST_F(CommitQueueTest, AStrandWithABacklogAppliesSeveralTransactionsTogether) {
+  ThreadPool pool("test", 1);
+  Strand strand(pool);
+  std::promise<void> release;
+  strand.Post([blocked = release.get_future().share()] { blocked.wait(); });
+  std::vector<std::string> applied;
+  const auto post = [&](const std::string& text, std::size_t bytes) {
+    testing::PostToLog(queue_, {.write =
+                                    [text](Store& store) {
+                                      store.AppendBatch(1, 1, text);
+                                      return absl::OkStatus();
+                                    },
+                                .bytes = bytes,
+                                .strand = &strand,
+                                .apply = [&applied, text] { applied.push_back(text); },
+                                .publish = [&applied] { applied.emplace_back("publish"); }});
+    // Each operation is a transaction of its own.
+    queue_.Flush();
+  };
+  post("a", 1000);
+  post("b", 1000);
+  post("c", std::size_t{1} << 20);
+  strand.Post([&applied] { applied.emplace_back("task"); });
+  post("d", 1000);
+  post("e", 1000);
+  release.set_value();
+  pool.Stop();
+  // A task of the strand runs after what was committed before it. The large operation ends a group.
+  EXPECT_THAT(applied, ElementsAre("a", "b", "c", "publish", "task", "d", "e", "publish"));
+}
+
 TEST_F(CommitQueueTest, ALargeTransactionIsDivided) {
   const char object = 0;
   const auto* const model = reinterpret_cast<const Model*>(&object);
