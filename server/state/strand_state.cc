@@ -365,11 +365,11 @@ void StrandState::Observe(const PredictionBatch& batch, const GroupValues& group
   }
   const auto count_part = [&](std::size_t part) {
     if (part >= kLenses) return Count(lenses_[part - kLenses], batch.rows(head, rest));
-    if (part == kStatistics && monitor_.has_value()) monitor_->AddStatistics(addition);
-    if (part == kEvidence && monitor_.has_value()) {
-      monitor_->AddEvidence(state_.observations, evidence_loop, addition);
+    if (part < kRows && !monitor_.has_value()) return;
+    if (part == kStatistics) return monitor_->AddStatistics(addition);
+    if (part == kEvidence) {
+      return monitor_->AddEvidence(state_.observations, evidence_loop, addition);
     }
-    if (part != kRows) return;
     window_.Append(batch.rows(batch.size() - kept_rest, kept_rest));
     history_.Count(batch);
     if (!monitor_.has_value()) return;
