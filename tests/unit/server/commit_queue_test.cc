@@ -127,6 +127,36 @@ TEST_F(CommitQueueTest, AModelThatHasWrittenLessIsNext) {
   EXPECT_THAT(Log(disk_), ElementsAre("a", "q", "r", "b", "c", "d"));
 }
 
+TEST_F(CommitQueueTest, TransactionsAreSmallWhileSeveralModelsAreBusy) {
+  // The queue only compares the addresses.
+  const char objects[2] = {};
+  const auto* const first = reinterpret_cast<const Model*>(&objects[0]);
+  const auto* const second = reinterpret_cast<const Model*>(&objects[1]);
+  HoldUp();
+  constexpr std::size_t kBytes = std::size_t{600} << 10;
+  for (const char* const text : {"a", "b", "c"}) {
+    PostBatch(text, absl::OkStatus(), first, kBytes);
+    PostBatch(text, absl::OkStatus(), second, kBytes);
+  }
+  go_.set_value();
+  queue_.Flush();
+  // Two operations make more than one MiB.
+  EXPECT_THAT(events_, ElementsAre("write a", "write a", "done a", "done a", "write b", "write b",
+                                   "done b", "done b", "write c", "write c", "done c", "done c"));
+}
+
+TEST_F(CommitQueueTest, AModelAloneHasLargeTransactions) {
+  const char object = 0;
+  HoldUp();
+  constexpr std::size_t kBytes = std::size_t{600} << 10;
+  for (const char* const text : {"a", "b", "c"}) {
+    PostBatch(text, absl::OkStatus(), reinterpret_cast<const Model*>(&object), kBytes);
+  }
+  go_.set_value();
+  queue_.Flush();
+  EXPECT_THAT(events_, ElementsAre("write a", "write b", "write c", "done a", "done b", "done c"));
+}
+
 TEST_F(CommitQueueTest, AStrandWithABacklogAppliesSeveralTransactionsTogether) {
   ThreadPool pool("test", 1);
   Strand strand(pool);
