@@ -121,10 +121,9 @@ class DistanceSelection {
   template <typename Visit>
   absl::Status ForEachDistance(const Visit& visit) const {
     return ForEachTileGroup(n_, control_, [&](std::size_t group, TileWalk& walk) {
-      TileEngine<double>::Scratch scratch;
       std::vector<double> distances(kTileSize * kTileSize);
       while (const std::optional<Tile> tile = walk.Next()) {
-        engine_.Distances(*tile, scratch, walk.cancelled(), distances.data());
+        engine_.Distances(*tile, walk.cancelled(), distances.data());
         for (std::size_t i = 0; i < tile->row_count; ++i) {
           const double* row = &distances[i * kTileSize];
           const std::size_t first = tile->on_diagonal() ? i + 1 : 0;

@@ -360,11 +360,9 @@ std::size_t BootstrapMemory(std::size_t n, std::size_t class_count, std::int32_t
       kPieceColumns * kPieceColumns;
   const std::size_t groups = std::min(kTileGroups, (n + kTileSize - 1) / kTileSize);
   const std::size_t scratch = n * (kReplicatesPerDraw * sizeof(float) + sizeof(std::uint32_t)) +
-                              TileEngine<float>::ScratchBytes(class_count) +
                               kTileSize * (kTileSize + held) * sizeof(float);
   // The pass in double ends before the replicates are drawn.
-  return std::max(QuadraticMemory(n, class_count, Precision::kFloat64) +
-                      threads * TileEngine<double>::ScratchBytes(class_count),
+  return std::max(QuadraticMemory(n, class_count, Precision::kFloat64),
                   TileEngine<float>::MemoryBytes(n, class_count) + n * held * sizeof(float) +
                       groups * (n + held) * sizeof(double) + threads * scratch);
 }

@@ -34,9 +34,10 @@ constexpr double kExp2Coefficients[] = {
     1.36914888539041288808e-12,
 };
 
-// Returns 2^x for x <= 0; about 0 below the smallest normal number.
-template <class D, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
-HWY_INLINE V Exp2(D d, V x) {
+// Replaces each x <= 0 by 2^x; about 0 below the smallest normal number. The computations of
+// several vectors take turns, because each waits for its previous instruction.
+template <class D, std::size_t kCount, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
+HWY_INLINE void Exp2(D d, V (&x)[kCount]) {
   constexpr bool kFloat = sizeof(T) == 4;
   constexpr int kMantissaBits = kFloat ? 23 : 52;
   constexpr int kDegree = kFloat ? 7 : 13;
@@ -44,17 +45,35 @@ HWY_INLINE V Exp2(D d, V x) {
   // Adding this number rounds x to an integer, and leaves the integer in the low bits of the
   // mantissa.
   const V magic = hn::Set(d, kFloat ? static_cast<T>(0x1.8p23) : static_cast<T>(0x1.8p52));
-  x = hn::Max(x, hn::Set(d, kFloat ? static_cast<T>(-126) : static_cast<T>(-1022)));
-  const V shifted = hn::Add(x, magic);
-  const V fraction = hn::Sub(x, hn::Sub(shifted, magic));
-  V power = hn::Set(d, static_cast<T>(kExp2Coefficients[kDegree]));
+  V shifted[kCount];
+  V power[kCount];
+  HWY_UNROLL(4)
+  for (std::size_t v = 0; v < kCount; ++v) {
+    x[v] = hn::Max(x[v], hn::Set(d, kFloat ? static_cast<T>(-126) : static_cast<T>(-1022)));
+    shifted[v] = hn::Add(x[v], magic);
+    x[v] = hn::Sub(x[v], hn::Sub(shifted[v], magic));
+    power[v] = hn::Set(d, static_cast<T>(kExp2Coefficients[kDegree]));
+  }
+  HWY_UNROLL(13)
   for (int k = kDegree - 1; k >= 0; --k) {
-    power = hn::MulAdd(power, fraction, hn::Set(d, static_cast<T>(kExp2Coefficients[k])));
+    const V coefficient = hn::Set(d, static_cast<T>(kExp2Coefficients[k]));
+    HWY_UNROLL(4)
+    for (std::size_t v = 0; v < kCount; ++v) power[v] = hn::MulAdd(power[v], x[v], coefficient);
   }
   // Multiplies by 2^n by adding n to the exponent. The power is in [0.7, 1.5] and n >= -126, so the
   // exponent stays above 0, or becomes 0, which gives about 0.
-  return hn::BitCast(
-      d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<kMantissaBits>(hn::BitCast(di, shifted))));
+  HWY_UNROLL(4)
+  for (std::size_t v = 0; v < kCount; ++v) {
+    const auto exponent = hn::ShiftLeft<kMantissaBits>(hn::BitCast(di, shifted[v]));
+    x[v] = hn::BitCast(d, hn::Add(hn::BitCast(di, power[v]), exponent));
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp2(D d, V x) {
+  V only[1] = {x};
+  Exp2(d, only);
+  return only[0];
 }
 
 }  // namespace HWY_NAMESPACE

@@ -30,13 +30,11 @@ MatrixTileEngine::MatrixTileEngine(const PredictionBatch& batch, const MatrixKer
 void MatrixTileEngine::Fill(const Tile& tile, Scratch& scratch,
                             const std::function<bool()>& cancelled) const {
   constexpr std::size_t kValues = kTileSize * kTileSize;
-  scratch.kernels.resize(parts_.size());
   scratch.kernel.resize(kValues);
   scratch.product.resize(kValues);
   scratch.terms.assign(kValues, 0);
-  for (std::size_t p = 0; p < parts_.size(); ++p) {
-    const Part& part = parts_[p];
-    part.kernel.Kernels(tile, scratch.kernels[p], cancelled, scratch.kernel.data());
+  for (const Part& part : parts_) {
+    part.kernel.Kernels(tile, cancelled, scratch.kernel.data());
     Multiply(MatrixProduct<double>{.rows = tile.row_count,
                                    .columns = tile.column_count,
                                    .depth = part.rank,

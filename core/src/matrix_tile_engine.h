@@ -25,7 +25,6 @@ class MatrixTileEngine {
   [[nodiscard]] std::span<const double> diagonal() const noexcept { return diagonal_; }
 
   struct Scratch {
-    std::vector<TileEngine<double>::Scratch> kernels;
     std::vector<double> kernel;
     std::vector<double> product;
     std::vector<double> packed;

@@ -143,7 +143,6 @@ absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel
   std::array<GroupSum, kTileGroups> sums;
   const absl::Status status = ForEachTileGroup(n, control, [&](std::size_t group, TileWalk& walk) {
     constexpr std::size_t kValues = kTileSize * kTileSize;
-    TileEngine<double>::Scratch scratch;
     std::vector<double> kernels(kValues);
     std::vector<double> products(kValues);
     std::vector<double> cubes(kValues);
@@ -170,7 +169,7 @@ absl::StatusOr<NullMoments> OverTiles(const PredictionBatch& batch, const Kernel
       }
     };
     while (const std::optional<Tile> tile = walk.Next()) {
-      engine.Kernels(*tile, scratch, walk.cancelled(), kernels.data());
+      engine.Kernels(*tile, walk.cancelled(), kernels.data());
       multiply(*tile, batch.probabilities, batch.probabilities, 0, products);
       multiply(*tile, squares, batch.probabilities, 0, cubes);
       multiply(*tile, batch.probabilities, squares, 1, cubes);

@@ -37,8 +37,7 @@ struct Tile {
 // sum_k d_ik g_jk. Lanes run over observations, so a distance has the same bits on
 // every CPU; products are fused where the CPU can.
 //
-// Immutable once made; every call has its own scratch. Memory: n m sizeof(T) and, a
-// Scratch, ScratchBytes().
+// Immutable once made. Memory: MemoryBytes().
 template <typename T>
 class TileEngine {
  public:
@@ -54,11 +53,8 @@ class TileEngine {
   // h_ii = k(x, x) |d_i|^2 at each position, in double.
   [[nodiscard]] std::span<const double> diagonal() const noexcept { return diagonal_; }
 
-  // Buffers that a caller reuses for the tiles of one row of tiles.
-  struct Scratch {
-    std::size_t row_begin = SIZE_MAX;
-    hwy::AlignedFreeUniquePtr<T[]> rows;
-  };
+  // Buffers that a caller reuses: none, but MatrixTileEngine has some.
+  struct Scratch {};
 
   // Sum of h_ij over the pairs of the tile with i < j. Calls `cancelled`, if set, every few
   // milliseconds. Once it is true, returns early with an unspecified value.
@@ -68,24 +64,17 @@ class TileEngine {
   void Terms(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
              T* out) const;
   // The same for k(g_i, g_j), and for the distance.
-  void Kernels(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
-               T* out) const;
-  void Distances(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
-                 T* out) const;
+  void Kernels(const Tile& tile, const std::function<bool()>& cancelled, T* out) const;
+  void Distances(const Tile& tile, const std::function<bool()>& cancelled, T* out) const;
 
   [[nodiscard]] static std::size_t MemoryBytes(std::size_t n, std::size_t class_count) noexcept {
     return n * (class_count * sizeof(T) + 3 * sizeof(double));
   }
-  // Upper bound of the size of a Scratch in bytes.
-  [[nodiscard]] static std::size_t ScratchBytes(std::size_t class_count) noexcept {
-    return 2 * kTileSize * class_count * sizeof(T);
-  }
 
  private:
   void Pack(std::span<const double> predictions);
-  void PackRows(const Tile& tile, Scratch& scratch) const;
-  double Run(const Tile& tile, Scratch& scratch, const std::function<bool()>& cancelled,
-             MicroOutput output, T* out) const;
+  double Run(const Tile& tile, const std::function<bool()>& cancelled, MicroOutput output,
+             T* out) const;
 
   std::size_t class_count_;
   Distance distance_;
@@ -96,7 +85,7 @@ class TileEngine {
   // By position, padded to complete panels: labels, and sums of rows.
   std::vector<std::int32_t> labels_;
   std::vector<T> sums_;
-  // Panels of kPanelBytes / sizeof(T) observations: [panel][class][observation].
+  // Panels of kPanelWidth observations: [panel][class][observation].
   hwy::AlignedFreeUniquePtr<T[]> panels_;
 };
 

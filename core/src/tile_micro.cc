@@ -1,6 +1,6 @@
 #include "tile_micro.h"
 
-#include <bit>
+#include <algorithm>
 
 #include "calibd/core/simd_target.h"
 #include "disabled_targets.h"
@@ -35,102 +35,130 @@ HWY_INLINE V FinishDistance(D d, V sum, V row_sum, V column_sum) {
   }
 }
 
-// kRows rows from `first_row`, within one group, against two vectors of the panel's
-// columns from `first_column`.
-template <class D, Distance kDistance, bool kProduct, std::size_t kRows, typename T = hn::TFromD<D>>
+// kRows rows from `first_row` against kVectors vectors of the panel's columns from `first_column`.
+template <class D, Distance kDistance, bool kProduct, std::size_t kRows, std::size_t kVectors,
+          typename T = hn::TFromD<D>>
 HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_row,
                              std::size_t first_column) {
   using V = hn::Vec<D>;
-  constexpr std::size_t kWidth = kPanelBytes / sizeof(T);
-  constexpr std::size_t kVectors = 2;
+  constexpr std::size_t kWidth = kPanelWidth<T>;
   const std::size_t lanes = hn::Lanes(d);
+  const auto column_of = [&](std::size_t position) {
+    return task.panels + position / kWidth * task.class_count * kWidth + position % kWidth;
+  };
+  const std::size_t row_begin = task.row_begin + first_row;
+  const std::size_t row_count = std::min(kRows, task.row_count - first_row);
+  const T* rows[kRows];
+  std::size_t labels_of_rows[kRows];
+  // The probability of the label minus 1.
+  T negative_residuals[kRows];
   V distance[kRows][kVectors];
   V product[kRows][kVectors];
+  HWY_UNROLL(4)
   for (std::size_t r = 0; r < kRows; ++r) {
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      distance[r][v] = hn::Zero(d);
-      product[r][v] = hn::Zero(d);
-    }
+    // Rows that do not exist repeat the last one.
+    const std::size_t row = row_begin + std::min(r, row_count - 1);
+    rows[r] = column_of(row);
+    labels_of_rows[r] = static_cast<std::size_t>(task.labels[row]);
+    negative_residuals[r] = rows[r][labels_of_rows[r] * kWidth] - 1;
+    HWY_UNROLL(4)
+    for (std::size_t v = 0; v < kVectors; ++v) distance[r][v] = product[r][v] = hn::Zero(d);
   }
-  const T* const group = task.rows + first_row / kGroupRows * task.class_count * 2 * kGroupRows +
-                         first_row % kGroupRows;
-  const T* HWY_RESTRICT rows = group;
-  const T* HWY_RESTRICT panel = task.panel + first_column;
+  const T* HWY_RESTRICT panel = column_of(task.column_begin) + first_column;
   const V one = hn::Set(d, 1);
-  for (std::size_t k = 0; k < task.class_count; ++k) {
-    const V column0 = hn::Load(d, panel);
-    const V column1 = hn::Load(d, panel + lanes);
+  std::size_t k = 0;
+  // A batch has classes. A loop that may be empty would keep the sums in memory.
+  do {
+    V column[kVectors];
+    HWY_UNROLL(4)
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      column[v] = hn::Load(d, panel + k * kWidth + v * lanes);
+    }
     HWY_UNROLL(4)
     for (std::size_t r = 0; r < kRows; ++r) {
-      const V g = hn::Set(d, rows[r]);
-      if constexpr (kDistance == Distance::kTotalVariation || kDistance == Distance::kCityblock) {
-        distance[r][0] = hn::Add(distance[r][0], hn::Min(g, column0));
-        distance[r][1] = hn::MulAdd(one, hn::Min(g, column1), distance[r][1]);
-      } else {
-        const V difference0 = hn::Sub(g, column0);
-        const V difference1 = hn::Sub(g, column1);
-        distance[r][0] = hn::MulAdd(difference0, difference0, distance[r][0]);
-        distance[r][1] = hn::MulAdd(difference1, difference1, distance[r][1]);
+      const V g = hn::Set(d, rows[r][k * kWidth]);
+      HWY_UNROLL(4)
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        V& sum = distance[r][v];
+        if constexpr (kDistance == Distance::kTotalVariation || kDistance == Distance::kCityblock) {
+          const V minimum = hn::Min(g, column[v]);
+          // Additions and multiplications have units of their own, which share the work.
+          sum = v % 2 == 0 ? hn::Add(sum, minimum) : hn::MulAdd(one, minimum, sum);
+        } else {
+          const V difference = hn::Sub(g, column[v]);
+          sum = hn::MulAdd(difference, difference, sum);
+        }
       }
       if constexpr (kProduct) {
-        const V residual = hn::Set(d, rows[kGroupRows + r]);
-        product[r][0] = hn::MulAdd(residual, column0, product[r][0]);
-        product[r][1] = hn::MulAdd(residual, column1, product[r][1]);
+        // A branch, because loads limit this loop, and residuals would be further loads.
+        V negative_residual = g;
+        if (HWY_UNLIKELY(k == labels_of_rows[r])) {
+          negative_residual = hn::Set(d, negative_residuals[r]);
+        }
+        HWY_UNROLL(4)
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          product[r][v] = hn::NegMulAdd(negative_residual, column[v], product[r][v]);
+        }
       }
     }
-    rows += 2 * kGroupRows;
-    panel += kWidth;
-  }
+  } while (++k < task.class_count);
 
   const hn::RebindToSigned<D> di;
   using TI = hn::TFromD<decltype(di)>;
   V total = hn::Zero(d);
-  const std::ptrdiff_t last_row = task.row_ahead + static_cast<std::ptrdiff_t>(first_row + kRows);
-  const bool masked = last_row > 0 || task.column_count < kWidth;
-  for (std::size_t r = 0; r < kRows && first_row + r < task.row_count; ++r) {
-    const T* residuals = group + kGroupRows + r;
+  // Only pairs with i < j are summed.
+  const std::ptrdiff_t row_ahead =
+      static_cast<std::ptrdiff_t>(row_begin) - static_cast<std::ptrdiff_t>(task.column_begin);
+  const bool masked =
+      row_ahead + static_cast<std::ptrdiff_t>(kRows) > 0 || task.column_count < kWidth;
+  const std::int32_t* const labels = task.labels + task.column_begin;
+  const bool one_label = labels[0] == labels[kWidth - 1];
+  HWY_UNROLL(4)
+  for (std::size_t r = 0; r < kRows; ++r) {
+    if (r == row_count) break;
+    V value[kVectors];
+    HWY_UNROLL(4)
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      value[v] = FinishDistance<D, kDistance>(
+          d, distance[r][v], hn::Set(d, task.sums[row_begin + r]),
+          hn::LoadU(d, task.sums + task.column_begin + first_column + v * lanes));
+    }
+    if (task.output != MicroOutput::kDistances) {
+      for (V& x : value) x = hn::Mul(x, hn::Set(d, task.scale));
+      Exp2(d, value);
+    }
+    if constexpr (kProduct) {
+      const auto residual = [&](std::int32_t label) {
+        const T g = rows[r][static_cast<std::size_t>(label) * kWidth];
+        return (static_cast<std::size_t>(label) == labels_of_rows[r] ? T{1} : T{0}) - g;
+      };
+      HWY_ALIGN T gathered[kWidth];
+      for (std::size_t j = 0; !one_label && j < kVectors * lanes; ++j) {
+        gathered[j] = residual(labels[first_column + j]);
+      }
+      const V same = hn::Set(d, residual(labels[0]));
+      HWY_UNROLL(4)
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const V at_label = one_label ? same : hn::Load(d, gathered + v * lanes);
+        value[v] = hn::Mul(value[v], hn::Sub(at_label, product[r][v]));
+      }
+    }
+    HWY_UNROLL(4)
     for (std::size_t v = 0; v < kVectors; ++v) {
       const std::size_t column = first_column + v * lanes;
-      T* out = task.out + (first_row + r) * task.stride + column;
-      V value =
-          FinishDistance<D, kDistance>(d, distance[r][v], hn::Set(d, task.row_sums[first_row + r]),
-                                       hn::LoadU(d, task.panel_sums + column));
-      if (task.output == MicroOutput::kDistances) {
-        hn::StoreU(value, d, out);
-        continue;
-      }
-      value = Exp2(d, hn::Mul(value, hn::Set(d, task.scale)));
-      if constexpr (!kProduct) {
-        hn::StoreU(value, d, out);
-        continue;
-      }
-      V at_label;
-      if (task.one_label) {
-        at_label = hn::Set(
-            d, residuals[static_cast<std::size_t>(task.panel_labels[column]) * 2 * kGroupRows]);
-      } else {
-        HWY_ALIGN T gathered[HWY_MAX_BYTES / sizeof(T)];
-        for (std::size_t lane = 0; lane < lanes; ++lane) {
-          gathered[lane] = residuals[static_cast<std::size_t>(task.panel_labels[column + lane]) *
-                                     2 * kGroupRows];
-        }
-        at_label = hn::Load(d, gathered);
-      }
-      value = hn::Mul(value, hn::Sub(at_label, product[r][v]));
-      if (task.output == MicroOutput::kTerms) {
-        hn::StoreU(value, d, out);
+      if (task.output != MicroOutput::kSum) {
+        hn::StoreU(value[v], d, task.out + (first_row + r) * task.stride + column);
         continue;
       }
       if (masked) {
         const auto columns = hn::Iota(di, static_cast<TI>(column));
-        const auto after = hn::Set(
-            di, static_cast<TI>(task.row_ahead + static_cast<std::ptrdiff_t>(first_row + r)));
+        const auto after = hn::Set(di, static_cast<TI>(row_ahead + static_cast<std::ptrdiff_t>(r)));
         const auto counted =
             hn::And(hn::Gt(columns, after),
                     hn::Lt(columns, hn::Set(di, static_cast<TI>(task.column_count))));
-        value = hn::IfThenElseZero(hn::RebindMask(d, counted), value);
+        value[v] = hn::IfThenElseZero(hn::RebindMask(d, counted), value[v]);
       }
-      total = hn::Add(total, value);
+      total = hn::Add(total, value[v]);
     }
   }
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, total)));
@@ -138,21 +166,22 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
 
 template <class D, Distance kDistance, typename T = hn::TFromD<D>>
 HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
-  // The sums of four rows and their operands fit into 32 registers, those of two rows into 16.
-  constexpr std::size_t kRows = HWY_MAX_BYTES >= 64 || HWY_TARGET == HWY_NEON ? 4 : 2;
-  const std::size_t step = 2 * hn::Lanes(d);
+  // The sums of 12 vectors and their operands fit into 32 registers, those of four into 16.
+  constexpr bool kManyRegisters = HWY_MAX_BYTES >= 64 || HWY_TARGET == HWY_NEON;
+  constexpr std::size_t kRows = kManyRegisters ? 3 : 2;
+  constexpr std::size_t kVectors = kManyRegisters ? 4 : 2;
+  const std::size_t step = kVectors * hn::Lanes(d);
   const bool product = task.output == MicroOutput::kSum || task.output == MicroOutput::kTerms;
   double sum = 0;
-  for (std::size_t row = 0; row < task.row_count; row += kRows) {
-    // All further rows come after all columns.
-    if (task.output == MicroOutput::kSum &&
-        task.row_ahead + static_cast<std::ptrdiff_t>(row) >=
-            static_cast<std::ptrdiff_t>(kPanelBytes / sizeof(T))) {
-      break;
-    }
-    for (std::size_t column = 0; column < kPanelBytes / sizeof(T); column += step) {
-      sum += product ? MicroBlock<D, kDistance, true, kRows>(d, task, row, column)
-                     : MicroBlock<D, kDistance, false, kRows>(d, task, row, column);
+  for (std::size_t column = 0; column < task.column_count; column += step) {
+    for (std::size_t row = 0; row < task.row_count; row += kRows) {
+      // All further rows come after these columns.
+      if (task.output == MicroOutput::kSum &&
+          task.row_begin + row >= task.column_begin + column + step) {
+        break;
+      }
+      sum += product ? MicroBlock<D, kDistance, true, kRows, kVectors>(d, task, row, column)
+                     : MicroBlock<D, kDistance, false, kRows, kVectors>(d, task, row, column);
     }
   }
   return sum;
@@ -160,7 +189,7 @@ HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
 
 template <typename T>
 HWY_INLINE double Micro(const MicroTask<T>& task) {
-  const hn::CappedTag<T, kPanelBytes / sizeof(T) / 2> d;
+  const hn::CappedTag<T, kPanelWidth<T> / 4> d;
   using D = decltype(d);
   switch (task.distance) {
     case Distance::kTotalVariation:

@@ -8,42 +8,38 @@
 
 namespace calibd {
 
-// The observations of a panel fill this many bytes on every CPU: two of the widest vectors.
-inline constexpr std::size_t kPanelBytes = 128;
-// Rows that are packed together: [class][kGroupRows of g, then kGroupRows of d].
-inline constexpr std::size_t kGroupRows = 4;
+// The observations of a panel fill this many bytes on every CPU: four of the widest vectors.
+inline constexpr std::size_t kPanelBytes = 256;
+template <typename T>
+inline constexpr std::size_t kPanelWidth = kPanelBytes / sizeof(T);
 
 enum class MicroOutput { kSum, kTerms, kKernels, kDistances };
 
-// One panel of columns against consecutive rows.
+// Consecutive rows against the columns of one panel.
 template <typename T>
 struct MicroTask {
   std::size_t class_count;
-  // Whole groups of kGroupRows rows: 2 kGroupRows values a class, class_count classes.
-  const T* rows;
-  const T* row_sums;
+  // All observations, kPanelWidth in a panel: [panel][class][observation].
+  const T* panels;
+  // By observation: the sums of the probabilities, and the labels, which ascend.
+  const T* sums;
+  const std::int32_t* labels;
+  // Observations. column_begin is the first of a panel.
+  std::size_t row_begin;
   std::size_t row_count;
-  // kPanelBytes / sizeof(T) values per class.
-  const T* panel;
-  const T* panel_sums;
-  const std::int32_t* panel_labels;
-  // True if all labels of the panel are the same.
-  bool one_label;
-  // Index of the first row minus the index of the panel's first column; only pairs with i < j are
-  // summed.
-  std::ptrdiff_t row_ahead;
-  // Number of columns of the panel that exist.
+  std::size_t column_begin;
   std::size_t column_count;
   // The kernel is exp2(scale distance).
   T scale;
   Distance distance;
   MicroOutput output;
-  // Row-major with `stride` values per row; written up to the panel's full width.
+  // Row-major with `stride` values per row; may be written up to the panel's full width.
   T* out;
   std::size_t stride;
 };
 
-// Returns the sum for MicroOutput::kSum, else 0. Uses the best instruction set of the CPU.
+// Returns the sum over the pairs i < j for MicroOutput::kSum, else 0. Uses the best instruction set
+// of the CPU.
 double RunMicro(const MicroTask<float>& task);
 double RunMicro(const MicroTask<double>& task);
 
