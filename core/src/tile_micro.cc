@@ -90,8 +90,8 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
         }
       }
       if constexpr (kProduct) {
-        // A branch, because loads limit this loop, and residuals would be further loads.
         V negative_residual = g;
+        // A branch, because loads limit this loop, and residuals would be further loads.
         if (HWY_UNLIKELY(k == labels_of_rows[r])) {
           negative_residual = hn::Set(d, negative_residuals[r]);
         }
@@ -113,6 +113,12 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
       row_ahead + static_cast<std::ptrdiff_t>(kRows) > 0 || task.column_count < kWidth;
   const std::int32_t* const labels = task.labels + task.column_begin;
   const bool one_label = labels[0] == labels[kWidth - 1];
+  HWY_ALIGN T column_labels[kWidth] = {};
+  std::size_t label_offsets[kWidth] = {};
+  for (std::size_t j = 0; kProduct && !one_label && j < kVectors * lanes; ++j) {
+    column_labels[j] = static_cast<T>(labels[first_column + j]);
+    label_offsets[j] = static_cast<std::size_t>(labels[first_column + j]) * kWidth;
+  }
   HWY_UNROLL(4)
   for (std::size_t r = 0; r < kRows; ++r) {
     if (r == row_count) break;
@@ -128,19 +134,24 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
       Exp2(d, value);
     }
     if constexpr (kProduct) {
-      const auto residual = [&](std::int32_t label) {
-        const T g = rows[r][static_cast<std::size_t>(label) * kWidth];
-        return (static_cast<std::size_t>(label) == labels_of_rows[r] ? T{1} : T{0}) - g;
-      };
-      HWY_ALIGN T gathered[kWidth];
-      for (std::size_t j = 0; !one_label && j < kVectors * lanes; ++j) {
-        gathered[j] = residual(labels[first_column + j]);
+      V at_label[kVectors];
+      if (one_label) {
+        const auto label = static_cast<std::size_t>(labels[0]);
+        const T hit = label == labels_of_rows[r] ? T{1} : T{0};
+        for (V& x : at_label) x = hn::Set(d, hit - rows[r][label * kWidth]);
+      } else {
+        HWY_ALIGN T gathered[kWidth];
+        for (std::size_t j = 0; j < kVectors * lanes; ++j) gathered[j] = rows[r][label_offsets[j]];
+        const V label = hn::Set(d, static_cast<T>(labels_of_rows[r]));
+        HWY_UNROLL(4)
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          const auto hit = hn::Eq(label, hn::Load(d, column_labels + v * lanes));
+          at_label[v] = hn::Sub(hn::IfThenElseZero(hit, one), hn::Load(d, gathered + v * lanes));
+        }
       }
-      const V same = hn::Set(d, residual(labels[0]));
       HWY_UNROLL(4)
       for (std::size_t v = 0; v < kVectors; ++v) {
-        const V at_label = one_label ? same : hn::Load(d, gathered + v * lanes);
-        value[v] = hn::Mul(value[v], hn::Sub(at_label, product[r][v]));
+        value[v] = hn::Mul(value[v], hn::Sub(at_label[v], product[r][v]));
       }
     }
     HWY_UNROLL(4)
@@ -164,12 +175,9 @@ HWY_INLINE double MicroBlock(D d, const MicroTask<T>& task, std::size_t first_ro
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, total)));
 }
 
-template <class D, Distance kDistance, typename T = hn::TFromD<D>>
-HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
-  // The sums of 12 vectors and their operands fit into 32 registers, those of four into 16.
-  constexpr bool kManyRegisters = HWY_MAX_BYTES >= 64 || HWY_TARGET == HWY_NEON;
-  constexpr std::size_t kRows = kManyRegisters ? 3 : 2;
-  constexpr std::size_t kVectors = kManyRegisters ? 4 : 2;
+template <class D, Distance kDistance, std::size_t kRows, std::size_t kVectors,
+          typename T = hn::TFromD<D>>
+HWY_INLINE double MicroBlocks(D d, const MicroTask<T>& task) {
   const std::size_t step = kVectors * hn::Lanes(d);
   const bool product = task.output == MicroOutput::kSum || task.output == MicroOutput::kTerms;
   double sum = 0;
@@ -185,6 +193,22 @@ HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
     }
   }
   return sum;
+}
+
+template <class D, Distance kDistance, typename T = hn::TFromD<D>>
+HWY_INLINE double MicroPanel(D d, const MicroTask<T>& task) {
+  // The sums of 12 vectors and their operands fit into 32 registers, those of four into 16.
+  if constexpr (HWY_MAX_BYTES >= 64 || HWY_TARGET == HWY_NEON) {
+    // Wide blocks would compute many pairs that do not count.
+    const bool on_diagonal =
+        task.output == MicroOutput::kSum && task.row_begin + task.row_count > task.column_begin;
+    if (on_diagonal || task.column_count < kPanelWidth<T>) {
+      return MicroBlocks<D, kDistance, 4, 2>(d, task);
+    }
+    return MicroBlocks<D, kDistance, 3, 4>(d, task);
+  } else {
+    return MicroBlocks<D, kDistance, 2, 2>(d, task);
+  }
 }
 
 template <typename T>
