@@ -113,6 +113,8 @@ class Api {
                        NamedModel model);
   absl::Status Evaluate(const v1::EvaluateRequest& request,
                         const Reply<v1::EvaluateResponse>& reply, NamedModel model);
+  absl::Status Recalibrate(const v1::RecalibrateRequest& request,
+                           const Reply<v1::RecalibrateResponse>& reply, NamedModel model);
   absl::Status AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
                                 const Reply<v1::AcknowledgeAlarmResponse>& reply, NamedModel model);
   absl::Status ListVerdicts(const v1::ListVerdictsRequest& request,
@@ -160,6 +162,7 @@ inline constexpr Method kStreamObservations{"StreamObservations", Rights::kWrite
 inline constexpr Method kGetCalibration{"GetCalibration", Rights::kRead, &Api::GetCalibration};
 inline constexpr Method kRunTest{"RunTest", Rights::kRead, &Api::RunTest};
 inline constexpr Method kEvaluate{"Evaluate", Rights::kRead, &Api::Evaluate};
+inline constexpr Method kRecalibrate{"Recalibrate", Rights::kRead, &Api::Recalibrate};
 inline constexpr Method kAcknowledgeAlarm{"AcknowledgeAlarm", Rights::kWrite,
                                           &Api::AcknowledgeAlarm};
 inline constexpr Method kListVerdicts{"ListVerdicts", Rights::kRead, &Api::ListVerdicts};

@@ -9,13 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
+#include "calibd/convert/recalibration.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens_evaluation.h"
+#include "calibd/core/recalibration.h"
 #include "calibd/core/status_macros.h"
 #include "google/protobuf/util/time_util.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
 #include "server/api/progress_sender.h"
+#include "server/api/proto_time.h"
 #include "server/errors.h"
 
 namespace calibd::server {
@@ -188,6 +191,32 @@ absl::Status Api::Evaluate(const v1::EvaluateRequest& request,
       }
     }
     *proto.mutable_elapsed() = Since(start);
+    return absl::OkStatus();
+  };
+  return Submit(parts_.jobs, std::move(job), reply, result);
+}
+
+absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
+                              const Reply<v1::RecalibrateResponse>& reply, NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
+  const std::size_t class_count = model->declaration()->class_count;
+  const auto result = std::make_shared<v1::RecalibrateResponse>();
+  WindowRequest job;
+  job.model = model;
+  job.observations = static_cast<std::size_t>(request.window());
+  job.needs_bandwidth = false;
+  job.remedy = "a smaller window";
+  job.cost = [class_count](std::size_t n, std::size_t /*threads*/) {
+    return JobCost{.memory_bytes = RecalibrationMemory(n, class_count),
+                   .operations = RecalibrationOperations(n, class_count)};
+  };
+  job.compute = [result](const WindowSample& sample, const RunControl& control) {
+    const PredictionBatch window = sample.observations.view();
+    CALIBD_ASSIGN_OR_RETURN(const RecalibrationAdvice advice, AdviseRecalibration(window, control));
+    v1::Recalibration& proto = *result->mutable_recalibration();
+    proto = convert::ToProto(advice, window.class_count);
+    proto.set_first_observation(sample.first_observation);
+    *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
     return absl::OkStatus();
   };
   return Submit(parts_.jobs, std::move(job), reply, result);

@@ -67,6 +67,7 @@ class CalibrationService final : public v1::CalibrationService::CallbackService 
   CALIBD_UNARY_CALL(GetHistory)
   CALIBD_STREAM_CALL(RunTest)
   CALIBD_STREAM_CALL(Evaluate)
+  CALIBD_STREAM_CALL(Recalibrate)
   CALIBD_STREAM_CALL(WatchCalibration)
 
  private:

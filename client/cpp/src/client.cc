@@ -381,6 +381,13 @@ absl::StatusOr<v1::Evaluation> Client::Evaluate(const v1::EvaluateRequest& reque
       [](v1::EvaluateResponse& response) { return response.mutable_evaluation(); });
 }
 
+absl::StatusOr<v1::Recalibration> Client::Recalibrate(const v1::RecalibrateRequest& request,
+                                                      const LongCallOptions& options) {
+  return impl_->Long<v1::RecalibrateResponse, v1::Recalibration>(
+      options, [&](auto* context) { return impl_->calibration->Recalibrate(context, request); },
+      [](v1::RecalibrateResponse& response) { return response.mutable_recalibration(); });
+}
+
 absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
                                             const LongCallOptions& options) {
   const auto created = BackupFile::Create(path);

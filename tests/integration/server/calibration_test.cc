@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "calibd/client/recalibration.h"
+#include "calibd/convert/recalibration.h"
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/generator.h"
@@ -19,6 +21,7 @@
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/matrix_kernel.h"
 #include "calibd/core/p_value.h"
+#include "calibd/core/recalibration.h"
 #include "calibd/core/running_lens.h"
 #include "calibd/core/running_skce.h"
 #include "integration/server/service_client.h"
@@ -527,6 +530,55 @@ TEST_F(CalibrationTest, EvaluateIsBoundedBeforeItStarts) {
               HasSubstr("binned_errors[0].bins is"));
   for (int i = 0; i < 17; ++i) request.add_lenses()->mutable_top_label();
   EXPECT_THAT(refusal([](auto&) {}).error_message(), HasSubstr("lenses has 17"));
+}
+
+TEST_F(CalibrationTest, RecalibrateEqualsTheAdviceOfCore) {
+  client_->CreateFixed("models/m", 10);
+  PredictionSet set = Draw(1200);
+  ApplyRecalibration(TemperatureMap{0.4}, 10, set.probabilities);
+  Stream("models/m", set, 100);
+  v1::RecalibrateRequest request;
+  request.set_model("models/m");
+  request.set_window(1000);
+  v1::Recalibration result;
+  ASSERT_TRUE(client_->Recalibrate(request, &result).ok());
+  const auto advice = AdviseRecalibration(set.view().rows(200, 1000));
+  ASSERT_TRUE(advice.ok()) << advice.status();
+  EXPECT_TRUE(advice->helps());
+  v1::Recalibration expected = convert::ToProto(*advice, 10);
+  expected.set_first_observation(201);
+  EXPECT_TRUE(result.has_compute_time());
+  result.clear_compute_time();
+  EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString());
+
+  // The SDK applies the map without the server.
+  std::vector<double> rows = set.probabilities;
+  std::vector<double> same = set.probabilities;
+  ASSERT_TRUE(client::ApplyRecalibration(result.map(), rows).ok());
+  ApplyRecalibration(advice->map, 10, same);
+  EXPECT_EQ(rows, same);
+  rows.pop_back();
+  EXPECT_THAT(client::ApplyRecalibration(result.map(), rows).ToString(),
+              HasSubstr("rows has 11999 probabilities, expected a multiple of 10"));
+  result.mutable_map()->set_version(2);
+  EXPECT_THAT(client::ApplyRecalibration(result.map(), rows).ToString(),
+              HasSubstr("version is 2, expected 1"));
+}
+
+TEST_F(CalibrationTest, RecalibrateNeedsObservationsAndIsBoundedBeforeItStarts) {
+  Start({"--max-test-operations", "1e8"});
+  client_->CreateFixed("models/m", 10);
+  Stream("models/m", Draw(1000), 200);
+  v1::RecalibrateRequest request;
+  request.set_model("models/m");
+  v1::Recalibration result;
+  EXPECT_EQ(Reason(client_->Recalibrate(request, &result)), "JOB_TOO_LARGE");
+  request.set_window(50);
+  const grpc::Status few = client_->Recalibrate(request, &result);
+  EXPECT_EQ(few.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_THAT(few.error_message(), HasSubstr("has 50 observations, needs at least 100"));
+  request.set_window(-1);
+  EXPECT_EQ(client_->Recalibrate(request, &result).error_code(), grpc::INVALID_ARGUMENT);
 }
 
 TEST_F(CalibrationTest, CancelStopsTheTest) {

@@ -110,6 +110,23 @@ grpc::Status ServiceClient::Evaluate(const v1::EvaluateRequest& request,
   return reader->Finish();
 }
 
+grpc::Status ServiceClient::Recalibrate(const v1::RecalibrateRequest& request,
+                                        v1::Recalibration* recalibration) {
+  CallContext context;
+  const auto reader = calibration->Recalibrate(&context, request);
+  v1::RecalibrateResponse response;
+  double fraction = 0;
+  while (reader->Read(&response)) {
+    if (response.has_recalibration()) {
+      *recalibration = response.recalibration();
+    } else {
+      EXPECT_GE(response.progress().fraction(), fraction);
+      fraction = response.progress().fraction();
+    }
+  }
+  return reader->Finish();
+}
+
 ServiceClient::Health ServiceClient::CheckHealth(const std::string& service) {
   // These messages have the wire form of the health service's messages: one string and one varint,
   // each with field number 1.

@@ -42,6 +42,8 @@ class ServiceClient {
   grpc::Status RunTest(const v1::RunTestRequest& request, v1::QuadraticTestResult* result);
   // Like RunTest.
   grpc::Status Evaluate(const v1::EvaluateRequest& request, v1::Evaluation* evaluation);
+  // Like RunTest.
+  grpc::Status Recalibrate(const v1::RecalibrateRequest& request, v1::Recalibration* recalibration);
   // The health service: 1 SERVING, 2 NOT_SERVING; the status code if the call fails.
   struct Health {
     grpc::StatusCode code = grpc::OK;

@@ -126,6 +126,11 @@ class Client {
   [[nodiscard]] absl::StatusOr<v1::Evaluation> Evaluate(const v1::EvaluateRequest& request,
                                                         const LongCallOptions& options = {});
 
+  // A recalibration map for the newest window and what it gains; see recalibration.h for its use.
+  // CANCELLED after a stop.
+  [[nodiscard]] absl::StatusOr<v1::Recalibration> Recalibrate(const v1::RecalibrateRequest& request,
+                                                              const LongCallOptions& options = {});
+
   // Writes a consistent copy of the server's store to the new file `path`, and returns its size in
   // bytes. A copy that fails leaves no file. Errors: CANCELLED after a stop; ALREADY_EXISTS if the
   // file exists; the status of the system's error if it cannot be written, such as NOT_FOUND.

@@ -1,0 +1,134 @@
+#ifndef CALIBD_CORE_RECALIBRATION_H_
+#define CALIBD_CORE_RECALIBRATION_H_
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "calibd/core/error_interval.h"
+#include "calibd/core/prediction_batch.h"
+#include "calibd/core/run_control.h"
+
+namespace calibd {
+
+// Maps that replace the probabilities of a model by better calibrated ones. Temperature and
+// vector scaling first smooth a row g of m classes to (g_k + s / m) / (1 + s), s =
+// kRecalibrationSmoothing, so that a probability of 0 has a logarithm.
+inline constexpr double kRecalibrationSmoothing = 1e-5;
+
+// Leaves the rows as they are.
+struct IdentityMap {
+  friend bool operator==(const IdentityMap&, const IdentityMap&) = default;
+};
+
+// q_k proportional to g_k^(1 / temperature). Keeps the order of the classes. Source: Guo, Pleiss,
+// Sun & Weinberger, ICML 2017, Sec. 4.2.
+struct TemperatureMap {
+  // In [1 / kMaxTemperature, kMaxTemperature].
+  double temperature = 1;
+
+  friend bool operator==(const TemperatureMap&, const TemperatureMap&) = default;
+};
+inline constexpr double kMaxTemperature = 20;
+
+// q_k proportional to g_k^scales[k] exp(offsets[k]): vector scaling (Guo et al., Sec. 4.2). For two
+// classes it is beta calibration: Kull, Silva Filho & Flach, AISTATS 2017, eq. 5, with a =
+// scales[1], b = scales[0] and c = offsets[1] - offsets[0].
+struct VectorMap {
+  // m values each, scales >= 0, all finite.
+  std::vector<double> scales;
+  std::vector<double> offsets;
+
+  friend bool operator==(const VectorMap&, const VectorMap&) = default;
+};
+
+// q_k proportional to the curve of class k at g_k, a nondecreasing step function. Source: Zadrozny
+// & Elkan, KDD 2002.
+struct IsotonicMap {
+  // The value at g is the last one whose start is at most g, or the first one.
+  struct Curve {
+    // Ascending, at least one.
+    std::vector<double> starts;
+    // As many, nondecreasing, in (0, 1).
+    std::vector<double> values;
+
+    friend bool operator==(const Curve&, const Curve&) = default;
+  };
+  // m curves, of the stated probabilities before smoothing.
+  std::vector<Curve> curves;
+
+  friend bool operator==(const IsotonicMap&, const IsotonicMap&) = default;
+};
+
+using RecalibrationMap = std::variant<IdentityMap, TemperatureMap, VectorMap, IsotonicMap>;
+// The indices in RecalibrationMap, from the simplest kind.
+enum class RecalibrationKind { kNone, kTemperature, kVector, kIsotonic };
+inline constexpr std::size_t kRecalibrationKinds = 4;
+
+// Errors: InvalidArgument if the parameters are not those of a map for this many classes.
+[[nodiscard]] absl::Status CheckRecalibrationMap(const RecalibrationMap& map,
+                                                 std::size_t class_count);
+
+// Replaces each row in place by a row that sums to 1 up to rounding.
+// map: valid for class_count. rows: whole rows, each on the simplex. Cost: O(m) a row, isotonic
+// O(m log n).
+void ApplyRecalibration(const RecalibrationMap& map, std::size_t class_count,
+                        std::span<double> rows);
+
+// Fits a map of this kind by its log loss. Vector scaling is penalised by (sum of (scale - 1 /
+// temperature)^2 + sum of offset^2) / 2n, which shrinks it to temperature scaling. The frequencies
+// of isotonic regression are kept in [1 / (n + 2), (n + 1) / (n + 2)]. Returns the identity if the
+// fitted map does not lower the log loss of the batch, with smoothed rows.
+// batch: valid. Errors: FailedPrecondition without observations; Cancelled. Cost: O(n m) for each
+// of at most kMaxFitPasses passes; isotonic O(m n log n).
+inline constexpr std::size_t kMaxFitPasses = 200;
+[[nodiscard]] absl::StatusOr<RecalibrationMap> FitRecalibration(const PredictionBatch& batch,
+                                                                RecalibrationKind kind,
+                                                                const RunControl& control = {});
+
+// A map, and what it gains on observations that were not used to choose it.
+struct RecalibrationAdvice {
+  RecalibrationMap map;
+  // The older observations, which chose the kind by cross-validation in kRecalibrationFolds
+  // contiguous folds and its parameters, and the newer ones, which measured the benefit.
+  std::size_t fit_observations = 0;
+  std::size_t test_observations = 0;
+  // Mean log loss of each kind over the folds, in nats.
+  std::array<double, kRecalibrationKinds> cross_validated_log_loss{};
+  // Over the newer observations, without and with the map, in nats, with smoothed rows: each term
+  // is at most log(m (1 + 1e5)).
+  double log_loss_before = 0;
+  double log_loss_after = 0;
+  // log_loss_before - log_loss_after, and its 95 % interval: the normal one of paired differences.
+  // It assumes independent observations, and is approximate.
+  double improvement = 0;
+  double improvement_lower = 0;
+  double improvement_upper = 0;
+  // The binned error of the newer observations, without and with the map. Each interval holds with
+  // 95 %, because the map was fixed before.
+  ErrorIntervals error_before;
+  ErrorIntervals error_after;
+
+  // The improvement is not a matter of chance.
+  [[nodiscard]] bool helps() const noexcept { return improvement_lower > 0; }
+};
+inline constexpr std::size_t kRecalibrationFolds = 5;
+// The normal interval needs a sample of some size.
+inline constexpr std::size_t kMinRecalibrationObservations = 100;
+
+// batch: valid, the oldest observation first. Errors: FailedPrecondition with fewer than
+// kMinRecalibrationObservations; Cancelled.
+[[nodiscard]] absl::StatusOr<RecalibrationAdvice> AdviseRecalibration(
+    const PredictionBatch& batch, const RunControl& control = {});
+
+// Upper bounds for AdviseRecalibration of n observations of m classes.
+[[nodiscard]] double RecalibrationMemory(std::size_t n, std::size_t class_count);
+[[nodiscard]] double RecalibrationOperations(std::size_t n, std::size_t class_count);
+
+}  // namespace calibd
+
+#endif  // CALIBD_CORE_RECALIBRATION_H_

@@ -1,0 +1,243 @@
+#include "calibd/core/recalibration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "calibd/core/binary_predictions.h"
+#include "calibd/core/generator.h"
+
+namespace calibd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr RecalibrationKind kKinds[] = {RecalibrationKind::kNone, RecalibrationKind::kTemperature,
+                                        RecalibrationKind::kVector, RecalibrationKind::kIsotonic};
+
+// Calibrated observations whose predictions are uniform on the simplex: few of their probabilities
+// are so small that smoothing matters.
+PredictionSet Calibrated(std::size_t n, std::size_t class_count, std::uint64_t seed) {
+  GeneratorSpec spec = GeneratorSpec::M1(class_count);
+  spec.alpha.assign(class_count, 1);
+  PredictionSet set;
+  Generator::Create(spec, seed)->Draw(n, set);
+  return set;
+}
+
+// Calibrated observations of which the probabilities are then distorted by the temperature 1 /
+// `temperature`, so that this temperature repairs them.
+PredictionSet Distorted(std::size_t n, std::size_t class_count, double temperature) {
+  PredictionSet set = Calibrated(n, class_count, 3);
+  ApplyRecalibration(TemperatureMap{1 / temperature}, class_count, set.probabilities);
+  return set;
+}
+
+double LogLoss(const PredictionBatch& batch, const RecalibrationMap& map) {
+  std::vector<double> rows(batch.probabilities.begin(), batch.probabilities.end());
+  ApplyRecalibration(map, batch.class_count, rows);
+  const PredictionBatch mapped{rows, batch.labels, batch.class_count};
+  double sum = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    sum -= std::log((mapped.row(i)[static_cast<std::size_t>(batch.labels[i])] +
+                     1e-5 / static_cast<double>(batch.class_count)) /
+                    (1 + 1e-5));
+  }
+  return sum / static_cast<double>(batch.size());
+}
+
+TEST(RecalibrationTest, TemperatureHasAClosedFormForEqualRows) {
+  // Rows (.9, .1) of which 3 in 4 are right: the fitted odds are 3, so 1 / T = log 3 / log 9 = 1/2,
+  // up to the smoothing: the odds of a smoothed row are (.9 + 5e-6) / (.1 + 5e-6).
+  const PredictionSet set{
+      .probabilities = {.9, .1, .9, .1, .9, .1, .9, .1}, .labels = {0, 0, 1, 0}, .class_count = 2};
+  const auto map = FitRecalibration(set.view(), RecalibrationKind::kTemperature);
+  ASSERT_TRUE(map.ok());
+  EXPECT_NEAR(std::get<TemperatureMap>(*map).temperature,
+              std::log((.9 + 5e-6) / (.1 + 5e-6)) / std::log(3), 1e-9);
+}
+
+TEST(RecalibrationTest, TheTemperatureOfDistortedPredictionsIsRecovered) {
+  for (const double temperature : {.5, 2.0}) {
+    const PredictionSet set = Distorted(20000, 5, temperature);
+    const auto map = FitRecalibration(set.view(), RecalibrationKind::kTemperature);
+    ASSERT_TRUE(map.ok());
+    // The standard error of 1 / T is 1 / sqrt(n E Var log g), about 1 % of it here.
+    EXPECT_NEAR(std::get<TemperatureMap>(*map).temperature / temperature, 1, .04);
+  }
+}
+
+TEST(RecalibrationTest, VectorScalingIsTheMinimumOfItsPenalisedLoss) {
+  const PredictionSet set = Distorted(300, 3, 2);
+  const auto fitted = FitRecalibration(set.view(), RecalibrationKind::kVector);
+  const auto scaling = FitRecalibration(set.view(), RecalibrationKind::kTemperature);
+  ASSERT_TRUE(fitted.ok() && scaling.ok());
+  const double centre = 1 / std::get<TemperatureMap>(*scaling).temperature;
+  const VectorMap best = std::get<VectorMap>(*fitted);
+  // An independent computation of the objective, without the smoothing of the results.
+  const auto objective = [&](const VectorMap& map) {
+    double sum = 0;
+    for (std::size_t i = 0; i < set.labels.size(); ++i) {
+      double total = 0;
+      double label = 0;
+      for (std::size_t k = 0; k < 3; ++k) {
+        const double g = (set.view().row(i)[k] + 1e-5 / 3) / (1 + 1e-5);
+        const double score = map.scales[k] * std::log(g) + map.offsets[k];
+        total += std::exp(score);
+        if (static_cast<std::size_t>(set.labels[i]) == k) label = score;
+      }
+      sum += std::log(total) - label;
+    }
+    for (std::size_t k = 0; k < 3; ++k) {
+      sum += (std::pow(map.scales[k] - centre, 2) + std::pow(map.offsets[k], 2)) / 2;
+    }
+    return sum / 300;
+  };
+  const double least = objective(best);
+  for (std::size_t k = 0; k < 3; ++k) {
+    for (const double change : {-1e-3, 1e-3}) {
+      VectorMap other = best;
+      other.scales[k] += change;
+      EXPECT_GT(objective(other), least);
+      other = best;
+      other.offsets[k] += change;
+      EXPECT_GT(objective(other), least);
+    }
+  }
+}
+
+TEST(RecalibrationTest, VectorScalingRepairsWrongOdds) {
+  PredictionSet set = Calibrated(20000, 3, 5);
+  ApplyRecalibration(VectorMap{.scales = {1, 1, 1}, .offsets = {1, 0, -1}}, 3, set.probabilities);
+  const auto map = FitRecalibration(set.view(), RecalibrationKind::kVector);
+  ASSERT_TRUE(map.ok());
+  const VectorMap& fitted = std::get<VectorMap>(*map);
+  // Standard errors are about 3 / sqrt(20000) = .02.
+  EXPECT_NEAR(fitted.offsets[0] - fitted.offsets[1], -1, .1);
+  EXPECT_NEAR(fitted.offsets[1] - fitted.offsets[2], -1, .1);
+}
+
+TEST(RecalibrationTest, IsotonicCurvesEqualTheMaxMinFormula) {
+  const PredictionSet set = Distorted(60, 2, 3);
+  const auto map = FitRecalibration(set.view(), RecalibrationKind::kIsotonic);
+  ASSERT_TRUE(map.ok());
+  std::vector<double> rows = set.probabilities;
+  ApplyRecalibration(*map, 2, rows);
+  const BinaryPredictions class_1 = *ClassPredictions(set.view(), 1);
+  const auto mean = [&](double low, double high) {
+    double sum = 0;
+    double count = 0;
+    for (std::size_t i = 0; i < 60; ++i) {
+      if (class_1.probabilities[i] < low || class_1.probabilities[i] > high) continue;
+      sum += class_1.outcomes[i];
+      count += 1;
+    }
+    return sum / count;
+  };
+  for (std::size_t i = 0; i < 60; ++i) {
+    double value = 0;
+    for (const double low : class_1.probabilities) {
+      if (low > class_1.probabilities[i]) continue;
+      double least = 1;
+      for (const double high : class_1.probabilities) {
+        if (high >= class_1.probabilities[i]) least = std::min(least, mean(low, high));
+      }
+      value = std::max(value, least);
+    }
+    // The generator's rows are continuous, so both classes have the same blocks.
+    EXPECT_NEAR(rows[2 * i + 1], std::clamp(value, 1. / 62, 61. / 62), 1e-12);
+  }
+}
+
+TEST(RecalibrationTest, HostileRowsStayOnTheSimplexAndNoFitWorsensItsLogLoss) {
+  const std::vector<PredictionSet> sets = {
+      {.probabilities = {1, 0, 0, 0, 1, 0}, .labels = {0, 1}, .class_count = 3},
+      {.probabilities = {1, 0, 0, 0, 1, 0}, .labels = {2, 2}, .class_count = 3},
+      {.probabilities = {.5, .5, .5, .5}, .labels = {0, 0}, .class_count = 2},
+      {.probabilities = {.2, .8, .2, .8, .2, .8}, .labels = {0, 1, 1}, .class_count = 2},
+      {.probabilities = {1, 0}, .labels = {1}, .class_count = 2},
+      Distorted(200, 2, 3),
+      Distorted(200, 100, .3)};
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    const PredictionBatch batch = sets[s].view();
+    for (const RecalibrationKind kind : kKinds) {
+      SCOPED_TRACE(testing::Message() << "set " << s << ", kind " << static_cast<int>(kind));
+      const auto map = FitRecalibration(batch, kind);
+      ASSERT_TRUE(map.ok()) << map.status();
+      EXPECT_TRUE(CheckRecalibrationMap(*map, batch.class_count).ok());
+      EXPECT_LE(LogLoss(batch, *map), LogLoss(batch, IdentityMap{}));
+      std::vector<double> rows = sets[s].probabilities;
+      ApplyRecalibration(*map, batch.class_count, rows);
+      const PredictionBatch mapped{rows, batch.labels, batch.class_count};
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        double sum = 0;
+        for (const double q : mapped.row(i)) {
+          EXPECT_GE(q, 0);
+          sum += q;
+        }
+        EXPECT_NEAR(sum, 1, 1e-12);
+        if (kind == RecalibrationKind::kTemperature) {
+          EXPECT_EQ(PredictedClass(mapped.row(i)), PredictedClass(batch.row(i)));
+        }
+      }
+    }
+  }
+}
+
+TEST(RecalibrationTest, TheAdviceFindsATemperatureAndItsBenefit) {
+  const PredictionSet set = Distorted(10000, 10, 2);
+  const auto advice = AdviseRecalibration(set.view());
+  ASSERT_TRUE(advice.ok());
+  ASSERT_TRUE(std::holds_alternative<TemperatureMap>(advice->map));
+  EXPECT_TRUE(advice->helps());
+  EXPECT_EQ(advice->fit_observations, 5000);
+  EXPECT_EQ(advice->test_observations, 5000);
+  const PredictionBatch newer = set.view().rows(5000, 5000);
+  EXPECT_NEAR(advice->improvement, LogLoss(newer, IdentityMap{}) - LogLoss(newer, advice->map),
+              1e-12);
+  // The newer half has no influence on the map.
+  EXPECT_EQ(*FitRecalibration(set.view().rows(0, 5000), RecalibrationKind::kTemperature),
+            advice->map);
+  EXPECT_GT(advice->error_before.top_label.lower, .02);
+  EXPECT_EQ(advice->error_after.top_label.lower, 0);
+}
+
+TEST(RecalibrationTest, NothingHelpsACalibratedModel) {
+  const PredictionSet set = Calibrated(4000, 10, 11);
+  const auto advice = AdviseRecalibration(set.view());
+  ASSERT_TRUE(advice.ok());
+  EXPECT_FALSE(advice->helps());
+}
+
+TEST(RecalibrationTest, TheAdviceNeedsObservationsAndCanBeCancelled) {
+  const PredictionSet set = Distorted(100, 2, 2);
+  EXPECT_TRUE(AdviseRecalibration(set.view()).ok());
+  EXPECT_THAT(AdviseRecalibration(set.view().rows(0, 99)).status().message(),
+              HasSubstr("has 99 observations, needs at least 100"));
+  EXPECT_EQ(
+      FitRecalibration(set.view().rows(0, 0), RecalibrationKind::kTemperature).status().code(),
+      absl::StatusCode::kFailedPrecondition);
+  RunControl control;
+  control.cancelled = [] { return true; };
+  EXPECT_EQ(AdviseRecalibration(set.view(), control).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(RecalibrationTest, InvalidMapsAreRefused) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const RecalibrationMap& map : std::vector<RecalibrationMap>{
+           TemperatureMap{0}, TemperatureMap{nan}, VectorMap{.scales = {1}, .offsets = {0, 0}},
+           VectorMap{.scales = {1, -1}, .offsets = {0, 0}},
+           VectorMap{.scales = {1, 1}, .offsets = {0, nan}}, IsotonicMap{},
+           IsotonicMap{.curves = {{.starts = {0}, .values = {.5}}, {.starts = {}, .values = {}}}},
+           IsotonicMap{
+               .curves = {{.starts = {0}, .values = {.5}}, {.starts = {0}, .values = {0}}}}}) {
+    EXPECT_EQ(CheckRecalibrationMap(map, 2).code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace calibd
