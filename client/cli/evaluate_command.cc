@@ -10,14 +10,13 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/core/error_interval.h"
 #include "calibd/core/lens.h"
-#include "calibd/core/validation.h"
 #include "command.h"
 #include "fail_on.h"
 #include "kernel_option.h"
 #include "lens_option.h"
 #include "null_option.h"
+#include "observation_file.h"
 #include "offline_evaluation.h"
-#include "prediction_file.h"
 #include "progress_bar.h"
 
 namespace calibd::cli {
@@ -54,64 +53,6 @@ struct EvaluateOptions {
 
 std::int32_t Replicates(const EvaluateOptions& options) {
   return options.replicates.value_or(DefaultReplicates(options.null));
-}
-
-// Keeps the valid rows in `input` and returns the number of dropped ones.
-std::size_t DropInvalidRows(Input& input, double row_sum_tolerance) {
-  const std::size_t m = input.class_count;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < input.labels.size(); ++i) {
-    const PredictionBatch all{input.values, input.labels, m};
-    if (!FindViolations(all.rows(i, 1), row_sum_tolerance).empty()) continue;
-    std::copy_n(input.values.begin() + static_cast<std::ptrdiff_t>(i * m), m,
-                input.values.begin() + static_cast<std::ptrdiff_t>(kept * m));
-    input.labels[kept++] = input.labels[i];
-  }
-  const std::size_t dropped = input.labels.size() - kept;
-  input.values.resize(kept * m);
-  input.labels.resize(kept);
-  return dropped;
-}
-
-// Applies the softmax. A row without a softmax stays unchanged, and is then invalid.
-absl::Status ApplySoftmax(Input& input, bool drop_invalid) {
-  const std::size_t m = input.class_count;
-  if (!drop_invalid) {
-    const auto violations = SoftmaxRows(input.values, m);
-    if (violations.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(DescribeViolations(violations));
-  }
-  const std::span<double> values(input.values);
-  for (std::size_t i = 0; i < input.labels.size(); ++i) {
-    if (!SoftmaxRows(values.subspan(i * m, m), m).empty()) input.labels[i] = -1;
-  }
-  return absl::OkStatus();
-}
-
-// What was changed in the files; their options say what was wanted.
-struct FileChanges {
-  std::size_t dropped_rows = 0;
-  std::optional<Renormalisation> renormalisation;
-};
-
-// Reads and checks the input and drops invalid rows if wanted.
-absl::StatusOr<FileChanges> Load(const EvaluateOptions& options, Input& input) {
-  CALIBD_ASSIGN_OR_RETURN(auto read, ReadInput(options.input));
-  input = std::move(read);
-  if (input.labels.empty()) return UsageFault("LABELS is missing: an evaluation needs labels");
-  TellNote(input);
-  absl::Status status =
-      options.input.logits ? ApplySoftmax(input, options.input.drop_invalid) : absl::OkStatus();
-  FileChanges changes;
-  if (options.input.renormalise) changes.renormalisation = input.renormalisation;
-  if (options.input.drop_invalid) {
-    changes.dropped_rows = DropInvalidRows(input, options.row_sum_tolerance);
-  } else if (status.ok()) {
-    status =
-        ValidateBatch({input.values, input.labels, input.class_count}, options.row_sum_tolerance);
-  }
-  if (!status.ok()) return DescribeFaults(input, status);
-  return changes;
 }
 
 // Builds the request for both the server and the offline evaluation.
@@ -210,7 +151,8 @@ absl::StatusOr<ExitCode> EvaluateFiles(const Context& context, const EvaluateOpt
                                        const v1::EvaluateRequest& request) {
   if (const auto fault = FindUsageFault(options.input)) return UsageFault(*fault);
   Input input;
-  CALIBD_ASSIGN_OR_RETURN(const auto changes, Load(options, input));
+  CALIBD_ASSIGN_OR_RETURN(const auto changes,
+                          ReadObservations(options.input, options.row_sum_tolerance, input));
   if (input.labels.size() < 2) {
     return absl::FailedPreconditionError(
         absl::StrCat("not enough data: ", input.labels.size(), " valid observations, 2 needed"));

@@ -73,6 +73,7 @@ int Run(int argc, char** argv) {
   AddHistoryCommand(app, context);
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
+  AddRecalibrateCommand(app, context);
   AddSimulateCommand(app, context);
   AddStoreCommands(app, context);
   // Commands that are added later inherit the footer.

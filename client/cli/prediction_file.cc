@@ -364,7 +364,8 @@ absl::StatusOr<Input> ReadInput(const InputOptions& stated) {
       ReadTextFile(options.ids, "id", options.columns, row_count, input.ids, input.id_places));
   CALIBD_RETURN_IF_ERROR(ReadTextFile(options.groups, "group value", options.columns, row_count,
                                       input.groups, input.group_places));
-  if (options.labels.empty() && input.labels.empty() && input.ids.empty()) {
+  if (options.labels_needed && options.labels.empty() && input.labels.empty() &&
+      input.ids.empty()) {
     return UsageFault(
         absl::StrCat("LABELS is missing: give a file, or state with --label-column "
                      "where the labels are in ",

@@ -38,6 +38,8 @@ struct InputOptions {
   bool logits = false;
   bool renormalise = false;
   bool drop_invalid = false;
+  // Not an option: false if the command has a use for predictions without labels and ids.
+  bool labels_needed = true;
 };
 
 // Adds the options of `input` except ids and groups to a command. input: must outlive the command.

@@ -8,8 +8,11 @@
 #include <map>
 #include <utility>
 
+#include "calibd/convert/recalibration.h"
 #include "calibd/convert/text.h"
 #include "calibd/core/generator.h"
+#include "calibd/core/recalibration.h"
+#include "google/protobuf/util/json_util.h"
 #include "integration/client/run_calibctl.h"
 #include "support/http_get.h"
 #include "support/test_data.h"
@@ -572,6 +575,50 @@ TEST_F(CalibctlServedTest, EvaluateOfAModelEqualsThatOfItsFile) {
   EXPECT_EQ(declared.at("lenses").at(1).at("lens"), "grouped");
   const auto both = Run({"evaluate", files.predictions(), "--model", "m"});
   EXPECT_EQ(both->exit_code(), 2);
+}
+
+TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
+  PredictionSet set;
+  Generator::Create(GeneratorSpec::M1(5), 3)->Draw(2000, set);
+  ApplyRecalibration(TemperatureMap{0.5}, 5, set.probabilities);
+  const PredictionFiles files(set, 0);
+  RunJson({"model", "create", "m", "--classes", "5", "--bandwidth", "1"});
+  Send("m", files);
+  const TemporaryFolder folder;
+  const std::string map = folder.path() / "map.json";
+  const std::string rows = folder.path() / "rows.csv";
+  nlohmann::json model = RunJson({"recalibrate", "--model", "m", "--export", map});
+  nlohmann::json file =
+      RunJson({"recalibrate", files.predictions(), files.labels(), "--label-base", "0"});
+  EXPECT_TRUE(model.at("helps").get<bool>());
+  EXPECT_EQ(ReadJson(map), model.at("map"));
+  model.erase("compute_time");
+  file.erase("compute_time");
+  EXPECT_EQ(file, model);
+
+  const auto text = Run({"recalibrate", "--model", "m"});
+  EXPECT_EQ(text->exit_code(), 0);
+  EXPECT_THAT(text->output(), AllOf(HasSubstr(" helps"), HasSubstr("newer 1000"),
+                                    HasSubstr("error of the top label")));
+
+  const auto applied = Run({"recalibrate", "--apply", map, files.predictions(), "-o", rows});
+  ASSERT_EQ(applied->exit_code(), 0) << applied->error();
+  v1::RecalibrationMap proto;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ReadJson(map).dump(), &proto).ok());
+  ApplyRecalibration(*convert::FromProto(proto), 5, set.probabilities);
+  std::ifstream written(rows);
+  for (const double expected : set.probabilities) {
+    double value = 0;
+    ASSERT_TRUE(written >> value);
+    EXPECT_EQ(value, expected);
+    written.get();
+  }
+
+  std::ofstream(map) << R"({"version": 1, "kind": "temperature", "class_count": 4})";
+  const auto invalid = Run({"recalibrate", "--apply", map, files.predictions()});
+  EXPECT_EQ(invalid->exit_code(), 1);
+  EXPECT_THAT(invalid->error(), HasSubstr("temperature is not in [0.05, 20]"));
+  EXPECT_EQ(Run({"recalibrate", "--apply", map, "--model", "m"})->exit_code(), 2);
 }
 
 TEST_F(CalibctlServedTest, CtrlCCancelsTheTestOnTheServerToo) {
