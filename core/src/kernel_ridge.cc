@@ -1,0 +1,181 @@
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "calibd/core/calibration_function.h"
+#include "calibd/core/status_macros.h"
+#include "matrix_view.h"
+
+namespace calibd {
+namespace {
+
+// Largest residual of the diagonal at which the factorisation ends.
+constexpr double kTolerance = 1e-12;
+// Candidates for pivots that are examined together. A block of columns is then one matrix product,
+// which is several times faster than a product for each column.
+constexpr std::size_t kBlock = 48;
+// A candidate becomes a pivot while its residual is at least this share of the block's largest
+// one, which keeps the rank near that of a greedy choice.
+constexpr double kShareOfLargest = 0.25;
+// Smaller eigenvalues, relative to the largest one, are rounding.
+constexpr double kLeastEigenvalue = 1e-15;
+// Relative to the square of the largest eigenvalue: the smallest constant of EvaluateProduct whose
+// result has three correct digits in double precision.
+constexpr double kLeastProductConstant = 1e-13;
+
+// exp(-|x - z|^2 / 2) for each row x of a and z of b.
+Eigen::MatrixXd Kernel(const RowMatrix& a, const RowMatrix& b) {
+  Eigen::MatrixXd kernel = a * b.transpose();
+  kernel.colwise() -= 0.5 * a.rowwise().squaredNorm();
+  kernel.rowwise() -= 0.5 * b.rowwise().squaredNorm().transpose();
+  return kernel.array().min(0).exp();
+}
+
+using Indices = std::vector<Eigen::Index>;
+
+struct PivotedFactor {
+  Eigen::MatrixXd columns;  // n x rank: L.
+  Indices pivots;
+};
+
+// Chooses pivots among the candidates and replaces the candidates by them. block: their residual
+// matrix. Returns the Cholesky factor of the chosen pivots.
+Eigen::MatrixXd ChoosePivots(const Eigen::MatrixXd& block, Indices& candidates) {
+  Indices chosen;
+  Eigen::MatrixXd factor = Eigen::MatrixXd::Zero(block.rows(), block.rows());
+  Eigen::VectorXd residuals = block.diagonal();
+  const double least = std::max(kTolerance, kShareOfLargest * residuals.maxCoeff());
+  Eigen::Index next = 0;
+  while (static_cast<Eigen::Index>(chosen.size()) < block.rows() &&
+         (residuals.maxCoeff(&next) >= least || chosen.empty())) {
+    const auto column = static_cast<Eigen::Index>(chosen.size());
+    factor.col(column) =
+        (block.col(next) - factor.leftCols(column) * factor.row(next).head(column).transpose()) /
+        std::sqrt(residuals(next));
+    residuals -= factor.col(column).cwiseAbs2();
+    chosen.push_back(next);
+    // Never chosen again, whatever the rounding.
+    for (const Eigen::Index index : chosen) residuals(index) = -1;
+  }
+  const auto count = static_cast<Eigen::Index>(chosen.size());
+  Eigen::MatrixXd result = factor(chosen, Eigen::seqN(0, count));
+  for (Eigen::Index& index : chosen) index = candidates[static_cast<std::size_t>(index)];
+  candidates = std::move(chosen);
+  return result.triangularView<Eigen::Lower>();
+}
+
+absl::StatusOr<PivotedFactor> Factorize(const RowMatrix& points, const RunControl& control) {
+  const Eigen::Index n = points.rows();
+  const auto most = std::min<Eigen::Index>(n, KernelRidge::kMaxRank);
+  PivotedFactor factor;
+  factor.columns.resize(n, most);
+  Eigen::VectorXd residuals = Eigen::VectorXd::Ones(n);
+  Indices order(static_cast<std::size_t>(n));
+  Eigen::Index rank = 0;
+  while (rank < most && residuals.maxCoeff() > kTolerance) {
+    CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+    std::iota(order.begin(), order.end(), 0);
+    const auto size = std::min<std::ptrdiff_t>(kBlock, most - rank);
+    std::partial_sort(order.begin(), order.begin() + size, order.end(),
+                      [&](Eigen::Index a, Eigen::Index b) {
+                        return residuals(a) != residuals(b) ? residuals(a) > residuals(b) : a < b;
+                      });
+    Indices pivots(order.begin(), order.begin() + size);
+    const Eigen::MatrixXd rows = factor.columns(pivots, Eigen::seqN(0, rank));
+    const RowMatrix candidates = points(pivots, Eigen::all);
+    const Eigen::MatrixXd chosen =
+        ChoosePivots(Kernel(candidates, candidates) - rows * rows.transpose(), pivots);
+    const auto count = static_cast<Eigen::Index>(pivots.size());
+    auto block = factor.columns.middleCols(rank, count);
+    block = Kernel(points, points(pivots, Eigen::all));
+    block.noalias() -=
+        factor.columns.leftCols(rank) * factor.columns(pivots, Eigen::seqN(0, rank)).transpose();
+    chosen.transpose().triangularView<Eigen::Upper>().solveInPlace<Eigen::OnTheRight>(block);
+    residuals -= block.rowwise().squaredNorm();
+    for (Eigen::Index j = 0; j < count; ++j) {
+      const Eigen::Index pivot = pivots[static_cast<std::size_t>(j)];
+      residuals(pivot) = 0;
+      // Zero but for rounding.
+      block.row(pivot).tail(count - j - 1).setZero();
+    }
+    factor.pivots.insert(factor.pivots.end(), pivots.begin(), pivots.end());
+    rank += count;
+  }
+  factor.columns.conservativeResize(Eigen::NoChange, rank);
+  return factor;
+}
+
+}  // namespace
+
+absl::StatusOr<KernelRidge> KernelRidge::Fit(const ResidualSample& fit, const RunControl& control) {
+  const RowMatrix points = ViewRows(fit.predictions, fit.columns);
+  CALIBD_ASSIGN_OR_RETURN(const PivotedFactor factor, Factorize(points, control));
+  const Eigen::MatrixXd& columns = factor.columns;
+  Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(columns.cols(), columns.cols());
+  gram.selfadjointView<Eigen::Lower>().rankUpdate(columns.transpose());
+  CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
+  // Ascending; reads the lower triangle.
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(gram);
+  const Eigen::VectorXd& all = solver.eigenvalues();
+  const auto least = kLeastEigenvalue * all(all.size() - 1);
+  const auto rank = static_cast<Eigen::Index>((all.array() > least).count());
+  const Eigen::ArrayXd eigenvalues = all.tail(rank);
+  const auto vectors = solver.eigenvectors().rightCols(rank);
+
+  KernelRidge result;
+  result.columns_ = fit.columns;
+  const auto n = static_cast<double>(fit.size());
+  result.product_scale_ = std::pow(n, 1.5);
+  result.function_scale_ = std::pow(n, 0.75);
+  result.pivots_ = ToVector(points(factor.pivots, Eigen::all));
+  result.pivot_factor_ = ToVector(columns(factor.pivots, Eigen::all));
+  result.map_ = ToVector(vectors * eigenvalues.sqrt().matrix().asDiagonal());
+  result.eigenvalues_.assign(eigenvalues.begin(), eigenvalues.end());
+  const Eigen::MatrixXd projected = columns.transpose() * ViewRows(fit.residuals, fit.columns);
+  result.coefficients_ =
+      ToVector(eigenvalues.rsqrt().matrix().asDiagonal() * (vectors.transpose() * projected));
+  return result;
+}
+
+bool KernelRidge::IsStable(double regularization) const noexcept {
+  const double largest = eigenvalues_.back();
+  return regularization * product_scale_ >= kLeastProductConstant * largest * largest;
+}
+
+std::vector<double> KernelRidge::Eigenfunctions(const ResidualSample& rows) const {
+  const MatrixView pivots = ViewRows(pivots_, columns_);
+  const MatrixView factor = ViewRows(pivot_factor_, static_cast<std::size_t>(pivots.rows()));
+  Eigen::MatrixXd kernel = Kernel(ViewRows(rows.predictions, columns_), pivots);
+  factor.transpose().triangularView<Eigen::Upper>().solveInPlace<Eigen::OnTheRight>(kernel);
+  return ToVector(kernel * ViewRows(map_, rank()));
+}
+
+FunctionValues KernelRidge::EvaluateProduct(std::span<const double> eigenfunctions,
+                                            double regularization) const {
+  const double constant = regularization * product_scale_;
+  const Eigen::Map<const Eigen::VectorXd> eigenvalues(eigenvalues_.data(),
+                                                      static_cast<Eigen::Index>(rank()));
+  const MatrixView coefficients = ViewRows(coefficients_, columns_);
+  const Eigen::MatrixXd weights = (coefficients * coefficients.transpose()).array() /
+                                  ((eigenvalues * eigenvalues.transpose()).array() + constant);
+  return {.width = rank(),
+          .left = {eigenfunctions.begin(), eigenfunctions.end()},
+          .right = ToVector(ViewRows(eigenfunctions, rank()) * weights)};
+}
+
+FunctionValues KernelRidge::EvaluateFunction(std::span<const double> eigenfunctions,
+                                             double regularization) const {
+  const double constant = regularization * function_scale_;
+  const Eigen::Map<const Eigen::ArrayXd> eigenvalues(eigenvalues_.data(),
+                                                     static_cast<Eigen::Index>(rank()));
+  const RowMatrix weights =
+      (eigenvalues + constant).inverse().matrix().asDiagonal() * ViewRows(coefficients_, columns_);
+  return {
+      .width = columns_, .left = ToVector(ViewRows(eigenfunctions, rank()) * weights), .right = {}};
+}
+
+}  // namespace calibd

@@ -1,0 +1,223 @@
+#include "calibd/core/estimator_selection.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "calibd/core/calibration_function.h"
+#include "calibd/core/calibration_risk.h"
+#include "support/test_data.h"
+
+namespace calibd {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kTolerance = 1e-9;
+
+void ExpectNear(double actual, double expected, const std::string& what) {
+  EXPECT_NEAR(actual, expected, std::max(1e-12, kTolerance * std::abs(expected))) << what;
+}
+
+json SmallCases34() {
+  return testing::ReadJson(std::filesystem::path(CALIBD_GOLDEN_DIR) / "small_cases_34.json");
+}
+
+ResidualSample SampleOf(const json& small_case, const std::string& suffix, const Lens& lens) {
+  const json input = {{"m", small_case.at("m")},
+                      {"P", small_case.at("P" + suffix)},
+                      {"y0", small_case.at("y0" + suffix)}};
+  return *ReduceToResiduals(testing::ToPredictionSet(input).view(), lens);
+}
+
+// The values of one estimator at any rows.
+using Estimator = std::function<FunctionValues(const ResidualSample& rows)>;
+
+// name: such as "kde_0.1"; the number is the parameter, for the ridge estimators the constant.
+Estimator EstimatorOf(const std::string& name, const ResidualSample& fit) {
+  const double value = std::stod(name.substr(name.find_first_of("0123456789")));
+  if (name.starts_with("bin")) {
+    return [&fit, value](const ResidualSample& rows) {
+      return EvaluateBins(fit, rows, static_cast<std::size_t>(value));
+    };
+  }
+  if (name.starts_with("kde")) {
+    return [&fit, value](const ResidualSample& rows) {
+      return EvaluateKernelDensity(fit, rows, {&value, 1}, {})->front();
+    };
+  }
+  return [ridge = *KernelRidge::Fit(fit, {}), name, value](const ResidualSample& rows) {
+    const std::vector<double> eigenfunctions = ridge.Eigenfunctions(rows);
+    return name.starts_with("kkr")
+               ? ridge.EvaluateProduct(eigenfunctions, value / ridge.product_scale())
+               : ridge.EvaluateFunction(eigenfunctions, value / ridge.function_scale());
+  };
+}
+
+TEST(CalibrationFunctionTest, MatchesSmallCases) {
+  for (const json& small_case : SmallCases34()) {
+    if (small_case.at("kind") != "squared_calibration_error") continue;
+    for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel()}) {
+      const bool canonical = lens.is_canonical();
+      const ResidualSample fit = SampleOf(small_case, "_fit", lens);
+      const ResidualSample rows = SampleOf(small_case, "_eval", lens);
+      for (const auto& [name, expected] : small_case.items()) {
+        const bool bins = name.starts_with("bin");
+        if (!expected.is_object() || (bins && canonical)) continue;
+        const std::string what =
+            small_case.at("name").get<std::string>() + " " + name + " " + lens.name();
+        const Estimator estimator = EstimatorOf(name, fit);
+        const FunctionValues values = estimator(rows);
+        ExpectNear(SquaredCalibrationError(values),
+                   expected.at(canonical ? "cce_sq_eval" : "tce_sq_eval"), what);
+        const std::string risk = bins ? "risk" : canonical ? "risk_canonical" : "risk_top_label";
+        const CalibrationRisk found = ComputeCalibrationRisk(rows, values);
+        ExpectNear(found.risk, expected.at(risk), what);
+        ExpectNear(found.risk - found.excess,
+                   small_case.at(canonical ? "risk_zero_canonical" : "risk_zero_top_label"), what);
+        if (canonical || bins) {
+          ExpectNear(SquaredCalibrationError(estimator(fit)),
+                     expected.at(bins ? "tce_sq_in" : "cce_sq_in"), what + " in sample");
+        }
+        const std::string each = name.starts_with("kkr") ? "H_eval" : "g_eval";
+        if (!canonical || !expected.contains(each)) continue;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          for (std::size_t j = 0; j < expected.at(each).at(i).size(); ++j) {
+            double value = values.left[i * values.width + j];
+            if (each == "H_eval") {
+              value = 0;
+              for (std::size_t k = 0; k < values.width; ++k) {
+                value += values.left[i * values.width + k] * values.right[j * values.width + k];
+              }
+            }
+            ExpectNear(value, expected.at(each).at(i).at(j), what);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CalibrationRiskTest, ExcessOfRowsIsThatOfPairs) {
+  const ResidualSample rows{.columns = 1, .predictions = {.1, .5, .9}, .residuals = {.1, -.5, .9}};
+  const FunctionValues values{.width = 1, .left = {.2, -.1, .3}, .right = {}};
+  const CalibrationRisk risk = ComputeCalibrationRisk(rows, values);
+  for (std::size_t i = 0; i < 3; ++i) {
+    double sum = 0;
+    for (std::size_t j = 0; j < 3; ++j) {
+      const double h = values.left[i] * values.left[j];
+      if (j != i) sum += h * h - 2 * rows.residuals[i] * rows.residuals[j] * h;
+    }
+    EXPECT_NEAR(risk.row_excess[i], sum / 2, 1e-15);
+  }
+}
+
+const std::map<std::string, EstimatorKind> kNames = {{"bin", EstimatorKind::kBins},
+                                                     {"kde", EstimatorKind::kKernelDensity},
+                                                     {"kkr", EstimatorKind::kProductRidge},
+                                                     {"ukkr", EstimatorKind::kFunctionRidge}};
+
+TEST(EstimatorSelectionTest, MatchesSmallPipeline) {
+  int found = 0;
+  for (const json& small_case : SmallCases34()) {
+    if (small_case.at("kind") != "pipeline") continue;
+    const PredictionSet set = testing::ToPredictionSet(small_case);
+    for (const auto& [name, kind] : kNames) {
+      const json& expected = small_case.at(name);
+      SelectionOptions options;
+      options.lens = name == "bin" ? Lens::TopLabel() : Lens::Canonical();
+      options.folds = small_case.at("folds");
+      options.estimators = {{kind, expected.at("grid").get<std::vector<double>>()}};
+      const absl::StatusOr<SelectionResult> selected = SelectEstimator(set.view(), options);
+      ASSERT_TRUE(selected.ok()) << selected.status();
+      const EstimatorResult& result = selected->estimators.front();
+      EXPECT_EQ(result.grid[result.best], expected.at("chosen"));
+      for (std::size_t i = 0; i < result.grid.size(); ++i) {
+        ExpectNear(result.mean_risks[i], expected.at("mean_validation_risk").at(i), name);
+      }
+      for (std::size_t f = 0; f < options.folds; ++f) {
+        ExpectNear(result.fold_squared_errors[f], expected.at("fold_ce_sq").at(f), name);
+      }
+      ExpectNear(result.squared_error, expected.at("ce_sq"), name);
+      ExpectNear(result.error, expected.at("ce"), name);
+      ExpectNear(result.error_standard_error, expected.at("ce_standard_error"), name);
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 4);
+}
+
+// n rows of m classes: 0 and 1, ties, and rows that repeat.
+PredictionSet Degenerate(std::size_t n, std::size_t m, bool identical, bool one_class) {
+  PredictionSet set;
+  set.class_count = m;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t k = 0; k < m; ++k) {
+      const bool sure = !identical && i % 2 == 0;
+      set.probabilities.push_back(sure ? (k == i % m ? 1 : 0) : 1.0 / static_cast<double>(m));
+    }
+    set.labels.push_back(one_class ? 0 : static_cast<std::int32_t>(i * 7 / 3 % m));
+  }
+  return set;
+}
+
+TEST(EstimatorSelectionTest, DegenerateRowsGiveNumbers) {
+  for (const bool identical : {false, true}) {
+    for (const bool one_class : {false, true}) {
+      const PredictionSet set = Degenerate(40, 3, identical, one_class);
+      for (const Lens& lens : {Lens::Canonical(), Lens::TopLabel(), Lens::OneClass(2)}) {
+        SelectionOptions options;
+        options.lens = lens;
+        options.estimators = DefaultEstimators(lens);
+        options.seed = 3;
+        const absl::StatusOr<SelectionResult> selected = SelectEstimator(set.view(), options);
+        ASSERT_TRUE(selected.ok()) << selected.status();
+        for (const EstimatorResult& result : selected->estimators) {
+          for (const double risk : result.mean_risks) EXPECT_TRUE(std::isfinite(risk));
+          EXPECT_TRUE(std::isfinite(result.squared_error));
+          EXPECT_TRUE(std::isfinite(result.error_standard_error));
+          EXPECT_TRUE(std::isfinite(result.excess_standard_error));
+        }
+        EXPECT_TRUE(selected->estimators[selected->chosen].as_good_as_chosen);
+      }
+    }
+  }
+}
+
+TEST(EstimatorSelectionTest, RefusesPenaltiesBelowPrecision) {
+  const PredictionSet set = Degenerate(100, 3, false, false);
+  SelectionOptions options;
+  options.estimators = {{EstimatorKind::kProductRidge, {1e-16, 1e-3}}};
+  const absl::StatusOr<SelectionResult> selected = SelectEstimator(set.view(), options);
+  ASSERT_TRUE(selected.ok()) << selected.status();
+  EXPECT_EQ(selected->estimators.front().grid, std::vector<double>{1e-3});
+  options.estimators = {{EstimatorKind::kProductRidge, {1e-16}}};
+  EXPECT_EQ(SelectEstimator(set.view(), options).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(EstimatorSelectionTest, SaysHowManyRowsAreNeeded) {
+  SelectionOptions options;
+  EXPECT_TRUE(SelectEstimator(Degenerate(13, 3, false, false).view(), options).ok());
+  const absl::Status status =
+      SelectEstimator(Degenerate(12, 3, false, false).view(), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("there are 12 observations, of which 9 are for tuning"),
+            std::string::npos)
+      << status;
+}
+
+TEST(EstimatorSelectionTest, Cancels) {
+  std::atomic<int> calls = 0;
+  RunControl control;
+  control.cancelled = [&calls] { return ++calls > 3; };
+  SelectionOptions options;
+  EXPECT_TRUE(absl::IsCancelled(
+      SelectEstimator(Degenerate(100, 3, false, false).view(), options, control).status()));
+}
+
+}  // namespace
+}  // namespace calibd
