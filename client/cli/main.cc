@@ -74,6 +74,7 @@ int Run(int argc, char** argv) {
   AddTestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddRecalibrateCommand(app, context);
+  AddEstimateCommand(app, context);
   AddSimulateCommand(app, context);
   AddStoreCommands(app, context);
   // Commands that are added later inherit the footer.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "calibd/core/status_macros.h"
@@ -53,17 +52,19 @@ Eigen::ArrayXd LogNormalizers(const RowMatrix& classes, double bandwidth) {
 
 }  // namespace
 
+bool HasEstimators(const Lens& lens, std::size_t class_count) {
+  return lens.is_canonical() || (lens.is_scalar() && lens.parts(class_count) == 1);
+}
+
 absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch, const Lens& lens) {
-  const bool one_number = std::holds_alternative<TopLabelLens>(lens.kind()) ||
-                          std::holds_alternative<OneClassLens>(lens.kind());
-  if (!lens.is_canonical() && !one_number) {
+  if (!HasEstimators(lens, batch.class_count)) {
     return absl::InvalidArgumentError(
         absl::StrCat("is ", lens.name(), ", expected canonical, top_label or one_class"));
   }
   CALIBD_ASSIGN_OR_RETURN(const LensBatch reduced, ApplyLens(batch, lens));
   const PredictionBatch part = reduced.parts.front().view();
   ResidualSample sample;
-  sample.columns = one_number ? 1 : part.class_count;
+  sample.columns = lens.is_canonical() ? part.class_count : 1;
   sample.predictions.reserve(part.size() * sample.columns);
   sample.residuals.reserve(part.size() * sample.columns);
   for (std::size_t i = 0; i < part.size(); ++i) {

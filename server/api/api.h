@@ -115,6 +115,9 @@ class Api {
                         const Reply<v1::EvaluateResponse>& reply, NamedModel model);
   absl::Status Recalibrate(const v1::RecalibrateRequest& request,
                            const Reply<v1::RecalibrateResponse>& reply, NamedModel model);
+  absl::Status EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
+                                        const Reply<v1::EstimateCalibrationErrorResponse>& reply,
+                                        NamedModel model);
   absl::Status AcknowledgeAlarm(const v1::AcknowledgeAlarmRequest& request,
                                 const Reply<v1::AcknowledgeAlarmResponse>& reply, NamedModel model);
   absl::Status ListVerdicts(const v1::ListVerdictsRequest& request,
@@ -163,6 +166,8 @@ inline constexpr Method kGetCalibration{"GetCalibration", Rights::kRead, &Api::G
 inline constexpr Method kRunTest{"RunTest", Rights::kRead, &Api::RunTest};
 inline constexpr Method kEvaluate{"Evaluate", Rights::kRead, &Api::Evaluate};
 inline constexpr Method kRecalibrate{"Recalibrate", Rights::kRead, &Api::Recalibrate};
+inline constexpr Method kEstimateCalibrationError{"EstimateCalibrationError", Rights::kRead,
+                                                  &Api::EstimateCalibrationError};
 inline constexpr Method kAcknowledgeAlarm{"AcknowledgeAlarm", Rights::kWrite,
                                           &Api::AcknowledgeAlarm};
 inline constexpr Method kListVerdicts{"ListVerdicts", Rights::kRead, &Api::ListVerdicts};

@@ -10,6 +10,7 @@
 #include "calibd/convert/evaluation.h"
 #include "calibd/convert/kernel.h"
 #include "calibd/convert/recalibration.h"
+#include "calibd/core/estimator_selection.h"
 #include "calibd/core/evaluation.h"
 #include "calibd/core/lens_evaluation.h"
 #include "calibd/core/recalibration.h"
@@ -17,6 +18,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "server/api/api.h"
 #include "server/api/calibration_proto.h"
+#include "server/api/estimate_proto.h"
 #include "server/api/progress_sender.h"
 #include "server/api/proto_time.h"
 #include "server/errors.h"
@@ -217,6 +219,53 @@ absl::Status Api::Recalibrate(const v1::RecalibrateRequest& request,
     proto = convert::ToProto(advice, window.class_count);
     proto.set_first_observation(sample.first_observation);
     *proto.mutable_compute_time() = ToTimestamp(sample.compute_time);
+    return absl::OkStatus();
+  };
+  return Submit(parts_.jobs, std::move(job), reply, result);
+}
+
+absl::Status Api::EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
+                                           const Reply<v1::EstimateCalibrationErrorResponse>& reply,
+                                           NamedModel model) {
+  CALIBD_RETURN_IF_ERROR(CheckWindow(request.window()));
+  const std::size_t class_count = model->declaration()->class_count;
+  CALIBD_ASSIGN_OR_RETURN(SelectionOptions options,
+                          SelectionOf(request, class_count, RandomSeed()));
+  const double max_operations = parts_.jobs.limits().operations;
+  const auto result = std::make_shared<v1::EstimateCalibrationErrorResponse>();
+  WindowRequest job;
+  job.model = model;
+  job.observations = static_cast<std::size_t>(request.window());
+  job.needs_bandwidth = false;
+  job.remedy = "a smaller window or fewer estimators";
+  job.cost = [options, class_count, max_operations](std::size_t n, std::size_t threads) {
+    SelectionOptions within = options;
+    LeaveOutDensity(n, class_count, max_operations, within);
+    return JobCost{.memory_bytes = SelectionMemory(n, class_count, within, threads),
+                   .operations = SelectionOperations(n, class_count, within)};
+  };
+  job.compute = [model, options, class_count, max_operations, result,
+                 threads = parts_.jobs.threads()](const WindowSample& sample,
+                                                  const RunControl& control) mutable {
+    const auto start = std::chrono::steady_clock::now();
+    const PredictionBatch batch = sample.observations.view();
+    v1::CalibrationErrorEstimate& proto = *result->mutable_result();
+    const double operations = SelectionOperations(batch.size(), class_count, options);
+    if (LeaveOutDensity(batch.size(), class_count, max_operations, options)) {
+      v1::CalibrationErrorEstimate::LeftOut& left_out = *proto.add_left_out();
+      left_out.set_estimator(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
+      left_out.set_reason(absl::StrCat("with it, the request needs ", operations,
+                                       " operations, the limit is ", max_operations));
+    }
+    CALIBD_ASSIGN_OR_RETURN(const SelectionResult selected,
+                            SelectEstimator(batch, options, control));
+    server::Describe(options, selected, proto);
+    v1::Provenance& provenance = *proto.mutable_provenance();
+    DescribeProvenance(*model->declaration(), sample.first_observation, sample.last_observation,
+                       sample.compute_time, provenance);
+    provenance.set_lens(options.lens.name());
+    provenance.set_threads(static_cast<std::int32_t>(threads));
+    *proto.mutable_elapsed() = Since(start);
     return absl::OkStatus();
   };
   return Submit(parts_.jobs, std::move(job), reply, result);

@@ -107,6 +107,7 @@ class WindowJobs {
   [[nodiscard]] Counts counts() const noexcept;
   // Maximum number of threads that a job gets.
   [[nodiscard]] std::size_t threads() const noexcept { return threads_; }
+  [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
 
  private:
   [[nodiscard]] absl::StatusOr<std::size_t> CheckSize(const WindowRequest& request,

@@ -388,6 +388,14 @@ absl::StatusOr<v1::Recalibration> Client::Recalibrate(const v1::RecalibrateReque
       [](v1::RecalibrateResponse& response) { return response.mutable_recalibration(); });
 }
 
+absl::StatusOr<v1::CalibrationErrorEstimate> Client::EstimateCalibrationError(
+    const v1::EstimateCalibrationErrorRequest& request, const LongCallOptions& options) {
+  return impl_->Long<v1::EstimateCalibrationErrorResponse, v1::CalibrationErrorEstimate>(
+      options,
+      [&](auto* context) { return impl_->calibration->EstimateCalibrationError(context, request); },
+      [](v1::EstimateCalibrationErrorResponse& response) { return response.mutable_result(); });
+}
+
 absl::StatusOr<std::int64_t> Client::Backup(const std::string& path,
                                             const LongCallOptions& options) {
   const auto created = BackupFile::Create(path);

@@ -135,6 +135,24 @@ TEST_P(CalibctlServedCifar10Test, SendShowAndTestReproduceTheReference) {
 INSTANTIATE_TEST_SUITE_P(Networks, CalibctlServedCifar10Test,
                          ::testing::Values("densenet121", "resnet18", "googlenet"));
 
+TEST_F(CalibctlServedTest, EstimatesTheCalibrationError) {
+  auto generator = Generator::Create(GeneratorSpec::M3(5), 3);
+  PredictionSet set;
+  generator->Draw(800, set);
+  const PredictionFiles files(set, 0);
+  RunJson({"model", "create", "m", "--classes", "5"});
+  Send("m", files);
+  const nlohmann::json estimate = RunJson({"estimate", "m", "--seed", "3"});
+  EXPECT_EQ(estimate.at("model"), "models/m");
+  EXPECT_EQ(estimate.at("any_better_than_zero"), true);
+  EXPECT_EQ(estimate.at("estimators").size(), 5);
+  EXPECT_EQ(estimate.at("estimators").at(0).at("estimator"), "fifteen_bins");
+  const auto text = Run({"estimate", "m", "--seed", "3", "--estimators", "bins,fifteen_bins"});
+  EXPECT_EQ(text->exit_code(), 0);
+  EXPECT_THAT(text->output(), HasSubstr("The probability of the top label is off by "));
+  EXPECT_THAT(text->output(), HasSubstr("seed 3."));
+}
+
 TEST_F(CalibctlServedTest, ReproducesTheSmallCases) {
   for (const auto& small_case : SmallCases()) {
     const std::string name = small_case.at("name").get<std::string>();

@@ -127,6 +127,23 @@ grpc::Status ServiceClient::Recalibrate(const v1::RecalibrateRequest& request,
   return reader->Finish();
 }
 
+grpc::Status ServiceClient::EstimateCalibrationError(
+    const v1::EstimateCalibrationErrorRequest& request, v1::CalibrationErrorEstimate* estimate) {
+  CallContext context;
+  const auto reader = calibration->EstimateCalibrationError(&context, request);
+  v1::EstimateCalibrationErrorResponse response;
+  double fraction = 0;
+  while (reader->Read(&response)) {
+    if (response.has_result()) {
+      *estimate = response.result();
+    } else {
+      EXPECT_GE(response.progress().fraction(), fraction);
+      fraction = response.progress().fraction();
+    }
+  }
+  return reader->Finish();
+}
+
 ServiceClient::Health ServiceClient::CheckHealth(const std::string& service) {
   // These messages have the wire form of the health service's messages: one string and one varint,
   // each with field number 1.

@@ -44,6 +44,8 @@ class ServiceClient {
   grpc::Status Evaluate(const v1::EvaluateRequest& request, v1::Evaluation* evaluation);
   // Like RunTest.
   grpc::Status Recalibrate(const v1::RecalibrateRequest& request, v1::Recalibration* recalibration);
+  grpc::Status EstimateCalibrationError(const v1::EstimateCalibrationErrorRequest& request,
+                                        v1::CalibrationErrorEstimate* estimate);
   // The health service: 1 SERVING, 2 NOT_SERVING; the status code if the call fails.
   struct Health {
     grpc::StatusCode code = grpc::OK;

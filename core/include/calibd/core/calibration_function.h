@@ -29,8 +29,10 @@ struct ResidualSample {
   [[nodiscard]] std::size_t size() const noexcept { return predictions.size() / columns; }
 };
 
-// batch: valid. Errors: InvalidArgument if the lens does not fit, or is none of canonical,
-// top_label and one_class. Cost: O(n m).
+// True for canonical, top_label and one_class: the lenses with one part.
+[[nodiscard]] bool HasEstimators(const Lens& lens, std::size_t class_count);
+
+// batch: valid. Errors: InvalidArgument if the lens does not fit or has no estimators. Cost: O(n m).
 [[nodiscard]] absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch,
                                                                const Lens& lens);
 

@@ -1,0 +1,149 @@
+#include "estimate_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "calibd/convert/text.h"
+#include "report.h"
+
+namespace calibd::cli {
+namespace {
+
+using convert::Points;
+using convert::PointsText;
+
+constexpr absl::string_view kPrefix = "CALIBRATION_ERROR_ESTIMATOR_";
+
+std::string NameOf(v1::CalibrationErrorEstimator estimator) {
+  const std::string& name = v1::CalibrationErrorEstimator_Name(estimator);
+  return absl::AsciiStrToLower(
+      absl::string_view(name).substr(std::min(kPrefix.size(), name.size())));
+}
+
+std::string ParameterText(const v1::EstimatorOutcome& outcome) {
+  const char* unit = "penalty";
+  switch (outcome.estimator()) {
+    case v1::CALIBRATION_ERROR_ESTIMATOR_FIFTEEN_BINS:
+    case v1::CALIBRATION_ERROR_ESTIMATOR_BINS:
+      return absl::StrCat(outcome.parameter(), " bins", outcome.at_end_of_grid() ? "*" : "");
+    case v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY:
+      unit = "bandwidth";
+      break;
+    default:
+      break;
+  }
+  return absl::StrCat(unit, " ", Number(outcome.parameter()), outcome.at_end_of_grid() ? "*" : "");
+}
+
+std::string Conclusion(const v1::EstimatorOutcome& outcome) {
+  if (outcome.better_than_zero()) return "better";
+  return outcome.worse_than_zero() ? "worse" : "unclear";
+}
+
+// What is off, as the beginning of a sentence.
+std::string Subject(const std::string& lens) {
+  if (lens == "canonical") return "The vector of probabilities";
+  return lens == "top_label" ? "The probability of the top label" : "The probability of this class";
+}
+
+std::string DescribeChoice(const v1::CalibrationErrorEstimate& estimate,
+                           const v1::EstimatorOutcome& chosen) {
+  if (!estimate.any_better_than_zero()) {
+    return absl::StrCat(
+        "No estimator is better than 0 here: with ", estimate.provenance().observations(),
+        " observations, none predicts the errors of new observations better than the statement "
+        "that there is no error. This does not prove calibration. The estimates below may be "
+        "noise.\n");
+  }
+  std::string text = absl::StrCat(
+      Subject(estimate.provenance().lens()), " is off by ", PointsText(chosen.error()),
+      " (percentage points, root mean square), according to ", NameOf(chosen.estimator()),
+      ". This estimator predicts the errors of new observations best, and better than the "
+      "statement that there is no error.\n");
+  std::vector<std::string> similar;
+  double least = chosen.error();
+  double most = chosen.error();
+  for (const v1::EstimatorOutcome& outcome : estimate.estimators()) {
+    if (!outcome.as_good_as_chosen() || outcome.estimator() == chosen.estimator()) continue;
+    similar.push_back(NameOf(outcome.estimator()));
+    least = std::min(least, outcome.error());
+    most = std::max(most, outcome.error());
+  }
+  if (similar.empty()) return text + "All others are clearly worse.\n";
+  absl::StrAppend(
+      &text, "The data cannot tell whether these are as good: ", absl::StrJoin(similar, ", "),
+      ". With them, the estimates range from ", Points(least), " to ", PointsText(most), ".\n");
+  return text;
+}
+
+std::string DescribeColumns(const v1::CalibrationErrorEstimate& estimate) {
+  const auto has = [&](auto property) {
+    return std::any_of(estimate.estimators().begin(), estimate.estimators().end(), property);
+  };
+  std::string text = absl::StrCat(
+      "error: root mean square difference between predicted and true probabilities, in percentage "
+      "points",
+      estimate.provenance().lens() == "canonical" ? "; of a vector, its length" : "",
+      ".\n+-: how much the error varies between the ", estimate.folds(),
+      " fits. They share data, so this is not a confidence interval.\n"
+      "risk - risk of 0: how much worse the estimator predicts products of errors of new "
+      "observations than 0 does, with its standard error; \"better\" or \"worse\" beyond two of "
+      "them. It flatters an estimator for which many parameters were tried.\n");
+  if (has([](const v1::EstimatorOutcome& outcome) { return outcome.at_end_of_grid(); })) {
+    absl::StrAppend(&text, "*: the first or last of the tried values; others may be better.\n");
+  }
+  if (has([](const v1::EstimatorOutcome& outcome) { return outcome.squared_error() < 0; })) {
+    absl::StrAppend(&text, "A squared error below 0 is noise around a small error.\n");
+  }
+  for (const v1::CalibrationErrorEstimate::LeftOut& left_out : estimate.left_out()) {
+    absl::StrAppend(&text, NameOf(left_out.estimator()), " was left out: ", left_out.reason(),
+                    ".\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> EstimatorNames() {
+  std::vector<std::string> names;
+  for (int value = 1; v1::CalibrationErrorEstimator_IsValid(value); ++value) {
+    names.push_back(NameOf(static_cast<v1::CalibrationErrorEstimator>(value)));
+  }
+  return names;
+}
+
+v1::CalibrationErrorEstimator EstimatorOf(const std::string& name) {
+  v1::CalibrationErrorEstimator estimator = v1::CALIBRATION_ERROR_ESTIMATOR_UNSPECIFIED;
+  v1::CalibrationErrorEstimator_Parse(absl::StrCat(kPrefix, absl::AsciiStrToUpper(name)),
+                                      &estimator);
+  return estimator;
+}
+
+std::string DescribeEstimate(const v1::CalibrationErrorEstimate& estimate) {
+  const auto chosen =
+      std::find_if(estimate.estimators().begin(), estimate.estimators().end(),
+                   [&](const auto& outcome) { return outcome.estimator() == estimate.chosen(); });
+  if (chosen == estimate.estimators().end()) return "";
+  std::vector<std::vector<std::string>> rows = {
+      {"estimator", "error", "+-", "squared error", "parameter", "risk - risk of 0", "than 0"}};
+  for (const v1::EstimatorOutcome& outcome : estimate.estimators()) {
+    rows.push_back({NameOf(outcome.estimator()), Points(outcome.error()),
+                    Points(outcome.error_standard_error()), Signed(outcome.squared_error()),
+                    ParameterText(outcome),
+                    absl::StrFormat("%+.1e +- %.1e", outcome.excess_risk(),
+                                    outcome.excess_risk_standard_error()),
+                    Conclusion(outcome)});
+  }
+  return absl::StrCat(
+      DescribeChoice(estimate, *chosen), "\n", FormatTable(rows), "\n", DescribeColumns(estimate),
+      "Computed from observations ", estimate.provenance().first_observation(), " to ",
+      estimate.provenance().last_observation(), ", of which ", estimate.tuning_observations(),
+      " are for tuning and ", estimate.test_observations(), " for the errors; seed ",
+      estimate.seed(), ".\n");
+}
+
+}  // namespace calibd::cli

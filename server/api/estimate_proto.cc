@@ -1,0 +1,112 @@
+#include "server/api/estimate_proto.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "calibd/convert/kernel.h"
+#include "server/errors.h"
+
+namespace calibd::server {
+namespace {
+
+constexpr std::int32_t kDefaultFolds = 5;
+constexpr std::int32_t kMaxFolds = 20;
+
+// The values of the two enums have the same order.
+v1::CalibrationErrorEstimator ToProto(EstimatorKind kind) {
+  return static_cast<v1::CalibrationErrorEstimator>(static_cast<int>(kind) + 1);
+}
+
+}  // namespace
+
+absl::StatusOr<SelectionOptions> SelectionOf(const v1::EstimateCalibrationErrorRequest& request,
+                                             std::size_t class_count, std::uint64_t seed) {
+  const absl::StatusOr<Lens> lens = convert::FromProto(request.lens(), class_count);
+  if (!lens.ok()) return InvalidFieldError("lens", std::string(lens.status().message()));
+  SelectionOptions options;
+  options.lens = *lens;
+  options.estimators = DefaultEstimators(*lens);
+  if (!HasEstimators(*lens, class_count)) {
+    return InvalidFieldError(
+        "lens", absl::StrCat("is ", lens->name(), ", expected canonical, top_label or one_class"));
+  }
+  std::vector<EstimatorGrid> wanted;
+  for (int i = 0; i < request.estimators_size(); ++i) {
+    const auto found = std::find_if(
+        options.estimators.begin(), options.estimators.end(),
+        [&](const EstimatorGrid& grid) { return ToProto(grid.kind) == request.estimators(i); });
+    if (found == options.estimators.end()) {
+      return InvalidFieldError(
+          absl::StrCat("estimators[", i, "]"),
+          absl::StrCat("is ", v1::CalibrationErrorEstimator_Name(request.estimators(i)),
+                       ", expected each estimator that suits the lens ", lens->name(),
+                       " at most once"));
+    }
+    wanted.push_back(std::move(*found));
+    options.estimators.erase(found);
+  }
+  if (!wanted.empty()) {
+    std::sort(wanted.begin(), wanted.end(),
+              [](const auto& a, const auto& b) { return a.kind < b.kind; });
+    options.estimators = std::move(wanted);
+  }
+  const std::int32_t folds = request.folds() == 0 ? kDefaultFolds : request.folds();
+  if (folds < 2 || folds > kMaxFolds) {
+    return InvalidFieldError("folds", absl::StrCat("is ", folds, ", expected 2..", kMaxFolds));
+  }
+  options.folds = static_cast<std::size_t>(folds);
+  if (request.test_share() != 0) options.test_share = request.test_share();
+  if (!(options.test_share > 0 && options.test_share < 1)) {
+    return InvalidFieldError("test_share",
+                             absl::StrCat("is ", options.test_share, ", expected in (0, 1)"));
+  }
+  options.seed = request.has_seed() ? request.seed() : seed;
+  return options;
+}
+
+bool LeaveOutDensity(std::size_t n, std::size_t m, double max_operations,
+                     SelectionOptions& options) {
+  if (SelectionOperations(n, m, options) <= max_operations || options.estimators.size() == 1) {
+    return false;
+  }
+  return std::erase_if(options.estimators, [](const EstimatorGrid& grid) {
+           return grid.kind == EstimatorKind::kKernelDensity;
+         }) > 0;
+}
+
+void Describe(const SelectionOptions& options, const SelectionResult& selected,
+              v1::CalibrationErrorEstimate& proto) {
+  for (const EstimatorResult& result : selected.estimators) {
+    v1::EstimatorOutcome& outcome = *proto.add_estimators();
+    outcome.set_estimator(ToProto(result.kind));
+    outcome.mutable_grid()->Add(result.grid.begin(), result.grid.end());
+    outcome.mutable_mean_risks()->Add(result.mean_risks.begin(), result.mean_risks.end());
+    outcome.set_parameter(result.grid[result.best]);
+    outcome.set_at_end_of_grid(result.grid.size() > 1 &&
+                               (result.best == 0 || result.best == result.grid.size() - 1));
+    outcome.set_squared_error(result.squared_error);
+    outcome.set_error(result.error);
+    outcome.set_error_standard_error(result.error_standard_error);
+    outcome.mutable_fold_squared_errors()->Add(result.fold_squared_errors.begin(),
+                                               result.fold_squared_errors.end());
+    outcome.set_root_risk(result.root_risk);
+    outcome.set_root_risk_standard_error(result.root_risk_standard_error);
+    outcome.set_excess_risk(result.excess);
+    outcome.set_excess_risk_standard_error(result.excess_standard_error);
+    outcome.set_better_than_zero(result.better_than_zero());
+    outcome.set_worse_than_zero(result.worse_than_zero());
+    outcome.set_as_good_as_chosen(result.as_good_as_chosen);
+  }
+  proto.set_chosen(ToProto(selected.estimators[selected.chosen].kind));
+  proto.set_any_better_than_zero(selected.any_better_than_zero);
+  proto.set_tuning_observations(static_cast<std::int64_t>(selected.tuning_rows));
+  proto.set_test_observations(static_cast<std::int64_t>(selected.test_rows));
+  proto.set_folds(static_cast<std::int32_t>(options.folds));
+  proto.set_seed(*options.seed);
+}
+
+}  // namespace calibd::server

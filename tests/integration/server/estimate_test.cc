@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibd/core/estimator_selection.h"
+#include "integration/server/service_client.h"
+#include "support/server_process.h"
+
+namespace calibd::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EstimateTest : public ::testing::Test {
+ protected:
+  void Start(const std::vector<std::string>& arguments, std::size_t rows) {
+    server_ = ServerProcess::Start(arguments);
+    ASSERT_NE(server_, nullptr);
+    client_.emplace(server_->grpc_address());
+    client_->CreateFixed("models/m", 10);
+    set_ = Draw(rows);
+    ObservationCall call(*client_);
+    ASSERT_EQ(call.Open("models/m", "p"), 1);
+    for (std::size_t first = 0; first < rows; first += 100) {
+      const auto sequence = static_cast<std::int64_t>(first / 100 + 1);
+      ASSERT_TRUE(call.SendBatch(sequence, set_.view().rows(first, 100)));
+    }
+    ASSERT_TRUE(call.SendFinish(static_cast<std::int64_t>(rows / 100)));
+    ASSERT_TRUE(call.Await().ok());
+    request_.set_model("models/m");
+    request_.set_seed(17);
+    request_.mutable_lens()->mutable_top_label();
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::optional<ServiceClient> client_;
+  PredictionSet set_;
+  v1::EstimateCalibrationErrorRequest request_;
+};
+
+TEST_F(EstimateTest, EqualsTheCore) {
+  Start({}, 600);
+  request_.set_window(500);
+  request_.set_folds(3);
+  request_.set_test_share(0.25);
+  v1::CalibrationErrorEstimate estimate;
+  const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  SelectionOptions options;
+  options.folds = 3;
+  options.test_share = 0.25;
+  options.seed = 17;
+  const SelectionResult expected = *SelectEstimator(set_.view().rows(100, 500), options);
+  ASSERT_EQ(estimate.estimators_size(), 5);
+  for (int i = 0; i < 5; ++i) {
+    const v1::EstimatorOutcome& outcome = estimate.estimators(i);
+    const EstimatorResult& result = expected.estimators[static_cast<std::size_t>(i)];
+    EXPECT_EQ(outcome.estimator(), i + 1);
+    EXPECT_EQ(outcome.parameter(), result.grid[result.best]);
+    EXPECT_DOUBLE_EQ(outcome.squared_error(), result.squared_error);
+    EXPECT_DOUBLE_EQ(outcome.excess_risk(), result.excess);
+    EXPECT_EQ(outcome.grid_size(), outcome.mean_risks_size());
+  }
+  EXPECT_EQ(estimate.chosen(), static_cast<int>(expected.chosen) + 1);
+  EXPECT_EQ(estimate.tuning_observations(), 375);
+  EXPECT_EQ(estimate.test_observations(), 125);
+  EXPECT_EQ(estimate.seed(), 17U);
+  EXPECT_EQ(estimate.provenance().first_observation(), 101);
+  EXPECT_EQ(estimate.provenance().lens(), "top_label");
+  EXPECT_EQ(estimate.left_out_size(), 0);
+}
+
+TEST_F(EstimateTest, LeavesOutTheDensityAboveTheLimit) {
+  // With the density 600^2 pairs in 20 exponentials each; without it some 600 x 32^2 for each
+  // penalty.
+  Start({"--max-test-operations", "1e8"}, 600);
+  v1::CalibrationErrorEstimate estimate;
+  const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(estimate.estimators_size(), 4);
+  ASSERT_EQ(estimate.left_out_size(), 1);
+  EXPECT_EQ(estimate.left_out(0).estimator(), v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
+  EXPECT_THAT(estimate.left_out(0).reason(), HasSubstr("the limit is 1e+08"));
+
+  request_.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_KERNEL_DENSITY);
+  EXPECT_EQ(client_->EstimateCalibrationError(request_, &estimate).error_code(),
+            grpc::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(EstimateTest, RefusesInvalidRequests) {
+  Start({}, 100);
+  const auto refusal = [this](const v1::EstimateCalibrationErrorRequest& request) {
+    v1::CalibrationErrorEstimate estimate;
+    const grpc::Status status = client_->EstimateCalibrationError(request, &estimate);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  auto request = request_;
+  request.mutable_lens()->mutable_class_wise();
+  EXPECT_THAT(refusal(request), HasSubstr("lens is class_wise, expected canonical, top_label"));
+  request.mutable_lens()->mutable_top_k()->set_k(1);
+  EXPECT_THAT(refusal(request), HasSubstr("expected canonical, top_label or one_class"));
+  request.mutable_lens()->mutable_canonical();
+  request.add_estimators(v1::CALIBRATION_ERROR_ESTIMATOR_BINS);
+  EXPECT_THAT(refusal(request), HasSubstr("estimators[0] is CALIBRATION_ERROR_ESTIMATOR_BINS"));
+  request = request_;
+  request.set_folds(21);
+  EXPECT_THAT(refusal(request), HasSubstr("folds is 21, expected 2..20"));
+  request = request_;
+  request.set_test_share(1);
+  EXPECT_THAT(refusal(request), HasSubstr("test_share is 1"));
+
+  v1::CalibrationErrorEstimate estimate;
+  request_.set_window(12);
+  const grpc::Status status = client_->EstimateCalibrationError(request_, &estimate);
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("there are 12 observations"));
+}
+
+TEST_F(EstimateTest, StopsWhenTheCallIsCancelled) {
+  // Some 10 s on one thread.
+  Start({"--compute-threads", "1"}, 8000);
+  CallContext context;
+  const auto reader = client_->calibration->EstimateCalibrationError(&context, request_);
+  v1::EstimateCalibrationErrorResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  context.TryCancel();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  // The only thread is free for the next call.
+  request_.set_window(100);
+  v1::CalibrationErrorEstimate estimate;
+  EXPECT_TRUE(client_->EstimateCalibrationError(request_, &estimate).ok());
+}
+
+}  // namespace
+}  // namespace calibd::testing
