@@ -43,8 +43,7 @@ absl::StatusOr<ExitCode> Run(const Context& context, const EstimateOptions& opti
     json["model"] = request.model();
     PrintJson(json);
   } else {
-    Print(request.model());
-    Print(DescribeEstimate(estimate));
+    Print(request.model() + ": " + DescribeEstimate(estimate));
   }
   return ExitCode::kOk;
 }

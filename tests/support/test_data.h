@@ -52,9 +52,10 @@ inline std::filesystem::path Cifar10Dir() {
 
 // Returns the predictions of a network for the CIFAR-10 test images with 0-based labels; nothing if
 // there is no data folder.
-inline std::optional<PredictionSet> ReadCifar10(const std::string& network) {
-  std::ifstream predictions(Cifar10Dir() / (network + ".csv"));
-  std::ifstream labels(Cifar10Dir() / "labels.csv");
+inline std::optional<PredictionSet> ReadCifar10(
+    const std::string& network, const std::filesystem::path& folder = Cifar10Dir()) {
+  std::ifstream predictions(folder / (network + ".csv"));
+  std::ifstream labels(folder / "labels.csv");
   if (!predictions || !labels) return std::nullopt;
   PredictionSet set;
   set.class_count = 10;

@@ -32,7 +32,8 @@ struct ResidualSample {
 // True for canonical, top_label and one_class: the lenses with one part.
 [[nodiscard]] bool HasEstimators(const Lens& lens, std::size_t class_count);
 
-// batch: valid. Errors: InvalidArgument if the lens does not fit or has no estimators. Cost: O(n m).
+// batch: valid. Errors: InvalidArgument if the lens does not fit or has no estimators. Cost: O(n
+// m).
 [[nodiscard]] absl::StatusOr<ResidualSample> ReduceToResiduals(const PredictionBatch& batch,
                                                                const Lens& lens);
 
