@@ -12,6 +12,8 @@
 #include "benchmark/tile_mix.h"
 #include "calibd/core/bandwidth.h"
 #include "calibd/core/bootstrap.h"
+#include "calibd/core/calibration_function.h"
+#include "calibd/core/estimator_selection.h"
 #include "calibd/core/evidence.h"
 #include "calibd/core/generator.h"
 #include "calibd/core/lens.h"
@@ -224,6 +226,27 @@ BENCHMARK(EvidenceAdd)
     ->Args({100, 64})
     ->Args({1000, 64})
     ->Args({1000, 1})
+    ->Unit(benchmark::kMillisecond);
+
+void KernelRidgeFit(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const auto m = static_cast<std::size_t>(state.range(1));
+  const ResidualSample sample = *ReduceToResiduals(Predictions(n, m).view(), Lens::Canonical());
+  for (auto _ : state) benchmark::DoNotOptimize(KernelRidge::Fit(sample, {}));
+}
+BENCHMARK(KernelRidgeFit)->ArgNames({"n", "m"})->Args({8000, 10})->Unit(benchmark::kMillisecond);
+
+// All estimators of the top label with the default grids.
+void SelectEstimator(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const RunControl control = OnThreads(static_cast<std::size_t>(state.range(1)));
+  const PredictionBatch batch = Predictions(n, 10).view();
+  for (auto _ : state) benchmark::DoNotOptimize(calibd::SelectEstimator(batch, {}, control));
+}
+BENCHMARK(SelectEstimator)
+    ->ArgNames({"n", "threads"})
+    ->Args({10000, 4})
+    ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -52,6 +52,7 @@ def baseline_of(name, result):
     """The name of a row's baseline and its seconds, or None."""
     match = re.match(r"Quadratic/float\d+/(n=\d+/m=\d+)/threads=\d+", name)
     others = {"TopLabel/n=10000": "top_label/n=10000",
+              "KernelRidgeFit/n=8000/m=10": "kernel_ridge/n=8000/m=10",
               "Simulation/n=10000/threads=1": "simulation/n=10000"}
     key = match[1] if match else others.get(name)
     if key in result["baseline_seconds"]:
