@@ -86,7 +86,8 @@ std::string DescribeColumns(const v1::CalibrationErrorEstimate& estimate) {
   };
   std::string text = absl::StrCat(
       "error: root mean square difference between predicted and true probabilities, in percentage "
-      "points",
+      "points, which is usually larger than the mean absolute difference that `calibctl show` "
+      "gives",
       estimate.provenance().lens() == "canonical" ? "; of a vector, its length" : "",
       ".\n+-: how much the error varies between the ", estimate.folds(),
       " fits. They share data, so this is not a confidence interval.\n"

@@ -28,7 +28,7 @@ constexpr double kLeastEigenvalue = 1e-15;
 constexpr double kLeastProductConstant = 1e-13;
 
 // exp(-|x - z|^2 / 2) for each row x of a and z of b.
-Eigen::MatrixXd Kernel(const RowMatrix& a, const RowMatrix& b) {
+Eigen::MatrixXd KernelMatrix(const RowMatrix& a, const RowMatrix& b) {
   Eigen::MatrixXd kernel = a * b.transpose();
   kernel.colwise() -= 0.5 * a.rowwise().squaredNorm();
   kernel.rowwise() -= 0.5 * b.rowwise().squaredNorm().transpose();
@@ -88,10 +88,10 @@ absl::StatusOr<PivotedFactor> Factorize(const RowMatrix& points, const RunContro
     const Eigen::MatrixXd rows = factor.columns(pivots, Eigen::seqN(0, rank));
     const RowMatrix candidates = points(pivots, Eigen::all);
     const Eigen::MatrixXd chosen =
-        ChoosePivots(Kernel(candidates, candidates) - rows * rows.transpose(), pivots);
+        ChoosePivots(KernelMatrix(candidates, candidates) - rows * rows.transpose(), pivots);
     const auto count = static_cast<Eigen::Index>(pivots.size());
     auto block = factor.columns.middleCols(rank, count);
-    block = Kernel(points, points(pivots, Eigen::all));
+    block = KernelMatrix(points, points(pivots, Eigen::all));
     block.noalias() -=
         factor.columns.leftCols(rank) * factor.columns(pivots, Eigen::seqN(0, rank)).transpose();
     chosen.transpose().triangularView<Eigen::Upper>().solveInPlace<Eigen::OnTheRight>(block);
@@ -149,7 +149,7 @@ bool KernelRidge::IsStable(double regularization) const noexcept {
 std::vector<double> KernelRidge::Eigenfunctions(const ResidualSample& rows) const {
   const MatrixView pivots = ViewRows(pivots_, columns_);
   const MatrixView factor = ViewRows(pivot_factor_, static_cast<std::size_t>(pivots.rows()));
-  Eigen::MatrixXd kernel = Kernel(ViewRows(rows.predictions, columns_), pivots);
+  Eigen::MatrixXd kernel = KernelMatrix(ViewRows(rows.predictions, columns_), pivots);
   factor.transpose().triangularView<Eigen::Upper>().solveInPlace<Eigen::OnTheRight>(kernel);
   return ToVector(kernel * ViewRows(map_, rank()));
 }

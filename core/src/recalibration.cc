@@ -17,7 +17,7 @@ namespace calibd {
 namespace {
 
 // The normal quantile of a two-sided 95 % interval.
-constexpr double kNormalQuantile = 1.959963984540054;
+constexpr double kTwoSidedQuantile = 1.959963984540054;
 // A fit ends when a pass lowers the objective by less, in nats.
 constexpr double kFitTolerance = 1e-12;
 constexpr std::size_t kRowsBetweenChecks = 256;
@@ -26,6 +26,8 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
 
 double Smooth(double g, std::size_t class_count) {
   return (g + kRecalibrationSmoothing / static_cast<double>(class_count)) /
@@ -307,7 +309,7 @@ void MeasureBenefit(const PredictionBatch& newer, RecalibrationAdvice& advice) {
     squares += (gain - advice.improvement) * (gain - advice.improvement);
   }
   const auto n = static_cast<double>(gains.size());
-  const double radius = kNormalQuantile * std::sqrt(squares / (n - 1) / n);
+  const double radius = kTwoSidedQuantile * std::sqrt(squares / (n - 1) / n);
   advice.improvement_lower = advice.improvement - radius;
   advice.improvement_upper = advice.improvement + radius;
   advice.error_before = ErrorsOf(newer);

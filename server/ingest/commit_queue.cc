@@ -233,7 +233,7 @@ void CommitQueue::PassOn(Operations operations, const absl::Status& committed) {
   const auto post = [&] {
     for (const auto& [operation, number] : posted) {
       Strand* const strand = operation->strand();
-      strand->Post([this, strand, number] { ApplyFinished(strand, number); });
+      strand->Post([this, strand, last = number] { ApplyFinished(strand, last); });
     }
     posted.clear();
   };
