@@ -130,6 +130,7 @@ absl::StatusOr<std::vector<FunctionValues>> EvaluateKernelDensity(
     }
   }
   std::vector<FunctionValues> result;
+  result.reserve(values.size());
   for (const RowMatrix& matrix : values) {
     result.push_back({.width = rows.columns, .left = ToVector(matrix), .right = {}});
   }

@@ -29,6 +29,7 @@ bool IsRidge(EstimatorKind kind) {
 // 10^first, 10^(first + step), ..., count values.
 std::vector<double> PowersOfTen(double first, double step, int count) {
   std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) values.push_back(std::pow(10.0, first + step * i));
   return values;
 }

@@ -14,7 +14,7 @@ namespace calibd {
 namespace {
 
 // Largest residual of the diagonal at which the factorisation ends.
-constexpr double kTolerance = 1e-12;
+constexpr double kResidualTolerance = 1e-12;
 // Candidates for pivots that are examined together. A block of columns is then one matrix product,
 // which is several times faster than a product for each column.
 constexpr std::size_t kBlock = 48;
@@ -22,7 +22,7 @@ constexpr std::size_t kBlock = 48;
 // one, which keeps the rank near that of a greedy choice.
 constexpr double kShareOfLargest = 0.25;
 // Smaller eigenvalues, relative to the largest one, are rounding.
-constexpr double kLeastEigenvalue = 1e-15;
+constexpr double kLeastEigenvalueShare = 1e-15;
 // Relative to the square of the largest eigenvalue: the smallest constant of EvaluateProduct whose
 // result has three correct digits in double precision.
 constexpr double kLeastProductConstant = 1e-13;
@@ -48,7 +48,7 @@ Eigen::MatrixXd ChoosePivots(const Eigen::MatrixXd& block, Indices& candidates) 
   Indices chosen;
   Eigen::MatrixXd factor = Eigen::MatrixXd::Zero(block.rows(), block.rows());
   Eigen::VectorXd residuals = block.diagonal();
-  const double least = std::max(kTolerance, kShareOfLargest * residuals.maxCoeff());
+  const double least = std::max(kResidualTolerance, kShareOfLargest * residuals.maxCoeff());
   Eigen::Index next = 0;
   while (static_cast<Eigen::Index>(chosen.size()) < block.rows() &&
          (residuals.maxCoeff(&next) >= least || chosen.empty())) {
@@ -76,7 +76,7 @@ absl::StatusOr<PivotedFactor> Factorize(const RowMatrix& points, const RunContro
   Eigen::VectorXd residuals = Eigen::VectorXd::Ones(n);
   Indices order(static_cast<std::size_t>(n));
   Eigen::Index rank = 0;
-  while (rank < most && residuals.maxCoeff() > kTolerance) {
+  while (rank < most && residuals.maxCoeff() > kResidualTolerance) {
     CALIBD_RETURN_IF_ERROR(control.CheckCancelled());
     std::iota(order.begin(), order.end(), 0);
     const auto size = std::min<std::ptrdiff_t>(kBlock, most - rank);
@@ -121,7 +121,7 @@ absl::StatusOr<KernelRidge> KernelRidge::Fit(const ResidualSample& fit, const Ru
   // Ascending; reads the lower triangle.
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(gram);
   const Eigen::VectorXd& all = solver.eigenvalues();
-  const auto least = kLeastEigenvalue * all(all.size() - 1);
+  const auto least = kLeastEigenvalueShare * all(all.size() - 1);
   const auto rank = static_cast<Eigen::Index>((all.array() > least).count());
   const Eigen::ArrayXd eigenvalues = all.tail(rank);
   const auto vectors = solver.eigenvectors().rightCols(rank);

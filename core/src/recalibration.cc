@@ -11,6 +11,7 @@
 #include "calibd/core/binary_predictions.h"
 #include "calibd/core/running_reliability.h"
 #include "calibd/core/status_macros.h"
+#include "calibd/core/validation.h"
 #include "isotonic.h"
 
 namespace calibd {
@@ -32,18 +33,6 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 double Smooth(double g, std::size_t class_count) {
   return (g + kRecalibrationSmoothing / static_cast<double>(class_count)) /
          (1 + kRecalibrationSmoothing);
-}
-
-// Normalises exp(scores) in place and returns the log of their sum.
-double Softmax(std::span<double> scores) {
-  const double largest = *std::ranges::max_element(scores);
-  double sum = 0;
-  for (double& score : scores) {
-    score = std::exp(score - largest);
-    sum += score;
-  }
-  for (double& score : scores) score /= sum;
-  return largest + std::log(sum);
 }
 
 double Evaluate(const IsotonicMap::Curve& curve, double g) {

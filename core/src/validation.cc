@@ -117,7 +117,7 @@ absl::Status ValidateBatch(const PredictionBatch& batch, double row_sum_toleranc
   return absl::InvalidArgumentError(DescribeViolations(violations));
 }
 
-void Softmax(std::span<double> logits) noexcept {
+double Softmax(std::span<double> logits) noexcept {
   const double max = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (double& value : logits) {
@@ -125,6 +125,7 @@ void Softmax(std::span<double> logits) noexcept {
     sum += value;
   }
   for (double& value : logits) value /= sum;
+  return max + std::log(sum);
 }
 
 std::vector<Violation> SoftmaxRows(std::span<double> logits, std::size_t class_count) {
