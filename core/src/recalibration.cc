@@ -327,30 +327,33 @@ bool IsValid(const IsotonicMap::Curve& curve) {
 }  // namespace
 
 absl::Status CheckRecalibrationMap(const RecalibrationMap& map, std::size_t class_count) {
-  const char* const fault = std::visit(
+  const auto check = [](bool valid, const auto&... fault) {
+    return valid ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(fault...));
+  };
+  return std::visit(
       Overloaded{
-          [](const IdentityMap&) -> const char* { return nullptr; },
-          [](const TemperatureMap& scaling) -> const char* {
-            return scaling.temperature >= 1 / kMaxTemperature &&
-                           scaling.temperature <= kMaxTemperature
-                       ? nullptr
-                       : "temperature is not in [0.05, 20]";
+          [](const IdentityMap&) { return absl::OkStatus(); },
+          [&](const TemperatureMap& scaling) {
+            const double temperature = scaling.temperature;
+            return check(temperature >= 1 / kMaxTemperature && temperature <= kMaxTemperature,
+                         "temperature is ", temperature, ", expected ", 1 / kMaxTemperature, "..",
+                         kMaxTemperature);
           },
-          [&](const VectorMap& scaling) -> const char* {
-            return IsValid(scaling, class_count)
-                       ? nullptr
-                       : "scales and offsets need a finite value for each class, scales >= 0";
+          [&](const VectorMap& scaling) {
+            return check(IsValid(scaling, class_count), "scales has ", scaling.scales.size(),
+                         " values and offsets has ", scaling.offsets.size(), ", expected ",
+                         class_count, " finite values each, scales >= 0");
           },
-          [&](const IsotonicMap& isotonic) -> const char* {
-            return isotonic.curves.size() == class_count &&
-                           std::ranges::all_of(isotonic.curves,
-                                               [](const auto& curve) { return IsValid(curve); })
-                       ? nullptr
-                       : "curves needs a curve for each class, with ascending starts and as many "
-                         "nondecreasing values in (0, 1)";
+          [&](const IsotonicMap& isotonic) {
+            const bool valid = isotonic.curves.size() == class_count &&
+                               std::ranges::all_of(isotonic.curves, [](const auto& curve) {
+                                 return IsValid(curve);
+                               });
+            return check(valid, "curves has ", isotonic.curves.size(), " curves, expected ",
+                         class_count,
+                         " with ascending starts and as many nondecreasing values in (0, 1)");
           }},
       map);
-  return fault == nullptr ? absl::OkStatus() : absl::InvalidArgumentError(fault);
 }
 
 void ApplyRecalibration(const RecalibrationMap& map, std::size_t class_count,

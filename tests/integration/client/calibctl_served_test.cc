@@ -635,7 +635,7 @@ TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
   std::ofstream(map) << R"({"version": 1, "kind": "temperature", "class_count": 4})";
   const auto invalid = Run({"recalibrate", "--apply", map, files.predictions()});
   EXPECT_EQ(invalid->exit_code(), 1);
-  EXPECT_THAT(invalid->error(), HasSubstr("temperature is not in [0.05, 20]"));
+  EXPECT_THAT(invalid->error(), HasSubstr("expected 0.05..20"));
   EXPECT_EQ(Run({"recalibrate", "--apply", map, "--model", "m"})->exit_code(), 2);
 }
 
