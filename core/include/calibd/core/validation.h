@@ -45,8 +45,8 @@ struct Violation {
 // "field description; field description", the text of ValidateBatch.
 [[nodiscard]] std::string DescribeViolations(std::span<const Violation> violations);
 
-// Replaces m >= 1 finite logits by their softmax, in double with the maximum subtracted. Returns the
-// logarithm of the sum of their exponentials.
+// Replaces m >= 1 finite logits by their softmax, in double with the maximum subtracted. Returns
+// the logarithm of the sum of their exponentials.
 double Softmax(std::span<double> logits) noexcept;
 
 // Applies Softmax to each row of m logits. Logits must be finite. Otherwise the violations name
