@@ -209,14 +209,16 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
       "The numbers equal those of a server that received the same rows in the same order with the "
       "same bandwidth.");
   AddInputOptions(*command, options->input);
-  command->add_option("--model", options->model,
-                      "evaluate this model on the server, NAME or NAME@VERSION, instead of files, "
-                      "with the model's kernel and block sizes");
+  auto* const model =
+      command->add_option("--model", options->model,
+                          "evaluate this model on the server, NAME or NAME@VERSION, instead of "
+                          "files, with the model's kernel and block sizes");
   command
       ->add_option(
           "--window", options->window,
           "with --model: use only this many of the newest observations; default: the whole window")
-      ->check(CLI::Range(2, 1000000));
+      ->check(CLI::Range(2, 1000000))
+      ->needs(model);
   AddKernelOptions(*command, options->kernel);
   command
       ->add_option("--block-sizes", offline.block_sizes,

@@ -637,6 +637,12 @@ TEST_F(CalibctlServedTest, RecalibrateFitsExportsAndAppliesAMap) {
   EXPECT_EQ(invalid->exit_code(), 1);
   EXPECT_THAT(invalid->error(), HasSubstr("expected 0.05..20"));
   EXPECT_EQ(Run({"recalibrate", "--apply", map, "--model", "m"})->exit_code(), 2);
+  // The window is that of a model: files are used whole.
+  for (const char* const command : {"recalibrate", "evaluate"}) {
+    const auto windowed = Run({command, files.predictions(), "--window", "100"});
+    EXPECT_EQ(windowed->exit_code(), 2);
+    EXPECT_THAT(windowed->error(), HasSubstr("--window requires --model"));
+  }
 }
 
 TEST_F(CalibctlServedTest, CtrlCCancelsTheTestOnTheServerToo) {
