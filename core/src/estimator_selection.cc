@@ -259,11 +259,7 @@ class Selection {
     const auto run = [&](std::size_t i) {
       statuses[i] = body(folds_[i % folds_.size()], i / folds_.size());
     };
-    if (control_.parallel_for) {
-      control_.parallel_for(statuses.size(), run);
-    } else {
-      for (std::size_t i = 0; i < statuses.size(); ++i) run(i);
-    }
+    RunLoop(control_.parallel_for, statuses.size(), run);
     for (absl::Status& status : statuses) CALIBD_RETURN_IF_ERROR(status);
     return absl::OkStatus();
   }
