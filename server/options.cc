@@ -114,7 +114,7 @@ void AddProcessOptions(CLI::App& app, Options& options) {
   AddOption(app, "log-level", options.log_level, "Lowest severity that is logged")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   AddOption(app, "reflection", options.reflection,
-            "Serve gRPC server reflection, for tools such as grpcurl (default: off)");
+            "Serve gRPC server reflection, for tools such as grpcurl (default: only on loopback)");
   AddOption(app, "data-dir", options.data_dir,
             "Folder of the store, created if missing; only one calibd at a time may use it")
       ->check([](const std::string& folder) {
@@ -363,6 +363,9 @@ std::variant<Invocation, Exit> ParseOptions(int argc, const char* const* argv) {
         options.insecure_allow_remote || invocation.command == Command::kHealthcheck;
     CheckAddress("--listen", options.listen, allow_remote);
     CheckAddress("--http-listen", options.http_listen, allow_remote);
+    if (app.get_option("--reflection")->count() == 0) {
+      options.reflection = ParseListenAddress(options.listen)->address().is_loopback();
+    }
     if (invocation.command == Command::kServe) {
       CheckAddressesDiffer(options);
       CheckShares(app, options);

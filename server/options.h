@@ -19,6 +19,7 @@ struct Options {
   std::string config;
   std::string log_format = "text";
   std::string log_level = "info";
+  // Unless it is set: whether `listen` is loopback.
   bool reflection = false;
   std::string ready_file;
   std::string data_dir = "calibd-data";

@@ -75,7 +75,7 @@ TEST(LifecycleTest, RemoteAddressWithTheInsecureFlagServes) {
   EXPECT_EQ(RunCalibd({"healthcheck", "--listen", server->grpc_address()}).exit_code, 0);
 }
 
-TEST(LifecycleTest, ReflectionIsServedOnlyOnRequest) {
+TEST(LifecycleTest, ReflectionIsServedUnlessItIsSwitchedOff) {
   const auto reflection_code = [](const std::string& address) {
     ServiceClient client(address);
     grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub(client.channel);
@@ -99,10 +99,10 @@ TEST(LifecycleTest, ReflectionIsServedOnlyOnRequest) {
     wait();
     return status.error_code();
   };
-  const auto without = ServerProcess::Start();
+  const auto without = ServerProcess::Start({"--reflection=false"});
   ASSERT_NE(without, nullptr);
   EXPECT_EQ(reflection_code(without->grpc_address()), grpc::UNIMPLEMENTED);
-  const auto with = ServerProcess::Start({"--reflection"});
+  const auto with = ServerProcess::Start();
   ASSERT_NE(with, nullptr);
   EXPECT_EQ(reflection_code(with->grpc_address()), grpc::OK);
 }

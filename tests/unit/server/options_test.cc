@@ -68,7 +68,16 @@ TEST(OptionsTest, ListensOnLoopbackByDefault) {
   const Options options = Parsed({});
   EXPECT_EQ(options.listen, "127.0.0.1:8460");
   EXPECT_EQ(options.http_listen, "127.0.0.1:8461");
-  EXPECT_FALSE(options.reflection);
+}
+
+TEST_F(OptionsFileTest, ReflectionIsServedOnLoopbackUnlessSet) {
+  EXPECT_TRUE(Parsed({}).reflection);
+  EXPECT_TRUE(Parsed({"--listen", "[::1]:0"}).reflection);
+  EXPECT_FALSE(Parsed({"--listen", "0.0.0.0:8460", "--insecure-allow-remote"}).reflection);
+  EXPECT_TRUE(
+      Parsed({"--listen", "0.0.0.0:8460", "--insecure-allow-remote", "--reflection"}).reflection);
+  EXPECT_FALSE(Parsed({"--reflection=false"}).reflection);
+  EXPECT_FALSE(Parsed({"--config", Write("reflection = false\n")}).reflection);
 }
 
 TEST(OptionsTest, NonLoopbackAddressNeedsTheInsecureFlag) {
