@@ -1,19 +1,26 @@
 """The examples for users do what the README says, against a real server.
 
-    examples_test.py CALIBD CPP_EXAMPLE CPP_LABEL_EXAMPLE
+    examples_test.py CALIBD CPP_EXAMPLE CPP_LABEL_EXAMPLE DESCRIPTOR_SET
 """
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from calibd_server import CalibdServer  # noqa: E402
 
-CALIBD, CPP_EXAMPLE, CPP_LABEL_EXAMPLE = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
+CALIBD, CPP_EXAMPLE, CPP_LABEL_EXAMPLE, DESCRIPTORS = (sys.argv.pop(1) for _ in range(4))
+
+
+CLIENTS = (ROOT / "docs/clients.md").read_text(encoding="utf-8")
 
 
 def run(*command, **options):
@@ -60,6 +67,48 @@ class ExamplesTest(unittest.TestCase):
             self.assertIn("SKCE (blocks of 2): ", result.stdout)
         self.assertIn("accepted rows: 4, counted before: 0", outputs[0].stdout)
         self.assertIn("accepted rows: 0, counted before: 4", outputs[1].stdout)
+
+    def run_documented(self, folder, language):
+        """Runs the commands of docs/clients.md in `folder`, as if it were the clone."""
+        block = re.search(rf"^<!-- run {language} -->\n```sh\n(.*?)^```$", CLIENTS, re.M | re.S)[1]
+        for name in ("client", "proto"):
+            link = pathlib.Path(folder) / name
+            if not link.is_symlink():
+                link.symlink_to(ROOT / name)
+        return run("bash", "-euo", "pipefail", "-c", block.replace("127.0.0.1:8460", self.server.grpc),
+                   cwd=folder)
+
+    def check_documented(self, language):
+        """The example prints the estimate, and its rows count once when it is run twice."""
+        with tempfile.TemporaryDirectory() as folder:
+            for counts in ("accepted rows: 4, counted before: 0",
+                           "accepted rows: 0, counted before: 4"):
+                result = self.run_documented(folder, language)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn(counts, result.stdout)
+                self.assertIn("SKCE (blocks of 2): ", result.stdout)
+
+    def test_go_client_is_generated_compiled_and_counted_once(self):
+        self.check_documented("go")
+
+    def test_java_client_is_generated_compiled_and_counted_once(self):
+        self.check_documented("java")
+
+    def test_a_client_without_generated_code_calls_by_the_descriptor_set(self):
+        files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(DESCRIPTORS).read_bytes())
+        pool = descriptor_pool.DescriptorPool()
+        for file in files.file:
+            pool.Add(file)
+        method = pool.FindMethodByName("calibd.v1.ModelService.ListModels")
+        factory = message_factory.MessageFactory(pool)
+        with grpc.insecure_channel(self.server.grpc) as channel:
+            call = channel.unary_unary(
+                f"/{method.containing_service.full_name}/{method.name}",
+                request_serializer=factory.GetPrototype(method.input_type).SerializeToString,
+                response_deserializer=factory.GetPrototype(method.output_type).FromString)
+            call(factory.GetPrototype(method.input_type)(), timeout=10)
+        self.assertTrue(any(location.leading_comments for file in files.file
+                            for location in file.source_code_info.location))
 
 
 if __name__ == "__main__":

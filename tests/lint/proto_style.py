@@ -3,7 +3,7 @@
 Package = folder; each RPC has a request and a response of its own, named after it; enum values
 are prefixed and zero is ..._UNSPECIFIED; field names are lower_snake_case; services, RPCs, enums
 and messages that are no request or response have a comment, and so has every number (a comment
-may cover the fields that directly follow it).
+may cover the fields that directly follow it). Options name the package of generated Go and Java code.
 """
 import re
 import subprocess
@@ -14,6 +14,8 @@ from google.protobuf import descriptor_pb2
 from sources import ROOT, project_files, report
 
 PROTO_ROOT = ROOT / "proto"
+# Not part of the contract: no client generates it.
+STORE_FORMAT = "calibd/store/v1"
 FIELD = descriptor_pb2.FieldDescriptorProto
 NOT_NUMBERS = (FIELD.TYPE_STRING, FIELD.TYPE_BYTES, FIELD.TYPE_BOOL, FIELD.TYPE_MESSAGE,
                FIELD.TYPE_ENUM, FIELD.TYPE_GROUP)
@@ -50,6 +52,8 @@ class FileCheck:
         folder = self.file.name.rsplit("/", 1)[0]
         if self.file.package != folder.replace("/", "."):
             self.add((), f"package {self.file.package} does not equal the folder {folder}")
+        if folder != STORE_FORMAT:
+            self.check_options(folder)
         for i, service in enumerate(self.file.service):
             self.check_service((FILE_SERVICES, i), service)
         for i, enum in enumerate(self.file.enum_type):
@@ -57,6 +61,14 @@ class FileCheck:
         for i, message in enumerate(self.file.message_type):
             self.check_message((FILE_MESSAGES, i), message)
         return self.problems
+
+    def check_options(self, folder):
+        options = self.file.options
+        go_package = f"{folder};{folder.replace('/', '')}"
+        if options.go_package != go_package:
+            self.add((), f'go_package is "{options.go_package}", expected "{go_package}"')
+        if not options.java_multiple_files or options.java_package != self.file.package:
+            self.add((), f'java_multiple_files = true and java_package = "{self.file.package}" expected')
 
     def check_service(self, path, service):
         if not self.commented(path):
