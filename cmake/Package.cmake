@@ -1,0 +1,66 @@
+# Installation, and Debian packages by CPack: calibd, calibctl and libcalibd-dev.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(CALIBD_PACKAGE_server calibd)
+set(CALIBD_PACKAGE_cli calibctl)
+set(CALIBD_PACKAGE_sdk libcalibd-dev)
+
+install(TARGETS calibd RUNTIME COMPONENT server)
+install(FILES deploy/systemd/calibd.service DESTINATION lib/systemd/system COMPONENT server)
+install(FILES deploy/systemd/calibd.toml DESTINATION /etc/calibd
+        COMPONENT server)
+install(FILES deploy/prometheus/calibd_alerts.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
+        COMPONENT server)
+
+install(TARGETS calibctl RUNTIME COMPONENT cli)
+
+# The C++ SDK: find_package(calibd), target calibd::client.
+set_target_properties(calibd_client PROPERTIES EXPORT_NAME client)
+install(TARGETS calibd_client calibd_proto calibd_messages calibd_convert calibd_text calibd_core
+        EXPORT calibd ARCHIVE COMPONENT sdk INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY client/cpp/include/calibd proto/calibd ${CMAKE_BINARY_DIR}/proto/generated/calibd
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.proto" PATTERN store EXCLUDE)
+install(FILES ${CMAKE_BINARY_DIR}/calibd.protoset DESTINATION ${CMAKE_INSTALL_DATADIR}/calibd
+        COMPONENT sdk)
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/calibd)
+install(EXPORT calibd NAMESPACE calibd:: FILE calibdTargets.cmake DESTINATION ${config_dir}
+        COMPONENT sdk)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/calibdConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES cmake/calibdConfig.cmake ${CMAKE_BINARY_DIR}/calibdConfigVersion.cmake
+        DESTINATION ${config_dir} COMPONENT sdk)
+
+foreach(component server cli sdk)
+  install(FILES LICENSE RENAME copyright COMPONENT ${component}
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CALIBD_PACKAGE_${component}})
+endforeach()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "The calibd authors <calibd@localhost>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_OUTPUT_FILE_PREFIX ${CMAKE_BINARY_DIR}/packages)
+set(CPACK_COMPONENTS_ALL server cli sdk)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_COMPONENT_SERVER_DESCRIPTION "monitors whether predicted probabilities can be trusted
+ Receives predictions and labels over gRPC, and reports the calibration of each model.")
+set(CPACK_DEBIAN_SERVER_PACKAGE_NAME ${CALIBD_PACKAGE_server})
+set(CPACK_DEBIAN_SERVER_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
+    "${CMAKE_SOURCE_DIR}/deploy/debian/conffiles;${CMAKE_SOURCE_DIR}/deploy/debian/postinst;${CMAKE_SOURCE_DIR}/deploy/debian/prerm;${CMAKE_SOURCE_DIR}/deploy/debian/postrm")
+set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_COMPONENT_CLI_DESCRIPTION "command line of the calibration monitor calibd
+ Sends predictions to calibd, shows its reports, and evaluates files without a server.")
+set(CPACK_DEBIAN_CLI_PACKAGE_NAME ${CALIBD_PACKAGE_cli})
+set(CPACK_DEBIAN_CLI_PACKAGE_SECTION science)
+set(CPACK_COMPONENT_SDK_DESCRIPTION "C++ client and protocol of the calibration monitor calibd
+ The CMake target calibd::client, the .proto files and their descriptor set.")
+set(CPACK_DEBIAN_SDK_PACKAGE_NAME ${CALIBD_PACKAGE_sdk})
+set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
+    "libabsl-dev, libgrpc++-dev, libhwy-dev, libprotobuf-dev, libxxhash-dev, pkg-config")
+include(CPack)

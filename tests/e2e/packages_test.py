@@ -1,0 +1,124 @@
+"""The Debian packages install and work: the C++ SDK on this machine, the others on a bare Debian 12.
+
+    packages_test.py PRESET
+
+The bare system is made by debootstrap from the archive that apt uses here, which needs root.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from calibd_server import CalibdServer  # noqa: E402
+
+PRESET = sys.argv.pop(1)
+UNIT = (ROOT / "deploy/systemd/calibd.service").read_text(encoding="utf-8")
+BINARIES = ROOT / "build" / PRESET / "bin"
+# A user that owns nothing, like the dynamic user of the unit.
+USER = 61184
+
+
+def run(*command, timeout=300, **options):
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                            timeout=timeout, check=False, stdin=subprocess.DEVNULL, **options)
+    if result.returncode != 0:
+        raise AssertionError(f"{command} failed:\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def package_archive():
+    """The archive of Debian 12 that apt uses here."""
+    for line in run("apt-get", "indextargets", "--format", "$(RELEASE) $(SITE)").splitlines():
+        release, _, site = line.partition(" ")
+        if release == "bookworm":
+            return site
+    raise AssertionError("apt has no archive of bookworm")
+
+
+class PackagesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        paths = run(ROOT / "deploy/package", env=dict(os.environ, CALIBD_PRESET=PRESET))
+        cls.packages = {pathlib.Path(path).name.partition("_")[0]: pathlib.Path(path)
+                        for path in paths.split()}
+
+    def test_a_program_is_built_with_the_sdk(self):
+        with tempfile.TemporaryDirectory() as folder, CalibdServer(BINARIES / "calibd") as server:
+            folder = pathlib.Path(folder)
+            run("dpkg-deb", "--extract", self.packages["libcalibd-dev"], folder / "root")
+            (folder / "CMakeLists.txt").write_text(
+                "cmake_minimum_required(VERSION 3.25)\n"
+                "project(example LANGUAGES CXX)\n"
+                "set(CMAKE_CXX_STANDARD 20)\n"
+                "find_package(calibd 0.1 REQUIRED)\n"
+                f"add_executable(example {ROOT}/client/cpp/examples/send_predictions.cc)\n"
+                "target_link_libraries(example calibd::client)\n", encoding="utf-8")
+            run("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja",
+                f"-DCMAKE_PREFIX_PATH={folder}/root/usr")
+            run("cmake", "--build", folder / "build")
+            self.assertIn("accepted rows: 4\n", run(folder / "build/example", server.grpc))
+
+    def test_the_unit_is_valid_and_hardened(self):
+        with tempfile.TemporaryDirectory() as folder:
+            unit = pathlib.Path(folder) / "calibd.service"
+            unit.write_text(UNIT.replace("/usr/bin/calibd", str(BINARIES / "calibd")),
+                            encoding="utf-8")
+            run("systemd-analyze", "verify", unit)
+            run("systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
+
+    @unittest.skipUnless(os.geteuid() == 0, "debootstrap needs root")
+    def test_server_and_command_line_run_on_a_bare_debian_12(self):
+        with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
+            system = pathlib.Path(folder) / "system"
+            run("debootstrap", "--variant=minbase", "bookworm", system, package_archive())
+            for name in ("calibd", "calibctl"):
+                shutil.copy(self.packages[name], system / "opt" / f"{name}.deb")
+            run("chroot", system, "apt-get", "install", "--yes", "--no-install-recommends",
+                "/opt/calibd.deb", "/opt/calibctl.deb",
+                env=dict(os.environ, DEBIAN_FRONTEND="noninteractive", LC_ALL="C"))
+            self.check_service(system)
+            run("chroot", system, "apt-get", "purge", "--yes", "calibd")
+            self.assertFalse((system / "var/lib/calibd").exists())
+            self.assertFalse((system / "etc/calibd").exists())
+
+    def check_service(self, system):
+        """Starts ExecStart as an unprivileged user and uses it."""
+        state = system / "var/lib/calibd"
+        state.mkdir(mode=0o700)
+        os.chown(state, USER, USER)
+        ports = "listen = \"127.0.0.1:0\"\nhttp-listen = \"127.0.0.1:0\"\nready-file = \"/tmp/ready\"\n"
+        with open(system / "etc/calibd/calibd.toml", "a", encoding="utf-8") as settings:
+            settings.write(ports)
+        command = re.search(r"^ExecStart=(.*)$", UNIT, re.M)[1].replace(
+            "${STATE_DIRECTORY}", "/var/lib/calibd")
+        in_system = ("chroot", f"--userspec={USER}:{USER}", str(system))
+        service = subprocess.Popen((*in_system, *command.split()), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            ready = system / "tmp/ready"
+            deadline = time.monotonic() + 60
+            while not ready.exists():
+                self.assertIsNone(service.poll(), "calibd ended")
+                self.assertLess(time.monotonic(), deadline, "calibd is not ready")
+                time.sleep(0.05)
+            address = re.search(r'"grpc": *"([^"]*)"', ready.read_text(encoding="utf-8"))[1]
+            run(*in_system, "calibd", "healthcheck", "--listen", address)
+            run(*in_system, "calibctl", "--server", address, "simulate", "m1", "--generator", "M1",
+                "--n", "1000", "--seed", "1")
+            self.assertIn("1000 labelled rows",
+                          run(*in_system, "calibctl", "--server", address, "show", "m1"))
+        finally:
+            service.terminate()
+            output, _ = service.communicate(timeout=60)
+        self.assertEqual(service.returncode, 0, output)
+
+
+if __name__ == "__main__":
+    unittest.main()
