@@ -108,11 +108,14 @@ class LayeringTest(unittest.TestCase):
 
 
 class ProtoStyleTest(unittest.TestCase):
+    OPTIONS = ('option go_package = "a/v1;av1";\noption java_package = "a.v1";\n'
+               'option java_multiple_files = true;\n')
+
     def problems(self, body):
         with tempfile.TemporaryDirectory() as root:
             file = pathlib.Path(root) / "a/v1/a.proto"
             file.parent.mkdir(parents=True)
-            file.write_text('syntax = "proto3";\npackage a.v1;\n' + body)
+            file.write_text('syntax = "proto3";\npackage a.v1;\n' + self.OPTIONS + body)
             return proto_style.check_protos(root, ["a/v1/a.proto"])
 
     def test_accepts_what_follows_the_conventions(self):
@@ -156,8 +159,15 @@ class ProtoStyleTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as root:
             file = pathlib.Path(root) / "a/v1/a.proto"
             file.parent.mkdir(parents=True)
-            file.write_text('syntax = "proto3";\npackage b;\n')
+            file.write_text('syntax = "proto3";\npackage b;\n' + self.OPTIONS.replace('"a.v1"', '"b"'))
             self.assertEqual(len(proto_style.check_protos(root, ["a/v1/a.proto"])), 1)
+
+    def test_finds_missing_names_of_generated_packages(self):
+        with tempfile.TemporaryDirectory() as root:
+            file = pathlib.Path(root) / "a/v1/a.proto"
+            file.parent.mkdir(parents=True)
+            file.write_text('syntax = "proto3";\npackage a.v1;\n')
+            self.assertEqual(len(proto_style.check_protos(root, ["a/v1/a.proto"])), 2)
 
 
 class DockerfilePolicyTest(unittest.TestCase):
